@@ -1,0 +1,61 @@
+"""qwen3nb: from a Qwen3 training checkpoint to a book whose every number can be traced.
+
+The names below are the public ones. Each is loaded when it is first used, so that
+importing the package costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "qwen3nb.analysis.statistics": ("holm", "paired_bootstrap", "permutation_test"),
+    "qwen3nb.extraction.averaging": ("average_checkpoints", "select_checkpoints"),
+    "qwen3nb.extraction.checkpoint": ("CheckpointError", "list_checkpoints", "open_checkpoint"),
+    "qwen3nb.extraction.extract": ("extract",),
+    "qwen3nb.metrics": ("METRICS", "score_run"),
+    "qwen3nb.models.encoder": ("Qwen3EncoderConfig", "Qwen3EncoderModel"),
+    "qwen3nb.models.encoders": ("load_encoder", "load_model"),
+    "qwen3nb.models.pooling": ("POOLINGS", "pool"),
+    "qwen3nb.models.seq2seq": ("Qwen3ForSeq2SeqLM", "Qwen3Seq2SeqConfig"),
+    "qwen3nb.models.source": ("SpecError", "find_source", "registry"),
+    "qwen3nb.report.book": ("page_links",),
+    "qwen3nb.report.card": ("card_text",),
+    "qwen3nb.report.data": ("examples_table", "pairs_table", "pydocs_table", "tier_table"),
+    "qwen3nb.report.figures": ("comparison_figure", "per_query_figure", "similarity_figure"),
+    "qwen3nb.report.views": (
+        "checks_table",
+        "comparison_table",
+        "cost_table",
+        "difference_table",
+        "failures_table",
+        "headline_table",
+        "provenance_table",
+        "results_table",
+    ),
+    "qwen3nb.results": ("Result", "load_failures", "load_results", "verify"),
+    "qwen3nb.run.notebook": ("run_notebook",),
+    "qwen3nb.tasks.embedded": ("author_sts", "embedded_task", "pydocs_sample"),
+    "qwen3nb.tasks.intrinsic": ("quick_look",),
+    "qwen3nb.tasks.mteb_suite": ("evaluate",),
+    "qwen3nb.tasks.pydocs": ("load_pydocs",),
+    "qwen3nb.tasks.tiers": ("TIERS",),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'qwen3nb' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

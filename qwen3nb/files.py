@@ -1,0 +1,171 @@
+"""Files written whole or not at all, and digests of their content.
+
+Every record, page and model goes through `write_text` or `new_folder`: a
+temporary name in the same folder, flushed to the disk, then renamed. A crash
+leaves the old content, or the new, never half of one.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+__all__ = [
+    "canonical",
+    "new_folder",
+    "read_json",
+    "remembered_digest",
+    "sha256_file",
+    "sha256_json",
+    "sync_folder",
+    "write_bytes",
+    "write_json",
+    "write_text",
+]
+
+_BLOCK = 1 << 20
+
+
+def write_bytes(path: Path, data: bytes) -> Path:
+    """Write ``data`` to ``path`` atomically, making its folder if needed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).chmod(0o644)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+    return path
+
+
+def write_text(path: Path, text: str) -> Path:
+    """Write ``text`` as UTF-8, atomically."""
+    return write_bytes(path, text.encode("utf-8"))
+
+
+def write_json(path: Path, value: Any, *, indent: int | None = 1) -> Path:
+    """Write strict JSON, atomically.
+
+    Raises:
+        ValueError: a NaN or infinity anywhere in ``value``.
+    """
+    return write_text(path, json.dumps(value, allow_nan=False, indent=indent) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """Read strict JSON.
+
+    Raises:
+        ValueError: not UTF-8, not JSON, or a bare NaN or infinity; names the file.
+    """
+
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{path}: {constant} is not JSON")
+
+    try:
+        return json.loads(path.read_bytes().decode("utf-8"), parse_constant=refuse)
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f"{path}: not readable as JSON ({error})") from None
+
+
+@contextmanager
+def new_folder(target: Path) -> Iterator[Path]:
+    """A folder to fill, which takes the name ``target`` when the block ends well.
+
+    An earlier ``target`` is replaced only then; if the block raises, it stays as
+    it was and the half-filled folder is removed.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp"))
+    try:
+        yield work
+        for file in work.rglob("*"):
+            if file.is_file():
+                with file.open("rb") as handle:
+                    os.fsync(handle.fileno())
+        work.chmod(0o755)
+        if target.exists():
+            old = work.with_suffix(".old")
+            target.rename(old)
+            try:
+                work.rename(target)
+            except BaseException:
+                old.rename(target)
+                raise
+            shutil.rmtree(old)
+        else:
+            work.rename(target)
+    except BaseException:
+        shutil.rmtree(work, ignore_errors=True)
+        raise
+    sync_folder(target.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Flush a folder's entries, so that a rename survives a power cut."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except PermissionError:  # Windows cannot open folders; its renames need no flush
+        return
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def canonical(value: Any) -> bytes:
+    """One byte string per JSON value: sorted keys, no spaces, no NaN."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+
+def sha256_json(value: Any) -> str:
+    """Hex digest of ``canonical(value)``."""
+    return hashlib.sha256(canonical(value)).hexdigest()
+
+
+def sha256_file(path: Path) -> str:
+    """Hex digest of a file's bytes."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def remembered_digest(files: list[Path], compute: Callable[[], str], *, memory: Path) -> str:
+    """``compute()``, or what it gave the last time these very files were digested.
+
+    A file counts as unchanged while its path, inode, size, modification and change
+    time are. ``memory`` is a JSON file of digests; losing it costs a second reading.
+    """
+    stamps = []
+    for file in sorted(files):
+        status = file.stat()
+        stamps.append(
+            [
+                str(file.resolve()),
+                status.st_ino,
+                status.st_size,
+                status.st_mtime_ns,
+                status.st_ctime_ns,
+            ]
+        )
+    key = sha256_json(stamps)
+    known = read_json(memory) if memory.is_file() else {}
+    if key not in known:
+        digest = compute()
+        known = read_json(memory) if memory.is_file() else {}
+        write_json(memory, {**known, key: digest})
+        return digest
+    return str(known[key])

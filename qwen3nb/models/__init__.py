@@ -1,0 +1,1 @@
+"""What is measured: encoders, their pooling, and the baselines beside them."""

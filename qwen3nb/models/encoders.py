@@ -1,0 +1,360 @@
+"""Texts to vectors, whatever the model: one class, one way in.
+
+`load_encoder` takes a spec (a folder, a registry name, a hub id, ``random``) and gives
+an `Encoder`. An encoder implements MTEB's ``EncoderProtocol``, so that any MTEB task
+runs it unchanged, and encodes plain lists of strings.
+
+Rules, the same for every model:
+
+- equal texts are encoded once, and a vector does not depend on its neighbours;
+- a text that has no token of its own (empty, blank) is encoded as the model's end of
+  text alone, and counted;
+- a text that is not valid Unicode (a lone surrogate) is refused with its index;
+- a vector that is zero or not finite is an error with the text's index, never a result;
+- special tokens inside a text are text.
+
+Shapes: N texts, D dimensions.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from qwen3nb import paths
+from qwen3nb.files import sha256_json
+from qwen3nb.models.batching import deduplicate
+from qwen3nb.models.cache import EmbeddingCache, text_key
+from qwen3nb.models.pooling import check_pooling
+from qwen3nb.models.source import Source, SpecError, fetch, find_source
+
+if TYPE_CHECKING:
+    from mteb.models.model_meta import ModelMeta
+    from torch import Tensor
+
+    from qwen3nb.models.bm25 import BM25
+
+__all__ = ["Encoder", "EncoderError", "RandomEncoder", "Stats", "load_encoder", "load_model"]
+
+ENCODING = 1  # raise when vectors change for the same model: part of every identity
+_CHUNK = 512  # texts encoded and stored together: what a kill can cost
+Vectors = NDArray[np.float32]
+_MTEB_ROLES = {"query": "query", "document": "passage"}
+
+
+class EncoderError(ValueError):
+    """A text that cannot be encoded, or a vector that must not be used."""
+
+
+@dataclass
+class Stats:
+    """What an encoder did so far.
+
+    Attributes:
+        texts: texts asked for, duplicates included.
+        encoded: texts that went through the model.
+        cached: distinct texts that came from the cache.
+        seconds: time spent in the model.
+        cut: texts longer than the maximum length, which were cut.
+        empty: texts without a token of their own.
+    """
+
+    texts: int = 0
+    encoded: int = 0
+    cached: int = 0
+    seconds: float = 0.0
+    cut: int = 0
+    empty: int = 0
+
+
+class Encoder(ABC):
+    """Texts to vectors.
+
+    Attributes:
+        label: a name fit for files and tables.
+        settings: everything that decides its vectors, as JSON; see `identity`.
+        prompts: text put before a text, per role.
+        stats: what it did so far.
+        show_progress: whether long work shows a bar.
+    """
+
+    searches_only = False
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        settings: dict[str, Any],
+        cache: bool = True,
+        show_progress: bool = True,
+    ) -> None:
+        self.label = source.label
+        self.source = source
+        self.prompts = source.prompts
+        self.settings = {
+            "encoding": ENCODING,
+            "model": source.fingerprint(),
+            "prompts": source.prompts,
+            **settings,
+        }
+        self.stats = Stats()
+        self.show_progress = show_progress
+        self._cache = (
+            EmbeddingCache(paths.cache() / "embeddings" / f"{self.identity[:32]}.sqlite")
+            if cache
+            else None
+        )
+
+    @property
+    def identity(self) -> str:
+        """SHA-256 of everything that decides this encoder's vectors."""
+        return sha256_json(self.settings)
+
+    @property
+    @abstractmethod
+    def dimension(self) -> int:
+        """D, the length of a vector."""
+
+    @abstractmethod
+    def _embed(self, texts: Sequence[str]) -> Vectors:
+        """Vectors (N, D) of distinct texts, prompts included."""
+
+    def encode(
+        self,
+        inputs: str | Sequence[str] | Iterable[dict[str, Any]],
+        *,
+        role: str | None = None,
+        prompt_type: Any = None,
+        **_: Any,
+    ) -> Vectors:
+        """Vectors (N, D), float32, in the order of ``inputs``; (D,) for one string.
+
+        Args:
+            inputs: a string, a list of strings, or the batches MTEB gives.
+            role: ``query`` or ``passage``; decides the prompt.
+            prompt_type: MTEB's name for the role.
+
+        Raises:
+            EncoderError: an input that is no text, or a vector that is zero or not finite.
+            ValueError: an unknown role.
+        """
+        if role is None and prompt_type is not None:
+            role = _MTEB_ROLES[getattr(prompt_type, "value", prompt_type)]
+        if role not in (None, *_MTEB_ROLES.values()):
+            raise ValueError(f"unknown role {role!r}; choose one of: query, passage")
+        prompt = self.prompts.get(role, "") if role else ""
+        if isinstance(inputs, str):
+            vector: Vectors = self._encode([prompt + inputs])[0]
+            return vector
+        return self._encode([prompt + text for text in _texts(inputs)])
+
+    def _encode(self, texts: list[str]) -> Vectors:
+        for index, text in enumerate(texts):
+            try:
+                text.encode("utf-8")
+            except UnicodeEncodeError:
+                raise EncoderError(f"text {index} is not valid Unicode: {text!r:.80}") from None
+        distinct, where = deduplicate(texts)
+        vectors = np.empty((len(distinct), self.dimension), dtype=np.float32)
+        keys = [text_key(text) for text in distinct]
+        known = self._cache.get(keys) if self._cache is not None else {}
+        missing = []
+        for index, key in enumerate(keys):
+            if key in known:
+                vectors[index] = known[key]
+            else:
+                missing.append(index)
+        self.stats.texts += len(texts)
+        self.stats.cached += len(known)
+        bar = tqdm(
+            total=len(missing),
+            desc=f"{self.label}: encoding",
+            unit="text",
+            leave=False,
+            disable=not self.show_progress or len(missing) < _CHUNK,
+        )
+        with bar:
+            for start in range(0, len(missing), _CHUNK):
+                chunk = missing[start : start + _CHUNK]
+                vectors[chunk] = self._checked(chunk, [distinct[index] for index in chunk])
+                if self._cache is not None:
+                    self._cache.put({keys[index]: vectors[index] for index in chunk})
+                bar.update(len(chunk))
+        return vectors[where]
+
+    def _checked(self, indices: Sequence[int], texts: Sequence[str]) -> Vectors:
+        started = time.perf_counter()
+        vectors = self._embed(texts)
+        self.stats.seconds += time.perf_counter() - started
+        self.stats.encoded += len(texts)
+        bad = ~np.isfinite(vectors).all(axis=1) | ~vectors.any(axis=1)
+        if bad.any():
+            row = int(np.flatnonzero(bad)[0])
+            what = "zero" if np.isfinite(vectors[row]).all() else "not finite"
+            raise EncoderError(
+                f"{self.label}: the vector of text {indices[row]} is {what}: {texts[row]!r:.80}"
+            )
+        return vectors
+
+    def similarity(self, first: Any, second: Any) -> Tensor:
+        """Cosine similarities (N, M) of vectors (N, D) and (M, D)."""
+        left, right = _unit(first), _unit(second)
+        return left @ right.T
+
+    def similarity_pairwise(self, first: Any, second: Any) -> Tensor:
+        """Cosine similarities (N,) of rows of (N, D) and (N, D)."""
+        return (_unit(first) * _unit(second)).sum(dim=-1)
+
+    @property
+    def mteb_model_meta(self) -> ModelMeta:
+        """MTEB's description; its name and revision are this encoder's alone."""
+        return mteb_meta(self, dimension=self.dimension, kinds=["dense"])
+
+
+class RandomEncoder(Encoder):
+    """A random unit vector per text: the floor every other number stands on.
+
+    A text's vector is drawn from a generator seeded with the seed and the text, so it
+    does not depend on what else is encoded.
+    """
+
+    def __init__(self, source: Source, *, seed: int, dimension: int = 128, **options: Any) -> None:
+        self._seed, self._dimension = seed, dimension
+        super().__init__(source, settings={"seed": seed, "dimension": dimension}, **options)
+
+    @property
+    def dimension(self) -> int:
+        """D, the length of a vector."""
+        return self._dimension
+
+    def _embed(self, texts: Sequence[str]) -> Vectors:
+        rows = []
+        for text in texts:
+            entropy = int.from_bytes(text_key(text)[:16], "little")
+            rows.append(np.random.default_rng([self._seed, entropy]).normal(size=self._dimension))
+        vectors = np.asarray(rows, dtype=np.float32).reshape(len(rows), self._dimension)
+        unit: Vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        return unit
+
+
+def load_encoder(
+    spec: str | Path,
+    *,
+    pooling: str | None = None,
+    max_length: int | None = None,
+    device: str = "auto",
+    dtype: str = "float32",
+    batch_size: int = 32,
+    seed: int = 0,
+    cache: bool = True,
+    show_progress: bool = True,
+) -> Encoder:
+    """The encoder that ``spec`` names.
+
+    Args:
+        spec: a folder (an extracted encoder, an encoder-decoder checkpoint, a
+            sentence-transformers model, a causal language model), a name from
+            ``registry.toml``, a hub id, or ``random``.
+        pooling: one of `qwen3nb.POOLINGS`; None or ``auto`` for what the model says of
+            itself. A causal language model says nothing, so it needs one.
+        max_length: tokens after which a text is cut; None for what the model says.
+        device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
+        dtype: ``float32``, ``bfloat16`` or ``float16``.
+        batch_size: texts per batch; it changes the speed, not the vectors.
+        seed: of random vectors.
+        cache: whether vectors are kept between runs.
+        show_progress: whether long work shows a bar.
+
+    Raises:
+        SpecError: no such model, or one that cannot be loaded; says what could be.
+        ValueError: an unknown pooling, dtype or device.
+    """
+    if pooling == "auto":
+        pooling = None
+    source = find_source(str(spec))
+    options = {"cache": cache, "show_progress": show_progress}
+    if source.kind == "bm25":
+        raise SpecError("bm25 has no vectors; load_model('bm25') gives a search model")
+    if source.kind == "random":
+        dimension = int(source.spec.partition(":")[2] or 128)
+        return RandomEncoder(source, seed=seed, dimension=dimension, **options)
+    from qwen3nb.models.transformer import SentenceTransformerEncoder, TransformerEncoder
+
+    if source.kind == "hub":
+        source = fetch(source)
+    kinds = {"sentence-transformers": SentenceTransformerEncoder}
+    return kinds.get(source.kind, TransformerEncoder)(
+        source,
+        pooling=check_pooling(pooling) if pooling else None,
+        max_length=max_length,
+        device=device,
+        dtype=dtype,
+        batch_size=batch_size,
+        **options,
+    )
+
+
+def load_model(spec: str | Path, **options: Any) -> Encoder | BM25:
+    """`load_encoder`, or for ``bm25`` the search model; the options are the same."""
+    source = find_source(str(spec))
+    if source.kind == "bm25":
+        from qwen3nb.models.bm25 import BM25
+
+        return BM25(source)
+    return load_encoder(spec, **options)
+
+
+def _texts(inputs: Any) -> list[str]:
+    """The strings of a list, or of MTEB's batches; refuses anything else by its index."""
+    texts: list[str] = []
+    for item in inputs:
+        texts.extend(item["text"] if isinstance(item, dict) else [item])
+    for index, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise EncoderError(f"text {index} is {type(text).__name__}, expected a string")
+    return texts
+
+
+def _unit(vectors: Any) -> Tensor:
+    import torch
+
+    tensor = torch.as_tensor(np.asarray(vectors), dtype=torch.float32)
+    return torch.nn.functional.normalize(tensor, dim=-1)
+
+
+def mteb_meta(model: Any, *, dimension: int | None, kinds: list[str]) -> ModelMeta:
+    """MTEB's description of a model; name and revision come from its identity.
+
+    MTEB keys its result cache by them: were they the same for two local checkpoints,
+    the second would be given the scores of the first.
+    """
+    from mteb.models.model_meta import ModelMeta
+
+    return ModelMeta(
+        loader=None,
+        name=f"qwen3nb/{model.label}",
+        revision=model.identity[:40],
+        release_date=None,
+        languages=None,
+        n_parameters=None,
+        memory_usage_mb=None,
+        max_tokens=None,
+        embed_dim=dimension,
+        license=None,
+        open_weights=None,
+        public_training_code=None,
+        public_training_data=None,
+        framework=["PyTorch"],
+        similarity_fn_name="cosine",
+        use_instructions=bool(getattr(model, "prompts", None)),
+        training_datasets=None,
+        model_type=kinds,
+    )

@@ -1,0 +1,81 @@
+"""Where things live: one place, overridable by environment.
+
+`root` is the checkout the work happens in: the nearest folder above the working
+directory that holds `_config.yml`, `book/_toc.yml` and `notebooks/`, so that a
+notebook opened in JupyterLab (whose working directory is `notebooks/`) and a
+command typed at the top agree. Outside a checkout it is the checkout this
+package was installed from (an editable install), else the working directory.
+
+    QWEN3NB_HOME     the root itself
+    QWEN3NB_RESULTS  results/   result records, MTEB's own files
+    QWEN3NB_RUNS     runs/      what the demo trains and extracts
+    QWEN3NB_CACHE    .cache/    embeddings, built tasks, file digests: safe to delete
+    QWEN3NB_BOOK     book/      the book's sources; executed notebooks in book/runs/
+"""
+
+import os
+from pathlib import Path
+
+__all__ = ["book", "book_runs", "cache", "is_checkout", "notebooks", "results", "root", "runs", "shown"]
+
+
+def is_checkout(folder: Path) -> bool:
+    """Whether ``folder`` has the three things every checkout has."""
+    return (
+        (folder / "_config.yml").is_file()
+        and (folder / "book" / "_toc.yml").is_file()
+        and (folder / "notebooks").is_dir()
+    )
+
+
+def root() -> Path:
+    """The folder everything else is found from (see the module's text)."""
+    if home := os.environ.get("QWEN3NB_HOME"):
+        return Path(home).expanduser().resolve()
+    here = Path.cwd()
+    installed_from = Path(__file__).resolve().parent.parent
+    for folder in (here, *here.parents, installed_from):
+        if is_checkout(folder):
+            return folder
+    return here
+
+
+def shown(path: Path) -> str:
+    """``path`` as it goes into records: relative to the root if it lies there."""
+    resolved = path.resolve()
+    return str(resolved.relative_to(root())) if resolved.is_relative_to(root()) else str(resolved)
+
+
+def _place(variable: str, default: str) -> Path:
+    value = os.environ.get(variable)
+    return Path(value).expanduser().resolve() if value else root() / default
+
+
+def results() -> Path:
+    """Result records: everything to the right of here is rebuilt from them."""
+    return _place("QWEN3NB_RESULTS", "results")
+
+
+def runs() -> Path:
+    """What the demo trains and extracts."""
+    return _place("QWEN3NB_RUNS", "runs")
+
+
+def cache() -> Path:
+    """Embeddings, built tasks and file digests; deleting it costs time, nothing else."""
+    return _place("QWEN3NB_CACHE", ".cache")
+
+
+def book() -> Path:
+    """The book's sources."""
+    return _place("QWEN3NB_BOOK", "book")
+
+
+def book_runs() -> Path:
+    """Executed notebooks and generated pages, published only when finished."""
+    return book() / "runs"
+
+
+def notebooks() -> Path:
+    """The parameterised notebooks."""
+    return root() / "notebooks"

@@ -1,0 +1,1 @@
+"""How the results are shown."""

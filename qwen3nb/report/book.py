@@ -1,0 +1,122 @@
+"""The book: make its pages, build it, look whether it keeps its promises."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import nbformat
+
+from qwen3nb import paths
+from qwen3nb.extraction.export import PROVENANCE
+from qwen3nb.files import write_text
+from qwen3nb.report.card import card_body
+from qwen3nb.report.views import latest
+from qwen3nb.results import Result, load_results
+
+__all__ = ["BookError", "build_book", "page_links", "remote_resources", "write_card_page"]
+
+# Whatever a page would fetch from elsewhere when it is opened.
+_REMOTE = re.compile(
+    r"""<(?:script|img|iframe|link|source|video|audio|embed)\b[^>]*?"""
+    r"""\b(?:src|href|data)\s*=\s*["']?((?:https?:)?//[^"'\s>]+)""",
+    re.IGNORECASE,
+)
+_REMOTE_STYLE = re.compile(r"""(?:@import|url\()\s*["']?((?:https?:)?//[^"')\s]+)""", re.IGNORECASE)
+_HARMLESS = re.compile(r'<link[^>]+rel="(?:canonical|license|author)"', re.IGNORECASE)
+
+
+class BookError(RuntimeError):
+    """The book could not be built, or breaks a promise; the message says which."""
+
+
+def page_links(results: Iterable[Result]) -> dict[str, str]:
+    """The page of each run id, relative to the other pages in ``book/runs``.
+
+    Only pages that were published are linked.
+    """
+    from qwen3nb.run.notebook import declared_parameters, page_name
+
+    notebook = paths.notebooks() / "eval.ipynb"
+    declared = declared_parameters(nbformat.read(notebook, as_version=4))
+    links = {}
+    for result in results:
+        given = {name: result.config[name] for name in declared if name in result.config}
+        values = {name: given.get(name, parameter.default) for name, parameter in declared.items()}
+        name = page_name("eval", values, declared)
+        if (paths.book_runs() / f"{name}.ipynb").is_file():
+            links[result.run] = f"{name}.html"
+    return links
+
+
+def write_card_page(results: list[Result], *, tier: str = "smoke") -> Path:
+    """``book/runs/card.md``: the card of the extracted model that did best, or a word."""
+    page = paths.book_runs() / "card.md"
+    best = _best_extracted(results, tier)
+    if best is None:
+        return write_text(
+            page, "# Model card\n\nPending: no extracted model has been evaluated yet.\n"
+        )
+    return write_text(page, card_body(best, results, tier=tier))
+
+
+def _best_extracted(results: list[Result], tier: str) -> Path | None:
+    """The folder of the extracted model with the best value on the tier's first task."""
+    from qwen3nb.tasks.tiers import TIERS
+
+    ranked = [
+        (result.main.value, folder)
+        for result in latest(results)
+        if result.task["name"] == TIERS[tier].tasks[0]
+        and result.main.value is not None
+        and ((folder := paths.root() / result.model["spec"]) / PROVENANCE).is_file()
+    ]
+    return max(ranked)[1] if ranked else None
+
+
+def build_book(*, tier: str = "smoke", show_progress: bool = True) -> Path:
+    """Run the pages that read results, build the book afresh and strictly, and check it.
+
+    Returns:
+        The book's first page.
+
+    Raises:
+        BookError: Sphinx warned, or a page would fetch something from elsewhere.
+    """
+    from qwen3nb.run.notebook import run_notebook
+
+    for name in ("data", "leaderboard"):
+        run_notebook(name, {"tier": tier}, show_progress=show_progress)
+    write_card_page(load_results(), tier=tier)
+    output = paths.root() / "_build"
+    # An incremental build keeps pages and glued values of runs that are gone.
+    shutil.rmtree(output, ignore_errors=True)
+    command = [sys.executable, "-m", "jupyter_book.cli.main"]
+    command += ["build", str(paths.book()), "-W", "-n", "--keep-going", "-q"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = (done.stdout + done.stderr).strip()
+        raise BookError(f"the book does not build without warnings:\n{said[-4000:]}")
+    html = output / "html"
+    if remote := remote_resources(html):
+        listed = "\n".join(f"  {page}: {what}" for page, what in remote[:10])
+        raise BookError(f"pages would fetch from elsewhere:\n{listed}")
+    return html / "index.html"
+
+
+def remote_resources(html: Path) -> list[tuple[str, str]]:
+    """Page and address of everything a built page would fetch from another host."""
+    found = []
+    for page in sorted(html.rglob("*.html")):
+        text = page.read_text(encoding="utf-8")
+        for match in _REMOTE.finditer(text):
+            if not _HARMLESS.match(match[0]):
+                found.append((str(page.relative_to(html)), match[1]))
+    for sheet in sorted(html.rglob("*.css")):
+        for match in _REMOTE_STYLE.finditer(sheet.read_text(encoding="utf-8")):
+            found.append((str(sheet.relative_to(html)), match[1]))
+    return found

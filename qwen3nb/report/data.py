@@ -1,0 +1,81 @@
+"""Tables that show what is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from qwen3nb.report.tables import Cell, Table
+from qwen3nb.tasks.embedded import author_sts
+from qwen3nb.tasks.pydocs import OWN, PyDocs
+from qwen3nb.tasks.tiers import TIERS, check_tier
+
+__all__ = ["examples_table", "pairs_table", "pydocs_table", "tier_table"]
+
+
+def tier_table(tier: str) -> Table:
+    """The tasks of a tier: what they are and on which data.
+
+    Raises:
+        ValueError: an unknown tier.
+    """
+    from qwen3nb.tasks.mteb_suite import load_tasks
+
+    rows = [
+        (
+            Cell(task.metadata.name),
+            Cell(task.metadata.type),
+            Cell(task.metadata.description),
+            Cell(task.metadata.dataset["revision"][:12]),
+        )
+        for task in load_tasks(check_tier(tier))
+    ]
+    columns = ("task", "type", "what it is", "data")
+    return Table(columns, tuple(rows), TIERS[tier].about, words=True)
+
+
+def pydocs_table(sets: Mapping[str, PyDocs]) -> Table:
+    """Sizes and identity of PyDocs and its sample."""
+    rows = []
+    for name, pydocs in sets.items():
+        judged = sum(len(grades) for grades in pydocs.qrels.values())
+        rows.append(
+            (
+                Cell(name),
+                Cell(f"{len(pydocs.entries):,}"),
+                Cell(f"{len(pydocs.asked):,}"),
+                Cell(f"{judged:,}"),
+                Cell(pydocs.identity[:12]),
+            )
+        )
+    versions = ", ".join(f"{name} {v}" for name, v in next(iter(sets.values())).versions.items())
+    columns = ("set", "documents", "queries", "judgements", "identity")
+    return Table(columns, tuple(rows), f"Built from {versions}.")
+
+
+def examples_table(pydocs: PyDocs, *, count: int = 5) -> Table:
+    """Every n-th query with the start of its own document."""
+    step = max(1, len(pydocs.asked) // count)
+    rows = []
+    for name in pydocs.asked[::step][:count]:
+        related = sum(grade < OWN for grade in pydocs.qrels[name].values())
+        text = pydocs.corpus[name]
+        rows.append(
+            (
+                Cell(pydocs.queries[name]),
+                Cell(f"{text[:160]}…" if len(text) > 160 else text, name),
+                Cell(str(related)),
+            )
+        )
+    return Table(("query", "document", "related"), tuple(rows), words=True)
+
+
+def pairs_table() -> Table:
+    """The first author-written pair of each grade."""
+    first = {}
+    for one, other, gold in author_sts():
+        first.setdefault(gold, (one, other))
+    rows = tuple(
+        (Cell(f"{gold:.0f}"), Cell(one), Cell(other))
+        for gold, (one, other) in sorted(first.items(), reverse=True)
+    )
+    return Table(("gold", "one", "other"), rows, words=True)

@@ -1,0 +1,346 @@
+"""From records to tables: every number with its interval, every gap with its reason."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from qwen3nb.aggregates import Aggregate
+from qwen3nb.analysis.statistics import holm, paired_bootstrap, permutation_test
+from qwen3nb.report.tables import Cell, Table
+from qwen3nb.results import Result
+from qwen3nb.tasks.tiers import TIERS
+
+__all__ = [
+    "checks_table",
+    "comparison_table",
+    "cost_table",
+    "difference_table",
+    "failures_table",
+    "headline_table",
+    "latest",
+    "model_names",
+    "provenance_table",
+    "results_table",
+    "short_task",
+]
+
+MISSING = "not run"
+
+
+def _number(value: Aggregate, *, strong: bool = False, link: str = "") -> Cell:
+    if value.value is None:
+        return Cell("undefined", value.undefined, link=link)
+    detail = f"[{value.low:.3f}, {value.high:.3f}]" if value.low is not None else ""
+    return Cell(f"{value.value:.3f}", detail, link=link, strong=strong)
+
+
+def short_task(name: str) -> str:
+    """A task's name for a narrow column: ``PyDocsSampleRetrieval`` is ``Retrieval``."""
+    return re.sub(r"^PyDocs(Sample)?(?=.)", "", name)
+
+
+def latest(results: Iterable[Result]) -> list[Result]:
+    """Of records that differ in content only, the one finished last.
+
+    A checkpoint that is overwritten is another model under the same label; its old
+    records stay on disk and out of the tables.
+    """
+    newest: dict[tuple[Any, ...], Result] = {}
+    for result in results:
+        settings = result.model["settings"]
+        use = tuple(
+            (key, str(settings.get(key))) for key in ("pooling", "max_length", "dtype", "prompts")
+        )
+        key = (result.model["label"], use, result.seed, result.task["name"])
+        if key not in newest or newest[key].finished <= result.finished:
+            newest[key] = result
+    return list(newest.values())
+
+
+def model_names(results: Iterable[Result]) -> dict[str, str]:
+    """A name per model identity: its label, with what tells it apart if that is needed."""
+    models = {result.model["identity"]: result.model for result in results}
+    labels = [model["label"] for model in models.values()]
+    names = {}
+    for identity, model in models.items():
+        name = model["label"]
+        if labels.count(name) > 1:
+            name += f" ({model['settings'].get('pooling') or identity[:8]})"
+        names[identity] = name
+    if len(set(names.values())) < len(names):
+        names = {identity: f"{models[identity]['label']} {identity[:8]}" for identity in models}
+    return names
+
+
+def results_table(results: Sequence[Result], *, skipped: Mapping[str, str] | None = None) -> Table:
+    """One model's results: a row per task and metric."""
+    rows = []
+    for result in results:
+        for name, value in result.metrics.items():
+            main = name == result.task["main_metric"]
+            rows.append(
+                (
+                    Cell(result.task["name"], link=""),
+                    Cell(name),
+                    _number(value, strong=main),
+                    Cell(f"{value.n} {result.task['unit']}"),
+                )
+            )
+    for task, reason in (skipped or {}).items():
+        rows.append((Cell(task), Cell("–"), Cell("not applicable", reason), Cell("–")))
+    return Table(
+        ("task", "metric", "value", "n"),
+        tuple(rows),
+        "Main metric in bold. Intervals: 95 %, percentile bootstrap over n.",
+    )
+
+
+def comparison_table(
+    results: Iterable[Result],
+    *,
+    tier: str,
+    links: Mapping[str, str] | None = None,
+) -> Table:
+    """All models on a tier: a row per model, a column per task, best in bold.
+
+    Args:
+        results: any records; those of other tiers' tasks are left out.
+        tier: whose tasks are the columns.
+        links: page per run id.
+    """
+    tasks = [name for name in TIERS[tier].tasks]
+    chosen = [result for result in latest(results) if result.task["name"] in tasks]
+    names = model_names(chosen)
+    table: dict[str, dict[str, Result]] = {}
+    for result in chosen:
+        table.setdefault(result.model["identity"], {})[result.task["name"]] = result
+    best = {
+        task: max((_value(row[task]) for row in table.values() if task in row), default=0.0)
+        for task in tasks
+    }
+    rows = []
+    order = sorted(
+        table, key=lambda identity: (-_sort_key(table[identity], tasks), names[identity])
+    )
+    for identity in order:
+        row = table[identity]
+        cells = [Cell(names[identity])]
+        for task in tasks:
+            if task in row:
+                result = row[task]
+                cells.append(
+                    _number(
+                        result.main,
+                        strong=_value(result) == best[task],
+                        link=(links or {}).get(result.run, ""),
+                    )
+                )
+            else:
+                cells.append(Cell(_why_missing(next(iter(row.values())))))
+        rows.append(tuple(cells))
+    heads = [_head(task, [row[task] for row in table.values() if task in row]) for task in tasks]
+    return Table(
+        ("model", *heads),
+        tuple(rows),
+        "95 % percentile bootstrap intervals over n; best of each column in bold, which says "
+        "nothing of whether it differs from the next (see the paired differences).",
+    )
+
+
+def _why_missing(other: Result) -> str:
+    """Why a model has no result on a task, judging by one it has."""
+    return "no vectors" if other.model["settings"]["model"].get("kind") == "bm25" else MISSING
+
+
+def _head(task: str, results: Sequence[Result]) -> str:
+    if not results:
+        return short_task(task)
+    first = results[0]
+    return f"{short_task(task)}, {first.task['main_metric']} (n = {first.main.n})"
+
+
+def _value(result: Result) -> float:
+    return result.main.value if result.main.value is not None else float("-inf")
+
+
+def _sort_key(row: Mapping[str, Result], tasks: Sequence[str]) -> float:
+    """The first task of the tier decides the order of the rows."""
+    return _value(row[tasks[0]]) if tasks[0] in row else float("-inf")
+
+
+def difference_table(
+    results: Iterable[Result], *, task: str, metric: str, baseline: str = "", seed: int = 0
+) -> Table:
+    """Every model against ``baseline`` (a label), query by query, Holm-corrected.
+
+    Without a baseline, the model with the best mean is the one to compare with.
+
+    Raises:
+        ValueError: the baseline has no record on this task.
+    """
+    chosen = [result for result in latest(results) if result.task["name"] == task]
+    if not chosen and not baseline:
+        return Table(("model",), (), f"No results on {task} yet.")
+    names = model_names(chosen)
+    if not baseline:
+        baseline = max(chosen, key=_value).model["label"]
+    reference = next((r for r in chosen if r.model["label"] == baseline), None)
+    if reference is None:
+        raise ValueError(
+            f"no result of {baseline!r} on {task}; there are: "
+            + (", ".join(sorted(r.model["label"] for r in chosen)) or "none")
+        )
+    others = [result for result in chosen if result is not reference]
+    tests = []
+    for result in others:
+        a, b, unpaired = _paired(result, reference, metric)
+        tests.append(
+            (
+                result,
+                paired_bootstrap(a, b, seed=seed),
+                permutation_test(a, b, seed=seed).p_value,
+                sum(x > y for x, y in zip(a, b, strict=True)),
+                sum(x < y for x, y in zip(a, b, strict=True)),
+                unpaired,
+            )
+        )
+    adjusted = holm([p for _, _, p, _, _, _ in tests])
+    rows = []
+    for (result, found, _, won, lost, unpaired), p in sorted(
+        zip(tests, adjusted, strict=True), key=lambda pair: -pair[0][1].difference
+    ):
+        low, high = found.interval
+        rows.append(
+            (
+                Cell(names[result.model["identity"]]),
+                Cell(f"{found.difference:+.3f}", f"[{low:+.3f}, {high:+.3f}]"),
+                Cell(f"{p:.4f}", strong=p < 0.05),
+                Cell(f"{won} / {found.n - won - lost} / {lost}"),
+                Cell(str(found.n), f"{unpaired} unpaired" if unpaired else ""),
+            )
+        )
+    return Table(
+        ("model", f"Δ {metric} to {baseline}", "p (Holm)", "won / tied / lost", "queries"),
+        tuple(rows),
+        f"{short_task(task)}: paired over queries; 95 % percentile bootstrap interval of the "
+        f"difference (10,000 resamples), two-sided paired permutation test, Holm over these "
+        f"{len(rows)} comparisons; p < 0.05 in bold.",
+    )
+
+
+def _paired(
+    first: Result, second: Result, metric: str
+) -> tuple[list[float], list[float], int]:
+    """Values on the queries both have, and how many queries only one has."""
+    ours, theirs = first.per_query[metric], second.per_query[metric]
+    shared = sorted(ours.keys() & theirs.keys())
+    unpaired = len(ours.keys() ^ theirs.keys())
+    return [ours[query] for query in shared], [theirs[query] for query in shared], unpaired
+
+
+def checks_table(checks: Iterable[Any]) -> Table:
+    """The first look's checks, one per row."""
+    rows = tuple(
+        (
+            Cell(check.name),
+            Cell(check.verdict, strong=check.verdict != "PASSED"),
+            Cell(check.found),
+            Cell(check.expected),
+        )
+        for check in checks
+    )
+    return Table(("check", "verdict", "found", "expected"), rows, words=True)
+
+
+def provenance_table(results: Sequence[Result]) -> Table:
+    """Where one model's numbers come from."""
+    if not results:
+        return Table(("what", "value"), ())
+    last = max(results, key=lambda result: result.finished)
+    facts = {
+        "model": last.model["label"],
+        "identity (SHA-256)": last.model["identity"],
+        "spec": last.model["spec"],
+        "parameters": f"{last.model['parameters']:,}" if last.model["parameters"] else "none",
+        **{
+            key: str(last.model["settings"][key])
+            for key in ("pooling", "max_length", "dtype", "prompts")
+            if key in last.model["settings"]
+        },
+        "seed": str(last.seed),
+        "run": last.run,
+        "finished (UTC)": last.finished,
+        "device": f"{last.environment['device']}, {last.environment['precision']}",
+        "Python": last.environment["python"],
+        **last.environment["versions"],
+    }
+    for result in results:
+        facts[f"data of {result.task['name']}"] = (
+            f"{result.task['dataset']} at {result.task['revision'][:12]}"
+        )
+    rows = tuple((Cell(key), Cell(value)) for key, value in facts.items())
+    return Table(("what", "value"), rows, words=True)
+
+
+def headline_table(
+    results: Iterable[Result], *, tier: str, links: Mapping[str, str] | None = None
+) -> Table:
+    """The tier's first task, a row per model: what the landing page shows."""
+    task = TIERS[tier].tasks[0]
+    chosen = sorted(
+        (result for result in latest(results) if result.task["name"] == task),
+        key=_value,
+        reverse=True,
+    )
+    if not chosen:
+        return Table(("model",), (), f"No results of the {tier} tier yet: `make demo` makes some.")
+    names = model_names(chosen)
+    metric = chosen[0].task["main_metric"]
+    rows = tuple(
+        (
+            Cell(names[result.model["identity"]], link=(links or {}).get(result.run, "")),
+            _number(result.main),
+            Cell(f"{result.main.n} {result.task['unit']}"),
+        )
+        for result in chosen
+    )
+    return Table(("model", f"{short_task(task)}, {metric}", "n"), rows)
+
+
+def cost_table(results: Iterable[Result]) -> Table:
+    """What each model's records cost to make."""
+    by_model: dict[str, list[Result]] = {}
+    chosen = latest(results)
+    names = model_names(chosen)
+    for result in chosen:
+        by_model.setdefault(names[result.model["identity"]], []).append(result)
+    rows = []
+    for name, group in sorted(by_model.items()):
+        encoded = sum(result.cost["encoded"] for result in group)
+        speeds = [r.cost["texts_per_second"] for r in group if r.cost["texts_per_second"]]
+        rows.append(
+            (
+                Cell(name),
+                Cell(f"{group[0].model['parameters']:,}" if group[0].model["parameters"] else "–"),
+                Cell(f"{sum(result.cost['seconds'] for result in group):.1f}"),
+                Cell(f"{encoded:,}"),
+                Cell(f"{min(speeds):,.0f} to {max(speeds):,.0f}" if speeds else "–"),
+                Cell(f"{max(r.cost['peak_memory_bytes'] for r in group) / 2**20:,.0f}"),
+                Cell(group[0].environment["device"]),
+            )
+        )
+    columns = ("model", "parameters", "seconds", "texts encoded", "texts/s", "peak MiB", "device")
+    return Table(
+        columns,
+        tuple(rows),
+        "Seconds of all tasks, loading the data and scoring included; texts that came from the "
+        "cache are not among those encoded. Peak memory is that of the whole process.",
+    )
+
+
+def failures_table(failures: Mapping[str, str]) -> Table:
+    """Tasks that failed and why; empty if none did."""
+    rows = tuple((Cell(where), Cell(reason)) for where, reason in sorted(failures.items()))
+    return Table(("run", "why"), rows, "" if rows else "No task failed.", words=True)

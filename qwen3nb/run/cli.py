@@ -1,0 +1,261 @@
+"""The command line: every command calls one public function.
+
+Heavy imports wait inside the commands, so that `--help` answers at once.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+import qwen3nb
+from qwen3nb.models.pooling import POOLINGS
+from qwen3nb.tasks.tiers import TIERS
+
+__all__ = ["main"]
+
+_POOLING = click.Choice(POOLINGS)
+_TIER = click.Choice(list(TIERS))
+
+
+def _plainly(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Errors we raise on purpose, told in a line and without a traceback."""
+
+    @functools.wraps(command)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        from qwen3nb.report.book import BookError
+
+        try:
+            return command(*args, **kwargs)
+        except click.ClickException:
+            raise
+        except (ValueError, FileNotFoundError, BookError) as error:
+            raise click.ClickException(str(error)) from None
+
+    return wrapped
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(qwen3nb.__version__)
+def main() -> None:
+    """From a Qwen3 training checkpoint to a book whose every number can be traced.
+
+    \b
+    qwen3nb demo                                   the whole way, on toys, in minutes
+    qwen3nb extract runs/ul2/checkpoint-9000 encoder
+    qwen3nb eval --checkpoint encoder --tier smoke
+    qwen3nb book
+    """
+
+
+@main.command()
+@click.argument("checkpoint", type=click.Path(path_type=Path))
+@click.argument("output", type=click.Path(path_type=Path))
+@click.option("--pooling", type=_POOLING, default="mean", show_default=True)
+@click.option("--no-normalize", is_flag=True, help="Keep the length of vectors.")
+@click.option("--max-length", type=click.IntRange(min=1), default=512, show_default=True)
+@click.option(
+    "--dtype",
+    type=click.Choice(["float32", "bfloat16", "float16"]),
+    default="float32",
+    show_default=True,
+)
+@click.option("--label", help="Name in results; by default the last parts of the path.")
+@_plainly
+def extract(
+    checkpoint: Path,
+    output: Path,
+    pooling: str,
+    no_normalize: bool,
+    max_length: int,
+    dtype: str,
+    label: str | None,
+) -> None:
+    """Write the encoder of an encoder-decoder CHECKPOINT to the folder OUTPUT, verified.
+
+    \b
+    qwen3nb extract runs/ul2/checkpoint-9000 encoder --pooling mean
+    """
+    from qwen3nb.extraction.extract import extract as run
+
+    done = run(
+        checkpoint,
+        output,
+        pooling=pooling,
+        normalize=not no_normalize,
+        max_length=max_length,
+        dtype=dtype,
+        label=label,
+    )
+    click.echo(
+        f"{done.folder}: {done.parameters:,} parameters, pooling {pooling}, "
+        f"{'kept' if no_normalize else 'length 1'}; differs from its source by at most "
+        f"{done.max_difference:.1e}"
+    )
+
+
+@main.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("output", type=click.Path(path_type=Path))
+@click.option("--last", type=click.IntRange(min=1), help="The last N checkpoints.")
+@click.option("--best", type=click.IntRange(min=1), help="The best N by the metric.")
+@click.option("--metric", default="eval_loss", show_default=True)
+@click.option("--higher-is-better", is_flag=True)
+@_plainly
+def average(
+    folder: Path,
+    output: Path,
+    last: int | None,
+    best: int | None,
+    metric: str,
+    higher_is_better: bool,
+) -> None:
+    """Write the mean of checkpoints in FOLDER to the folder OUTPUT.
+
+    \b
+    qwen3nb average runs/ul2 runs/ul2-average --last 5
+    qwen3nb average runs/ul2 runs/ul2-best --best 3 --metric eval_loss
+    """
+    from qwen3nb.extraction.averaging import average_checkpoints, select_checkpoints
+
+    selection = select_checkpoints(
+        folder, last=last, best=best, metric=metric, lower_is_better=not higher_is_better
+    )
+    average_checkpoints(selection, output)
+    if selection.note:
+        click.echo(selection.note, err=True)
+    click.echo(f"{output}: {selection.rule}: {', '.join(f.name for f in selection.folders)}")
+
+
+@main.command("eval")
+@click.option(
+    "--checkpoint",
+    required=True,
+    help="A model folder, a training checkpoint, a registry name, a hub id, random or bm25.",
+)
+@click.option("--tier", type=_TIER, default="smoke", show_default=True)
+@click.option("--pooling", type=click.Choice([*POOLINGS, "auto"]), default="auto")
+@click.option("--max-length", type=click.IntRange(min=0), default=0, help="0: as the model says.")
+@click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
+@click.option("--device", default="auto", show_default=True)
+@click.option("--dtype", default="float32", show_default=True)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--fresh", is_flag=True, help="Run although a page of the same run is there.")
+@_plainly
+def evaluate(fresh: bool, **parameters: Any) -> None:
+    """Run the evaluation notebook on one model and publish its page.
+
+    \b
+    qwen3nb eval --checkpoint encoder
+    qwen3nb eval --checkpoint Qwen/Qwen3-0.6B --pooling mean --tier fast
+    """
+    _run_and_say("eval", parameters, fresh=fresh)
+
+
+@main.command()
+@click.argument("notebook")
+@click.option("-p", "--parameter", "given", type=(str, str), multiple=True, metavar="NAME VALUE")
+@click.option("--fresh", is_flag=True, help="Run although a page of the same run is there.")
+@_plainly
+def run(notebook: str, given: tuple[tuple[str, str], ...], fresh: bool) -> None:
+    """Run any notebook of this project with parameters, and publish its page.
+
+    \b
+    qwen3nb run leaderboard -p tier smoke
+    """
+    from qwen3nb.run.notebook import find_notebook, typed_parameters
+
+    _run_and_say(notebook, typed_parameters(find_notebook(notebook), dict(given)), fresh=fresh)
+
+
+def _run_and_say(notebook: str, parameters: dict[str, Any], *, fresh: bool) -> None:
+    from papermill.exceptions import PapermillExecutionError
+
+    from qwen3nb.run.notebook import partial_folder, run_notebook
+
+    try:
+        page = run_notebook(notebook, parameters, fresh=fresh)
+    except PapermillExecutionError as error:
+        raise click.ClickException(
+            f"a cell failed: {error.ename}: {error.evalue}\n"
+            f"the notebook as far as it came is in {partial_folder()}"
+        ) from None
+    click.echo(page)
+
+
+@main.command()
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
+@_plainly
+def verify(files: tuple[Path, ...]) -> None:
+    """Compute every aggregate again from the per-query scores, and say what disagrees.
+
+    FILES are records or folders of records; without any, all of results/.
+
+    \b
+    qwen3nb verify
+    qwen3nb verify results/demo-average-1a2b3c4d/seed_0/AuthorSTS.json
+    """
+    from qwen3nb.results import result_files, verify_files
+
+    chosen = [
+        file
+        for path in (files or (None,))
+        for file in ([path] if path is not None and path.is_file() else result_files(path))
+    ]
+    problems = verify_files(chosen)
+    for file, found in problems.items():
+        for problem in found:
+            click.echo(f"{file}: {problem}", err=True)
+    click.echo(f"{len(chosen) - len(problems)} of {len(chosen)} records hold")
+    if problems:
+        sys.exit(1)
+
+
+@main.command()
+@click.option("--model", required=True, type=click.Path(path_type=Path), help="An extracted model.")
+@click.option("--output", type=click.Path(path_type=Path), help="By default the model's README.md.")
+@click.option("--tier", type=_TIER, default="smoke", show_default=True)
+@_plainly
+def card(model: Path, output: Path | None, tier: str) -> None:
+    """Write a model card from the export's provenance and the results.
+
+    \b
+    qwen3nb card --model encoder
+    """
+    from qwen3nb.files import write_text
+    from qwen3nb.report.card import card_text
+    from qwen3nb.results import load_results
+
+    click.echo(write_text(output or model / "README.md", card_text(model, load_results(), tier=tier)))
+
+
+@main.command()
+@click.option("--tier", type=_TIER, default="smoke", show_default=True)
+@_plainly
+def book(tier: str) -> None:
+    """Build the book from whatever results there are, strictly, and check it."""
+    from qwen3nb.report.book import build_book
+
+    click.echo(f"Open {build_book(tier=tier)}")
+
+
+@main.command()
+@click.option("--at-once", type=click.IntRange(min=0), default=0, help="0: one per core, at most four.")
+@_plainly
+def demo(at_once: int) -> None:
+    """Train toys, extract, evaluate beside baselines, build the book.
+
+    What was done before with the same inputs is reused.
+    """
+    from qwen3nb.demo.pipeline import run_demo
+
+    click.echo(f"\nOpen {run_demo(at_once=at_once)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""On what a model is measured."""

@@ -1,0 +1,417 @@
+"""Run MTEB tasks and keep what MTEB throws away: the score of every query.
+
+MTEB loads the data, drives the model and scores it. Its own result goes to
+``results/mteb``. From the predictions it hands out, the per-query scores are computed
+here, aggregated, and compared with MTEB's main score: two implementations must agree
+to 1e-5 or there is no result.
+
+Shapes of ``per_query`` by type of task:
+
+    Retrieval, Reranking   metric name  -> query id -> value
+    STS                    cosine, gold -> pair     -> value
+    Classification         accuracy     -> text     -> share of the repetitions that hit
+    Clustering             v_measure    -> draw     -> value
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+import tempfile
+import time
+import traceback
+import uuid
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from qwen3nb import paths
+from qwen3nb.aggregates import Aggregate, aggregate
+from qwen3nb.files import read_json, write_text
+from qwen3nb.metrics import score_run
+from qwen3nb.models.bm25 import BM25
+from qwen3nb.models.encoders import Encoder
+from qwen3nb.results import Result, ResultError, environment, result_path
+from qwen3nb.tasks.tiers import TIERS, check_tier
+
+__all__ = ["Evaluation", "EvaluationError", "evaluate", "load_tasks"]
+
+AGREEMENT = 1e-5  # MTEB rounds some of its scores to five decimals
+RETRIEVAL_METRICS = ("nDCG@10", "MRR@10", "Recall@10", "Recall@100", "MAP@100")
+SEARCH_TYPES = ("Retrieval", "Reranking")
+PerQuery = dict[str, dict[str, float]]
+
+
+class EvaluationError(RuntimeError):
+    """Tasks that failed; what was finished before is saved."""
+
+
+@dataclass
+class Evaluation:
+    """What came of evaluating a model on some tasks.
+
+    Attributes:
+        results: one record per finished task.
+        reused: names of tasks whose record was there already.
+        skipped: task name to why the model cannot do it.
+        failures: task name to the traceback.
+    """
+
+    results: list[Result] = field(default_factory=list)
+    reused: list[str] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+
+
+def load_tasks(tier: str) -> list[Any]:
+    """The MTEB task objects of a tier, data not yet loaded.
+
+    Raises:
+        ValueError: an unknown tier.
+    """
+    import mteb
+
+    from qwen3nb.tasks.embedded import embedded_task
+
+    chosen = TIERS[check_tier(tier)]
+    own = [name for name in chosen.tasks if name.startswith(("PyDocs", "AuthorSTS"))]
+    tasks = [embedded_task(name) for name in own]
+    if others := [name for name in chosen.tasks if name not in own]:
+        tasks += list(mteb.get_tasks(tasks=others))
+    for benchmark in chosen.benchmarks:
+        have = {task.metadata.name for task in tasks}
+        tasks += [t for t in mteb.get_benchmark(benchmark).tasks if t.metadata.name not in have]
+    return tasks
+
+
+def evaluate(
+    model: Encoder | BM25,
+    *,
+    tier: str = "smoke",
+    tasks: Iterable[Any] | None = None,
+    output: Path | str | None = None,
+    seed: int = 0,
+    batch_size: int = 32,
+    config: dict[str, Any] | None = None,
+    fresh: bool = False,
+    show_progress: bool = True,
+) -> Evaluation:
+    """Evaluate ``model`` on a tier, and save a record per task as it is finished.
+
+    A task whose record is there, for the same model, data and software, is not run
+    again. A task that fails is reported with the others' results saved; a task the
+    model cannot do (BM25 has no vectors to classify with) is skipped and named.
+
+    Args:
+        model: from `load_encoder` or `load_model`.
+        tier: name of a tier; see `TIERS`.
+        tasks: MTEB task objects to run instead of a tier.
+        output: folder for records; by default `paths.results`.
+        seed: of the intervals.
+        batch_size: texts per batch.
+        config: parameters to keep with each record.
+        fresh: run tasks again although their record is there.
+        show_progress: whether to show a bar over the tasks.
+
+    Raises:
+        EvaluationError: one or more tasks failed; the message names them and why, the
+            tracebacks are saved beside the records.
+    """
+    folder = Path(output) if output else paths.results()
+    chosen = list(tasks) if tasks is not None else load_tasks(tier)
+    evaluation = Evaluation()
+    run = uuid.uuid4().hex[:12]
+    bar = tqdm(chosen, desc=model.label, unit="task", disable=not show_progress)
+    for task in bar:
+        name = task.metadata.name
+        bar.set_postfix_str(name)
+        if model.searches_only and task.metadata.type not in SEARCH_TYPES:
+            evaluation.skipped[name] = f"{model.label} has no vectors, which {name} needs"
+            continue
+        stored = None if fresh else _stored(model, task, folder=folder, seed=seed)
+        if stored is not None:
+            evaluation.results.append(stored)
+            evaluation.reused.append(name)
+            continue
+        try:
+            result = _run_task(
+                model, task, folder=folder, seed=seed, batch_size=batch_size,
+                config={**(config or {}), "tier": tier}, run=run,
+            )  # fmt: skip
+        except Exception:  # noqa: BLE001 - whatever a task does, the others go on
+            trace = traceback.format_exc()
+            evaluation.failures[name] = trace
+            _failure_file(model, name, folder=folder, seed=seed).parent.mkdir(
+                parents=True, exist_ok=True
+            )
+            write_text(_failure_file(model, name, folder=folder, seed=seed), trace)
+            continue
+        result.save(folder)
+        _failure_file(model, name, folder=folder, seed=seed).unlink(missing_ok=True)
+        evaluation.results.append(result)
+    if evaluation.failures:
+        reasons = "\n".join(
+            f"  {name}: {trace.strip().splitlines()[-1]}"
+            for name, trace in evaluation.failures.items()
+        )
+        raise EvaluationError(
+            f"{model.label}: {len(evaluation.failures)} of {len(chosen)} tasks failed; "
+            f"the other {len(evaluation.results)} are saved in {folder}\n{reasons}"
+        )
+    return evaluation
+
+
+def _record_path(model: Encoder | BM25, task: str, *, folder: Path, seed: int) -> Path:
+    return result_path(folder, f"{model.label}-{model.identity[:8]}", seed, task)
+
+
+def _failure_file(model: Encoder | BM25, task: str, *, folder: Path, seed: int) -> Path:
+    return _record_path(model, task, folder=folder, seed=seed).with_suffix(".error.txt")
+
+
+def _stored(model: Encoder | BM25, task: Any, *, folder: Path, seed: int) -> Result | None:
+    """The record of this model, data and software, if it is there and readable."""
+    file = _record_path(model, task.metadata.name, folder=folder, seed=seed)
+    if not file.is_file():
+        return None
+    try:
+        result = Result.load(file)
+    except ResultError:
+        return None  # unreadable: the task is run again and the file replaced
+    same = (
+        result.model["identity"] == model.identity
+        and result.task["revision"] == task.metadata.dataset["revision"]
+        and result.environment["versions"] == environment()["versions"]
+    )
+    return result if same else None
+
+
+def _run_task(
+    model: Encoder | BM25,
+    task: Any,
+    *,
+    folder: Path,
+    seed: int,
+    batch_size: int,
+    config: dict[str, Any],
+    run: str,
+) -> Result:
+    import mteb
+
+    before = (model.stats.texts, model.stats.encoded, model.stats.seconds)
+    started = time.perf_counter()
+    with _quiet():
+        if not task.data_loaded:
+            task.load_data()
+        with tempfile.TemporaryDirectory() as predictions:
+            # A fresh folder each time: MTEB adds to a prediction file that is there,
+            # under the description of whichever model wrote it first.
+            outcome = mteb.evaluate(
+                model,
+                task,
+                cache=mteb.ResultCache(folder / "mteb"),
+                overwrite_strategy="always",
+                prediction_folder=predictions,
+                encode_kwargs={"batch_size": batch_size, "show_progress_bar": False},
+                show_progress_bar=False,
+                co2_tracker=False,
+            ).task_results[0]
+            predicted = read_json(Path(predictions) / task.prediction_file_name)
+    per_query, named, main = _extract(task, predicted, outcome.scores)
+    metrics = {
+        name: aggregate(per_query, how=how, columns=columns, seed=seed)
+        for name, (how, columns) in named.items()
+    }
+    _compare(task, metrics[main], outcome)
+    seconds = time.perf_counter() - started
+    texts, encoded, busy = (
+        now - then
+        for now, then in zip(
+            (model.stats.texts, model.stats.encoded, model.stats.seconds), before, strict=True
+        )
+    )
+    return Result(
+        model={
+            "label": model.label,
+            "identity": model.identity,
+            "spec": model.source.spec,
+            "settings": model.settings,
+            "parameters": getattr(model, "parameters", None),
+        },
+        task={
+            "name": task.metadata.name,
+            "type": task.metadata.type,
+            "dataset": task.metadata.dataset["path"],
+            "revision": task.metadata.dataset["revision"],
+            "main_metric": main,
+            "unit": _UNITS[task.metadata.type],
+            **_size(task),
+        },
+        metrics=metrics,
+        per_query=per_query,
+        seed=seed,
+        config=config,
+        environment=environment(
+            device=getattr(model, "device", "cpu"),
+            precision=model.settings.get("dtype", "float32"),
+        ),
+        cost={
+            "seconds": seconds,
+            "texts": texts,
+            "encoded": encoded,
+            "texts_per_second": encoded / busy if busy else None,
+            "peak_memory_bytes": _peak_memory(),
+        },
+        run=run,
+        finished=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence what MTEB's own code and scorers say of themselves, bars included."""
+    import datasets
+    from sklearn.exceptions import UndefinedMetricWarning
+
+    shown = not datasets.are_progress_bars_disabled()
+    datasets.disable_progress_bars()
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", category=FutureWarning, module=r"mteb\..*")
+            warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"mteb\..*")
+            # A toy never predicts some classes; their precision, which is not used here,
+            # is then undefined.
+            warnings.filterwarnings("ignore", category=UndefinedMetricWarning)
+            yield
+    finally:
+        if shown:
+            datasets.enable_progress_bars()
+
+
+Named = dict[str, tuple[str, tuple[str, ...]]]  # metric -> aggregate, columns
+
+
+def _extract(
+    task: Any, predicted: dict[str, Any], scores: dict[str, Any]
+) -> tuple[PerQuery, Named, str]:
+    """Per-query columns, how to aggregate them, and the main metric's name."""
+    extractor = _EXTRACTORS.get(task.metadata.type)
+    if extractor is None:
+        raise EvaluationError(
+            f"{task.metadata.name} is of type {task.metadata.type}, whose per-query scores are "
+            f"not kept yet; types that are: {', '.join(_EXTRACTORS)}"
+        )
+    columns: PerQuery = {}
+    parts = [(split, subset) for subset in task.hf_subsets for split in task.eval_splits]
+    for split, subset in parts:
+        data = task.dataset[subset] if subset in task.dataset else task.dataset
+        prefix = "" if len(parts) == 1 else f"{split}/{subset}/"
+        one = next(entry for entry in scores[split] if entry["hf_subset"] == subset)
+        found = extractor(data, split, predicted[subset][split], one)
+        for column, values in found.items():
+            columns.setdefault(column, {}).update(
+                {f"{prefix}{query}": float(value) for query, value in values.items()}
+            )
+    named, main = _NAMED[task.metadata.type]
+    return columns, named, main
+
+
+def _retrieval(data: Any, split: str, predicted: Any, scores: Any) -> PerQuery:
+    return score_run(data[split]["relevant_docs"], predicted, RETRIEVAL_METRICS)
+
+
+def _sts(data: Any, split: str, predicted: Any, scores: Any) -> PerQuery:
+    names = [f"{index:05d}" for index in range(len(predicted["cosine_scores"]))]
+    return {
+        "cosine": dict(zip(names, predicted["cosine_scores"], strict=True)),
+        "gold": dict(zip(names, data[split]["score"], strict=True)),
+    }
+
+
+def _classification(data: Any, split: str, predicted: Any, scores: Any) -> PerQuery:
+    labels = list(data[split]["label"])
+    hits = {
+        f"{index:05d}": sum(row[index] == label for row in predicted) / len(predicted)
+        for index, label in enumerate(labels)
+    }
+    return {"accuracy": hits}
+
+
+def _clustering(data: Any, split: str, predicted: Any, scores: Any) -> PerQuery:
+    levels = scores["v_measures"].values()
+    draws = [value for level in levels for value in level]
+    return {"v_measure": {f"{index:02d}": value for index, value in enumerate(draws)}}
+
+
+_SEARCH_NAMED: Named = {name: ("mean", (name,)) for name in RETRIEVAL_METRICS}
+_EXTRACTORS: dict[str, Callable[[Any, str, Any, Any], PerQuery]] = {
+    "Retrieval": _retrieval,
+    "Reranking": _retrieval,
+    "STS": _sts,
+    "Classification": _classification,
+    "Clustering": _clustering,
+}
+_NAMED: dict[str, tuple[Named, str]] = {
+    "Retrieval": (_SEARCH_NAMED, "nDCG@10"),
+    "Reranking": (_SEARCH_NAMED, "nDCG@10"),
+    "STS": (
+        {"Spearman": ("spearman", ("cosine", "gold")), "Pearson": ("pearson", ("cosine", "gold"))},
+        "Spearman",
+    ),
+    "Classification": ({"accuracy": ("mean", ("accuracy",))}, "accuracy"),
+    "Clustering": ({"V-measure": ("mean", ("v_measure",))}, "V-measure"),
+}
+_UNITS = {
+    "Retrieval": "queries",
+    "Reranking": "queries",
+    "STS": "pairs",
+    "Classification": "texts",
+    "Clustering": "draws",
+}
+# MTEB's name of what is compared; its main score may be another metric of the task.
+_THEIRS = {
+    "Retrieval": "ndcg_at_10",
+    "Reranking": "ndcg_at_10",
+    "STS": "cosine_spearman",
+    "Classification": "accuracy",
+    "Clustering": "v_measure",
+}
+
+
+def _compare(task: Any, ours: Aggregate, outcome: Any) -> None:
+    """Refuse a result on which MTEB and the per-query scores do not agree."""
+    key = _THEIRS[task.metadata.type]
+    entries = [entry for split in outcome.scores.values() for entry in split]
+    theirs = sum(entry[key] for entry in entries) / len(entries)
+    if len(entries) > 1:
+        return  # MTEB averages subsets, we pool their queries: two definitions, both stated
+    if ours.value is None or not abs(ours.value - theirs) <= AGREEMENT:
+        raise EvaluationError(
+            f"{task.metadata.name}: MTEB's {key} is {theirs}, the per-query scores give "
+            f"{ours.value} ({ours.undefined or 'they differ by more than 1e-5'})"
+        )
+
+
+def _size(task: Any) -> dict[str, int]:
+    """How many queries, documents or texts the task has."""
+    if task.metadata.type not in SEARCH_TYPES:
+        splits = task.dataset if task.eval_splits[0] in task.dataset else {}
+        return {"texts": sum(len(splits[split]) for split in task.eval_splits if split in splits)}
+    parts = [subset[split] for subset in task.dataset.values() for split in subset]
+    return {
+        "documents": sum(len(part["corpus"]) for part in parts),
+        "queries": sum(len(part["queries"]) for part in parts),
+    }
+
+
+def _peak_memory() -> int:
+    """Largest resident size of this process so far, in bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" or os.name != "posix" else peak * 1024
