@@ -16,7 +16,17 @@ package was installed from (an editable install), else the working directory.
 import os
 from pathlib import Path
 
-__all__ = ["book", "book_runs", "cache", "is_checkout", "notebooks", "results", "root", "runs", "shown"]
+__all__ = [
+    "book",
+    "book_runs",
+    "cache",
+    "is_checkout",
+    "notebooks",
+    "results",
+    "root",
+    "runs",
+    "shown",
+]
 
 
 def is_checkout(folder: Path) -> bool:

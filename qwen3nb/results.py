@@ -22,7 +22,15 @@ from qwen3nb import paths
 from qwen3nb.aggregates import Aggregate, aggregate
 from qwen3nb.files import read_json, write_json
 
-__all__ = ["SCHEMA", "Result", "ResultError", "environment", "load_failures", "load_results", "verify"]
+__all__ = [
+    "SCHEMA",
+    "Result",
+    "ResultError",
+    "environment",
+    "load_failures",
+    "load_results",
+    "verify",
+]
 
 SCHEMA = "qwen3nb.result/1"
 _VERSIONS = (
@@ -146,7 +154,9 @@ def load_failures(folder: Path | str | None = None) -> dict[str, str]:
     for file in sorted(base.glob("*/seed_*/*.error.txt")):
         lines = file.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         name = file.name.removesuffix(".error.txt")
-        failures[f"{file.parent.parent.name} {file.parent.name} {name}"] = lines[-1] if lines else ""
+        failures[f"{file.parent.parent.name} {file.parent.name} {name}"] = (
+            lines[-1] if lines else ""
+        )
     return failures
 
 
@@ -209,5 +219,3 @@ def environment(*, device: str = "cpu", precision: str = "float32") -> dict[str,
         "device": device,
         "precision": precision,
     }
-
-

@@ -53,7 +53,7 @@ def run_demo(*, at_once: int = 0) -> Path:
         listed = "\n".join(f"  {outcome.job.name}: see {outcome.log}" for outcome in failed)
         raise DemoError(f"{len(failed)} of {len(jobs)} notebooks failed\n{listed}")
     _say("building the book")
-    page = build_book(tier="smoke")
+    page = build_book(tier="smoke", model=demo / "encoder" / "average")
     _say(f"done in {time.perf_counter() - started:.0f} s")
     return page
 

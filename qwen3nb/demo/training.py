@@ -141,18 +141,25 @@ def write_tokenizer(texts: Sequence[str], folder: Path, *, vocabulary: int) -> T
 
 def seq2seq_config(tokenizer: Tokenizer, settings: Settings) -> Qwen3Seq2SeqConfig:
     """The toy's configuration; the embedding has a few rows more than there are tokens."""
-    end = tokenizer.token_to_id(END)
+    end = _id(tokenizer, END)
     return Qwen3Seq2SeqConfig(
         **_sizes(tokenizer, settings),
         _head_dim=32,
         max_position_embeddings=512,
         rope_theta=10000.0,
         num_sentinel_tokens=len(SENTINELS),
-        sentinel_token_start_id=tokenizer.token_to_id(SENTINELS[0]),
+        sentinel_token_start_id=_id(tokenizer, SENTINELS[0]),
         decoder_start_token_id=end,
         pad_token_id=end,
         eos_token_id=end,
     )
+
+
+def _id(tokenizer: Tokenizer, token: str) -> int:
+    number = tokenizer.token_to_id(token)
+    if number is None:
+        raise ValueError(f"the tokenizer has no token {token!r}")
+    return number
 
 
 def _sizes(tokenizer: Tokenizer, settings: Settings) -> dict[str, Any]:
@@ -205,7 +212,7 @@ def train_decoder(folder: Path, tokenizer_folder: Path, settings: Settings = SET
     """Train a tiny Qwen3 language model on the same texts, for as many steps."""
     train, held_out = training_texts()
     tokenizer = Tokenizer.from_file(str(tokenizer_folder / "tokenizer.json"))
-    end = tokenizer.token_to_id(END)
+    end = _id(tokenizer, END)
     set_seed(settings.seed)
     model = Qwen3ForCausalLM(
         Qwen3Config(
@@ -246,8 +253,8 @@ def _denoised(
     generator = np.random.default_rng(seed)
     ids = _ids(tokenizer, texts, settings.length)
     modes = {each.mode: tokenizer.encode(f"{each.mode} ").ids for each in DENOISERS}
-    sentinels = [tokenizer.token_to_id(name) for name in SENTINELS]
-    end = tokenizer.token_to_id(END)
+    sentinels = [_id(tokenizer, name) for name in SENTINELS]
+    end = _id(tokenizer, END)
     return [
         denoise(ids[pick], modes=modes, sentinels=sentinels, end=end, generator=generator)
         for pick in generator.integers(0, len(ids), size=count)
@@ -288,7 +295,7 @@ def _run_trainer(
         dataloader_pin_memory=False,
         label_names=["labels"],
     )
-    end = tokenizer.token_to_id(END)
+    end = _id(tokenizer, END)
     trainer = Trainer(
         model=model,
         args=arguments,
@@ -340,9 +347,7 @@ class _Progress(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self._bar.update(1)
 
-    def on_log(
-        self, args: Any, state: Any, control: Any, logs: dict[str, Any], **_: Any
-    ) -> None:
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any], **_: Any) -> None:
         for key in ("loss", "eval_loss"):
             if key in logs:
                 self._shown[key] = f"{float(logs[key]):.2f}"

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -120,4 +121,4 @@ def _parts(total: int, count: int, generator: np.random.Generator) -> list[int]:
     """``total`` as a sum of ``count`` positive numbers, all such sums equally likely."""
     cuts = np.sort(generator.choice(total - 1, size=count - 1, replace=False)) + 1
     edges = [0, *cuts.tolist(), total]
-    return [right - left for left, right in zip(edges, edges[1:], strict=False)]
+    return [right - left for left, right in pairwise(edges)]

@@ -21,8 +21,8 @@ from qwen3nb.extraction.checkpoint import (
     metric_of,
     open_checkpoint,
 )
-from qwen3nb.files import new_folder, write_json
 from qwen3nb.extraction.tensorfile import TensorWriter
+from qwen3nb.files import new_folder, write_json
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -206,7 +206,8 @@ def read_header(file: Path) -> dict[str, TensorEntry]:
 
     Raises:
         CheckpointError: not a regular file, truncated, not safetensors (an HTML page
-            and a git-LFS pointer are recognised), an unknown dtype, or ranges that do not fit shape and file.
+            and a git-LFS pointer are recognised), an unknown dtype, or ranges that do not
+            fit shape and file.
     """
     if not file.is_file():
         raise CheckpointError(f"{file}: no such file, or not a regular one")
@@ -234,9 +235,7 @@ def read_header(file: Path) -> dict[str, TensorEntry]:
         except (KeyError, TypeError, ValueError):
             raise CheckpointError(f"{file}: malformed header entry for {name}") from None
         if dtype not in _BYTES:
-            raise CheckpointError(
-                f"{file}: {name} is {dtype}; expected one of {', '.join(_BYTES)}"
-            )
+            raise CheckpointError(f"{file}: {name} is {dtype}; expected one of {', '.join(_BYTES)}")
         if stop - start != math.prod(shape) * _BYTES[dtype] or not 0 <= start <= stop:
             raise CheckpointError(
                 f"{file}: {name} says {dtype} {shape} but holds {stop - start} bytes"

@@ -124,7 +124,7 @@ def write_model_files(
     )
     for index, kind in enumerate(modules[1:], start=1):
         (folder / f"{index}_{kind}").mkdir()
-    pooling: dict[str, Any] = {key: False for key in _BEFORE_5_4.values()}
+    pooling: dict[str, Any] = dict.fromkeys(_BEFORE_5_4.values(), False)
     pooling[_BEFORE_5_4[config.pooling_mode]] = True
     pooling |= {
         "word_embedding_dimension": config.hidden_size,

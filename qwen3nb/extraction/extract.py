@@ -22,14 +22,14 @@ from qwen3nb.files import new_folder, read_json, write_json
 from qwen3nb.models.encoder import Qwen3EncoderConfig, Qwen3EncoderModel, causal_leak
 from qwen3nb.models.encoder import encoder_config as build_config
 from qwen3nb.models.pooling import check_pooling
+from qwen3nb.models.precision import check_dtype, torch_dtype
 from qwen3nb.models.seq2seq import Qwen3ForSeq2SeqLM, Qwen3Seq2SeqConfig, encoder_name
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["DTYPES", "MAX_DIFFERENCE", "Extraction", "extract", "is_seq2seq"]
+__all__ = ["MAX_DIFFERENCE", "Extraction", "extract", "is_seq2seq"]
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _STORED = {"float32": "F32", "bfloat16": "BF16", "float16": "F16"}
 MODEL_TYPES = ("qwen3_encdec", "qwen3_encoder_decoder")
 MAX_DIFFERENCE = 1e-5
@@ -89,8 +89,7 @@ def extract(
         ValueError: unknown ``pooling`` or ``dtype``.
     """
     check_pooling(pooling)
-    if dtype not in DTYPES:
-        raise ValueError(f"unknown dtype {dtype!r}; choose one of: {', '.join(DTYPES)}")
+    check_dtype(dtype)
     source = open_checkpoint(checkpoint)
     if not is_seq2seq(source.config):
         raise CheckpointError(
@@ -143,9 +142,7 @@ def _encoder_tensors(source: Checkpoint, config: Qwen3EncoderConfig) -> dict[str
             name: tuple(tensor.shape)
             for name, tensor in Qwen3EncoderModel(config).state_dict().items()
         }
-    found = {
-        new: name for name in source.tensors if (new := encoder_name(name)) is not None
-    }
+    found = {new: name for name in source.tensors if (new := encoder_name(name)) is not None}
     problems = [f"{name}: missing" for name in expected.keys() - found.keys()]
     problems += [f"{found[name]}: unexpected" for name in found.keys() - expected.keys()]
     problems += [
@@ -162,15 +159,13 @@ def _encoder_tensors(source: Checkpoint, config: Qwen3EncoderConfig) -> dict[str
     return found
 
 
-def _write_weights(
-    source: Checkpoint, names: dict[str, str], file: Path, *, dtype: str
-) -> None:
+def _write_weights(source: Checkpoint, names: dict[str, str], file: Path, *, dtype: str) -> None:
     shapes = {
         name: (_STORED[dtype], source.tensors[stored].shape) for name, stored in names.items()
     }
     with TensorWriter(file, shapes) as writer:
         for name in writer.order:
-            writer.write(source.read(names[name]).to(DTYPES[dtype]))
+            writer.write(source.read(names[name]).to(torch_dtype(dtype)))
 
 
 def verify(source: Checkpoint, export: Path) -> tuple[float, float]:
@@ -238,7 +233,9 @@ def _source_encoder(source: Checkpoint) -> Qwen3ForSeq2SeqLM:
         )
     )
     prefixes = ("model.shared.", "model.encoder.")
-    state = {name: source.read(name).float() for name in source.tensors if name.startswith(prefixes)}
+    state = {
+        name: source.read(name).float() for name in source.tensors if name.startswith(prefixes)
+    }
     state["model.encoder.embed_tokens.weight"] = state["model.shared.weight"]
     missing, unexpected = model.load_state_dict(state, strict=False)
     if odd := [name for name in missing if name.startswith(prefixes)] + list(unexpected):

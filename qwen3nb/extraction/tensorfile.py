@@ -68,7 +68,7 @@ class TensorWriter:
                 f"{name}: expected {dtype} {shape}, got {tensor.dtype} {tuple(tensor.shape)}"
             )
         raw = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-        self._file.write(memoryview(raw.numpy()))
+        self._file.write(raw.numpy().data)
         self._written += 1
 
     def __exit__(

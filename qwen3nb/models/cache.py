@@ -114,9 +114,7 @@ class EmbeddingCache:
         return database
 
 
-def _select(
-    database: sqlite3.Connection, keys: Sequence[bytes]
-) -> list[tuple[bytes, bytes, int]]:
+def _select(database: sqlite3.Connection, keys: Sequence[bytes]) -> list[tuple[bytes, bytes, int]]:
     rows: list[tuple[bytes, bytes, int]] = []
     for start in range(0, len(keys), _ASKED_AT_ONCE):
         part = keys[start : start + _ASKED_AT_ONCE]

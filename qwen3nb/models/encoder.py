@@ -11,7 +11,6 @@ Shapes: B texts, T tokens, H hidden size.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -136,7 +135,8 @@ def encoder_config(
         normalize: stored as ``normalize``.
 
     Raises:
-        ValueError: a field that is needed is missing; the message names it.
+        ValueError: a field that is needed is missing, or a token id beyond the
+            embedding; the message names it.
     """
 
     def field(name: str) -> Any:
@@ -154,8 +154,13 @@ def encoder_config(
     theta = fields.get("encoder_rope_theta") or fields.get("rope_theta") or rope.get("rope_theta")
     if theta is None:
         raise ValueError("config.json lacks 'rope_theta' (or rope_parameters.rope_theta)")
+    rows = field("vocab_size")
+    for name in ("pad_token_id", "eos_token_id"):
+        token = fields.get(name)
+        if isinstance(token, int) and not 0 <= token < rows:
+            raise ValueError(f"{name} is {token} but the embedding has {rows} rows")
     return Qwen3EncoderConfig(
-        vocab_size=field("vocab_size"),
+        vocab_size=rows,
         hidden_size=hidden,
         intermediate_size=field("intermediate_size"),
         num_hidden_layers=field("num_hidden_layers"),
@@ -199,14 +204,3 @@ def causal_leak(model: torch.nn.Module, *, vocab_size: int) -> float:
         for each in (ids, other)
     )
     return float((first - second).abs().max())
-
-
-def is_bidirectional_folder(folder: Path) -> bool:
-    """Whether a model directory says of itself that it is a bidirectional Qwen3."""
-    from qwen3nb.files import read_json
-
-    config = folder / "config.json"
-    if not config.is_file():
-        return False
-    fields = read_json(config)
-    return fields.get("model_type") == "qwen3" and fields.get("is_causal") is False

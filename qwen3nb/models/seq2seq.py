@@ -211,7 +211,7 @@ class Qwen3ForSeq2SeqLM(PreTrainedModel):
         """The shared embedding."""
         return self.model.shared
 
-    def set_input_embeddings(self, value: nn.Module) -> None:
+    def set_input_embeddings(self, value: nn.Embedding) -> None:
         """Replace the shared embedding; call `tie_weights` after."""
         self.model.shared = value
 
@@ -234,16 +234,17 @@ class Qwen3ForSeq2SeqLM(PreTrainedModel):
         The loss is the mean cross entropy over labels that are not -100.
 
         Raises:
-            ValueError: neither labels nor decoder ids.
+            ValueError: neither labels nor decoder ids, or no token to start with.
         """
         if attention_mask is None:
             attention_mask = torch.ones_like(input_ids)
         if decoder_input_ids is None:
             if labels is None:
                 raise ValueError("expected labels or decoder_input_ids; got neither")
-            decoder_input_ids = shift_right(
-                labels, start=self.config.decoder_start_token_id, pad=self.config.pad_token_id
-            )
+            start, pad = self.config.decoder_start_token_id, self.config.pad_token_id
+            if start is None or pad is None:
+                raise ValueError("config lacks decoder_start_token_id or pad_token_id")
+            decoder_input_ids = shift_right(labels, start=start, pad=pad)
         source = self.encode(input_ids, attention_mask)
         logits = self.lm_head(self.model.decoder(decoder_input_ids, source, attention_mask))
         loss = None

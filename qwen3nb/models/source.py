@@ -23,7 +23,7 @@ from qwen3nb.extraction.checkpoint import open_checkpoint
 from qwen3nb.extraction.export import PROVENANCE
 from qwen3nb.files import read_json, sha256_file, sha256_json
 
-__all__ = ["SpecError", "Source", "fetch", "find_source", "registry"]
+__all__ = ["Source", "SpecError", "fetch", "find_source", "registry"]
 
 # Files other than the weights that decide what a model computes.
 _DECIDING = re.compile(

@@ -20,15 +20,15 @@ from qwen3nb.models.batching import batches_by_length
 from qwen3nb.models.encoder import Qwen3EncoderModel, causal_leak, encoder_config
 from qwen3nb.models.encoders import Encoder, Vectors
 from qwen3nb.models.pooling import POOLINGS, check_pooling, pool
+from qwen3nb.models.precision import torch_dtype
 from qwen3nb.models.seq2seq import encoder_name
 from qwen3nb.models.source import Source, SpecError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-__all__ = ["DTYPES", "SentenceTransformerEncoder", "TransformerEncoder", "pick_device"]
+__all__ = ["SentenceTransformerEncoder", "TransformerEncoder", "pick_device"]
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 MAX_LENGTH = 512
 
 
@@ -48,17 +48,6 @@ def pick_device(device: str) -> str:
             f"device {device!r} is not usable here ({reason}); choose auto, cpu or cuda"
         ) from None
     return device
-
-
-def check_dtype(dtype: str) -> torch.dtype:
-    """The torch dtype called ``dtype``.
-
-    Raises:
-        ValueError: none of `DTYPES`.
-    """
-    if dtype not in DTYPES:
-        raise ValueError(f"unknown dtype {dtype!r}; choose one of: {', '.join(DTYPES)}")
-    return DTYPES[dtype]
 
 
 def _versions() -> dict[str, str]:
@@ -97,7 +86,7 @@ class TransformerEncoder(Encoder):
         self.normalize = bool(stored.get("normalize", True))
         self.max_length = max_length or stored.get("max_length") or MAX_LENGTH
         self._batch_size = batch_size
-        self._model = _load_model(source, check_dtype(dtype)).to(self._device).eval()
+        self._model = _load_model(source, torch_dtype(dtype)).to(self._device).eval()
         self._tokenizer = _load_tokenizer(source.folder, self._model.config)
         super().__init__(
             source,
@@ -149,7 +138,9 @@ class TransformerEncoder(Encoder):
     def _end(self) -> int:
         """The token that stands for a text without tokens."""
         tokenizer = self._tokenizer
-        end = tokenizer.eos_token_id if tokenizer.eos_token_id is not None else tokenizer.pad_token_id
+        end = (
+            tokenizer.eos_token_id if tokenizer.eos_token_id is not None else tokenizer.pad_token_id
+        )
         return int(end or 0)
 
     @torch.inference_mode()
@@ -253,7 +244,7 @@ class SentenceTransformerEncoder(Encoder):
         self._model = sentence_transformers.SentenceTransformer(
             str(source.folder),
             device=pick_device(device),
-            model_kwargs={"dtype": check_dtype(dtype)},
+            model_kwargs={"dtype": torch_dtype(dtype)},
         )
         if max_length is not None:
             self._model.max_seq_length = max_length

@@ -53,33 +53,41 @@ def page_links(results: Iterable[Result]) -> dict[str, str]:
     return links
 
 
-def write_card_page(results: list[Result], *, tier: str = "smoke") -> Path:
-    """``book/runs/card.md``: the card of the extracted model that did best, or a word."""
+def write_card_page(
+    results: list[Result], *, model: Path | None = None, tier: str = "smoke"
+) -> Path:
+    """``book/runs/card.md``: the card of ``model``, or a word that there is none yet.
+
+    Without a model, it is the extracted one that was evaluated last.
+    """
     page = paths.book_runs() / "card.md"
-    best = _best_extracted(results, tier)
-    if best is None:
+    chosen = model or _last_extracted(results)
+    if chosen is None:
         return write_text(
             page, "# Model card\n\nPending: no extracted model has been evaluated yet.\n"
         )
-    return write_text(page, card_body(best, results, tier=tier))
+    return write_text(page, card_body(chosen, results, tier=tier))
 
 
-def _best_extracted(results: list[Result], tier: str) -> Path | None:
-    """The folder of the extracted model with the best value on the tier's first task."""
-    from qwen3nb.tasks.tiers import TIERS
-
-    ranked = [
-        (result.main.value, folder)
+def _last_extracted(results: list[Result]) -> Path | None:
+    """The folder of the extracted model whose results were finished last."""
+    extracted = [
+        (result.finished, folder)
         for result in latest(results)
-        if result.task["name"] == TIERS[tier].tasks[0]
-        and result.main.value is not None
-        and ((folder := paths.root() / result.model["spec"]) / PROVENANCE).is_file()
+        if ((folder := paths.root() / result.model["spec"]) / PROVENANCE).is_file()
     ]
-    return max(ranked)[1] if ranked else None
+    return max(extracted)[1] if extracted else None
 
 
-def build_book(*, tier: str = "smoke", show_progress: bool = True) -> Path:
+def build_book(
+    *, tier: str = "smoke", model: Path | None = None, show_progress: bool = True
+) -> Path:
     """Run the pages that read results, build the book afresh and strictly, and check it.
+
+    Args:
+        tier: whose tasks the leaderboard shows.
+        model: whose card the book holds; by default the extracted model evaluated last.
+        show_progress: whether to show bars.
 
     Returns:
         The book's first page.
@@ -91,17 +99,19 @@ def build_book(*, tier: str = "smoke", show_progress: bool = True) -> Path:
 
     for name in ("data", "leaderboard"):
         run_notebook(name, {"tier": tier}, show_progress=show_progress)
-    write_card_page(load_results(), tier=tier)
+    write_card_page(load_results(), model=model, tier=tier)
     output = paths.root() / "_build"
     # An incremental build keeps pages and glued values of runs that are gone.
     shutil.rmtree(output, ignore_errors=True)
-    command = [sys.executable, "-m", "jupyter_book.cli.main"]
+    command = [sys.executable, "-c", "from jupyter_book.cli.main import main; main()"]
     command += ["build", str(paths.book()), "-W", "-n", "--keep-going", "-q"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         said = (done.stdout + done.stderr).strip()
         raise BookError(f"the book does not build without warnings:\n{said[-4000:]}")
     html = output / "html"
+    if not (html / "index.html").is_file():
+        raise BookError(f"the build ended well but wrote no {html / 'index.html'}")
     if remote := remote_resources(html):
         listed = "\n".join(f"  {page}: {what}" for page, what in remote[:10])
         raise BookError(f"pages would fetch from elsewhere:\n{listed}")

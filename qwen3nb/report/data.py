@@ -30,7 +30,7 @@ def tier_table(tier: str) -> Table:
         for task in load_tasks(check_tier(tier))
     ]
     columns = ("task", "type", "what it is", "data")
-    return Table(columns, tuple(rows), TIERS[tier].about, words=True)
+    return Table(columns, tuple(rows), TIERS[tier].about, kind="words")
 
 
 def pydocs_table(sets: Mapping[str, PyDocs]) -> Table:
@@ -66,16 +66,16 @@ def examples_table(pydocs: PyDocs, *, count: int = 5) -> Table:
                 Cell(str(related)),
             )
         )
-    return Table(("query", "document", "related"), tuple(rows), words=True)
+    return Table(("query", "document", "related"), tuple(rows), kind="words")
 
 
 def pairs_table() -> Table:
     """The first author-written pair of each grade."""
-    first = {}
+    first: dict[float, tuple[str, str]] = {}
     for one, other, gold in author_sts():
         first.setdefault(gold, (one, other))
     rows = tuple(
         (Cell(f"{gold:.0f}"), Cell(one), Cell(other))
         for gold, (one, other) in sorted(first.items(), reverse=True)
     )
-    return Table(("gold", "one", "other"), rows, words=True)
+    return Table(("gold", "one", "other"), rows, kind="words")

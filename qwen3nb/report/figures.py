@@ -14,20 +14,30 @@ from qwen3nb.results import Result
 from qwen3nb.tasks.tiers import TIERS
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = ["comparison_figure", "per_query_figure", "similarity_figure", "style"]
 
+# Okabe and Ito's colours, told apart by colour-blind readers, without black and yellow.
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 STYLE = Path(__file__).with_name("book.mplstyle")
 
 
 @contextmanager
 def style() -> Iterator[None]:
-    """The book's look, for figures made inside the block."""
+    """The book's look, for figures made inside the block.
+
+    They are closed at its end: a notebook shows the figure that a cell returns, and
+    would show one that is still open a second time.
+    """
     import matplotlib.pyplot as plt
 
+    before = set(plt.get_fignums())
     with plt.style.context(STYLE):
         yield
+    for number in set(plt.get_fignums()) - before:
+        plt.close(number)
 
 
 def comparison_figure(results: Iterable[Result], *, tier: str) -> Figure:
@@ -46,35 +56,44 @@ def comparison_figure(results: Iterable[Result], *, tier: str) -> Figure:
         for name in names.values()
     }
     rows = sorted(first, key=lambda name: (first[name] is not None, first[name] or 0.0, name))
+    columns = min(3, len(tasks))
+    lines = -(-len(tasks) // columns)
     with style():
         figure, axes = plt.subplots(
-            1, len(tasks), figsize=(2.1 * len(tasks) + 1.4, 0.34 * len(rows) + 1.1), sharey=True
+            lines,
+            columns,
+            figsize=(8.2, lines * (0.24 * len(rows) + 1.0)),
+            sharey=True,
+            squeeze=False,
         )
-        for axis, task in zip(np.atleast_1d(axes), tasks, strict=True):
+        panels = list(axes.flat)
+        for axis, task in zip(panels, tasks, strict=False):
+            found = {name: scores[name, task] for name in rows if (name, task) in scores}
             for row, name in enumerate(rows):
-                if (result := scores.get((name, task))) and result.main.value is not None:
-                    _point(axis, row, result)
-            _finish(axis, task, next((r for (_, t), r in scores.items() if t == task), None))
-        np.atleast_1d(axes)[0].set_yticks(range(len(rows)), rows)
+                if name in found:
+                    _interval(axis, row, found[name])
+            example = next(iter(found.values()), None)
+            measure = f"{example.task['main_metric']}, n = {example.main.n}" if example else ""
+            axis.set(title=short_task(task), xlabel=measure)
+            axis.set_xlim(left=min(0.0, axis.get_xlim()[0]))
+            axis.tick_params(axis="y", length=0)
+            axis.grid(axis="x", color="#7d8590", alpha=0.25, linewidth=0.6)
+        for axis in panels[len(tasks) :]:
+            axis.remove()
+        for line in axes:
+            line[0].set_yticks(range(len(rows)), rows)
     return figure
 
 
-def _point(axis: object, row: int, result: Result) -> None:
+def _interval(axis: Axes, row: int, result: Result) -> None:
+    """A point with its interval, in the colour of its row."""
     value, low, high = result.main.value, result.main.low, result.main.high
-    assert value is not None  # noqa: S101 - callers draw defined values only
-    color = f"C{row % 7}"
+    if value is None:
+        return
+    color = COLORS[row % len(COLORS)]
     if low is not None and high is not None:
-        axis.plot([low, high], [row, row], color=color, linewidth=2, solid_capstyle="butt")  # type: ignore[attr-defined]
-    axis.plot([value], [row], "o", color=color, markersize=5)  # type: ignore[attr-defined]
-
-
-def _finish(axis: object, task: str, example: Result | None) -> None:
-    axis.set_title(short_task(task))  # type: ignore[attr-defined]
-    if example is not None:
-        axis.set_xlabel(f"{example.task['main_metric']}, n = {example.main.n}")  # type: ignore[attr-defined]
-    axis.set_xlim(left=min(0.0, axis.get_xlim()[0]))  # type: ignore[attr-defined]
-    axis.tick_params(axis="y", length=0)  # type: ignore[attr-defined]
-    axis.grid(axis="x", color="#7d8590", alpha=0.25, linewidth=0.6)  # type: ignore[attr-defined]
+        axis.plot([low, high], [row, row], color=color, linewidth=2, solid_capstyle="butt")
+    axis.plot([value], [row], "o", color=color, markersize=4.5)
 
 
 def per_query_figure(results: Sequence[Result], *, metric: str = "nDCG@10") -> Figure | None:
@@ -90,16 +109,17 @@ def per_query_figure(results: Sequence[Result], *, metric: str = "nDCG@10") -> F
         )
         for axis, result in zip(axes[0], chosen, strict=True):
             values = list(result.per_query[metric].values())
-            axis.hist(values, bins=np.linspace(0, 1, 21), color="C0")
+            axis.hist(values, bins=np.linspace(0, 1, 21), color=COLORS[0])
             mean = float(np.mean(values))
-            axis.axvline(mean, color="C1", linewidth=1.5)
+            axis.axvline(mean, color=COLORS[1], linewidth=1.5)
             axis.annotate(
                 f"mean {mean:.3f}",
                 (mean, 0.97),
                 xycoords=("data", "axes fraction"),
-                xytext=(4, 0),
+                xytext=(-4 if mean > 0.5 else 4, 0),
                 textcoords="offset points",
-                color="C1",
+                color=COLORS[1],
+                ha="right" if mean > 0.5 else "left",
                 va="top",
             )
             axis.set_title(f"{short_task(result.task['name'])}, n = {len(values)}")
@@ -122,8 +142,10 @@ def similarity_figure(results: Sequence[Result]) -> Figure | None:
         figure, axis = plt.subplots(figsize=(5.2, 2.6))
         for place, values in zip(grades, groups, strict=True):
             spread = np.linspace(-0.22, 0.22, len(values))
-            axis.plot(place + spread, sorted(values), ".", color="C0", alpha=0.6, markersize=4)
-            axis.plot([place - 0.3, place + 0.3], [np.median(values)] * 2, color="C1", linewidth=2)
+            axis.plot(place + spread, sorted(values), ".", color=COLORS[0], alpha=0.6, markersize=4)
+            axis.plot(
+                [place - 0.3, place + 0.3], [np.median(values)] * 2, color=COLORS[1], linewidth=2
+            )
         axis.set_xlabel("gold score of a pair (rounded); line: median")
         axis.set_ylabel("cosine similarity")
         axis.set_title(f"{result.task['name']}, n = {len(gold)}")

@@ -35,28 +35,28 @@ class Table:
     """A table with a head row.
 
     Attributes:
-        columns: names in the head.
+        columns: names in the head; what follows a line break is in smaller type.
         rows: cells, as many per row as there are columns.
         note: what to know when reading it, below the table.
-        words: whether its cells are words, to be read from the left.
+        kind: ``numbers``, aligned on the right; ``words``, on the left; or ``facts``,
+            names and values of which some are long and without a space.
     """
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     note: str = ""
-    words: bool = False
+    kind: str = "numbers"
 
     def html(self) -> str:
         """As an HTML table, everything escaped."""
-        head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in self.columns)
+        head = "".join(map(_html_head, self.columns))
         body = "".join(
             "<tr>" + "".join(_html_cell(cell, first=i == 0) for i, cell in enumerate(row)) + "</tr>"
             for row in self.rows
         )
-        kind = "q words" if self.words else "q"
         note = f'<p class="q-note">{html.escape(self.note)}</p>' if self.note else ""
         return (
-            f'<div class="q-table"><table class="{kind}"><thead><tr>{head}</tr></thead>'
+            f'<div class="q-table"><table class="q {self.kind}"><thead><tr>{head}</tr></thead>'
             f"<tbody>{body}</tbody></table>{note}</div>"
         )
 
@@ -77,6 +77,12 @@ class Table:
 
     def _repr_html_(self) -> str:
         return self.html()
+
+
+def _html_head(name: str) -> str:
+    text, _, detail = name.partition("\n")
+    small = f'<span class="q-detail">{html.escape(detail)}</span>' if detail else ""
+    return f'<th scope="col">{html.escape(text)}{small}</th>'
 
 
 def _html_cell(cell: Cell, *, first: bool) -> str:

@@ -110,7 +110,7 @@ def comparison_table(
         tier: whose tasks are the columns.
         links: page per run id.
     """
-    tasks = [name for name in TIERS[tier].tasks]
+    tasks = list(TIERS[tier].tasks)
     chosen = [result for result in latest(results) if result.task["name"] in tasks]
     names = model_names(chosen)
     table: dict[str, dict[str, Result]] = {}
@@ -158,7 +158,7 @@ def _head(task: str, results: Sequence[Result]) -> str:
     if not results:
         return short_task(task)
     first = results[0]
-    return f"{short_task(task)}, {first.task['main_metric']} (n = {first.main.n})"
+    return f"{short_task(task)}\n{first.task['main_metric']}, n = {first.main.n}"
 
 
 def _value(result: Result) -> float:
@@ -222,7 +222,7 @@ def difference_table(
             )
         )
     return Table(
-        ("model", f"Δ {metric} to {baseline}", "p (Holm)", "won / tied / lost", "queries"),
+        ("model", f"Δ {metric}\nto {baseline}", "p\nHolm", "won / tied / lost", "queries"),
         tuple(rows),
         f"{short_task(task)}: paired over queries; 95 % percentile bootstrap interval of the "
         f"difference (10,000 resamples), two-sided paired permutation test, Holm over these "
@@ -230,9 +230,7 @@ def difference_table(
     )
 
 
-def _paired(
-    first: Result, second: Result, metric: str
-) -> tuple[list[float], list[float], int]:
+def _paired(first: Result, second: Result, metric: str) -> tuple[list[float], list[float], int]:
     """Values on the queries both have, and how many queries only one has."""
     ours, theirs = first.per_query[metric], second.per_query[metric]
     shared = sorted(ours.keys() & theirs.keys())
@@ -251,7 +249,7 @@ def checks_table(checks: Iterable[Any]) -> Table:
         )
         for check in checks
     )
-    return Table(("check", "verdict", "found", "expected"), rows, words=True)
+    return Table(("check", "verdict", "found", "expected"), rows, kind="words")
 
 
 def provenance_table(results: Sequence[Result]) -> Table:
@@ -281,7 +279,7 @@ def provenance_table(results: Sequence[Result]) -> Table:
             f"{result.task['dataset']} at {result.task['revision'][:12]}"
         )
     rows = tuple((Cell(key), Cell(value)) for key, value in facts.items())
-    return Table(("what", "value"), rows, words=True)
+    return Table(("what", "value"), rows, kind="facts")
 
 
 def headline_table(
@@ -306,7 +304,7 @@ def headline_table(
         )
         for result in chosen
     )
-    return Table(("model", f"{short_task(task)}, {metric}", "n"), rows)
+    return Table(("model", f"{short_task(task)}\n{metric}", "n"), rows)
 
 
 def cost_table(results: Iterable[Result]) -> Table:
@@ -319,6 +317,7 @@ def cost_table(results: Iterable[Result]) -> Table:
     rows = []
     for name, group in sorted(by_model.items()):
         encoded = sum(result.cost["encoded"] for result in group)
+        peak = max(result.cost["peak_memory_bytes"] or 0 for result in group)
         speeds = [r.cost["texts_per_second"] for r in group if r.cost["texts_per_second"]]
         rows.append(
             (
@@ -327,7 +326,7 @@ def cost_table(results: Iterable[Result]) -> Table:
                 Cell(f"{sum(result.cost['seconds'] for result in group):.1f}"),
                 Cell(f"{encoded:,}"),
                 Cell(f"{min(speeds):,.0f} to {max(speeds):,.0f}" if speeds else "–"),
-                Cell(f"{max(r.cost['peak_memory_bytes'] for r in group) / 2**20:,.0f}"),
+                Cell(f"{peak / 2**20:,.0f}" if peak else "–"),
                 Cell(group[0].environment["device"]),
             )
         )
@@ -343,4 +342,4 @@ def cost_table(results: Iterable[Result]) -> Table:
 def failures_table(failures: Mapping[str, str]) -> Table:
     """Tasks that failed and why; empty if none did."""
     rows = tuple((Cell(where), Cell(reason)) for where, reason in sorted(failures.items()))
-    return Table(("run", "why"), rows, "" if rows else "No task failed.", words=True)
+    return Table(("run", "why"), rows, "" if rows else "No task failed.", kind="words")

@@ -15,6 +15,7 @@ import click
 
 import qwen3nb
 from qwen3nb.models.pooling import POOLINGS
+from qwen3nb.models.precision import DTYPES
 from qwen3nb.tasks.tiers import TIERS
 
 __all__ = ["main"]
@@ -29,12 +30,13 @@ def _plainly(command: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         from qwen3nb.report.book import BookError
+        from qwen3nb.run.notebook import NotebookError
 
         try:
             return command(*args, **kwargs)
         except click.ClickException:
             raise
-        except (ValueError, FileNotFoundError, BookError) as error:
+        except (ValueError, FileNotFoundError, BookError, NotebookError) as error:
             raise click.ClickException(str(error)) from None
 
     return wrapped
@@ -61,7 +63,7 @@ def main() -> None:
 @click.option("--max-length", type=click.IntRange(min=1), default=512, show_default=True)
 @click.option(
     "--dtype",
-    type=click.Choice(["float32", "bfloat16", "float16"]),
+    type=click.Choice(DTYPES),
     default="float32",
     show_default=True,
 )
@@ -143,7 +145,7 @@ def average(
 @click.option("--max-length", type=click.IntRange(min=0), default=0, help="0: as the model says.")
 @click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
 @click.option("--device", default="auto", show_default=True)
-@click.option("--dtype", default="float32", show_default=True)
+@click.option("--dtype", type=click.Choice(DTYPES), default="float32", show_default=True)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--fresh", is_flag=True, help="Run although a page of the same run is there.")
 @_plainly
@@ -174,18 +176,9 @@ def run(notebook: str, given: tuple[tuple[str, str], ...], fresh: bool) -> None:
 
 
 def _run_and_say(notebook: str, parameters: dict[str, Any], *, fresh: bool) -> None:
-    from papermill.exceptions import PapermillExecutionError
+    from qwen3nb.run.notebook import run_notebook
 
-    from qwen3nb.run.notebook import partial_folder, run_notebook
-
-    try:
-        page = run_notebook(notebook, parameters, fresh=fresh)
-    except PapermillExecutionError as error:
-        raise click.ClickException(
-            f"a cell failed: {error.ename}: {error.evalue}\n"
-            f"the notebook as far as it came is in {partial_folder()}"
-        ) from None
-    click.echo(page)
+    click.echo(run_notebook(notebook, parameters, fresh=fresh))
 
 
 @main.command()
@@ -231,7 +224,9 @@ def card(model: Path, output: Path | None, tier: str) -> None:
     from qwen3nb.report.card import card_text
     from qwen3nb.results import load_results
 
-    click.echo(write_text(output or model / "README.md", card_text(model, load_results(), tier=tier)))
+    click.echo(
+        write_text(output or model / "README.md", card_text(model, load_results(), tier=tier))
+    )
 
 
 @main.command()
@@ -245,7 +240,9 @@ def book(tier: str) -> None:
 
 
 @main.command()
-@click.option("--at-once", type=click.IntRange(min=0), default=0, help="0: one per core, at most four.")
+@click.option(
+    "--at-once", type=click.IntRange(min=0), default=0, help="0: one per core, at most four."
+)
 @_plainly
 def demo(at_once: int) -> None:
     """Train toys, extract, evaluate beside baselines, build the book.

@@ -26,11 +26,13 @@ import nbformat
 from qwen3nb import paths
 from qwen3nb.files import read_json, sha256_file, sha256_json
 from qwen3nb.models.pooling import check_pooling
+from qwen3nb.models.precision import check_dtype
 from qwen3nb.models.source import SpecError, find_source
 from qwen3nb.tasks.tiers import check_tier
 
 __all__ = [
     "ENGINE",
+    "NotebookError",
     "Parameter",
     "ParameterError",
     "check_parameters",
@@ -56,7 +58,6 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "float": float,
     "bool": {"True": True, "False": False}.__getitem__,
 }
-_DTYPES = ("float32", "bfloat16", "float16")
 
 
 class ParameterError(click.ClickException, ValueError):
@@ -66,6 +67,10 @@ class ParameterError(click.ClickException, ValueError):
     """
 
     exit_code = 2
+
+
+class NotebookError(RuntimeError):
+    """A notebook that did not come to its end; the message says why and where it is."""
 
 
 @dataclass(frozen=True)
@@ -116,14 +121,6 @@ def _positive(name: str, *, zero: bool = False) -> Callable[[Any], object]:
     return check
 
 
-def _choice(name: str, choices: tuple[str, ...]) -> Callable[[Any], object]:
-    def check(value: str) -> None:
-        if value not in choices:
-            raise ValueError(f"unknown {name} {value!r}; choose one of: {', '.join(choices)}")
-
-    return check
-
-
 def _pooling(value: str) -> None:
     if value != "auto":
         try:
@@ -143,16 +140,14 @@ CHECKS: dict[str, Callable[[Any], object]] = {
     "tier": check_tier,
     "pooling": _pooling,
     "device": _device,
-    "dtype": _choice("dtype", _DTYPES),
+    "dtype": check_dtype,
     "batch_size": _positive("batch_size"),
     "max_length": _positive("max_length", zero=True),
     "seed": _positive("seed", zero=True),
 }
 
 
-def check_parameters(
-    declared: Mapping[str, Parameter], given: Mapping[str, Any]
-) -> dict[str, Any]:
+def check_parameters(declared: Mapping[str, Parameter], given: Mapping[str, Any]) -> dict[str, Any]:
     """All parameters with their values, defaults filled in.
 
     Raises:
@@ -168,8 +163,7 @@ def check_parameters(
         elif not _fits(value, declared[name].type):
             raw = "; `-r` passes a value as it is typed" if declared[name].type == "str" else ""
             problems.append(
-                f"{name} is {value!r} ({type(value).__name__}); "
-                f"expected {declared[name].type}{raw}"
+                f"{name} is {value!r} ({type(value).__name__}); expected {declared[name].type}{raw}"
             )
     values = {name: given.get(name, parameter.default) for name, parameter in declared.items()}
     if not problems:
@@ -215,8 +209,11 @@ def is_ours(notebook: nbformat.NotebookNode) -> bool:
 def page_name(notebook: str, values: Mapping[str, Any], declared: Mapping[str, Parameter]) -> str:
     """The name of a run's page: the notebook, what it ran on, and what was not default.
 
-    The same parameters give the same name, different ones different names.
+    The same parameters give the same name, different ones different names. A notebook
+    that runs on no model is one page, whatever its parameters.
     """
+    if "checkpoint" not in values:
+        return notebook
     parts = [notebook]
     for name, value in values.items():
         if name == "checkpoint":
@@ -234,7 +231,7 @@ def _model_slug(spec: str) -> str:
         folder = find_source(spec).folder
     except SpecError:
         return spec
-    if folder is None or not Path(spec).exists() and not (paths.root() / spec).exists():
+    if folder is None or (not Path(spec).exists() and not (paths.root() / spec).exists()):
         return spec
     resolved = folder.resolve()
     if resolved.is_relative_to(paths.root()):
@@ -320,7 +317,7 @@ def run_notebook(
     Raises:
         ParameterError: refused before anything ran.
         FileNotFoundError: no such notebook; lists those there are.
-        papermill.exceptions.PapermillExecutionError: a cell failed.
+        NotebookError: a cell failed, or the kernel died.
     """
     notebook = find_notebook(notebook)
     parameters = dict(parameters or {})
@@ -329,6 +326,8 @@ def run_notebook(
         return page
     values = resolved_parameters(notebook, parameters)
     import papermill
+    from nbclient.exceptions import DeadKernelError
+    from papermill.exceptions import PapermillExecutionError
 
     page = page_path(notebook, values)
     partial = partial_folder() / page.name
@@ -344,6 +343,16 @@ def run_notebook(
             stdout_file=output,
             stderr_file=output,
         )
+    except PapermillExecutionError as error:
+        raise NotebookError(
+            f"{notebook.name}: a cell failed: {error.ename}: {error.evalue}\n"
+            f"as far as it came it is in {partial}"
+        ) from error
+    except DeadKernelError as error:
+        raise NotebookError(
+            f"{notebook.name}: its kernel died, perhaps for want of memory\n"
+            f"as far as it came it is in {partial}"
+        ) from error
     finally:
         if output:
             output.close()

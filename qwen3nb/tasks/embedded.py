@@ -63,6 +63,7 @@ def embedded_task(name: str) -> AbsTask:
 
 
 class _Retrieval(AbsTaskRetrieval):
+    data_loaded: bool
     pydocs: PyDocs
     reranked: int | None = None
 
@@ -83,6 +84,7 @@ class _Retrieval(AbsTaskRetrieval):
 
 
 class _Classification(AbsTaskClassification):
+    data_loaded: bool
     pydocs: PyDocs
 
     def load_data(self, num_proc: int | None = None, **_: Any) -> None:
@@ -103,6 +105,7 @@ class _Classification(AbsTaskClassification):
 
 
 class _Clustering(AbsTaskClustering):
+    data_loaded: bool
     pydocs: PyDocs
     max_fraction_of_documents_to_embed = None
     max_documents_per_cluster = 512
@@ -121,6 +124,8 @@ class _Clustering(AbsTaskClustering):
 
 
 class _AuthorSTS(AbsTaskSTS):
+    data_loaded: bool
+
     def load_data(self, num_proc: int | None = None, **_: Any) -> None:
         if self.data_loaded:
             return

@@ -4,26 +4,17 @@ MTEB loads the data, drives the model and scores it. Its own result goes to
 ``results/mteb``. From the predictions it hands out, the per-query scores are computed
 here, aggregated, and compared with MTEB's main score: two implementations must agree
 to 1e-5 or there is no result.
-
-Shapes of ``per_query`` by type of task:
-
-    Retrieval, Reranking   metric name  -> query id -> value
-    STS                    cosine, gold -> pair     -> value
-    Classification         accuracy     -> text     -> share of the repetitions that hit
-    Clustering             v_measure    -> draw     -> value
 """
 
 from __future__ import annotations
 
-import os
-import resource
 import sys
 import tempfile
 import time
 import traceback
 import uuid
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -33,24 +24,22 @@ from typing import Any
 from tqdm import tqdm
 
 from qwen3nb import paths
-from qwen3nb.aggregates import Aggregate, aggregate
+from qwen3nb.aggregates import aggregate
 from qwen3nb.files import read_json, write_text
-from qwen3nb.metrics import score_run
 from qwen3nb.models.bm25 import BM25
 from qwen3nb.models.encoders import Encoder
 from qwen3nb.results import Result, ResultError, environment, result_path
+from qwen3nb.tasks.per_query import (
+    SEARCH_TYPES,
+    UNITS,
+    EvaluationError,
+    compare,
+    extract_scores,
+    task_size,
+)
 from qwen3nb.tasks.tiers import TIERS, check_tier
 
 __all__ = ["Evaluation", "EvaluationError", "evaluate", "load_tasks"]
-
-AGREEMENT = 1e-5  # MTEB rounds some of its scores to five decimals
-RETRIEVAL_METRICS = ("nDCG@10", "MRR@10", "Recall@10", "Recall@100", "MAP@100")
-SEARCH_TYPES = ("Retrieval", "Reranking")
-PerQuery = dict[str, dict[str, float]]
-
-
-class EvaluationError(RuntimeError):
-    """Tasks that failed; what was finished before is saved."""
 
 
 @dataclass
@@ -224,12 +213,12 @@ def _run_task(
                 co2_tracker=False,
             ).task_results[0]
             predicted = read_json(Path(predictions) / task.prediction_file_name)
-    per_query, named, main = _extract(task, predicted, outcome.scores)
+    per_query, named, main = extract_scores(task, predicted, outcome.scores)
     metrics = {
         name: aggregate(per_query, how=how, columns=columns, seed=seed)
         for name, (how, columns) in named.items()
     }
-    _compare(task, metrics[main], outcome)
+    compare(task, metrics[main], outcome)
     seconds = time.perf_counter() - started
     texts, encoded, busy = (
         now - then
@@ -251,8 +240,8 @@ def _run_task(
             "dataset": task.metadata.dataset["path"],
             "revision": task.metadata.dataset["revision"],
             "main_metric": main,
-            "unit": _UNITS[task.metadata.type],
-            **_size(task),
+            "unit": UNITS[task.metadata.type],
+            **task_size(task),
         },
         metrics=metrics,
         per_query=per_query,
@@ -295,123 +284,11 @@ def _quiet() -> Iterator[None]:
             datasets.enable_progress_bars()
 
 
-Named = dict[str, tuple[str, tuple[str, ...]]]  # metric -> aggregate, columns
-
-
-def _extract(
-    task: Any, predicted: dict[str, Any], scores: dict[str, Any]
-) -> tuple[PerQuery, Named, str]:
-    """Per-query columns, how to aggregate them, and the main metric's name."""
-    extractor = _EXTRACTORS.get(task.metadata.type)
-    if extractor is None:
-        raise EvaluationError(
-            f"{task.metadata.name} is of type {task.metadata.type}, whose per-query scores are "
-            f"not kept yet; types that are: {', '.join(_EXTRACTORS)}"
-        )
-    columns: PerQuery = {}
-    parts = [(split, subset) for subset in task.hf_subsets for split in task.eval_splits]
-    for split, subset in parts:
-        data = task.dataset[subset] if subset in task.dataset else task.dataset
-        prefix = "" if len(parts) == 1 else f"{split}/{subset}/"
-        one = next(entry for entry in scores[split] if entry["hf_subset"] == subset)
-        found = extractor(data, split, predicted[subset][split], one)
-        for column, values in found.items():
-            columns.setdefault(column, {}).update(
-                {f"{prefix}{query}": float(value) for query, value in values.items()}
-            )
-    named, main = _NAMED[task.metadata.type]
-    return columns, named, main
-
-
-def _retrieval(data: Any, split: str, predicted: Any, scores: Any) -> PerQuery:
-    return score_run(data[split]["relevant_docs"], predicted, RETRIEVAL_METRICS)
-
-
-def _sts(data: Any, split: str, predicted: Any, scores: Any) -> PerQuery:
-    names = [f"{index:05d}" for index in range(len(predicted["cosine_scores"]))]
-    return {
-        "cosine": dict(zip(names, predicted["cosine_scores"], strict=True)),
-        "gold": dict(zip(names, data[split]["score"], strict=True)),
-    }
-
-
-def _classification(data: Any, split: str, predicted: Any, scores: Any) -> PerQuery:
-    labels = list(data[split]["label"])
-    hits = {
-        f"{index:05d}": sum(row[index] == label for row in predicted) / len(predicted)
-        for index, label in enumerate(labels)
-    }
-    return {"accuracy": hits}
-
-
-def _clustering(data: Any, split: str, predicted: Any, scores: Any) -> PerQuery:
-    levels = scores["v_measures"].values()
-    draws = [value for level in levels for value in level]
-    return {"v_measure": {f"{index:02d}": value for index, value in enumerate(draws)}}
-
-
-_SEARCH_NAMED: Named = {name: ("mean", (name,)) for name in RETRIEVAL_METRICS}
-_EXTRACTORS: dict[str, Callable[[Any, str, Any, Any], PerQuery]] = {
-    "Retrieval": _retrieval,
-    "Reranking": _retrieval,
-    "STS": _sts,
-    "Classification": _classification,
-    "Clustering": _clustering,
-}
-_NAMED: dict[str, tuple[Named, str]] = {
-    "Retrieval": (_SEARCH_NAMED, "nDCG@10"),
-    "Reranking": (_SEARCH_NAMED, "nDCG@10"),
-    "STS": (
-        {"Spearman": ("spearman", ("cosine", "gold")), "Pearson": ("pearson", ("cosine", "gold"))},
-        "Spearman",
-    ),
-    "Classification": ({"accuracy": ("mean", ("accuracy",))}, "accuracy"),
-    "Clustering": ({"V-measure": ("mean", ("v_measure",))}, "V-measure"),
-}
-_UNITS = {
-    "Retrieval": "queries",
-    "Reranking": "queries",
-    "STS": "pairs",
-    "Classification": "texts",
-    "Clustering": "draws",
-}
-# MTEB's name of what is compared; its main score may be another metric of the task.
-_THEIRS = {
-    "Retrieval": "ndcg_at_10",
-    "Reranking": "ndcg_at_10",
-    "STS": "cosine_spearman",
-    "Classification": "accuracy",
-    "Clustering": "v_measure",
-}
-
-
-def _compare(task: Any, ours: Aggregate, outcome: Any) -> None:
-    """Refuse a result on which MTEB and the per-query scores do not agree."""
-    key = _THEIRS[task.metadata.type]
-    entries = [entry for split in outcome.scores.values() for entry in split]
-    theirs = sum(entry[key] for entry in entries) / len(entries)
-    if len(entries) > 1:
-        return  # MTEB averages subsets, we pool their queries: two definitions, both stated
-    if ours.value is None or not abs(ours.value - theirs) <= AGREEMENT:
-        raise EvaluationError(
-            f"{task.metadata.name}: MTEB's {key} is {theirs}, the per-query scores give "
-            f"{ours.value} ({ours.undefined or 'they differ by more than 1e-5'})"
-        )
-
-
-def _size(task: Any) -> dict[str, int]:
-    """How many queries, documents or texts the task has."""
-    if task.metadata.type not in SEARCH_TYPES:
-        splits = task.dataset if task.eval_splits[0] in task.dataset else {}
-        return {"texts": sum(len(splits[split]) for split in task.eval_splits if split in splits)}
-    parts = [subset[split] for subset in task.dataset.values() for split in subset]
-    return {
-        "documents": sum(len(part["corpus"]) for part in parts),
-        "queries": sum(len(part["queries"]) for part in parts),
-    }
-
-
-def _peak_memory() -> int:
-    """Largest resident size of this process so far, in bytes."""
+def _peak_memory() -> int | None:
+    """Largest resident size of this process so far, in bytes; None where it is not known."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" or os.name != "posix" else peak * 1024
+    return peak if sys.platform == "darwin" else peak * 1024

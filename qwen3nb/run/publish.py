@@ -1,0 +1,98 @@
+"""From an executed notebook to a page of the book."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+__all__ = ["clean", "publish", "without_secrets"]
+
+_SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|CREDENTIAL", re.IGNORECASE)
+
+
+@contextmanager
+def without_secrets() -> Iterator[list[str]]:
+    """Take tokens and passwords out of the environment that the kernel inherits.
+
+    Yields their values, to be looked for in the output. Log in with `hf auth login`
+    (a file) where a notebook needs the hub.
+    """
+    secrets = {name: value for name, value in os.environ.items() if _SECRET.search(name)}
+    for name in secrets:
+        del os.environ[name]
+    try:
+        yield [value for value in secrets.values() if len(value) >= 8]
+    finally:
+        os.environ.update(secrets)
+
+
+def publish(
+    nb: Any, page: Path, *, values: dict[str, Any], key: str, secrets: Sequence[str] = ()
+) -> None:
+    """Clean an executed notebook and put it into the book, in one step."""
+    import nbformat
+
+    from qwen3nb.files import write_text
+
+    nb = clean(nb, title=_title(values))
+    nb.metadata["qwen3nb"] = {
+        **nb.metadata["qwen3nb"],
+        "key": key,
+        "parameters": values,
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    text = nbformat.writes(nb)
+    for secret in secrets:
+        text = text.replace(json.dumps(secret)[1:-1], "[removed]")
+    write_text(page, text + "\n")
+
+
+def _title(values: dict[str, Any]) -> str | None:
+    """``label · tier`` for a run on a checkpoint, else None."""
+    if "checkpoint" not in values:
+        return None
+    from qwen3nb.models.source import find_source
+    from qwen3nb.report.tables import markdown_text
+
+    parts = [find_source(values["checkpoint"]).label, values.get("tier", "")]
+    if values.get("pooling", "auto") != "auto":
+        parts.append(values["pooling"])
+    return " · ".join(markdown_text(str(part)) for part in parts if part)
+
+
+def clean(nb: Any, *, title: str | None = None) -> Any:
+    """A copy of an executed notebook that is fit for the book.
+
+    Widgets and progress bars are dropped (they show a stale 0 %), parameters are hidden
+    (the page's last table has them), and the heading says which run this is.
+    """
+    nb = copy.deepcopy(nb)
+    nb.metadata.pop("widgets", None)
+    for cell in nb.cells:
+        tags = cell.metadata.get("tags", [])
+        if {"parameters", "injected-parameters"} & set(tags):
+            cell.metadata["tags"] = sorted({*tags, "remove-cell"})
+        if cell.cell_type == "code":
+            cell.outputs = [output for output in map(_clean_output, cell.outputs) if output]
+    first = next((cell for cell in nb.cells if cell.cell_type == "markdown"), None)
+    if title and first is not None and first.source.startswith("# "):
+        first.source = "\n".join([f"# {title}", *first.source.split("\n")[1:]])
+    return nb
+
+
+def _clean_output(output: Any) -> Any:
+    if output.output_type == "stream" and output.name == "stderr":
+        lines = re.split(r"\r|\n", output.text)
+        kept = [line for line in lines if line.strip() and not re.search(r"\d+%\||\dit/s", line)]
+        output.text = "\n".join(kept)
+        return output if kept else None
+    if "application/vnd.jupyter.widget-view+json" in output.get("data", {}):
+        return None
+    return output

@@ -1,0 +1,117 @@
+"""What the tests share: an isolated home, tiny models, real files where they are at hand."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+# Before any library reads them.
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+TEXTS = (
+    "Return the largest element of the list.",
+    "Sort the rows by date, newest first, and drop duplicates.",
+    "The quick brown fox jumps over the lazy dog.",
+    "Compute the mean of each column along the given axis.",
+)
+
+
+@pytest.fixture(scope="session")
+def shared_cache(tmp_path_factory):
+    """One cache for the whole session: building PyDocs takes seconds."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, shared_cache, monkeypatch):
+    """Nothing a test writes lands in the checkout."""
+    monkeypatch.setenv("QWEN3NB_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("QWEN3NB_CACHE", str(shared_cache))
+    for name in ("RESULTS", "RUNS", "BOOK"):
+        monkeypatch.delenv(f"QWEN3NB_{name}", raising=False)
+    (tmp_path / "home").mkdir()
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def checkout(home):
+    """A home with the notebooks and the book of this repository."""
+    for name in ("notebooks", "book"):
+        shutil.copytree(
+            REPOSITORY / name, home / name, ignore=shutil.ignore_patterns("runs", ".ipynb_*")
+        )
+    shutil.copyfile(REPOSITORY / "_config.yml", home / "_config.yml")
+    return home
+
+
+@pytest.fixture(scope="session")
+def fixtures():
+    """Real files in the format of a real training; see README, "Tests on real files"."""
+    folder = os.environ.get("QWEN3NB_FIXTURES")
+    if not folder or not (Path(folder) / "checkpoints").is_dir():
+        pytest.skip("set QWEN3NB_FIXTURES to a folder of real checkpoints to run this test")
+    return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def tokenizer_folder(tmp_path_factory):
+    """A tiny byte-level tokenizer."""
+    from qwen3nb.demo.training import write_tokenizer
+
+    folder = tmp_path_factory.mktemp("tokenizer")
+    write_tokenizer(TEXTS, folder, vocabulary=300)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def make_checkpoint(tokenizer_folder):
+    """Write an encoder-decoder checkpoint with random weights, as a training does."""
+    from transformers import set_seed
+    from transformers.utils import logging
+
+    from qwen3nb.demo.training import Settings, seq2seq_config
+    from qwen3nb.models.seq2seq import Qwen3ForSeq2SeqLM
+
+    logging.disable_progress_bar()
+
+    def make(folder, *, seed=0, eval_loss=None, dtype=None):
+        from tokenizers import Tokenizer
+
+        tokenizer = Tokenizer.from_file(str(tokenizer_folder / "tokenizer.json"))
+        set_seed(seed)
+        config = seq2seq_config(tokenizer, Settings(hidden=32, layers=2, spread=0.2))
+        model = Qwen3ForSeq2SeqLM(config)
+        if dtype is not None:
+            model = model.to(dtype)
+        model.save_pretrained(folder)
+        for file in tokenizer_folder.iterdir():
+            shutil.copyfile(file, Path(folder) / file.name)
+        if eval_loss is not None:
+            step = int(Path(folder).name.rsplit("-", 1)[1])
+            # The log is cumulative: an entry of an earlier step comes with it.
+            log = [{"step": step - 1, "eval_loss": 0.0}, {"step": step, "eval_loss": eval_loss}]
+            state = {"global_step": step, "log_history": log}
+            (Path(folder) / "trainer_state.json").write_text(json.dumps(state))
+        return Path(folder)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def checkpoint(make_checkpoint, tmp_path_factory):
+    """One checkpoint, not to be changed."""
+    return make_checkpoint(tmp_path_factory.mktemp("run") / "checkpoint-10", eval_loss=2.0)
+
+
+@pytest.fixture(scope="session")
+def encoder_folder(checkpoint, tmp_path_factory):
+    """An extracted encoder, not to be changed."""
+    from qwen3nb.extraction.extract import extract
+
+    return extract(checkpoint, tmp_path_factory.mktemp("export") / "encoder", label="tiny").folder

