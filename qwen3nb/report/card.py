@@ -48,7 +48,8 @@ def card_body(folder: Path | str, results: Sequence[Result], *, tier: str = "smo
         autoescape=False,  # noqa: S701 - Markdown, escaped value by value
     ).get_template("card.md.j2")
     return template.render(
-        label=markdown_text(provenance["label"]),
+        # Themes print a page's title unescaped in places: only the file-safe label will do.
+        label=find_source(str(folder)).label,
         parameters=f"{provenance['parameters']:,}",
         dimension=provenance["dimension"],
         pooling=provenance["pooling"],

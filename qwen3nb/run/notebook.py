@@ -24,7 +24,7 @@ import click
 import nbformat
 
 from qwen3nb import paths
-from qwen3nb.files import read_json, sha256_file, sha256_json
+from qwen3nb.files import sha256_file, sha256_json
 from qwen3nb.models.pooling import check_pooling
 from qwen3nb.models.precision import check_dtype
 from qwen3nb.models.source import SpecError, find_source
@@ -293,7 +293,10 @@ def finished_page(notebook: Path, parameters: Mapping[str, Any]) -> Path | None:
     page = page_path(notebook, values)
     if not page.is_file():
         return None
-    done = read_json(page).get("metadata", {}).get("qwen3nb", {}).get("key")
+    try:
+        done = nbformat.read(page, as_version=4).metadata["qwen3nb"]["key"]
+    except (ValueError, KeyError, AttributeError):  # not a page of ours, or damaged
+        return None
     return page if done == run_key(node, values) else None
 
 

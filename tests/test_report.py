@@ -1,0 +1,250 @@
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from qwen3nb.aggregates import aggregate
+from qwen3nb.report.book import remote_resources
+from qwen3nb.report.card import card_body, card_text
+from qwen3nb.report.figures import comparison_figure, per_query_figure, similarity_figure
+from qwen3nb.report.tables import Cell, Table, markdown_text
+from qwen3nb.report.views import (
+    comparison_table,
+    cost_table,
+    difference_table,
+    failures_table,
+    headline_table,
+    latest,
+    model_names,
+    provenance_table,
+    results_table,
+)
+from qwen3nb.results import Result
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "</table><img src=x onerror=alert(1)>",
+    '"><a href="javascript:alert(1)">x</a>',
+    "[x](javascript:alert(1))",
+    "```{include} /etc/passwd\n```",
+    "$\\input{/etc/passwd}$ | cell | {{ config }}",
+]
+
+
+def make(label="m", *, task="PyDocsSampleRetrieval", scores=(0.2, 0.4, 0.9), finished="2026-01-01",
+         identity=None, metric="nDCG@10", settings=None, **more):  # fmt: skip
+    per_query = {metric: {f"q{i}": score for i, score in enumerate(scores)}}
+    return Result(
+        model={
+            "label": label, "identity": identity or f"{label:0<64}"[:64], "spec": label,
+            "settings": settings or {"model": {"kind": "encoder"}}, "parameters": 10,
+        },
+        task={
+            "name": task, "type": "Retrieval", "dataset": "d", "revision": "r" * 12,
+            "main_metric": metric, "unit": "queries",
+        },
+        metrics={metric: aggregate(per_query, how="mean", columns=(metric,), seed=0)},
+        per_query=per_query, seed=0, config={}, run=f"run-{label}", finished=finished,
+        environment={"versions": {"mteb": "2"}, "device": "cpu", "precision": "float32",
+                     "python": "3"},
+        cost={"seconds": 1.0, "texts": 3, "encoded": 3, "texts_per_second": 9.0,
+              "peak_memory_bytes": 2**20}, **more,
+    )  # fmt: skip
+
+
+class Tags(HTMLParser):
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.links = [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.links += [value for name, value in attrs if name in ("href", "src")]
+        assert not any(name.startswith("on") for name, _ in attrs)
+
+
+OURS = {"div", "table", "thead", "tbody", "tr", "th", "td", "span", "p", "strong", "a"}
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_no_foreign_string_becomes_markup(text):
+    bad = make(text, settings={"model": {"kind": text}, "pooling": text})
+    tables = [
+        comparison_table([bad], tier="smoke"),
+        results_table([bad], skipped={text: text}),
+        provenance_table([bad]),
+        cost_table([bad]),
+        headline_table([bad], tier="smoke"),
+        difference_table([bad, make()], task="PyDocsSampleRetrieval", metric="nDCG@10"),
+        failures_table({text: text}),
+        Table((text,), ((Cell(text, text, link="x.html"),),), text),
+    ]
+    for table in tables:
+        parsed = Tags(table.html())
+        assert set(parsed.tags) <= OURS
+        assert all(link == "x.html" for link in parsed.links)
+        markdown = table.markdown()
+        assert "<script" not in markdown
+        assert "<img" not in markdown
+        assert not re.search(r"(?<!\\)\[x\]\(", markdown)
+        assert not re.search(r"(?<!\\)`", markdown)
+        rows = [line for line in markdown.splitlines() if line.startswith("|")]
+        assert len({len(re.findall(r"(?<!\\)\|", row)) for row in rows}) == 1
+
+
+def test_markdown_text_is_one_line_and_inert():
+    assert markdown_text("a\n\n# b | c <d> *e* _f_ `g` [h](i) {j} $k$") == (
+        r"a \# b \| c &lt;d&gt; \*e\* \_f\_ \`g\` \[h\]\(i\) \{j\} \$k\$"
+    )
+
+
+def test_the_comparison_names_what_is_missing_and_marks_the_best():
+    bm25 = make("bm25", scores=(0.9, 0.9, 0.9), settings={"model": {"kind": "bm25"}})
+    sts = make("m", task="AuthorSTS")
+    table = comparison_table([make("m"), bm25, sts], tier="smoke", links={"run-m": "m.html"})
+    assert [row[0].text for row in table.rows] == ["bm25", "m"]
+    first, second = table.rows
+    assert (first[1].text, first[1].strong) == ("0.900", True)
+    assert (second[1].text, second[1].strong, second[1].link) == ("0.500", False, "m.html")
+    assert re.fullmatch(r"\[0\.\d{3}, 0\.\d{3}\]", second[1].detail)
+    assert first[5].text == "no vectors"
+    assert second[2].text == "not run"
+    assert table.columns[1] == "Retrieval\nnDCG@10, n = 3"
+
+
+def test_a_checkpoint_overwritten_in_place_shows_its_newest_record_only():
+    old = make("m", scores=(0.1, 0.1, 0.1), identity="1" * 64, finished="2026-01-01")
+    new = make("m", scores=(0.3, 0.3, 0.3), identity="2" * 64, finished="2026-02-01")
+    assert latest([new, old]) == [new]
+    other = make("m", identity="3" * 64, settings={"model": {"kind": "encoder"}, "pooling": "last"})
+    assert set(map(id, latest([old, new, other]))) == {id(new), id(other)}
+    assert set(model_names([new, other]).values()) == {"m (22222222)", "m (last)"}
+
+
+def test_differences_are_paired_and_unpaired_queries_are_counted():
+    first = make("a", scores=(0.9, 0.8, 0.7, 0.6))
+    second = make("b", scores=(0.5, 0.4, 0.3))
+    table = difference_table(
+        [first, second], task="PyDocsSampleRetrieval", metric="nDCG@10", baseline="b"
+    )
+    (row,) = table.rows
+    assert row[1].text == "+0.400"
+    assert row[3].text == "3 / 0 / 0"
+    assert (row[4].text, row[4].detail) == ("3", "1 unpaired")
+    with pytest.raises(ValueError, match="no result of 'c' .* there are: a, b"):
+        difference_table(
+            [first, second], task="PyDocsSampleRetrieval", metric="nDCG@10", baseline="c"
+        )
+
+
+def test_tables_without_results_say_so():
+    assert "No results" in headline_table([], tier="smoke").note
+    assert "No results" in difference_table([], task="x", metric="nDCG@10").note
+    assert comparison_table([], tier="smoke").rows == ()
+    assert failures_table({}).note == "No task failed."
+
+
+def test_an_undefined_value_has_its_reason_and_no_number():
+    constant = {"cosine": dict.fromkeys("abc", 0.5), "gold": {"a": 1, "b": 2, "c": 3}}
+    undefined = aggregate(constant, how="spearman", columns=("cosine", "gold"), seed=0)
+    result = make("m", metric="Spearman", task="AuthorSTS")
+    result.metrics["Spearman"] = undefined
+    (cell,) = [row[5] for row in comparison_table([result], tier="smoke").rows]
+    assert (cell.text, "constant" in cell.detail) == ("undefined", True)
+
+
+def test_figures_are_made_and_closed():
+    import matplotlib.pyplot as plt
+
+    mine = plt.figure()
+    results = [make("m"), make("n", scores=(0.1, 0.2, 0.3)), make("m", task="AuthorSTS")]
+    figure = comparison_figure(results, tier="smoke")
+    assert len(figure.axes) == 5
+    labels = [tick.get_text() for tick in figure.axes[0].get_yticklabels()]
+    assert labels == ["n", "m"]
+    assert len(per_query_figure(results).axes) == 3
+    assert per_query_figure([]) is None
+    assert similarity_figure(results) is None
+    assert plt.get_fignums() == [mine.number]
+    plt.close(mine)
+
+
+@pytest.fixture
+def evaluated(encoder_folder):
+    from qwen3nb.models.source import find_source
+
+    fingerprint = find_source(str(encoder_folder)).fingerprint()
+    return make("tiny", settings={"model": fingerprint, "pooling": "mean"})
+
+
+def test_the_card_has_the_results_of_this_model_and_no_other(encoder_folder, evaluated):
+    text = card_text(encoder_folder, [evaluated, make("other", scores=(1, 1, 1))])
+    assert text.startswith("---\n")
+    assert "0.500" in text
+    front = text.split("---")[1]
+    assert "model-index" in front
+    assert "pipeline_tag: sentence-similarity" in front
+    assert "Not given: the checkpoint carries no record of its training." in text
+    assert r"greatest difference to the source encoder 0.0e\+00" in text
+    assert "pending" not in text.lower()
+
+
+def test_the_card_without_results_says_pending(encoder_folder):
+    text = card_body(encoder_folder, [])
+    assert "Pending: no results yet" in text
+    assert "0." not in text.split("## Evaluation")[1].split("## Use")[0]
+
+
+def test_the_card_front_matter_is_valid(encoder_folder, evaluated):
+    from huggingface_hub import ModelCard
+
+    card = ModelCard(card_text(encoder_folder, [evaluated]))
+    assert card.data.eval_results[0].metric_value == pytest.approx(0.5)
+    assert "qwen3" in card.data.tags
+
+
+def test_the_card_escapes_what_the_provenance_says(encoder_folder, tmp_path):
+    import shutil
+
+    folder = tmp_path / "copy"
+    shutil.copytree(encoder_folder, folder)
+    provenance = json.loads((folder / "qwen3nb.json").read_text())
+    provenance["label"] = HOSTILE[0] + HOSTILE[3]
+    (folder / "qwen3nb.json").write_text(json.dumps(provenance))
+    provenance["source"]["folder"] = HOSTILE[0] + HOSTILE[3]
+    (folder / "qwen3nb.json").write_text(json.dumps(provenance))
+    body = card_body(folder, [])
+    assert "script>" not in body
+    assert body.startswith("# Model card: script-alert-1-script-x-javascript-alert-1\n")
+
+
+def test_a_card_is_made_for_an_extracted_model_only(checkpoint):
+    with pytest.raises(ValueError, match=r"no qwen3nb\.json"):
+        card_body(checkpoint, [])
+
+
+@pytest.mark.parametrize(
+    ("page", "found"),
+    [
+        ('<script src="https://cdn.example/x.js"></script>', "https://cdn.example/x.js"),
+        ("<img alt='x' src='//cdn.example/x.png'>", "//cdn.example/x.png"),
+        ('<link rel="stylesheet" href="http://fonts.example/f.css">', "http://fonts.example/f.css"),
+        ('<iframe\n src="https://x.example">', "https://x.example"),
+        ('<a href="https://x.example">a link is not fetched</a>', None),
+        ('<link rel="canonical" href="https://x.example">', None),
+        ('<script src="_static/x.js"></script><img src="data:image/png;base64,AA">', None),
+    ],
+)
+def test_remote_resources_are_found_and_links_are_not(tmp_path, page, found):
+    (tmp_path / "p.html").write_text(page)
+    expected = [("p.html", found)] if found else []
+    assert remote_resources(tmp_path) == expected
+
+
+def test_remote_styles_are_found(tmp_path):
+    (tmp_path / "s.css").write_text(
+        "@import url('https://fonts.example/x'); a{background:url(x.png)}"
+    )
+    assert remote_resources(tmp_path) == [("s.css", "https://fonts.example/x")]

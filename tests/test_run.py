@@ -1,0 +1,464 @@
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import nbformat
+import papermill  # noqa: F401 - first, as its command does: it loads our engine
+import pytest
+from click.testing import CliRunner
+from conftest import REPOSITORY
+
+from qwen3nb import paths
+from qwen3nb.results import load_results
+from qwen3nb.run import notebook as notebooks
+from qwen3nb.run.arguments import OPTIONS, with_output
+from qwen3nb.run.cli import main
+from qwen3nb.run.notebook import (
+    NotebookError,
+    ParameterError,
+    check_parameters,
+    declared_parameters,
+    page_name,
+    run_notebook,
+)
+from qwen3nb.run.publish import clean
+from qwen3nb.run.sweep import Job, sweep
+
+NOTEBOOKS = sorted((REPOSITORY / "notebooks").glob("*.ipynb"))
+PAPERMILL = str(Path(sys.executable).with_name("papermill"))
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebooks_hold_no_outputs_and_no_logic(path):
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert all(not cell.outputs and cell.execution_count is None for cell in code)
+    assert "papermill" not in notebook.metadata
+    assert notebook.metadata.kernelspec.name == "python3"
+    assert len(notebook.cells) <= 18
+    for cell in code:
+        assert len(cell.source.splitlines()) <= 24
+        assert "def " not in cell.source
+        assert "class " not in cell.source
+    assert declared_parameters(notebook)
+    parameters = next(c for c in code if "parameters" in c.metadata.get("tags", ()))
+    assert all("  # " in line for line in parameters.source.splitlines())
+
+
+@pytest.fixture
+def declared():
+    return declared_parameters(nbformat.read(REPOSITORY / "notebooks/eval.ipynb", as_version=4))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"teir": "smoke"}, "unknown parameter 'teir'; did you mean 'tier'"),
+        ({"y=1;import os": 1}, "unknown parameter 'y=1;import os'"),
+        ({"tier": "smok"}, "unknown tier 'smok'; choose one of: smoke, pydocs, fast, full"),
+        ({"pooling": "men"}, "choose one of: mean, cls, last, weighted_mean, auto"),
+        ({"checkpoint": "nope"}, "no model 'nope'"),
+        ({"device": "gpu"}, "unknown device 'gpu'"),
+        ({"dtype": "int8"}, "unknown dtype 'int8'"),
+        ({"batch_size": 0}, "batch_size is 0; expected at least 1"),
+        ({"max_length": -1}, "max_length is -1; expected 0 or more"),
+        ({"batch_size": "32"}, r"batch_size is '32' \(str\); expected int"),
+        ({"batch_size": True}, r"batch_size is True \(bool\); expected int"),
+        ({"seed": 1.5}, r"seed is 1.5 \(float\); expected int"),
+        ({"checkpoint": 100}, "`-r` passes a value as it is typed"),
+    ],
+)
+def test_wrong_parameters_are_refused_with_what_would_do(declared, given, message):
+    with pytest.raises(ParameterError, match=message):
+        check_parameters(declared, {"checkpoint": "random", **given})
+
+
+def test_all_problems_are_told_at_once(declared):
+    with pytest.raises(ParameterError) as error:
+        check_parameters(declared, {"teir": "x", "seed": "y"})
+    assert str(error.value.message).count("\n") == 1
+
+
+def test_defaults_are_filled_in(declared):
+    values = check_parameters(declared, {"checkpoint": "random", "seed": 3})
+    assert values["tier"] == "smoke"
+    assert values["seed"] == 3
+    assert list(values) == list(declared)
+
+
+def notebook_of(*cells, parameters="x: int = 1  # a number", **metadata):
+    node = nbformat.v4.new_notebook(metadata={"qwen3nb": {}, **metadata})
+    node.metadata.kernelspec = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    node.cells = [nbformat.v4.new_markdown_cell("# A page"), nbformat.v4.new_code_cell(parameters)]
+    node.cells[1].metadata["tags"] = ["parameters"]
+    node.cells += [nbformat.v4.new_code_cell(source) for source in cells]
+    return node
+
+
+@pytest.mark.parametrize(
+    "cell", ["x = 1", "x: list = []", "x: int", "import os", "x: int = int(3)", "a.b: int = 1"]
+)
+def test_parameters_must_be_typed_literals(cell):
+    with pytest.raises((ParameterError, ValueError)):
+        declared_parameters(notebook_of(parameters=cell))
+
+
+def test_a_notebook_without_parameters_is_refused():
+    node = notebook_of()
+    node.cells[1].metadata["tags"] = []
+    with pytest.raises(ParameterError, match="one cell tagged 'parameters'; found 0"):
+        declared_parameters(node)
+
+
+def test_pages_of_different_runs_have_different_names(declared, home, encoder_folder):
+    def name(**given):
+        return page_name("eval", check_parameters(declared, given), declared)
+
+    shutil.copytree(encoder_folder, home / "runs" / "a" / "encoder")
+    elsewhere = name(checkpoint=str(encoder_folder))
+    names = [
+        name(checkpoint="random"),
+        name(checkpoint="random", seed=1),
+        name(checkpoint="random:64"),
+        name(checkpoint="random", tier="pydocs"),
+        name(checkpoint="runs/a/encoder"),
+        name(checkpoint="runs/a/encoder", pooling="last"),
+        elsewhere,
+    ]
+    assert len(set(names)) == len(names)
+    assert names[0] == "eval-random-smoke"
+    assert names[4] == "eval-a-encoder-smoke"
+    assert all(set(each) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-")
+               for each in names)  # fmt: skip
+
+
+def save(node, name):
+    path = paths.notebooks() / f"{name}.ipynb"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    nbformat.write(node, path)
+    return path
+
+
+@pytest.mark.slow
+def test_a_finished_run_is_published_whole_and_reused(checkout):
+    path = save(notebook_of("print(x)", "import sys; print('warn', file=sys.stderr)"), "small")
+    page = run_notebook(path, {"x": 5}, show_progress=False)
+    assert page == checkout / "book" / "runs" / "small.ipynb"
+    node = nbformat.read(page, as_version=4)
+    assert any("5" in str(cell.outputs) for cell in node.cells if cell.cell_type == "code")
+    assert node.metadata.qwen3nb.parameters == {"x": 5}
+    stamp = page.stat().st_mtime_ns
+    assert run_notebook(path, {"x": 5}, show_progress=False).stat().st_mtime_ns == stamp
+    assert run_notebook(path, {"x": 6}, show_progress=False).stat().st_mtime_ns != stamp
+    assert run_notebook(path, {"x": 6}, fresh=True, show_progress=False) == page
+    assert list((checkout / "results" / "partial").iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_failed_cell_leaves_the_book_as_it_was(checkout):
+    path = save(notebook_of("print('before')", "1 / 0"), "small")
+    old = checkout / "book" / "runs" / "small.ipynb"
+    old.parent.mkdir(parents=True)
+    old.write_text("an earlier page")
+    with pytest.raises(NotebookError, match="a cell failed: ZeroDivisionError") as error:
+        run_notebook(path, {}, show_progress=False)
+    assert "as far as it came it is in" in str(error.value)
+    assert old.read_text() == "an earlier page"
+    (partial,) = (checkout / "results" / "partial").iterdir()
+    assert "before" in partial.read_text()
+
+
+@pytest.mark.slow
+def test_a_killed_kernel_leaves_no_page(checkout):
+    path = save(notebook_of("import os, signal; os.kill(os.getpid(), signal.SIGKILL)"), "small")
+    with pytest.raises(NotebookError, match="its kernel died"):
+        run_notebook(path, {}, show_progress=False)
+    assert not (checkout / "book" / "runs").exists()
+
+
+@pytest.mark.slow
+def test_tokens_do_not_reach_the_kernel_or_the_page(checkout, monkeypatch):
+    token = "hf_secretsecretsecret"  # noqa: S105 - made up
+    monkeypatch.setenv("HF_TOKEN", token)
+    path = save(
+        notebook_of("import os; print(os.environ.get('HF_TOKEN'), 'hf_' + 'secret' * 3)"), "s"
+    )
+    page = run_notebook(path, {}, show_progress=False)
+    text = page.read_text()
+    assert "None [removed]" in text
+    assert "secretsecret" not in text
+    assert os.environ["HF_TOKEN"] == token
+
+
+def test_cleaning_drops_widgets_and_progress_and_names_the_page():
+    node = notebook_of("a", "b")
+    widget = nbformat.v4.new_output(
+        "display_data", {"application/vnd.jupyter.widget-view+json": {}, "text/plain": "0%"}
+    )
+    noise = nbformat.v4.new_output("stream", name="stderr", text=" 10%|#\r 100%|##\nreal warning\n")
+    only_noise = nbformat.v4.new_output("stream", name="stderr", text="3it/s\r")
+    node.cells[2].outputs = [widget, noise, only_noise]
+    cleaned = clean(node, title="m · smoke")
+    assert cleaned.cells[0].source == "# m · smoke"
+    assert [output.text for output in cleaned.cells[2].outputs] == ["real warning"]
+    assert "remove-cell" in cleaned.cells[1].metadata.tags
+    assert node.cells[0].source == "# A page"
+
+
+def test_our_table_of_papermills_options_is_complete():
+    from papermill.cli import papermill as command
+
+    takes = {
+        option: each.nargs
+        for each in command.params
+        if each.param_type_name == "option" and not each.is_flag
+        for option in each.opts
+    }
+    assert takes == OPTIONS
+
+
+@pytest.mark.parametrize(
+    ("arguments", "added"),
+    [
+        (["eval.ipynb"], True),
+        (["eval.ipynb", "-p", "tier", "smoke"], True),
+        (["-p", "tier", "smoke", "--cwd", ".", "eval.ipynb"], True),
+        (["eval.ipynb", "out.ipynb", "-p", "tier", "smoke"], False),
+        (["-", "-p", "tier", "smoke"], False),
+        (["eval.ipynb", "--help-notebook"], False),
+        (["other.ipynb"], False),
+        (["--version"], False),
+        ([], False),
+    ],
+)
+def test_an_output_is_added_for_our_notebooks_alone(checkout, monkeypatch, arguments, added):
+    monkeypatch.chdir(checkout / "notebooks")
+    found = with_output(arguments)
+    assert found[: len(arguments)] == arguments
+    assert (len(found) - len(arguments)) == added
+    if added:
+        assert Path(found[-1]).parent == checkout / "results" / "partial"
+
+
+def test_a_notebook_elsewhere_is_left_alone(tmp_path, monkeypatch):
+    (tmp_path / "eval.ipynb").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    assert with_output(["eval.ipynb"]) == ["eval.ipynb"]
+
+
+def call(*arguments, folder, **options):
+    environment = {**os.environ, "PYTHONWARNINGS": ""}
+    return subprocess.run(
+        [PAPERMILL, *map(str, arguments)], cwd=folder, env=environment, text=True,
+        capture_output=True, check=False, timeout=300, **options,
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "stdin", [{"stdin": subprocess.DEVNULL}, {"input": ""}], ids=["null", "pipe"]
+)
+def test_the_bare_papermill_command_works_as_typed(checkout, stdin):
+    """With an empty pipe for a standard input, papermill alone overwrites the source."""
+    save(notebook_of("print('hello', x)"), "small")
+    before = (checkout / "notebooks" / "small.ipynb").read_bytes()
+    done = call("small.ipynb", "-p", "x", "7", folder=checkout / "notebooks", **stdin)
+    assert done.returncode == 0, done.stderr
+    assert "hello 7" in (checkout / "book" / "runs" / "small.ipynb").read_text()
+    assert (checkout / "notebooks" / "small.ipynb").read_bytes() == before
+    assert list((checkout / "results" / "partial").iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("output", [(), ("out.ipynb",)], ids=["bare", "with output"])
+def test_papermill_refuses_what_a_notebook_does_not_declare(checkout, output):
+    marker = checkout / "ran"
+    save(notebook_of(f"open({str(marker)!r}, 'w')"), "small")
+    for arguments in (["-p", "z", "1"], ["-p", "x", "one"], ["-p", "x=1;import os", "1"]):
+        done = call("small.ipynb", *output, *arguments, folder=checkout / "notebooks")
+        assert done.returncode != 0
+        assert "Error: " in done.stderr
+        assert "Traceback" not in done.stderr
+    assert not marker.exists()
+    assert not (checkout / "book" / "runs").exists()
+
+
+@pytest.mark.slow
+def test_an_explicit_output_stays_papermills_and_the_book_is_refused(checkout):
+    save(notebook_of("print('hi')"), "small")
+    folder = checkout / "notebooks"
+    assert call("small.ipynb", "out.ipynb", folder=folder).returncode == 0
+    assert "hi" in (folder / "out.ipynb").read_text()
+    assert not (checkout / "book" / "runs").exists()
+    done = call("small.ipynb", "../book/runs/x.ipynb", folder=folder)
+    assert done.returncode != 0
+    assert "only finished runs belong" in done.stderr
+
+
+@pytest.mark.slow
+def test_other_peoples_notebooks_run_as_ever(tmp_path):
+    node = notebook_of("print(undeclared)")
+    del node.metadata["qwen3nb"]
+    nbformat.write(node, tmp_path / "theirs.ipynb")
+    done = call("theirs.ipynb", "out.ipynb", "-p", "undeclared", "3", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert '"3\\n"' in (tmp_path / "out.ipynb").read_text()
+
+
+@pytest.mark.slow
+def test_a_kernel_killed_from_outside(checkout):
+    """What a machine without memory does: the kernel goes, the command fails, no page."""
+    flag = checkout / "pid"
+    code = f"import os, time; open({str(flag)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    save(notebook_of(code), "small")
+
+    def kill():
+        while not (flag.is_file() and flag.read_text()):
+            time.sleep(0.1)
+        os.kill(int(flag.read_text()), 9)
+
+    threading.Thread(target=kill, daemon=True).start()
+    done = call("small.ipynb", folder=checkout / "notebooks", stdin=subprocess.DEVNULL)
+    assert done.returncode != 0
+    assert not (checkout / "book" / "runs").exists()
+
+
+@pytest.mark.slow
+def test_the_way_from_a_model_to_a_page_and_the_book(checkout, encoder_folder, make_checkpoint):
+    """eval.ipynb for an encoder, bm25 and a toy that was renamed by somebody hostile."""
+    from qwen3nb.extraction.extract import extract
+    from qwen3nb.report.book import build_book
+
+    source = make_checkpoint(checkout / "runs" / "checkpoint-3", seed=9)
+    extract(source, checkout / "runs" / "bad", label="x<script>alert(1)</script>_*y*")
+    jobs = [Job("eval", {"checkpoint": spec}) for spec in (str(encoder_folder), "bm25", "runs/bad")]
+    outcomes = sweep(jobs, show_progress=False)
+    assert [outcome.status for outcome in outcomes] == ["done"] * 3, outcomes[0].log.read_text()
+    assert [outcome.status for outcome in sweep(jobs, show_progress=False)] == ["reused"] * 3
+    assert len(load_results()) == 5 + 2 + 5
+
+    index = build_book(show_progress=False)
+    pages = {page.stem: page.read_text() for page in index.parent.rglob("*.html")}
+    landing = pages["index"]
+    for result in load_results():
+        if result.task["name"] == "PyDocsSampleRetrieval":
+            assert f"{result.main.value:.3f}" in landing
+    guilty = [name for name, page in pages.items() if "<script>alert" in page]
+    assert not guilty, re.findall(".*<script>alert.*", pages[guilty[0]])
+    (bad,) = [page for name, page in pages.items() if name.startswith("eval-bad")]
+    assert "x-script-alert-1-script-" in bad
+    # Links from the landing page lead to pages.
+    assert 'href="runs/eval-bm25-smoke.html"' in landing
+    assert "eval-bm25-smoke" in pages
+
+
+@pytest.mark.slow
+def test_a_sweep_goes_on_past_a_failure(checkout):
+    save(notebook_of("assert x"), "small")
+    save(notebook_of("pass"), "fine")
+    outcomes = sweep([Job("small", {"x": 0}), Job("fine", {})], show_progress=False)
+    assert [outcome.status for outcome in outcomes] == ["failed", "done"]
+    assert "AssertionError" in outcomes[0].log.read_text()
+    with pytest.raises(ParameterError):
+        sweep([Job("fine", {}), Job("small", {"z": 1})], show_progress=False)
+
+
+def test_a_changed_input_is_a_new_run(checkout, make_checkpoint):
+    node = nbformat.read(REPOSITORY / "notebooks/eval.ipynb", as_version=4)
+    declared = declared_parameters(node)
+
+    def key(**given):
+        return notebooks.run_key(node, check_parameters(declared, given))
+
+    assert key(checkpoint="random") == key(checkpoint="random")
+    assert key(checkpoint="random") != key(checkpoint="random", seed=1)
+    folder = make_checkpoint(checkout / "runs" / "checkpoint-4", seed=1)
+    before = key(checkpoint=str(folder))
+    shutil.rmtree(folder)
+    make_checkpoint(folder, seed=2)
+    assert key(checkpoint=str(folder)) != before
+    reader = notebook_of("1", qwen3nb={"reads": "results"})
+    first = notebooks.run_key(reader, {})
+    file = checkout / "results" / "m" / "seed_0" / "t.json"
+    file.parent.mkdir(parents=True)
+    file.write_text("{}")
+    assert notebooks.run_key(reader, {}) != first
+
+
+@pytest.fixture
+def cli():
+    runner = CliRunner()
+    return lambda *arguments: runner.invoke(main, list(map(str, arguments)))
+
+
+COMMANDS = ("average", "book", "card", "demo", "eval", "extract", "run", "verify")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(cli, command):
+    done = cli(command, "--help")
+    assert done.exit_code == 0
+    assert "Usage:" in done.output
+    if command not in ("book", "demo"):
+        assert f"qwen3nb {command} " in done.output.split("Options:")[0]
+
+
+def test_commands_listed_are_commands_tested():
+    assert set(main.commands) == set(COMMANDS)
+
+
+def test_extract_and_average_from_the_command_line(cli, checkpoint, tmp_path):
+    done = cli("extract", checkpoint, tmp_path / "out", "--pooling", "last")
+    assert done.exit_code == 0, done.output
+    assert "differs from its source by at most 0.0e+00" in done.output
+    done = cli("average", checkpoint.parent, tmp_path / "mean", "--last", 5)
+    assert done.exit_code == 0
+    assert "has 1: all were taken" in done.output
+
+
+def test_errors_are_told_without_a_traceback(cli, tmp_path, checkpoint, checkout):
+    for arguments, message in (
+        (("extract", tmp_path / "no", tmp_path / "out"), "no such folder"),
+        (("extract", checkpoint, tmp_path / "o", "--pooling", "men"), "'men' is not one of 'mean'"),
+        (("average", tmp_path, tmp_path / "o", "--last", 2), "holds no checkpoint-N folder"),
+        (("average", tmp_path, tmp_path / "o"), "expected one of last=N or best=N"),
+        (("card", "--model", checkpoint), "no qwen3nb.json"),
+        (("eval", "--checkpoint", "randm"), "Did you mean 'random'"),
+        (("run", "nonsense"), "no notebook 'nonsense'"),
+    ):
+        done = cli(*arguments)
+        assert done.exit_code != 0, arguments
+        assert message in done.output
+        assert "Traceback" not in done.output
+        assert isinstance(done.exception, SystemExit)
+
+
+def test_run_reads_values_as_the_notebook_declares_them(cli, checkout):
+    save(notebook_of("pass"), "small")
+    done = cli("run", "small", "-p", "x", "one")
+    assert done.exit_code != 0
+    assert "x is 'one'; expected int" in done.output
+    done = cli("run", "small", "-p", "y", "1")
+    assert "unknown parameter 'y'" in done.output
+
+
+def test_verify_says_which_file_does_not_hold(cli, home):
+    from test_report import make
+
+    file = make("m").save()
+    assert cli("verify").output.strip() == "1 of 1 records hold"
+    value = json.loads(file.read_text())
+    value["metrics"]["nDCG@10"]["value"] = 0.9
+    file.write_text(json.dumps(value))
+    done = cli("verify")
+    assert done.exit_code == 1
+    assert str(file) in done.output
+    assert "0 of 1 records hold" in done.output
+    assert cli("verify", file).exit_code == 1
