@@ -16,7 +16,7 @@ install: $(STAMP) ## make .venv and install everything into it
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	@echo "» installing into $(VENV); a few minutes the first time, about 2.6 GB"
-	$(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable '.[$(EXTRAS)]'
+	$(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt --editable '.[$(EXTRAS)]'
 	@touch $@
 
 demo: $(STAMP) ## train toys, extract, evaluate beside baselines, build the book

@@ -10,6 +10,7 @@ from conftest import TEXTS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from qwen3nb.extraction.checkpoint import CheckpointError
 from qwen3nb.models.cache import EmbeddingCache, text_key
 from qwen3nb.models.encoders import EncoderError, load_encoder, load_model
 from qwen3nb.models.source import SpecError, find_source, registry
@@ -174,6 +175,18 @@ def test_a_model_without_pooling_is_asked_for_one(tmp_path, tokenizer_folder):
     assert encoder.encode(["a b c"]).shape == (1, 16)
 
 
+def test_a_pickle_is_refused_before_anything_is_loaded(encoder_folder, tmp_path):
+    folder = tmp_path / "pickled"
+    shutil.copytree(encoder_folder, folder)
+    (folder / "model.safetensors").unlink()
+    # Loading this would make the file `ran`.
+    code = f"cposix\nsystem\n(S'touch {tmp_path}/ran'\ntR."
+    (folder / "pytorch_model.bin").write_bytes(code.encode())
+    with pytest.raises(CheckpointError, match="Pickled weights .* are not read"):
+        load_encoder(folder, cache=False)
+    assert not (tmp_path / "ran").exists()
+
+
 def test_random_vectors_are_the_texts_own():
     encoder = load_encoder("random:32", seed=3, cache=False)
     first, second = encoder.encode(["a", "b"]), encoder.encode(["b", "a"])
@@ -320,6 +333,7 @@ def test_a_cut_file_loses_vectors_but_serves_no_wrong_one(tmp_path):
 WRITER = """
 import sys, numpy as np
 from pathlib import Path
+from qwen3nb.extraction.checkpoint import CheckpointError
 from qwen3nb.models.cache import EmbeddingCache, text_key
 cache = EmbeddingCache(Path(sys.argv[1]))
 for i in range(40):

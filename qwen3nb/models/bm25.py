@@ -32,6 +32,7 @@ class BM25:
     """
 
     searches_only = True
+    device = "cpu"
 
     def __init__(self, source: Source) -> None:
         self.label = source.label

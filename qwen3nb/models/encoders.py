@@ -114,6 +114,11 @@ class Encoder(ABC):
         )
 
     @property
+    def device(self) -> str:
+        """Where the model runs."""
+        return "cpu"
+
+    @property
     def identity(self) -> str:
         """SHA-256 of everything that decides this encoder's vectors."""
         return sha256_json(self.settings)
@@ -290,6 +295,7 @@ def load_encoder(
 
     if source.kind == "hub":
         source = fetch(source)
+    source.fingerprint()  # reads the headers: a pickle is refused before anything is loaded
     kinds = {"sentence-transformers": SentenceTransformerEncoder}
     return kinds.get(source.kind, TransformerEncoder)(
         source,

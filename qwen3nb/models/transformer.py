@@ -103,6 +103,11 @@ class TransformerEncoder(Encoder):
         )
 
     @property
+    def device(self) -> str:
+        """Where the model runs."""
+        return self._device
+
+    @property
     def dimension(self) -> int:
         """D, the length of a vector."""
         return int(self._model.config.hidden_size)
@@ -180,9 +185,9 @@ def _load_model(source: Source, dtype: torch.dtype) -> Any:
 
     assert source.folder is not None  # noqa: S101
     if source.kind == "decoder":
-        return AutoModel.from_pretrained(source.folder, dtype=dtype)
+        return AutoModel.from_pretrained(source.folder, dtype=dtype, use_safetensors=True)
     if source.kind == "encoder":
-        model = Qwen3EncoderModel.from_pretrained(source.folder, dtype=dtype)
+        model = Qwen3EncoderModel.from_pretrained(source.folder, dtype=dtype, use_safetensors=True)
     else:
         model = _from_seq2seq(source.folder).to(dtype)
     if not causal_leak(model.eval(), vocab_size=model.config.vocab_size) > 0:
@@ -244,7 +249,7 @@ class SentenceTransformerEncoder(Encoder):
         self._model = sentence_transformers.SentenceTransformer(
             str(source.folder),
             device=pick_device(device),
-            model_kwargs={"dtype": torch_dtype(dtype)},
+            model_kwargs={"dtype": torch_dtype(dtype), "use_safetensors": True},
         )
         if max_length is not None:
             self._model.max_seq_length = max_length
@@ -262,6 +267,11 @@ class SentenceTransformerEncoder(Encoder):
             },
             **options,
         )
+
+    @property
+    def device(self) -> str:
+        """Where the model runs."""
+        return str(self._model.device)
 
     @property
     def dimension(self) -> int:

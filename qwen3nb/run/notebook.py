@@ -14,6 +14,7 @@ from __future__ import annotations
 import ast
 import difflib
 import hashlib
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -134,6 +135,13 @@ def _device(value: str) -> None:
         raise ValueError(f"unknown device {value!r}; choose one of: auto, cpu, mps, cuda, cuda:N")
 
 
+def _writable(value: str) -> None:
+    folder = Path(value or paths.results()).expanduser()
+    there = next(each for each in (folder, *folder.resolve().parents) if each.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        raise ValueError(f"output_dir {value!r} cannot be written to: {there} is in the way")
+
+
 # What a parameter of this name must satisfy, in whichever notebook.
 CHECKS: dict[str, Callable[[Any], object]] = {
     "checkpoint": find_source,
@@ -144,6 +152,7 @@ CHECKS: dict[str, Callable[[Any], object]] = {
     "batch_size": _positive("batch_size"),
     "max_length": _positive("max_length", zero=True),
     "seed": _positive("seed", zero=True),
+    "output_dir": _writable,
 }
 
 

@@ -248,7 +248,7 @@ def _run_task(
         seed=seed,
         config=config,
         environment=environment(
-            device=getattr(model, "device", "cpu"),
+            device=model.device,
             precision=model.settings.get("dtype", "float32"),
         ),
         cost={
