@@ -17,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
+from qwen3nb.choices import one_of
+
 __all__ = ["AGGREGATES", "RESAMPLES", "Aggregate", "aggregate"]
 
 RESAMPLES = 2000
@@ -95,8 +97,7 @@ def aggregate(
         ValueError: unknown ``how``, columns that do not cover the same queries, or a
             value that is not finite.
     """
-    if how not in AGGREGATES:
-        raise ValueError(f"unknown aggregate {how!r}; choose one of: {', '.join(AGGREGATES)}")
+    one_of("aggregate", how, AGGREGATES)
     queries = sorted(per_query[columns[0]])
     for column in columns[1:]:
         if sorted(per_query[column]) != queries:

@@ -63,7 +63,7 @@ def declared():
         ({"teir": "smoke"}, "unknown parameter 'teir'; did you mean 'tier'"),
         ({"y=1;import os": 1}, "unknown parameter 'y=1;import os'"),
         ({"tier": "smok"}, "unknown tier 'smok'; choose one of: smoke, pydocs, fast, full"),
-        ({"pooling": "men"}, "choose one of: mean, cls, last, weighted_mean, auto"),
+        ({"pooling": "men"}, "choose one of: auto, mean, cls, last, weighted_mean"),
         ({"checkpoint": "nope"}, "no model 'nope'"),
         ({"device": "gpu"}, "unknown device 'gpu'"),
         ({"dtype": "int8"}, "unknown dtype 'int8'"),

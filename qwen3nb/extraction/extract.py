@@ -15,14 +15,15 @@ import torch
 
 import qwen3nb
 from qwen3nb import paths
+from qwen3nb.choices import one_of
 from qwen3nb.extraction.checkpoint import SINGLE, Checkpoint, CheckpointError, open_checkpoint
 from qwen3nb.extraction.export import PROVENANCE, copy_tokenizer, write_model_files, write_readme
 from qwen3nb.extraction.tensorfile import TensorWriter
 from qwen3nb.files import new_folder, read_json, write_json
 from qwen3nb.models.encoder import Qwen3EncoderConfig, Qwen3EncoderModel, causal_leak
 from qwen3nb.models.encoder import encoder_config as build_config
-from qwen3nb.models.pooling import check_pooling
-from qwen3nb.models.precision import check_dtype, torch_dtype
+from qwen3nb.models.pooling import POOLINGS
+from qwen3nb.models.precision import DTYPES, torch_dtype
 from qwen3nb.models.seq2seq import Qwen3ForSeq2SeqLM, Qwen3Seq2SeqConfig, encoder_name
 
 if TYPE_CHECKING:
@@ -88,8 +89,8 @@ def extract(
             compute what its source does. Nothing is left at ``output`` then.
         ValueError: unknown ``pooling`` or ``dtype``.
     """
-    check_pooling(pooling)
-    check_dtype(dtype)
+    one_of("pooling", pooling, POOLINGS)
+    one_of("dtype", dtype, DTYPES)
     source = open_checkpoint(checkpoint)
     if not is_seq2seq(source.config):
         raise CheckpointError(

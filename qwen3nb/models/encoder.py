@@ -18,6 +18,7 @@ from torch import Tensor
 from transformers import Qwen3Config, Qwen3Model
 from transformers.utils import ModelOutput
 
+from qwen3nb.choices import one_of
 from qwen3nb.models.pooling import POOLINGS, pool
 
 __all__ = [
@@ -73,11 +74,7 @@ class Qwen3EncoderModel(Qwen3Model):
                 "Qwen3EncoderModel needs a configuration with is_causal: false; "
                 "with is_causal: true this is an ordinary Qwen3Model"
             )
-        if config.pooling_mode not in POOLINGS:
-            raise ValueError(
-                f"unknown pooling_mode {config.pooling_mode!r}; choose one of: "
-                + ", ".join(POOLINGS)
-            )
+        one_of("pooling_mode", config.pooling_mode, POOLINGS)
         super().__init__(config)
 
     def forward(

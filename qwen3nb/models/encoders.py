@@ -30,10 +30,11 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from qwen3nb import paths
+from qwen3nb.choices import one_of
 from qwen3nb.files import sha256_json
 from qwen3nb.models.batching import deduplicate
 from qwen3nb.models.cache import EmbeddingCache, text_key
-from qwen3nb.models.pooling import check_pooling
+from qwen3nb.models.pooling import POOLINGS
 from qwen3nb.models.source import Source, SpecError, fetch, find_source
 
 if TYPE_CHECKING:
@@ -153,8 +154,8 @@ class Encoder(ABC):
         """
         if role is None and prompt_type is not None:
             role = _MTEB_ROLES[getattr(prompt_type, "value", prompt_type)]
-        if role not in (None, *_MTEB_ROLES.values()):
-            raise ValueError(f"unknown role {role!r}; choose one of: query, passage")
+        if role is not None:
+            one_of("role", role, _MTEB_ROLES.values())
         prompt = self.prompts.get(role, "") if role else ""
         if isinstance(inputs, str):
             vector: Vectors = self._encode([prompt + inputs])[0]
@@ -299,7 +300,7 @@ def load_encoder(
     kinds = {"sentence-transformers": SentenceTransformerEncoder}
     return kinds.get(source.kind, TransformerEncoder)(
         source,
-        pooling=check_pooling(pooling) if pooling else None,
+        pooling=one_of("pooling", pooling, POOLINGS) if pooling else None,
         max_length=max_length,
         device=device,
         dtype=dtype,

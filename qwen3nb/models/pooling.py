@@ -12,10 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from qwen3nb.choices import one_of
+
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["POOLINGS", "check_pooling", "pool"]
+__all__ = ["POOLINGS", "pool"]
 
 # `rank` (B, T) counts the real tokens of a row from 1; it is 0 on padding.
 _WEIGHTS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -25,17 +27,6 @@ _WEIGHTS: dict[str, Callable[[Tensor], Tensor]] = {
     "weighted_mean": lambda rank: rank.float(),
 }
 POOLINGS = tuple(_WEIGHTS)
-
-
-def check_pooling(how: str) -> str:
-    """``how``, if it is one of `POOLINGS`.
-
-    Raises:
-        ValueError: it is not; the message lists the choices.
-    """
-    if how not in _WEIGHTS:
-        raise ValueError(f"unknown pooling {how!r}; choose one of: {', '.join(POOLINGS)}")
-    return how
 
 
 def pool(states: Tensor, mask: Tensor, *, how: str, normalize: bool = False) -> Tensor:
@@ -55,7 +46,7 @@ def pool(states: Tensor, mask: Tensor, *, how: str, normalize: bool = False) -> 
     Raises:
         ValueError: unknown ``how``, shapes that disagree, or a row without a real token.
     """
-    check_pooling(how)
+    one_of("pooling", how, POOLINGS)
     if states.ndim != 3 or mask.shape != states.shape[:2]:
         raise ValueError(
             "expected states (B, T, D) and mask (B, T); "

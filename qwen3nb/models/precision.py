@@ -4,32 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from qwen3nb.choices import one_of
+
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["DTYPES", "check_dtype", "torch_dtype"]
+__all__ = ["DTYPES", "torch_dtype"]
 
 DTYPES = ("float32", "bfloat16", "float16")
-
-
-def check_dtype(name: str) -> str:
-    """``name``, if it is one of `DTYPES`.
-
-    Raises:
-        ValueError: it is not; the message lists the choices.
-    """
-    if name not in DTYPES:
-        raise ValueError(f"unknown dtype {name!r}; choose one of: {', '.join(DTYPES)}")
-    return name
 
 
 def torch_dtype(name: str) -> torch.dtype:
     """The torch dtype called ``name``.
 
     Raises:
-        ValueError: as in `check_dtype`.
+        ValueError: it is none of `DTYPES`; the message lists them.
     """
     import torch
 
-    dtype: torch.dtype = getattr(torch, check_dtype(name))
+    dtype: torch.dtype = getattr(torch, one_of("dtype", name, DTYPES))
     return dtype

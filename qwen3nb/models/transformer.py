@@ -19,7 +19,7 @@ from qwen3nb.files import read_json
 from qwen3nb.models.batching import batches_by_length
 from qwen3nb.models.encoder import Qwen3EncoderModel, causal_leak, encoder_config
 from qwen3nb.models.encoders import Encoder, Vectors
-from qwen3nb.models.pooling import POOLINGS, check_pooling, pool
+from qwen3nb.models.pooling import POOLINGS, pool
 from qwen3nb.models.precision import torch_dtype
 from qwen3nb.models.seq2seq import encoder_name
 from qwen3nb.models.source import Source, SpecError
@@ -82,7 +82,7 @@ class TransformerEncoder(Encoder):
                 f"{source.folder}: a language model, which says nothing of pooling; "
                 f"choose one of: {', '.join(POOLINGS)}"
             )
-        self.pooling = check_pooling(pooling)
+        self.pooling = pooling
         self.normalize = bool(stored.get("normalize", True))
         self.max_length = max_length or stored.get("max_length") or MAX_LENGTH
         self._batch_size = batch_size

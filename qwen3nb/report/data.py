@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from qwen3nb.report.tables import Cell, Table
 from qwen3nb.tasks.embedded import author_sts
 from qwen3nb.tasks.pydocs import OWN, PyDocs
-from qwen3nb.tasks.tiers import TIERS, check_tier
+from qwen3nb.tasks.tiers import TIERS
 
 __all__ = ["examples_table", "pairs_table", "pydocs_table", "tier_table"]
 
@@ -27,7 +27,7 @@ def tier_table(tier: str) -> Table:
             Cell(task.metadata.description),
             Cell(task.metadata.dataset["revision"][:12]),
         )
-        for task in load_tasks(check_tier(tier))
+        for task in load_tasks(tier)
     ]
     columns = ("task", "type", "what it is", "data")
     return Table(columns, tuple(rows), TIERS[tier].about, kind="words")

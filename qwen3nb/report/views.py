@@ -243,7 +243,7 @@ def checks_table(checks: Iterable[Any]) -> Table:
     rows = tuple(
         (
             Cell(check.name),
-            Cell(check.verdict, strong=check.verdict != "PASSED"),
+            Cell(check.verdict, strong=check.verdict in ("WARNING", "FAILED")),
             Cell(check.found),
             Cell(check.expected),
         )

@@ -25,11 +25,12 @@ import click
 import nbformat
 
 from qwen3nb import paths
+from qwen3nb.choices import one_of
 from qwen3nb.files import sha256_file, sha256_json
-from qwen3nb.models.pooling import check_pooling
-from qwen3nb.models.precision import check_dtype
+from qwen3nb.models.pooling import POOLINGS
+from qwen3nb.models.precision import DTYPES
 from qwen3nb.models.source import SpecError, find_source
-from qwen3nb.tasks.tiers import check_tier
+from qwen3nb.tasks.tiers import TIERS
 
 __all__ = [
     "ENGINE",
@@ -122,14 +123,6 @@ def _positive(name: str, *, zero: bool = False) -> Callable[[Any], object]:
     return check
 
 
-def _pooling(value: str) -> None:
-    if value != "auto":
-        try:
-            check_pooling(value)
-        except ValueError as error:
-            raise ValueError(f"{error}, auto") from None
-
-
 def _device(value: str) -> None:
     if not re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", value):
         raise ValueError(f"unknown device {value!r}; choose one of: auto, cpu, mps, cuda, cuda:N")
@@ -145,10 +138,10 @@ def _writable(value: str) -> None:
 # What a parameter of this name must satisfy, in whichever notebook.
 CHECKS: dict[str, Callable[[Any], object]] = {
     "checkpoint": find_source,
-    "tier": check_tier,
-    "pooling": _pooling,
+    "tier": lambda value: one_of("tier", value, TIERS),
+    "pooling": lambda value: one_of("pooling", value, ("auto", *POOLINGS)),
     "device": _device,
-    "dtype": check_dtype,
+    "dtype": lambda value: one_of("dtype", value, DTYPES),
     "batch_size": _positive("batch_size"),
     "max_length": _positive("max_length", zero=True),
     "seed": _positive("seed", zero=True),

@@ -25,6 +25,7 @@ from tqdm import tqdm
 
 from qwen3nb import paths
 from qwen3nb.aggregates import aggregate
+from qwen3nb.choices import one_of
 from qwen3nb.files import read_json, write_text
 from qwen3nb.models.bm25 import BM25
 from qwen3nb.models.encoders import Encoder
@@ -37,7 +38,7 @@ from qwen3nb.tasks.per_query import (
     extract_scores,
     task_size,
 )
-from qwen3nb.tasks.tiers import TIERS, check_tier
+from qwen3nb.tasks.tiers import TIERS
 
 __all__ = ["Evaluation", "EvaluationError", "evaluate", "load_tasks"]
 
@@ -69,7 +70,7 @@ def load_tasks(tier: str) -> list[Any]:
 
     from qwen3nb.tasks.embedded import embedded_task
 
-    chosen = TIERS[check_tier(tier)]
+    chosen = TIERS[one_of("tier", tier, TIERS)]
     own = [name for name in chosen.tasks if name.startswith(("PyDocs", "AuthorSTS"))]
     tasks = [embedded_task(name) for name in own]
     if others := [name for name in chosen.tasks if name not in own]:
@@ -122,7 +123,7 @@ def evaluate(
         name = task.metadata.name
         bar.set_postfix_str(name)
         if model.searches_only and task.metadata.type not in SEARCH_TYPES:
-            evaluation.skipped[name] = f"{model.label} has no vectors, which {name} needs"
+            evaluation.skipped[name] = f"{model.label} has no vectors"
             continue
         stored = None if fresh else _stored(model, task, folder=folder, seed=seed)
         if stored is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["TIERS", "Tier", "check_tier"]
+__all__ = ["TIERS", "Tier"]
 
 
 @dataclass(frozen=True)
@@ -78,14 +78,3 @@ TIERS: dict[str, Tier] = {
         ),
     )
 }
-
-
-def check_tier(name: str) -> str:
-    """``name``, if it is a tier.
-
-    Raises:
-        ValueError: it is not; the message lists the tiers.
-    """
-    if name not in TIERS:
-        raise ValueError(f"unknown tier {name!r}; choose one of: {', '.join(TIERS)}")
-    return name
