@@ -24,7 +24,13 @@ _HOMES = {
     "qwen3nb.models.source": ("SpecError", "find_source", "registry"),
     "qwen3nb.report.book": ("page_links",),
     "qwen3nb.report.card": ("card_text",),
-    "qwen3nb.report.data": ("examples_table", "pairs_table", "pydocs_table", "tier_table"),
+    "qwen3nb.report.data": (
+        "difficulty_table",
+        "examples_table",
+        "pairs_table",
+        "pydocs_table",
+        "tier_table",
+    ),
     "qwen3nb.report.figures": ("comparison_figure", "per_query_figure", "similarity_figure"),
     "qwen3nb.report.views": (
         "checks_table",

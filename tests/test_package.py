@@ -12,7 +12,8 @@ import qwen3nb
 PUBLIC = """
 METRICS POOLINGS Qwen3EncoderConfig Qwen3EncoderModel Qwen3ForSeq2SeqLM Qwen3Seq2SeqConfig
 CheckpointError Result SpecError TIERS author_sts average_checkpoints card_text checks_table
-comparison_figure comparison_table cost_table difference_table embedded_task evaluate
+comparison_figure comparison_table cost_table difference_table
+difficulty_table embedded_task evaluate
 examples_table extract failures_table find_source headline_table holm list_checkpoints
 load_encoder load_failures load_model load_pydocs load_results open_checkpoint page_links
 paired_bootstrap pairs_table per_query_figure permutation_test pool provenance_table

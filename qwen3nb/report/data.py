@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from qwen3nb.report.tables import Cell, Table
+from qwen3nb.report.views import number
 from qwen3nb.tasks.embedded import author_sts
 from qwen3nb.tasks.pydocs import OWN, PyDocs
 from qwen3nb.tasks.tiers import TIERS
 
-__all__ = ["examples_table", "pairs_table", "pydocs_table", "tier_table"]
+__all__ = ["difficulty_table", "examples_table", "pairs_table", "pydocs_table", "tier_table"]
 
 
 def tier_table(tier: str) -> Table:
@@ -50,6 +51,23 @@ def pydocs_table(sets: Mapping[str, PyDocs]) -> Table:
     versions = ", ".join(f"{name} {v}" for name, v in next(iter(sets.values())).versions.items())
     columns = ("set", "documents", "queries", "judgements", "identity")
     return Table(columns, tuple(rows), f"Built from {versions}.")
+
+
+def difficulty_table(pydocs: PyDocs, specs: Sequence[str] = ("bm25", "random")) -> Table:
+    """How far each model gets on the whole of PyDocs, the own document alone relevant."""
+    from qwen3nb.models.encoders import load_model
+    from qwen3nb.tasks.difficulty import own_document_ndcg
+
+    rows = []
+    for spec in specs:
+        found = own_document_ndcg(load_model(spec, show_progress=False), pydocs)
+        rows.append((Cell(spec), number(found), Cell(f"{found.n} queries")))
+    return Table(
+        ("model", "whole, own document\nnDCG@10", "n"),
+        tuple(rows),
+        "Not comparable with the sample's values, which have fewer documents and graded "
+        "judgements.",
+    )
 
 
 def examples_table(pydocs: PyDocs, *, count: int = 5) -> Table:

@@ -21,6 +21,7 @@ __all__ = [
     "headline_table",
     "latest",
     "model_names",
+    "number",
     "provenance_table",
     "results_table",
     "short_task",
@@ -29,7 +30,8 @@ __all__ = [
 MISSING = "not run"
 
 
-def _number(value: Aggregate, *, strong: bool = False, link: str = "") -> Cell:
+def number(value: Aggregate, *, strong: bool = False, link: str = "") -> Cell:
+    """A value with its interval, or why there is none."""
     if value.value is None:
         return Cell("undefined", value.undefined, link=link)
     detail = f"[{value.low:.3f}, {value.high:.3f}]" if value.low is not None else ""
@@ -84,7 +86,7 @@ def results_table(results: Sequence[Result], *, skipped: Mapping[str, str] | Non
                 (
                     Cell(result.task["name"], link=""),
                     Cell(name),
-                    _number(value, strong=main),
+                    number(value, strong=main),
                     Cell(f"{value.n} {result.task['unit']}"),
                 )
             )
@@ -131,7 +133,7 @@ def comparison_table(
             if task in row:
                 result = row[task]
                 cells.append(
-                    _number(
+                    number(
                         result.main,
                         strong=_value(result) == best[task],
                         link=(links or {}).get(result.run, ""),
@@ -299,7 +301,7 @@ def headline_table(
     rows = tuple(
         (
             Cell(names[result.model["identity"]], link=(links or {}).get(result.run, "")),
-            _number(result.main),
+            number(result.main),
             Cell(f"{result.main.n} {result.task['unit']}"),
         )
         for result in chosen
