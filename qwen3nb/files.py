@@ -17,8 +17,10 @@ from typing import Any
 
 __all__ = [
     "canonical",
+    "file_stamp",
     "new_folder",
     "read_json",
+    "remember_digest",
     "remembered_digest",
     "sha256_file",
     "sha256_json",
@@ -143,29 +145,42 @@ def sha256_file(path: Path) -> str:
     return digest.hexdigest()
 
 
+def file_stamp(file: Path) -> list[Any]:
+    """What tells a file from a changed one without reading it: path, inode, size, times."""
+    status = file.stat()
+    return [
+        str(file.resolve()),
+        status.st_ino,
+        status.st_size,
+        status.st_mtime_ns,
+        status.st_ctime_ns,
+    ]
+
+
 def remembered_digest(files: list[Path], compute: Callable[[], str], *, memory: Path) -> str:
     """``compute()``, or what it gave the last time these very files were digested.
 
-    A file counts as unchanged while its path, inode, size, modification and change
-    time are. ``memory`` is a JSON file of digests; losing it costs a second reading.
+    A file counts as unchanged while its `file_stamp` is. ``memory`` is a JSON file of
+    digests; losing it costs a second reading.
     """
-    stamps = []
-    for file in sorted(files):
-        status = file.stat()
-        stamps.append(
-            [
-                str(file.resolve()),
-                status.st_ino,
-                status.st_size,
-                status.st_mtime_ns,
-                status.st_ctime_ns,
-            ]
-        )
-    key = sha256_json(stamps)
+    key = _stamps_key(files)
     known = read_json(memory) if memory.is_file() else {}
     if key not in known:
         digest = compute()
-        known = read_json(memory) if memory.is_file() else {}
-        write_json(memory, {**known, key: digest})
+        _remember(key, digest, memory)
         return digest
     return str(known[key])
+
+
+def remember_digest(files: list[Path], digest: str, *, memory: Path) -> None:
+    """Keep a digest of ``files`` that was computed elsewhere, for `remembered_digest`."""
+    _remember(_stamps_key(files), digest, memory)
+
+
+def _stamps_key(files: list[Path]) -> str:
+    return sha256_json([file_stamp(file) for file in sorted(files)])
+
+
+def _remember(key: str, digest: str, memory: Path) -> None:
+    known = read_json(memory) if memory.is_file() else {}
+    write_json(memory, {**known, key: digest})

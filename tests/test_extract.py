@@ -10,8 +10,9 @@ from transformers import AutoModel, AutoTokenizer
 
 from qwen3nb.extraction.checkpoint import CheckpointError
 from qwen3nb.extraction.extract import extract
-from qwen3nb.models.encoder import Qwen3EncoderConfig, Qwen3EncoderModel, causal_leak
-from qwen3nb.models.encoder import encoder_config as build_config
+from qwen3nb.models.config import Qwen3EncoderConfig
+from qwen3nb.models.config import encoder_config as build_config
+from qwen3nb.models.encoder import Qwen3EncoderModel, causal_leak
 from qwen3nb.models.encoders import load_encoder
 from qwen3nb.models.pooling import POOLINGS, pool
 from qwen3nb.models.seq2seq import Qwen3ForSeq2SeqLM, encoder_name, shift_right

@@ -1,9 +1,4 @@
-"""The mean of several checkpoints, one tensor at a time.
-
-Sums are kept in float32 whatever the stored dtype (ten bf16 checkpoints summed in
-bf16 are off by 9e-3, in float32 by 1e-7); the mean is stored in the dtype it came
-in. No more than one tensor per checkpoint is in memory.
-"""
+"""The mean of several checkpoints, block by block; see `qwen3nb.extraction.transfer`."""
 
 from __future__ import annotations
 
@@ -11,7 +6,6 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from qwen3nb.extraction.checkpoint import (
     SINGLE,
@@ -21,11 +15,9 @@ from qwen3nb.extraction.checkpoint import (
     metric_of,
     open_checkpoint,
 )
-from qwen3nb.extraction.tensorfile import TensorWriter
+from qwen3nb.extraction.tied import extra_copies
+from qwen3nb.extraction.transfer import Piece, transfer
 from qwen3nb.files import new_folder, write_json
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 __all__ = ["Selection", "average_checkpoints", "select_checkpoints"]
 
@@ -41,6 +33,8 @@ _KEPT = (
     "tokenizer_config.json",
     "vocab.json",
 )
+# What two checkpoints of one training may differ in.
+_INCIDENTAL = ("transformers_version", "_name_or_path", "torch_dtype", "dtype")
 
 
 @dataclass(frozen=True)
@@ -68,7 +62,7 @@ def select_checkpoints(
     metric: str = "eval_loss",
     lower_is_better: bool = True,
 ) -> Selection:
-    """The ``last`` N checkpoints by step, or the ``best`` N by a metric.
+    """The ``last`` N checkpoints by step, or the ``best`` N by a metric, the last ones first.
 
     Fewer than N is no error: `Selection.note` says so and all are taken.
 
@@ -93,28 +87,34 @@ def select_checkpoints(
     return Selection(tuple(found[-count:]), rule, metrics, note)
 
 
-def average_checkpoints(selection: Selection | Sequence[Path], output: Path | str) -> Path:
+def average_checkpoints(
+    selection: Selection | Sequence[Path], output: Path | str, *, show_progress: bool = True
+) -> Path:
     """Write the mean of the checkpoints to the folder ``output`` and return it.
 
     Beside ``model.safetensors`` lie the configuration and tokenizer of the last
     checkpoint and ``averaging_metadata.json``: sources with their digests, the rule,
-    the metrics. ``output`` appears when everything is written, or not at all.
+    the metrics. A tensor that the sources hold under several names is written once.
+    ``output`` appears when everything is written, or not at all.
 
     Raises:
-        CheckpointError: sources whose configuration, tensor names, shapes or dtypes
-            differ, or a value that is not finite; the message names the first difference.
+        CheckpointError: sources whose configuration, tokenizer, tensor names, shapes or
+            dtypes differ, or a value that is not finite; names the first difference.
     """
     if not isinstance(selection, Selection):
         selection = Selection(tuple(map(Path, selection)), "as given", {})
-    sources = [open_checkpoint(folder) for folder in selection.folders]
-    _check_alike(sources)
     output = Path(output)
+    sources = [open_checkpoint(folder) for folder in selection.folders]
+    _check_places(sources, output)
+    names = _common_names(sources)
+    _check_alike(sources, names)
     with new_folder(output) as work:
-        entries = sources[0].tensors
-        shapes = {name: (entry.dtype, entry.shape) for name, entry in entries.items()}
-        with TensorWriter(work / SINGLE, shapes) as writer:
-            for name in writer.order:
-                writer.write(_mean([source.read(name) for source in sources]))
+        pieces = [
+            Piece(name, sources[0].tensors[name].dtype, (name,) * len(sources)) for name in names
+        ]
+        odd = transfer(
+            sources, pieces, work / SINGLE, label="averaging", show_progress=show_progress
+        )
         for name in _KEPT:
             if (file := sources[-1].folder / name).is_file():
                 shutil.copyfile(file, work / name)
@@ -127,23 +127,38 @@ def average_checkpoints(selection: Selection | Sequence[Path], output: Path | st
                 "note": selection.note,
                 "metrics": selection.metrics,
                 "digests": {source.folder.name: source.digest() for source in sources},
+                "warnings": odd,
             },
         )
+        for source in sources:
+            source.check_unchanged()
     return output
 
 
-def _mean(tensors: Sequence[Tensor]) -> Tensor:
-    total = tensors[0].float()
-    if total is tensors[0]:
-        total = total.clone()
-    for tensor in tensors[1:]:
-        total += tensor.float()
-    return (total / len(tensors)).to(tensors[0].dtype)
-
-
-def _check_alike(sources: Sequence[Checkpoint]) -> None:
+def _check_places(sources: Sequence[Checkpoint], output: Path) -> None:
     if not sources:
         raise CheckpointError("nothing to average")
+    seen: set[Path] = set()
+    for source in sources:
+        place = source.folder.resolve()
+        if place in seen:
+            raise CheckpointError(f"{source.folder}: named twice; its weight would count twice")
+        if place == output.resolve() or output.resolve() in place.parents:
+            raise CheckpointError(f"{output}: is, or holds, one of the sources; name another")
+        seen.add(place)
+
+
+def _common_names(sources: Sequence[Checkpoint]) -> list[str]:
+    """The tensors to write, which every source must have; copies of one count once."""
+    kept = [source.tensors.keys() - extra_copies(source) for source in sources]
+    for source, names in zip(sources[1:], kept[1:], strict=True):
+        if odd := sorted(kept[0] ^ names):
+            where = f"{source.folder} against {sources[0].folder}"
+            raise CheckpointError(f"{where}: {odd[0]} is in only one of them ({len(odd)} such)")
+    return sorted(kept[0])
+
+
+def _check_alike(sources: Sequence[Checkpoint], names: Sequence[str]) -> None:
     first = sources[0]
     for other in sources[1:]:
         where = f"{other.folder} against {first.folder}"
@@ -153,16 +168,19 @@ def _check_alike(sources: Sequence[Checkpoint]) -> None:
                 raise CheckpointError(
                     f"{where}: config {key!r} is {theirs.get(key)!r}, not {ours.get(key)!r}"
                 )
-        if odd := sorted(first.tensors.keys() ^ other.tensors.keys()):
-            raise CheckpointError(f"{where}: {odd[0]} is in only one of them ({len(odd)} such)")
-        for name, entry in first.tensors.items():
-            theirs_entry = other.tensors[name]
+        for name in names:
+            entry, theirs_entry = first.tensors[name], other.tensors[name]
             if (entry.dtype, entry.shape) != (theirs_entry.dtype, theirs_entry.shape):
                 raise CheckpointError(
                     f"{where}: {name} is {theirs_entry.dtype} {theirs_entry.shape}, "
                     f"not {entry.dtype} {entry.shape}"
                 )
+        vocabularies = [each.folder / "tokenizer.json" for each in (first, other)]
+        if all(file.is_file() for file in vocabularies):
+            ours_text, theirs_text = (file.read_bytes() for file in vocabularies)
+            if ours_text != theirs_text:
+                raise CheckpointError(f"{where}: tokenizer.json differs")
 
 
 def _comparable(config: dict[str, object]) -> dict[str, object]:
-    return {key: value for key, value in config.items() if key != "transformers_version"}
+    return {key: value for key, value in config.items() if key not in _INCIDENTAL}

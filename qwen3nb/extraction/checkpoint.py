@@ -1,9 +1,8 @@
 """Open, list and fingerprint checkpoint folders.
 
-Only safetensors are read: a pickle (``pytorch_model.bin``, ``training_args.bin``,
-``optimizer.pt``) runs code when loaded, and nothing here needs one. Headers are
-checked by hand before the library sees the file, so that a bad file is named
-together with what is wrong with it.
+A `Checkpoint` is a folder that was looked at, not read: its configuration, and per
+tensor where the bytes lie. Values are read when asked for, straight from the file,
+never mapped: a mapped file that is cut short kills the process.
 """
 
 from __future__ import annotations
@@ -11,15 +10,23 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import re
-import struct
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qwen3nb import paths
-from qwen3nb.files import read_json, remembered_digest
+from qwen3nb.extraction.headers import (
+    FLOATS,
+    CheckpointError,
+    TensorEntry,
+    read_safetensors,
+    read_torch,
+)
+from qwen3nb.files import file_stamp, read_json, remember_digest, remembered_digest
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -27,50 +34,24 @@ if TYPE_CHECKING:
 __all__ = [
     "Checkpoint",
     "CheckpointError",
-    "TensorEntry",
+    "combined_digest",
     "list_checkpoints",
     "metric_of",
     "open_checkpoint",
     "step_of",
+    "strip_wrappers",
 ]
 
 SINGLE = "model.safetensors"
-INDEX = "model.safetensors.index.json"
+# Per format: one file, its index of shards, and how to read a header. Tried in this order.
+_FORMATS = (
+    (SINGLE, "model.safetensors.index.json", read_safetensors),
+    ("pytorch_model.bin", "pytorch_model.bin.index.json", read_torch),
+)
 WRAPPERS = ("_orig_mod.", "module.")  # torch.compile and (D)DP put these before a name
-FLOATS = ("F32", "BF16", "F16")  # what a weight may be stored in
-_BYTES = {
-    **dict.fromkeys(("F64", "I64", "U64", "C64"), 8),
-    **dict.fromkeys(("F32", "I32", "U32"), 4),
-    **dict.fromkeys(("BF16", "F16", "I16", "U16"), 2),
-    **dict.fromkeys(("BOOL", "I8", "U8", "F8_E4M3", "F8_E5M2"), 1),
-}
-_HEADER_LIMIT = 100_000_000
-_NUMBERED = re.compile(r"checkpoint-(?:step-)?(\d+)")
-
-
-class CheckpointError(ValueError):
-    """A checkpoint that cannot be used; the message says what, where, and what to do."""
-
-
-@dataclass(frozen=True)
-class TensorEntry:
-    """Where one tensor lies.
-
-    Attributes:
-        file: the safetensors file.
-        stored_name: its name there, wrapper prefixes included.
-        dtype: as safetensors writes it, such as ``F32`` or ``BF16``.
-        shape: its shape.
-        start: offset of its first byte in the file.
-        stop: offset after its last byte.
-    """
-
-    file: Path
-    stored_name: str
-    dtype: str
-    shape: tuple[int, ...]
-    start: int
-    stop: int
+_NUMBERED = re.compile(r"checkpoint-(?:step-)?(\d{1,18})")
+_BLOCK = 1 << 20
+_JSON_LIMIT = 50_000_000
 
 
 @dataclass(frozen=True)
@@ -81,11 +62,13 @@ class Checkpoint:
         folder: the folder.
         config: its ``config.json``.
         tensors: entry per tensor name, wrapper prefixes stripped, sorted by name.
+        stamps: what told each file apart when it was opened; see `check_unchanged`.
     """
 
     folder: Path
     config: dict[str, Any]
     tensors: dict[str, TensorEntry]
+    stamps: dict[Path, list[Any]] = field(default_factory=dict, repr=False)
 
     @property
     def files(self) -> list[Path]:
@@ -99,76 +82,172 @@ class Checkpoint:
             CheckpointError: it is not of a float type (integers and unscaled 8-bit
                 floats are no weights), or holds NaN or infinity.
         """
-        from safetensors import safe_open
+        import torch
 
         entry = self.tensors[name]
-        if entry.dtype not in FLOATS:
-            raise CheckpointError(
-                f"{entry.file}: {name} is {entry.dtype}; expected one of {', '.join(FLOATS)}"
-            )
-        with safe_open(entry.file, framework="pt") as file:
-            tensor: Tensor = file.get_tensor(entry.stored_name)
+        check_float(entry)
+        buffer = bytearray(entry.stop - entry.start)
+        with entry.file.open("rb") as file:
+            file.seek(entry.start)
+            if file.readinto(buffer) != len(buffer):
+                raise cut_short(entry)
+        if not buffer:
+            return torch.empty(entry.shape, dtype=torch_dtypes()[entry.dtype])
+        tensor = torch.frombuffer(buffer, dtype=torch_dtypes()[entry.dtype]).reshape(entry.shape)
         if not tensor.isfinite().all():
-            raise CheckpointError(
-                f"{entry.file}: {name} holds NaN or infinity; "
-                "training had diverged by then, take an earlier checkpoint"
-            )
+            raise not_finite(entry)
         return tensor
 
     def digest(self) -> str:
-        """SHA-256 over every tensor's name, dtype, shape and bytes.
+        """SHA-256 of the weights: every tensor's name, dtype, shape and bytes.
 
-        The same weights in one file or in shards have the same digest.
+        The same weights in one file, in shards or in another file format have the same.
         """
-        return remembered_digest(self.files, self._digest, memory=paths.cache() / "digests.json")
+        return remembered_digest(self.files, self._digest, memory=_memory())
 
     def _digest(self) -> str:
-        digest = hashlib.sha256()
-        for name, entry in self.tensors.items():
-            digest.update(f"{name}\0{entry.dtype}\0{entry.shape}\0".encode())
-            for block in _blocks(entry):
-                digest.update(block)
-        return digest.hexdigest()
+        return combined_digest(
+            self.tensors, {name: sha256_of(entry) for name, entry in self.tensors.items()}
+        )
+
+    def remember(self, digest: str) -> None:
+        """Spare the next `digest` the reading; ``digest`` was taken on the way by a copy."""
+        remember_digest(self.files, digest, memory=_memory())
+
+    def check_unchanged(self) -> None:
+        """Make sure that what was read is what was opened.
+
+        Raises:
+            CheckpointError: a file has changed, or is gone.
+        """
+        for file, stamp in self.stamps.items():
+            try:
+                same = file_stamp(file) == stamp
+            except OSError:
+                same = False
+            if not same:
+                raise CheckpointError(
+                    f"{file}: changed while it was being read; "
+                    "wait until the training has finished saving, and start again"
+                )
 
 
-def _blocks(entry: TensorEntry, size: int = 1 << 20) -> Iterator[bytes]:
+def _memory() -> Path:
+    return paths.cache() / "digests.json"
+
+
+def combined_digest(tensors: Mapping[str, TensorEntry], hashes: Mapping[str, str]) -> str:
+    """One digest from the SHA-256 of each tensor's bytes, in the order of the names."""
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        entry = tensors[name]
+        digest.update(f"{name}\0{entry.dtype}\0{entry.shape}\0{hashes[name]}\n".encode())
+    return digest.hexdigest()
+
+
+def sha256_of(entry: TensorEntry) -> str:
+    """SHA-256 of a tensor's bytes."""
+    digest = hashlib.sha256()
+    for block in _blocks(entry):
+        digest.update(block)
+    return digest.hexdigest()
+
+
+def _blocks(entry: TensorEntry, size: int = _BLOCK) -> Iterator[bytes]:
     left = entry.stop - entry.start
     with entry.file.open("rb") as file:
         file.seek(entry.start)
         while left:
             block = file.read(min(size, left))
             if not block:
-                raise CheckpointError(f"{entry.file}: shorter than when it was opened")
+                raise cut_short(entry)
             left -= len(block)
             yield block
 
 
+def torch_dtypes() -> dict[str, Any]:
+    """The dtype of torch per name in a weight file's header."""
+    import torch
+
+    return {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
+
+
+def check_float(entry: TensorEntry) -> None:
+    """Raise unless the tensor is stored in a float type that weights come in."""
+    if entry.dtype not in FLOATS:
+        raise CheckpointError(
+            f"{entry.file}: {entry.stored_name} is {entry.dtype}; "
+            f"expected one of {', '.join(FLOATS)}"
+        )
+
+
+def cut_short(entry: TensorEntry) -> CheckpointError:
+    """The error for a file that ends before a tensor does."""
+    return CheckpointError(
+        f"{entry.file}: shorter than when it was opened; it changed while it was being read"
+    )
+
+
+def not_finite(entry: TensorEntry) -> CheckpointError:
+    """The error for a tensor with NaN or infinity in it."""
+    return CheckpointError(
+        f"{entry.file}: {entry.stored_name} holds NaN or infinity; "
+        "training had diverged by then, take an earlier checkpoint"
+    )
+
+
 def open_checkpoint(folder: Path | str) -> Checkpoint:
-    """Open a folder with ``config.json`` and safetensors, in one file or in shards.
+    """Open a folder with ``config.json`` and weights, in one file or in shards.
+
+    Safetensors are taken if there are any, else ``pytorch_model.bin``.
 
     Raises:
-        CheckpointError: no such folder, no configuration, no safetensors, two sources
-            of weights, or a weight file that is not what it should be.
+        CheckpointError: no such folder, no configuration, no weights, two sources
+            of them, or a weight file that is not what it should be.
     """
     folder = Path(folder)
     if not folder.is_dir():
         raise CheckpointError(f"{folder}: no such folder; expected a checkpoint folder")
-    if not (folder / "config.json").is_file():
+    config_file = folder / "config.json"
+    if not config_file.is_file():
         raise CheckpointError(f"{folder}: no config.json, so this is not a checkpoint folder")
-    try:
-        config = read_json(folder / "config.json")
-    except ValueError as error:
-        raise CheckpointError(str(error)) from None
-    if not isinstance(config, dict):
-        raise CheckpointError(f"{folder / 'config.json'}: expected an object, got {config!r:.60}")
+    if (folder / "adapter_config.json").is_file():
+        raise CheckpointError(
+            f"{folder}: holds adapter_config.json beside a whole model; libraries would apply "
+            "that adapter without a word. Move one of the two elsewhere"
+        )
+    stamps = {config_file: file_stamp(config_file)}
+    config = _read_object(config_file)
+    files = _weight_files(folder)
+    stamps |= {file: file_stamp(file) for file in files}
     tensors: dict[str, TensorEntry] = {}
-    for file in _weight_files(folder):
-        for stored, entry in read_header(file).items():
+    for file, (read_header, announced) in files.items():
+        entries = read_header(file)
+        if announced is not None and (odd := sorted(entries.keys() ^ announced)):
+            raise CheckpointError(
+                f"{file}: {odd[0]} is not in both this shard and the index "
+                f"({len(odd)} such); it is another model's shard, or another step's"
+            )
+        for stored, entry in entries.items():
             name = strip_wrappers(stored)
             if name in tensors:
                 raise CheckpointError(f"{file}: {name} is also in {tensors[name].file}")
             tensors[name] = entry
-    return Checkpoint(folder, config, dict(sorted(tensors.items())))
+    if not tensors:
+        raise CheckpointError(f"{folder}: its weight files hold no tensor")
+    return Checkpoint(folder, config, dict(sorted(tensors.items())), stamps)
+
+
+def _read_object(file: Path) -> dict[str, Any]:
+    if file.stat().st_size > _JSON_LIMIT:
+        raise CheckpointError(f"{file}: {file.stat().st_size:,} bytes; no such file is so large")
+    try:
+        value = read_json(file)
+    except ValueError as error:
+        raise CheckpointError(str(error)) from None
+    if not isinstance(value, dict):
+        raise CheckpointError(f"{file}: expected an object, got {value!r:.60}")
+    return value
 
 
 def strip_wrappers(name: str) -> str:
@@ -178,93 +257,52 @@ def strip_wrappers(name: str) -> str:
     return name
 
 
-def _weight_files(folder: Path) -> list[Path]:
-    single, index = folder / SINGLE, folder / INDEX
-    if single.exists() and index.exists():
-        raise CheckpointError(
-            f"{folder}: holds both {SINGLE} and {INDEX}; remove the one that is stale"
-        )
-    if single.exists():
-        return [single]
-    if not index.exists():
-        raise CheckpointError(
-            f"{folder}: no {SINGLE} and no {INDEX}. Pickled weights (.bin, .pt) are not read: "
-            "loading one can run code. Save with safetensors (the default of save_pretrained)."
-        )
-    try:
-        shards = sorted(set(read_json(index)["weight_map"].values()))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CheckpointError(f"{index}: not a shard index ({error})") from None
-    for shard in shards:
-        if not isinstance(shard, str) or Path(shard).name != shard:
-            raise CheckpointError(f"{index}: {shard!r} is not a bare file name")
-    return [folder / shard for shard in shards]
-
-
-def read_header(file: Path) -> dict[str, TensorEntry]:
-    """The tensors a safetensors file declares, checked against its size.
-
-    Raises:
-        CheckpointError: not a regular file, truncated, not safetensors (an HTML page
-            and a git-LFS pointer are recognised), an unknown dtype, or ranges that do not
-            fit shape and file.
-    """
-    if not file.is_file():
-        raise CheckpointError(f"{file}: no such file, or not a regular one")
-    size = file.stat().st_size
-    with file.open("rb") as handle:
-        head = handle.read(8)
-        if head.startswith(b"version "):
-            raise CheckpointError(f"{file}: a git-LFS pointer, not weights; run `git lfs pull`")
-        if head.lstrip().startswith((b"<!DOC", b"<html", b"<!doc", b"<HTML")):
-            raise CheckpointError(f"{file}: an HTML page, not weights; download it again")
-        length = struct.unpack("<Q", head)[0] if len(head) == 8 else -1
-        if not 2 <= length <= min(size - 8, _HEADER_LIMIT):
-            raise CheckpointError(f"{file}: not a safetensors file, or cut short ({size} bytes)")
-        raw = handle.read(length)
-    try:
-        header = json.loads(raw, object_pairs_hook=_no_duplicates)
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{file}: unreadable safetensors header ({error})") from None
-    header.pop("__metadata__", None)
-    entries = {}
-    for name, fields in header.items():
-        try:
-            dtype, shape = fields["dtype"], tuple(fields["shape"])
-            start, stop = fields["data_offsets"]
-        except (KeyError, TypeError, ValueError):
-            raise CheckpointError(f"{file}: malformed header entry for {name}") from None
-        if dtype not in _BYTES:
-            raise CheckpointError(f"{file}: {name} is {dtype}; expected one of {', '.join(_BYTES)}")
-        if stop - start != math.prod(shape) * _BYTES[dtype] or not 0 <= start <= stop:
+def _weight_files(folder: Path) -> dict[Path, tuple[Any, set[str] | None]]:
+    """Per weight file how to read its header, and the names its index announces for it."""
+    for single_name, index_name, read_header in _FORMATS:
+        single, index = folder / single_name, folder / index_name
+        if single.exists() and index.exists():
             raise CheckpointError(
-                f"{file}: {name} says {dtype} {shape} but holds {stop - start} bytes"
+                f"{folder}: holds both {single_name} and {index_name}; remove the one that is stale"
             )
-        offset = 8 + length
-        entries[name] = TensorEntry(file, name, dtype, shape, offset + start, offset + stop)
-    _check_ranges(file, entries, begin=8 + length, size=size)
-    return entries
+        if single.exists():
+            _check_link(single)
+            return {single: (read_header, None)}
+        if index.exists():
+            return {folder / shard: (read_header, names) for shard, names in _shards(index).items()}
+    others = sorted(path.name for path in folder.iterdir() if path.suffix in (".pt", ".pth"))
+    pickles = f" ({', '.join(others)}: a pickle, never loaded)" if others else ""
+    raise CheckpointError(
+        f"{folder}: no weights: expected {' or '.join(name for name, *_ in _FORMATS)}, or shards "
+        f"with their index{pickles}"
+    )
 
 
-def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result = dict(pairs)
-    if len(result) != len(pairs):
-        raise ValueError("a name appears twice")
-    return result
+def _shards(index: Path) -> dict[str, set[str]]:
+    """The names in each shard of an index."""
+    weight_map = _read_object(index).get("weight_map")
+    if not isinstance(weight_map, dict) or not weight_map:
+        raise CheckpointError(f"{index}: not a shard index (no weight_map)")
+    shards: dict[str, set[str]] = {}
+    for name, shard in weight_map.items():
+        if not isinstance(shard, str) or shard in ("", ".", "..") or Path(shard).name != shard:
+            raise CheckpointError(f"{index}: {shard!r} is not a bare file name")
+        shards.setdefault(shard, set()).add(name)
+    for shard in shards:
+        _check_link(index.parent / shard)
+    return dict(sorted(shards.items()))
 
 
-def _check_ranges(file: Path, entries: dict[str, TensorEntry], *, begin: int, size: int) -> None:
-    """The ranges must cover what follows the header, once."""
-    position = begin
-    for entry in sorted(entries.values(), key=lambda entry: (entry.start, entry.stop)):
-        if entry.start != position:
-            kind = "overlaps the tensor before it" if entry.start < position else "follows a gap"
-            raise CheckpointError(f"{file}: {entry.stored_name} {kind}")
-        position = entry.stop
-    if position != size:
-        raise CheckpointError(
-            f"{file}: tensors end at byte {position} but the file has {size}; cut short?"
-        )
+def _check_link(file: Path) -> None:
+    """A weight file may link only to where the hub's own cache keeps its blobs."""
+    if not file.is_symlink():
+        return
+    target, folder = file.resolve(), file.parent.resolve()
+    in_cache = folder.parent.name == "snapshots" and target.parent == (
+        folder.parent.parent / "blobs"
+    )
+    if target.parent != folder and not in_cache:
+        raise CheckpointError(f"{file}: links out of its folder, to {target}; copy the file here")
 
 
 def step_of(folder: Path) -> int | None:
@@ -283,17 +321,20 @@ def list_checkpoints(folder: Path | str) -> list[Path]:
     """The numbered checkpoints in ``folder``, by step.
 
     Raises:
-        CheckpointError: there are none.
+        CheckpointError: there are none, or two of the same step.
     """
     folder = Path(folder)
-    numbered = [
+    numbered = sorted(
         (step, path)
         for path in (folder.iterdir() if folder.is_dir() else ())
         if path.is_dir() and (step := step_of(path)) is not None
-    ]
+    )
     if not numbered:
         raise CheckpointError(f"{folder}: holds no checkpoint-N folder")
-    return [path for _, path in sorted(numbered)]
+    for (step, path), (next_step, other) in pairwise(numbered):
+        if step == next_step:
+            raise CheckpointError(f"{folder}: {path.name} and {other.name} are of the same step")
+    return [path for _, path in numbered]
 
 
 def metric_of(folder: Path, metric: str = "eval_loss") -> float:
@@ -307,18 +348,49 @@ def metric_of(folder: Path, metric: str = "eval_loss") -> float:
     """
     file = folder / "trainer_state.json"
     if not file.is_file():
-        raise CheckpointError(f"{folder}: no trainer_state.json, so its {metric} is not known")
-    state = read_json(file)
-    step = state.get("global_step")
-    values = [
-        entry[metric]
-        for entry in state.get("log_history", ())
-        if entry.get("step") == step and metric in entry
-    ]
+        raise CheckpointError(
+            f"{folder}: no trainer_state.json, so its {metric} is not known; "
+            "average the last N, or name the folders"
+        )
+    state = trainer_state(folder)
+    step = state.get("global_step", step_of(folder))
+    log = [entry for entry in state.get("log_history", ()) if isinstance(entry, dict)]
+    values = [entry[metric] for entry in log if entry.get("step") == step and metric in entry]
     if not values:
-        seen = sorted({key for entry in state.get("log_history", ()) for key in entry})
+        seen = sorted({key for entry in log for key in entry})
         raise CheckpointError(f"{file}: no {metric} at step {step}; it logs: {', '.join(seen)}")
     value = values[-1]
-    if not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise CheckpointError(f"{file}: {metric} at step {step} is {value!r}")
     return float(value)
+
+
+def trainer_state(folder: Path) -> dict[str, Any]:
+    """The trainer's own record; empty for a training that keeps none.
+
+    Read leniently: trainers log gradients that are NaN.
+
+    Raises:
+        CheckpointError: it is not what a trainer writes.
+    """
+    file = folder / "trainer_state.json"
+    if not file.is_file():
+        return {}
+    try:
+        state = json.loads(file.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{file}: not a trainer's state ({error})") from None
+    if not isinstance(state, dict) or not isinstance(state.get("log_history", []), list):
+        raise CheckpointError(f"{file}: not a trainer's state (expected an object with a log)")
+    return state
+
+
+def read_exactly(descriptor: int, buffer: memoryview, offset: int) -> bool:
+    """Fill ``buffer`` from the file at ``offset``; False if the file ends before."""
+    done = 0
+    while done < len(buffer):
+        got = os.preadv(descriptor, [buffer[done:]], offset + done)
+        if got == 0:
+            return False
+        done += got
+    return True

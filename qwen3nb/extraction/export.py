@@ -1,27 +1,45 @@
 """The files beside the weights that make a directory load everywhere.
 
 ``config.json`` in both rope spellings, sentence-transformers' module files in both
-the old and the new keys, a README that is honest about what is not measured yet, and
-the provenance of the whole.
+the old and the new keys, a README that is honest about what is not measured yet, a
+script that checks the directory wherever it is loaded, and the provenance of the whole.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any
 
+from qwen3nb.choices import one_of
 from qwen3nb.extraction.checkpoint import CheckpointError
 from qwen3nb.files import read_json, write_json, write_text
+from qwen3nb.models.inputs import surround
+from qwen3nb.models.pooling import POOLINGS
+from qwen3nb.models.precision import DTYPES
 
 if TYPE_CHECKING:
-    from qwen3nb.models.encoder import Qwen3EncoderConfig
+    from tokenizers import Tokenizer
 
-__all__ = ["PROVENANCE", "TOKENIZER_FILES", "copy_tokenizer", "write_model_files"]
+    from qwen3nb.models.config import Qwen3EncoderConfig
+
+__all__ = [
+    "CHECK",
+    "PROVENANCE",
+    "TOKENIZER_FILES",
+    "Options",
+    "copy_tokenizer",
+    "read_provenance",
+    "write_model_files",
+    "write_readme",
+]
 
 PROVENANCE = "qwen3nb.json"
+CHECK = "check_encoder.py"
 TOKENIZER_FILES = (
     "added_tokens.json",
     "chat_template.jinja",
@@ -52,12 +70,13 @@ A bidirectional Qwen3 text encoder of $parameters parameters, taken from the
 encoder-decoder checkpoint `$checkpoint` by qwen3nb $version.
 
 - pooling: `$pooling`, vectors $normalised, $dimension dimensions
-- texts are cut at $max_length tokens
+- every text is $surrounded, and cut at $max_length tokens
 - verified after writing: the greatest difference between this directory, loaded by
   the stock class, and the source encoder is $difference
 
 **It needs transformers 5.2 or newer.** Older releases ignore `is_causal: false` and
-run this model causally without a word; the vectors are then wrong.
+run this model causally without a word; the vectors are then wrong. `python
+check_encoder.py`, in this directory, tells.
 
 ```python
 from sentence_transformers import SentenceTransformer
@@ -71,44 +90,112 @@ Evaluation: pending. `qwen3nb eval --checkpoint THIS_FOLDER --tier smoke`, then
 """)
 
 
-def copy_tokenizer(source: Path, target: Path, *, rows: int) -> None:
-    """Copy the tokenizer's files as they are and check that they fit the embedding.
+@dataclass(frozen=True)
+class Options:
+    """How an exported encoder is to be used; all of it is stored in the export.
+
+    Attributes:
+        pooling: one of `qwen3nb.POOLINGS`.
+        normalize: whether vectors get length 1.
+        max_length: tokens after which a text is cut, what is put around it included.
+        dtype: of the stored weights: ``float32``, ``bfloat16`` or ``float16``.
+        prefix: text put before every input, such as the training's ``[R]``.
+        append_eos: whether the end-of-text token follows every input; it is kept
+            when a text is cut.
+        prompts: sentence-transformers prompts by name, such as ``query``.
+    """
+
+    pooling: str = "mean"
+    normalize: bool = True
+    max_length: int = 512
+    dtype: str = "float32"
+    prefix: str = ""
+    append_eos: bool = False
+    prompts: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        one_of("pooling", self.pooling, POOLINGS)
+        one_of("dtype", self.dtype, DTYPES)
+        if self.max_length < 1:
+            raise ValueError(f"expected max_length of at least 1; got {self.max_length}")
+
+
+def copy_tokenizer(source: Path, target: Path, *, rows: int, options: Options) -> Tokenizer:
+    """Copy the tokenizer's files, check that they fit the embedding, and return it.
 
     They are not re-saved: transformers 5 writes files that transformers 4.57 cannot read.
+    With a prefix or an end, the template in ``tokenizer.json`` is the one thing that changes.
 
     Raises:
-        CheckpointError: no ``tokenizer.json``, or a token id beyond the embedding's ``rows``.
+        CheckpointError: no ``tokenizer.json``, an unreadable one, a token id beyond the
+            embedding's ``rows``, or no room for a text between prefix and end.
     """
     from tokenizers import Tokenizer
 
-    if not (source / "tokenizer.json").is_file():
+    file = source / "tokenizer.json"
+    if not file.is_file():
         raise CheckpointError(
             f"{source}: no tokenizer.json; copy the tokenizer the training used into the checkpoint"
         )
-    for name in TOKENIZER_FILES:
-        if (source / name).is_file():
-            shutil.copyfile(source / name, target / name)
-    tokenizer = Tokenizer.from_file(str(target / "tokenizer.json"))
-    largest = max(tokenizer.get_vocab(with_added_tokens=True).values())
-    if largest >= rows:
+    try:
+        tokenizer = Tokenizer.from_file(str(file))
+    except Exception as error:  # the library raises bare Exceptions  # noqa: BLE001
+        raise CheckpointError(f"{file}: not a tokenizer ({error})") from None
+    largest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
+    if not 0 <= largest < rows:
         raise CheckpointError(
             f"{source}: the tokenizer has an id {largest} but the embedding only {rows} rows; "
             "this is another model's tokenizer"
         )
+    for name in TOKENIZER_FILES:
+        if (source / name).is_file():
+            shutil.copyfile(source / name, target / name)
+    if options.prefix or options.append_eos:
+        _surround(tokenizer, source, target, options)
+    return tokenizer
 
 
-def write_model_files(
-    folder: Path, config: Qwen3EncoderConfig, *, max_length: int, dtype: str
-) -> None:
+def _surround(tokenizer: Tokenizer, source: Path, target: Path, options: Options) -> None:
+    end = end_token(source) if options.append_eos else None
+    try:
+        surround(tokenizer, prefix=options.prefix, end=end)
+    except ValueError as error:
+        raise CheckpointError(f"{source}: {error}") from None
+    added = tokenizer.num_special_tokens_to_add(is_pair=False)
+    if options.max_length <= added:
+        raise CheckpointError(
+            f"a maximum length of {options.max_length} leaves no room beside the {added} tokens "
+            "put around every text"
+        )
+    fields = json.loads((source / "tokenizer.json").read_text(encoding="utf-8"))
+    fields["post_processor"] = json.loads(tokenizer.to_str())["post_processor"]
+    write_text(target / "tokenizer.json", json.dumps(fields, ensure_ascii=False, indent=2) + "\n")
+
+
+def end_token(folder: Path) -> str:
+    """The end-of-text token that the tokenizer's own configuration names.
+
+    Raises:
+        CheckpointError: it names none.
+    """
+    for name in ("tokenizer_config.json", "special_tokens_map.json"):
+        if (folder / name).is_file():
+            token = read_json(folder / name).get("eos_token")
+            token = token.get("content") if isinstance(token, dict) else token
+            if isinstance(token, str):
+                return token
+    raise CheckpointError(f"{folder}: its tokenizer_config.json names no eos_token to append")
+
+
+def write_model_files(folder: Path, config: Qwen3EncoderConfig, options: Options) -> None:
     """``config.json`` and sentence-transformers' files, for weights already in ``folder``."""
     config.architectures = ["Qwen3Model"]
     fields = json.loads(config.to_json_string(use_diff=False))
-    fields["dtype"] = dtype
+    fields["dtype"] = fields["torch_dtype"] = options.dtype
     fields["rope_theta"] = fields["rope_parameters"]["rope_theta"]
-    fields["torch_dtype"] = dtype
     write_json(folder / "config.json", fields, indent=2)
 
-    modules = ["Transformer", "Pooling"] + ["Normalize"] * config.normalize
+    modules = ["Transformer", "Pooling"] + ["Normalize"] * options.normalize
     write_json(
         folder / "modules.json",
         [
@@ -122,37 +209,43 @@ def write_model_files(
         ],
         indent=2,
     )
-    for index, kind in enumerate(modules[1:], start=1):
-        (folder / f"{index}_{kind}").mkdir()
     pooling: dict[str, Any] = dict.fromkeys(_BEFORE_5_4.values(), False)
-    pooling[_BEFORE_5_4[config.pooling_mode]] = True
+    pooling[_BEFORE_5_4[options.pooling]] = True
     pooling |= {
         "word_embedding_dimension": config.hidden_size,
         "embedding_dimension": config.hidden_size,
-        "pooling_mode": _SINCE_5_4[config.pooling_mode],
+        "pooling_mode": _SINCE_5_4[options.pooling],
         "include_prompt": True,
     }
     write_json(folder / "1_Pooling" / "config.json", pooling, indent=2)
-    if config.normalize:
+    if options.normalize:
         write_json(folder / "2_Normalize" / "config.json", {}, indent=2)
     write_json(
         folder / "sentence_bert_config.json",
-        {"max_seq_length": max_length, "do_lower_case": False},
+        {"max_seq_length": options.max_length, "do_lower_case": False},
         indent=2,
     )
     write_json(
         folder / "config_sentence_transformers.json",
-        {"prompts": {}, "default_prompt_name": None, "similarity_fn_name": "cosine"},
+        {
+            "prompts": dict(options.prompts),
+            "default_prompt_name": None,
+            "similarity_fn_name": "cosine",
+        },
         indent=2,
     )
+    shutil.copyfile(Path(__file__).with_name(CHECK), folder / CHECK)
 
 
 def write_readme(folder: Path, provenance: dict[str, Any]) -> None:
     """A README from the provenance, until `qwen3nb card` writes the card from results."""
+    around = [f"given {provenance['prefix']!r} at the front"] if provenance["prefix"] else []
+    around += ["ended by the end-of-text token"] if provenance["append_eos"] else []
     values = {
         **{key: str(value) for key, value in provenance.items()},
         "parameters": f"{provenance['parameters']:,}",
         "normalised": "of length 1" if provenance["normalize"] else "not normalised",
+        "surrounded": ", ".join(around) or "taken as it is",
         "difference": f"{provenance['verification']['max_difference']:.1e}",
         "version": provenance["qwen3nb"],
         "checkpoint": Path(provenance["source"]["folder"]).name,

@@ -10,39 +10,33 @@ Shapes: B texts, T tokens, H hidden size.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
+import transformers
 from torch import Tensor
-from transformers import Qwen3Config, Qwen3Model
+from tqdm import tqdm
+from transformers import Qwen3Model
 from transformers.utils import ModelOutput
 
 from qwen3nb.choices import one_of
+from qwen3nb.models.batching import batches_by_length
+from qwen3nb.models.config import Qwen3EncoderConfig
 from qwen3nb.models.pooling import POOLINGS, pool
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
 __all__ = [
-    "Qwen3EncoderConfig",
     "Qwen3EncoderModel",
     "Qwen3EncoderOutput",
     "causal_leak",
-    "encoder_config",
+    "padded",
 ]
 
-
-class Qwen3EncoderConfig(Qwen3Config):
-    """A stock ``qwen3`` configuration that is bidirectional and knows its pooling.
-
-    Args:
-        pooling_mode: one of `POOLINGS`; ``mean`` by default.
-        normalize: whether ``pooler_output`` has length 1.
-    """
-
-    pooling_mode: str = "mean"
-    normalize: bool = True
-    is_causal: bool = False
-    # What text-embeddings-inference reads for the same thing.
-    use_bidirectional_attention: bool = True
+OLDEST_TRANSFORMERS = (5, 2)  # the first that honours is_causal: false
 
 
 @dataclass
@@ -75,6 +69,12 @@ class Qwen3EncoderModel(Qwen3Model):
                 "with is_causal: true this is an ordinary Qwen3Model"
             )
         one_of("pooling_mode", config.pooling_mode, POOLINGS)
+        release = tuple(map(int, transformers.__version__.split(".")[:2]))
+        if release < OLDEST_TRANSFORMERS:
+            raise RuntimeError(
+                f"transformers {transformers.__version__} would run this encoder causally without "
+                "a word, and its vectors would be wrong; install transformers 5.2 or newer"
+            )
         super().__init__(config)
 
     def forward(
@@ -116,72 +116,65 @@ class Qwen3EncoderModel(Qwen3Model):
             return_dict = self.config.return_dict
         return result if return_dict else result.to_tuple()
 
+    @torch.inference_mode()
+    def encode(
+        self,
+        texts: str | Sequence[str],
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        batch_size: int = 32,
+        max_length: int = 512,
+        show_progress: bool = False,
+        device: str | torch.device | None = None,
+    ) -> Tensor:
+        """Vectors (N, H) float32 on the CPU, in the order of ``texts``; (H,) for one string.
 
-def encoder_config(
-    fields: dict[str, Any], *, pooling: str = "mean", normalize: bool = True
-) -> Qwen3EncoderConfig:
-    """The encoder's configuration from an encoder-decoder's, or from a Qwen3's.
+        The model is put into evaluation mode and stays there. Texts of like length
+        share a batch, padded on the right whatever the tokenizer's default is.
 
-    Reads the three spellings in use: ``encoder_hidden_size``, ``hidden_size``, and
-    for the head size ``_head_dim``, ``head_dim``, else hidden size / heads. The rope
-    theta is copied, never defaulted: a wrong one changes every vector in silence.
+        Args:
+            texts: a text or a list of them.
+            tokenizer: from ``AutoTokenizer.from_pretrained`` on the model's own folder.
+            batch_size: texts per batch.
+            max_length: tokens after which a text is cut; what the tokenizer appends stays.
+            show_progress: whether there is a bar.
+            device: where to run; None for where the model is.
 
-    Args:
-        fields: the checkpoint's ``config.json``.
-        pooling: stored as ``pooling_mode``.
-        normalize: stored as ``normalize``.
+        Raises:
+            ValueError: a text without any token.
+        """
+        if isinstance(texts, str):
+            return self.encode([texts], tokenizer, max_length=max_length, device=device)[0]
+        self.eval()
+        if device is not None:
+            self.to(device)
+        if not texts:
+            return torch.empty(0, self.config.hidden_size)
+        rows = tokenizer(list(texts), truncation=True, max_length=max_length)["input_ids"]
+        if empty := [index for index, row in enumerate(rows) if not row]:
+            raise ValueError(f"texts {empty[:5]} have no token; drop empty texts before encoding")
+        vectors = torch.empty(len(rows), self.config.hidden_size)
+        lengths = [len(row) for row in rows]
+        with tqdm(total=len(rows), unit="text", disable=not show_progress) as bar:
+            for batch in batches_by_length(lengths, size=batch_size):
+                ids, mask = padded([rows[index] for index in batch], device=self.device)
+                vectors[batch] = self(input_ids=ids, attention_mask=mask).pooler_output.cpu()
+                bar.update(len(batch))
+        return vectors
 
-    Raises:
-        ValueError: a field that is needed is missing, or a token id beyond the
-            embedding; the message names it.
-    """
 
-    def field(name: str) -> Any:
-        for key in (f"encoder_{name}", name):
-            if fields.get(key) is not None:
-                return fields[key]
-        raise ValueError(f"config.json lacks {name!r} (or 'encoder_{name}')")
-
-    hidden, heads = field("hidden_size"), field("num_attention_heads")
-    head_dim = next(
-        (fields[k] for k in ("encoder_head_dim", "_head_dim", "head_dim") if fields.get(k)),
-        hidden // heads,
-    )
-    rope = fields.get("rope_parameters") or {}
-    theta = fields.get("encoder_rope_theta") or fields.get("rope_theta") or rope.get("rope_theta")
-    if theta is None:
-        raise ValueError("config.json lacks 'rope_theta' (or rope_parameters.rope_theta)")
-    rows = field("vocab_size")
-    for name in ("pad_token_id", "eos_token_id"):
-        token = fields.get(name)
-        if isinstance(token, int) and not 0 <= token < rows:
-            raise ValueError(f"{name} is {token} but the embedding has {rows} rows")
-    return Qwen3EncoderConfig(
-        vocab_size=rows,
-        hidden_size=hidden,
-        intermediate_size=field("intermediate_size"),
-        num_hidden_layers=field("num_hidden_layers"),
-        num_attention_heads=heads,
-        num_key_value_heads=field("num_key_value_heads"),
-        head_dim=head_dim,
-        max_position_embeddings=field("max_position_embeddings"),
-        rms_norm_eps=field("rms_norm_eps"),
-        initializer_range=fields.get("initializer_range", 0.02),
-        rope_parameters={"rope_type": "default", "rope_theta": float(theta)},
-        rope_theta=float(theta),  # the older spelling, which other engines read
-        hidden_act="silu",
-        attention_bias=False,
-        attention_dropout=0.0,
-        use_sliding_window=False,
-        tie_word_embeddings=False,
-        use_cache=False,
-        pad_token_id=fields.get("pad_token_id"),
-        eos_token_id=fields.get("eos_token_id"),
-        pooling_mode=pooling,
-        normalize=normalize,
-        is_causal=False,
-        use_bidirectional_attention=True,
-    )
+def padded(
+    rows: Sequence[Sequence[int]], *, side: str = "right", device: Any = None
+) -> tuple[Tensor, Tensor]:
+    """Ids and mask (B, T) of B rows of token ids, padded with 0 on ``side``."""
+    width = max(map(len, rows))
+    ids = torch.zeros(len(rows), width, dtype=torch.long)
+    mask = torch.zeros_like(ids)
+    for index, row in enumerate(rows):
+        where = slice(0, len(row)) if side == "right" else slice(width - len(row), width)
+        ids[index, where] = torch.as_tensor(row)
+        mask[index, where] = 1
+    return ids.to(device), mask.to(device)
 
 
 @torch.inference_mode()

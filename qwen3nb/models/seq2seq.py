@@ -34,7 +34,7 @@ from transformers.models.qwen3.modeling_qwen3 import (
     apply_rotary_pos_emb,
 )
 
-from qwen3nb.models.encoder import encoder_config
+from qwen3nb.models.config import encoder_config
 
 __all__ = ["Qwen3ForSeq2SeqLM", "Qwen3Seq2SeqConfig", "encoder_name", "shift_right"]
 

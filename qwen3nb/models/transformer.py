@@ -15,9 +15,11 @@ import numpy as np
 import torch
 
 from qwen3nb.extraction.checkpoint import CheckpointError, open_checkpoint
+from qwen3nb.extraction.tied import embedding_name
 from qwen3nb.files import read_json
 from qwen3nb.models.batching import batches_by_length
-from qwen3nb.models.encoder import Qwen3EncoderModel, causal_leak, encoder_config
+from qwen3nb.models.config import encoder_config
+from qwen3nb.models.encoder import Qwen3EncoderModel, causal_leak
 from qwen3nb.models.encoders import Encoder, Vectors
 from qwen3nb.models.pooling import POOLINGS, pool
 from qwen3nb.models.precision import torch_dtype
@@ -202,13 +204,11 @@ def _from_seq2seq(folder: Path) -> Qwen3EncoderModel:
     """The encoder of an encoder-decoder checkpoint, taken out in memory."""
     checkpoint = open_checkpoint(folder)
     model = Qwen3EncoderModel(encoder_config(checkpoint.config))
-    state = {
-        new: checkpoint.read(name)
-        for name in checkpoint.tensors
-        if (new := encoder_name(name)) is not None
-    }
+    names = {new: name for name in checkpoint.tensors if (new := encoder_name(name)) is not None}
+    if embedding := embedding_name(checkpoint):
+        names["embed_tokens.weight"] = embedding
     try:
-        model.load_state_dict(state, strict=True)
+        model.load_state_dict({new: checkpoint.read(name) for new, name in names.items()})
     except RuntimeError as error:
         raise CheckpointError(f"{folder}: the weights do not fit config.json\n{error}") from None
     return model

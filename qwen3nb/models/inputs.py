@@ -1,0 +1,76 @@
+"""What a training put around every text: a mode at the front, an end at the back.
+
+UL2 training starts each input with a mode such as ``[R]`` and ends it with the
+end-of-text token. A model pooled from its first or last token has only ever seen
+those there. Both become part of the tokenizer's template, so that every library which
+reads ``tokenizer.json`` adds them, counts them against the maximum length, and keeps
+them when it cuts a text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+__all__ = ["surround"]
+
+_PROBE = "a"
+
+
+def surround(tokenizer: Tokenizer, *, prefix: str = "", end: str | None = None) -> None:
+    """Make ``tokenizer`` put ``prefix`` before every text and ``end`` after it.
+
+    What it does already is not done twice.
+
+    Args:
+        tokenizer: changed in place.
+        prefix: text such as ``[R]``, of one token or several; empty for none.
+        end: a token of the vocabulary such as ``<|endoftext|>``; None for none.
+
+    Raises:
+        ValueError: ``end`` is no token, or the tokenizer has a template of its own that
+            does not combine with this one.
+    """
+    truncation = tokenizer.truncation
+    tokenizer.no_truncation()  # the probes below are to be seen whole
+    plain = tokenizer.encode(_PROBE, add_special_tokens=False).ids
+    before = tokenizer.encode(prefix, add_special_tokens=False).ids
+    after = []
+    if end is not None:
+        last = tokenizer.token_to_id(end)
+        if last is None:
+            raise ValueError(f"the tokenizer has no token {end!r} to put at the end")
+        after = [last]
+    wanted, now = [*before, *plain, *after], tokenizer.encode(_PROBE).ids
+    if now == [*plain, *after] and before:
+        after = []  # it ends texts already
+    if now != wanted:
+        _add_template(tokenizer, before, after)
+    if tokenizer.encode(_PROBE).ids != wanted:
+        raise ValueError(
+            f"the tokenizer adds tokens of its own ({now} for {_PROBE!r}, which alone is "
+            f"{plain}), and they do not combine with a prefix or an end"
+        )
+    if truncation is not None:
+        tokenizer.enable_truncation(**truncation)
+
+
+def _add_template(tokenizer: Tokenizer, before: Sequence[int], after: Sequence[int]) -> None:
+    from tokenizers import processors
+
+    special: list[dict[str, Any]] = [
+        {"id": name, "ids": list(ids), "tokens": [tokenizer.id_to_token(token) for token in ids]}
+        for name, ids in (("before", before), ("after", after))
+        if ids
+    ]
+    first, last = ["before"] * bool(before), ["after"] * bool(after)
+    template = processors.TemplateProcessing(
+        single=[*first, "$A", *last],
+        pair=[*first, "$A", "$B:1", *last],
+        special_tokens=special,
+    )
+    existing = tokenizer.post_processor
+    tokenizer.post_processor = processors.Sequence([existing, template]) if existing else template
