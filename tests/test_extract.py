@@ -1,5 +1,7 @@
 import json
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -10,12 +12,18 @@ from transformers import AutoModel, AutoTokenizer
 
 from qwen3nb.extraction.checkpoint import CheckpointError
 from qwen3nb.extraction.extract import extract
+from qwen3nb.models import encoder
 from qwen3nb.models.config import Qwen3EncoderConfig
 from qwen3nb.models.config import encoder_config as build_config
 from qwen3nb.models.encoder import Qwen3EncoderModel, causal_leak
 from qwen3nb.models.encoders import load_encoder
 from qwen3nb.models.pooling import POOLINGS, pool
-from qwen3nb.models.seq2seq import Qwen3ForSeq2SeqLM, encoder_name, shift_right
+from qwen3nb.models.seq2seq import (
+    Qwen3ForSeq2SeqLM,
+    Qwen3Seq2SeqConfig,
+    encoder_name,
+    shift_right,
+)
 
 
 @pytest.fixture
@@ -80,6 +88,7 @@ def test_the_export_says_what_it_is(encoder_folder, checkpoint):
     provenance = json.loads((encoder_folder / "qwen3nb.json").read_text())
     assert provenance["verification"]["max_difference"] <= 1e-5
     assert provenance["source"]["step"] == 10
+    assert provenance["verification"]["sentence_transformers_difference"] <= 1e-5
     for name in ("tokenizer.json", "tokenizer_config.json"):
         assert (encoder_folder / name).read_bytes() == (checkpoint / name).read_bytes()
     assert "transformers 5.2" in (encoder_folder / "README.md").read_text()
@@ -90,7 +99,8 @@ def test_sixteen_bits_are_written_and_verified(checkpoint, tmp_path):
     assert all(
         t.dtype == torch.bfloat16 for t in load_file(done.folder / "model.safetensors").values()
     )
-    assert done.max_difference > 0
+    assert done.max_difference <= 1e-5  # against the source with its weights rounded likewise
+    assert done.verification.rounding > 1e-4
 
 
 def drop(name):
@@ -134,12 +144,52 @@ def pad_beyond(tensors, config, folder):
     config["pad_token_id"] = 9999
 
 
+def stranger(tensors, config, folder):
+    tensors["model.projection.weight"] = torch.ones(2, 2)
+
+
+def broken_decoder(tensors, config, folder):
+    tensors.pop("model.decoder.layers.1.mlp.up_proj.weight")
+
+
+def poisoned_decoder(tensors, config, folder):
+    tensors["model.decoder.norm.weight"][0] = float("inf")
+
+
+def set_to(field, value):
+    def change(tensors, config, folder):
+        config[field] = value
+
+    return change
+
+
+def no_words(tensors, config, folder):
+    (folder / "tokenizer.json").write_text("{}")
+
+
+def no_padding(tensors, config, folder):
+    fields = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps(fields | {"pad_token": None}))
+
+
 BREAK = {
+    "padding": (no_padding, "names no pad_token"),
+    "stranger": (stranger, r"model\.projection\.weight: unexpected"),
+    "decoder": (broken_decoder, r"decoder\.layers\.1\.mlp\.up_proj\.weight: missing"),
+    "inf": (poisoned_decoder, r"decoder\.norm\.weight holds NaN"),
+    "many layers": (set_to("num_hidden_layers", 10**7), "num_hidden_layers is 10000000; expected"),
+    "no head": (set_to("num_attention_heads", 0), "num_attention_heads is 0; expected a whole"),
+    "half head": (set_to("_head_dim", 7), "_head_dim is 7; expected an even number"),
+    "kv": (set_to("num_key_value_heads", 3), "4 attention heads cannot share 3 key-value heads"),
+    "text": (set_to("hidden_size", "32"), "hidden_size is '32'; expected a whole number"),
+    "eps": (set_to("rms_norm_eps", -1.0), r"rms_norm_eps is -1\.0; expected a number above 0"),
+    "nan eps": (set_to("rms_norm_eps", float("nan")), r"config\.json: NaN is not JSON"),
+    "no words": (no_words, "tokenizer.json: not a tokenizer"),
     "missing": (drop("model.encoder.norm.weight"), "norm.weight: missing"),
     "embedding": (drop("model.shared.weight"), "embed_tokens.weight: missing"),
     "shape": (reshape, r"norm\.weight: shape \(7,\), config says \(32,\)"),
     "nan": (poison, "up_proj.weight holds NaN"),
-    "layers": (more_layers, r"layers\.2\..*: missing"),
+    "layers": (more_layers, r"3 encoder layers in config\.json, 2 among the weights"),
     "extra": (extra, "q_proj.bias: unexpected"),
     "type": (another_type, "model_type is 't5'"),
     "theta": (no_theta, "config.json lacks 'rope_theta'"),
@@ -202,6 +252,188 @@ def test_a_release_that_runs_it_causally_is_refused(
     with pytest.raises(CheckpointError, match="runs causally"):
         extract(checkpoint, tmp_path / "encoder")
     assert not (tmp_path / "encoder").exists()
+
+
+def test_what_may_be_let_through(broken, tmp_path):
+    def change(tensors, config, folder):
+        stranger(tensors, config, folder)
+        broken_decoder(tensors, config, folder)
+        poisoned_decoder(tensors, config, folder)
+
+    folder = broken(change)
+    done = extract(folder, tmp_path / "encoder", allow=["decoder", "unexpected"])
+    assert done.max_difference <= 1e-5
+    with pytest.raises(ValueError, match="unknown allowance 'missing'; choose one of: decoder"):
+        extract(folder, tmp_path / "encoder", allow=["missing"])
+
+
+def test_every_format_gives_the_same_encoder(checkpoint, encoder_folder, tmp_path):
+    """One file, wrapped names, shards, a pickled state dict with aliases: one model."""
+    tensors = load_file(checkpoint / "model.safetensors")
+    aliases = dict.fromkeys(
+        ("model.encoder.embed_tokens.weight", "lm_head.weight"), tensors["model.shared.weight"]
+    )
+
+    def copy(name):
+        folder = tmp_path / name
+        ignore = shutil.ignore_patterns("*.safetensors")
+        shutil.copytree(checkpoint, folder, ignore=ignore)
+        return folder
+
+    pickled = copy("pickled")
+    wrapped = {f"_orig_mod.module.{name}": each for name, each in {**tensors, **aliases}.items()}
+    torch.save(wrapped, pickled / "pytorch_model.bin")
+    sharded = copy("sharded")
+    names = sorted(tensors)
+    for part, half in (("a", names[::2]), ("b", names[1::2])):
+        save_file({name: tensors[name] for name in half}, sharded / f"{part}.safetensors")
+    index = {name: "ab"[i % 2] + ".safetensors" for i, name in enumerate(names)}
+    (sharded / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
+    expected = (encoder_folder / "model.safetensors").read_bytes()
+    for folder in (pickled, sharded):
+        done = extract(folder, tmp_path / "out")
+        assert (done.folder / "model.safetensors").read_bytes() == expected
+
+
+def test_heads_that_do_not_make_up_the_hidden_size(tmp_path, checkpoint):
+    """As in Qwen3-0.6B: 16 heads of 128 on a hidden size of 1024."""
+    fields = json.loads((checkpoint / "config.json").read_text())
+    config = Qwen3Seq2SeqConfig(**fields | {"_head_dim": 24, "rope_theta": 12345.0})
+    Qwen3ForSeq2SeqLM(config).save_pretrained(tmp_path / "wide")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copyfile(checkpoint / name, tmp_path / "wide" / name)
+    done = extract(tmp_path / "wide", tmp_path / "out")
+    written = json.loads((done.folder / "config.json").read_text())
+    assert (written["head_dim"], written["hidden_size"], written["num_attention_heads"]) == (
+        24, 32, 4,
+    )  # fmt: skip
+    assert written["rope_parameters"]["rope_theta"] == 12345.0
+
+
+def test_a_mode_and_an_end_around_every_text(checkpoint, tmp_path):
+    from sentence_transformers import SentenceTransformer
+    from tokenizers import Tokenizer
+
+    options = {"prefix": "[R]", "append_eos": True, "pooling": "last", "max_length": 12}
+    done = extract(checkpoint, tmp_path / "around", **options, prompts={"query": "find: "})
+    plain = Tokenizer.from_file(str(checkpoint / "tokenizer.json"))
+    mode = plain.encode("[R]").ids
+    end = plain.token_to_id("<|endoftext|>")
+    long = " ".join(TEXTS)
+    loaded = AutoTokenizer.from_pretrained(done.folder)
+    for text in (TEXTS[0], "x", ""):
+        row = loaded(text)["input_ids"]
+        assert row == [*mode, *plain.encode(text).ids, end]
+    cut = loaded(long, truncation=True, max_length=12)["input_ids"]
+    assert cut == [*mode, *plain.encode(long).ids[: 11 - len(mode)], end]
+
+    before = json.loads((checkpoint / "tokenizer.json").read_text())
+    after = json.loads((done.folder / "tokenizer.json").read_text())
+    assert {key for key in before if before[key] != after[key]} == {"post_processor"}
+    texts = [*TEXTS, long, ""]
+    theirs = SentenceTransformer(str(done.folder), device="cpu")
+    ours = load_encoder(done.folder, cache=False)
+    np.testing.assert_allclose(ours.encode(texts), theirs.encode(texts), atol=1e-5)
+    assert theirs.prompts["query"] == "find: "
+    inside = load_encoder(
+        checkpoint, pooling="last", prefix="[R]", append_eos=True, max_length=12, cache=False
+    )
+    np.testing.assert_array_equal(inside.encode(texts), ours.encode(texts))
+    with pytest.raises(CheckpointError, match="leaves no room"):
+        extract(checkpoint, tmp_path / "none", **options | {"max_length": 3})
+
+
+def test_last_pooling_without_an_end_is_warned_of(checkpoint, tmp_path):
+    done = extract(checkpoint, tmp_path / "last", pooling="last")
+    assert "last-token pooling without an end-of-text token" in done.warnings[0]
+    assert json.loads((done.folder / "qwen3nb.json").read_text())["warnings"] == list(done.warnings)
+
+
+def test_settings_that_are_stored_but_not_used_are_warned_of(broken, tmp_path):
+    def change(tensors, config, folder):
+        config |= {"rope_scaling": {"rope_type": "yarn"}, "hidden_act": "gelu"}
+        config |= {"layer_types": ["sliding_attention"] * 2, "attention_bias": True}
+
+    text = " ".join(extract(broken(change), tmp_path / "out").warnings)
+    for word in ("rope_scaling 'yarn'", "hidden_act 'gelu'", "sliding-window", "attention_bias"):
+        assert word in text
+
+
+def test_the_tokens_that_transformers_reads_are_compared(checkpoint, tmp_path, monkeypatch):
+    import transformers
+
+    real = transformers.AutoTokenizer.from_pretrained
+
+    def other(folder, **kwargs):
+        loaded = real(folder, **kwargs)
+        return lambda texts, **options: loaded([f" {text}" for text in texts], **options)
+
+    monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", other)
+    with pytest.raises(CheckpointError, match="other tokens from the same tokenizer files"):
+        extract(checkpoint, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_checkpoint_that_changes_meanwhile_is_noticed(checkpoint, tmp_path, monkeypatch):
+    import qwen3nb.extraction.extract as module
+
+    source = tmp_path / "checkpoint-7"
+    shutil.copytree(checkpoint, source)
+    real = module.verify
+
+    def meanwhile(*args, **kwargs):
+        found = real(*args, **kwargs)
+        (source / "config.json").write_text((source / "config.json").read_text() + " ")
+        return found
+
+    monkeypatch.setattr(module, "verify", meanwhile)
+    with pytest.raises(CheckpointError, match=r"config\.json: changed while it was being read"):
+        extract(source, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(CheckpointError, match="is, or holds, the checkpoint itself"):
+        extract(source, tmp_path)
+
+
+def test_the_script_in_the_directory_tells(encoder_folder, tmp_path):
+    def run(folder):
+        return subprocess.run(
+            [sys.executable, str(folder / "check_encoder.py")],
+            capture_output=True, text=True, check=False, cwd=tmp_path,
+        )  # fmt: skip
+
+    good = run(encoder_folder)
+    assert good.returncode == 0, good.stderr
+    assert "bidirectional" in good.stdout
+    assert ": the same" in good.stdout
+    causal = tmp_path / "causal"
+    shutil.copytree(encoder_folder, causal)
+    config = json.loads((causal / "config.json").read_text())
+    (causal / "config.json").write_text(json.dumps(config | {"is_causal": True}))
+    bad = run(causal)
+    assert bad.returncode == 1
+    assert "CAUSAL" in bad.stdout
+    assert "ANOTHER vector" in bad.stdout
+
+
+def test_encode_of_the_class(encoder_folder):
+    model = Qwen3EncoderModel.from_pretrained(encoder_folder).train()
+    tokenizer = AutoTokenizer.from_pretrained(encoder_folder)
+    texts = [*TEXTS, TEXTS[0]]
+    vectors = model.encode(texts, tokenizer, batch_size=2)
+    assert not model.training
+    assert vectors.shape == (5, 32)
+    ours = load_encoder(encoder_folder, cache=False).encode(texts)
+    np.testing.assert_allclose(vectors.numpy(), ours, atol=1e-5)
+    torch.testing.assert_close(model.encode(TEXTS[1], tokenizer), vectors[1], atol=1e-5, rtol=0)
+    assert model.encode([], tokenizer).shape == (0, 32)
+    with pytest.raises(ValueError, match=r"texts \[1\] have no token"):
+        model.encode(["a", ""], tokenizer)
+
+
+def test_an_old_transformers_is_refused_by_the_class(encoder_folder, monkeypatch):
+    monkeypatch.setattr(encoder.transformers, "__version__", "5.1.0")
+    with pytest.raises(RuntimeError, match="would run this encoder causally"):
+        Qwen3EncoderModel.from_pretrained(encoder_folder)
 
 
 def test_the_leak_tells_causal_from_bidirectional(encoder_folder):

@@ -128,7 +128,8 @@ def copy_tokenizer(source: Path, target: Path, *, rows: int, options: Options) -
 
     Raises:
         CheckpointError: no ``tokenizer.json``, an unreadable one, a token id beyond the
-            embedding's ``rows``, or no room for a text between prefix and end.
+            embedding's ``rows``, no token to pad with, or no room for a text between
+            prefix and end.
     """
     from tokenizers import Tokenizer
 
@@ -147,6 +148,7 @@ def copy_tokenizer(source: Path, target: Path, *, rows: int, options: Options) -
             f"{source}: the tokenizer has an id {largest} but the embedding only {rows} rows; "
             "this is another model's tokenizer"
         )
+    named_token(source, "pad_token")
     for name in TOKENIZER_FILES:
         if (source / name).is_file():
             shutil.copyfile(source / name, target / name)
@@ -156,7 +158,7 @@ def copy_tokenizer(source: Path, target: Path, *, rows: int, options: Options) -
 
 
 def _surround(tokenizer: Tokenizer, source: Path, target: Path, options: Options) -> None:
-    end = end_token(source) if options.append_eos else None
+    end = named_token(source, "eos_token") if options.append_eos else None
     try:
         surround(tokenizer, prefix=options.prefix, end=end)
     except ValueError as error:
@@ -172,19 +174,19 @@ def _surround(tokenizer: Tokenizer, source: Path, target: Path, options: Options
     write_text(target / "tokenizer.json", json.dumps(fields, ensure_ascii=False, indent=2) + "\n")
 
 
-def end_token(folder: Path) -> str:
-    """The end-of-text token that the tokenizer's own configuration names.
+def named_token(folder: Path, role: str) -> str:
+    """The token that the tokenizer's own configuration names for a role, as ``eos_token``.
 
     Raises:
         CheckpointError: it names none.
     """
     for name in ("tokenizer_config.json", "special_tokens_map.json"):
         if (folder / name).is_file():
-            token = read_json(folder / name).get("eos_token")
+            token = read_json(folder / name).get(role)
             token = token.get("content") if isinstance(token, dict) else token
             if isinstance(token, str):
                 return token
-    raise CheckpointError(f"{folder}: its tokenizer_config.json names no eos_token to append")
+    raise CheckpointError(f"{folder}: its tokenizer_config.json names no {role}")
 
 
 def write_model_files(folder: Path, config: Qwen3EncoderConfig, options: Options) -> None:

@@ -29,7 +29,7 @@ from qwen3nb.extraction.export import (
     PROVENANCE,
     Options,
     copy_tokenizer,
-    end_token,
+    named_token,
     write_model_files,
     write_readme,
 )
@@ -118,9 +118,9 @@ def extract(
         raise CheckpointError(f"{output}: is, or holds, the checkpoint itself; name another")
     config = _read_config(source, chosen)
     pieces = _plan(source, config, dtype=_STORED[chosen.dtype], allow=allow)
-    notes = [*ignored_settings(source.config), *_tokenizer_notes(source, chosen)]
     with new_folder(output) as work:
         tokenizer = copy_tokenizer(source.folder, work, rows=config.vocab_size, options=chosen)
+        notes = [*ignored_settings(source.config), *_tokenizer_notes(source, chosen)]
         odd = transfer(
             [source], pieces, work / SINGLE, label="extracting", show_progress=show_progress
         )
@@ -245,7 +245,7 @@ def _tokenizer_notes(source: Checkpoint, options: Options) -> list[str]:
             "token a text ends with (--append-eos, if the training appended one)"
         )
     try:
-        end = end_token(source.folder)
+        end = named_token(source.folder, "eos_token")
     except CheckpointError:
         return [*notes, "the tokenizer's configuration names no eos_token"]
     entries = read_json(source.folder / "tokenizer.json")

@@ -254,7 +254,14 @@ def _probe(model: Any) -> dict[str, Any]:
 def _sentence_transformers_difference(export: Path, vectors: Tensor) -> float:
     from sentence_transformers import SentenceTransformer
 
-    model = SentenceTransformer(str(export), device="cpu", model_kwargs={"dtype": torch.float32})
+    try:
+        model = SentenceTransformer(
+            str(export), device="cpu", model_kwargs={"dtype": torch.float32}
+        )
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise CheckpointError(
+            f"sentence-transformers cannot load the export ({error}); nothing was written"
+        ) from None
     theirs = model.encode(
         list(TEXTS), prompt="", batch_size=len(TEXTS), convert_to_tensor=True,
         show_progress_bar=False,

@@ -210,14 +210,26 @@ class Encoder(ABC):
             )
         return vectors
 
+    @property
+    def similarity_name(self) -> str:
+        """``cosine``, or ``dot`` where vectors keep their length on purpose."""
+        return "cosine" if self.settings.get("normalize", True) else "dot"
+
     def similarity(self, first: Any, second: Any) -> Tensor:
-        """Cosine similarities (N, M) of vectors (N, D) and (M, D)."""
-        left, right = _unit(first), _unit(second)
+        """Similarities (N, M) of vectors (N, D) and (M, D)."""
+        left, right = self._comparable(first), self._comparable(second)
         return left @ right.T
 
     def similarity_pairwise(self, first: Any, second: Any) -> Tensor:
-        """Cosine similarities (N,) of rows of (N, D) and (N, D)."""
-        return (_unit(first) * _unit(second)).sum(dim=-1)
+        """Similarities (N,) of rows of (N, D) and (N, D)."""
+        return (self._comparable(first) * self._comparable(second)).sum(dim=-1)
+
+    def _comparable(self, vectors: Any) -> Tensor:
+        import torch
+
+        if self.similarity_name == "cosine":
+            return _unit(vectors)
+        return torch.as_tensor(np.asarray(vectors), dtype=torch.float32)
 
     @property
     def mteb_model_meta(self) -> ModelMeta:
@@ -256,6 +268,9 @@ def load_encoder(
     *,
     pooling: str | None = None,
     max_length: int | None = None,
+    prefix: str = "",
+    append_eos: bool = False,
+    normalize: bool | None = None,
     device: str = "auto",
     dtype: str = "float32",
     batch_size: int = 32,
@@ -272,6 +287,11 @@ def load_encoder(
         pooling: one of `qwen3nb.POOLINGS`; None or ``auto`` for what the model says of
             itself. A causal language model says nothing, so it needs one.
         max_length: tokens after which a text is cut; None for what the model says.
+        prefix: text put before every input, such as the mode ``[R]`` of a UL2 training;
+            for checkpoints and language models. An export has its own stored.
+        append_eos: whether the end-of-text token follows every input, likewise.
+        normalize: whether vectors get length 1; None for what the model says. Without,
+            similarities are dot products.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
         dtype: ``float32``, ``bfloat16`` or ``float16``.
         batch_size: texts per batch; it changes the speed, not the vectors.
@@ -305,6 +325,9 @@ def load_encoder(
         device=device,
         dtype=dtype,
         batch_size=batch_size,
+        prefix=prefix,
+        append_eos=append_eos,
+        normalize=normalize,
         **options,
     )
 
@@ -360,7 +383,7 @@ def mteb_meta(model: Any, *, dimension: int | None, kinds: list[str]) -> ModelMe
         public_training_code=None,
         public_training_data=None,
         framework=["PyTorch"],
-        similarity_fn_name="cosine",
+        similarity_fn_name=getattr(model, "similarity_name", "cosine"),
         use_instructions=bool(getattr(model, "prompts", None)),
         training_datasets=None,
         model_type=kinds,

@@ -21,6 +21,7 @@ from qwen3nb.models.batching import batches_by_length
 from qwen3nb.models.config import encoder_config
 from qwen3nb.models.encoder import Qwen3EncoderModel, causal_leak
 from qwen3nb.models.encoders import Encoder, Vectors
+from qwen3nb.models.inputs import surround
 from qwen3nb.models.pooling import POOLINGS, pool
 from qwen3nb.models.precision import torch_dtype
 from qwen3nb.models.seq2seq import encoder_name
@@ -73,6 +74,9 @@ class TransformerEncoder(Encoder):
         device: str,
         dtype: str,
         batch_size: int,
+        prefix: str = "",
+        append_eos: bool = False,
+        normalize: bool | None = None,
         **options: Any,
     ) -> None:
         assert source.folder is not None  # noqa: S101 - kinds without a folder come elsewhere
@@ -85,17 +89,22 @@ class TransformerEncoder(Encoder):
                 f"choose one of: {', '.join(POOLINGS)}"
             )
         self.pooling = pooling
-        self.normalize = bool(stored.get("normalize", True))
+        self.normalize = bool(stored.get("normalize", True)) if normalize is None else normalize
         self.max_length = max_length or stored.get("max_length") or MAX_LENGTH
         self._batch_size = batch_size
         self._model = _load_model(source, torch_dtype(dtype)).to(self._device).eval()
         self._tokenizer = _load_tokenizer(source.folder, self._model.config)
+        if prefix or append_eos:
+            end = self._tokenizer.eos_token if append_eos else None
+            surround(self._tokenizer.backend_tokenizer, prefix=prefix, end=end)
         super().__init__(
             source,
             settings={
                 "pooling": self.pooling,
                 "normalize": self.normalize,
                 "max_length": self.max_length,
+                "prefix": prefix,
+                "append_eos": append_eos,
                 "dtype": dtype,
                 "causal": source.kind == "decoder",
                 "attention": self._model.config._attn_implementation,
@@ -186,10 +195,13 @@ def _load_model(source: Source, dtype: torch.dtype) -> Any:
     from transformers import AutoModel
 
     assert source.folder is not None  # noqa: S101
+    # Without safetensors, a state dict that `open_checkpoint` found to hold tensors only.
+    safe = open_checkpoint(source.folder).files[0].suffix == ".safetensors"
+    options: dict[str, Any] = {"dtype": dtype, "use_safetensors": safe}
     if source.kind == "decoder":
-        return AutoModel.from_pretrained(source.folder, dtype=dtype, use_safetensors=True)
+        return AutoModel.from_pretrained(source.folder, **options)
     if source.kind == "encoder":
-        model = Qwen3EncoderModel.from_pretrained(source.folder, dtype=dtype, use_safetensors=True)
+        model = Qwen3EncoderModel.from_pretrained(source.folder, **options)
     else:
         model = _from_seq2seq(source.folder).to(dtype)
     if not causal_leak(model.eval(), vocab_size=model.config.vocab_size) > 0:
@@ -236,10 +248,18 @@ class SentenceTransformerEncoder(Encoder):
         device: str,
         dtype: str,
         batch_size: int,
+        prefix: str = "",
+        append_eos: bool = False,
+        normalize: bool | None = None,
         **options: Any,
     ) -> None:
         import sentence_transformers
 
+        if prefix or append_eos or normalize is not None:
+            raise SpecError(
+                f"{source.label} runs in sentence-transformers as it is; prefix, append_eos and "
+                "normalize are for Qwen3 encoders and language models"
+            )
         if pooling is not None:
             raise SpecError(
                 f"{source.label} brings its own pooling (modules.json); "
