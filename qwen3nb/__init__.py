@@ -12,9 +12,11 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOMES = {
+    "qwen3nb.analysis.effects": ("effects",),
     "qwen3nb.analysis.statistics": ("holm", "paired_bootstrap", "permutation_test"),
-    "qwen3nb.extraction.averaging": ("average_checkpoints", "select_checkpoints"),
+    "qwen3nb.extraction.averaging": ("average_checkpoints", "averaged", "select_checkpoints"),
     "qwen3nb.extraction.checkpoint": ("CheckpointError", "list_checkpoints", "open_checkpoint"),
+    "qwen3nb.extraction.drift": ("distance_to", "weight_drift"),
     "qwen3nb.extraction.extract": ("extract",),
     "qwen3nb.metrics": ("METRICS", "score_run"),
     "qwen3nb.models.config": ("Qwen3EncoderConfig",),
@@ -22,7 +24,7 @@ _HOMES = {
     "qwen3nb.models.encoders": ("load_encoder", "load_model"),
     "qwen3nb.models.pooling": ("POOLINGS", "pool"),
     "qwen3nb.models.seq2seq": ("Qwen3ForSeq2SeqLM", "Qwen3Seq2SeqConfig"),
-    "qwen3nb.models.source": ("SpecError", "find_source", "registry"),
+    "qwen3nb.models.source": ("SpecError", "find_source", "find_training", "registry"),
     "qwen3nb.report.book": ("page_links",),
     "qwen3nb.report.card": ("card_text",),
     "qwen3nb.report.data": (
@@ -31,6 +33,15 @@ _HOMES = {
         "pairs_table",
         "pydocs_table",
         "tier_table",
+    ),
+    "qwen3nb.report.extraction": (
+        "ablation_table",
+        "averaging_table",
+        "checkpoints_table",
+        "drift_figure",
+        "effects_figure",
+        "effects_table",
+        "extraction_table",
     ),
     "qwen3nb.report.figures": ("comparison_figure", "per_query_figure", "similarity_figure"),
     "qwen3nb.report.views": (
@@ -45,8 +56,9 @@ _HOMES = {
     ),
     "qwen3nb.results": ("Result", "load_failures", "load_results", "verify"),
     "qwen3nb.run.notebook": ("run_notebook",),
+    "qwen3nb.tasks.ablation": ("ablate", "by_task", "variants"),
     "qwen3nb.tasks.embedded": ("author_sts", "embedded_task", "pydocs_sample"),
-    "qwen3nb.tasks.intrinsic": ("quick_look",),
+    "qwen3nb.tasks.intrinsic": ("quick_look", "vector_agreement"),
     "qwen3nb.tasks.mteb_suite": ("evaluate",),
     "qwen3nb.tasks.pydocs": ("load_pydocs",),
     "qwen3nb.tasks.tiers": ("TIERS",),

@@ -44,10 +44,11 @@ def run_demo(*, at_once: int = 0) -> Path:
     _train(demo)
     _say("extracting encoders, each verified against its source")
     encoders = _extract(demo)
-    _say("evaluating them and the baselines on the smoke tier")
+    _say("evaluating them and the baselines on the smoke tier, and an ablation")
     jobs = [Job("eval", {"checkpoint": paths.shown(folder)}) for folder in encoders]
     jobs.append(Job("eval", {"checkpoint": paths.shown(demo / "decoder"), "pooling": "mean"}))
     jobs += [Job("eval", {"checkpoint": name}) for name in BASELINES]
+    jobs += [Job("ablation", {"training": "demo"}), Job("extract", {"training": "demo"})]
     outcomes = sweep(jobs, at_once=at_once)
     if failed := [outcome for outcome in outcomes if outcome.status == "failed"]:
         listed = "\n".join(f"  {outcome.job.name}: see {outcome.log}" for outcome in failed)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from qwen3nb import paths
 from qwen3nb.extraction.checkpoint import (
     SINGLE,
     Checkpoint,
@@ -17,9 +19,9 @@ from qwen3nb.extraction.checkpoint import (
 )
 from qwen3nb.extraction.tied import extra_copies
 from qwen3nb.extraction.transfer import Piece, transfer
-from qwen3nb.files import new_folder, write_json
+from qwen3nb.files import new_folder, sha256_json, write_json
 
-__all__ = ["Selection", "average_checkpoints", "select_checkpoints"]
+__all__ = ["Selection", "average_checkpoints", "averaged", "select_checkpoints"]
 
 # Copied beside the mean as they are; everything else in the folder belongs to one step.
 _KEPT = (
@@ -53,6 +55,13 @@ class Selection:
     metrics: dict[str, float]
     note: str = ""
 
+    @property
+    def name(self) -> str:
+        """A name for the mean: its rule, or the folder's own if there is but one."""
+        if len(self.folders) == 1:
+            return self.folders[0].name
+        return re.sub(r"[^A-Za-z0-9]+", "-", self.rule.partition(" (")[0])
+
 
 def select_checkpoints(
     folder: Path | str,
@@ -85,6 +94,23 @@ def select_checkpoints(
     if len(found) < count:
         note = f"asked for {count} checkpoints, {folder} has {len(found)}: all were taken"
     return Selection(tuple(found[-count:]), rule, metrics, note)
+
+
+def averaged(selection: Selection) -> Path:
+    """The folder of the selection's mean, made in the cache if it is not there.
+
+    A selection of one is that checkpoint's own folder.
+
+    Raises:
+        CheckpointError: as `average_checkpoints`.
+    """
+    if len(selection.folders) == 1:
+        return selection.folders[0]
+    digests = [open_checkpoint(folder).digest() for folder in selection.folders]
+    folder = paths.cache() / "averages" / sha256_json(digests)[:16] / selection.name
+    if not folder.is_dir():
+        average_checkpoints(selection, folder)
+    return folder
 
 
 def average_checkpoints(

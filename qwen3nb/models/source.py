@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from qwen3nb import paths
-from qwen3nb.extraction.checkpoint import open_checkpoint
+from qwen3nb.extraction.checkpoint import CheckpointError, list_checkpoints, open_checkpoint
 from qwen3nb.extraction.export import PROVENANCE
 from qwen3nb.files import read_json, sha256_file, sha256_json
 
-__all__ = ["Source", "SpecError", "fetch", "find_source", "registry"]
+__all__ = ["Source", "SpecError", "fetch", "find_source", "find_training", "registry"]
 
 # Files other than the weights that decide what a model computes.
 _DECIDING = re.compile(
@@ -101,6 +101,23 @@ def find_source(spec: str) -> Source:
     if _HUB_ID.fullmatch(spec) and not spec.startswith(("runs/", "results/")):
         return Source(spec, "hub", _LABEL.sub("-", spec), id=spec)
     raise SpecError(_unknown(spec, known))
+
+
+def find_training(spec: str) -> Path:
+    """The folder of a training's checkpoints: a path, or ``demo``.
+
+    Raises:
+        SpecError: no such folder, or no ``checkpoint-N`` in it.
+    """
+    folder = paths.runs() / "demo" / "train" if spec == DEMO else _existing(spec)
+    if folder is None or not folder.is_dir():
+        hint = "; `qwen3nb demo` trains it" if spec == DEMO else ""
+        raise SpecError(f"no folder {spec!r} with the checkpoints of a training{hint}")
+    try:
+        list_checkpoints(folder)
+    except CheckpointError as error:
+        raise SpecError(str(error)) from None
+    return folder
 
 
 def _existing(spec: str) -> Path | None:

@@ -28,6 +28,8 @@ __all__ = [
 ]
 
 MISSING = "not run"
+# Settings that make one model several rows, if records differ in them.
+_USES = ("pooling", "max_length", "dtype", "prompts", "prefix", "append_eos", "normalize")
 
 
 def number(value: Aggregate, *, strong: bool = False, link: str = "") -> Cell:
@@ -52,9 +54,7 @@ def latest(results: Iterable[Result]) -> list[Result]:
     newest: dict[tuple[Any, ...], Result] = {}
     for result in results:
         settings = result.model["settings"]
-        use = tuple(
-            (key, str(settings.get(key))) for key in ("pooling", "max_length", "dtype", "prompts")
-        )
+        use = tuple((key, str(settings.get(key))) for key in _USES)
         key = (result.model["label"], use, result.seed, result.task["name"])
         if key not in newest or newest[key].finished <= result.finished:
             newest[key] = result
@@ -264,11 +264,7 @@ def provenance_table(results: Sequence[Result]) -> Table:
         "identity (SHA-256)": last.model["identity"],
         "spec": last.model["spec"],
         "parameters": f"{last.model['parameters']:,}" if last.model["parameters"] else "none",
-        **{
-            key: str(last.model["settings"][key])
-            for key in ("pooling", "max_length", "dtype", "prompts")
-            if key in last.model["settings"]
-        },
+        **{key: str(last.model["settings"][key]) for key in _USES if key in last.model["settings"]},
         "seed": str(last.seed),
         "run": last.run,
         "finished (UTC)": last.finished,

@@ -67,45 +67,67 @@ def main() -> None:
     default="float32",
     show_default=True,
 )
+@click.option("--prefix", default="", help="Text put before every input, such as [R].")
+@click.option("--append-eos", is_flag=True, help="End every input with the end-of-text token.")
+@click.option(
+    "--prompt",
+    "prompts",
+    type=(str, str),
+    multiple=True,
+    metavar="NAME TEXT",
+    help="A sentence-transformers prompt, such as: query 'query: '.",
+)
 @click.option("--label", help="Name in results; by default the last parts of the path.")
+@click.option(
+    "--allow",
+    multiple=True,
+    metavar="WHAT",
+    help="Let through: decoder (a broken one), unexpected (tensors), untied (embeddings).",
+)
+@click.option("--verbose", is_flag=True, help="Show all that was verified.")
 @_plainly
 def extract(
     checkpoint: Path,
     output: Path,
-    pooling: str,
     no_normalize: bool,
-    max_length: int,
-    dtype: str,
-    label: str | None,
+    prompts: tuple[tuple[str, str], ...],
+    verbose: bool,
+    **options: Any,
 ) -> None:
     """Write the encoder of an encoder-decoder CHECKPOINT to the folder OUTPUT, verified.
 
     \b
     qwen3nb extract runs/ul2/checkpoint-9000 encoder --pooling mean
+    qwen3nb extract runs/ul2/checkpoint-9000 encoder --pooling last --prefix "[R]" --append-eos
     """
     from qwen3nb.extraction.extract import extract as run
 
-    done = run(
-        checkpoint,
-        output,
-        pooling=pooling,
-        normalize=not no_normalize,
-        max_length=max_length,
-        dtype=dtype,
-        label=label,
-    )
+    _no_library_bars()
+    done = run(checkpoint, output, normalize=not no_normalize, prompts=dict(prompts), **options)
     click.echo(
-        f"{done.folder}: {done.parameters:,} parameters, pooling {pooling}, "
+        f"{done.folder}: {done.parameters:,} parameters, pooling {options['pooling']}, "
         f"{'kept' if no_normalize else 'length 1'}; differs from its source by at most "
         f"{done.max_difference:.1e}"
     )
+    if verbose:
+        for key, value in done.verification.as_dict().items():
+            click.echo(f"  {key}: {value}")
+    for warning in done.warnings:
+        click.secho(f"warning: {warning}", fg="yellow", err=True)
+
+
+def _no_library_bars() -> None:
+    """Without the bars that transformers draws while it loads weights."""
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
 
 
 @main.command()
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.argument("output", type=click.Path(path_type=Path))
-@click.option("--last", type=click.IntRange(min=1), help="The last N checkpoints.")
-@click.option("--best", type=click.IntRange(min=1), help="The best N by the metric.")
+@click.option("--last", "--last-n", type=click.IntRange(min=1), help="The last N checkpoints.")
+@click.option("--best", "--best-n", type=click.IntRange(min=1), help="The best N by the metric.")
 @click.option("--metric", default="eval_loss", show_default=True)
 @click.option("--higher-is-better", is_flag=True)
 @_plainly
@@ -132,6 +154,33 @@ def average(
     if selection.note:
         click.echo(selection.note, err=True)
     click.echo(f"{output}: {selection.rule}: {', '.join(f.name for f in selection.folders)}")
+
+
+@main.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("repository")
+@click.option("--dry-run", is_flag=True, help="List what would go, and upload nothing.")
+@click.option("--private", is_flag=True, help="If the repository is made, make it private.")
+@click.option("--revision", help="A branch; by default the main one.")
+@click.option("--message", help="Of the commit.")
+@_plainly
+def push(folder: Path, repository: str, dry_run: bool, **options: Any) -> None:
+    """Upload an export in FOLDER to the hub's REPOSITORY, unless it holds something secret.
+
+    \b
+    qwen3nb push encoder my-lab/my-encoder --dry-run
+    qwen3nb push encoder my-lab/my-encoder --private
+    """
+    from qwen3nb.extraction.push import plan_push
+    from qwen3nb.extraction.push import push as run
+
+    if dry_run:
+        files = plan_push(folder)
+        for file in files:
+            click.echo(f"{file.size:>14,}  {file.path}")
+        click.echo(f"{len(files)} files would go to {repository}; nothing was uploaded")
+        return
+    click.echo(run(folder, repository, **options))
 
 
 @main.command("eval")
@@ -252,6 +301,28 @@ def demo(at_once: int) -> None:
     from qwen3nb.demo.pipeline import run_demo
 
     click.echo(f"\nOpen {run_demo(at_once=at_once)}")
+
+
+@main.group()
+def bench() -> None:
+    """Measure this machine: ratios against the peer in the same run."""
+
+
+@bench.command("extraction")
+@click.option("--size", default="0.6B", show_default=True, help="tiny, 60M or 0.6B (Qwen3-0.6B).")
+@click.option("--repeats", type=click.IntRange(min=1), default=3, show_default=True)
+@click.option("--folder", type=click.Path(path_type=Path), help="Where to write; 11 GB at 0.6B.")
+@_plainly
+def bench_extraction_command(size: str, repeats: int, folder: Path | None) -> None:
+    """Averaging and extraction beside the naive way, at the size of a real model.
+
+    \b
+    qwen3nb bench extraction
+    qwen3nb bench extraction --size 60M
+    """
+    from qwen3nb.bench.extraction import bench_extraction
+
+    bench_extraction(size=size, repeats=repeats, folder=folder, say=click.echo)
 
 
 if __name__ == "__main__":

@@ -26,10 +26,11 @@ import nbformat
 
 from qwen3nb import paths
 from qwen3nb.choices import one_of
-from qwen3nb.files import sha256_file, sha256_json
+from qwen3nb.extraction.checkpoint import list_checkpoints, open_checkpoint
+from qwen3nb.files import file_stamp, sha256_file, sha256_json
 from qwen3nb.models.pooling import POOLINGS
 from qwen3nb.models.precision import DTYPES
-from qwen3nb.models.source import SpecError, find_source
+from qwen3nb.models.source import SpecError, find_source, find_training
 from qwen3nb.tasks.tiers import TIERS
 
 __all__ = [
@@ -135,9 +136,19 @@ def _writable(value: str) -> None:
         raise ValueError(f"output_dir {value!r} cannot be written to: {there} is in the way")
 
 
+def _listed(value: str) -> list[str]:
+    """The parts of a list that is written with commas; at least one."""
+    return [each.strip() for each in value.split(",")]
+
+
 # What a parameter of this name must satisfy, in whichever notebook.
 CHECKS: dict[str, Callable[[Any], object]] = {
     "checkpoint": find_source,
+    "training": find_training,
+    "average": lambda value: one_of("average", value, ("last", "best")),
+    "averages": lambda value: [_positive("averages")(int(each)) for each in _listed(value)],
+    "poolings": lambda value: [one_of("pooling", each, POOLINGS) for each in _listed(value)],
+    "count": _positive("count"),
     "tier": lambda value: one_of("tier", value, TIERS),
     "pooling": lambda value: one_of("pooling", value, ("auto", *POOLINGS)),
     "device": _device,
@@ -212,14 +223,16 @@ def page_name(notebook: str, values: Mapping[str, Any], declared: Mapping[str, P
     """The name of a run's page: the notebook, what it ran on, and what was not default.
 
     The same parameters give the same name, different ones different names. A notebook
-    that runs on no model is one page, whatever its parameters.
+    that runs on no model and no training is one page, whatever its parameters.
     """
-    if "checkpoint" not in values:
+    if "checkpoint" not in values and "training" not in values:
         return notebook
     parts = [notebook]
     for name, value in values.items():
         if name == "checkpoint":
             parts.append(_model_slug(str(value)))
+        elif name == "training":
+            parts.append("demo" if value == "demo" else _folder_slug(find_training(value)))
         elif name == "tier":
             parts.append(str(value))
         elif value != declared[name].default and name != "output_dir":
@@ -235,6 +248,10 @@ def _model_slug(spec: str) -> str:
         return spec
     if folder is None or (not Path(spec).exists() and not (paths.root() / spec).exists()):
         return spec
+    return _folder_slug(folder)
+
+
+def _folder_slug(folder: Path) -> str:
     resolved = folder.resolve()
     if resolved.is_relative_to(paths.root()):
         return str(resolved.relative_to(paths.root())).removeprefix("runs/")
@@ -265,6 +282,10 @@ def run_key(notebook: nbformat.NotebookNode, values: Mapping[str, Any]) -> str:
     }
     if "checkpoint" in values:
         parts["model"] = find_source(values["checkpoint"]).fingerprint()
+    if "training" in values:
+        folders = list_checkpoints(find_training(values["training"]))
+        files = [file for folder in folders for file in open_checkpoint(folder).stamps]
+        parts["training"] = [file_stamp(file) for file in files]
     if notebook.metadata["qwen3nb"].get("reads") == "results":
         files = sorted(paths.results().glob("*/seed_*/*.json"))
         parts["results"] = [[str(file), sha256_file(file)] for file in files]

@@ -6,17 +6,19 @@ length, a causal or scrambled model, dimensions that say nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qwen3nb.models.bm25 import BM25
-from qwen3nb.models.encoders import Encoder
+from qwen3nb.models.encoders import Encoder, load_encoder
 from qwen3nb.tasks.embedded import author_sts
 
-__all__ = ["COLLAPSED_SHARE", "COLLAPSED_VARIANCE", "Check", "quick_look"]
+__all__ = ["COLLAPSED_SHARE", "COLLAPSED_VARIANCE", "Check", "quick_look", "vector_agreement"]
 
 COLLAPSED_VARIANCE = 1e-6  # a dimension that varies less says nothing
 COLLAPSED_SHARE = 0.10  # share of such dimensions from which on we warn
@@ -108,3 +110,30 @@ def _distinct(vectors: NDArray[np.float32]) -> Check:
         f"mean cosine {mean:.3f}",
         "< 0.95",
     )
+
+
+def vector_agreement(
+    center: Path, others: Sequence[Path], **options: Any
+) -> Mapping[str, tuple[float, float]]:
+    """Cosine of each model's vectors with the center's: mean and lowest, by folder name.
+
+    Over the distinct sentences of the author-written STS set.
+
+    Args:
+        center: a model folder, such as an average.
+        others: folders of models of the same dimension, such as its sources.
+        options: to `load_encoder`, such as ``pooling``.
+    """
+    texts = sorted({text for one, other, _ in author_sts() for text in (one, other)})
+
+    def vectors(folder: Path) -> NDArray[np.float32]:
+        options_ = {"show_progress": False, **options}
+        found = load_encoder(folder, **options_).encode(texts)
+        return found / np.linalg.norm(found, axis=1, keepdims=True)
+
+    middle = vectors(center)
+    found = {}
+    for folder in others:
+        cosines = (middle * vectors(folder)).sum(axis=1)
+        found[folder.name] = (float(cosines.mean()), float(cosines.min()))
+    return found

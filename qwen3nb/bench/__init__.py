@@ -1,0 +1,1 @@
+"""What it costs, in ratios against the peer in the same run."""

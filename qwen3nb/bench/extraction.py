@@ -1,0 +1,293 @@
+"""Averaging and extraction at the size of a real model, against the naive way.
+
+Each way runs in a process of its own, in turn, so that peak memory is its own; times
+leave out the imports. The yardstick is the disk: reading the inputs and copying one of them.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from qwen3nb.choices import one_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["SIZES", "Row", "bench_extraction"]
+
+# hidden, intermediate, layers of each stack, heads, key-value heads, head size, rows
+SIZES = {
+    "tiny": (64, 96, 2, 4, 2, 16, 512),
+    "60M": (512, 1536, 8, 8, 4, 64, 32_000),
+    "0.6B": (1024, 3072, 28, 16, 8, 128, 152_036),
+}
+_COPIES = 3
+
+
+@dataclass(frozen=True)
+class Row:
+    """One way of doing one thing.
+
+    Attributes:
+        task: ``average`` or ``extract``.
+        way: ``read and copy``, ``naive`` or ``qwen3nb``.
+        seconds: median over the repeats.
+        peak: highest resident memory of the process, bytes.
+    """
+
+    task: str
+    way: str
+    seconds: float
+    peak: int
+
+
+def bench_extraction(
+    *, size: str = "0.6B", repeats: int = 3, folder: Path | None = None, say: Any = print
+) -> list[Row]:
+    """Measure, print a table of ratios, and return its rows.
+
+    Needs disk for five checkpoints (11 GB at the size of Qwen3-0.6B) and, for the naive
+    way, 9 GB of memory.
+
+    Args:
+        size: one of `SIZES`.
+        repeats: rounds; the ways take turns in each.
+        folder: where to write; by default a temporary folder. Removed afterwards.
+        say: takes each line of the report.
+
+    Raises:
+        RuntimeError: the ways do not give the same values.
+    """
+    one_of("size", size, SIZES)
+    work = Path(tempfile.mkdtemp(prefix="qwen3nb-bench-", dir=folder))
+    try:
+        say(f"writing {_COPIES} random checkpoints of {size} shape to {work}")
+        for index in range(_COPIES):
+            _write_checkpoint(work / f"checkpoint-{index + 1}", size, seed=index)
+        rows = []
+        for task, ways in _WAYS.items():
+            found: dict[str, list[tuple[float, int]]] = {way: [] for way in ways}
+            for _ in range(repeats):
+                for way in ways:
+                    found[way].append(_measure(task, way, work))
+            _check_equal(task, work)
+            rows += [_row(task, way, each) for way, each in found.items()]
+        for line in _report(rows):
+            say(line)
+        return rows
+    finally:
+        shutil.rmtree(work)
+
+
+def _row(task: str, way: str, found: list[tuple[float, int]]) -> Row:
+    seconds = statistics.median(each for each, _ in found)
+    return Row(task, way, seconds, max(peak for _, peak in found))
+
+
+def _report(rows: list[Row]) -> list[str]:
+    lines = [f"{'':8} {'':14} {'seconds':>8} {'x disk':>7} {'x naive':>8} {'peak GB':>8}"]
+    for row in rows:
+        disk, naive = (
+            next(each.seconds for each in rows if (each.task, each.way) == (row.task, way))
+            for way in ("read and copy", "naive")
+        )
+        lines.append(
+            f"{row.task:8} {row.way:14} {row.seconds:8.2f} {row.seconds / disk:7.2f} "
+            f"{row.seconds / naive:8.2f} {row.peak / 1e9:8.2f}"
+        )
+    return lines
+
+
+def _measure(task: str, way: str, work: Path) -> tuple[float, int]:
+    """Seconds and peak memory of one way, in a new process."""
+    code = "import sys; from qwen3nb.bench.extraction import _child; _child(*sys.argv[1:])"
+    done = subprocess.run(
+        [sys.executable, "-c", code, task, way, str(work)],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    seconds, peak = json.loads(done.stdout.splitlines()[-1])
+    return seconds, peak
+
+
+def _child(task: str, way: str, work: str) -> None:
+    import torch  # noqa: F401 - so that the import is not timed
+
+    import qwen3nb.extraction.averaging
+    import qwen3nb.extraction.transfer
+
+    if task == "extract":
+        import qwen3nb.models.seq2seq  # noqa: F401
+
+    started = time.perf_counter()
+    _WAYS[task][way](Path(work))
+    print(json.dumps([time.perf_counter() - started, _peak()]))
+
+
+def _peak() -> int:
+    """Highest resident memory of this process so far, in bytes."""
+    status = Path("/proc/self/status")
+    if status.is_file():
+        line = next(x for x in status.read_text().splitlines() if x.startswith("VmHWM"))
+        return int(line.split()[1]) * 1024
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # bytes on macOS
+
+
+def _sources(work: Path) -> list[Path]:
+    return [work / f"checkpoint-{index + 1}" for index in range(_COPIES)]
+
+
+def _read_and_copy(count: int) -> Callable[[Path], None]:
+    def run(work: Path) -> None:
+        files = [folder / "model.safetensors" for folder in _sources(work)[:count]]
+        for file in files:
+            subprocess.run([_program("cat"), str(file)], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([_program("cp"), str(files[0]), str(work / "copy")], check=True)
+        (work / "copy").unlink()
+
+    return run
+
+
+def _program(name: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        raise RuntimeError(f"this bench needs the program {name!r}, found on every Unix")
+    return found
+
+
+def _naive_average(work: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    total: dict[str, Tensor] = {}
+    for folder in _sources(work):
+        for name, tensor in load_file(folder / "model.safetensors").items():
+            total[name] = total[name] + tensor.float() if name in total else tensor.float()
+    mean = {name: (tensor / _COPIES).bfloat16() for name, tensor in total.items()}
+    save_file(mean, work / "average-naive.safetensors", metadata={"format": "pt"})
+
+
+def _our_average(work: Path) -> None:
+    from qwen3nb.extraction.averaging import average_checkpoints
+
+    average_checkpoints(_sources(work), work / "average", show_progress=False)
+
+
+def _naive_extract(work: Path) -> None:
+    """As scripts do it: everything in float32, then the encoder in the type it came in."""
+    from safetensors.torch import load_file, save_file
+
+    from qwen3nb.models.seq2seq import encoder_name
+
+    file = _sources(work)[0] / "model.safetensors"
+    tensors = {name: tensor.float() for name, tensor in load_file(file).items()}
+    encoder = {new: t.bfloat16() for name, t in tensors.items() if (new := encoder_name(name))}
+    save_file(encoder, work / "encoder-naive.safetensors", metadata={"format": "pt"})
+
+
+def _filtered_extract(work: Path) -> None:
+    """The least that can be done: no cast, no look at the values, no digest."""
+    from safetensors.torch import load_file, save_file
+
+    from qwen3nb.models.seq2seq import encoder_name
+
+    tensors = load_file(_sources(work)[0] / "model.safetensors")
+    encoder = {new: t for name, t in tensors.items() if (new := encoder_name(name))}
+    save_file(encoder, work / "encoder-filtered.safetensors", metadata={"format": "pt"})
+    (work / "encoder-filtered.safetensors").unlink()
+
+
+def _our_extract(work: Path) -> None:
+    """What `extract` does before it verifies: the check of every value, digest, and writing."""
+    from qwen3nb.extraction.checkpoint import open_checkpoint
+    from qwen3nb.extraction.transfer import Piece, transfer
+    from qwen3nb.models.seq2seq import encoder_name
+
+    source = open_checkpoint(_sources(work)[0])
+    pieces = [Piece(encoder_name(name), "BF16", (name,)) for name in source.tensors]
+    file = work / "encoder.safetensors"
+    file.unlink(missing_ok=True)
+    transfer([source], pieces, file, label="extracting", show_progress=False)
+
+
+_WAYS: dict[str, dict[str, Callable[[Path], None]]] = {
+    "average": {
+        "read and copy": _read_and_copy(_COPIES),
+        "naive": _naive_average,
+        "qwen3nb": _our_average,
+    },
+    "extract": {
+        "read and copy": _read_and_copy(1),
+        "naive": _naive_extract,
+        "unchecked": _filtered_extract,
+        "qwen3nb": _our_extract,
+    },
+}
+
+
+def _check_equal(task: str, work: Path) -> None:
+    ours = work / ("average/model.safetensors" if task == "average" else "encoder.safetensors")
+    theirs = work / (
+        "average-naive.safetensors" if task == "average" else "encoder-naive.safetensors"
+    )
+    if _data_digest(ours) != _data_digest(theirs):
+        raise RuntimeError(f"{task}: the naive way and qwen3nb do not give the same values")
+    for path in (theirs, ours if task == "extract" else ours.parent):
+        path.unlink() if path.is_file() else shutil.rmtree(path)
+
+
+def _data_digest(file: Path) -> dict[str, str]:
+    from qwen3nb.extraction.checkpoint import sha256_of
+    from qwen3nb.extraction.headers import read_safetensors
+
+    return {name: sha256_of(entry) for name, entry in read_safetensors(file).items()}
+
+
+def _write_checkpoint(folder: Path, size: str, *, seed: int) -> None:
+    """A checkpoint of random bf16 weights; values repeat after a few million."""
+    import torch
+    from safetensors.torch import save_file
+
+    hidden, inner, layers, heads, groups, head, rows = SIZES[size]
+    folder.mkdir()
+    fields = {"model_type": "qwen3_encdec", "vocab_size": rows, "hidden_size": hidden}
+    (folder / "config.json").write_text(json.dumps(fields))
+    generator = torch.Generator().manual_seed(seed)
+    pool = torch.randn(1 << 22, generator=generator).bfloat16()
+    shapes: dict[str, tuple[int, ...]] = {"model.shared.weight": (rows, hidden)}
+    for stack in ("encoder", "decoder"):
+        for layer in range(layers):
+            at = f"model.{stack}.layers.{layer}."
+            shapes |= {
+                f"{at}self_attn.q_proj.weight": (heads * head, hidden),
+                f"{at}self_attn.k_proj.weight": (groups * head, hidden),
+                f"{at}self_attn.v_proj.weight": (groups * head, hidden),
+                f"{at}self_attn.o_proj.weight": (hidden, heads * head),
+                f"{at}self_attn.q_norm.weight": (head,),
+                f"{at}self_attn.k_norm.weight": (head,),
+                f"{at}mlp.gate_proj.weight": (inner, hidden),
+                f"{at}mlp.up_proj.weight": (inner, hidden),
+                f"{at}mlp.down_proj.weight": (hidden, inner),
+                f"{at}input_layernorm.weight": (hidden,),
+                f"{at}post_attention_layernorm.weight": (hidden,),
+            }  # fmt: skip
+        shapes[f"model.{stack}.norm.weight"] = (hidden,)
+    tensors = {}
+    for index, (name, shape) in enumerate(shapes.items()):
+        count = int(torch.Size(shape).numel())
+        shift = (index * 7919) % len(pool)
+        copies = -(-(count + shift) // len(pool))
+        tensors[name] = pool.repeat(copies)[shift : shift + count].reshape(shape).clone()
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
