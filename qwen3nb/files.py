@@ -18,6 +18,7 @@ from typing import Any
 __all__ = [
     "canonical",
     "file_stamp",
+    "may_replace",
     "new_folder",
     "read_json",
     "remember_digest",
@@ -79,6 +80,13 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_bytes().decode("utf-8"), parse_constant=refuse)
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise ValueError(f"{path}: not readable as JSON ({error})") from None
+
+
+def may_replace(target: Path, *, mark: str) -> bool:
+    """Whether nothing is at ``target``, or only what we made: a folder with ``mark`` in it."""
+    if target.is_symlink() or (target.exists() and not target.is_dir()):
+        return False
+    return not target.exists() or (target / mark).is_file() or not any(target.iterdir())
 
 
 @contextmanager

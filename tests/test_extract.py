@@ -10,6 +10,7 @@ from conftest import TEXTS
 from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoTokenizer
 
+from qwen3nb.extraction.averaging import average_checkpoints
 from qwen3nb.extraction.checkpoint import CheckpointError
 from qwen3nb.extraction.extract import extract
 from qwen3nb.models import encoder
@@ -204,11 +205,27 @@ def test_a_broken_checkpoint_is_refused_and_an_earlier_export_stays(broken, tmp_
     change, cause = BREAK[case]
     output = tmp_path / "out" / "encoder"
     output.mkdir(parents=True)
-    (output / "earlier").write_text("good")
+    (output / "qwen3nb.json").write_text("good")
     with pytest.raises(CheckpointError, match=cause):
         extract(broken(change), output)
     assert [path.name for path in output.parent.iterdir()] == ["encoder"]
-    assert (output / "earlier").read_text() == "good"
+    assert (output / "qwen3nb.json").read_text() == "good"
+
+
+def test_what_is_no_export_is_not_replaced(checkpoint, tmp_path):
+    for name in ("thesis", "file"):
+        (tmp_path / name).mkdir() if name == "thesis" else (tmp_path / name).write_text("x")
+    (tmp_path / "thesis" / "chapter").write_text("three years")
+    for name in ("thesis", "file"):
+        with pytest.raises(CheckpointError, match="was not made by an extraction; it stays"):
+            extract(checkpoint, tmp_path / name)
+        with pytest.raises(CheckpointError, match="was not made by averaging; it stays"):
+            average_checkpoints([checkpoint], tmp_path / name)
+    assert (tmp_path / "thesis" / "chapter").read_text() == "three years"
+    first = extract(checkpoint, tmp_path / "out")
+    again = extract(checkpoint, tmp_path / "out", pooling="cls")
+    assert first.folder == again.folder
+    assert json.loads((again.folder / "config.json").read_text())["pooling_mode"] == "cls"
 
 
 def test_an_export_that_differs_from_its_source_is_not_kept(checkpoint, tmp_path, monkeypatch):

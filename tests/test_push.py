@@ -9,12 +9,12 @@ from qwen3nb.extraction.push import plan_push, push
 
 SECRETS = {
     ".env": "A=1",
-    "server.pem": "x",
-    "sub/id_rsa": "x",
+    "server.pem": "certainly-private",
+    "sub/id_rsa": "certainly-private",
     "notes.md": "my token is hf_" + "a1B2" * 9,
     "run.py": "key = 'AKIA" + "ABCD" * 4 + "'",
     "extra.json": '"-----BEGIN RSA PRIVATE KEY-----"',
-    "optimizer.pt": "x",
+    "optimizer.pt": "certainly-private",
     "log.txt": "the password is correct-horse-battery",
 }
 

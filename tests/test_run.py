@@ -399,7 +399,9 @@ def cli():
     return lambda *arguments: runner.invoke(main, list(map(str, arguments)))
 
 
-COMMANDS = ("average", "book", "card", "demo", "eval", "extract", "run", "verify")
+COMMANDS = (
+    "average", "bench", "book", "card", "demo", "eval", "extract", "push", "run", "verify",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -407,7 +409,7 @@ def test_every_command_has_help(cli, command):
     done = cli(command, "--help")
     assert done.exit_code == 0
     assert "Usage:" in done.output
-    if command not in ("book", "demo"):
+    if command not in ("bench", "book", "demo"):
         assert f"qwen3nb {command} " in done.output.split("Options:")[0]
 
 
@@ -419,9 +421,33 @@ def test_extract_and_average_from_the_command_line(cli, checkpoint, tmp_path):
     done = cli("extract", checkpoint, tmp_path / "out", "--pooling", "last")
     assert done.exit_code == 0, done.output
     assert "differs from its source by at most 0.0e+00" in done.output
-    done = cli("average", checkpoint.parent, tmp_path / "mean", "--last", 5)
+    done = cli(
+        "extract", checkpoint, tmp_path / "out", "--pooling", "last", "--prefix", "[R]",
+        "--append-eos", "--prompt", "query", "find: ", "--allow", "decoder", "--verbose",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert "causal_leak: " in done.output
+    stored = json.loads((tmp_path / "out" / "qwen3nb.json").read_text())
+    assert (stored["prefix"], stored["append_eos"]) == ("[R]", True)
+    assert stored["prompts"] == {"query": "find: "}
+    done = cli("push", tmp_path / "out", "lab/model", "--dry-run")
+    assert done.exit_code == 0, done.output
+    assert "model.safetensors" in done.output
+    assert "nothing was uploaded" in done.output
+    done = cli("average", checkpoint.parent, tmp_path / "mean", "--last-n", 5)
     assert done.exit_code == 0
     assert "has 1: all were taken" in done.output
+
+
+def test_the_bench_of_extraction_measures_and_compares(cli, tmp_path):
+    done = cli("bench", "extraction", "--size", "tiny", "--repeats", 1, "--folder", tmp_path)
+    assert done.exit_code == 0, done.output
+    rows = [line.split() for line in done.output.splitlines() if line.startswith(("av", "ex"))]
+    assert {(row[0], row[1]) for row in rows} >= {("average", "qwen3nb"), ("extract", "naive")}
+    assert all(float(row[-1]) > 0 for row in rows)
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith("qwen3nb-bench")]
+    done = cli("bench", "extraction", "--size", "small")
+    assert "unknown size 'small'; choose one of: tiny, 60M, 0.6B" in done.output
 
 
 def test_errors_are_told_without_a_traceback(cli, tmp_path, checkpoint, checkout):
@@ -431,6 +457,10 @@ def test_errors_are_told_without_a_traceback(cli, tmp_path, checkpoint, checkout
         (("average", tmp_path, tmp_path / "o", "--last", 2), "holds no checkpoint-N folder"),
         (("average", tmp_path, tmp_path / "o"), "expected one of last=N or best=N"),
         (("card", "--model", checkpoint), "no qwen3nb.json"),
+        (("extract", checkpoint, tmp_path / "o", "--allow", "nan"), "choose one of: decoder"),
+        (("push", checkpoint, "lab/model"), "this is not an export"),
+        (("run", "ablation", "-p", "training", "nowhere"), "no folder 'nowhere' with the check"),
+        (("run", "extract", "-p", "average", "lst"), "unknown average 'lst'; choose one of"),
         (("eval", "--checkpoint", "randm"), "Did you mean 'random'"),
         (("run", "nonsense"), "no notebook 'nonsense'"),
     ):

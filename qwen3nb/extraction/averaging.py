@@ -19,10 +19,11 @@ from qwen3nb.extraction.checkpoint import (
 )
 from qwen3nb.extraction.tied import extra_copies
 from qwen3nb.extraction.transfer import Piece, transfer
-from qwen3nb.files import new_folder, sha256_json, write_json
+from qwen3nb.files import may_replace, new_folder, sha256_json, write_json
 
 __all__ = ["Selection", "average_checkpoints", "averaged", "select_checkpoints"]
 
+_METADATA = "averaging_metadata.json"
 # Copied beside the mean as they are; everything else in the folder belongs to one step.
 _KEPT = (
     "added_tokens.json",
@@ -132,6 +133,10 @@ def average_checkpoints(
     output = Path(output)
     sources = [open_checkpoint(folder) for folder in selection.folders]
     _check_places(sources, output)
+    if not may_replace(output, mark=_METADATA):
+        raise CheckpointError(
+            f"{output}: is there and was not made by averaging; it stays. Name another folder"
+        )
     names = _common_names(sources)
     _check_alike(sources, names)
     with new_folder(output) as work:
@@ -145,7 +150,7 @@ def average_checkpoints(
             if (file := sources[-1].folder / name).is_file():
                 shutil.copyfile(file, work / name)
         write_json(
-            work / "averaging_metadata.json",
+            work / _METADATA,
             {
                 "averaged_from": [source.folder.name for source in sources],
                 "num_checkpoints": len(sources),

@@ -36,7 +36,7 @@ from qwen3nb.extraction.export import (
 from qwen3nb.extraction.tied import EMBEDDINGS, embedding_name
 from qwen3nb.extraction.transfer import Piece, transfer
 from qwen3nb.extraction.verification import MAX_DIFFERENCE, Verification, verify
-from qwen3nb.files import new_folder, read_json, write_json
+from qwen3nb.files import may_replace, new_folder, read_json, write_json
 from qwen3nb.models.config import Qwen3EncoderConfig, ignored_settings
 from qwen3nb.models.config import encoder_config as build_config
 from qwen3nb.models.encoder import Qwen3EncoderModel
@@ -116,6 +116,10 @@ def extract(
     output = Path(output)
     if output.resolve() in (source.folder.resolve(), *source.folder.resolve().parents):
         raise CheckpointError(f"{output}: is, or holds, the checkpoint itself; name another")
+    if not may_replace(output, mark=PROVENANCE):
+        raise CheckpointError(
+            f"{output}: is there and was not made by an extraction; it stays. Name another folder"
+        )
     config = _read_config(source, chosen)
     pieces = _plan(source, config, dtype=_STORED[chosen.dtype], allow=allow)
     with new_folder(output) as work:

@@ -64,13 +64,13 @@ def extraction_table(done: Extraction) -> Table:
     """What was verified after writing, each with its bound."""
     from qwen3nb.extraction.verification import MAX_DIFFERENCE
 
-    found = done.verification
+    found, bound = done.verification, f"≤\u00a0{MAX_DIFFERENCE:g}"
     lengths = f"{len(found.lengths)} inputs of {min(found.lengths)} to {max(found.lengths)} tokens"
     rows = [
-        ("states, export against source", f"{found.max_difference:.1e}", f"≤ {MAX_DIFFERENCE:.0e}",
+        ("states, export against source", f"{found.max_difference:.1e}", bound,
          f"{lengths}, padded left and right; the export by the stock class, from the disk"),
         ("vectors, sentence-transformers against source",
-         f"{found.sentence_transformers_difference:.1e}", f"≤ {MAX_DIFFERENCE:.0e}",
+         f"{found.sentence_transformers_difference:.1e}", bound,
          "pooled as the export says"),
         ("first state, when the last token changes", f"{found.leak:.1e}", "> 0",
          "0 would mean that the encoder runs causally"),
@@ -181,6 +181,7 @@ def effects_table(found: Sequence[Effect]) -> Table:
 def effects_figure(found: Sequence[Effect]) -> Figure:
     """The same as a forest plot: a row per setting, its difference and interval."""
     import matplotlib.pyplot as plt
+    from matplotlib.ticker import MaxNLocator
 
     factors = list(dict.fromkeys(each.factor for each in found))
     with style():
@@ -195,5 +196,6 @@ def effects_figure(found: Sequence[Effect]) -> Figure:
         axis.set_yticks(range(len(found)), labels)
         axis.tick_params(axis="y", length=0)
         axis.set_xlabel("difference of the mean over queries, with 95 % interval")
+        axis.xaxis.set_major_locator(MaxNLocator(6))
         axis.grid(axis="x", color="#7d8590", alpha=0.25, linewidth=0.6)
     return figure

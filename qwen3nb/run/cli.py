@@ -36,7 +36,7 @@ def _plainly(command: Callable[..., Any]) -> Callable[..., Any]:
             return command(*args, **kwargs)
         except click.ClickException:
             raise
-        except (ValueError, FileNotFoundError, BookError, NotebookError) as error:
+        except (ValueError, OSError, BookError, NotebookError) as error:
             raise click.ClickException(str(error)) from None
 
     return wrapped

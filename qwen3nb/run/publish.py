@@ -41,7 +41,7 @@ def publish(
 
     from qwen3nb.files import write_text
 
-    nb = clean(nb, title=_title(values))
+    nb = clean(nb, title=_title(nb, values))
     nb.metadata["qwen3nb"] = {
         **nb.metadata["qwen3nb"],
         "key": key,
@@ -54,13 +54,17 @@ def publish(
     write_text(page, text + "\n")
 
 
-def _title(values: dict[str, Any]) -> str | None:
-    """``label · tier`` for a run on a checkpoint, else None."""
-    if "checkpoint" not in values:
-        return None
+def _title(nb: Any, values: dict[str, Any]) -> str | None:
+    """``label · tier`` of a run on a checkpoint, ``heading: folder`` of one on a training."""
     from qwen3nb.models.source import find_source
     from qwen3nb.report.tables import markdown_text
 
+    if "training" in values:
+        heading = next((c.source for c in nb.cells if c.cell_type == "markdown"), "# Training")
+        folder = Path(values["training"]).name
+        return f"{heading.split(chr(10))[0].removeprefix('# ')} · {markdown_text(folder)}"
+    if "checkpoint" not in values:
+        return None
     parts = [find_source(values["checkpoint"]).label, values.get("tier", "")]
     if values.get("pooling", "auto") != "auto":
         parts.append(values["pooling"])
