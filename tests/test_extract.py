@@ -10,7 +10,7 @@ from conftest import TEXTS
 from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoTokenizer
 
-from qwen3nb.extraction.averaging import average_checkpoints
+from qwen3nb.extraction.averaging import average_checkpoints, select_checkpoints
 from qwen3nb.extraction.checkpoint import CheckpointError
 from qwen3nb.extraction.extract import extract
 from qwen3nb.models import encoder
@@ -616,3 +616,37 @@ def test_the_names_and_fields_of_a_real_training(fixtures, checkpoint):
     # Left out: fields that training's own switches, and what another transformers wrote.
     other = {"use_cut_cross_entropy", "layer_types", "sliding_window", "transformers_version"}
     assert set(theirs) - other <= set(ours)
+
+
+@pytest.mark.parametrize("name", ["checkpoint-100", "checkpoint-400", "averaged-best2"])
+def test_exports_of_a_real_training(fixtures, tmp_path, name):
+    """Stock classes on the export against what that training's own code computed."""
+    from safetensors import safe_open
+    from sentence_transformers import SentenceTransformer
+
+    source = fixtures / "checkpoints" / name
+    if name.startswith("averaged"):
+        selection = select_checkpoints(fixtures / "checkpoints", best=2)
+        source = average_checkpoints(selection, tmp_path / name)
+    file = fixtures / "checkpoints" / "expected" / f"{name}.safetensors"
+    with safe_open(file, "pt") as expected:
+        for how in POOLINGS:
+            done = extract(source, tmp_path / how, pooling=how)
+            assert done.max_difference <= 1e-5
+            stock = SentenceTransformer(str(done.folder), device="cpu")
+            model = AutoModel.from_pretrained(done.folder).eval()
+            own = Qwen3EncoderModel.from_pretrained(done.folder).eval()
+            right = expected.get_tensor(f"right.pooled.{how}")
+            for side in ("right", "left"):
+                ids = expected.get_tensor(f"{side}.input_ids").long()
+                mask = expected.get_tensor(f"{side}.attention_mask").long()
+                with torch.inference_mode():
+                    states = model(input_ids=ids, attention_mask=mask).last_hidden_state
+                    pooled = own(input_ids=ids, attention_mask=mask).pooler_output
+                    batch = {"input_ids": ids, "attention_mask": mask}
+                    theirs = stock(dict(batch))["sentence_embedding"]
+                close = {"atol": 1e-5, "rtol": 0}
+                tokens = expected.get_tensor(f"{side}.tokens_last_hidden_state")
+                torch.testing.assert_close(states[mask.bool()], tokens, **close)
+                torch.testing.assert_close(pooled, right, **close)
+                torch.testing.assert_close(theirs, right, **close)
