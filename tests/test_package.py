@@ -65,7 +65,8 @@ ROOMS = {
     "tasks": {"models", "extraction"},
     "analysis": {"tasks"},
     "report": {"analysis", "tasks", "models", "extraction", "run"},
-    "run": {"report", "analysis", "tasks", "models", "extraction", "demo"},
+    "run": {"report", "analysis", "tasks", "models", "extraction", "demo", "bench"},
+    "bench": {"tasks", "models", "extraction", "demo"},
     "demo": {"run", "report", "tasks", "models", "extraction"},
 }
 

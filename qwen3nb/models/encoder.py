@@ -22,7 +22,7 @@ from transformers import Qwen3Model
 from transformers.utils import ModelOutput
 
 from qwen3nb.choices import one_of
-from qwen3nb.models.batching import batches_by_length
+from qwen3nb.models.batching import batches_by_tokens
 from qwen3nb.models.config import Qwen3EncoderConfig
 from qwen3nb.models.pooling import POOLINGS, pool
 
@@ -156,7 +156,7 @@ class Qwen3EncoderModel(Qwen3Model):
         vectors = torch.empty(len(rows), self.config.hidden_size)
         lengths = [len(row) for row in rows]
         with tqdm(total=len(rows), unit="text", disable=not show_progress) as bar:
-            for batch in batches_by_length(lengths, size=batch_size):
+            for batch in batches_by_tokens(lengths, size=batch_size):
                 ids, mask = padded([rows[index] for index in batch], device=self.device)
                 vectors[batch] = self(input_ids=ids, attention_mask=mask).pooler_output.cpu()
                 bar.update(len(batch))

@@ -20,14 +20,13 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from qwen3nb import paths
 from qwen3nb.choices import one_of
@@ -35,6 +34,7 @@ from qwen3nb.files import sha256_json
 from qwen3nb.models.batching import deduplicate
 from qwen3nb.models.cache import EmbeddingCache, text_key
 from qwen3nb.models.pooling import POOLINGS
+from qwen3nb.models.progress import Progress
 from qwen3nb.models.source import Source, SpecError, fetch, find_source
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Encoder", "EncoderError", "RandomEncoder", "Stats", "load_encoder", "load_model"]
 
-ENCODING = 1  # raise when vectors change for the same model: part of every identity
+ENCODING = 2  # raise when vectors change for the same model: part of every identity
 _CHUNK = 512  # texts encoded and stored together: what a kill can cost
 Vectors = NDArray[np.float32]
 _MTEB_ROLES = {"query": "query", "document": "passage"}
@@ -108,6 +108,7 @@ class Encoder(ABC):
         }
         self.stats = Stats()
         self.show_progress = show_progress
+        self._tick: Callable[[int], None] | None = None  # hears of texts within a chunk
         self._cache = (
             EmbeddingCache(paths.cache() / "embeddings" / f"{self.identity[:32]}.sqlite")
             if cache
@@ -180,20 +181,17 @@ class Encoder(ABC):
                 missing.append(index)
         self.stats.texts += len(texts)
         self.stats.cached += len(known)
-        bar = tqdm(
-            total=len(missing),
-            desc=f"{self.label}: encoding",
-            unit="text",
-            leave=False,
-            disable=not self.show_progress or len(missing) < _CHUNK,
-        )
-        with bar:
+        # Texts of like length share a chunk, and with it a forward.
+        missing.sort(key=lambda index: -len(distinct[index]))
+        sizes = [len(distinct[index]) for index in missing]
+        with Progress(self.label, sizes, show=self.show_progress) as bar:
+            self._tick = bar.advance
             for start in range(0, len(missing), _CHUNK):
                 chunk = missing[start : start + _CHUNK]
                 vectors[chunk] = self._checked(chunk, [distinct[index] for index in chunk])
                 if self._cache is not None:
                     self._cache.put({keys[index]: vectors[index] for index in chunk})
-                bar.update(len(chunk))
+                bar.advance(start + len(chunk) - bar.texts)
         return vectors[where]
 
     def _checked(self, indices: Sequence[int], texts: Sequence[str]) -> Vectors:
@@ -294,7 +292,8 @@ def load_encoder(
             similarities are dot products.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
         dtype: ``float32``, ``bfloat16`` or ``float16``.
-        batch_size: texts per batch; it changes the speed, not the vectors.
+        batch_size: texts per batch where they must be padded, and with a model that
+            sentence-transformers runs; it changes the speed, not the vectors.
         seed: of random vectors.
         cache: whether vectors are kept between runs.
         show_progress: whether long work shows a bar.
@@ -312,7 +311,8 @@ def load_encoder(
     if source.kind == "random":
         dimension = int(source.spec.partition(":")[2] or 128)
         return RandomEncoder(source, seed=seed, dimension=dimension, **options)
-    from qwen3nb.models.transformer import SentenceTransformerEncoder, TransformerEncoder
+    from qwen3nb.models.sentence import SentenceTransformerEncoder
+    from qwen3nb.models.transformer import TransformerEncoder
 
     if source.kind == "hub":
         source = fetch(source)

@@ -1,8 +1,7 @@
-"""Encoders that run a neural network: our own loader, and sentence-transformers'.
+"""Encoders that run a transformer with a pooling of our own.
 
-The package's own path serves bidirectional Qwen3 directories, encoder-decoder
-checkpoints (their encoder is taken out in memory) and causal language models. Any
-other sentence-transformers model runs in sentence-transformers itself.
+Served are bidirectional Qwen3 directories, encoder-decoder checkpoints (their encoder is
+taken out in memory) and causal language models.
 """
 
 from __future__ import annotations
@@ -11,18 +10,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
 from qwen3nb.extraction.checkpoint import CheckpointError, open_checkpoint
 from qwen3nb.extraction.tied import embedding_name
 from qwen3nb.files import read_json
-from qwen3nb.models.batching import batches_by_length
 from qwen3nb.models.config import encoder_config
 from qwen3nb.models.encoder import Qwen3EncoderModel, causal_leak
 from qwen3nb.models.encoders import Encoder, Vectors
+from qwen3nb.models.engine import Engine
 from qwen3nb.models.inputs import surround
-from qwen3nb.models.pooling import POOLINGS, pool
+from qwen3nb.models.pooling import POOLINGS
 from qwen3nb.models.precision import torch_dtype
 from qwen3nb.models.seq2seq import encoder_name
 from qwen3nb.models.source import Source, SpecError
@@ -30,7 +28,7 @@ from qwen3nb.models.source import Source, SpecError
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-__all__ = ["SentenceTransformerEncoder", "TransformerEncoder", "pick_device"]
+__all__ = ["TransformerEncoder", "end_token", "library_versions", "pick_device"]
 
 MAX_LENGTH = 512
 
@@ -53,7 +51,8 @@ def pick_device(device: str) -> str:
     return device
 
 
-def _versions() -> dict[str, str]:
+def library_versions() -> dict[str, str]:
+    """Major versions of the libraries that compute the vectors."""
     import transformers
 
     return {
@@ -63,7 +62,11 @@ def _versions() -> dict[str, str]:
 
 
 class TransformerEncoder(Encoder):
-    """A Qwen3 encoder, or any causal language model, with a pooling of our own."""
+    """A Qwen3 encoder, or any causal language model, with a pooling of our own.
+
+    Attributes:
+        engine: what runs it.
+    """
 
     def __init__(
         self,
@@ -91,12 +94,16 @@ class TransformerEncoder(Encoder):
         self.pooling = pooling
         self.normalize = bool(stored.get("normalize", True)) if normalize is None else normalize
         self.max_length = max_length or stored.get("max_length") or MAX_LENGTH
-        self._batch_size = batch_size
-        self._model = _load_model(source, torch_dtype(dtype)).to(self._device).eval()
-        self._tokenizer = _load_tokenizer(source.folder, self._model.config)
+        model = _load_model(source, torch_dtype(dtype)).to(self._device).eval()
+        self._tokenizer = _load_tokenizer(source.folder, model.config)
         if prefix or append_eos:
             end = self._tokenizer.eos_token if append_eos else None
             surround(self._tokenizer.backend_tokenizer, prefix=prefix, end=end)
+        self._parameters = sum(parameter.numel() for parameter in model.parameters())
+        attention = model.config._attn_implementation
+        self.engine = Engine(
+            model, pooling=pooling, normalize=self.normalize, batch_size=batch_size
+        )
         super().__init__(
             source,
             settings={
@@ -107,8 +114,9 @@ class TransformerEncoder(Encoder):
                 "append_eos": append_eos,
                 "dtype": dtype,
                 "causal": source.kind == "decoder",
-                "attention": self._model.config._attn_implementation,
-                "versions": _versions(),
+                # Packing changes nothing beyond rounding; another kernel in 16 bits does.
+                "attention": "varlen" if self.engine.way == "varlen" else attention,
+                "versions": library_versions(),
             },
             **options,
         )
@@ -121,19 +129,15 @@ class TransformerEncoder(Encoder):
     @property
     def dimension(self) -> int:
         """D, the length of a vector."""
-        return int(self._model.config.hidden_size)
+        return int(self.engine.model.config.hidden_size)
 
     @property
     def parameters(self) -> int:
         """Number of parameters, embeddings included."""
-        return sum(parameter.numel() for parameter in self._model.parameters())
+        return self._parameters
 
     def _embed(self, texts: Sequence[str]) -> Vectors:
-        ids = self._tokenise(texts)
-        vectors = np.empty((len(texts), self.dimension), dtype=np.float32)
-        for batch in batches_by_length([len(row) for row in ids], size=self._batch_size):
-            vectors[batch] = self._forward([ids[index] for index in batch])
-        return vectors
+        return self.engine.vectors(self._tokenise(texts), done=self._tick)
 
     def _tokenise(self, texts: Sequence[str]) -> list[list[int]]:
         if not texts:
@@ -153,26 +157,13 @@ class TransformerEncoder(Encoder):
     @property
     def _end(self) -> int:
         """The token that stands for a text without tokens."""
-        tokenizer = self._tokenizer
-        end = (
-            tokenizer.eos_token_id if tokenizer.eos_token_id is not None else tokenizer.pad_token_id
-        )
-        return int(end or 0)
+        return end_token(self._tokenizer)
 
-    @torch.inference_mode()
-    def _forward(self, rows: Sequence[Sequence[int]]) -> Vectors:
-        """Vectors (B, D) of B token rows, padded on the right."""
-        width = max(map(len, rows))
-        ids = torch.zeros(len(rows), width, dtype=torch.long)
-        mask = torch.zeros_like(ids)
-        for index, row in enumerate(rows):
-            ids[index, : len(row)] = torch.tensor(row)
-            mask[index, : len(row)] = 1
-        ids, mask = ids.to(self._device), mask.to(self._device)
-        states = self._model(input_ids=ids, attention_mask=mask).last_hidden_state
-        pooled = pool(states, mask, how=self.pooling, normalize=self.normalize)
-        vectors: Vectors = pooled.cpu().numpy()
-        return vectors
+
+def end_token(tokenizer: PreTrainedTokenizerBase) -> int:
+    """The id of the token that stands for a text without tokens."""
+    end = tokenizer.eos_token_id if tokenizer.eos_token_id is not None else tokenizer.pad_token_id
+    return int(end or 0)
 
 
 def _stored_settings(source: Source) -> dict[str, Any]:
@@ -234,83 +225,3 @@ def _load_tokenizer(folder: Path, config: Any) -> PreTrainedTokenizerBase:
     except (OSError, ValueError) as error:
         raise SpecError(f"{folder}: its tokenizer cannot be loaded ({error})") from None
     return tokenizer
-
-
-class SentenceTransformerEncoder(Encoder):
-    """A sentence-transformers model, run by sentence-transformers."""
-
-    def __init__(
-        self,
-        source: Source,
-        *,
-        pooling: str | None,
-        max_length: int | None,
-        device: str,
-        dtype: str,
-        batch_size: int,
-        prefix: str = "",
-        append_eos: bool = False,
-        normalize: bool | None = None,
-        **options: Any,
-    ) -> None:
-        import sentence_transformers
-
-        if prefix or append_eos or normalize is not None:
-            raise SpecError(
-                f"{source.label} runs in sentence-transformers as it is; prefix, append_eos and "
-                "normalize are for Qwen3 encoders and language models"
-            )
-        if pooling is not None:
-            raise SpecError(
-                f"{source.label} brings its own pooling (modules.json); "
-                f"leave pooling at 'auto', not {pooling!r}"
-            )
-        self._batch_size = batch_size
-        self._model = sentence_transformers.SentenceTransformer(
-            str(source.folder),
-            device=pick_device(device),
-            model_kwargs={"dtype": torch_dtype(dtype), "use_safetensors": True},
-        )
-        if max_length is not None:
-            self._model.max_seq_length = max_length
-        self.max_length = self._model.max_seq_length
-        super().__init__(
-            source,
-            settings={
-                "max_length": self.max_length,
-                "normalize": True,
-                "dtype": dtype,
-                "versions": {
-                    **_versions(),
-                    "sentence-transformers": sentence_transformers.__version__.split(".")[0],
-                },
-            },
-            **options,
-        )
-
-    @property
-    def device(self) -> str:
-        """Where the model runs."""
-        return str(self._model.device)
-
-    @property
-    def dimension(self) -> int:
-        """D, the length of a vector."""
-        return int(self._model.get_embedding_dimension())
-
-    @property
-    def parameters(self) -> int:
-        """Number of parameters, embeddings included."""
-        return sum(parameter.numel() for parameter in self._model.parameters())
-
-    def _embed(self, texts: Sequence[str]) -> Vectors:
-        # prompt="": prompts are ours to add; a default one would come twice, unseen.
-        vectors: Vectors = self._model.encode(
-            list(texts),
-            prompt="",
-            batch_size=self._batch_size,
-            show_progress_bar=False,
-            convert_to_numpy=True,
-            normalize_embeddings=True,
-        )
-        return vectors.astype(np.float32, copy=False)

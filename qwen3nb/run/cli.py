@@ -325,5 +325,30 @@ def bench_extraction_command(size: str, repeats: int, folder: Path | None) -> No
     bench_extraction(size=size, repeats=repeats, folder=folder, say=click.echo)
 
 
+@bench.command("encode")
+@click.option(
+    "--model", "models", multiple=True, default=("all-MiniLM-L6-v2", "qwen3-60M-random"),
+    show_default=True, help="A registry name, a folder, or qwen3-60M-random.",
+)  # fmt: skip
+@click.option("--texts", type=click.IntRange(min=2), default=256, show_default=True)
+@click.option("--rounds", type=click.IntRange(min=1), default=5, show_default=True)
+@click.option("--device", default="cpu", show_default=True)
+@click.option("--dtype", type=click.Choice(DTYPES), default="float32", show_default=True)
+@_plainly
+def bench_encode(models: tuple[str, ...], texts: int, **options: Any) -> None:
+    """Encode texts in turn with sentence-transformers and with this package.
+
+    \b
+    OMP_WAIT_POLICY=PASSIVE qwen3nb bench encode --texts 512
+    """
+    from qwen3nb.bench.encode import bench_encode as run
+    from qwen3nb.bench.encode import bench_texts, machine
+
+    sets = bench_texts(texts)
+    for model in models:
+        for result in run(model, texts=sets, **options):
+            click.echo(f"{machine()}\n{result.table()}\n")
+
+
 if __name__ == "__main__":
     main()

@@ -1,0 +1,356 @@
+"""How fast texts are encoded, against sentence-transformers at its best batch size.
+
+All ways take turns in one process, round after round, and every time includes the
+tokenising. A ratio is the median of sentence-transformers' rounds over the median of a
+way's. Whether the vectors are the same is looked at in the same run. CPU seconds are
+given beside seconds because a busy machine stretches the one but hardly the other.
+
+The texts are short sentences (the author-written pairs and the summaries of PyDocs) and
+mixed lengths (as many summaries as documents), each text once, so that encoding equal
+texts once does not count as speed.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+
+from qwen3nb.models.config import encoder_config
+from qwen3nb.models.encoder import Qwen3EncoderModel
+from qwen3nb.models.encoders import Vectors, load_encoder
+from qwen3nb.models.engine import Engine
+from qwen3nb.models.precision import torch_dtype
+from qwen3nb.models.sentence import SentenceTransformerEncoder, known_pooling
+from qwen3nb.models.source import find_source
+from qwen3nb.models.transformer import TransformerEncoder, pick_device
+
+__all__ = ["COSINE", "DIFFERENCE", "EncodeBench", "Way", "bench_encode", "bench_texts", "machine"]
+
+COSINE, DIFFERENCE = 0.99999, 1e-5  # what equal means in float32
+QWEN3 = "qwen3-60M-random"
+_BATCH_SIZES = (8, 16, 32, 64)
+_SHAPE: dict[str, Any] = {
+    "vocab_size": 8448,
+    "hidden_size": 640,
+    "intermediate_size": 2048,
+    "num_hidden_layers": 10,
+    "num_attention_heads": 10,
+    "num_key_value_heads": 5,
+    "head_dim": 64,
+    "max_position_embeddings": 2048,
+    "rms_norm_eps": 1e-6,
+    "rope_theta": 1e6,
+}
+# Steps on the way: name, options of the engine.
+_STEPS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("padded, sorted, by tokens", {"packed": False, "linear": "torch"}),
+    ("packed", {"linear": "torch"}),
+    ("packed, oneDNN", {"linear": "onednn"}),
+)
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way of encoding.
+
+    Attributes:
+        name: what it is.
+        seconds: median of the rounds.
+        cpu: median of CPU seconds, of all threads.
+        ratio: how many times faster than sentence-transformers at its best batch size.
+        cpu_ratio: the same in CPU seconds.
+        cosine: the smallest cosine with a vector of sentence-transformers.
+        difference: the largest difference of a component, vectors having length 1.
+    """
+
+    name: str
+    seconds: float
+    cpu: float
+    ratio: float
+    cpu_ratio: float
+    cosine: float
+    difference: float
+
+    @property
+    def equal(self) -> bool:
+        """Whether the vectors are those of sentence-transformers, up to rounding."""
+        return self.cosine >= COSINE and self.difference <= DIFFERENCE
+
+
+@dataclass(frozen=True)
+class EncodeBench:
+    """What was measured on one model and one set of texts.
+
+    Attributes:
+        model: its label.
+        texts: what the texts are called.
+        count: how many there are.
+        tokens: how many tokens they have.
+        rounds: how often each way ran.
+        batch_size: sentence-transformers' best.
+        onednn: whether a load chooses oneDNN on this machine; the last way says it all.
+        ways: sentence-transformers first.
+    """
+
+    model: str
+    texts: str
+    count: int
+    tokens: int
+    rounds: int
+    batch_size: int
+    onednn: bool
+    ways: tuple[Way, ...]
+
+    def table(self) -> str:
+        """The ways, one below the other, as plain text."""
+        head = ("way", "s", "texts/s", "faster", "CPU s", "less CPU", "min cosine",
+                "max difference", "equal")  # fmt: skip
+        rows = [
+            (
+                way.name,
+                f"{way.seconds:.2f}",
+                f"{self.count / way.seconds:.0f}",
+                f"{way.ratio:.2f}x",
+                f"{way.cpu:.2f}",
+                f"{way.cpu_ratio:.2f}x",
+                f"{way.cosine:.6f}",
+                f"{way.difference:.0e}",
+                "yes" if way.equal else "no",
+            )
+            for way in self.ways
+        ]
+        title = (
+            f"{self.model}, {self.texts}: {self.count} texts, {self.tokens} tokens, medians of "
+            f"{self.rounds} rounds; a load chooses {'oneDNN' if self.onednn else 'PyTorch'}"
+        )
+        return "\n".join([title, *_aligned([head, *rows])])
+
+
+def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Lines of a table, its first column on the left, the others on the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
+    ]
+
+
+def machine() -> str:
+    """What speed depends on besides the code."""
+    waiting = os.environ.get("OMP_WAIT_POLICY", "not set")
+    return (
+        f"{_processor()}, {torch.get_num_threads()} threads, OMP_WAIT_POLICY {waiting}, "
+        f"load {os.getloadavg()[0]:.1f}, PyTorch {torch.__version__}"
+    )
+
+
+def _processor() -> str:
+    """The processor's name, family and model: names alone hide what they are in the cloud."""
+    info = Path("/proc/cpuinfo")
+    if not info.is_file():
+        return platform.processor() or platform.machine()
+    first = info.read_text(encoding="utf-8").partition("\n\n")[0]
+    facts = {
+        key.strip(): value.strip()
+        for key, _, value in (line.partition(":") for line in first.splitlines())
+    }
+    parts = [facts.get("model name", platform.machine())]
+    parts += [f"{key} {facts[key]}" for key in ("cpu family", "model") if key in facts]
+    return " ".join(parts)
+
+
+def bench_texts(count: int) -> dict[str, list[str]]:
+    """Two sets of ``count`` distinct texts: ``short sentences`` and ``mixed lengths``."""
+    from qwen3nb.tasks.embedded import author_sts
+    from qwen3nb.tasks.pydocs import load_pydocs
+
+    entries = load_pydocs().entries
+    summaries = list(dict.fromkeys(entry.summary for entry in entries))
+    documents = list(dict.fromkeys(entry.text for entry in entries))
+    pairs = [text for first, second, _ in author_sts() for text in (first, second)]
+    short = list(dict.fromkeys([*pairs[: count // 2], *_spread(summaries, count)]))
+    mixed = [*_spread(summaries, count // 2), *_spread(documents, count - count // 2)]
+    return {"short sentences": short[:count], "mixed lengths": mixed}
+
+
+def _spread(texts: Sequence[str], count: int) -> list[str]:
+    """``count`` texts from all over the list."""
+    return list(texts[:: max(1, len(texts) // count)][:count])
+
+
+def bench_encode(
+    model: str,
+    *,
+    texts: dict[str, list[str]] | None = None,
+    rounds: int = 5,
+    device: str = "cpu",
+    dtype: str = "float32",
+) -> Iterator[EncodeBench]:
+    """Measure each set of texts on one model.
+
+    Args:
+        model: a registry name or the folder of a sentence-transformers model, or
+            ``qwen3-60M-random``, a bidirectional Qwen3 made for the purpose.
+        texts: named sets; None for 256 texts each of `bench_texts`.
+        rounds: how often each way is timed, after one untimed round.
+        device: where to run.
+        dtype: of the weights; in 16 bits vectors are close, not equal.
+
+    Raises:
+        ValueError: no rounds, no such model, device or dtype.
+    """
+    if rounds < 1:
+        raise ValueError(f"expected at least 1 round; got {rounds}")
+    texts = texts if texts is not None else bench_texts(256)
+    with _folder(model, [text for each in texts.values() for text in each]) as folder:
+        subject = _Subject(model, folder, device=pick_device(device), dtype=dtype)
+        for name, each in texts.items():
+            yield subject.measure(name, each, rounds=rounds)
+
+
+@contextmanager
+def _folder(model: str, texts: Sequence[str]) -> Iterator[Path]:
+    """Where the model is; a random one is written first and removed afterwards."""
+    if model != QWEN3:
+        source = find_source(model)
+        if source.folder is None:
+            raise ValueError(f"{model}: not on this machine; give a folder or a registry name")
+        yield source.folder
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        write_random_encoder(Path(folder), texts)
+        yield Path(folder)
+
+
+def write_random_encoder(
+    folder: Path, texts: Sequence[str], *, shape: dict[str, Any] | None = None
+) -> None:
+    """A bidirectional Qwen3 with random weights and a tokenizer trained on ``texts``."""
+    from qwen3nb.demo.training import write_tokenizer
+    from qwen3nb.extraction.export import Options, write_model_files
+
+    shape = shape or _SHAPE
+    tokenizer = write_tokenizer(texts, folder, vocabulary=shape["vocab_size"] - 256)
+    end = tokenizer.token_to_id("<|endoftext|>")
+    config = encoder_config({**shape, "pad_token_id": end, "eos_token_id": end})
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        Qwen3EncoderModel(config).save_pretrained(folder)
+    write_model_files(folder, config, Options())
+
+
+class _Subject:
+    """One model, loaded once per way."""
+
+    def __init__(self, name: str, folder: Path, *, device: str, dtype: str) -> None:
+        self.name = name
+        self._reference = self._load(folder, device, dtype)
+        pooling = known_pooling(self._reference)
+        if pooling is None:
+            raise ValueError(f"{name}: sentence-transformers alone can run this model")
+        self._engines = {
+            step: Engine(
+                self._load(folder, device, dtype)[0].model,
+                pooling=pooling,
+                normalize=True,
+                **options,
+            )
+            for step, options in _STEPS
+        }
+        spec = name if name != QWEN3 else folder
+        ours = load_encoder(spec, device=device, dtype=dtype, cache=False, show_progress=False)
+        if not isinstance(ours, SentenceTransformerEncoder | TransformerEncoder):
+            raise ValueError(f"{name} is no neural network; nothing to compare")
+        self._ours = ours
+
+    @staticmethod
+    def _load(folder: Path, device: str, dtype: str) -> Any:
+        from sentence_transformers import SentenceTransformer
+
+        kwargs = {"dtype": torch_dtype(dtype)}
+        return SentenceTransformer(str(folder), device=device, model_kwargs=kwargs).eval()
+
+    def measure(self, name: str, texts: list[str], *, rounds: int) -> EncodeBench:
+        best = self._best_batch_size(texts)
+        ways: dict[str, Callable[[], Vectors]] = {
+            f"sentence-transformers, batch {size}": partial(self._theirs, texts, size)
+            for size in dict.fromkeys((best, 32))
+        }
+        for step, engine in self._engines.items():
+            ways[step] = partial(self._step, engine, texts)
+        ways["load_encoder(...).encode"] = partial(self._ours.encode, texts)
+        return EncodeBench(
+            model=self.name,
+            texts=name,
+            count=len(texts),
+            tokens=sum(map(len, self._tokenise(texts))),
+            rounds=rounds,
+            batch_size=best,
+            onednn=self._ours.engine is not None and self._ours.engine.onednn,
+            ways=_compare(ways, rounds=rounds),
+        )
+
+    def _best_batch_size(self, texts: list[str]) -> int:
+        times = {}
+        self._theirs(texts[:64], 32)  # warm
+        for size in _BATCH_SIZES:
+            call = partial(self._theirs, texts, size)
+            times[size] = min(_timed(call)[0] for _ in range(2))
+        return min(times, key=lambda size: times[size])
+
+    def _theirs(self, texts: list[str], size: int) -> Vectors:
+        vectors: Vectors = self._reference.encode(
+            texts, batch_size=size, show_progress_bar=False, normalize_embeddings=True
+        )
+        return vectors
+
+    def _step(self, engine: Engine, texts: list[str]) -> Vectors:
+        return engine.vectors(self._tokenise(texts))
+
+    def _tokenise(self, texts: list[str]) -> list[list[int]]:
+        features = self._reference.preprocess(texts)
+        mask = features["attention_mask"].bool()
+        return [row[real].tolist() for row, real in zip(features["input_ids"], mask, strict=True)]
+
+
+def _timed(call: Callable[[], Vectors]) -> tuple[float, float]:
+    seconds, cpu = time.perf_counter(), time.process_time()
+    call()
+    return time.perf_counter() - seconds, time.process_time() - cpu
+
+
+def _compare(ways: dict[str, Callable[[], Vectors]], *, rounds: int) -> tuple[Way, ...]:
+    """Times and vectors of each way against the first, all taking turns."""
+    vectors = {name: call().astype(np.float64) for name, call in ways.items()}
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
+    for _ in range(rounds):
+        for name, call in ways.items():
+            times[name].append(_timed(call))
+    medians = {
+        name: (median(wall for wall, _ in each), median(cpu for _, cpu in each))
+        for name, each in times.items()
+    }
+    first = next(iter(ways))
+    return tuple(
+        Way(
+            name=name,
+            seconds=wall,
+            cpu=cpu,
+            ratio=medians[first][0] / wall,
+            cpu_ratio=medians[first][1] / cpu,
+            cosine=float((vectors[name] * vectors[first]).sum(axis=1).min()),
+            difference=float(np.abs(vectors[name] - vectors[first]).max()),
+        )
+        for name, (wall, cpu) in medians.items()
+    )

@@ -1,0 +1,61 @@
+"""A bar for long encodings: texts per second, and the time left.
+
+Texts are encoded the longest first, so texts per second rise on the way. The time left
+is therefore reckoned in characters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tqdm import tqdm
+
+__all__ = ["Progress"]
+
+_DELAY = 2.0  # seconds after which work is long
+_FORMAT = (
+    "{desc}: {percentage:3.0f}%|{bar}| {texts:,}/{of:,} texts "
+    "[{elapsed}<{remaining}, {speed:,.1f} texts/s]"
+)
+
+
+class Progress(tqdm):
+    """Shown after two seconds, unless ``show`` is off.
+
+    Attributes:
+        texts: how many are done.
+    """
+
+    def __init__(self, label: str, sizes: Sequence[int], *, show: bool, **options: Any) -> None:
+        """Start a bar.
+
+        Args:
+            label: whose work it is.
+            sizes: characters of each text, in the order they are encoded in.
+            show: whether to show anything at all.
+            options: of tqdm.
+        """
+        self._sizes = [size + 1 for size in sizes]  # an empty text is work too
+        self.texts = 0
+        super().__init__(
+            total=sum(self._sizes),
+            desc=f"{label}: encoding",
+            bar_format=_FORMAT,
+            leave=False,
+            disable=not show,
+            **{"delay": _DELAY, **options},
+        )
+
+    def advance(self, texts: int) -> None:
+        """Count the next ``texts`` texts as done."""
+        done = self._sizes[self.texts : self.texts + texts]
+        self.texts += len(done)
+        self.update(sum(done))
+
+    @property
+    def format_dict(self) -> dict[str, Any]:
+        """What the format may name: tqdm's fields and ours."""
+        fields = dict(super().format_dict)
+        speed = self.texts / fields["elapsed"] if fields["elapsed"] else 0.0
+        return {**fields, "texts": self.texts, "of": len(self._sizes), "speed": speed}

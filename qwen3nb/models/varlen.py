@@ -1,0 +1,113 @@
+"""FlashAttention over texts of different lengths in one call, on a GPU in 16 bits.
+
+PyTorch's own comes first, then the package flash-attn; without either there is none, and
+a GPU runs padded batches.
+
+Shapes: T tokens of all texts, N texts, D head size.
+"""
+
+from __future__ import annotations
+
+import inspect
+from importlib import import_module
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+__all__ = ["Kernel", "varlen_kernel"]
+
+_MAX_HEAD = 256  # the largest head size of FlashAttention
+
+
+class Kernel(Protocol):
+    """Attention of each text to itself."""
+
+    def __call__(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        limits: Tensor,
+        longest: int,
+        *,
+        scale: float | None,
+        causal: bool,
+    ) -> Tensor:
+        """Attention (T, heads, D).
+
+        Args:
+            query: (T, heads, D).
+            key: (T, key heads, D).
+            value: (T, key heads, D).
+            limits: where each text starts and the last one ends: (N + 1), int32.
+            longest: tokens of the longest text.
+            scale: what the products are multiplied by; None for one over the root of D.
+            causal: whether a token sees only what stands before it.
+        """
+
+
+def varlen_kernel(model: Any) -> Kernel | None:
+    """The kernel for ``model``, or None if its device, numbers or head size do not suit."""
+    config = model.config
+    head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    if model.device.type != "cuda" or model.dtype == torch.float32 or head > _MAX_HEAD:
+        return None
+    return torch_kernel() or flash_kernel()
+
+
+def torch_kernel() -> Kernel | None:
+    """PyTorch's kernel, if this release has it under the names used here."""
+    try:
+        attention = import_module("torch.nn.attention.varlen").varlen_attn
+    except (ImportError, AttributeError):
+        return None
+    if not {"scale", "window_size", "enable_gqa"} <= set(inspect.signature(attention).parameters):
+        return None
+
+    def attend(
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        limits: Tensor,
+        longest: int,
+        *,
+        scale: float | None,
+        causal: bool,
+    ) -> Tensor:
+        out: Tensor = attention(
+            *(query, key, value, limits, limits, longest, longest),
+            scale=scale,
+            window_size=(-1, 0) if causal else (-1, -1),
+            enable_gqa=query.shape[1] != key.shape[1],
+        )
+        return out
+
+    return attend
+
+
+def flash_kernel() -> Kernel | None:
+    """The kernel of the package flash-attn, if it is installed."""
+    try:
+        attention = import_module("flash_attn").flash_attn_varlen_func
+    except (ImportError, AttributeError):
+        return None
+
+    def attend(
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        limits: Tensor,
+        longest: int,
+        *,
+        scale: float | None,
+        causal: bool,
+    ) -> Tensor:
+        out: Tensor = attention(
+            *(query, key, value, limits, limits, longest, longest),
+            softmax_scale=scale,
+            causal=causal,
+        )
+        return out
+
+    return attend
