@@ -121,8 +121,16 @@ def load_reranker(
     )
 
 
-def load_yes_no(source: Source, *, device: str = "auto", dtype: str = "float32") -> YesNoModel:
+def load_yes_no(
+    source: Source, *, device: str = "auto", dtype: str = "float32", linears: str = "auto"
+) -> YesNoModel:
     """Load a causal language model, its adapter merged in, and take it apart.
+
+    Args:
+        source: found by `find_source` or `adapter_source`.
+        device: see `load_reranker`.
+        dtype: see `load_reranker`.
+        linears: ``auto`` for whichever linear layers are faster, or ``torch``.
 
     Raises:
         SpecError: it is no causal language model.
@@ -143,7 +151,8 @@ def load_yes_no(source: Source, *, device: str = "auto", dtype: str = "float32")
     assert folder is not None  # noqa: S101 - these kinds have one
     tokenizer = _load_tokenizer(folder, model.config)
     loaded = YesNoModel(model.model, model.get_output_embeddings().weight, tokenizer, dtype)
-    faster_linears(loaded.backbone)
+    if linears == "auto":
+        faster_linears(loaded.backbone)
     return loaded
 
 
@@ -177,11 +186,12 @@ def _causal_model(folder: Path, dtype: torch.dtype) -> Any:
     return model
 
 
-def faster_linears(backbone: Any) -> bool:
+def faster_linears(backbone: Any, *, force: bool = False) -> bool:
     """Let oneDNN compute the linear layers where that is faster; says whether it does.
 
-    `qwen3nb.models.linear`, which times both and chooses, is used if the package has it.
+    `qwen3nb.models.linear`, which times both and chooses, is used if the package has it;
+    ``force`` spares the timing.
     """
     if find_spec("qwen3nb.models.linear") is None:
         return False
-    return bool(import_module("qwen3nb.models.linear").prepack(backbone))
+    return bool(import_module("qwen3nb.models.linear").prepack(backbone, force=force))
