@@ -220,7 +220,7 @@ def test_a_folder_that_is_no_model_says_what_is_in_it(tmp_path, checkpoint):
         find_source(str(tmp_path / "run"))
     (tmp_path / "adapter").mkdir()
     (tmp_path / "adapter" / "adapter_config.json").write_text("{}")
-    with pytest.raises(SpecError, match="a LoRA adapter"):
+    with pytest.raises(SpecError, match="no adapter_model.safetensors"):
         find_source(str(tmp_path / "adapter"))
 
 

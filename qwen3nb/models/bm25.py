@@ -8,6 +8,7 @@ differ from one another.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import bm25s
@@ -41,6 +42,7 @@ class BM25:
         self.settings["bm25s"] = bm25s.__version__
         self.stats = Stats()
         self._documents: list[str] = []
+        self._places: dict[str, int] = {}
         self._index = bm25s.BM25()
 
     @property
@@ -52,6 +54,7 @@ class BM25:
         """Index MTEB's corpus: rows with ``id``, ``text`` and perhaps ``title``."""
         started = time.perf_counter()
         self._documents = [str(row["id"]) for row in corpus]
+        self._places = {name: place for place, name in enumerate(self._documents)}
         texts = [f"{row.get('title') or ''} {row['text']}".strip() for row in corpus]
         self._index = bm25s.BM25(method=RECIPE["method"], k1=RECIPE["k1"], b=RECIPE["b"])
         self._index.index(self._tokens(texts), show_progress=False)
@@ -81,6 +84,17 @@ class BM25:
             run[str(query["id"])] = found
         self._count(len(run), started)
         return run
+
+    def score(self, query: str, documents: Sequence[str]) -> list[float]:
+        """Scores of ``documents``, ids of the index, for one query; 0 without a common word."""
+        started = time.perf_counter()
+        words = bm25s.tokenize(
+            [query], stopwords=RECIPE["stop_words"], show_progress=False, return_ids=False
+        )[0]
+        known = [word for word in words if word in self._index.vocab_dict]
+        scores = self._index.get_scores(known) if known else [0.0] * len(self._documents)
+        self._count(1, started)
+        return [float(scores[self._places[name]]) for name in documents]
 
     @staticmethod
     def _tokens(texts: list[str]) -> Any:

@@ -21,7 +21,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +31,10 @@ from numpy.typing import NDArray
 from qwen3nb import paths
 from qwen3nb.choices import one_of
 from qwen3nb.files import sha256_json
+from qwen3nb.models.adapters import adapter_source
 from qwen3nb.models.batching import deduplicate
 from qwen3nb.models.cache import EmbeddingCache, text_key
+from qwen3nb.models.pairs import INSTRUCTION
 from qwen3nb.models.pooling import POOLINGS
 from qwen3nb.models.progress import Progress
 from qwen3nb.models.source import Source, SpecError, fetch, find_source
@@ -269,6 +271,8 @@ def load_encoder(
     prefix: str = "",
     append_eos: bool = False,
     normalize: bool | None = None,
+    base: str | Path | None = None,
+    instruction: str = INSTRUCTION,
     device: str = "auto",
     dtype: str = "float32",
     batch_size: int = 32,
@@ -280,8 +284,8 @@ def load_encoder(
 
     Args:
         spec: a folder (an extracted encoder, an encoder-decoder checkpoint, a
-            sentence-transformers model, a causal language model), a name from
-            ``registry.toml``, a hub id, or ``random``.
+            sentence-transformers model, a causal language model, a LoRA adapter), a name
+            from ``registry.toml``, a hub id, or ``random``.
         pooling: one of `qwen3nb.POOLINGS`; None or ``auto`` for what the model says of
             itself. A causal language model says nothing, so it needs one.
         max_length: tokens after which a text is cut; None for what the model says.
@@ -290,6 +294,9 @@ def load_encoder(
         append_eos: whether the end-of-text token follows every input, likewise.
         normalize: whether vectors get length 1; None for what the model says. Without,
             similarities are dot products.
+        base: the model a LoRA adapter belongs to; None for the one it names.
+        instruction: what an adapter is told to look for, before queries. Adapters take the
+            last token, which is the end of text, unless told otherwise.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
         dtype: ``float32``, ``bfloat16`` or ``float16``.
         batch_size: texts per batch where they must be padded, and with a model that
@@ -304,8 +311,11 @@ def load_encoder(
     """
     if pooling == "auto":
         pooling = None
-    source = find_source(str(spec))
+    source = adapter_source(Path(spec), base=base) if base is not None else find_source(str(spec))
     options = {"cache": cache, "show_progress": show_progress}
+    if source.kind == "adapter":
+        source = replace(source, prompts={"query": f"Instruct: {instruction}\nQuery:"})
+        pooling, append_eos = pooling or "last", True
     if source.kind == "bm25":
         raise SpecError("bm25 has no vectors; load_model('bm25') gives a search model")
     if source.kind == "random":

@@ -48,12 +48,13 @@ class Source:
         spec: what was asked for.
         kind: ``encoder`` (a bidirectional Qwen3 directory), ``seq2seq`` (an
             encoder-decoder checkpoint), ``sentence-transformers``, ``decoder`` (a causal
-            language model), ``hub``, ``random`` or ``bm25``.
+            language model), ``adapter`` (LoRA), ``hub``, ``random`` or ``bm25``.
         label: a name fit for files and tables.
         folder: where it lies, if it lies somewhere.
         prompts: text put before a text, per role (``query``, ``passage``).
         revision: the pinned revision of a hub model.
         id: its id on the hub.
+        base: the model an adapter belongs to; see `qwen3nb.models.adapters`.
     """
 
     spec: str
@@ -63,11 +64,14 @@ class Source:
     prompts: dict[str, str] = field(default_factory=dict)
     revision: str | None = None
     id: str | None = None
+    base: Source | None = None
 
     def fingerprint(self) -> dict[str, Any]:
         """What decides the vectors, apart from the settings a model is used with."""
         if self.folder is None:
             return {"kind": self.kind, "spec": self.spec, "revision": self.revision}
+        if self.kind == "adapter":
+            return self._adapter_fingerprint()
         small = {
             str(file.relative_to(self.folder)): sha256_file(file)
             for file in sorted(self.folder.rglob("*"))
@@ -75,6 +79,14 @@ class Source:
         }
         weights = open_checkpoint(self.folder).digest()
         return {"kind": self.kind, "weights": weights, "files": sha256_json(small)}
+
+    def _adapter_fingerprint(self) -> dict[str, Any]:
+        from qwen3nb.models.adapters import adapter_fingerprint
+
+        assert self.folder is not None  # noqa: S101 - adapters have both
+        assert self.base is not None  # noqa: S101
+        adapter = adapter_fingerprint(self.folder)
+        return {"kind": self.kind, "base": self.base.fingerprint(), "adapter": adapter}
 
 
 def registry() -> dict[str, dict[str, Any]]:
@@ -203,7 +215,9 @@ def _registered(name: str, entry: dict[str, Any]) -> Source:
 
 def _folder(spec: str, folder: Path) -> Source:
     if (folder / "adapter_config.json").is_file() and not (folder / "config.json").is_file():
-        raise SpecError(f"{folder}: a LoRA adapter; adapters cannot be loaded as encoders yet")
+        from qwen3nb.models.adapters import adapter_source
+
+        return adapter_source(folder)
     if not (folder / "config.json").is_file():
         inside = sorted(path.name for path in folder.glob("*/") if (path / "config.json").is_file())
         found = f" Folders in it that have one: {', '.join(inside)}." if inside else ""

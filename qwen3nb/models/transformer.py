@@ -95,7 +95,8 @@ class TransformerEncoder(Encoder):
         self.normalize = bool(stored.get("normalize", True)) if normalize is None else normalize
         self.max_length = max_length or stored.get("max_length") or MAX_LENGTH
         model = _load_model(source, torch_dtype(dtype)).to(self._device).eval()
-        self._tokenizer = _load_tokenizer(source.folder, model.config)
+        origin = (source.base or source).folder or source.folder
+        self._tokenizer = _load_tokenizer(origin, model.config)
         if prefix or append_eos:
             end = self._tokenizer.eos_token if append_eos else None
             surround(self._tokenizer.backend_tokenizer, prefix=prefix, end=end)
@@ -113,7 +114,7 @@ class TransformerEncoder(Encoder):
                 "prefix": prefix,
                 "append_eos": append_eos,
                 "dtype": dtype,
-                "causal": source.kind == "decoder",
+                "causal": source.kind in ("decoder", "adapter"),
                 # Packing changes nothing beyond rounding; another kernel in 16 bits does.
                 "attention": "varlen" if self.engine.way == "varlen" else attention,
                 "versions": library_versions(),
@@ -170,6 +171,8 @@ def _stored_settings(source: Source) -> dict[str, Any]:
     """Pooling, normalisation and maximum length that come with the model."""
     if source.kind == "seq2seq":
         return {"pooling": "mean", "normalize": True, "max_length": MAX_LENGTH}
+    if source.kind == "adapter":
+        return {"pooling": "last", "normalize": True, "max_length": MAX_LENGTH}
     assert source.folder is not None  # noqa: S101
     config = read_json(source.folder / "config.json")
     settings = {
@@ -186,6 +189,10 @@ def _load_model(source: Source, dtype: torch.dtype) -> Any:
     from transformers import AutoModel
 
     assert source.folder is not None  # noqa: S101
+    if source.kind == "adapter":
+        from qwen3nb.models.yes_no import load_causal
+
+        return load_causal(source, dtype).model
     # Without safetensors, a state dict that `open_checkpoint` found to hold tensors only.
     safe = open_checkpoint(source.folder).files[0].suffix == ".safetensors"
     options: dict[str, Any] = {"dtype": dtype, "use_safetensors": safe}

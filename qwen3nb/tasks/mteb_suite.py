@@ -29,6 +29,7 @@ from qwen3nb.choices import one_of
 from qwen3nb.files import read_json, write_text
 from qwen3nb.models.bm25 import BM25
 from qwen3nb.models.encoders import Encoder
+from qwen3nb.models.reranker import YesNoReranker
 from qwen3nb.results import Result, ResultError, environment, result_path
 from qwen3nb.tasks.per_query import (
     SEARCH_TYPES,
@@ -41,6 +42,8 @@ from qwen3nb.tasks.per_query import (
 from qwen3nb.tasks.tiers import TIERS
 
 __all__ = ["Evaluation", "EvaluationError", "evaluate", "load_tasks"]
+
+Model = Encoder | BM25 | YesNoReranker
 
 
 @dataclass
@@ -82,7 +85,7 @@ def load_tasks(tier: str) -> list[Any]:
 
 
 def evaluate(
-    model: Encoder | BM25,
+    model: Model,
     *,
     tier: str = "smoke",
     tasks: Iterable[Any] | None = None,
@@ -100,7 +103,7 @@ def evaluate(
     model cannot do (BM25 has no vectors to classify with) is skipped and named.
 
     Args:
-        model: from `load_encoder` or `load_model`.
+        model: from `load_encoder`, `load_model` or `load_reranker`.
         tier: name of a tier; see `TIERS`.
         tasks: MTEB task objects to run instead of a tier.
         output: folder for records; by default `paths.results`.
@@ -122,8 +125,8 @@ def evaluate(
     for task in bar:
         name = task.metadata.name
         bar.set_postfix_str(name)
-        if model.searches_only and task.metadata.type not in SEARCH_TYPES:
-            evaluation.skipped[name] = f"{model.label} has no vectors"
+        if reason := _unsuited(model, task):
+            evaluation.skipped[name] = reason
             continue
         stored = None if fresh else _stored(model, task, folder=folder, seed=seed)
         if stored is not None:
@@ -158,15 +161,25 @@ def evaluate(
     return evaluation
 
 
-def _record_path(model: Encoder | BM25, task: str, *, folder: Path, seed: int) -> Path:
+def _unsuited(model: Model, task: Any) -> str:
+    """Why the model cannot do the task, or nothing."""
+    kind = task.metadata.type
+    if isinstance(model, YesNoReranker):
+        return "" if kind == "Reranking" else f"{model.label} reranks only"
+    return (
+        f"{model.label} has no vectors" if model.searches_only and kind not in SEARCH_TYPES else ""
+    )
+
+
+def _record_path(model: Model, task: str, *, folder: Path, seed: int) -> Path:
     return result_path(folder, f"{model.label}-{model.identity[:8]}", seed, task)
 
 
-def _failure_file(model: Encoder | BM25, task: str, *, folder: Path, seed: int) -> Path:
+def _failure_file(model: Model, task: str, *, folder: Path, seed: int) -> Path:
     return _record_path(model, task, folder=folder, seed=seed).with_suffix(".error.txt")
 
 
-def _stored(model: Encoder | BM25, task: Any, *, folder: Path, seed: int) -> Result | None:
+def _stored(model: Model, task: Any, *, folder: Path, seed: int) -> Result | None:
     """The record of this model, data and software, if it is there and readable."""
     file = _record_path(model, task.metadata.name, folder=folder, seed=seed)
     if not file.is_file():
@@ -184,7 +197,7 @@ def _stored(model: Encoder | BM25, task: Any, *, folder: Path, seed: int) -> Res
 
 
 def _run_task(
-    model: Encoder | BM25,
+    model: Model,
     task: Any,
     *,
     folder: Path,
@@ -257,7 +270,7 @@ def _run_task(
             "texts": texts,
             "encoded": encoded,
             "texts_per_second": encoded / busy if busy else None,
-            "peak_memory_bytes": _peak_memory(),
+            "peak_memory_bytes": peak_memory(),
         },
         run=run,
         finished=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -285,7 +298,7 @@ def _quiet() -> Iterator[None]:
             datasets.enable_progress_bars()
 
 
-def _peak_memory() -> int | None:
+def peak_memory() -> int | None:
     """Largest resident size of this process so far, in bytes; None where it is not known."""
     try:
         import resource

@@ -1,0 +1,190 @@
+"""A query and a document as the tokens a yes/no reranker was trained on.
+
+    prefix    system message, start of the user's turn
+    content   <Instruct>: …  <Query>: …  <Document>: …
+    suffix    end of the user's turn, the assistant's, an empty thought
+
+The three are tokenised apart, as in Qwen3-Reranker's own code
+(https://huggingface.co/Qwen/Qwen3-Reranker-0.6B). In prefix and suffix, special tokens
+are control; in the content they are text, whatever a document says.
+
+Only the document is cut, at a token, when a pair is longer than the window; prefix,
+query and suffix always arrive whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+__all__ = ["INSTRUCTION", "TEMPLATES", "PairTokens", "RerankError", "Template", "Tokenised"]
+
+INSTRUCTION = "Given a web search query, retrieve relevant passages that answer the query"
+_SYSTEM = (
+    "Judge whether the Document meets the requirements based on the Query and the Instruct "
+    'provided. Note that the answer can only be "yes" or "no".'
+)
+
+
+class RerankError(ValueError):
+    """A pair that cannot be scored, or a score that must not be used."""
+
+
+@dataclass(frozen=True)
+class Template:
+    """What stands around and between the parts.
+
+    Attributes:
+        name: what to ask for it by.
+        gap: between the parts of the content.
+        prefix: before the content.
+        suffix: after it.
+    """
+
+    name: str
+    gap: str
+    prefix: str = f"<|im_start|>system\n{_SYSTEM}<|im_end|>\n<|im_start|>user\n"
+    suffix: str = "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
+
+    def start(self, instruction: str) -> str:
+        """The content up to the query, which follows after a space."""
+        return f"<Instruct>: {instruction}{self.gap}<Query>:"
+
+    def head(self, instruction: str, query: str) -> str:
+        """The content up to the document, which follows after a space."""
+        return f"{self.start(instruction)} {query}{self.gap}<Document>:"
+
+
+TEMPLATES = {each.name: each for each in (
+    Template("qwen3-reranker", "\n"),  # the model card's
+    Template("double-newline", "\n\n"),  # what LoRA adapters of this project were trained on
+)}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Tokenised:
+    """One query and its documents.
+
+    Attributes:
+        shared: the tokens all of them start with.
+        rests: what follows per document, the suffix included.
+        cut: per document, whether it lost tokens.
+    """
+
+    shared: tuple[int, ...]
+    rests: list[list[int]]
+    cut: list[bool]
+
+
+class PairTokens:
+    """Turns pairs into tokens.
+
+    Attributes:
+        yes: the id of the token ``yes``.
+        no: the id of the token ``no``.
+        system: the tokens every pair starts with, whatever its query.
+    """
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        template: Template,
+        instruction: str,
+        max_length: int,
+    ) -> None:
+        """Prepare what does not depend on the pair.
+
+        Raises:
+            RerankError: ``yes`` or ``no`` is not one token, or the template alone fills
+                the window.
+        """
+        self._tokenizer, self._template = tokenizer, template
+        self._instruction, self.max_length = instruction, max_length
+        self.yes, self.no = (self._single(word) for word in ("yes", "no"))
+        self._prefix, self._suffix = (
+            tokenizer(text, add_special_tokens=False, split_special_tokens=False)["input_ids"]
+            for text in (template.prefix, template.suffix)
+        )
+        self._room = max_length - len(self._prefix) - len(self._suffix)
+        start = self._ids([template.start(instruction)])[0]
+        if self._room <= len(start):
+            raise RerankError(
+                f"a maximum length of {max_length} leaves nothing for query and document: "
+                f"template and instruction take {max_length - self._room + len(start)} tokens"
+            )
+        self.system = (*self._prefix, *start)
+
+    def rows(self, query: str, documents: Sequence[str]) -> Tokenised:
+        """The tokens of ``query`` with each of ``documents``.
+
+        Head and document are tokenised together, as in training; what they share is
+        looked up in the tokens, not assumed.
+
+        Raises:
+            RerankError: the query leaves no room for a document, or a text is not valid
+                Unicode.
+        """
+        check_text(query, "the query")
+        for index, document in enumerate(documents):
+            check_text(document, f"document {index}")
+        text = self._template.head(self._instruction, query)
+        head, *contents = self._ids([text, *(f"{text} {document}" for document in documents)])
+        if self._room <= len(head):
+            raise RerankError(
+                f"the query leaves no room for a document: with template and instruction it "
+                f"takes {self.max_length - self._room + len(head)} of {self.max_length} tokens; "
+                f"raise the maximum length. The query: {query!r:.80}"
+            )
+        same = min((common_start(head, each) for each in contents), default=len(head))
+        return Tokenised(
+            shared=(*self._prefix, *head[:same]),
+            rests=[[*each[same : self._room], *self._suffix] for each in contents],
+            cut=[len(each) > self._room for each in contents],
+        )
+
+    def _ids(self, texts: list[str]) -> list[list[int]]:
+        encoded = self._tokenizer(
+            texts,
+            add_special_tokens=False,
+            split_special_tokens=True,
+            return_attention_mask=False,
+            verbose=False,  # of texts beyond the tokenizer's own maximum; they are cut here
+        )
+        rows: list[list[int]] = encoded["input_ids"]
+        return rows
+
+    def _single(self, word: str) -> int:
+        ids = self._tokenizer(word, add_special_tokens=False)["input_ids"]
+        if len(ids) != 1 or ids[0] == self._tokenizer.unk_token_id:
+            raise RerankError(
+                f"the tokenizer has no token {word!r} (it gives {ids}); a yes/no reranker needs "
+                "yes and no as one token each"
+            )
+        return int(ids[0])
+
+
+def common_start(first: Sequence[int], second: Sequence[int]) -> int:
+    """How many tokens two rows start with in common."""
+    for index, (one, other) in enumerate(zip(first, second, strict=False)):
+        if one != other:
+            return index
+    return min(len(first), len(second))
+
+
+def check_text(text: Any, what: str) -> None:
+    """Refuse what is no text.
+
+    Raises:
+        RerankError: not a string, or one that is not valid Unicode (a lone surrogate).
+    """
+    if not isinstance(text, str):
+        raise RerankError(f"{what} is {type(text).__name__}, expected a string")
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise RerankError(f"{what} is not valid Unicode: {text!r:.80}") from None

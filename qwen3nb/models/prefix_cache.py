@@ -1,0 +1,184 @@
+"""The beginning that many texts share goes through the model once.
+
+A causal model computes for each token a key and a value per layer, which depend on
+nothing that comes later. Kept, they stand for the beginning of every text that starts
+with the same tokens: only the rest of each text is computed.
+
+Rests are padded on the right; no token sees the padding behind it, and padding's own
+states are not looked at. Only the state of the last token is returned.
+
+Shapes: N texts, T tokens of the longest rest, P tokens of the prefix, H hidden size,
+D head size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from qwen3nb.models.source import SpecError
+
+__all__ = ["Prefix", "PrefixModel"]
+
+ATTENTION = "qwen3nb_prefix"
+_FAMILIES = ("qwen3", "qwen2", "llama")
+_FIXED_ROPES = ("default", "linear", "yarn", "llama3")
+Pair = tuple[Tensor, Tensor]
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """Tokens, and what a model computed of them.
+
+    Attributes:
+        ids: the P tokens.
+        layers: keys and values per layer, each (1, key heads, P, D); empty for no tokens.
+    """
+
+    ids: tuple[int, ...] = ()
+    layers: tuple[Pair, ...] = ()
+
+    def cut(self, length: int) -> Prefix:
+        """The first ``length`` tokens of it, nothing copied."""
+        if length == 0:
+            return Prefix()
+        layers = tuple((key[:, :, :length], value[:, :, :length]) for key, value in self.layers)
+        return Prefix(self.ids[:length], layers)
+
+
+class _Memory:
+    """What one forward attends to besides its own tokens; keeps its keys if it is told to."""
+
+    def __init__(self, prefix: Prefix, *, keep: bool) -> None:
+        self.prefix = prefix
+        self.kept: dict[int, Pair] | None = {} if keep else None
+        self._mask: Tensor | None = None
+
+    def attend(
+        self, layer: int, query: Tensor, key: Tensor, value: Tensor, *, scale: float | None
+    ) -> Tensor:
+        """Attention (N, heads, T, D): each token to the prefix and to its text so far."""
+        if self.prefix.layers:
+            key, value = (
+                torch.cat([old.expand(len(new), -1, -1, -1), new], dim=2)
+                for old, new in zip(self.prefix.layers[layer], (key, value), strict=True)
+            )
+        if self.kept is not None:
+            self.kept[layer] = (key, value)
+        return scaled_dot_product_attention(
+            *(query, key, value),
+            attn_mask=self._visible(query, key.shape[2]),
+            scale=scale,
+            enable_gqa=query.shape[1] != key.shape[1],
+        )
+
+    def _visible(self, query: Tensor, keys: int) -> Tensor:
+        """0 where a token may look, minus infinity elsewhere: (T, P + T), made once."""
+        if self._mask is None:
+            tokens = query.shape[2]
+            mask = torch.full((tokens, keys), -torch.inf, dtype=query.dtype, device=query.device)
+            self._mask = mask.triu(keys - tokens + 1)
+        return self._mask
+
+
+class PrefixModel:
+    """A causal transformer without its output matrix, run on what follows a prefix."""
+
+    def __init__(self, model: Any) -> None:
+        """Take over ``model``, which from now on runs here only.
+
+        Args:
+            model: transformers' Qwen3, Qwen2 or Llama without a head, on its device, in
+                evaluation mode.
+
+        Raises:
+            SpecError: an architecture whose tokens do not depend on their past alone, in
+                a way that is known here.
+        """
+        from transformers import AttentionInterface, AttentionMaskInterface
+
+        check_causal(model.config)
+        AttentionInterface.register(ATTENTION, _attention)
+        AttentionMaskInterface.register(ATTENTION, _no_mask)
+        model.set_attn_implementation(ATTENTION)
+        self.model = model
+
+    @torch.inference_mode()
+    def extend(self, prefix: Prefix, ids: Sequence[int]) -> Prefix:
+        """``prefix`` with ``ids`` behind it."""
+        if not ids:
+            return prefix
+        memory = _Memory(prefix, keep=True)
+        self._run(torch.tensor([list(ids)]), memory)
+        kept = memory.kept or {}
+        return Prefix((*prefix.ids, *ids), tuple(kept[layer] for layer in sorted(kept)))
+
+    @torch.inference_mode()
+    def last_states(self, prefix: Prefix, rests: Sequence[Sequence[int]]) -> Tensor:
+        """The state (N, H) of each text's last token; no rest may be empty."""
+        lengths = torch.tensor([len(rest) for rest in rests])
+        ids = torch.zeros(len(rests), int(lengths.max()), dtype=torch.long)
+        for row, rest in zip(ids, rests, strict=True):
+            row[: len(rest)] = torch.tensor(rest)
+        states = self._run(ids, _Memory(prefix, keep=False))
+        last: Tensor = states[torch.arange(len(rests)), lengths.to(states.device) - 1]
+        return last
+
+    def _run(self, ids: Tensor, memory: _Memory) -> Tensor:
+        start = len(memory.prefix.ids)
+        device = self.model.device
+        positions = torch.arange(start, start + ids.shape[1], device=device).unsqueeze(0)
+        output = self.model(
+            input_ids=ids.to(device), position_ids=positions, use_cache=False, memory=memory
+        )
+        states: Tensor = output.last_hidden_state
+        return states
+
+
+def check_causal(config: Any) -> None:
+    """Refuse a model that a prefix cannot stand for.
+
+    Raises:
+        SpecError: another family, a bidirectional model, sliding windows, or rotary
+            frequencies that change with the length; says which.
+    """
+    rope = (getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")
+    odd = set(getattr(config, "layer_types", None) or ()) - {"full_attention"}
+    if config.model_type not in _FAMILIES:
+        why = f"is of type {config.model_type!r}, expected one of {', '.join(_FAMILIES)}"
+    elif getattr(config, "is_causal", True) is False:
+        why = "is bidirectional; a reranker is a causal language model"
+    elif odd:
+        why = f"has layers with {', '.join(sorted(odd))}, expected full attention only"
+    elif rope not in _FIXED_ROPES:
+        why = f"has {rope!r} rotary positions, expected one of {', '.join(_FIXED_ROPES)}"
+    else:
+        return
+    raise SpecError(f"this model {why}")
+
+
+def _attention(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    scaling: float | None = None,
+    memory: _Memory | None = None,
+    **_: Any,
+) -> tuple[Tensor, None]:
+    """What transformers calls in each layer: (N, T, heads, D)."""
+    if memory is None:
+        raise ValueError("this model was prepared for prefixes; run it through PrefixModel")
+    states = memory.attend(module.layer_idx, query, key, value, scale=scaling)
+    return states.transpose(1, 2).contiguous(), None
+
+
+def _no_mask(*_: Any, **__: Any) -> None:
+    return None
