@@ -1,8 +1,10 @@
 import json
+import re
 import shutil
 import sqlite3
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from qwen3nb.extraction.checkpoint import CheckpointError
 from qwen3nb.models.cache import EmbeddingCache, text_key
 from qwen3nb.models.encoders import EncoderError, load_encoder, load_model
+from qwen3nb.models.prompts import prompt_for
 from qwen3nb.models.source import SpecError, find_source, registry
 
 MINILM = "all-MiniLM-L6-v2"
@@ -85,8 +88,8 @@ def test_a_vector_that_must_not_be_used_is_an_error_with_its_text(
         return vectors
 
     monkeypatch.setattr(encoder, "_embed", broken)
-    with pytest.raises(EncoderError, match=f"the vector of text 2 is {what}: 'bad'"):
-        encoder.encode(["a", "b", "bad", "c"])
+    with pytest.raises(EncoderError, match=f"the vector of text 3 is {what}: 'bad'"):
+        encoder.encode(["a", "b", "a", "bad", "c"])  # the place among the inputs, not the distinct
 
 
 def test_prompts_go_to_their_role_only(encoder_folder, monkeypatch):
@@ -242,13 +245,6 @@ def test_other_options_list_their_choices(encoder_folder):
         load_encoder("bm25")
 
 
-def test_the_registry_is_complete():
-    for name, entry in registry().items():
-        assert {"id", "revision", "licence"} <= set(entry), name
-        assert len(entry["revision"]) == 40
-        assert set(entry.get("prompts", {})) <= {"query", "passage"}
-
-
 @needs_minilm
 def test_minilm_is_sentence_transformers_own():
     from sentence_transformers import SentenceTransformer
@@ -370,3 +366,148 @@ def test_a_kill_costs_no_stored_vector(tmp_path):
 
 def test_settings_are_json(encoder):
     assert json.loads(json.dumps(encoder.settings)) == encoder.settings
+
+
+def task(**fields):
+    return SimpleNamespace(**{"name": "T", "type": "Retrieval", "prompt": None, **fields})
+
+
+@pytest.mark.parametrize(
+    ("prompts", "role", "about", "expected"),
+    [
+        ({"query": "q ", "passage": "p "}, "query", None, "q "),
+        ({"query": "q "}, "passage", None, ""),
+        ({"query": "q "}, None, None, ""),
+        ({"query": "q ", "symmetric": "s "}, None, task(type="STS"), "s "),
+        ({"query": "q ", "STS": "t "}, None, task(type="STS"), "t "),
+        ({"query": "q ", "Retrieval-query": "r "}, "query", task(), "r "),
+        ({"query": "q ", "Retrieval-query": "r ", "T": "n "}, "query", task(), "n "),
+        ({"T": "n ", "T-query": "m "}, "query", task(), "m "),
+        ({"query": "{instruction}: "}, "query", None, "usual: "),
+        ({"query": "{instruction}: "}, "query", task(prompt="own"), "own: "),
+        ({"query": "{instruction}: "}, "query", task(prompt={"query": "asks"}), "asks: "),
+        ({"query": "{instruction}: "}, "query", task(prompt={"document": "is"}), "usual: "),
+    ],
+)
+def test_the_prompt_is_the_most_specific(prompts, role, about, expected):
+    assert prompt_for(prompts, role=role, task=about, instruction="usual") == expected
+
+
+def test_mteb_tasks_reach_the_prompt(encoder_folder, monkeypatch):
+    encoder = load_encoder(encoder_folder, cache=False)
+    monkeypatch.setattr(encoder, "prompts", {"STS": "similar: "})
+    np.testing.assert_array_equal(
+        encoder.encode([{"text": ["x"]}], task_metadata=task(type="STS"))[0],
+        encoder.encode("similar: x"),
+    )
+
+
+def test_the_registry_says_what_a_baseline_needs():
+    for name, entry in registry().items():
+        assert re.fullmatch("[0-9a-f]{40}", entry["revision"]), name
+        assert entry["licence"]
+        assert re.fullmatch(r"[\w.-]+/[\w.-]+", entry["id"])
+        assert set(entry) <= {"id", "revision", "licence", "package", "folder", "pooling",
+                              "max_length", "prompts", "instruction"}  # fmt: skip
+        assert ("{instruction}" in str(entry.get("prompts"))) == ("instruction" in entry)
+    assert {"e5-base-v2", "gte-base", "bge-base-en-v1.5", "Qwen3-0.6B", "Qwen3-Embedding-0.6B",
+            "embeddinggemma-300m", "t5gemma-2-270m-270m", MINILM} == set(registry())  # fmt: skip
+    assert find_source("Qwen3-0.6B").pooling == "mean"
+
+
+@pytest.fixture(scope="module")
+def language_model(tokenizer_folder, tmp_path_factory):
+    """A tiny Qwen3 language model with its tokenizer."""
+    from transformers import Qwen3Config, Qwen3ForCausalLM, set_seed
+
+    set_seed(0)
+    config = Qwen3Config(vocab_size=448, hidden_size=16, intermediate_size=16, num_hidden_layers=2,
+                         num_attention_heads=2, num_key_value_heads=1, head_dim=8,
+                         initializer_range=0.3)  # fmt: skip
+    folder = tmp_path_factory.mktemp("models") / "lm"
+    Qwen3ForCausalLM(config).save_pretrained(folder)
+    for file in tokenizer_folder.iterdir():
+        shutil.copyfile(file, folder / file.name)
+    return folder
+
+
+def test_a_language_model_is_causal_unless_asked_otherwise(language_model, encoder_folder):
+    options = {"pooling": "cls", "cache": False}
+    causal = load_encoder(language_model, **options)
+    both = load_encoder(language_model, bidirectional=True, **options)
+    assert (causal.settings["causal"], both.settings["causal"]) == (True, False)
+    assert causal.identity != both.identity
+    # The first token of a causal model sees nothing of what follows.
+    one, other = "Return the largest element", "Return the smallest thing"
+    assert np.abs(causal.encode(one) - causal.encode(other)).max() < 1e-6
+    assert np.abs(both.encode(one) - both.encode(other)).max() > 1e-4
+    with pytest.raises(SpecError, match="bidirectional is for causal language models"):
+        load_encoder(encoder_folder, bidirectional=True)
+
+
+def test_a_model_with_missing_weights_is_refused(language_model, tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    folder = shutil.copytree(language_model, tmp_path / "holes")
+    tensors = load_file(folder / "model.safetensors")
+    wrapped = {f"module.{name}": tensor for name, tensor in tensors.items()}
+    save_file(wrapped, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(SpecError, match=r"tensors missing\), which would be random"):
+        load_encoder(folder, pooling="mean", cache=False)
+
+
+@pytest.mark.parametrize("kind", ["t5", "t5gemma2"])
+def test_encoders_of_other_encoder_decoders(kind, tokenizer_folder, tmp_path):
+    import torch
+    from transformers import AutoModel, T5Config, T5Gemma2Config, T5Gemma2Model, T5Model
+
+    small = {
+        "vocab_size": 448,
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "head_dim": 8,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "sliding_window": 16,
+        "query_pre_attn_scalar": 8,
+        "max_position_embeddings": 128,
+    }
+    eyes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1,
+            "num_attention_heads": 2, "image_size": 28, "patch_size": 14}  # fmt: skip
+    if kind == "t5":
+        model = T5Model(T5Config(vocab_size=448, d_model=32, d_kv=8, d_ff=64, num_layers=2,
+                                 num_heads=4))  # fmt: skip
+    else:
+        seeing = {"text_config": small, "vision_config": eyes, "mm_tokens_per_image": 4}
+        model = T5Gemma2Model(T5Gemma2Config(encoder=seeing, decoder=dict(small)))
+    model.save_pretrained(tmp_path / kind)
+    for file in tokenizer_folder.iterdir():
+        shutil.copyfile(file, tmp_path / kind / file.name)
+    assert find_source(str(tmp_path / kind)).kind == "t5"
+    encoder = load_encoder(tmp_path / kind, pooling="mean", cache=False)
+    assert encoder.dimension == 32
+    vectors = encoder.encode([*TEXTS, "a"])
+    stock = AutoModel.from_pretrained(tmp_path / kind).eval().get_encoder()
+    for text, vector in zip([*TEXTS, "a"], vectors, strict=True):
+        ids = torch.tensor([encoder._tokenise([text])[0]])
+        with torch.inference_mode():
+            states = stock(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state
+        mean = torch.nn.functional.normalize(states[0].mean(0), dim=0)
+        np.testing.assert_allclose(vector, mean.numpy(), atol=1e-5)
+
+
+def test_weights_of_later_modules_are_part_of_the_identity(encoder_folder, tmp_path):
+    import torch
+    from safetensors.torch import save_file
+
+    found = []
+    for value in (1.0, 2.0):
+        folder = shutil.copytree(encoder_folder, tmp_path / str(value))
+        (folder / "2_Dense").mkdir()
+        save_file(
+            {"linear.weight": torch.full((2, 2), value)}, folder / "2_Dense/model.safetensors"
+        )
+        found.append(find_source(str(folder)).fingerprint())
+    assert found[0] != found[1]
+    assert found[0]["weights"] == found[1]["weights"]

@@ -37,6 +37,7 @@ from qwen3nb.models.cache import EmbeddingCache, text_key
 from qwen3nb.models.pairs import INSTRUCTION
 from qwen3nb.models.pooling import POOLINGS
 from qwen3nb.models.progress import Progress
+from qwen3nb.models.prompts import ROLES, prompt_for
 from qwen3nb.models.source import Source, SpecError, fetch, find_source
 
 if TYPE_CHECKING:
@@ -106,6 +107,7 @@ class Encoder(ABC):
             "encoding": ENCODING,
             "model": source.fingerprint(),
             "prompts": source.prompts,
+            **({"instruction": source.instruction} if source.instruction else {}),
             **settings,
         }
         self.stats = Stats()
@@ -142,14 +144,16 @@ class Encoder(ABC):
         *,
         role: str | None = None,
         prompt_type: Any = None,
+        task_metadata: Any = None,
         **_: Any,
     ) -> Vectors:
         """Vectors (N, D), float32, in the order of ``inputs``; (D,) for one string.
 
         Args:
             inputs: a string, a list of strings, or the batches MTEB gives.
-            role: ``query`` or ``passage``; decides the prompt.
+            role: ``query`` or ``passage``; with the task it decides the prompt.
             prompt_type: MTEB's name for the role.
+            task_metadata: MTEB's description of the task.
 
         Raises:
             EncoderError: an input that is no text, or a vector that is zero or not finite.
@@ -158,8 +162,10 @@ class Encoder(ABC):
         if role is None and prompt_type is not None:
             role = _MTEB_ROLES[getattr(prompt_type, "value", prompt_type)]
         if role is not None:
-            one_of("role", role, _MTEB_ROLES.values())
-        prompt = self.prompts.get(role, "") if role else ""
+            one_of("role", role, ROLES)
+        prompt = prompt_for(
+            self.prompts, role=role, task=task_metadata, instruction=self.source.instruction
+        )
         if isinstance(inputs, str):
             vector: Vectors = self._encode([prompt + inputs])[0]
             return vector
@@ -190,13 +196,17 @@ class Encoder(ABC):
             self._tick = bar.advance
             for start in range(0, len(missing), _CHUNK):
                 chunk = missing[start : start + _CHUNK]
-                vectors[chunk] = self._checked(chunk, [distinct[index] for index in chunk])
+                vectors[chunk] = self._checked(chunk, distinct, where)
                 if self._cache is not None:
                     self._cache.put({keys[index]: vectors[index] for index in chunk})
                 bar.advance(start + len(chunk) - bar.texts)
         return vectors[where]
 
-    def _checked(self, indices: Sequence[int], texts: Sequence[str]) -> Vectors:
+    def _checked(
+        self, chunk: Sequence[int], distinct: Sequence[str], where: Sequence[int]
+    ) -> Vectors:
+        """Vectors of the distinct texts ``chunk``; ``where`` is each input's distinct text."""
+        texts = [distinct[index] for index in chunk]
         started = time.perf_counter()
         vectors = self._embed(texts)
         self.stats.seconds += time.perf_counter() - started
@@ -205,8 +215,9 @@ class Encoder(ABC):
         if bad.any():
             row = int(np.flatnonzero(bad)[0])
             what = "zero" if np.isfinite(vectors[row]).all() else "not finite"
+            place = where.index(chunk[row])
             raise EncoderError(
-                f"{self.label}: the vector of text {indices[row]} is {what}: {texts[row]!r:.80}"
+                f"{self.label}: the vector of text {place} is {what}: {texts[row]!r:.80}"
             )
         return vectors
 
@@ -271,8 +282,9 @@ def load_encoder(
     prefix: str = "",
     append_eos: bool = False,
     normalize: bool | None = None,
+    bidirectional: bool = False,
     base: str | Path | None = None,
-    instruction: str = INSTRUCTION,
+    instruction: str | None = None,
     device: str = "auto",
     dtype: str = "float32",
     batch_size: int = 32,
@@ -284,8 +296,9 @@ def load_encoder(
 
     Args:
         spec: a folder (an extracted encoder, an encoder-decoder checkpoint, a
-            sentence-transformers model, a causal language model, a LoRA adapter), a name
-            from ``registry.toml``, a hub id, or ``random``.
+            sentence-transformers model, a causal language model, a LoRA adapter, another
+            encoder-decoder such as T5Gemma 2, whose encoder is taken), a name from
+            ``registry.toml``, a hub id, or ``random``.
         pooling: one of `qwen3nb.POOLINGS`; None or ``auto`` for what the model says of
             itself. A causal language model says nothing, so it needs one.
         max_length: tokens after which a text is cut; None for what the model says.
@@ -294,9 +307,12 @@ def load_encoder(
         append_eos: whether the end-of-text token follows every input, likewise.
         normalize: whether vectors get length 1; None for what the model says. Without,
             similarities are dot products.
+        bidirectional: run a causal language model with every token seeing every other.
         base: the model a LoRA adapter belongs to; None for the one it names.
-        instruction: what an adapter is told to look for, before queries. Adapters take the
-            last token, which is the end of text, unless told otherwise.
+        instruction: what a model with instructions is told to look for, where the task has
+            none of its own; None for the model's own default. An adapter is told it before
+            queries, and takes the last token, which is the end of text, unless told
+            otherwise.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
         dtype: ``float32``, ``bfloat16`` or ``float16``.
         batch_size: texts per batch where they must be padded, and with a model that
@@ -314,8 +330,12 @@ def load_encoder(
     source = adapter_source(Path(spec), base=base) if base is not None else find_source(str(spec))
     options = {"cache": cache, "show_progress": show_progress}
     if source.kind == "adapter":
-        source = replace(source, prompts={"query": f"Instruct: {instruction}\nQuery:"})
+        source = replace(
+            source, prompts={"query": "Instruct: {instruction}\nQuery:"}, instruction=INSTRUCTION
+        )
         pooling, append_eos = pooling or "last", True
+    if instruction is not None:
+        source = replace(source, instruction=instruction)
     if source.kind == "bm25":
         raise SpecError("bm25 has no vectors; load_model('bm25') gives a search model")
     if source.kind == "random":
@@ -327,11 +347,18 @@ def load_encoder(
     if source.kind == "hub":
         source = fetch(source)
     source.fingerprint()  # reads the headers: a pickle is refused before anything is loaded
+    if bidirectional and source.kind not in ("decoder", "adapter"):
+        raise SpecError(
+            f"{source.label} is of kind {source.kind!r}; bidirectional is for causal language "
+            "models, all others are what they are"
+        )
+    if bidirectional:
+        options["bidirectional"] = True
     kinds = {"sentence-transformers": SentenceTransformerEncoder}
     return kinds.get(source.kind, TransformerEncoder)(
         source,
         pooling=one_of("pooling", pooling, POOLINGS) if pooling else None,
-        max_length=max_length,
+        max_length=max_length or source.max_length,
         device=device,
         dtype=dtype,
         batch_size=batch_size,

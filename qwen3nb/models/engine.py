@@ -97,7 +97,9 @@ class Engine:
         Raises:
             EncoderError: memory runs out on a single text.
         """
-        result = np.empty((len(rows), int(self.model.config.hidden_size)), dtype=np.float32)
+        result = np.empty(
+            (len(rows), int(self.model.config.get_text_config().hidden_size)), dtype=np.float32
+        )
         waiting = list(range(len(rows)))
         while waiting:
             finished: set[int] = set()

@@ -19,8 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from qwen3nb import paths
-from qwen3nb.extraction.checkpoint import CheckpointError, list_checkpoints, open_checkpoint
+from qwen3nb.extraction.checkpoint import (
+    Checkpoint,
+    CheckpointError,
+    list_checkpoints,
+    open_checkpoint,
+)
 from qwen3nb.extraction.export import PROVENANCE
+from qwen3nb.extraction.headers import read_safetensors
 from qwen3nb.files import read_json, sha256_file, sha256_json
 
 __all__ = ["Source", "SpecError", "fetch", "find_source", "find_training", "registry"]
@@ -47,11 +53,15 @@ class Source:
     Attributes:
         spec: what was asked for.
         kind: ``encoder`` (a bidirectional Qwen3 directory), ``seq2seq`` (an
-            encoder-decoder checkpoint), ``sentence-transformers``, ``decoder`` (a causal
+            encoder-decoder checkpoint), ``sentence-transformers``, ``t5`` (another
+            encoder-decoder, of which the encoder is used), ``decoder`` (a causal
             language model), ``adapter`` (LoRA), ``hub``, ``random`` or ``bm25``.
         label: a name fit for files and tables.
         folder: where it lies, if it lies somewhere.
-        prompts: text put before a text, per role (``query``, ``passage``).
+        prompts: text put before a text, per role or task; see `prompt_for`.
+        instruction: what ``{instruction}`` in a prompt stands for by default.
+        pooling: what the registry says, where the model says nothing.
+        max_length: likewise.
         revision: the pinned revision of a hub model.
         id: its id on the hub.
         base: the model an adapter belongs to; see `qwen3nb.models.adapters`.
@@ -65,6 +75,9 @@ class Source:
     revision: str | None = None
     id: str | None = None
     base: Source | None = None
+    instruction: str = ""
+    pooling: str | None = None
+    max_length: int | None = None
 
     def fingerprint(self) -> dict[str, Any]:
         """What decides the vectors, apart from the settings a model is used with."""
@@ -78,7 +91,15 @@ class Source:
             if _DECIDING.fullmatch(file.name) and file.is_file()
         }
         weights = open_checkpoint(self.folder).digest()
-        return {"kind": self.kind, "weights": weights, "files": sha256_json(small)}
+        found: dict[str, Any] = {"kind": self.kind, "weights": weights, "files": sha256_json(small)}
+        # Modules of sentence-transformers with weights of their own, such as 2_Dense.
+        if parts := sorted(self.folder.glob("*_*/model.safetensors")):
+            modules = {file.parent.name: read_safetensors(file) for file in parts}
+            found["modules"] = {
+                name: Checkpoint(self.folder, {}, tensors).digest()
+                for name, tensors in modules.items()
+            }
+        return found
 
     def _adapter_fingerprint(self) -> dict[str, Any]:
         from qwen3nb.models.adapters import adapter_fingerprint
@@ -174,6 +195,9 @@ def fetch(source: Source) -> Source:
         found,
         label=source.label,
         prompts=source.prompts,
+        instruction=source.instruction,
+        pooling=source.pooling,
+        max_length=source.max_length,
         revision=source.revision,
         id=source.id,
     )
@@ -200,10 +224,11 @@ def _demo() -> Source:
 
 
 def _registered(name: str, entry: dict[str, Any]) -> Source:
-    common = {
+    common: dict[str, Any] = {
         "prompts": dict(entry.get("prompts", {})),
         "revision": entry["revision"],
         "id": entry["id"],
+        **{key: entry[key] for key in ("instruction", "pooling", "max_length") if key in entry},
     }
     if package := entry.get("package"):
         found = importlib.util.find_spec(package)
@@ -226,6 +251,8 @@ def _folder(spec: str, folder: Path) -> Source:
         config = read_json(folder / "config.json")
     except ValueError as error:
         raise SpecError(str(error)) from None
+    if not isinstance(config, dict):
+        raise SpecError(f"{folder / 'config.json'}: expected an object, so this is no model")
     model_type = config.get("model_type")
     label = _label(folder)
     if model_type in ("qwen3_encdec", "qwen3_encoder_decoder"):
@@ -234,6 +261,8 @@ def _folder(spec: str, folder: Path) -> Source:
         return Source(spec, "encoder", label, folder=folder)
     if (folder / "modules.json").is_file():
         return Source(spec, "sentence-transformers", label, folder=folder)
+    if config.get("is_encoder_decoder"):
+        return Source(spec, "t5", label, folder=folder)
     return Source(spec, "decoder", label, folder=folder)
 
 

@@ -1,7 +1,8 @@
 """Encoders that run a transformer with a pooling of our own.
 
 Served are bidirectional Qwen3 directories, encoder-decoder checkpoints (their encoder is
-taken out in memory) and causal language models.
+taken out in memory), causal language models, as they are or made bidirectional, with or
+without a LoRA adapter, and the encoders of other encoder-decoders such as T5Gemma 2.
 """
 
 from __future__ import annotations
@@ -80,12 +81,13 @@ class TransformerEncoder(Encoder):
         prefix: str = "",
         append_eos: bool = False,
         normalize: bool | None = None,
+        bidirectional: bool = False,
         **options: Any,
     ) -> None:
         assert source.folder is not None  # noqa: S101 - kinds without a folder come elsewhere
         self._device = pick_device(device)
         stored = _stored_settings(source)
-        pooling = pooling or stored.get("pooling")
+        pooling = pooling or stored.get("pooling") or source.pooling
         if pooling is None:
             raise SpecError(
                 f"{source.folder}: a language model, which says nothing of pooling; "
@@ -94,7 +96,8 @@ class TransformerEncoder(Encoder):
         self.pooling = pooling
         self.normalize = bool(stored.get("normalize", True)) if normalize is None else normalize
         self.max_length = max_length or stored.get("max_length") or MAX_LENGTH
-        model = _load_model(source, torch_dtype(dtype)).to(self._device).eval()
+        model = _load_model(source, torch_dtype(dtype), bidirectional=bidirectional)
+        model = model.to(self._device).eval()
         origin = (source.base or source).folder or source.folder
         self._tokenizer = _load_tokenizer(origin, model.config)
         if prefix or append_eos:
@@ -114,7 +117,7 @@ class TransformerEncoder(Encoder):
                 "prefix": prefix,
                 "append_eos": append_eos,
                 "dtype": dtype,
-                "causal": source.kind in ("decoder", "adapter"),
+                "causal": source.kind in ("decoder", "adapter") and not bidirectional,
                 # Packing changes nothing beyond rounding; another kernel in 16 bits does.
                 "attention": "varlen" if self.engine.way == "varlen" else attention,
                 "versions": library_versions(),
@@ -130,7 +133,7 @@ class TransformerEncoder(Encoder):
     @property
     def dimension(self) -> int:
         """D, the length of a vector."""
-        return int(self.engine.model.config.hidden_size)
+        return int(self.engine.model.config.get_text_config().hidden_size)
 
     @property
     def parameters(self) -> int:
@@ -185,29 +188,66 @@ def _stored_settings(source: Source) -> dict[str, Any]:
     return settings
 
 
-def _load_model(source: Source, dtype: torch.dtype) -> Any:
-    from transformers import AutoModel
-
+def _load_model(source: Source, dtype: torch.dtype, *, bidirectional: bool = False) -> Any:
     assert source.folder is not None  # noqa: S101
     if source.kind == "adapter":
         from qwen3nb.models.yes_no import load_causal
 
-        return load_causal(source, dtype).model
-    # Without safetensors, a state dict that `open_checkpoint` found to hold tensors only.
-    safe = open_checkpoint(source.folder).files[0].suffix == ".safetensors"
-    options: dict[str, Any] = {"dtype": dtype, "use_safetensors": safe}
-    if source.kind == "decoder":
-        return AutoModel.from_pretrained(source.folder, **options)
-    if source.kind == "encoder":
-        model = Qwen3EncoderModel.from_pretrained(source.folder, **options)
+        model = load_causal(source, dtype).model
+        if bidirectional:
+            model.config.is_causal = False
+    elif source.kind == "t5":
+        return _stock(source.folder, dtype).get_encoder()
+    elif source.kind == "decoder":
+        model = _stock(source.folder, dtype, bidirectional=bidirectional)
+    elif source.kind == "encoder":
+        model = _stock(source.folder, dtype, kind=Qwen3EncoderModel)
     else:
         model = _from_seq2seq(source.folder).to(dtype)
-    if not causal_leak(model.eval(), vocab_size=model.config.vocab_size) > 0:
+    if bidirectional or source.kind in ("encoder", "seq2seq"):
+        _check_bidirectional(model, source.folder)
+    return model
+
+
+def _stock(
+    folder: Path, dtype: torch.dtype, *, kind: Any = None, bidirectional: bool = False
+) -> Any:
+    """A model by transformers' own class, without a random weight in it.
+
+    Raises:
+        SpecError: weights are missing, or of another shape.
+    """
+    from transformers import AutoConfig, AutoModel
+
+    # Without safetensors, a state dict that `open_checkpoint` found to hold tensors only.
+    safe = open_checkpoint(folder).files[0].suffix == ".safetensors"
+    options: dict[str, Any] = {"dtype": dtype, "use_safetensors": safe}
+    if bidirectional:
+        options["config"] = AutoConfig.from_pretrained(folder)
+        options["config"].is_causal = False
+    try:
+        model, info = (kind or AutoModel).from_pretrained(
+            folder, output_loading_info=True, **options
+        )
+    except (RuntimeError, KeyError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise SpecError(f"{folder}: cannot be loaded ({reason})") from None
+    # A pooler over the first token comes with BERT's class and is not used here.
+    if missing := sorted(key for key in info["missing_keys"] if not key.startswith("pooler.")):
         raise SpecError(
-            f"{source.folder}: this transformers release runs the model causally although "
-            "it is bidirectional; its vectors would be wrong. Install transformers 5.2 or newer"
+            f"{folder}: has no {missing[0]} ({len(missing)} tensors missing), which would be "
+            "random; its weights are another model's, or their names have a wrapper's prefix"
         )
     return model
+
+
+def _check_bidirectional(model: Any, folder: Path) -> None:
+    if not causal_leak(model.eval(), vocab_size=model.config.vocab_size) > 0:
+        raise SpecError(
+            f"{folder}: this transformers release runs the model causally although it is to be "
+            "bidirectional; its vectors would be wrong. Install transformers 5.2 or newer; "
+            "not every architecture can be made bidirectional"
+        )
 
 
 def _from_seq2seq(folder: Path) -> Qwen3EncoderModel:

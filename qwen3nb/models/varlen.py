@@ -49,11 +49,11 @@ class Kernel(Protocol):
 
 def varlen_kernel(model: Any) -> Kernel | None:
     """The kernel for ``model``, or None if its device, numbers or head size do not suit."""
-    config = model.config
-    head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    if model.device.type != "cuda" or model.dtype == torch.float32 or head > _MAX_HEAD:
+    if model.device.type != "cuda" or model.dtype == torch.float32:
         return None
-    return torch_kernel() or flash_kernel()
+    config = model.config.get_text_config()
+    head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    return None if head > _MAX_HEAD else torch_kernel() or flash_kernel()
 
 
 def torch_kernel() -> Kernel | None:
