@@ -19,9 +19,10 @@ from scipy.stats import rankdata
 
 from qwen3nb.choices import one_of
 
-__all__ = ["AGGREGATES", "RESAMPLES", "Aggregate", "aggregate"]
+__all__ = ["AGGREGATES", "REPORTED", "RESAMPLES", "Aggregate", "aggregate", "reported"]
 
 RESAMPLES = 2000
+REPORTED = "reported"  # a value that another program gave, without values per query
 LEVEL = 0.95
 _BLOCK = 4_000_000  # values resampled at once: bounds the memory
 Array = NDArray[np.float64]
@@ -66,7 +67,7 @@ class Aggregate:
         low: lower end of the 95 % interval, or None.
         high: upper end, or None.
         n: how many queries (pairs, draws) it is made of.
-        how: name in `AGGREGATES`.
+        how: name in `AGGREGATES`, or ``reported``.
         columns: names of the per-query columns it is made of.
         undefined: why there is no value, or empty.
     """
@@ -78,6 +79,17 @@ class Aggregate:
     how: str
     columns: tuple[str, ...]
     undefined: str = ""
+
+
+def reported(value: float, *, n: int) -> Aggregate:
+    """A value as another program gave it: without values per query there is no interval.
+
+    Raises:
+        ValueError: it is not finite.
+    """
+    if not math.isfinite(value):
+        raise ValueError(f"expected a finite value; got {value}")
+    return Aggregate(float(value), None, None, n, REPORTED, ())
 
 
 def aggregate(

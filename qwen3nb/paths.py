@@ -10,6 +10,7 @@ package was installed from (an editable install), else the working directory.
     QWEN3NB_RESULTS  results/   result records, MTEB's own files
     QWEN3NB_RUNS     runs/      what the demo trains and extracts
     QWEN3NB_CACHE    .cache/    embeddings, built tasks, file digests: safe to delete
+    QWEN3NB_MIRROR   (none)     data sets and models that lie on this machine, by hub id
     QWEN3NB_BOOK     book/      the book's sources; executed notebooks in book/runs/
 """
 
@@ -21,6 +22,7 @@ __all__ = [
     "book_runs",
     "cache",
     "is_checkout",
+    "mirror",
     "notebooks",
     "results",
     "root",
@@ -84,6 +86,12 @@ def book() -> Path:
 def book_runs() -> Path:
     """Executed notebooks and generated pages, published only when finished."""
     return book() / "runs"
+
+
+def mirror() -> Path | None:
+    """Data sets and models on this machine, ``<organisation>/<name>`` each; None for none."""
+    value = os.environ.get("QWEN3NB_MIRROR")
+    return Path(value).expanduser().resolve() if value else None
 
 
 def notebooks() -> Path:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from qwen3nb import paths
-from qwen3nb.aggregates import Aggregate, aggregate
+from qwen3nb.aggregates import REPORTED, Aggregate, aggregate
 from qwen3nb.files import read_json, write_json
 
 __all__ = [
@@ -166,6 +166,8 @@ def verify(result: Result) -> list[str]:
     if result.task.get("main_metric") not in result.metrics:
         problems.append(f"main metric {result.task.get('main_metric')!r} is not among its metrics")
     for name, stored in result.metrics.items():
+        if stored.how == REPORTED:
+            continue  # nothing to derive it from, and the record says so
         try:
             again = aggregate(
                 result.per_query, how=stored.how, columns=stored.columns, seed=result.seed

@@ -12,9 +12,10 @@ from qwen3nb.tasks import pydocs as pydocs_module
 from qwen3nb.tasks.difficulty import own_document_ndcg
 from qwen3nb.tasks.embedded import author_sts, embedded_task, pydocs_sample
 from qwen3nb.tasks.intrinsic import quick_look
-from qwen3nb.tasks.mteb_suite import EvaluationError, evaluate, load_tasks
+from qwen3nb.tasks.mteb_suite import EvaluationError, evaluate
 from qwen3nb.tasks.pydocs import MASK, OWN, RELATED, Entry, PyDocs, load_pydocs
 from qwen3nb.tasks.pydocs_modules import MODULES
+from qwen3nb.tasks.selection import tier_tasks
 from qwen3nb.tasks.tiers import TIERS
 
 DOC = """
@@ -154,17 +155,17 @@ def test_counting_shared_words_does_not_solve_the_pairs():
 
 def test_tiers_list_their_choices():
     with pytest.raises(ValueError, match="unknown tier 'ful'; choose one of: smoke, pydocs, fast"):
-        load_tasks("ful")
-    assert [task.metadata.name for task in load_tasks("smoke")] == list(TIERS["smoke"].tasks)
+        tier_tasks("ful")
+    assert [task.metadata.name for task in tier_tasks("smoke")] == list(TIERS["smoke"].tasks)
     with pytest.raises(KeyError, match="PyDocsRetrieval"):
         embedded_task("PyDoc")
 
 
 def test_mteb_knows_the_tasks_of_the_other_tiers():
-    names = {task.metadata.name for task in load_tasks("full")}
+    names = {task.metadata.name for task in tier_tasks("full")}
     assert set(TIERS["full"].tasks) <= names
     assert len(names) > 40
-    assert {task.metadata.name for task in load_tasks("fast")} == set(TIERS["fast"].tasks)
+    assert {task.metadata.name for task in tier_tasks("fast")} == set(TIERS["fast"].tasks)
 
 
 @pytest.fixture(scope="module")

@@ -178,6 +178,8 @@ def fetch(source: Source) -> Source:
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     assert source.id is not None  # noqa: S101 - a hub source has an id
+    if (mirror := paths.mirror()) is not None and (mirror / source.id).is_dir():
+        return _as_fetched(source, mirror / source.id)
     try:
         folder = snapshot_download(
             source.id,
@@ -188,9 +190,16 @@ def fetch(source: Source) -> Source:
         reason = str(error).strip().splitlines()[0]
         raise SpecError(
             f"{source.id}: no folder of this name, and from the hub not to be had ({reason}). "
-            "On a machine without a network, give the folder of a copy instead"
+            "On a machine without a network, give the folder of a copy instead, or set "
+            f"QWEN3NB_MIRROR to a mirror; `qwen3nb fetch --models {source.spec} --mirror DIR` "
+            "fills one on a connected machine"
         ) from None
-    found = _folder(source.spec, Path(folder))
+    return _as_fetched(source, Path(folder))
+
+
+def _as_fetched(source: Source, folder: Path) -> Source:
+    """What lies in ``folder``, under the name and with the settings it was asked for by."""
+    found = _folder(source.spec, folder)
     return replace(
         found,
         label=source.label,

@@ -19,7 +19,7 @@ def tier_table(tier: str) -> Table:
     Raises:
         ValueError: an unknown tier.
     """
-    from qwen3nb.tasks.mteb_suite import load_tasks
+    from qwen3nb.tasks.selection import tier_tasks
 
     rows = [
         (
@@ -28,7 +28,7 @@ def tier_table(tier: str) -> Table:
             Cell(task.metadata.description),
             Cell(task.metadata.dataset["revision"][:12]),
         )
-        for task in load_tasks(tier)
+        for task in tier_tasks(tier)
     ]
     columns = ("task", "type", "what it is", "data")
     return Table(columns, tuple(rows), TIERS[tier].about, kind="words")

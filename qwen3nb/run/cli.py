@@ -6,12 +6,14 @@ Heavy imports wait inside the commands, so that `--help` answers at once.
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
+from tqdm import tqdm
 
 import qwen3nb
 from qwen3nb.models.pooling import POOLINGS
@@ -301,6 +303,140 @@ def demo(at_once: int) -> None:
     from qwen3nb.demo.pipeline import run_demo
 
     click.echo(f"\nOpen {run_demo(at_once=at_once)}")
+
+
+_MIRROR = click.option(
+    "--mirror",
+    type=click.Path(path_type=Path, file_okay=False),
+    envvar="QWEN3NB_MIRROR",
+    help="Data sets and models on this machine, as DIR/<organisation>/<name>.",
+)
+
+
+def _use_mirror(mirror: Path | None) -> None:
+    """Let this process, and the kernels it starts, look into ``mirror`` first."""
+    if mirror is not None:
+        os.environ["QWEN3NB_MIRROR"] = str(mirror.resolve())
+
+
+@main.command()
+@click.option("--tier", type=_TIER, help="All that a tier needs.")
+@click.option("--tasks", default="", help="Names of MTEB tasks, with commas.")
+@click.option("--models", default="", help="Registry names or hub ids, with commas.")
+@click.option("--list", "only_list", is_flag=True, help="Say what is needed; fetch nothing.")
+@_MIRROR
+@_plainly
+def fetch(tier: str | None, tasks: str, models: str, only_list: bool, mirror: Path | None) -> None:
+    """Fill a mirror with data sets and models, on a machine with a network.
+
+    What was fetched before is not fetched again; a download that was stopped goes on.
+
+    \b
+    qwen3nb fetch --tier fast --list
+    qwen3nb fetch --tier fast --models e5-base-v2,gte-base --mirror /data/mirror
+    """
+    from qwen3nb.tasks.mirror import fetch as run
+    from qwen3nb.tasks.mirror import needs, sizes
+    from qwen3nb.tasks.selection import select_tasks, tier_tasks
+
+    if not (tier or tasks or models):
+        raise click.UsageError("say what: --tier, --tasks or --models")
+    chosen = tier_tasks(tier) if tier else []
+    chosen += select_tasks(names=_listed(tasks)) if tasks else []
+    found = needs(chosen, _listed(models))
+    if only_list or mirror is None:
+        for need, size in sizes(found):
+            click.echo(
+                f"{need.kind:8} {need.id:45} {(need.revision or 'main')[:12]:13} {size:>10}  "
+                f"{', '.join(need.used_by[:3])}"
+            )
+        if not only_list:
+            raise click.UsageError("name a folder: --mirror DIR (or --list to look only)")
+        return
+    failed = []
+    for need in tqdm(found, unit="id", desc="fetching"):
+        try:
+            run(need, mirror, say=lambda text: tqdm.write(text, file=sys.stderr))
+        except ValueError as error:
+            failed.append(str(error))
+    for text in failed:
+        click.echo(text, err=True)
+    click.echo(f"{len(found) - len(failed)} of {len(found)} are in {mirror}")
+    if failed:
+        sys.exit(1)
+
+
+def _listed(text: str) -> list[str]:
+    return [each.strip() for each in text.split(",") if each.strip()]
+
+
+@main.command()
+@click.option("--models", default="", help="Only these, with commas.")
+@click.option("--tasks", default="", help="Only these, with commas.")
+@_MIRROR
+@_plainly
+def reproduce(models: str, tasks: str, mirror: Path | None) -> None:
+    """Compare with published scores, as far as the data at hand allow.
+
+    OK is within the score's tolerance, OKish within five times it. The exit status is 1
+    if one is a FAIL; scores that could not be run are named and are none.
+
+    \b
+    qwen3nb reproduce --models all-MiniLM-L6-v2 --mirror /data/mirror
+    """
+    from qwen3nb.tasks.reproduce import published_scores
+    from qwen3nb.tasks.reproduce import reproduce as run
+
+    _use_mirror(mirror)
+    _no_library_bars()
+    chosen = [
+        each
+        for each in published_scores()
+        if (not models or each.model in _listed(models))
+        and (not tasks or each.task in _listed(tasks))
+    ]
+    if not chosen:
+        raise click.ClickException("no published score is of these models and tasks")
+    worst = 0
+    for done in run(chosen):
+        each = done.published
+        ours = "" if done.value is None else f"{done.value:.4f}"
+        click.echo(
+            f"{done.verdict:8} {each.model:20} {each.task:24} published {each.value:.4f} "
+            f"± {each.tolerance:g} ({each.source})  ours {ours or done.reason}"
+        )
+        worst = max(worst, int(done.verdict == "FAIL"))
+    sys.exit(worst)
+
+
+@main.command("tasks")
+@click.option("--tier", type=_TIER)
+@click.option("--type", "types", multiple=True, help="An MTEB task type such as STS.")
+@click.option("--language", "languages", multiple=True, help="A code such as eng.")
+@click.option("--benchmark", help="Such as: MTEB(eng, v2)")
+@_plainly
+def list_tasks(
+    tier: str | None, types: tuple[str, ...], languages: tuple[str, ...], benchmark: str | None
+) -> None:
+    """List tasks: name, type, data set and revision.
+
+    \b
+    qwen3nb tasks --tier fast
+    qwen3nb tasks --type STS --language eng
+    qwen3nb tasks --benchmark "MTEB(eng, v2)"
+    """
+    from qwen3nb.tasks.selection import select_tasks, tier_tasks
+
+    chosen = tier_tasks(tier) if tier else select_tasks(
+        types=types, languages=languages, benchmark=benchmark
+    )  # fmt: skip
+    for task in chosen:
+        data = task.metadata.dataset
+        click.echo(
+            f"{task.metadata.name:45} {task.metadata.type:22} {data['path']} @ "
+            f"{str(data.get('revision'))[:12]}"
+        )
+    click.echo(f"{len(chosen)} tasks", err=True)
 
 
 @main.group()

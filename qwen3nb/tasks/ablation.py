@@ -21,7 +21,8 @@ from qwen3nb.extraction.averaging import averaged, select_checkpoints
 from qwen3nb.models.encoders import load_encoder
 from qwen3nb.models.pooling import POOLINGS
 from qwen3nb.results import Result
-from qwen3nb.tasks.mteb_suite import evaluate, load_tasks
+from qwen3nb.tasks.mteb_suite import evaluate
+from qwen3nb.tasks.selection import tier_tasks
 
 __all__ = ["Outcome", "Variant", "ablate", "by_task", "variants"]
 
@@ -130,7 +131,7 @@ def ablate(
     Raises:
         CheckpointError: no checkpoints, or ones that cannot be averaged.
     """
-    tasks = [task for task in load_tasks(tier) if task.metadata.type in types]
+    tasks = [task for task in tier_tasks(tier) if task.metadata.type in types]
     output = output or paths.results() / "ablation"
     folders = {each: _weights(Path(training), each) for each in {v.weights for v in chosen}}
     outcomes = []

@@ -24,24 +24,25 @@ from typing import Any
 from tqdm import tqdm
 
 from qwen3nb import paths
-from qwen3nb.aggregates import aggregate
-from qwen3nb.choices import one_of
+from qwen3nb.aggregates import REPORTED, aggregate, reported
 from qwen3nb.files import read_json, write_text
 from qwen3nb.models.bm25 import BM25
 from qwen3nb.models.encoders import Encoder
 from qwen3nb.models.reranker import YesNoReranker
 from qwen3nb.results import Result, ResultError, environment, result_path
+from qwen3nb.tasks.mirror import data_revision, explain, local_data
 from qwen3nb.tasks.per_query import (
     SEARCH_TYPES,
+    UNIT,
     UNITS,
     EvaluationError,
     compare,
     extract_scores,
     task_size,
 )
-from qwen3nb.tasks.tiers import TIERS
+from qwen3nb.tasks.selection import select_tasks, tier_tasks
 
-__all__ = ["Evaluation", "EvaluationError", "evaluate", "load_tasks"]
+__all__ = ["Evaluation", "EvaluationError", "evaluate"]
 
 Model = Encoder | BM25 | YesNoReranker
 
@@ -61,27 +62,6 @@ class Evaluation:
     reused: list[str] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
-
-
-def load_tasks(tier: str) -> list[Any]:
-    """The MTEB task objects of a tier, data not yet loaded.
-
-    Raises:
-        ValueError: an unknown tier.
-    """
-    import mteb
-
-    from qwen3nb.tasks.embedded import embedded_task
-
-    chosen = TIERS[one_of("tier", tier, TIERS)]
-    own = [name for name in chosen.tasks if name.startswith(("PyDocs", "AuthorSTS"))]
-    tasks = [embedded_task(name) for name in own]
-    if others := [name for name in chosen.tasks if name not in own]:
-        tasks += list(mteb.get_tasks(tasks=others))
-    for benchmark in chosen.benchmarks:
-        have = {task.metadata.name for task in tasks}
-        tasks += [t for t in mteb.get_benchmark(benchmark).tasks if t.metadata.name not in have]
-    return tasks
 
 
 def evaluate(
@@ -105,7 +85,7 @@ def evaluate(
     Args:
         model: from `load_encoder`, `load_model` or `load_reranker`.
         tier: name of a tier; see `TIERS`.
-        tasks: MTEB task objects to run instead of a tier.
+        tasks: MTEB task objects, or names, to run instead of a tier.
         output: folder for records; by default `paths.results`.
         seed: of the intervals.
         batch_size: texts per batch.
@@ -118,7 +98,7 @@ def evaluate(
             tracebacks are saved beside the records.
     """
     folder = Path(output) if output else paths.results()
-    chosen = list(tasks) if tasks is not None else load_tasks(tier)
+    chosen = _parts(tasks) if tasks is not None else _parts(tier_tasks(tier))
     evaluation = Evaluation()
     run = uuid.uuid4().hex[:12]
     bar = tqdm(chosen, desc=model.label, unit="task", disable=not show_progress)
@@ -171,6 +151,19 @@ def _unsuited(model: Model, task: Any) -> str:
     )
 
 
+def _parts(tasks: Iterable[Any]) -> list[Any]:
+    """Task objects for names, and the parts of a task that is made of others."""
+    parts = []
+    for each in tasks:
+        task = select_tasks(names=[each])[0] if isinstance(each, str) else each
+        inner = getattr(task.metadata, "tasks", None)
+        for part in inner or [task]:
+            if inner:
+                part.qwen3nb_group = task.metadata.name
+            parts.append(part)
+    return parts
+
+
 def _record_path(model: Model, task: str, *, folder: Path, seed: int) -> Path:
     return result_path(folder, f"{model.label}-{model.identity[:8]}", seed, task)
 
@@ -190,7 +183,7 @@ def _stored(model: Model, task: Any, *, folder: Path, seed: int) -> Result | Non
         return None  # unreadable: the task is run again and the file replaced
     same = (
         result.model["identity"] == model.identity
-        and result.task["revision"] == task.metadata.dataset["revision"]
+        and result.task["revision"] == data_revision(task)
         and result.environment["versions"] == environment()["versions"]
     )
     return result if same else None
@@ -209,10 +202,10 @@ def _run_task(
     import mteb
 
     before = (model.stats.texts, model.stats.encoded, model.stats.seconds)
+    revision = data_revision(task)
     started = time.perf_counter()
-    with _quiet():
-        if not task.data_loaded:
-            task.load_data()
+    with _quiet(), local_data(task):
+        _load(task)
         with tempfile.TemporaryDirectory() as predictions:
             # A fresh folder each time: MTEB adds to a prediction file that is there,
             # under the description of whichever model wrote it first.
@@ -228,8 +221,12 @@ def _run_task(
             ).task_results[0]
             predicted = read_json(Path(predictions) / task.prediction_file_name)
     per_query, named, main = extract_scores(task, predicted, outcome.scores)
+    score = float(outcome.get_score())
+    size = task_size(task)
     metrics = {
-        name: aggregate(per_query, how=how, columns=columns, seed=seed)
+        name: reported(score, n=next(iter(size.values()), 0))
+        if how == REPORTED
+        else aggregate(per_query, how=how, columns=columns, seed=seed)
         for name, (how, columns) in named.items()
     }
     compare(task, metrics[main], outcome)
@@ -252,10 +249,12 @@ def _run_task(
             "name": task.metadata.name,
             "type": task.metadata.type,
             "dataset": task.metadata.dataset["path"],
-            "revision": task.metadata.dataset["revision"],
+            "revision": revision,
             "main_metric": main,
-            "unit": UNITS[task.metadata.type],
-            **task_size(task),
+            "unit": UNITS.get(task.metadata.type, UNIT),
+            "mteb": {"metric": str(task.metadata.main_score), "value": score},
+            **({"group": task.qwen3nb_group} if hasattr(task, "qwen3nb_group") else {}),
+            **size,
         },
         metrics=metrics,
         per_query=per_query,
@@ -275,6 +274,29 @@ def _run_task(
         run=run,
         finished=datetime.now(UTC).isoformat(timespec="seconds"),
     )
+
+
+def _load(task: Any) -> None:
+    """Load a task's data, from the mirror or the hub.
+
+    Raises:
+        MirrorError: they are in neither; says what fetches them.
+        EvaluationError: a reranking task came without its candidates, as happens offline:
+            MTEB would search the whole corpus and call it reranking.
+    """
+    if not task.data_loaded:
+        try:
+            task.load_data()
+        except (OSError, ValueError) as error:
+            raise explain(task, error) from error
+    if task.metadata.type == "Reranking" and hasattr(task, "convert_v1_dataset_format_to_v2"):
+        task.convert_v1_dataset_format_to_v2(num_proc=None)
+        parts = [data for subset in task.dataset.values() for data in subset.values()]
+        if not all(part["top_ranked"] for part in parts):
+            raise EvaluationError(
+                f"{task.metadata.name}: a reranking task whose candidates did not load; it "
+                "would turn into a search of everything"
+            )
 
 
 @contextmanager

@@ -6,6 +6,10 @@ Shapes of the columns by type of task:
     STS                    cosine, gold -> pair     -> value
     Classification         accuracy     -> text     -> share of the repetitions that hit
     Clustering             v_measure    -> draw     -> value
+
+Other types have a value from MTEB and none per query: their record says so, and has no
+interval. The same holds for a correlation over several languages at once, which is a
+mean of correlations and not one over the pooled pairs.
 """
 
 from __future__ import annotations
@@ -13,10 +17,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from qwen3nb.aggregates import Aggregate
+from qwen3nb.aggregates import REPORTED, Aggregate
 from qwen3nb.metrics import score_run
 
-__all__ = ["SEARCH_TYPES", "UNITS", "EvaluationError", "compare", "extract_scores", "task_size"]
+__all__ = [
+    "SEARCH_TYPES",
+    "UNIT",
+    "UNITS",
+    "EvaluationError",
+    "compare",
+    "extract_scores",
+    "task_size",
+]
 
 AGREEMENT = 1e-5  # MTEB rounds some of its scores to five decimals
 RETRIEVAL_METRICS = ("nDCG@10", "MRR@10", "Recall@10", "Recall@100", "MAP@100")
@@ -36,13 +48,11 @@ def extract_scores(
 ) -> tuple[PerQuery, Named, str]:
     """Per-query columns, how to aggregate them, and the main metric's name."""
     extractor = _EXTRACTORS.get(task.metadata.type)
-    if extractor is None:
-        raise EvaluationError(
-            f"{task.metadata.name} is of type {task.metadata.type}, whose per-query scores are "
-            f"not kept yet; types that are: {', '.join(_EXTRACTORS)}"
-        )
     columns: PerQuery = {}
     parts = [(split, subset) for subset in task.hf_subsets for split in task.eval_splits]
+    if extractor is None or (task.metadata.type == "STS" and len(parts) > 1):
+        main = str(task.metadata.main_score)
+        return columns, {main: (REPORTED, ())}, main
     for split, subset in parts:
         data = task.dataset.get(subset, task.dataset)
         prefix = "" if len(parts) == 1 else f"{split}/{subset}/"
@@ -108,6 +118,7 @@ UNITS = {
     "Classification": "texts",
     "Clustering": "draws",
 }
+UNIT = "items"  # of any other type
 # MTEB's name of what is compared; its main score may be another metric of the task.
 _THEIRS = {
     "Retrieval": "ndcg_at_10",
@@ -120,6 +131,8 @@ _THEIRS = {
 
 def compare(task: Any, ours: Aggregate, outcome: Any) -> None:
     """Refuse a result on which MTEB and the per-query scores do not agree."""
+    if ours.how == REPORTED:
+        return
     key = _THEIRS[task.metadata.type]
     entries = [entry for split in outcome.scores.values() for entry in split]
     theirs = sum(entry[key] for entry in entries) / len(entries)
