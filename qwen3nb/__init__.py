@@ -44,6 +44,7 @@ _HOMES = {
         "extraction_table",
     ),
     "qwen3nb.report.figures": ("comparison_figure", "per_query_figure", "similarity_figure"),
+    "qwen3nb.report.geometry": ("cosine_figure", "spectrum_figure"),
     "qwen3nb.report.views": (
         "checks_table",
         "comparison_table",

@@ -13,14 +13,15 @@ PUBLIC = """
 METRICS POOLINGS Qwen3EncoderConfig Qwen3EncoderModel Qwen3ForSeq2SeqLM Qwen3Seq2SeqConfig
 CheckpointError Result SpecError TIERS ablate ablation_table author_sts average_checkpoints
 averaged averaging_table by_task card_text checkpoints_table checks_table
-comparison_figure comparison_table cost_table difference_table
+comparison_figure comparison_table cosine_figure cost_table difference_table
 difficulty_table distance_to drift_figure effects effects_figure effects_table
 embedded_task evaluate extraction_table
 examples_table extract failures_table find_source find_training headline_table holm list_checkpoints
 load_encoder load_failures load_model load_pydocs load_results open_checkpoint page_links
 paired_bootstrap pairs_table per_query_figure permutation_test pool provenance_table
 pydocs_sample pydocs_table quick_look registry results_table run_notebook score_run
-select_checkpoints similarity_figure tier_table variants vector_agreement verify weight_drift
+select_checkpoints similarity_figure spectrum_figure tier_table variants
+vector_agreement verify weight_drift
 """
 
 

@@ -400,7 +400,8 @@ def cli():
 
 
 COMMANDS = (
-    "average", "bench", "book", "card", "demo", "eval", "extract", "push", "run", "verify",
+    "average", "bench", "book", "card", "demo", "eval", "extract", "push", "quick", "run",
+    "verify",
 )  # fmt: skip
 
 

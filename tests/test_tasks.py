@@ -362,7 +362,7 @@ def test_the_first_look(encoder_folder):
     verdicts = {check.name: check.verdict for check in quick_look(encoder)}
     assert verdicts["dimensions that say nothing"] == "WARNING"
     assert verdicts["vectors have length 1"] == "WARNING"
-    assert quick_look(load_model("bm25"))[0].verdict == "NOT APPLICABLE"
+    assert quick_look(load_model("bm25")).checks[0].verdict == "NOT APPLICABLE"
 
 
 def test_a_scrambled_model_fails_the_paraphrase_check():

@@ -246,12 +246,23 @@ def checks_table(checks: Iterable[Any]) -> Table:
         (
             Cell(check.name),
             Cell(check.verdict, strong=check.verdict in ("WARNING", "FAILED")),
-            Cell(check.found),
-            Cell(check.expected),
+            Cell(check.found, _interval(check)),
+            Cell(check.expected, check.remark),
+            Cell(check.n or "–"),
         )
         for check in checks
     )
-    return Table(("check", "verdict", "found", "expected"), rows, kind="words")
+    return Table(
+        ("check", "verdict", "found", "expected", "n"),
+        rows,
+        "Intervals: 95 %, percentile bootstrap over queries or pairs. On data that stand in for "
+        "those a target was set for, a miss only warns, unless the interval reaches chance.",
+        kind="words",
+    )
+
+
+def _interval(check: Any) -> str:
+    return f"[{check.low:.3f}, {check.high:.3f}]" if check.low is not None else ""
 
 
 def provenance_table(results: Sequence[Result]) -> Table:

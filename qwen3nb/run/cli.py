@@ -211,6 +211,33 @@ def evaluate(fresh: bool, **parameters: Any) -> None:
 
 
 @main.command()
+@click.argument("model")
+@click.option("--pooling", type=click.Choice([*POOLINGS, "auto"]), default="auto")
+@click.option("--max-length", type=click.IntRange(min=0), default=0, help="0: as the model says.")
+@click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
+@click.option("--device", default="auto", show_default=True)
+@click.option("--dtype", type=click.Choice(DTYPES), default="float32", show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON in the place of the table.")
+@_plainly
+def quick(model: str, max_length: int, as_json: bool, **options: Any) -> None:
+    """Is MODEL an encoder at all? A minute of checks; exits with 1 if one FAILED.
+
+    A WARNING does not count as a failure.
+
+    \b
+    qwen3nb quick encoder
+    qwen3nb quick Qwen/Qwen3-0.6B --pooling mean --json
+    """
+    from qwen3nb.models.encoders import load_model
+    from qwen3nb.run.quick import say_quick_look
+
+    _no_library_bars()
+    loaded = load_model(model, max_length=max_length or None, show_progress=not as_json, **options)
+    if say_quick_look(loaded, as_json=as_json) == "FAILED":
+        sys.exit(1)
+
+
+@main.command()
 @click.argument("notebook")
 @click.option("-p", "--parameter", "given", type=(str, str), multiple=True, metavar="NAME VALUE")
 @click.option("--fresh", is_flag=True, help="Run although a page of the same run is there.")
