@@ -16,7 +16,7 @@ import uuid
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from qwen3nb.aggregates import aggregate
 from qwen3nb.choices import one_of
 from qwen3nb.files import read_json, write_text
 from qwen3nb.models.bm25 import BM25
-from qwen3nb.models.encoders import Encoder
+from qwen3nb.models.encoders import Encoder, Stats
 from qwen3nb.results import Result, ResultError, environment, result_path
 from qwen3nb.tasks.per_query import (
     SEARCH_TYPES,
@@ -195,7 +195,7 @@ def _run_task(
 ) -> Result:
     import mteb
 
-    before = (model.stats.texts, model.stats.encoded, model.stats.seconds)
+    before = astuple(model.stats)
     started = time.perf_counter()
     with _quiet():
         if not task.data_loaded:
@@ -221,12 +221,7 @@ def _run_task(
     }
     compare(task, metrics[main], outcome)
     seconds = time.perf_counter() - started
-    texts, encoded, busy = (
-        now - then
-        for now, then in zip(
-            (model.stats.texts, model.stats.encoded, model.stats.seconds), before, strict=True
-        )
-    )
+    done = Stats(*(now - then for now, then in zip(astuple(model.stats), before, strict=True)))
     return Result(
         model={
             "label": model.label,
@@ -254,9 +249,10 @@ def _run_task(
         ),
         cost={
             "seconds": seconds,
-            "texts": texts,
-            "encoded": encoded,
-            "texts_per_second": encoded / busy if busy else None,
+            "texts": done.texts,
+            "encoded": done.encoded,
+            "cached": done.cached,
+            "texts_per_second": done.encoded / done.seconds if done.seconds else None,
             "peak_memory_bytes": _peak_memory(),
         },
         run=run,
