@@ -127,6 +127,27 @@ def test_a_cut_file_costs_vectors_and_no_more(tmp_path, share):
     assert filled(again)[0].all()
 
 
+def test_a_file_another_process_renewed_is_not_moved_aside(tmp_path, caplog):
+    """Both have the damaged file open; the second to notice finds a fresh one."""
+    first, second = EmbeddingCache(tmp_path / "x.sqlite"), EmbeddingCache(tmp_path / "x.sqlite")
+    (tmp_path / "x.sqlite").write_bytes(b"no database" * 1000)
+    opened = second._opened
+
+    def after_the_first():
+        second._inode = first.file.stat().st_ino if not list(tmp_path.glob("*.damaged")) else 0
+        assert first.put(dict(zip(KEYS, ROWS, strict=True)))
+        second._opened = opened
+        error = sqlite3.DatabaseError("file is not a database")
+        error.sqlite_errorcode = sqlite3.SQLITE_NOTADB
+        raise error
+
+    second._opened = after_the_first
+    found, target = filled(second)
+    assert found.all()
+    np.testing.assert_array_equal(target, ROWS)
+    assert caplog.text.count("moved aside") == 1
+
+
 def full_disk(*_, **__):
     raise OSError(28, "No space left on device")
 

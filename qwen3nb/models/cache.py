@@ -107,6 +107,7 @@ class EmbeddingCache:
         self._kept = False
         self._off: set[str] = set()  # of "read" and "store": what was given up
         self._signed = False
+        self._inode: int | None = None  # of the file as it was opened
 
     def __enter__(self) -> EmbeddingCache:
         self._kept = True
@@ -241,6 +242,7 @@ class EmbeddingCache:
     def _opened(self) -> sqlite3.Connection:
         if self._database is None:
             self.file.parent.mkdir(parents=True, exist_ok=True)
+            self._inode = self.file.stat().st_ino if self.file.is_file() else None
             self._database = connect(self.file)
         return self._database
 
@@ -250,6 +252,9 @@ class EmbeddingCache:
             self._database = None
 
     def _moved_aside(self, error: Exception) -> bool:
+        """Make room for a fresh file, unless another process just did."""
+        if self.file.is_file() and self.file.stat().st_ino != self._inode:
+            return True
         log.warning("%s is not readable (%s); moved aside, starting afresh", self.file, error)
         try:
             for file in self.file.parent.glob(f"{self.file.name}*"):
@@ -288,6 +293,7 @@ def _prepared(file: Path) -> sqlite3.Connection:
     database = sqlite3.connect(name, uri=True, timeout=_WAIT, isolation_level=None)
     database.text_factory = bytes
     try:
+        database.execute("pragma cache_size = -32768")  # KiB: the keys' tree stays in memory
         if writable:
             database.execute("pragma page_size = 65536")
             database.execute(f"pragma journal_mode = {journal_mode(file.parent)}")

@@ -175,5 +175,5 @@ def prune(caches: Iterable[CacheFile]) -> int:
     for cache in caches:
         for path in cache.parts:
             freed += path.stat().st_size
-            path.unlink()
+            path.unlink(missing_ok=True)
     return freed
