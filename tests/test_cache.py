@@ -280,8 +280,8 @@ def test_hits_and_misses_are_data_and_said(folder, caplog, monkeypatch):
     assert "random: 4 vectors from the cache, 1 computed" in caplog.text
 
 
-def test_a_query_is_never_served_for_a_passage(folder, encoder_folder, monkeypatch):
-    encoder = load_encoder(encoder_folder, show_progress=False)
+def test_a_query_is_never_served_for_a_passage(folder, monkeypatch):
+    encoder = load_encoder("random", show_progress=False)
     monkeypatch.setattr(encoder, "prompts", {"query": "query: "})
     query = encoder.encode("x", role="query")
     passage = encoder.encode("x", role="passage")
