@@ -13,12 +13,13 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 __all__ = [
     "canonical",
     "file_stamp",
     "may_replace",
+    "new_file",
     "new_folder",
     "read_json",
     "remember_digest",
@@ -34,13 +35,17 @@ __all__ = [
 _BLOCK = 1 << 20
 
 
-def write_bytes(path: Path, data: bytes) -> Path:
-    """Write ``data`` to ``path`` atomically, making its folder if needed."""
+@contextmanager
+def new_file(path: Path) -> Iterator[BinaryIO]:
+    """A binary file to write, which takes the name ``path`` when the block ends well.
+
+    Its folder is made if needed. If the block raises, what was at ``path`` stays.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(data)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         Path(name).chmod(0o644)
@@ -49,6 +54,12 @@ def write_bytes(path: Path, data: bytes) -> Path:
         Path(name).unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+
+
+def write_bytes(path: Path, data: bytes) -> Path:
+    """Write ``data`` to ``path`` atomically, making its folder if needed."""
+    with new_file(path) as file:
+        file.write(data)
     return path
 
 

@@ -291,9 +291,9 @@ def test_a_flipped_byte_is_noticed_and_mended(tmp_path):
     cache.put(VECTORS)
     key = text_key("b")
     with sqlite3.connect(cache.file) as database:
-        (value,) = database.execute("select v from vectors where k = ?", [key]).fetchone()
+        (value,) = database.execute("select v from e where k = ?", [key]).fetchone()
         broken = bytes([value[0] ^ 1]) + value[1:]
-        database.execute("update vectors set v = ? where k = ?", [broken, key])
+        database.execute("update e set v = ? where k = ?", [broken, key])
     database.close()
     found = cache.get(VECTORS)
     assert key not in found

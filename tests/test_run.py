@@ -400,7 +400,8 @@ def cli():
 
 
 COMMANDS = (
-    "average", "bench", "book", "card", "demo", "eval", "extract", "push", "quick", "run",
+    "average", "bench", "book", "cache", "card", "demo", "encode", "eval", "extract", "fetch",
+    "push", "quick", "reproduce", "run", "tasks",
     "verify",
 )  # fmt: skip
 

@@ -113,7 +113,7 @@ def push(
         ValueError: a malformed name, or the hub refuses; says what to do.
     """
     from huggingface_hub import HfApi
-    from huggingface_hub.errors import HfHubHTTPError, LocalTokenNotFoundError
+    from huggingface_hub.errors import LocalTokenNotFoundError
 
     if not _REPOSITORY.fullmatch(repository):
         raise ValueError(f"expected a repository such as organisation/name; got {repository!r}")
@@ -135,7 +135,7 @@ def push(
         )
     except LocalTokenNotFoundError:
         raise ValueError("not logged in to the hub; `hf auth login` first") from None
-    except (HfHubHTTPError, OSError) as error:
+    except Exception as error:  # noqa: BLE001 - the hub's client lets its transport's through
         reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
         raise ValueError(
             f"the hub did not take {repository}: {reason}. Is the network there, and does "

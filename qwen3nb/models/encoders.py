@@ -18,9 +18,11 @@ Shapes: N texts, D dimensions.
 
 from __future__ import annotations
 
+import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +36,7 @@ from qwen3nb.files import sha256_json
 from qwen3nb.models.adapters import adapter_source
 from qwen3nb.models.batching import deduplicate
 from qwen3nb.models.cache import EmbeddingCache, text_key
+from qwen3nb.models.meta import mteb_meta
 from qwen3nb.models.pairs import INSTRUCTION
 from qwen3nb.models.pooling import POOLINGS
 from qwen3nb.models.progress import Progress
@@ -48,8 +51,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Encoder", "EncoderError", "RandomEncoder", "Stats", "load_encoder", "load_model"]
 
+log = logging.getLogger(__name__)
 ENCODING = 2  # raise when vectors change for the same model: part of every identity
 _CHUNK = 512  # texts encoded and stored together: what a kill can cost
+_LONG = 2.0  # seconds after which an encoding is worth a line in the log
 Vectors = NDArray[np.float32]
 _MTEB_ROLES = {"query": "query", "document": "passage"}
 
@@ -64,8 +69,9 @@ class Stats:
 
     Attributes:
         texts: texts asked for, duplicates included.
-        encoded: texts that went through the model.
-        cached: distinct texts that came from the cache.
+        encoded: distinct texts that went through the model: the cache's misses.
+        cached: distinct texts that came from the cache: its hits.
+        damaged: stored vectors that failed their checksum and were computed again.
         seconds: time spent in the model.
         cut: texts longer than the maximum length, which were cut.
         empty: texts without a token of their own.
@@ -74,6 +80,7 @@ class Stats:
     texts: int = 0
     encoded: int = 0
     cached: int = 0
+    damaged: int = 0
     seconds: float = 0.0
     cut: int = 0
     empty: int = 0
@@ -113,11 +120,12 @@ class Encoder(ABC):
         self.stats = Stats()
         self.show_progress = show_progress
         self._tick: Callable[[int], None] | None = None  # hears of texts within a chunk
-        self._cache = (
-            EmbeddingCache(paths.cache() / "embeddings" / f"{self.identity[:32]}.sqlite")
-            if cache
-            else None
-        )
+        self._cache = self._own_cache() if cache else None
+
+    def _own_cache(self) -> EmbeddingCache:
+        about = {"label": self.label, "identity": self.identity, "settings": self.settings}
+        folder = paths.cache() / "embeddings"
+        return EmbeddingCache(folder / f"{self.identity[:32]}.sqlite", about=about)
 
     @property
     def device(self) -> str:
@@ -178,29 +186,44 @@ class Encoder(ABC):
             except UnicodeEncodeError:
                 raise EncoderError(f"text {index} is not valid Unicode: {text!r:.80}") from None
         distinct, where = deduplicate(texts)
-        vectors = np.empty((len(distinct), self.dimension), dtype=np.float32)
-        keys = [text_key(text) for text in distinct]
-        known = self._cache.get(keys) if self._cache is not None else {}
-        missing = []
-        for index, key in enumerate(keys):
-            if key in known:
-                vectors[index] = known[key]
-            else:
-                missing.append(index)
+        started, hits = time.perf_counter(), self.stats.cached
         self.stats.texts += len(texts)
-        self.stats.cached += len(known)
+        with self._cache if self._cache is not None else nullcontext():
+            vectors = self._kept_or_new(distinct, where)
+        if time.perf_counter() - started > _LONG:
+            hits = self.stats.cached - hits
+            misses = len(distinct) - hits
+            log.info("%s: %d vectors from the cache, %d computed", self.label, hits, misses)
+        return vectors[where]
+
+    def _kept_or_new(self, texts: Sequence[str], where: Sequence[int]) -> Vectors:
+        """Vectors (N, D) of distinct texts; what the cache does not have is computed.
+
+        ``where`` is each input's distinct text, for errors.
+        """
+        vectors = np.empty((len(texts), self.dimension), dtype=np.float32)
+        missing = list(range(len(texts)))
+        keys: list[bytes] = []
+        if self._cache is not None:
+            keys = [text_key(text) for text in texts]
+            before = self._cache.damaged
+            known = self._cache.fill(keys, vectors)
+            missing = np.flatnonzero(~known).tolist()
+            self.stats.cached += len(texts) - len(missing)
+            self.stats.damaged += self._cache.damaged - before
+            self._cache.touch()
         # Texts of like length share a chunk, and with it a forward.
-        missing.sort(key=lambda index: -len(distinct[index]))
-        sizes = [len(distinct[index]) for index in missing]
+        missing.sort(key=lambda index: -len(texts[index]))
+        sizes = [len(texts[index]) for index in missing]
         with Progress(self.label, sizes, show=self.show_progress) as bar:
             self._tick = bar.advance
             for start in range(0, len(missing), _CHUNK):
                 chunk = missing[start : start + _CHUNK]
-                vectors[chunk] = self._checked(chunk, distinct, where)
+                vectors[chunk] = self._checked(chunk, texts, where)
                 if self._cache is not None:
                     self._cache.put({keys[index]: vectors[index] for index in chunk})
                 bar.advance(start + len(chunk) - bar.texts)
-        return vectors[where]
+        return vectors
 
     def _checked(
         self, chunk: Sequence[int], distinct: Sequence[str], where: Sequence[int]
@@ -395,33 +418,3 @@ def _unit(vectors: Any) -> Tensor:
 
     tensor = torch.as_tensor(np.asarray(vectors), dtype=torch.float32)
     return torch.nn.functional.normalize(tensor, dim=-1)
-
-
-def mteb_meta(model: Any, *, dimension: int | None, kinds: list[str]) -> ModelMeta:
-    """MTEB's description of a model; name and revision come from its identity.
-
-    MTEB keys its result cache by them: were they the same for two local checkpoints,
-    the second would be given the scores of the first.
-    """
-    from mteb.models.model_meta import ModelMeta
-
-    return ModelMeta(
-        loader=None,
-        name=f"qwen3nb/{model.label}",
-        revision=model.identity[:40],
-        release_date=None,
-        languages=None,
-        n_parameters=None,
-        memory_usage_mb=None,
-        max_tokens=None,
-        embed_dim=dimension,
-        license=None,
-        open_weights=None,
-        public_training_code=None,
-        public_training_data=None,
-        framework=["PyTorch"],
-        similarity_fn_name=getattr(model, "similarity_name", "cosine"),
-        use_instructions=bool(getattr(model, "prompts", None)),
-        training_datasets=None,
-        model_type=kinds,
-    )

@@ -29,7 +29,8 @@ from numpy.typing import NDArray
 from qwen3nb.choices import one_of
 from qwen3nb.files import sha256_json
 from qwen3nb.models.batching import batches_by_tokens, deduplicate
-from qwen3nb.models.encoders import Stats, mteb_meta
+from qwen3nb.models.encoders import Stats
+from qwen3nb.models.meta import mteb_meta
 from qwen3nb.models.pairs import (
     INSTRUCTION,
     TEMPLATES,

@@ -5,10 +5,8 @@ Heavy imports wait inside the commands, so that `--help` answers at once.
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,30 +16,14 @@ from tqdm import tqdm
 import qwen3nb
 from qwen3nb.models.pooling import POOLINGS
 from qwen3nb.models.precision import DTYPES
+from qwen3nb.run.errors import plainly as _plainly
+from qwen3nb.run.vectors import VECTOR_BENCHES, VECTOR_COMMANDS
 from qwen3nb.tasks.tiers import TIERS
 
 __all__ = ["main"]
 
 _POOLING = click.Choice(POOLINGS)
 _TIER = click.Choice(list(TIERS))
-
-
-def _plainly(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Errors we raise on purpose, told in a line and without a traceback."""
-
-    @functools.wraps(command)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        from qwen3nb.report.book import BookError
-        from qwen3nb.run.notebook import NotebookError
-
-        try:
-            return command(*args, **kwargs)
-        except click.ClickException:
-            raise
-        except (ValueError, OSError, BookError, NotebookError) as error:
-            raise click.ClickException(str(error)) from None
-
-    return wrapped
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -511,6 +493,12 @@ def bench_encode(models: tuple[str, ...], texts: int, **options: Any) -> None:
     for model in models:
         for result in run(model, texts=sets, **options):
             click.echo(f"{machine()}\n{result.table()}\n")
+
+
+for _command in VECTOR_COMMANDS:
+    main.add_command(_command)
+for _command in VECTOR_BENCHES:
+    bench.add_command(_command)
 
 
 if __name__ == "__main__":

@@ -111,7 +111,7 @@ def fetch(
             allow_patterns=_MODEL_FILES if need.kind == "model" else None,
             endpoint=endpoint,
         )
-    except OSError as error:  # the hub's own errors among them
+    except Exception as error:  # noqa: BLE001 - the hub's client lets its transport's through
         reason = str(error).strip().splitlines()[0]
         raise MirrorError(f"{need.id}: the hub does not give it ({reason})") from None
     files = {
@@ -131,13 +131,13 @@ def sizes(found: Iterable[Need]) -> Iterator[tuple[Need, str]]:
     api = HfApi()
     for need in found:
         try:
-            info = api.repo_info(
+            info: Any = api.repo_info(
                 need.id, repo_type=need.kind, revision=need.revision, files_metadata=True
             )
-            total = sum(file.size or 0 for file in info.siblings or ())
-            yield need, f"{total / 1e6:,.1f} MB"
-        except OSError:
+        except Exception:  # noqa: BLE001 - the hub's client lets its transport's errors through
             yield need, "unknown"
+            continue
+        yield need, f"{sum(file.size or 0 for file in info.siblings or ()) / 1e6:,.1f} MB"
 
 
 def _noted(folder: Path) -> dict[str, Any] | None:

@@ -16,7 +16,7 @@ import uuid
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -201,7 +201,7 @@ def _run_task(
 ) -> Result:
     import mteb
 
-    before = (model.stats.texts, model.stats.encoded, model.stats.seconds)
+    before = asdict(model.stats)
     revision = data_revision(task)
     started = time.perf_counter()
     with _quiet(), local_data(task):
@@ -231,12 +231,7 @@ def _run_task(
     }
     compare(task, metrics[main], outcome)
     seconds = time.perf_counter() - started
-    texts, encoded, busy = (
-        now - then
-        for now, then in zip(
-            (model.stats.texts, model.stats.encoded, model.stats.seconds), before, strict=True
-        )
-    )
+    done = {name: now - before[name] for name, now in asdict(model.stats).items()}
     return Result(
         model={
             "label": model.label,
@@ -266,9 +261,10 @@ def _run_task(
         ),
         cost={
             "seconds": seconds,
-            "texts": texts,
-            "encoded": encoded,
-            "texts_per_second": encoded / busy if busy else None,
+            "texts": done["texts"],
+            "encoded": done["encoded"],
+            "cached": done.get("cached", 0),
+            "texts_per_second": done["encoded"] / done["seconds"] if done["seconds"] else None,
             "peak_memory_bytes": peak_memory(),
         },
         run=run,

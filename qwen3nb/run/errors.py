@@ -1,0 +1,29 @@
+"""Errors we raise on purpose, told in a line and without a traceback."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+__all__ = ["plainly"]
+
+
+def plainly(command: Callable[..., Any]) -> Callable[..., Any]:
+    """``command`` whose errors of ours are told in a line."""
+
+    @functools.wraps(command)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        from qwen3nb.report.book import BookError
+        from qwen3nb.run.notebook import NotebookError
+
+        try:
+            return command(*args, **kwargs)
+        except click.ClickException:
+            raise
+        except (ValueError, OSError, BookError, NotebookError) as error:
+            raise click.ClickException(str(error)) from None
+
+    return wrapped
