@@ -26,6 +26,20 @@ _POOLING = click.Choice(POOLINGS)
 _TIER = click.Choice(list(TIERS))
 
 
+_MIRROR = click.option(
+    "--mirror",
+    type=click.Path(path_type=Path, file_okay=False),
+    envvar="QWEN3NB_MIRROR",
+    help="Data sets and models on this machine, as DIR/<organisation>/<name>.",
+)
+
+
+def _use_mirror(mirror: Path | None) -> None:
+    """Let this process, and the kernels it starts, look into ``mirror`` first."""
+    if mirror is not None:
+        os.environ["QWEN3NB_MIRROR"] = str(mirror.resolve())
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(qwen3nb.__version__)
 def main() -> None:
@@ -176,19 +190,26 @@ def push(folder: Path, repository: str, dry_run: bool, **options: Any) -> None:
 @click.option("--tier", type=_TIER, default="smoke", show_default=True)
 @click.option("--pooling", type=click.Choice([*POOLINGS, "auto"]), default="auto")
 @click.option("--max-length", type=click.IntRange(min=0), default=0, help="0: as the model says.")
+@click.option("--tasks", default="", help="MTEB tasks with commas, instead of the tier's.")
+@click.option("--prefix", default="", help="Text put before every input, such as [R].")
+@click.option("--append-eos", is_flag=True, help="End every input with the end-of-text token.")
+@click.option("--bidirectional", is_flag=True, help="Run a causal language model bidirectionally.")
 @click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
 @click.option("--device", default="auto", show_default=True)
 @click.option("--dtype", type=click.Choice(DTYPES), default="float32", show_default=True)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--fresh", is_flag=True, help="Run although a page of the same run is there.")
+@_MIRROR
 @_plainly
-def evaluate(fresh: bool, **parameters: Any) -> None:
+def evaluate(fresh: bool, mirror: Path | None, **parameters: Any) -> None:
     """Run the evaluation notebook on one model and publish its page.
 
     \b
     qwen3nb eval --checkpoint encoder
-    qwen3nb eval --checkpoint Qwen/Qwen3-0.6B --pooling mean --tier fast
+    qwen3nb eval --checkpoint Qwen3-0.6B --tier fast --mirror /data/mirror
+    qwen3nb eval --checkpoint encoder --tasks STSBenchmark,SciFact
     """
+    _use_mirror(mirror)
     _run_and_say("eval", parameters, fresh=fresh)
 
 
@@ -312,20 +333,6 @@ def demo(at_once: int) -> None:
     from qwen3nb.demo.pipeline import run_demo
 
     click.echo(f"\nOpen {run_demo(at_once=at_once)}")
-
-
-_MIRROR = click.option(
-    "--mirror",
-    type=click.Path(path_type=Path, file_okay=False),
-    envvar="QWEN3NB_MIRROR",
-    help="Data sets and models on this machine, as DIR/<organisation>/<name>.",
-)
-
-
-def _use_mirror(mirror: Path | None) -> None:
-    """Let this process, and the kernels it starts, look into ``mirror`` first."""
-    if mirror is not None:
-        os.environ["QWEN3NB_MIRROR"] = str(mirror.resolve())
 
 
 @main.command()

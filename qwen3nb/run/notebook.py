@@ -31,6 +31,7 @@ from qwen3nb.files import file_stamp, sha256_file, sha256_json
 from qwen3nb.models.pooling import POOLINGS
 from qwen3nb.models.precision import DTYPES
 from qwen3nb.models.source import SpecError, find_source, find_training
+from qwen3nb.tasks.selection import select_tasks
 from qwen3nb.tasks.tiers import TIERS
 
 __all__ = [
@@ -149,6 +150,7 @@ CHECKS: dict[str, Callable[[Any], object]] = {
     "averages": lambda value: [_positive("averages")(int(each)) for each in _listed(value)],
     "poolings": lambda value: [one_of("pooling", each, POOLINGS) for each in _listed(value)],
     "count": _positive("count"),
+    "tasks": lambda value: select_tasks(names=_listed(value)) if value else None,
     "tier": lambda value: one_of("tier", value, TIERS),
     "pooling": lambda value: one_of("pooling", value, ("auto", *POOLINGS)),
     "device": _device,

@@ -131,13 +131,14 @@ def sizes(found: Iterable[Need]) -> Iterator[tuple[Need, str]]:
     api = HfApi()
     for need in found:
         try:
-            info: Any = api.repo_info(
-                need.id, repo_type=need.kind, revision=need.revision, files_metadata=True
+            files = api.list_repo_tree(
+                need.id, repo_type=need.kind, revision=need.revision, recursive=True
             )
+            total = sum(getattr(file, "size", 0) or 0 for file in files)
         except Exception:  # noqa: BLE001 - the hub's client lets its transport's errors through
             yield need, "unknown"
             continue
-        yield need, f"{sum(file.size or 0 for file in info.siblings or ()) / 1e6:,.1f} MB"
+        yield need, f"{total / 1e6:,.1f} MB"
 
 
 def _noted(folder: Path) -> dict[str, Any] | None:

@@ -68,7 +68,7 @@ def evaluate(
     model: Model,
     *,
     tier: str = "smoke",
-    tasks: Iterable[Any] | None = None,
+    tasks: Iterable[Any] | str | None = None,
     output: Path | str | None = None,
     seed: int = 0,
     batch_size: int = 32,
@@ -85,7 +85,8 @@ def evaluate(
     Args:
         model: from `load_encoder`, `load_model` or `load_reranker`.
         tier: name of a tier; see `TIERS`.
-        tasks: MTEB task objects, or names, to run instead of a tier.
+        tasks: MTEB task objects, or names, to run instead of a tier; or one string of
+            names with commas, empty for the tier's.
         output: folder for records; by default `paths.results`.
         seed: of the intervals.
         batch_size: texts per batch.
@@ -98,7 +99,9 @@ def evaluate(
             tracebacks are saved beside the records.
     """
     folder = Path(output) if output else paths.results()
-    chosen = _parts(tasks) if tasks is not None else _parts(tier_tasks(tier))
+    if isinstance(tasks, str):
+        tasks = [name.strip() for name in tasks.split(",") if name.strip()] or None
+    chosen = _parts(tasks if tasks is not None else tier_tasks(tier))
     evaluation = Evaluation()
     run = uuid.uuid4().hex[:12]
     bar = tqdm(chosen, desc=model.label, unit="task", disable=not show_progress)
@@ -307,6 +310,8 @@ def _quiet() -> Iterator[None]:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", category=FutureWarning, module=r"mteb\..*")
             warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"mteb\..*")
+            # Published numbers belong to the task of that very name, superseded or not.
+            warnings.filterwarnings("ignore", message=".*is superseded by", category=UserWarning)
             # A toy never predicts some classes; their precision, which is not used here,
             # is then undefined.
             warnings.filterwarnings("ignore", category=UndefinedMetricWarning)
