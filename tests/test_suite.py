@@ -11,6 +11,7 @@ from qwen3nb.models.encoders import load_encoder
 from qwen3nb.models.source import find_source
 from qwen3nb.report.suite import suite_table, summarise
 from qwen3nb.results import Result, verify
+from qwen3nb.tasks.cost import costs, pace
 from qwen3nb.tasks.mirror import MirrorError
 from qwen3nb.tasks.per_query import extract_scores
 from qwen3nb.tasks.reproduce import Published, Reproduction, published_scores, reproduce
@@ -203,3 +204,15 @@ def test_published_numbers_are_reproduced(fixtures, monkeypatch):
     found = {(d.published.model, d.published.task): d for d in reproduce(rows)}
     assert set(found) == wanted
     assert {each.verdict for each in found.values()} == {"OK"}, found
+
+
+def test_what_tasks_will_cost(encoder):
+    found = {each.task: each for each in costs(tier_tasks("fast"), letters_per_second=1000.0)}
+    # What MTEB publishes: 5,183 documents of 1,499.4 letters and 300 queries of 90.3.
+    assert found["SciFact"].texts == 5183 + 300
+    assert found["SciFact"].minutes == pytest.approx((7_771_451 + 27_104) / 1000 / 60, rel=1e-3)
+    cut = costs(select_tasks(names=["SciFact"]), letters_per_second=1000.0, max_length=10)
+    assert cut[0].minutes == pytest.approx((5183 + 300) * 45 / 1000 / 60, rel=1e-3)
+    assert costs(select_tasks(names=["SciFact"]))[0].minutes is None
+    assert len(costs(select_tasks(names=["CQADupstackRetrieval"]))) == 12
+    assert pace(encoder) > 0

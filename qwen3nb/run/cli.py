@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -430,14 +431,19 @@ def reproduce(models: str, tasks: str, mirror: Path | None) -> None:
 @click.option("--type", "types", multiple=True, help="An MTEB task type such as STS.")
 @click.option("--language", "languages", multiple=True, help="A code such as eng.")
 @click.option("--benchmark", help="Such as: MTEB(eng, v2)")
+@click.option("--cost", help="A model: how long it takes here, from a short measured sample.")
 @_plainly
 def list_tasks(
-    tier: str | None, types: tuple[str, ...], languages: tuple[str, ...], benchmark: str | None
+    tier: str | None,
+    types: tuple[str, ...],
+    languages: tuple[str, ...],
+    benchmark: str | None,
+    cost: str | None,
 ) -> None:
-    """List tasks: name, type, data set and revision.
+    """List tasks: name, type, revision, distinct texts, and the minutes they take.
 
     \b
-    qwen3nb tasks --tier fast
+    qwen3nb tasks --tier fast --cost all-MiniLM-L6-v2
     qwen3nb tasks --type STS --language eng
     qwen3nb tasks --benchmark "MTEB(eng, v2)"
     """
@@ -446,13 +452,27 @@ def list_tasks(
     chosen = tier_tasks(tier) if tier else select_tasks(
         types=types, languages=languages, benchmark=benchmark
     )  # fmt: skip
-    for task in chosen:
-        data = task.metadata.dataset
-        click.echo(
-            f"{task.metadata.name:45} {task.metadata.type:22} {data['path']} @ "
-            f"{str(data.get('revision'))[:12]}"
-        )
-    click.echo(f"{len(chosen)} tasks", err=True)
+    _say_cost(chosen, cost)
+
+
+def _say_cost(tasks: Sequence[Any], model: str | None) -> None:
+    from qwen3nb.tasks.cost import costs, pace
+
+    letters, limit = None, None
+    if model is not None:
+        from qwen3nb.models.encoders import load_encoder
+
+        _no_library_bars()
+        encoder = load_encoder(model, show_progress=False)
+        letters, limit = pace(encoder), getattr(encoder, "max_length", None)
+    found = costs(tasks, letters_per_second=letters, max_length=limit)
+    for each in found:
+        texts = "unknown" if each.texts is None else f"{each.texts:,} texts"
+        minutes = "" if each.minutes is None else f"{each.minutes:10,.1f} min"
+        click.echo(f"{each.task:45} {each.type:20} {each.revision:13} {texts:>18}{minutes}")
+    total = sum(each.minutes or 0 for each in found)
+    about = f", about {total:,.0f} minutes of encoding here" if letters else ""
+    click.echo(f"{len(found)} tasks{about}", err=True)
 
 
 @main.group()
