@@ -102,9 +102,7 @@ def join(columns: Columns, *, task: str = "", metric: str = "") -> ScoreMatrix:
     if len(bad := np.argwhere(~np.isfinite(scores))):
         system, query = list(columns)[bad[0][0]], queries[bad[0][1]]
         raise ValueError(f"{task}: {system} has no finite value on query {query!r}")
-    unpaired = {
-        system: tuple(sorted(set(values) - shared)) for system, values in columns.items()
-    }
+    unpaired = {system: tuple(sorted(set(values) - shared)) for system, values in columns.items()}
     return ScoreMatrix(task, metric, tuple(columns), queries, scores, unpaired)
 
 
