@@ -130,6 +130,7 @@ def pair_results(
     left_out += [f"{task}: no record of any system" for task in missing]
     matrices = []
     for task, records in sorted(by_task.items()):
+        records.sort(key=lambda each: names[each.model["identity"], each.seed])
         matrix, reasons = _matrix(task, records, names, metric)
         left_out += reasons
         if matrix is not None:
@@ -176,7 +177,7 @@ def _matrix(
     task: str, records: list[Result], names: dict[tuple[str, int], str], metric: str | None
 ) -> tuple[ScoreMatrix | None, list[str]]:
     """The matrix of one task, if two records can be joined, and what is not in it."""
-    wanted = metric or records[-1].task["main_metric"]
+    wanted = metric or records[0].task["main_metric"]
     revision = _common_revision(records)
     columns: dict[str, Mapping[str, float]] = {}
     reasons = []

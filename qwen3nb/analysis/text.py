@@ -23,7 +23,7 @@ def escaped(text: str) -> str:
     'a\\\\|b &lt;i&gt;'
     """
     flat = html.escape(" ".join(text.split()), quote=False)
-    return re.sub(r"([\\`*_{}\[\]()#!|$~])", r"\\\1", flat)
+    return re.sub(r"([\\`*_{}\[\]#!|$~])", r"\\\1", flat)
 
 
 def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
