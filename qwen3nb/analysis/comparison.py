@@ -203,46 +203,33 @@ def compare_models(
             or no query in common.
     """
     others = _check(scores, current, tested, decides)
-    found, notes = [], []
+    found: list[tuple[ScoreMatrix, Difference]] = []
+    notes: list[str] = []
     for model in others:
         for metric in scores[current]:
-            name = f"{model}, {metric}"
-            matrix = join({model: scores[model][metric], current: scores[current][metric]})
-            notes += [f"{name}: {note.lstrip(': ')}" for note in matrix.notes]
-            found.append(
-                _difference(
-                    model, metric, matrix,
-                    tested=metric in tested, n_resamples=n_resamples, seed=seed,
-                )
-            )  # fmt: skip
-    differences = _adjusted(found)
-    deciding = {each.model: each for each in differences if each.metric == decides}
-    matrices = {
-        model: join({model: scores[model][decides], current: scores[current][decides]})
-        for model in others
-    }
+            columns = {model: scores[model][metric], current: scores[current][metric]}
+            matrix = join(columns, task=f"{model}, {metric}", metric=metric)
+            notes += matrix.notes
+            draws = n_resamples if metric in tested else None
+            found.append((matrix, _difference(matrix, draws=n_resamples, test=draws, seed=seed)))
+    differences = _adjusted([each for _, each in found])
+    deciding = [each for each in differences if each.metric == decides]
+    matrices = [matrix for matrix, _ in found if matrix.metric == decides]
     breakdowns = [
         breakdown(
-            scores[model][decides],
-            scores[current][decides],
-            categories,
-            names=(model, current),
-            n_resamples=n_resamples,
-            alpha=alpha,
-            seed=seed,
+            scores[model][decides], scores[current][decides], categories,
+            names=(model, current), n_resamples=n_resamples, alpha=alpha, seed=seed,
         )
         for model in others
         if categories
-    ]
+    ]  # fmt: skip
     family = sum(each.adjusted is not None for each in differences)
     return Comparison(
         current=current,
         differences=tuple(differences),
-        recommendations=tuple(
-            _recommend(deciding[m], alpha=alpha, threshold=threshold) for m in others
-        ),
+        recommendations=tuple(_recommend(d, alpha=alpha, threshold=threshold) for d in deciding),
         breakdowns=tuple(breakdowns),
-        changes=tuple(c for m in others for c in _changes(m, matrices[m], most)),
+        changes=tuple(change for matrix in matrices for change in _changes(matrix, most)),
         rule=_rule(decides, tested, alpha, threshold, family, n_resamples),
         notes=tuple(notes),
     )
@@ -263,27 +250,23 @@ def _check(scores: Scores, current: str, tested: Sequence[str], decides: str) ->
     return others
 
 
-def _difference(
-    model: str, metric: str, matrix: ScoreMatrix, *, tested: bool, n_resamples: int, seed: int
-) -> Difference:
+def _difference(matrix: ScoreMatrix, *, draws: int, test: int | None, seed: int) -> Difference:
+    """First system against the second; ``test`` is the number of sign flips, if any."""
     ours, theirs = matrix.scores
     drawn = draw_seed(seed, matrix.queries)
-    interval = paired_bootstrap(ours, theirs, n_resamples=n_resamples, seed=drawn).interval
-    p = None
-    if tested:
-        p = permutation_test(ours, theirs, n_resamples=n_resamples, seed=drawn).p_value
+    p = permutation_test(ours, theirs, n_resamples=test, seed=drawn).p_value if test else None
     size = effect_size(ours, theirs)
     return Difference(
-        model=model,
-        metric=metric,
+        model=matrix.systems[0],
+        metric=matrix.metric,
         n=size.n,
         current=float(theirs.mean()),
         mean=float(ours.mean()),
         difference=size.difference,
-        interval=interval,
+        interval=paired_bootstrap(ours, theirs, n_resamples=draws, seed=drawn).interval,
         p_value=p,
         adjusted=p,
-        t_p_value=t_test(ours, theirs).p_value if tested else None,
+        t_p_value=t_test(ours, theirs).p_value if test else None,
         d_z=size.d_z,
         won=size.won,
         tied=size.tied,
@@ -319,11 +302,11 @@ def _recommend(found: Difference, *, alpha: float, threshold: float) -> Recommen
     return Recommendation(found.model, verdict, text)
 
 
-def _changes(model: str, matrix: ScoreMatrix, most: int) -> list[Change]:
+def _changes(matrix: ScoreMatrix, most: int) -> list[Change]:
     """Queries that changed most, largest first; unchanged ones are not listed."""
     ours, theirs = matrix.scores
     changes = [
-        Change(model, query, float(b), float(a), float(a - b))
+        Change(matrix.systems[0], query, float(b), float(a), float(a - b))
         for query, a, b in zip(matrix.queries, ours, theirs, strict=True)
         if a != b
     ]

@@ -45,8 +45,8 @@ class Gate:
         return (
             f"Kill gate, on the mean TIR over seeds of each task, and on the mean of the tasks: "
             f"PASS at {high:g} % or more (joint training interferes: worth going on), FAIL below "
-            f"{low:g} % (it does not: stop), MARGINAL between. By evidence, the whole interval "
-            f"has to lie there, else INCONCLUSIVE."
+            f"{low:g} % (it does not: stop), MARGINAL between. By evidence, two or more seeds and "
+            f"all of both intervals have to lie there, else INCONCLUSIVE."
         )
 
     def verdict(self, tir: float | None) -> str:
@@ -57,12 +57,13 @@ class Gate:
             return "PASS"
         return "FAIL" if tir < self.fail_below else "MARGINAL"
 
-    def evidence(self, tir: float | None, interval: Interval | None) -> str:
-        """By the interval: the verdict of both its ends, if they have the same."""
+    def evidence(self, tir: float | None, *intervals: Interval | None) -> str:
+        """By intervals: the verdict of all their ends, if none is missing and they agree."""
         if tir is None:
             return "NO RESULT"
-        ends = {self.verdict(end) for end in interval} if interval else set()
-        return ends.pop() if len(ends) == 1 else "INCONCLUSIVE"
+        ends = [end for interval in intervals for end in interval or (None,)]
+        verdicts = {"INCONCLUSIVE" if end is None else self.verdict(end) for end in ends}
+        return verdicts.pop() if len(verdicts) == 1 else "INCONCLUSIVE"
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,8 @@ class Estimate:
         tir: mean over the seeds that have one.
         std: sample standard deviation over them (ddof = 1), None for fewer than two.
         delta: mean of the deltas; ``delta_std``: their sample standard deviation.
-        interval: of the mean TIR, or None.
+        interval: of the mean TIR over seeds and queries, or None.
+        seed_interval: Student's interval over the seeds alone, or None for fewer than two.
         method: how the interval was made, or why there is none.
         probability: that the TIR is at least the gate's ``pass_at``, or None.
         by_point: verdict; ``by_evidence`` likewise.
@@ -93,6 +95,7 @@ class Estimate:
     delta: float | None
     delta_std: float | None
     interval: Interval | None
+    seed_interval: Interval | None
     method: str
     probability: float | None
     by_point: str
@@ -188,6 +191,8 @@ def mean_estimate(
     seeds = tuple(s for s in tables[0] if all(table.get(s) is not None for table in tables))
     arrays = [each.resampled for each in given if each.resampled is not None]
     complete = len(arrays) == len(given)
+    if not complete:
+        notes.append("a task has no resamples: the interval knows seeds only")
     return _make(
         "overall",
         seeds,
@@ -232,12 +237,13 @@ def _make(
     partial: bool = False,
 ) -> Estimate:
     known = np.array([each for each in tirs if each is not None])
+    seed_interval = t_interval(known, level=level)
     interval, probability = None, None
     if drawn is not None:
         interval = percentile_interval(drawn, level=level)
         probability = float((drawn >= gate.pass_at).mean())
     elif len(known) > 1:
-        interval = t_interval(known, level=level)
+        interval = seed_interval
         probability = t_probability(known, threshold=gate.pass_at)
     return Estimate(
         name=name,
@@ -249,10 +255,13 @@ def _make(
         delta=float(deltas.mean()) if len(deltas) else None,
         delta_std=float(deltas.std(ddof=1)) if len(deltas) > 1 else None,
         interval=interval,
+        seed_interval=seed_interval,
         method=_method(drawn, interval, len(known)),
         probability=probability,
         by_point=gate.verdict(tir),
-        by_evidence="INCONCLUSIVE" if partial and tir is not None else gate.evidence(tir, interval),
+        by_evidence="INCONCLUSIVE"
+        if partial and tir is not None
+        else gate.evidence(tir, interval, seed_interval),
         notes=(*notes, *_caution(drawn, len(known))),
     )
 
@@ -272,5 +281,8 @@ def _caution(drawn: Array | None, seeds: int) -> list[str]:
     if seeds == 1:
         return ["one seed: the interval knows nothing of how training varies"]
     if seeds < _FEW_SEEDS:
-        return [f"{seeds} seeds say little of how training varies: the interval is too narrow"]
+        return [
+            f"{seeds} seeds: the interval over seeds and queries is too narrow where training "
+            "varies more than the queries do; that over seeds alone is not"
+        ]
     return []

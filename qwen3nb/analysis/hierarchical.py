@@ -41,9 +41,11 @@ def over_seeds(values: Array, *, seed: Seed) -> Array:
 
 
 def t_interval(values: Array, *, level: float) -> Interval | None:
-    """Student's interval of the mean of S values; None for one, or without spread."""
-    if len(values) < 2 or np.ptp(values) == 0:
+    """Student's interval of the mean of S values; None for one; a point without spread."""
+    if len(values) < 2:
         return None
+    if np.ptp(values) == 0:
+        return float(values[0]), float(values[0])
     half = float(stats.t.ppf((1 + level) / 2, len(values) - 1) * stats.sem(values))
     mean = float(np.mean(values))
     return mean - half, mean + half
@@ -52,9 +54,11 @@ def t_interval(values: Array, *, level: float) -> Interval | None:
 def t_probability(values: Array, *, threshold: float) -> float | None:
     """Probability that the mean is at least ``threshold``, from Student's distribution.
 
-    It is the posterior under a flat prior; None for one value, or without spread.
+    It is the posterior under a flat prior; None for one value; 0 or 1 without spread.
     """
-    if len(values) < 2 or np.ptp(values) == 0:
+    if len(values) < 2:
         return None
+    if np.ptp(values) == 0:
+        return float(values[0] >= threshold)
     shift = (float(np.mean(values)) - threshold) / float(stats.sem(values))
     return float(stats.t.cdf(shift, len(values) - 1))
