@@ -1,0 +1,1 @@
+"""How fast and how right: measurements of the package itself."""
