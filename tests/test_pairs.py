@@ -4,11 +4,14 @@ import json
 
 import numpy as np
 import pytest
+import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qwen3nb.aggregates import aggregate
 from qwen3nb.analysis.categories import breakdown
+from qwen3nb.analysis.category_boards import category_leaderboards
+from qwen3nb.analysis.correlations import compare_correlations
 from qwen3nb.analysis.leaderboard import leaderboard, tie_groups
 from qwen3nb.analysis.pairs import join, pair_results
 from qwen3nb.analysis.pairwise import compare_pairs
@@ -256,3 +259,70 @@ def test_simpsons_paradox_of_unequal_coverage():
     assert found.overall.difference == pytest.approx(0.1)
     assert [each.kind for each in found.reversals] == ["coverage"]
     assert len(found.notes) == 2
+
+
+def test_leaderboards_by_category_and_their_reversals():
+    """Three retrieval tasks at +0.1 for s0, one STS task at -0.5."""
+    rows = {"R1": (0.6, 0.5), "R2": (0.6, 0.5), "R3": (0.9, 0.7), "S": (0.2, 0.5)}
+    matrices = [table([a] * 30, [b] * 30, task=task) for task, (a, b) in rows.items()]
+    kinds = {task: "Retrieval" if task[0] == "R" else "STS" for task in rows}
+    found = category_leaderboards(matrices, kinds, n_resamples=200, seed=0)
+    assert [s.system for s in found.overall.standings] == ["s0", "s1"]
+    assert [s.system for s in found.boards["STS"].standings] == ["s1", "s0"]
+    # Categories counting once: (0.7 + 0.2) / 2 against (0.5667 + 0.5) / 2.
+    assert found.balanced == (("s1", pytest.approx(0.53333, abs=1e-5)), ("s0", pytest.approx(0.45)))
+    assert [each.kind for each in found.reversals] == ["weighting", "opposed"]
+    assert "s0 is above s1 by 0.025 where every task counts once" in found.reversals[0].text
+    assert "separably below it in STS (0.200, 0.500)" in found.to_markdown()
+    json.loads(found.to_json())
+    lonely = join({"x": {"q": 1.0}, "s0": {"q": 1.0}}, task="odd")
+    with pytest.raises(ValueError, match="fewer than two systems"):
+        category_leaderboards([*matrices, lonely], kinds, n_resamples=50, seed=0)
+
+
+def similarities(count, *, seed=1):
+    generator = np.random.default_rng(seed)
+    gold = generator.integers(0, 6, count) * 1.0
+    return [
+        {f"{i:05d}": float(v) for i, v in enumerate(values)}
+        for values in (
+            gold + generator.normal(0, 1.0, count),
+            0.1 * gold + generator.normal(0, 0.4, count),
+            gold,
+        )
+    ]
+
+
+@pytest.mark.parametrize("how", ["spearman", "pearson"])
+def test_correlations_are_compared_pair_by_pair(how):
+    good, poor, gold = similarities(150)
+    found = compare_correlations(good, poor, gold, how=how, n_resamples=1000, seed=0)
+    theirs = {"spearman": scipy.stats.spearmanr, "pearson": scipy.stats.pearsonr}[how]
+    values = [theirs(list(x.values()), list(gold.values())).statistic for x in (good, poor)]
+    assert (found.first, found.second) == pytest.approx(values)
+    assert found.interval[0] < found.difference < found.interval[1]
+    assert found.interval[0] > 0
+    assert found.p_value == 1 / 1001
+    turned = compare_correlations(poor, good, gold, how=how, n_resamples=1000, seed=0)
+    assert turned.interval == pytest.approx((-found.interval[1], -found.interval[0]))
+
+
+def test_correlations_of_equal_or_constant_systems():
+    good, _, gold = similarities(40)
+    scaled = {pair: 3 * value + 7 for pair, value in good.items()}
+    same = compare_correlations(good, scaled, gold, n_resamples=200, seed=0)
+    assert (same.difference, same.p_value) == (pytest.approx(0, abs=1e-12), 1)
+    flat = compare_correlations(good, dict.fromkeys(good, 0.5), gold, n_resamples=200, seed=0)
+    assert (flat.second, flat.difference, flat.p_value) == (None, None, None)
+    assert "constant" in flat.undefined
+
+
+def test_false_positives_of_the_correlation_test():
+    hits = 0
+    for number in range(120):
+        generator = np.random.default_rng(number)
+        gold = generator.normal(size=40)
+        columns = [gold + generator.normal(0, 1, 40), 5 * gold + generator.normal(0, 5, 40), gold]
+        tables = [{str(i): float(v) for i, v in enumerate(column)} for column in columns]
+        hits += compare_correlations(*tables, n_resamples=99, seed=number).p_value <= 0.05
+    assert scipy.stats.binomtest(hits, 120, 0.05).pvalue > 0.005

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qwen3nb.analysis.comparison import compare_models
-from qwen3nb.analysis.trajectory import best_checkpoint, correlation, curve, variance_split
+from qwen3nb.analysis.seeds import seed_curve, variance_split
+from qwen3nb.analysis.trajectory import best_checkpoint, correlation, curve
 
 RNG = np.random.default_rng(2)
 BASE = RNG.random(120)
@@ -98,8 +99,38 @@ def test_components_below_zero_are_set_to_zero_and_said():
         variance_split([[1, 2]])
 
 
+def test_a_curve_over_seeds():
+    names = [f"q{i}" for i in range(80)]
+    effects = {1: -0.04, 2: 0.0, 3: 0.04}
+    scores = {
+        number: {
+            step: dict(
+                zip(names, BASE[:80] + effect + step / 1000 + RNG.normal(0, 0.01, 80), strict=True)
+            )
+            for step in (100, 200, 300)
+            if (number, step) != (3, 200) and (number == 1 or step < 300)
+        }
+        for number, effect in effects.items()
+    }
+    del scores[2][100]["q7"]
+    found = seed_curve(scores, n_resamples=2000, seed=0)
+    assert [(point.step, len(point.means)) for point in found.points] == [(100, 3), (200, 2)]
+    assert found.left_out == (
+        "step 100: 1 queries of seed 1 do not pair (q7)",
+        "step 100: 1 queries of seed 3 do not pair (q7)",
+        "step 200: no score of seed 3",
+        "step 300: no score of seed 2, 3",
+    )
+    first = found.points[0]
+    assert first.std == pytest.approx(0.04, abs=0.003)
+    assert first.seed_interval[0] < first.interval[0] < first.mean < first.interval[1]
+    assert first.split.seed_variance == pytest.approx(0.0016, rel=0.1)
+    assert "3 | " in found.to_markdown()
+    json.loads(found.to_json())
+
+
 @settings(max_examples=30, deadline=None)
-@given(st.lists(st.floats(-5, 5), min_size=4, max_size=12, unique=True), st.integers(0, 99))
+@given(st.lists(st.integers(-50, 50), min_size=4, max_size=12, unique=True), st.integers(0, 99))
 def test_correlations_are_scipys(x, seed):
     y = np.random.default_rng(seed).normal(size=len(x))
     theirs = scipy.stats.pearsonr(x, y)

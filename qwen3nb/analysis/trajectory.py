@@ -1,4 +1,4 @@
-"""One training looked at many times: score against step, seeds, the best checkpoint.
+"""One training looked at many times: score against step, and the best checkpoint.
 
 Scores are given per step and query; the queries are drawn once for all steps, so that
 the intervals of two steps can be compared. The best of several checkpoints was chosen by
@@ -6,8 +6,7 @@ looking at them: its mean flatters it, and it is called the best only where it d
 from the next.
 
 References:
-    Searle, Casella and McCulloch 1992, section 4.3 (variance components of a crossed
-    design); Fisher 1921 (interval of a correlation); Bonett and Wright 2000 (of a rank
+    Fisher 1921 (interval of a correlation); Bonett and Wright 2000 (of a rank
     correlation).
 """
 
@@ -39,11 +38,9 @@ __all__ = [
     "Correlation",
     "Curve",
     "Point",
-    "VarianceSplit",
     "best_checkpoint",
     "correlation",
     "curve",
-    "variance_split",
 ]
 
 PerStep = Mapping[int, Mapping[str, float]]
@@ -130,30 +127,6 @@ class BestCheckpoint:
     separable: bool
     tied: tuple[int, ...]
     statement: str
-
-
-@dataclass(frozen=True)
-class VarianceSplit:
-    """What makes a mean over seeds and queries uncertain.
-
-    Attributes:
-        seeds: number of seeds; ``queries``: number of queries.
-        seed_variance: between seeds, of the expected score of a seed.
-        query_variance: between queries.
-        residual_variance: seed by query interaction, and noise.
-        error: standard error of the grand mean.
-        shares: of its square, from seeds, queries and residual; None if it is 0.
-        notes: components whose estimate was below 0 and is set to 0.
-    """
-
-    seeds: int
-    queries: int
-    seed_variance: float
-    query_variance: float
-    residual_variance: float
-    error: float
-    shares: tuple[float, float, float] | None
-    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -268,39 +241,6 @@ def _statement(
     if p < alpha:
         return f"{start}, from which it differs (p = {p:.4f}, Holm), but not from step {names}"
     return f"{start}, which is no evidence (p = {p:.4f}, Holm): it cannot be told from step {names}"
-
-
-def variance_split(scores: ArrayLike) -> VarianceSplit:
-    """Split the variance of scores (S seeds, n queries) by the crossed random model.
-
-    From the mean squares: residual = MSR, seeds = (MSS − MSR) / n, queries =
-    (MSQ − MSR) / S; estimates below 0 are set to 0 and named.
-
-    Raises:
-        ValueError: fewer than two seeds or queries, or a value that is not finite.
-    """
-    table = np.asarray(scores, dtype=np.float64)
-    if table.ndim != 2 or min(table.shape) < 2 or not np.isfinite(table).all():
-        raise ValueError(
-            f"expected finite scores of two or more seeds and queries; got shape {table.shape}"
-        )
-    seeds, queries = table.shape
-    grand = table.mean()
-    by_seed, by_query = table.mean(axis=1), table.mean(axis=0)
-    residuals = table - by_seed[:, None] - by_query[None, :] + grand
-    residual = float((residuals**2).sum() / ((seeds - 1) * (queries - 1)))
-    raw = {
-        "seeds": (queries * float(by_seed.var(ddof=1)) - residual) / queries,
-        "queries": (seeds * float(by_query.var(ddof=1)) - residual) / seeds,
-    }
-    notes = tuple(f"{name}: estimate {v:.2e}, set to 0" for name, v in raw.items() if v < 0)
-    seed_variance, query_variance = (max(0.0, value) for value in raw.values())
-    parts = (seed_variance / seeds, query_variance / queries, residual / table.size)
-    total = sum(parts)
-    shares = (parts[0] / total, parts[1] / total, parts[2] / total) if total > 0 else None
-    return VarianceSplit(
-        seeds, queries, seed_variance, query_variance, residual, math.sqrt(total), shares, notes
-    )
 
 
 def correlation(
