@@ -54,7 +54,16 @@ def test_the_papermill_plugin_is_light():
     assert not loaded & {"torch", "transformers", "mteb", "pandas", "qwen3nb.run.notebook"}
 
 
-@pytest.mark.parametrize("module", ["analysis.statistics", "report.views", "report.tables"])
+@pytest.mark.parametrize(
+    "module",
+    [
+        "analysis.statistics",
+        "analysis.collect",
+        "analysis.interference",
+        "report.views",
+        "report.tables",
+    ],
+)
 def test_what_reads_results_loads_no_model(module):
     assert not loaded_by(f"import qwen3nb.{module}") & {"torch", "transformers", "mteb"}
 

@@ -213,11 +213,12 @@ def difference_table(
     for (result, found, _, won, lost, unpaired), p in sorted(
         zip(tests, adjusted, strict=True), key=lambda pair: -pair[0][1].difference
     ):
-        low, high = found.interval
+        interval = found.interval
+        ends = f"[{interval[0]:+.3f}, {interval[1]:+.3f}]" if interval else found.undefined
         rows.append(
             (
                 Cell(names[result.model["identity"]]),
-                Cell(f"{found.difference:+.3f}", f"[{low:+.3f}, {high:+.3f}]"),
+                Cell(f"{found.difference:+.3f}", ends),
                 Cell(f"{p:.4f}", strong=p < 0.05),
                 Cell(f"{won} / {found.n - won - lost} / {lost}"),
                 Cell(str(found.n), f"{unpaired} unpaired" if unpaired else ""),

@@ -1,0 +1,65 @@
+"""One score: what every analysis of many runs starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["Score"]
+
+
+@dataclass(frozen=True)
+class Score:
+    """One system's score on one task.
+
+    Attributes:
+        system: name of the model, or of the configuration it was trained with.
+        seed: of the run; None where the file knows none.
+        task: name of the task or data set.
+        metric: name of the metric.
+        value: the score, or None where it is undefined.
+        kind: ``reranking`` or ``embedding`` for adapters; else the type of the task.
+        per_query: score per query id, where there are any.
+        identity: digest of the weights, or empty where it is not known.
+        source: file it was read from.
+        origin: what wrote the file.
+        revision: of the task's data, or empty.
+        finished: when, ISO 8601, or empty.
+        facts: how the run was trained; see `provenance.FACTS`.
+        main: whether it is the task's main metric.
+    """
+
+    system: str
+    seed: int | None
+    task: str
+    metric: str
+    value: float | None
+    kind: str = ""
+    per_query: Mapping[str, float] = field(default_factory=dict, repr=False)
+    identity: str = ""
+    source: str = ""
+    origin: str = ""
+    revision: str = ""
+    finished: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    main: bool = True
+
+    @property
+    def run(self) -> str:
+        """The system and its seed."""
+        return self.system if self.seed is None else f"{self.system} (seed {self.seed})"
+
+    def summary(self) -> dict[str, Any]:
+        """What fits into a row: everything but the queries."""
+        return {
+            "system": self.system,
+            "seed": self.seed,
+            "task": self.task,
+            "kind": self.kind,
+            "metric": self.metric,
+            "value": self.value,
+            "n": len(self.per_query) or None,
+            "identity": self.identity,
+            "source": self.source,
+        }

@@ -1,0 +1,178 @@
+"""All pairs of many systems: one set of draws against a loop per pair.
+
+>>> print(table(bench_statistics()))  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+import tracemalloc
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+
+from qwen3nb.analysis.pairs import ScoreMatrix
+from qwen3nb.analysis.pairwise import compare_pairs
+from qwen3nb.analysis.resampling import Array, Interval, percentile_interval, resampled_means
+from qwen3nb.analysis.text import markdown_table
+
+__all__ = ["Row", "bench_statistics", "table"]
+
+_T = TypeVar("_T")
+LEVEL = 0.95
+_COARSEST = 2.0**-52
+
+
+@dataclass(frozen=True)
+class Row:
+    """One way of comparing all pairs.
+
+    Attributes:
+        what: the way.
+        pairs: comparisons in all: pairs of systems times tasks.
+        seconds: for all of them; from a sample of pairs where ``measured`` is smaller.
+        measured: comparisons that were run.
+        ratio: how many times faster than the loop.
+        peak_mib: largest memory allocated beyond the scores, in MiB.
+        deviation: largest difference of an interval's end from the loop's, in standard
+            errors of the resampling; None for the loop itself.
+    """
+
+    what: str
+    pairs: int
+    seconds: float
+    measured: int
+    ratio: float
+    peak_mib: float
+    deviation: float | None
+
+
+def bench_statistics(
+    *,
+    systems: int = 10,
+    tasks: int = 20,
+    queries: int = 6980,
+    n_resamples: int = 10_000,
+    loop_pairs: int = 6,
+    seed: int = 0,
+) -> tuple[Row, ...]:
+    """Time both ways on made-up scores; the loop on ``loop_pairs`` pairs, scaled up.
+
+    The pairs of the loop are run before, between and after the others. The loop makes
+    percentile intervals only; `compare_pairs` adds BCa, permutation test and Holm.
+    """
+    matrices = [_scores(systems, queries, seed=seed + task) for task in range(tasks)]
+    first = matrices[0]
+    pairs = list(itertools.combinations(range(systems), 2))
+    drawn = np.random.default_rng(seed).integers(0, len(pairs), loop_pairs)
+    looped: list[tuple[float, Interval]] = []
+
+    def loop(part: int) -> None:
+        for i in drawn[part::3]:
+            run = partial(_loop, first.scores, pairs[int(i)], n_resamples, seed=seed)
+            looped.append(_timed(run))
+
+    def blocks() -> list[list[Interval]]:
+        return [_all_pairs(m.scores, pairs, n_resamples, seed=seed) for m in matrices]
+
+    full = partial(compare_pairs, n_resamples=n_resamples, seed=seed)
+
+    loop(0)
+    block_seconds, ends = _timed(blocks)
+    loop(1)
+    full_seconds, _ = _timed(lambda: full(matrices))
+    loop(2)
+
+    total = len(pairs) * tasks
+    loop_seconds = sum(seconds for seconds, _ in looped) / loop_pairs * total
+    order = [int(i) for part in range(3) for i in drawn[part::3]]
+    pairs_of_ends = [(ends[0][i], found) for i, (_, found) in zip(order, looped, strict=True)]
+    deviation = max(_deviation(ours, theirs, n_resamples) for ours, theirs in pairs_of_ends)
+    loop_peak = _peak(lambda: _loop(first.scores, pairs[0], min(n_resamples, 1000), seed=seed))
+    block_peak = _peak(lambda: _all_pairs(first.scores, pairs, n_resamples, seed=seed))
+    full_peak = _peak(lambda: full([first]))  # the tasks are taken one after the other
+
+    def row(what: str, seconds: float, peak: float) -> Row:
+        return Row(what, total, seconds, total, loop_seconds / seconds, peak, deviation)
+
+    return (
+        Row("numpy loop, pair by pair", total, loop_seconds, loop_pairs, 1.0, loop_peak, None),
+        row("all pairs from one set of draws", block_seconds, block_peak),
+        row("the same with BCa, permutation test, Holm", full_seconds, full_peak),
+    )
+
+
+def table(rows: Sequence[Row]) -> str:
+    """The rows as a Markdown table."""
+    heads = ("way", "comparisons", "seconds", "times faster", "peak MiB", "deviation")
+    cells = [
+        (
+            row.what,
+            f"{row.pairs:,}" + (f" ({row.measured} run)" if row.measured < row.pairs else ""),
+            f"{row.seconds:.1f}",
+            f"{row.ratio:.1f}",
+            f"{row.peak_mib:.0f}",
+            "–" if row.deviation is None else f"{row.deviation:.1f} s.e.",
+        )
+        for row in rows
+    ]
+    return markdown_table(heads, cells)
+
+
+def _scores(systems: int, queries: int, *, seed: int) -> ScoreMatrix:
+    """Systems that agree on most of a query's difficulty."""
+    generator = np.random.default_rng(seed)
+    difficulty = generator.beta(0.5, 0.7, size=queries)
+    noise = generator.normal(0, 0.15, size=(systems, queries))
+    shift = np.linspace(0, 0.02, systems)[:, None]
+    names = tuple(f"system {i}" for i in range(systems))
+    ids = tuple(f"task {seed} query {i:05d}" for i in range(queries))
+    scores = np.clip(difficulty + noise + shift, 0, 1)
+    return ScoreMatrix(f"task {seed}", "nDCG@10", names, ids, scores, {})
+
+
+def _loop(scores: Array, pair: tuple[int, int], n_resamples: int, *, seed: int) -> Interval:
+    """The plain way: draw queries, take the mean, again and again."""
+    differences = scores[pair[0]] - scores[pair[1]]
+    n = len(differences)
+    generator = np.random.default_rng((seed, *pair))
+    means = np.array([differences[generator.integers(0, n, n)].mean() for _ in range(n_resamples)])
+    return percentile_interval(means, level=LEVEL)
+
+
+def _all_pairs(
+    scores: Array, pairs: Sequence[tuple[int, int]], n_resamples: int, *, seed: int
+) -> list[Interval]:
+    _, means = resampled_means(scores.T, n_resamples=n_resamples, seed=seed)
+    return [percentile_interval(means[:, i] - means[:, j], level=LEVEL) for i, j in pairs]
+
+
+def _deviation(ours: Interval, theirs: Interval, n_resamples: int) -> float:
+    """Largest difference of two intervals' ends, in standard errors of their quantiles.
+
+    Of a normal distribution with standard deviation s, the 2.5 % quantile of R draws has
+    the standard error s sqrt(0.025 · 0.975 / R) / φ(1.96) (Kendall and Stuart 1977, 10.10).
+    """
+    spread = max((theirs[1] - theirs[0]) / (2 * 1.96), _COARSEST)
+    error = spread * np.sqrt(2 * 0.025 * 0.975 / n_resamples) / 0.05845
+    return max(abs(a - b) for a, b in zip(ours, theirs, strict=True)) / float(error)
+
+
+def _timed(run: Callable[[], _T]) -> tuple[float, _T]:
+    started = time.perf_counter()
+    result = run()
+    return time.perf_counter() - started, result
+
+
+def _peak(run: Callable[[], object]) -> float:
+    """Largest memory allocated while running, in MiB."""
+    tracemalloc.start()
+    try:
+        run()
+        return tracemalloc.get_traced_memory()[1] / 2**20
+    finally:
+        tracemalloc.stop()
