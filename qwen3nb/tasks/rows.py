@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
-__all__ = ["DataError", "json_rows", "open_text", "tsv_rows", "variant"]
+__all__ = ["DataError", "json_object", "json_rows", "open_text", "tsv_rows", "variant"]
 
 
 class DataError(ValueError):
@@ -51,21 +51,31 @@ def json_rows(file: Path, fields: dict[str, type | tuple[type, ...]]) -> Iterato
     Raises:
         DataError: a line that is not JSON, a field that is missing or of another type.
     """
-
-    def refuse(constant: str) -> None:
-        raise ValueError(f"{constant} is not JSON")
-
     with open_text(file) as lines:
         for number, line in enumerate(lines, start=1):
             if not line.strip():
                 continue
-            try:
-                row = json.loads(line, parse_constant=refuse)
-            except (ValueError, RecursionError) as error:
-                raise DataError(f"{file}:{number}: not JSON ({error})") from None
-            if not isinstance(row, dict):
-                raise DataError(f"{file}:{number}: {type(row).__name__}, expected an object")
+            row = json_object(line, place=f"{file}:{number}")
             yield tuple(_field(file, number, row, name, kind) for name, kind in fields.items())
+
+
+def json_object(line: str, *, place: str) -> dict[str, Any]:
+    """The object that ``line`` is, as JSON; ``place`` is what an error says first.
+
+    Raises:
+        DataError: it is not JSON (a NaN is not, either), or no object.
+    """
+
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is not JSON")
+
+    try:
+        row = json.loads(line, parse_constant=refuse)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{place}: not JSON ({error})") from None
+    if not isinstance(row, dict):
+        raise DataError(f"{place}: {type(row).__name__}, expected an object")
+    return row
 
 
 def _field(
