@@ -400,7 +400,8 @@ def cli():
 
 
 COMMANDS = (
-    "average", "bench", "book", "card", "demo", "eval", "extract", "push", "run", "verify",
+    "average", "bench", "book", "card", "demo", "domain", "eval", "extract", "push", "run",
+    "verify",
 )  # fmt: skip
 
 

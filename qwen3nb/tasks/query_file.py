@@ -8,7 +8,8 @@
     expected = ["acme/grep"]        # optional; `expected_repos` means the same
 
     [models.current]                # optional: what to compare, if nothing else is asked for
-    model_id = "intfloat/e5-small-v2"      # name, dimensions: optional
+    model_id = "intfloat/e5-small-v2"      # or a folder: ./ is that of this file
+    dimensions = 384                       # optional, compared; name: optional
 
     [settings]                      # optional; see `Settings`
     relevance_threshold = 2
@@ -115,7 +116,8 @@ def read_queries(file: Path) -> QueryFile:
         raise DataError(f"{file}: not TOML: {error}") from None
     checker = _Checker(file, lines)
     checker.known(raw, (), _TOP)
-    found = QueryFile(file, _queries(raw, checker), _models(raw, checker), _settings(raw, checker))
+    models = _models(raw, checker, folder=file.parent)
+    found = QueryFile(file, _queries(raw, checker), models, _settings(raw, checker))
     if not found.queries and not checker.errors:
         raise DataError(f"{file}: no [[queries]]")
     checker.done()
@@ -234,7 +236,7 @@ def _query(table: Mapping[str, Any], path: KeyPath, checker: _Checker) -> Query 
     return Query(name, text, category, truth, tuple(expected), checker.line(path))
 
 
-def _models(raw: Mapping[str, Any], checker: _Checker) -> tuple[ModelEntry, ...]:
+def _models(raw: Mapping[str, Any], checker: _Checker, *, folder: Path) -> tuple[ModelEntry, ...]:
     models = []
     for name, table in checker.tables(raw, "models", dict).items():
         path: KeyPath = ("models", name)
@@ -247,6 +249,7 @@ def _models(raw: Mapping[str, Any], checker: _Checker) -> tuple[ModelEntry, ...]
             table, path, "name", _is_name, "a name of letters, digits, . _ -", default=name
         )
         size = checker.value(table, path, "dimensions", _is_size, "a whole number > 0", default=0)
+        spec = str(folder / spec) if spec and spec.startswith(("./", "../")) else spec
         models.append(ModelEntry(label, spec or "", size or None))
     return tuple(models)
 
