@@ -151,7 +151,7 @@ class _Checker:
     def known(self, table: Mapping[str, Any], path: KeyPath, names: tuple[str, ...]) -> None:
         for name in table:
             if name not in names:
-                near = get_close_matches(name, names, n=1)
+                near = get_close_matches(name, names, n=1, cutoff=0.5)
                 hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"
                 self.error((*path, name), f"unknown key {name!r}; {hint}")
 
