@@ -91,6 +91,9 @@ def query(**changes):
 MALFORMED = [
     ("[[queries]\n", "not TOML.*line 1"),
     ("a = [" * 5000, "not TOML"),
+    ("x = 1\n" + "a." * 100_000 + "a = 1\n", ":2: a key of more than 32 parts"),
+    ("x = { b = 1.5, " + "'a'." * 100_000 + "a = 1 }\n", ":1: a key of more than 32 parts"),
+    (query(numbers=f"[{'1.5, ' * 99}]"), ":5: unknown key 'numbers'"),
     ("", r"no \[\[queries\]\]"),
     ("queries = 3\n", r":1: 'queries' is 3, expected tables"),
     ("queries = [1]\n", r":1: 'queries' is"),

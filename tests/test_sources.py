@@ -173,6 +173,15 @@ def test_broken_gzip_no_file_a_pipe_and_an_unknown_format_are_refused(write, tmp
         read_documents(write("d.jsonl", GOOD))
 
 
+def test_what_a_terminal_obeys_is_not_shown(write, sqlite):
+    with pytest.raises(DataError) as error:
+        read_documents(write("d.jsonl", '{"\\u001b[2J": 1}\n'))
+    assert "\x1b" not in str(error.value)
+    with pytest.raises(DataError) as error:
+        read_documents(sqlite('CREATE TABLE "\x1b[2J" (id TEXT)', "CREATE TABLE b (id TEXT)"))
+    assert "\x1b" not in str(error.value)
+
+
 # Stars, days, lists.
 
 

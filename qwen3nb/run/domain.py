@@ -131,7 +131,7 @@ def _say(domain: Domain) -> None:
         f"boosts: {boosts}"
     )
     for note in domain.notes[:_NOTES]:
-        click.echo(f"  {_printable(note)}", err=True)
+        click.echo(f"  {note}", err=True)
     if len(domain.notes) > _NOTES:
         click.echo(f"  ... and {len(domain.notes) - _NOTES} more", err=True)
 
@@ -140,6 +140,8 @@ def domain_table(results: Sequence[Result]) -> Table:
     """Per metric a row for each model: mean, 95 % bootstrap interval, number of queries."""
     from rich.table import Table
     from rich.text import Text
+
+    from qwen3nb.tasks.rows import printable
 
     shown = Table("metric")
     shown.add_column("model", overflow="fold")
@@ -152,7 +154,7 @@ def domain_table(results: Sequence[Result]) -> Table:
             mark = f" {result.model['identity'][:8]}" if labels.count(label) > 1 else ""
             shown.add_row(
                 metric if place == 0 else "",
-                Text(_printable(label + mark)),
+                Text(printable(label + mark)),
                 _number(value.value),
                 f"{_number(value.low)} to {_number(value.high)}",
                 str(value.n),
@@ -163,11 +165,6 @@ def domain_table(results: Sequence[Result]) -> Table:
 
 def _number(value: float | None) -> str:
     return "?" if value is None or not math.isfinite(value) else f"{value:.3f}"
-
-
-def _printable(text: str) -> str:
-    """Without the control characters that a terminal obeys."""
-    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
 
 
 def _show(shown: Table, found: DomainEvaluation, output: Path | None) -> None:

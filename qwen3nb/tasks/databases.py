@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from qwen3nb.tasks.rows import DataError
+from qwen3nb.tasks.rows import DataError, listed, printable
 
 __all__ = ["DUCKDB", "SQLITE", "database_kind", "duckdb_rows", "sqlite_rows"]
 
@@ -77,7 +77,7 @@ def sqlite_rows(
             yield from enumerate(base.execute(_select(file, chosen, columns, known)), start=1)
     except sqlite3.Error as error:
         late = f"; it had {seconds:g} s" if time.monotonic() > end else ""
-        raise DataError(f"{file}: SQLite says: {error}{late}") from None
+        raise DataError(f"{file}: SQLite says: {printable(str(error))}{late}") from None
 
 
 def _virtual(name: str, sql: str | None) -> bool:
@@ -110,7 +110,9 @@ def duckdb_rows(
                 clock.cancel()
     except duckdb.Error as error:
         cause = str(error).strip().splitlines()
-        raise DataError(f"{file}: DuckDB says: {cause[0] if cause else error!r}") from None
+        raise DataError(
+            f"{file}: DuckDB says: {printable(cause[0]) if cause else repr(error)}"
+        ) from None
 
 
 def _duckdb_table(
@@ -137,7 +139,7 @@ def _duckdb_table(
 def _table(file: Path, wanted: str | None, kinds: dict[str, str]) -> str:
     """The table that is meant; ``kinds`` says of each name whether it is a table or a view."""
     tables = sorted(name for name, kind in kinds.items() if kind == "table")
-    shown = ", ".join(tables) or "none"
+    shown = listed(tables) or "none"
     if wanted is None:
         if len(tables) == 1:
             return tables[0]
@@ -155,7 +157,7 @@ def _select(file: Path, table: str, columns: Sequence[str], known: Sequence[str]
         if column not in known:
             raise DataError(
                 f"{file}: table {table!r} has no column {column!r} (generated columns are not "
-                f"read); there are: {', '.join(known)}"
+                f"read); there are: {listed(known)}"
             )
     return f"SELECT {', '.join(map(_quoted, columns))} FROM {_quoted(table)}"  # noqa: S608
 

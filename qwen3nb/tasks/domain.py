@@ -20,7 +20,7 @@ from typing import Any
 from qwen3nb.files import canonical, sha256_json
 from qwen3nb.tasks.boosts import Factors, document_factors
 from qwen3nb.tasks.query_file import Query, QueryFile, Settings, read_queries
-from qwen3nb.tasks.rows import DataError
+from qwen3nb.tasks.rows import DataError, listed
 from qwen3nb.tasks.sources import Documents, Layout, read_documents
 
 __all__ = ["Domain", "load_domain"]
@@ -136,7 +136,7 @@ def _notes(asked: QueryFile, texts: Mapping[str, str], threshold: int) -> Iterat
         place = f"{asked.file.name}:{query.line}: query {query.id!r}"
         unknown = [d for d in dict.fromkeys((*query.grades, *query.expected)) if d not in texts]
         if unknown:
-            yield f"{place}: not among the documents, left out: {', '.join(unknown)}"
+            yield f"{place}: not among the documents, left out: {listed(unknown)}"
         yield from (f"{place}: {each}" for each in _two_truths(query, threshold))
         if max(_known(query.grades, texts).values(), default=0) < threshold:
             yield f"{place}: no document of grade {threshold} or more, dropped"
@@ -148,9 +148,9 @@ def _two_truths(query: Query, threshold: int) -> Iterator[str]:
         return
     relevant = [name for name, grade in query.grades.items() if grade >= threshold]
     if only := [name for name in query.expected if name not in relevant]:
-        yield f"expected, but no grade of {threshold} or more (the grades count): {', '.join(only)}"
+        yield f"expected, but no grade of {threshold} or more (the grades count): {listed(only)}"
     if only := [name for name in relevant if name not in query.expected]:
-        yield f"grade of {threshold} or more, but not expected (it counts): {', '.join(only)}"
+        yield f"grade of {threshold} or more, but not expected (it counts): {listed(only)}"
 
 
 def _revision(

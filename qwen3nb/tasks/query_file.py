@@ -30,11 +30,11 @@ from pathlib import Path
 from typing import Any
 
 from qwen3nb.tasks.rows import DataError
-from qwen3nb.tasks.toml_lines import KeyPath, key_lines, line_of
+from qwen3nb.tasks.toml_lines import KeyPath, deep_key_line, key_lines, line_of
 
 __all__ = ["ModelEntry", "Query", "QueryFile", "Settings", "read_queries"]
 
-MOST = 8 << 20  # bytes
+MOST = 4 << 20  # bytes
 GRADES = range(4)
 UNCATEGORISED = "uncategorised"
 _SHOWN = 20  # errors told at once
@@ -109,6 +109,8 @@ def read_queries(file: Path) -> QueryFile:
             error, each with the line of the file.
     """
     text = _read(file)
+    if line := deep_key_line(text):
+        raise DataError(f"{file}:{line}: a key of more than 32 parts")
     try:
         raw = tomllib.loads(text)
         lines = key_lines(text)

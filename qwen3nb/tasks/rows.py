@@ -10,16 +10,43 @@ import gzip
 import io
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
-__all__ = ["DataError", "json_object", "json_rows", "open_text", "tsv_rows", "variant"]
+__all__ = [
+    "DataError",
+    "json_object",
+    "json_rows",
+    "listed",
+    "open_text",
+    "printable",
+    "tsv_rows",
+    "variant",
+]
+
+_LISTED = 30
 
 
 class DataError(ValueError):
     """Data that cannot be used; says which file, which line, and why."""
+
+
+def printable(text: str) -> str:
+    """``text`` without the control characters that a terminal obeys; a mark in their place.
+
+    >>> printable("a\x1b[2Jb")
+    'a�[2Jb'
+    """
+    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
+
+
+def listed(names: Iterable[str]) -> str:
+    """``names`` as an error shows what there is: fit for a terminal, and not too many."""
+    known = list(names)
+    more = [f"and {len(known) - _LISTED} more"] * (len(known) > _LISTED)
+    return ", ".join([f"{printable(name):.60}" for name in known[:_LISTED]] + more)
 
 
 def variant(folder: Path, *names: str) -> Path | None:

@@ -21,7 +21,7 @@ from typing import Any
 
 from qwen3nb.choices import one_of
 from qwen3nb.tasks.databases import CELL, DUCKDB, SQLITE, database_kind, duckdb_rows, sqlite_rows
-from qwen3nb.tasks.rows import DataError, json_object, open_text
+from qwen3nb.tasks.rows import DataError, json_object, listed, open_text
 from qwen3nb.tasks.templates import Template
 
 __all__ = ["PRESETS", "Documents", "Layout", "find_layout", "read_documents"]
@@ -163,11 +163,13 @@ def _json_rows(file: Path, columns: Sequence[str]) -> Iterator[tuple[str, Mappin
             seen |= row.keys()
             if columns[0] not in row:
                 raise DataError(
-                    f"{file}:{number}: no field {columns[0]!r}; there are: {', '.join(row)}"
+                    f"{file}:{number}: no field {columns[0]!r}; there are: {listed(row)}"
                 )
             yield f"{file}:{number}", {name: row.get(name) for name in columns}
     if lost := [name for name in columns if name not in seen and seen]:
-        raise DataError(f"{file}: no line has the field {lost[0]!r}; there are: {_listed(seen)}")
+        raise DataError(
+            f"{file}: no line has the field {lost[0]!r}; there are: {listed(sorted(seen))}"
+        )
 
 
 def _csv_rows(file: Path, columns: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -178,7 +180,7 @@ def _csv_rows(file: Path, columns: Sequence[str]) -> Iterator[tuple[str, Mapping
         if twice := [name for name in header if header.count(name) > 1]:
             raise DataError(f"{file}:1: column {twice[0]!r} twice")
         if lost := [name for name in columns if name not in header]:
-            raise DataError(f"{file}:1: no column {lost[0]!r}; there are: {', '.join(header)}")
+            raise DataError(f"{file}:1: no column {lost[0]!r}; there are: {listed(header)}")
         for row in reader:
             if row and len(row) != len(header):
                 raise DataError(
@@ -279,7 +281,3 @@ def _day(place: str, column: str, value: Any) -> date | None:
     if isinstance(value, date):
         return value
     raise DataError(f"{place}: {column!r} is {value!r:.40}, expected a day, as in 2026-01-31")
-
-
-def _listed(names: set[str]) -> str:
-    return ", ".join(sorted(names))

@@ -12,9 +12,12 @@ import tomllib
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["KeyPath", "key_lines", "line_of"]
+__all__ = ["KeyPath", "deep_key_line", "key_lines", "line_of"]
 
 KeyPath = tuple[str | int, ...]
+_LONG = 200
+_DEEP = 32
+_SEPARATOR = re.compile(r"[,=]")
 _TOKEN = re.compile(
     r'"""(?:\\.|[^\\])*?"{3,5}'
     r"|'''.*?'{3,5}"
@@ -45,8 +48,9 @@ def key_lines(text: str) -> dict[KeyPath, int]:
             for depth in range(1, len(table) + 1):
                 lines.setdefault(table[:depth], number)
         else:
+            parts = statement.split("\n")
             for path in _paths(value, table):
-                lines.setdefault(path, number + _offset(statement, path[-1]))
+                lines.setdefault(path, number + _offset(parts, path[-1]))
     return lines
 
 
@@ -56,6 +60,25 @@ def line_of(path: KeyPath, lines: dict[KeyPath, int]) -> int:
         if path[:depth] in lines:
             return lines[path[:depth]]
     return 1
+
+
+def deep_key_line(text: str) -> int:
+    """The line of the first key with more than 32 dots, 0 if there is none.
+
+    To be asked before `tomllib` is: what it takes grows with the square of the dots.
+    """
+    dots, line = 0, 1
+    for match in _TOKEN.finditer(text):
+        piece = match[0]
+        if piece[0] not in "\"'#":
+            parts = _SEPARATOR.split(piece)
+            most = dots + parts[0].count(".")
+            if max([most, *(part.count(".") for part in parts[1:])]) > _DEEP:
+                return line
+            dots = parts[-1].count(".") if len(parts) > 1 else most
+            dots = 0 if piece in "\n[]{}" else dots
+        line += piece.count("\n")
+    return 0
 
 
 def _statements(text: str) -> Iterator[tuple[int, str]]:
@@ -108,9 +131,11 @@ def _paths(value: Any, base: KeyPath) -> Iterator[KeyPath]:
             yield from _paths(inner, (*base, index))
 
 
-def _offset(statement: str, key: str | int) -> int:
-    """Lines from the statement's first to the first with ``key`` in it; 0 if there is none."""
-    if "\n" not in statement:
+def _offset(lines: list[str], key: str | int) -> int:
+    """Lines from a statement's first to the first with ``key`` in it; 0 if there is none.
+
+    In very long statements it is not looked for: the statement's own line will do.
+    """
+    if not 1 < len(lines) <= _LONG:
         return 0
-    found = (index for index, line in enumerate(statement.split("\n")) if str(key) in line)
-    return next(found, 0)
+    return next((index for index, line in enumerate(lines) if str(key) in line), 0)
