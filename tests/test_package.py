@@ -76,7 +76,7 @@ ROOMS = {
     "analysis": {"tasks"},
     "report": {"analysis", "tasks", "models", "extraction", "run"},
     "run": {"report", "analysis", "tasks", "models", "extraction", "demo", "bench"},
-    "bench": {"tasks", "models", "extraction", "demo"},
+    "bench": {"analysis", "demo", "extraction", "models", "tasks"},
     "demo": {"run", "report", "tasks", "models", "extraction"},
 }
 

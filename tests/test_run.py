@@ -400,8 +400,8 @@ def cli():
 
 
 COMMANDS = (
-    "average", "bench", "book", "cache", "card", "demo", "encode", "eval", "extract", "fetch",
-    "push", "quick", "reproduce", "run", "tasks",
+    "average", "bench", "book", "cache", "card", "demo", "domain", "encode", "eval", "extract",
+    "fetch", "push", "quick", "reproduce", "run", "tasks",
     "verify",
 )  # fmt: skip
 

@@ -162,8 +162,7 @@ def effects_table(found: Sequence[Effect]) -> Table:
         (
             Cell(each.factor),
             Cell(each.level, f"instead of {each.reference}"),
-            Cell(f"{each.found.difference:+.4f}",
-                 "[{:+.4f}, {:+.4f}]".format(*each.found.interval)),
+            Cell(f"{each.found.difference:+.4f}", _ends(each.found.interval)),
             Cell(f"{each.p_value:.4f}", strong=each.p_value < 0.05),
             Cell(str(each.settings)),
         )
@@ -178,6 +177,10 @@ def effects_table(found: Sequence[Effect]) -> Table:
     )
 
 
+def _ends(interval: tuple[float, float] | None) -> str:
+    return "no interval" if interval is None else "[{:+.4f}, {:+.4f}]".format(*interval)
+
+
 def effects_figure(found: Sequence[Effect]) -> Figure:
     """The same as a forest plot: a row per setting, its difference and interval."""
     import matplotlib.pyplot as plt
@@ -188,8 +191,9 @@ def effects_figure(found: Sequence[Effect]) -> Figure:
         figure, axis = plt.subplots(figsize=(6.4, 0.34 * len(found) + 0.9), layout="constrained")
         for row, each in enumerate(reversed(found)):
             color = COLORS[factors.index(each.factor) % len(COLORS)]
-            axis.plot(each.found.interval, [row, row], color=color, linewidth=2,
-                      solid_capstyle="butt")  # fmt: skip
+            if each.found.interval is not None:
+                axis.plot(each.found.interval, [row, row], color=color, linewidth=2,
+                          solid_capstyle="butt")  # fmt: skip
             axis.plot([each.found.difference], [row], "o", color=color, markersize=5)
         axis.axvline(0, color="#7d8590", linewidth=1)
         labels = [f"{e.factor}: {e.level}, not {e.reference}" for e in reversed(found)]

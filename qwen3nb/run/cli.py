@@ -17,6 +17,7 @@ from tqdm import tqdm
 import qwen3nb
 from qwen3nb.models.pooling import POOLINGS
 from qwen3nb.models.precision import DTYPES
+from qwen3nb.run.domain import domain_options
 from qwen3nb.run.errors import plainly as _plainly
 from qwen3nb.run.vectors import VECTOR_BENCHES, VECTOR_COMMANDS
 from qwen3nb.tasks.tiers import TIERS
@@ -473,6 +474,28 @@ def _say_cost(tasks: Sequence[Any], model: str | None) -> None:
     total = sum(each.minutes or 0 for each in found)
     about = f", about {total:,.0f} minutes of encoding here" if letters else ""
     click.echo(f"{len(found)} tasks{about}", err=True)
+
+
+@main.command()
+@domain_options
+@_plainly
+def domain(**options: Any) -> None:
+    """Compare models on queries and documents of your own.
+
+    \b
+    qwen3nb domain --queries queries.toml --documents docs.jsonl --text "{title}. {body}" \\
+        --model all-MiniLM-L6-v2 --model runs/encoder
+    qwen3nb domain --queries eval_config.toml --documents stars.db --preset gh-star-search \\
+        --date 2026-01-31 --model encoder
+    qwen3nb domain --queries queries.toml --documents docs.csv --id-column name --check
+
+    The documents: JSONL or CSV (or .gz), a table of a SQLite or DuckDB file, opened for
+    reading only. The queries' file: see the module qwen3nb.tasks.query_file. Scores of every
+    query go to a record per model.
+    """
+    from qwen3nb.run.domain import run_domain
+
+    run_domain(**options)
 
 
 @main.group()

@@ -10,16 +10,43 @@ import gzip
 import io
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
-__all__ = ["DataError", "json_rows", "open_text", "tsv_rows", "variant"]
+__all__ = [
+    "DataError",
+    "json_object",
+    "json_rows",
+    "listed",
+    "open_text",
+    "printable",
+    "tsv_rows",
+    "variant",
+]
+
+_LISTED = 30
 
 
 class DataError(ValueError):
     """Data that cannot be used; says which file, which line, and why."""
+
+
+def printable(text: str) -> str:
+    """``text`` without the control characters that a terminal obeys; a mark in their place.
+
+    >>> printable("a\x1b[2Jb")
+    'a�[2Jb'
+    """
+    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
+
+
+def listed(names: Iterable[str]) -> str:
+    """``names`` as an error shows what there is: fit for a terminal, and not too many."""
+    known = list(names)
+    more = [f"and {len(known) - _LISTED} more"] * (len(known) > _LISTED)
+    return ", ".join([f"{printable(name):.60}" for name in known[:_LISTED]] + more)
 
 
 def variant(folder: Path, *names: str) -> Path | None:
@@ -51,21 +78,31 @@ def json_rows(file: Path, fields: dict[str, type | tuple[type, ...]]) -> Iterato
     Raises:
         DataError: a line that is not JSON, a field that is missing or of another type.
     """
-
-    def refuse(constant: str) -> None:
-        raise ValueError(f"{constant} is not JSON")
-
     with open_text(file) as lines:
         for number, line in enumerate(lines, start=1):
             if not line.strip():
                 continue
-            try:
-                row = json.loads(line, parse_constant=refuse)
-            except (ValueError, RecursionError) as error:
-                raise DataError(f"{file}:{number}: not JSON ({error})") from None
-            if not isinstance(row, dict):
-                raise DataError(f"{file}:{number}: {type(row).__name__}, expected an object")
+            row = json_object(line, place=f"{file}:{number}")
             yield tuple(_field(file, number, row, name, kind) for name, kind in fields.items())
+
+
+def json_object(line: str, *, place: str) -> dict[str, Any]:
+    """The object that ``line`` is, as JSON; ``place`` is what an error says first.
+
+    Raises:
+        DataError: it is not JSON (a NaN is not, either), or no object.
+    """
+
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is not JSON")
+
+    try:
+        row = json.loads(line, parse_constant=refuse)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{place}: not JSON ({error})") from None
+    if not isinstance(row, dict):
+        raise DataError(f"{place}: {type(row).__name__}, expected an object")
+    return row
 
 
 def _field(
