@@ -16,6 +16,7 @@ import click
 import qwen3nb
 from qwen3nb.models.pooling import POOLINGS
 from qwen3nb.models.precision import DTYPES
+from qwen3nb.run.rerank_cli import register
 from qwen3nb.tasks.tiers import TIERS
 
 __all__ = ["main"]
@@ -348,6 +349,9 @@ def bench_encode(models: tuple[str, ...], texts: int, **options: Any) -> None:
     for model in models:
         for result in run(model, texts=sets, **options):
             click.echo(f"{machine()}\n{result.table()}\n")
+
+
+register(main, bench, _plainly)
 
 
 if __name__ == "__main__":

@@ -71,17 +71,30 @@ def load_tasks(tier: str) -> list[Any]:
     """
     import mteb
 
-    from qwen3nb.tasks.embedded import embedded_task
-
     chosen = TIERS[one_of("tier", tier, TIERS)]
-    own = [name for name in chosen.tasks if name.startswith(("PyDocs", "AuthorSTS"))]
-    tasks = [embedded_task(name) for name in own]
-    if others := [name for name in chosen.tasks if name not in own]:
-        tasks += list(mteb.get_tasks(tasks=others))
+    tasks = tasks_by_name(chosen.tasks)
     for benchmark in chosen.benchmarks:
         have = {task.metadata.name for task in tasks}
         tasks += [t for t in mteb.get_benchmark(benchmark).tasks if t.metadata.name not in have]
     return tasks
+
+
+def tasks_by_name(names: Iterable[str]) -> list[Any]:
+    """Embedded tasks and MTEB's, data not yet loaded.
+
+    Raises:
+        KeyError: there is none of a name.
+    """
+    import mteb
+
+    from qwen3nb.tasks.embedded import embedded_task
+
+    wanted = list(names)
+    own = [name for name in wanted if name.startswith(("PyDocs", "AuthorSTS"))]
+    others = [name for name in wanted if name not in own]
+    return [embedded_task(name) for name in own] + (
+        list(mteb.get_tasks(tasks=others)) if others else []
+    )
 
 
 def evaluate(
