@@ -53,6 +53,8 @@ def run_demo(*, at_once: int = 0) -> Path:
     if failed := [outcome for outcome in outcomes if outcome.status == "failed"]:
         listed = "\n".join(f"  {outcome.job.name}: see {outcome.log}" for outcome in failed)
         raise DemoError(f"{len(failed)} of {len(jobs)} notebooks failed\n{listed}")
+    _say("training LoRA adapters to rank, to embed and to do both, and evaluating them")
+    _adapters(demo / "lora")
     _say("building the book")
     page = build_book(tier="smoke", model=demo / "encoder" / "average")
     _say(f"done in {time.perf_counter() - started:.0f} s")
@@ -82,6 +84,35 @@ def _train(demo: Path) -> None:
         key,
         lambda folder: train_decoder(folder, demo / "train" / "tokenizer", SETTINGS),
     )
+
+
+def _adapters(folder: Path) -> None:
+    """Two seeds of three configurations, in the format and folders of a real training."""
+    from dataclasses import asdict, replace
+
+    from qwen3nb.demo.lora import LORA, train_adapters, train_base
+    from qwen3nb.demo.training import SETTINGS
+    from qwen3nb.tasks.embedded import embedded_task
+    from qwen3nb.tasks.pydocs import load_pydocs
+    from qwen3nb.tasks.trained import evaluate_trained
+
+    package = Path(__file__).resolve().parent.parent
+    code = ("demo/lora.py", "demo/training.py", "models/pairs.py")
+    settings = replace(SETTINGS, steps=SETTINGS.steps // 3, save_every=SETTINGS.save_every // 3)
+    parts = [vars(settings), load_pydocs().identity, [sha256_file(package / n) for n in code]]
+    _once(folder / "base", sha256_json(parts), lambda work: train_base(work, settings))
+    _once(
+        folder / "outputs",
+        sha256_json([*parts, asdict(LORA)]),
+        lambda work: train_adapters(
+            folder / "base", work, say=lambda line: click.echo(line, err=True)
+        ),
+    )
+    task = embedded_task("PyDocsSampleRetrieval")
+    evaluate_trained(
+        folder / "outputs", [task], embedding_tasks=[task], base=folder / "base", depth=20,
+        max_length=LORA.window, device="cpu", show_progress=False,
+    )  # fmt: skip
 
 
 def _once(folder: Path, key: str, make: Callable[[Path], object]) -> None:

@@ -39,24 +39,19 @@ class YesNoModel:
         head: the output matrix (vocabulary, hidden size), as it is stored.
         tokenizer: its tokenizer.
         dtype: the name of the number format it runs in.
+        parameters: how many it has; the output matrix counts where it is not the embedding.
     """
 
     backbone: Any
     head: Tensor
     tokenizer: PreTrainedTokenizerBase
     dtype: str
+    parameters: int
 
     @property
     def config(self) -> Any:
         """The model's configuration."""
         return self.backbone.config
-
-    @property
-    def parameters(self) -> int:
-        """Number of parameters, the output matrix only where it is not the embedding."""
-        body = sum(parameter.numel() for parameter in self.backbone.parameters())
-        tied = self.head.data_ptr() == self.backbone.get_input_embeddings().weight.data_ptr()
-        return body if tied else body + self.head.numel()
 
     @property
     def library(self) -> tuple[str, str]:
@@ -150,7 +145,9 @@ def load_yes_no(
     folder = (source.base or source).folder
     assert folder is not None  # noqa: S101 - these kinds have one
     tokenizer = _load_tokenizer(folder, model.config)
-    loaded = YesNoModel(model.model, model.get_output_embeddings().weight, tokenizer, dtype)
+    count = sum(parameter.numel() for parameter in model.parameters())  # tied ones once
+    head = model.get_output_embeddings().weight
+    loaded = YesNoModel(model.model, head, tokenizer, dtype, count)
     if linears == "auto":
         faster_linears(loaded.backbone)
     return loaded
