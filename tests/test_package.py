@@ -21,6 +21,7 @@ load_encoder load_failures load_model load_pydocs load_results open_checkpoint p
 paired_bootstrap pairs_table per_query_figure permutation_test pool provenance_table
 pydocs_sample pydocs_table quick_look registry results_table run_notebook score_run
 select_checkpoints similarity_figure tier_table variants vector_agreement verify weight_drift
+Scores YesNoReranker evaluate_trained find_trained load_reranker rerank_suite
 """
 
 

@@ -292,6 +292,7 @@ CHILD = """
 """
 
 
+@pytest.mark.slow
 def test_a_killed_run_loses_one_query_at_most(folder, beir, home, tmp_path, monkeypatch):
     def start(pause):
         command = [sys.executable, "-c", textwrap.dedent(CHILD), str(folder), str(beir), str(pause)]
@@ -413,6 +414,7 @@ def write_outputs(folder, base, *, mode="joint_single", seed=42):
     return place
 
 
+@pytest.mark.slow
 def test_what_a_training_left_is_found_and_evaluated(folder, beir, tmp_path):
     from qwen3nb.tasks.embedded import embedded_task
     from qwen3nb.tasks.trained import evaluate_trained, find_trained

@@ -59,14 +59,15 @@ def write_random_reranker(folder: Path, size: str) -> None:
 
 
 def ours(folder: Path, *, onednn: bool) -> Any:
-    """Our reranker with or without oneDNN; None if the package has no oneDNN layers."""
+    """Our reranker with or without oneDNN; None if this PyTorch does not have it."""
     from qwen3nb.models import yes_no
+    from qwen3nb.models.linear import prepack
     from qwen3nb.models.reranker import YesNoReranker
     from qwen3nb.models.source import find_source
 
     source = find_source(str(folder))
     model = yes_no.load_yes_no(source, device="cpu", linears="torch")
-    if onednn and not yes_no.faster_linears(model.backbone, force=True):
+    if onednn and not prepack(model.backbone, force=True):
         return None
     return YesNoReranker(source, model)
 

@@ -10,7 +10,8 @@ step, so that what joint training costs is not mixed up with what it was given. 
 adds the two losses' gradients, which are taken apart anyway: their cosine is measured on
 the way, and measuring it changes nothing.
 
-The base is a toy that saw a minute of docstrings: what is real is the way, not the scores.
+The base is a toy that saw a few hundred thousand tokens. What is real is the way, not the
+scores: in a minute, embedding gets better and ranking hardly leaves chance (a loss of 0.69).
 """
 
 from __future__ import annotations
@@ -58,13 +59,13 @@ class LoraSettings:
         seeds: one adapter per mode and seed.
     """
 
-    steps: int = 80
+    steps: int = 60
     batch: int = 8
     rank: int = 8
     alpha: int = 16
-    learning_rate: float = 5e-3
+    learning_rate: float = 1e-2
     temperature: float = 0.05
-    window: int = 224
+    window: int = 192
     length: int = 96
     log_every: int = 5
     seeds: tuple[int, ...] = (42, 123)
