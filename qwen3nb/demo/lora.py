@@ -63,7 +63,7 @@ class LoraSettings:
     batch: int = 8
     rank: int = 8
     alpha: int = 16
-    learning_rate: float = 1e-2
+    learning_rate: float = 5e-3
     temperature: float = 0.05
     window: int = 192
     length: int = 96
