@@ -25,6 +25,8 @@ _HOMES = {
     "qwen3nb.models.pooling": ("POOLINGS", "pool"),
     "qwen3nb.models.seq2seq": ("Qwen3ForSeq2SeqLM", "Qwen3Seq2SeqConfig"),
     "qwen3nb.models.source": ("SpecError", "find_source", "find_training", "registry"),
+    "qwen3nb.models.reranker": ("Scores", "YesNoReranker"),
+    "qwen3nb.models.yes_no": ("load_reranker",),
     "qwen3nb.report.book": ("page_links",),
     "qwen3nb.report.card": ("card_text",),
     "qwen3nb.report.data": (
@@ -62,7 +64,9 @@ _HOMES = {
     "qwen3nb.tasks.intrinsic": ("quick_look", "vector_agreement"),
     "qwen3nb.tasks.mteb_suite": ("evaluate",),
     "qwen3nb.tasks.pydocs": ("load_pydocs",),
+    "qwen3nb.tasks.rerank_suite": ("rerank_suite",),
     "qwen3nb.tasks.tiers": ("TIERS",),
+    "qwen3nb.tasks.trained": ("evaluate_trained", "find_trained"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

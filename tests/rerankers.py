@@ -16,9 +16,10 @@ DOCUMENTS = (
 )
 
 
-def write_reranker(folder, *, seed=0, spread=0.3, **changes):
-    """A tiny Qwen3 language model with random weights and yes and no as tokens."""
-    from transformers import Qwen3Config, Qwen3ForCausalLM, set_seed
+def write_reranker(folder, *, family="Qwen3", seed=0, spread=0.3, **changes):
+    """A tiny language model with random weights and yes and no as tokens."""
+    import transformers
+    from transformers import set_seed
     from transformers.utils import logging
 
     from qwen3nb.demo.training import write_tokenizer
@@ -39,7 +40,8 @@ def write_reranker(folder, *, seed=0, spread=0.3, **changes):
         "tie_word_embeddings": True,
     }
     set_seed(seed)
-    Qwen3ForCausalLM(Qwen3Config(**{**fields, **changes})).save_pretrained(folder)
+    config = getattr(transformers, f"{family}Config")(**{**fields, **changes})
+    getattr(transformers, f"{family}ForCausalLM")(config).save_pretrained(folder)
     return folder
 
 

@@ -22,6 +22,7 @@ paired_bootstrap pairs_table per_query_figure permutation_test pool provenance_t
 pydocs_sample pydocs_table quick_look registry results_table run_notebook score_run
 select_checkpoints similarity_figure spectrum_figure tier_table variants
 vector_agreement verify weight_drift
+Scores YesNoReranker evaluate_trained find_trained load_reranker rerank_suite
 """
 
 

@@ -292,6 +292,7 @@ CHILD = """
 """
 
 
+@pytest.mark.slow
 def test_a_killed_run_loses_one_query_at_most(folder, beir, home, tmp_path, monkeypatch):
     def start(pause):
         command = [sys.executable, "-c", textwrap.dedent(CHILD), str(folder), str(beir), str(pause)]
@@ -387,3 +388,89 @@ def test_trec_qa_through_mteb_and_through_the_suite(fixtures, reranker):
     assert result.metrics["first Recall@100"].value > 0.9
     assert result.metrics["oracle MRR@10"].value == 1.0
     assert verify_files([result.path()]) == {}
+
+
+# ------------------------------------------------------------------ adapters of a training
+
+
+def write_outputs(folder, base, *, mode="joint_single", seed=42):
+    """One seed of one configuration, as a training leaves it."""
+    import warnings
+
+    import torch
+    import yaml
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    place = folder / f"{mode}_r2" / f"seed_{seed}"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.manual_seed(seed)
+        model = AutoModelForCausalLM.from_pretrained(base)
+        adapted = get_peft_model(model, LoraConfig(r=2, target_modules=["q_proj"]))
+        adapted.save_pretrained(place / "checkpoints" / "final")
+    data = {"instruction_prefix": "Find the function."}
+    (place / "config.yaml").write_text(yaml.safe_dump({"training": {"mode": mode}, "data": data}))
+    return place
+
+
+@pytest.mark.slow
+def test_what_a_training_left_is_found_and_evaluated(folder, beir, tmp_path):
+    from qwen3nb.tasks.embedded import embedded_task
+    from qwen3nb.tasks.trained import evaluate_trained, find_trained
+
+    outputs = tmp_path / "outputs"
+    for mode, seed in (("joint_single", 42), ("rank_only", 7)):
+        write_outputs(outputs, folder, mode=mode, seed=seed)
+    (outputs / "emb_only_r2" / "seed_1" / "checkpoints").mkdir(parents=True)  # not finished
+
+    found = find_trained(outputs)
+    results = evaluate_trained(
+        outputs, [beir], depth=4, embedding_tasks=[embedded_task("AuthorSTS")],
+        device="cpu", show_progress=False,
+    )  # fmt: skip
+
+    assert [(each.configuration, each.seed, each.embeds) for each in found] == [
+        ("joint_single_r2", 42, True),
+        ("rank_only_r2", 7, False),
+    ]
+    done = [(r.config["training"]["configuration"], r.seed, r.task["name"]) for r in results]
+    assert done == [
+        ("joint_single_r2", 42, "words.bm25-4"),
+        ("joint_single_r2", 42, "AuthorSTS"),
+        ("rank_only_r2", 7, "words.bm25-4"),
+    ]
+    assert results[0].model["settings"]["instruction"] == "Find the function."
+    assert verify_files([result.path() for result in results]) == {}
+    back = json.loads((found[1].place / "results" / "words.bm25-4.json").read_text())
+    assert back["per_query"] == results[2].per_query["nDCG@10"]
+    assert back["aggregate"] == {"ndcg@10": results[2].main.value}
+    assert back["config"]["training"]["mode"] == "rank_only"
+
+
+def test_outputs_that_are_none_say_what_was_looked_for(folder, tmp_path):
+    from qwen3nb.models.source import SpecError
+    from qwen3nb.tasks.trained import find_trained
+
+    with pytest.raises(SpecError, match="no adapter; expected <configuration>/seed_<n>"):
+        find_trained(tmp_path)
+    place = write_outputs(tmp_path, folder)
+    (place / "config.yaml").write_text("training: {mode: contrastive}")
+    with pytest.raises(DataError, match="mode 'contrastive'; expected one of rank_only"):
+        find_trained(tmp_path)
+    (place / "config.yaml").unlink()
+    with pytest.raises(DataError, match=r"config.yaml: not there"):
+        find_trained(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["rank_only_r4", "emb_only_r4", "joint_single_r4"])
+def test_real_outputs_are_found(fixtures, name):
+    from qwen3nb.tasks.trained import find_trained
+
+    if not (fixtures / "adapters").is_dir():
+        pytest.skip("the folder of QWEN3NB_FIXTURES has no adapters/")
+    found = find_trained(fixtures / "adapters" / "outputs")
+    (one,) = [each for each in found if each.configuration == name]
+    assert (one.seed, one.mode) == (42, name.rsplit("_", 1)[0].removesuffix("_single"))
+    assert one.embeds == (name != "rank_only_r4")
+    assert one.instruction.startswith("Given a web search query")

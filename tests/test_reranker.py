@@ -44,6 +44,26 @@ def test_equals_the_reference_whatever_its_padding(reranker, folder, left):
     np.testing.assert_allclose(scores.log_odds, log_odds, atol=1e-4, rtol=0)
 
 
+@pytest.mark.parametrize(
+    ("family", "changes"),
+    [
+        ("Qwen2", {"tie_word_embeddings": False}),
+        ("Llama", {"attention_bias": True}),
+        ("Qwen3", {"num_hidden_layers": 1}),
+        ("Qwen3", {"num_key_value_heads": 4, "tie_word_embeddings": False}),
+    ],
+)
+def test_other_families_equal_the_reference_too(tmp_path, family, changes):
+    folder = write_reranker(tmp_path / "m", family=family, **changes)
+    reranker = load_reranker(folder, device="cpu")
+
+    p_yes, _ = reference(folder, rows_of(reranker, QUERY, DOCUMENTS))
+
+    np.testing.assert_allclose(reranker.score(QUERY, DOCUMENTS).p_yes, p_yes, atol=1e-5, rtol=0)
+    weights = load_file(folder / "model.safetensors").values()
+    assert reranker.parameters == sum(weight.numel() for weight in weights)
+
+
 def test_the_template_to_the_token(reranker, folder):
     tokenizer = AutoTokenizer.from_pretrained(folder)
     template = TEMPLATES["qwen3-reranker"]

@@ -8,8 +8,6 @@ the number format they run in.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +15,7 @@ import torch
 
 from qwen3nb.extraction.checkpoint import open_checkpoint
 from qwen3nb.models.adapters import adapter_source, load_merged
+from qwen3nb.models.linear import prepack
 from qwen3nb.models.pairs import INSTRUCTION
 from qwen3nb.models.precision import torch_dtype
 from qwen3nb.models.prefix_cache import check_causal
@@ -39,24 +38,19 @@ class YesNoModel:
         head: the output matrix (vocabulary, hidden size), as it is stored.
         tokenizer: its tokenizer.
         dtype: the name of the number format it runs in.
+        parameters: how many it has; the output matrix counts where it is not the embedding.
     """
 
     backbone: Any
     head: Tensor
     tokenizer: PreTrainedTokenizerBase
     dtype: str
+    parameters: int
 
     @property
     def config(self) -> Any:
         """The model's configuration."""
         return self.backbone.config
-
-    @property
-    def parameters(self) -> int:
-        """Number of parameters, the output matrix only where it is not the embedding."""
-        body = sum(parameter.numel() for parameter in self.backbone.parameters())
-        tied = self.head.data_ptr() == self.backbone.get_input_embeddings().weight.data_ptr()
-        return body if tied else body + self.head.numel()
 
     @property
     def library(self) -> tuple[str, str]:
@@ -150,9 +144,11 @@ def load_yes_no(
     folder = (source.base or source).folder
     assert folder is not None  # noqa: S101 - these kinds have one
     tokenizer = _load_tokenizer(folder, model.config)
-    loaded = YesNoModel(model.model, model.get_output_embeddings().weight, tokenizer, dtype)
+    count = sum(parameter.numel() for parameter in model.parameters())  # tied ones once
+    head = model.get_output_embeddings().weight
+    loaded = YesNoModel(model.model, head, tokenizer, dtype, count)
     if linears == "auto":
-        faster_linears(loaded.backbone)
+        prepack(loaded.backbone)
     return loaded
 
 
@@ -184,14 +180,3 @@ def _causal_model(folder: Path, dtype: torch.dtype) -> Any:
             "random; a yes/no reranker needs a causal language model with its output matrix"
         )
     return model
-
-
-def faster_linears(backbone: Any, *, force: bool = False) -> bool:
-    """Let oneDNN compute the linear layers where that is faster; says whether it does.
-
-    `qwen3nb.models.linear`, which times both and chooses, is used if the package has it;
-    ``force`` spares the timing.
-    """
-    if find_spec("qwen3nb.models.linear") is None:
-        return False
-    return bool(import_module("qwen3nb.models.linear").prepack(backbone, force=force))

@@ -19,6 +19,7 @@ from qwen3nb.models.pooling import POOLINGS
 from qwen3nb.models.precision import DTYPES
 from qwen3nb.run.domain import domain_options
 from qwen3nb.run.errors import plainly as _plainly
+from qwen3nb.run.rerank_cli import register
 from qwen3nb.run.vectors import VECTOR_BENCHES, VECTOR_COMMANDS
 from qwen3nb.tasks.tiers import TIERS
 
@@ -549,6 +550,7 @@ for _command in VECTOR_COMMANDS:
     main.add_command(_command)
 for _command in VECTOR_BENCHES:
     bench.add_command(_command)
+register(main, bench, _plainly)
 
 
 if __name__ == "__main__":

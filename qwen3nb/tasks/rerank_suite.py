@@ -90,6 +90,7 @@ def rerank_suite(
     depth: int = 100,
     output: Path | str | None = None,
     seed: int = 0,
+    config: dict[str, Any] | None = None,
     fresh: bool = False,
     show_progress: bool = True,
 ) -> RerankSuite:
@@ -103,6 +104,7 @@ def rerank_suite(
         depth: documents per query that are reranked.
         output: folder for records; by default `paths.results`.
         seed: of the intervals.
+        config: parameters to keep with each record.
         fresh: score again although the record or the journal is there.
         show_progress: whether to show bars.
 
@@ -116,7 +118,7 @@ def rerank_suite(
             for collection in find_collections(spec):
                 result, reused = rerank_collection(
                     reranker, collection, first=first, depth=depth, output=folder, seed=seed,
-                    fresh=fresh, show_progress=show_progress, run=run,
+                    config=config, fresh=fresh, show_progress=show_progress, run=run,
                 )  # fmt: skip
                 suite.results.append(result)
                 if reused:
@@ -143,6 +145,7 @@ def rerank_collection(
     depth: int = 100,
     output: Path | str | None = None,
     seed: int = 0,
+    config: dict[str, Any] | None = None,
     fresh: bool = False,
     show_progress: bool = True,
     run: str = "",
@@ -183,6 +186,7 @@ def rerank_collection(
         per_query=per_query,
         seed=seed,
         config={
+            **(config or {}),
             "collection": collection.name,
             "group": collection.group,
             "first": wanted,

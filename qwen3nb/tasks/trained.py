@@ -1,0 +1,200 @@
+"""Adapters as a training leaves them, found and evaluated.
+
+    outputs/<configuration>/seed_<n>/checkpoints/final   the adapter
+    outputs/<configuration>/seed_<n>/config.yaml         what it was trained with
+
+Every adapter reranks, those that were trained to embed also embed: `emb_only` and the
+joint ones. Records carry configuration and seed, so that runs can be told apart, and
+``results/<data set>.json`` beside the adapter says the same in that training's format.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from qwen3nb.files import write_json
+from qwen3nb.models.pairs import INSTRUCTION
+from qwen3nb.models.source import SpecError
+from qwen3nb.results import Result
+from qwen3nb.tasks.rows import DataError
+
+__all__ = ["MODES", "TrainedAdapter", "evaluate_trained", "find_trained"]
+
+# What a configuration's mode says an adapter can do besides reranking.
+MODES = {"rank_only": False, "emb_only": True, "joint": True}
+_SEED = re.compile(r"seed_(\d{1,9})")
+
+
+@dataclass(frozen=True)
+class TrainedAdapter:
+    """One adapter of one configuration and seed.
+
+    Attributes:
+        configuration: the folder's name, such as ``rank_only_r8``.
+        seed: the training's.
+        mode: ``rank_only``, ``emb_only`` or ``joint``.
+        folder: the adapter.
+        settings: its ``config.yaml``.
+    """
+
+    configuration: str
+    seed: int
+    mode: str
+    folder: Path
+    settings: dict[str, Any]
+
+    @property
+    def embeds(self) -> bool:
+        """Whether it was trained to embed."""
+        return MODES[self.mode]
+
+    @property
+    def instruction(self) -> str:
+        """What it was told to look for."""
+        return str((self.settings.get("data") or {}).get("instruction_prefix") or INSTRUCTION)
+
+    @property
+    def place(self) -> Path:
+        """The folder of this seed."""
+        return self.folder.parent.parent
+
+
+def find_trained(outputs: Path | str) -> list[TrainedAdapter]:
+    """Every adapter under ``outputs``, which may be one configuration or one seed as well.
+
+    Seeds without a finished adapter are left out.
+
+    Raises:
+        SpecError: there is none; says what was looked for.
+        DataError: a ``config.yaml`` that cannot be read, or of an unknown mode.
+    """
+    base = Path(outputs).expanduser()
+    finals = sorted(
+        final
+        for pattern in ("", "seed_*/", "*/seed_*/")
+        for final in base.glob(f"{pattern}checkpoints/final")
+        if (final / "adapter_config.json").is_file()
+    )
+    if not finals:
+        raise SpecError(
+            f"{base}: no adapter; expected <configuration>/seed_<n>/checkpoints/final with "
+            "adapter_config.json in it"
+        )
+    return [_trained(final) for final in finals]
+
+
+def _trained(final: Path) -> TrainedAdapter:
+    place = final.resolve().parent.parent
+    match = _SEED.fullmatch(place.name)
+    if match is None:
+        raise DataError(f"{place}: expected a folder seed_<n>")
+    settings = _settings(place / "config.yaml")
+    said = str((settings.get("training") or {}).get("mode") or place.parent.name)
+    mode = next((each for each in MODES if said.startswith(each)), None)
+    if mode is None:
+        raise DataError(f"{place}: mode {said!r}; expected one of {', '.join(MODES)}")
+    return TrainedAdapter(place.parent.name, int(match[1]), mode, final, settings)
+
+
+def _settings(file: Path) -> dict[str, Any]:
+    import yaml
+
+    if not file.is_file():
+        raise DataError(f"{file}: not there; it says what the adapter was trained with")
+    try:
+        value = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise DataError(f"{file}: cannot be read ({error})") from None
+    if not isinstance(value, dict):
+        raise DataError(f"{file}: {type(value).__name__}, expected a mapping")
+    return value
+
+
+def evaluate_trained(
+    outputs: Path | str,
+    data: Iterable[Any],
+    *,
+    base: str | Path | None = None,
+    embedding_tasks: Iterable[Any] = (),
+    depth: int = 100,
+    max_length: int = 512,
+    device: str = "auto",
+    dtype: str = "float32",
+    output: Path | str | None = None,
+    write_back: bool = True,
+    show_progress: bool = True,
+) -> list[Result]:
+    """Rerank with every adapter, embed with those that can, and save the records.
+
+    Args:
+        outputs: see `find_trained`.
+        data: what to rerank; see `rerank_suite`.
+        base: the model the adapters belong to; None for the one they name.
+        embedding_tasks: MTEB task objects for the adapters that embed.
+        depth: documents per query that are reranked.
+        max_length: tokens of a pair.
+        device: where to run.
+        dtype: of the weights.
+        output: folder for records; by default `paths.results`.
+        write_back: whether each adapter's ``results/`` gets its scores, too.
+        show_progress: whether to show bars.
+
+    Raises:
+        SpecError: no adapter, no base, or an adapter that does not fit.
+        EvaluationError: a data set or task failed.
+    """
+    from qwen3nb.models.encoders import load_encoder
+    from qwen3nb.models.yes_no import load_reranker
+    from qwen3nb.tasks.mteb_suite import evaluate
+    from qwen3nb.tasks.rerank_suite import rerank_suite
+
+    chosen, tasks, found = list(data), list(embedding_tasks), []
+    for each in find_trained(outputs):
+        common: dict[str, Any] = {
+            "output": output, "seed": each.seed, "show_progress": show_progress,
+            "config": {"training": _snapshot(each)},
+        }  # fmt: skip
+        spec, adapter = (each.folder, None) if base is None else (base, each.folder)
+        reranker = load_reranker(
+            spec, adapter=adapter, instruction=each.instruction, template="double-newline",
+            max_length=max_length, device=device, dtype=dtype,
+        )  # fmt: skip
+        results = rerank_suite(reranker, chosen, depth=depth, **common).results
+        if each.embeds and tasks:
+            encoder = load_encoder(
+                each.folder, base=base, instruction=each.instruction, device=device,
+                dtype=dtype, show_progress=show_progress,
+            )  # fmt: skip
+            results = results + evaluate(encoder, tasks=tasks, **common).results
+        if write_back:
+            _write_back(each, results)
+        found += results
+    return found
+
+
+def _snapshot(each: TrainedAdapter) -> dict[str, Any]:
+    return {
+        "configuration": each.configuration,
+        "seed": each.seed,
+        "mode": each.mode,
+        "settings": each.settings,
+    }
+
+
+def _write_back(each: TrainedAdapter, results: Iterable[Result]) -> None:
+    """A file per data set in the format that training's analysis reads."""
+    for result in results:
+        main = result.task["main_metric"]
+        name = main.lower()
+        value = {
+            "dataset": result.config.get("collection", result.task["name"]),
+            "per_query": result.per_query.get(main, {}),
+            "aggregate": {name: result.main.value},
+            "config": each.settings,
+            "model": result.model["identity"],
+        }
+        write_json(each.place / "results" / f"{result.task['name']}.json", value)
