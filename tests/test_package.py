@@ -21,6 +21,9 @@ load_encoder load_failures load_model load_pydocs load_results open_checkpoint p
 paired_bootstrap pairs_table per_query_figure permutation_test pool provenance_table
 pydocs_sample pydocs_table quick_look registry results_table run_notebook score_run
 select_checkpoints similarity_figure tier_table variants vector_agreement verify weight_drift
+alignment analogies ann_figure ann_suite ann_table anisotropy build_index clusters
+compression_figure compression_table exact_search load_analogies load_word_pairs measure_speed
+probe probes_table recall_at_k transfer truncated uniformity word_similarity
 """
 
 
