@@ -28,7 +28,7 @@ def probes_table(found: Sequence[Probes]) -> Table:
 
 def _rows(found: Probes) -> list[tuple[Cell, ...]]:
     model, geometry = Cell(found.label), found.geometry
-    rows = [
+    rows: list[tuple[Cell, ...]] = [
         (model, Cell(name), Cell("Spearman", _test(words)), number(words.spearman),
          Cell(f"{words.n} pairs", f"{words.coverage:.1%} covered"))
         for name, words in found.words.items()
