@@ -80,10 +80,10 @@ def _row(
         number(mean_of(point.recall, seed=seed), strong=on_frontier),
     ]
     for speed in point.speeds:
-        cells.append(Cell(f"{speed.p50:.2f}", f"{speed.p95:.2f}"))
+        cells.append(Cell(f"{speed.p50:.3f}", f"{speed.p95:.3f}"))
         cells.append(Cell(f"{speed.qps:,.0f}", strong=on_frontier and speed is point.speeds[0]))
     cells += [
-        Cell(f"{point.build_seconds:.2f}"),
+        Cell(f"{point.build_seconds:.2g}"),
         Cell(f"{point.size / 2**20:.2f}"),
         _difference(point.ndcg, suite.exact, seed),
     ]
@@ -116,6 +116,7 @@ def ann_figure(suite: AnnSuite) -> Figure:
         )  # fmt: skip
         for which, axis in enumerate(axes[0]):
             _panel(axis, suite, which)
+        figure.suptitle(f"{suite.task}: {suite.documents:,} documents", fontsize="medium")
         axes[0][0].set_ylabel("queries per second, one batch")
         handles, labels = axes[0][0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
