@@ -125,7 +125,9 @@ def ann_figure(suite: AnnSuite) -> Figure:
 
 def _panel(axis: Axes, suite: AnnSuite, which: int) -> None:
     line = frontier([_place(point, which) for point in suite.points])
-    axis.plot(*zip(*line, strict=True), color=_GREY, linewidth=5, alpha=0.3, label="frontier")
+    # The marker shows a frontier of a single point.
+    axis.plot(*zip(*line, strict=True), "o-", color=_GREY, linewidth=5, markersize=9,
+              markeredgewidth=0, alpha=0.3, label="frontier")  # fmt: skip
     for index, family in enumerate(dict.fromkeys(point.family for point in suite.points)):
         points = [point for point in suite.points if point.family == family]
         places = [_place(point, which) for point in points]
