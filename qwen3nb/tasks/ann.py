@@ -8,9 +8,8 @@ exact search happened to list. An index's memory is the size of its serialised b
 Shapes: N documents, Q queries, D dimensions.
 
 References:
-    Johnson et al. 2017, arXiv:1702.08734 (FAISS); Malkov and Yashunin 2016,
-    arXiv:1603.09320 (HNSW); Jégou et al. 2011 (PQ); Aumüller et al. 2017,
-    arXiv:1807.05614 (recall by distance, queries per second).
+    Johnson et al., arXiv:1702.08734 (FAISS); Malkov and Yashunin, arXiv:1603.09320 (HNSW);
+    Jégou et al. 2011 (PQ); Aumüller et al., arXiv:1807.05614 (recall by distance).
 """
 
 from __future__ import annotations
@@ -300,8 +299,7 @@ def _search(
         if value is not None:
             _within(parameter, value, 1, largest or value)
             settings().set_index_parameter(index, parameter, value)
-        scores, ids = index.search(np.ascontiguousarray(queries), min(k, index.ntotal))
-        return scores, ids
+        return index.search(np.ascontiguousarray(queries), min(k, index.ntotal))
 
     return search
 
@@ -340,7 +338,7 @@ def measure_speed(
             search(queries[row : row + 1])
         singles: list[float] = []
         for row in range(len(queries)):
-            singles.append(_seconds(search, queries[row : row + 1]))
+            singles += [_seconds(search, queries[row : row + 1])]
             if len(singles) >= 20 and sum(singles) > SINGLES:
                 break
         batches: list[float] = []
