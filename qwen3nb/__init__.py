@@ -27,6 +27,12 @@ _HOMES = {
     "qwen3nb.models.source": ("SpecError", "find_source", "find_training", "registry"),
     "qwen3nb.models.reranker": ("Scores", "YesNoReranker"),
     "qwen3nb.models.yes_no": ("load_reranker",),
+    "qwen3nb.report.ann": (
+        "ann_figure",
+        "ann_table",
+        "compression_figure",
+        "compression_table",
+    ),
     "qwen3nb.report.book": ("page_links",),
     "qwen3nb.report.card": ("card_text",),
     "qwen3nb.report.data": (
@@ -47,6 +53,7 @@ _HOMES = {
     ),
     "qwen3nb.report.figures": ("comparison_figure", "per_query_figure", "similarity_figure"),
     "qwen3nb.report.geometry": ("cosine_figure", "spectrum_figure"),
+    "qwen3nb.report.probes": ("probes_table",),
     "qwen3nb.report.views": (
         "checks_table",
         "comparison_table",
@@ -60,13 +67,29 @@ _HOMES = {
     "qwen3nb.results": ("Result", "load_failures", "load_results", "verify"),
     "qwen3nb.run.notebook": ("run_notebook",),
     "qwen3nb.tasks.ablation": ("ablate", "by_task", "variants"),
+    "qwen3nb.tasks.ann": ("build_index", "exact_search", "measure_speed", "recall_at_k"),
+    "qwen3nb.tasks.ann_suite": ("ann_suite", "truncated"),
     "qwen3nb.tasks.embedded": ("author_sts", "embedded_task", "pydocs_sample"),
     "qwen3nb.tasks.intrinsic": ("quick_look", "vector_agreement"),
     "qwen3nb.tasks.mteb_suite": ("evaluate",),
+    "qwen3nb.tasks.probes": (
+        "alignment",
+        "anisotropy",
+        "clusters",
+        "probe",
+        "transfer",
+        "uniformity",
+    ),
     "qwen3nb.tasks.pydocs": ("load_pydocs",),
     "qwen3nb.tasks.rerank_suite": ("rerank_suite",),
     "qwen3nb.tasks.tiers": ("TIERS",),
     "qwen3nb.tasks.trained": ("evaluate_trained", "find_trained"),
+    "qwen3nb.tasks.words": (
+        "analogies",
+        "load_analogies",
+        "load_word_pairs",
+        "word_similarity",
+    ),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

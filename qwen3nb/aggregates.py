@@ -51,7 +51,24 @@ def _spearman(values: Array) -> Array:
     return _pearson(rankdata(values, axis=-2))
 
 
+def _macro_f1(values: Array) -> Array:
+    """Mean F1 over classes of (R, n, 2), true and predicted class numbers: (R,).
+
+    A class counts if it is true or predicted at least once, as in scikit-learn.
+    """
+    truth, predicted = values[..., 0], values[..., 1]
+    total, present = np.zeros(len(values)), np.zeros(len(values))
+    for label in np.unique(values):
+        there, said = truth == label, predicted == label
+        size = there.sum(axis=-1) + said.sum(axis=-1)
+        total += 2 * (there & said).sum(axis=-1) / np.maximum(size, 1)
+        present += size > 0
+    result: Array = total / present
+    return result
+
+
 AGGREGATES: dict[str, Callable[[Array], Array]] = {
+    "macro_f1": _macro_f1,
     "mean": _mean,
     "pearson": _pearson,
     "spearman": _spearman,

@@ -23,6 +23,9 @@ pydocs_sample pydocs_table quick_look registry results_table run_notebook score_
 select_checkpoints similarity_figure spectrum_figure tier_table variants
 vector_agreement verify weight_drift
 Scores YesNoReranker evaluate_trained find_trained load_reranker rerank_suite
+alignment analogies ann_figure ann_suite ann_table anisotropy build_index clusters
+compression_figure compression_table exact_search load_analogies load_word_pairs measure_speed
+probe probes_table recall_at_k transfer truncated uniformity word_similarity
 """
 
 

@@ -31,6 +31,7 @@ from qwen3nb.files import file_stamp, sha256_file, sha256_json
 from qwen3nb.models.pooling import POOLINGS
 from qwen3nb.models.precision import DTYPES
 from qwen3nb.models.source import SpecError, find_source, find_training
+from qwen3nb.tasks.ann import FAMILIES
 from qwen3nb.tasks.selection import select_tasks
 from qwen3nb.tasks.tiers import TIERS
 
@@ -142,12 +143,21 @@ def _listed(value: str) -> list[str]:
     return [each.strip() for each in value.split(",")]
 
 
+def _numbers(name: str, *, zero: bool = False) -> Callable[[str], object]:
+    check = _positive(name, zero=zero)
+    return lambda value: [check(int(each)) for each in _listed(value)]
+
+
 # What a parameter of this name must satisfy, in whichever notebook.
 CHECKS: dict[str, Callable[[Any], object]] = {
     "checkpoint": find_source,
     "training": find_training,
     "average": lambda value: one_of("average", value, ("last", "best")),
-    "averages": lambda value: [_positive("averages")(int(each)) for each in _listed(value)],
+    **{name: _numbers(name) for name in ("averages", "ef_search", "nprobe", "rescore")},
+    "dimensions": _numbers("dimensions"),
+    "threads": _numbers("threads", zero=True),
+    "indexes": lambda value: [one_of("index", each, FAMILIES) for each in _listed(value)],
+    "k": _positive("k"),
     "poolings": lambda value: [one_of("pooling", each, POOLINGS) for each in _listed(value)],
     "count": _positive("count"),
     "tasks": lambda value: select_tasks(names=_listed(value)) if value else None,

@@ -162,9 +162,8 @@ def rerank_outputs(outputs: Path, embedding_tasks: tuple[str, ...], **options: A
     from qwen3nb.tasks.selection import select_tasks
     from qwen3nb.tasks.trained import evaluate_trained
 
-    results = evaluate_trained(
-        outputs, embedding_tasks=select_tasks(names=embedding_tasks), **options
-    )
+    chosen = select_tasks(names=embedding_tasks) if embedding_tasks else []
+    results = evaluate_trained(outputs, embedding_tasks=chosen, **options)
     for result in results:
         value = "undefined" if result.main.value is None else f"{result.main.value:.4f}"
         name, metric = result.task["name"], result.task["main_metric"]
