@@ -96,8 +96,11 @@ def _difference(ours: Mapping[str, float], exact: Mapping[str, float], seed: int
     found = paired_bootstrap(
         [ours[query] for query in queries], [exact[query] for query in queries], seed=seed
     )
-    low, high = found.interval
-    return Cell(f"{_mean(ours):.3f}", f"{found.difference:+.3f} [{low:+.3f}, {high:+.3f}]")
+    return Cell(f"{_mean(ours):.3f}", f"{found.difference:+.3f} {_ends(found.interval)}")
+
+
+def _ends(interval: tuple[float, float] | None) -> str:
+    return "(no interval)" if interval is None else "[{:+.3f}, {:+.3f}]".format(*interval)
 
 
 def _place(point: AnnPoint, which: int) -> tuple[float, float]:
@@ -177,7 +180,7 @@ def _loss(each: Compressed, full: Compressed, seed: int) -> Cell:
     found = paired_bootstrap(
         [each.ndcg[query] for query in queries], [full.ndcg[query] for query in queries], seed=seed
     )
-    return Cell(f"{found.difference:+.3f}", "[{:+.3f}, {:+.3f}]".format(*found.interval))
+    return Cell(f"{found.difference:+.3f}", _ends(found.interval))
 
 
 def compression_figure(suite: AnnSuite, *, seed: int = 0) -> Figure:
