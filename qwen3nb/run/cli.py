@@ -5,14 +5,11 @@ Heavy imports wait inside the commands, so that `--help` answers at once.
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
-from tqdm import tqdm
 
 import qwen3nb
 from qwen3nb.models.pooling import POOLINGS
@@ -20,6 +17,7 @@ from qwen3nb.models.precision import DTYPES
 from qwen3nb.run.domain import domain_options
 from qwen3nb.run.errors import plainly as _plainly
 from qwen3nb.run.rerank_cli import register
+from qwen3nb.run.suite_cli import MIRROR, SUITE_COMMANDS, no_library_bars, use_mirror
 from qwen3nb.run.vectors import VECTOR_BENCHES, VECTOR_COMMANDS
 from qwen3nb.tasks.tiers import TIERS
 
@@ -27,20 +25,6 @@ __all__ = ["main"]
 
 _POOLING = click.Choice(POOLINGS)
 _TIER = click.Choice(list(TIERS))
-
-
-_MIRROR = click.option(
-    "--mirror",
-    type=click.Path(path_type=Path, file_okay=False),
-    envvar="QWEN3NB_MIRROR",
-    help="Data sets and models on this machine, as DIR/<organisation>/<name>.",
-)
-
-
-def _use_mirror(mirror: Path | None) -> None:
-    """Let this process, and the kernels it starts, look into ``mirror`` first."""
-    if mirror is not None:
-        os.environ["QWEN3NB_MIRROR"] = str(mirror.resolve())
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -103,7 +87,7 @@ def extract(
     """
     from qwen3nb.extraction.extract import extract as run
 
-    _no_library_bars()
+    no_library_bars()
     done = run(checkpoint, output, normalize=not no_normalize, prompts=dict(prompts), **options)
     click.echo(
         f"{done.folder}: {done.parameters:,} parameters, pooling {options['pooling']}, "
@@ -115,13 +99,6 @@ def extract(
             click.echo(f"  {key}: {value}")
     for warning in done.warnings:
         click.secho(f"warning: {warning}", fg="yellow", err=True)
-
-
-def _no_library_bars() -> None:
-    """Without the bars that transformers draws while it loads weights."""
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()
 
 
 @main.command()
@@ -202,7 +179,7 @@ def push(folder: Path, repository: str, dry_run: bool, **options: Any) -> None:
 @click.option("--dtype", type=click.Choice(DTYPES), default="float32", show_default=True)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--fresh", is_flag=True, help="Run although a page of the same run is there.")
-@_MIRROR
+@MIRROR
 @_plainly
 def evaluate(fresh: bool, mirror: Path | None, **parameters: Any) -> None:
     """Run the evaluation notebook on one model and publish its page.
@@ -212,7 +189,7 @@ def evaluate(fresh: bool, mirror: Path | None, **parameters: Any) -> None:
     qwen3nb eval --checkpoint Qwen3-0.6B --tier fast --mirror /data/mirror
     qwen3nb eval --checkpoint encoder --tasks STSBenchmark,SciFact
     """
-    _use_mirror(mirror)
+    use_mirror(mirror)
     _run_and_say("eval", parameters, fresh=fresh)
 
 
@@ -237,7 +214,7 @@ def quick(model: str, max_length: int, as_json: bool, **options: Any) -> None:
     from qwen3nb.models.encoders import load_model
     from qwen3nb.run.quick import say_quick_look
 
-    _no_library_bars()
+    no_library_bars()
     loaded = load_model(model, max_length=max_length or None, show_progress=not as_json, **options)
     if say_quick_look(loaded, as_json=as_json) == "FAILED":
         sys.exit(1)
@@ -339,145 +316,6 @@ def demo(at_once: int) -> None:
 
 
 @main.command()
-@click.option("--tier", type=_TIER, help="All that a tier needs.")
-@click.option("--tasks", default="", help="Names of MTEB tasks, with commas.")
-@click.option("--models", default="", help="Registry names or hub ids, with commas.")
-@click.option("--list", "only_list", is_flag=True, help="Say what is needed; fetch nothing.")
-@_MIRROR
-@_plainly
-def fetch(tier: str | None, tasks: str, models: str, only_list: bool, mirror: Path | None) -> None:
-    """Fill a mirror with data sets and models, on a machine with a network.
-
-    What was fetched before is not fetched again; a download that was stopped goes on.
-
-    \b
-    qwen3nb fetch --tier fast --list
-    qwen3nb fetch --tier fast --models e5-base-v2,gte-base --mirror /data/mirror
-    """
-    from qwen3nb.tasks.mirror import fetch as run
-    from qwen3nb.tasks.mirror import needs, sizes
-    from qwen3nb.tasks.selection import select_tasks, tier_tasks
-
-    if not (tier or tasks or models):
-        raise click.UsageError("say what: --tier, --tasks or --models")
-    chosen = tier_tasks(tier) if tier else []
-    chosen += select_tasks(names=_listed(tasks)) if tasks else []
-    found = needs(chosen, _listed(models))
-    if only_list or mirror is None:
-        for need, size in sizes(found):
-            click.echo(
-                f"{need.kind:8} {need.id:45} {(need.revision or 'main')[:12]:13} {size:>10}  "
-                f"{', '.join(need.used_by[:3])}"
-            )
-        if not only_list:
-            raise click.UsageError("name a folder: --mirror DIR (or --list to look only)")
-        return
-    failed = []
-    for need in tqdm(found, unit="id", desc="fetching"):
-        try:
-            run(need, mirror, say=lambda text: tqdm.write(text, file=sys.stderr))
-        except ValueError as error:
-            failed.append(str(error))
-    for text in failed:
-        click.echo(text, err=True)
-    click.echo(f"{len(found) - len(failed)} of {len(found)} are in {mirror}")
-    if failed:
-        sys.exit(1)
-
-
-def _listed(text: str) -> list[str]:
-    return [each.strip() for each in text.split(",") if each.strip()]
-
-
-@main.command()
-@click.option("--models", default="", help="Only these, with commas.")
-@click.option("--tasks", default="", help="Only these, with commas.")
-@_MIRROR
-@_plainly
-def reproduce(models: str, tasks: str, mirror: Path | None) -> None:
-    """Compare with published scores, as far as the data at hand allow.
-
-    OK is within the score's tolerance, OKish within five times it. The exit status is 1
-    if one is a FAIL; scores that could not be run are named and are none.
-
-    \b
-    qwen3nb reproduce --models all-MiniLM-L6-v2 --mirror /data/mirror
-    """
-    from qwen3nb.tasks.reproduce import published_scores
-    from qwen3nb.tasks.reproduce import reproduce as run
-
-    _use_mirror(mirror)
-    _no_library_bars()
-    chosen = [
-        each
-        for each in published_scores()
-        if (not models or each.model in _listed(models))
-        and (not tasks or each.task in _listed(tasks))
-    ]
-    if not chosen:
-        raise click.ClickException("no published score is of these models and tasks")
-    worst = 0
-    for done in run(chosen):
-        each = done.published
-        ours = "" if done.value is None else f"{done.value:.4f}"
-        click.echo(
-            f"{done.verdict:8} {each.model:20} {each.task:24} published {each.value:.4f} "
-            f"± {each.tolerance:g} ({each.source})  ours {ours or done.reason}"
-        )
-        worst = max(worst, int(done.verdict == "FAIL"))
-    sys.exit(worst)
-
-
-@main.command("tasks")
-@click.option("--tier", type=_TIER)
-@click.option("--type", "types", multiple=True, help="An MTEB task type such as STS.")
-@click.option("--language", "languages", multiple=True, help="A code such as eng.")
-@click.option("--benchmark", help="Such as: MTEB(eng, v2)")
-@click.option("--cost", help="A model: how long it takes here, from a short measured sample.")
-@_plainly
-def list_tasks(
-    tier: str | None,
-    types: tuple[str, ...],
-    languages: tuple[str, ...],
-    benchmark: str | None,
-    cost: str | None,
-) -> None:
-    """List tasks: name, type, revision, distinct texts, and the minutes they take.
-
-    \b
-    qwen3nb tasks --tier fast --cost all-MiniLM-L6-v2
-    qwen3nb tasks --type STS --language eng
-    qwen3nb tasks --benchmark "MTEB(eng, v2)"
-    """
-    from qwen3nb.tasks.selection import select_tasks, tier_tasks
-
-    chosen = tier_tasks(tier) if tier else select_tasks(
-        types=types, languages=languages, benchmark=benchmark
-    )  # fmt: skip
-    _say_cost(chosen, cost)
-
-
-def _say_cost(tasks: Sequence[Any], model: str | None) -> None:
-    from qwen3nb.tasks.cost import costs, pace
-
-    letters, limit = None, None
-    if model is not None:
-        from qwen3nb.models.encoders import load_encoder
-
-        _no_library_bars()
-        encoder = load_encoder(model, show_progress=False)
-        letters, limit = pace(encoder), getattr(encoder, "max_length", None)
-    found = costs(tasks, letters_per_second=letters, max_length=limit)
-    for each in found:
-        texts = "unknown" if each.texts is None else f"{each.texts:,} texts"
-        minutes = "" if each.minutes is None else f"{each.minutes:10,.1f} min"
-        click.echo(f"{each.task:45} {each.type:20} {each.revision:13} {texts:>18}{minutes}")
-    total = sum(each.minutes or 0 for each in found)
-    about = f", about {total:,.0f} minutes of encoding here" if letters else ""
-    click.echo(f"{len(found)} tasks{about}", err=True)
-
-
-@main.command()
 @domain_options
 @_plainly
 def domain(**options: Any) -> None:
@@ -546,7 +384,7 @@ def bench_encode(models: tuple[str, ...], texts: int, **options: Any) -> None:
             click.echo(f"{machine()}\n{result.table()}\n")
 
 
-for _command in VECTOR_COMMANDS:
+for _command in (*VECTOR_COMMANDS, *SUITE_COMMANDS):
     main.add_command(_command)
 for _command in VECTOR_BENCHES:
     bench.add_command(_command)
