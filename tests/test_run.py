@@ -401,7 +401,8 @@ def cli():
 
 COMMANDS = (
     "average", "bench", "book", "cache", "card", "demo", "domain", "encode", "eval", "extract",
-    "fetch", "push", "quick", "reproduce", "run", "tasks",
+    "fetch", "push", "quick", "reproduce", "rerank", "rerank-outputs", "rerank-suite",
+    "run", "tasks",
     "verify",
 )  # fmt: skip
 
