@@ -54,6 +54,7 @@ _HOMES = {
     "qwen3nb.report.figures": ("comparison_figure", "per_query_figure", "similarity_figure"),
     "qwen3nb.report.geometry": ("cosine_figure", "spectrum_figure"),
     "qwen3nb.report.probes": ("probes_table",),
+    "qwen3nb.report.suite": ("reproduction_table", "suite_table", "summarise"),
     "qwen3nb.report.views": (
         "checks_table",
         "comparison_table",
@@ -81,6 +82,7 @@ _HOMES = {
         "uniformity",
     ),
     "qwen3nb.tasks.pydocs": ("load_pydocs",),
+    "qwen3nb.tasks.reproduce": ("published_scores", "reproduce"),
     "qwen3nb.tasks.rerank_suite": ("rerank_suite",),
     "qwen3nb.tasks.tiers": ("TIERS",),
     "qwen3nb.tasks.trained": ("evaluate_trained", "find_trained"),

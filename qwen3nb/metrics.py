@@ -1,10 +1,10 @@
 """Retrieval metrics, one value per query, under the names the field writes them with.
 
 The conventions are trec_eval's: documents are ranked by score, compared as 32-bit
-floats, ties by document id, descending; gains are linear in the grade, and a grade of
-0 or below gains nothing; a judged query that the run does not answer scores 0. A query
-without a relevant document has no defined score and is left out; callers report how
-many there were.
+floats, ties by document id, descending; gains are linear in the grade (``nDCGexp``:
+2^grade - 1), and a grade of 0 or below gains nothing; a judged query that the run does not
+answer scores 0. A query without a relevant document has no defined score and is left out;
+callers report how many there were.
 
 References:
     Järvelin and Kekäläinen 2002 (nDCG); Voorhees 1999 (MRR); Buckley and Voorhees 2005.
@@ -23,6 +23,7 @@ __all__ = ["METRICS", "Qrels", "Run", "rank_documents", "score_run"]
 Qrels = Mapping[str, Mapping[str, int]]
 Run = Mapping[str, Mapping[str, float]]
 
+UNJUDGED = -1
 _NAME = re.compile(r"(?P<name>[A-Za-z]+)@(?P<k>[1-9]\d*)")
 
 
@@ -30,20 +31,40 @@ def _ndcg(grades: Sequence[int], ideal: Sequence[int], k: int) -> float:
     return _dcg(grades[:k]) / _dcg(ideal[:k])
 
 
-def _dcg(grades: Sequence[int]) -> float:
-    return sum(grade / math.log2(rank + 1) for rank, grade in enumerate(grades, start=1) if grade)
+def _dcg(gains: Sequence[float]) -> float:
+    return sum(gain / math.log2(rank + 1) for rank, gain in enumerate(gains, start=1) if gain > 0)
+
+
+def _ndcg_exponential(grades: Sequence[int], ideal: Sequence[int], k: int) -> float:
+    """With gains of 2^grade - 1 (Burges et al. 2005), which sets high grades further apart."""
+    ours, best = ([2.0 ** max(grade, 0) - 1 for grade in each[:k]] for each in (grades, ideal))
+    return _dcg(ours) / _dcg(best)
 
 
 def _mrr(grades: Sequence[int], ideal: Sequence[int], k: int) -> float:
-    return next((1 / rank for rank, grade in enumerate(grades[:k], start=1) if grade), 0.0)
+    return next((1 / rank for rank, grade in enumerate(grades[:k], start=1) if grade > 0), 0.0)
 
 
 def _recall(grades: Sequence[int], ideal: Sequence[int], k: int) -> float:
-    return sum(map(bool, grades[:k])) / len(ideal)
+    return _relevant(grades[:k]) / len(ideal)
 
 
 def _precision(grades: Sequence[int], ideal: Sequence[int], k: int) -> float:
-    return sum(map(bool, grades[:k])) / k
+    return _relevant(grades[:k]) / k
+
+
+def _hit(grades: Sequence[int], ideal: Sequence[int], k: int) -> float:
+    """Whether there is a relevant document in the first k."""
+    return float(_relevant(grades[:k]) > 0)
+
+
+def _judged(grades: Sequence[int], ideal: Sequence[int], k: int) -> float:
+    """The share of the first k places with a judged document: how far others are to be trusted."""
+    return sum(grade != UNJUDGED for grade in grades[:k]) / k
+
+
+def _relevant(grades: Sequence[int]) -> int:
+    return sum(grade > 0 for grade in grades)
 
 
 def _average_precision(grades: Sequence[int], ideal: Sequence[int], k: int) -> float:
@@ -51,20 +72,23 @@ def _average_precision(grades: Sequence[int], ideal: Sequence[int], k: int) -> f
     found = 0
     total = 0.0
     for rank, grade in enumerate(grades[:k], start=1):
-        if grade:
+        if grade > 0:
             found += 1
             total += found / rank
     return total / len(ideal)
 
 
-# Each takes the grades of the ranked documents, the grades of all relevant documents
-# from best to worst, and k.
+# Each takes the grades of the ranked documents (`UNJUDGED` for one without), the grades of
+# all relevant documents from best to worst, and k.
 METRICS: dict[str, Callable[[Sequence[int], Sequence[int], int], float]] = {
     "nDCG": _ndcg,
     "MRR": _mrr,
     "Recall": _recall,
     "P": _precision,
     "MAP": _average_precision,
+    "Hit": _hit,
+    "Judged": _judged,
+    "nDCGexp": _ndcg_exponential,
 }
 
 
@@ -107,7 +131,9 @@ def score_run(
             ranked = rank_documents(run.get(query, {}))
         except ValueError as error:
             raise ValueError(f"query {query!r}: {error}") from None
-        grades = [max(judged.get(document, 0), 0) for document in ranked]
+        grades = [
+            max(judged[document], 0) if document in judged else UNJUDGED for document in ranked
+        ]
         for metric, (function, k) in wanted.items():
             values[metric][query] = function(grades, ideal, k)
     return values

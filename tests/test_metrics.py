@@ -39,6 +39,20 @@ def test_the_others_by_hand():
     )
 
 
+def test_hits_judged_and_exponential_gains_by_hand():
+    qrels = {"q": {"a": 3, "b": 1, "c": 0}}
+    run = {"q": {"x": 4.0, "c": 3.0, "b": 2.0, "a": 1.0}}
+    values = score_run(qrels, run, ["Hit@2", "Hit@3", "Judged@2", "Judged@10", "nDCGexp@10"])
+    dcg = 1 / math.log2(4) + 7 / math.log2(5)
+    ideal = 7 / math.log2(2) + 1 / math.log2(3)
+    assert {name: value["q"] for name, value in values.items()} == pytest.approx(
+        {"Hit@2": 0.0, "Hit@3": 1.0, "Judged@2": 0.5, "Judged@10": 0.3, "nDCGexp@10": dcg / ideal}
+    )
+    binary = {"q": {"a": 1, "b": 1}}
+    both = score_run(binary, run, ["nDCG@10", "nDCGexp@10"])
+    assert both["nDCG@10"] == both["nDCGexp@10"]
+
+
 def test_a_judged_query_without_an_answer_scores_zero():
     assert score_run({"q": {"a": 1}}, {}, ["nDCG@10"]) == {"nDCG@10": {"q": 0.0}}
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from qwen3nb.report.tables import Cell, Table
 from qwen3nb.results import Result
 
-__all__ = ["Summary", "suite_table", "summarise"]
+if TYPE_CHECKING:
+    from qwen3nb.tasks.reproduce import Reproduction
+
+__all__ = ["Summary", "reproduction_table", "suite_table", "summarise"]
 
 
 @dataclass(frozen=True)
@@ -110,4 +113,30 @@ def suite_table(summary: Summary) -> Table:
         tuple(rows),
         f"Missing: {gone or 'nothing'}. A mean over different tasks has no unit; it compares "
         "models on the very same tasks only.",
+    )
+
+
+def reproduction_table(found: Iterable[Reproduction]) -> Table:
+    """Published scores beside ours, those that could not be run with the reason."""
+    rows = []
+    for done in found:
+        each = done.published
+        ours = Cell(done.verdict, done.reason) if done.value is None else Cell(f"{done.value:.4f}")
+        off = "" if done.value is None else f"{done.value - each.value:+.4f}"
+        rows.append(
+            (
+                Cell(each.model),
+                Cell(each.task),
+                Cell(f"{each.value:.4f}", each.source),
+                ours,
+                Cell(off),
+                Cell(f"{each.tolerance:g}"),
+                Cell("" if done.value is None else done.verdict, strong=done.verdict == "FAIL"),
+            )
+        )
+    return Table(
+        ("model", "task", "published", "ours", "difference", "tolerance", "verdict"),
+        tuple(rows),
+        "Main scores as MTEB defines them. OK: within the tolerance; OKish: within five times it. "
+        "mteb: its results repository; card: the model's authors; stored: first measured here.",
     )

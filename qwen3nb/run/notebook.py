@@ -138,6 +138,12 @@ def _writable(value: str) -> None:
         raise ValueError(f"output_dir {value!r} cannot be written to: {there} is in the way")
 
 
+def _known_tasks(value: str) -> None:
+    """Names of MTEB tasks; ``organisation/name`` is a folder of the mirror, found when run."""
+    if names := [each for each in _listed(value) if each and "/" not in each]:
+        select_tasks(names=names)
+
+
 def _listed(value: str) -> list[str]:
     """The parts of a list that is written with commas; at least one."""
     return [each.strip() for each in value.split(",")]
@@ -160,7 +166,7 @@ CHECKS: dict[str, Callable[[Any], object]] = {
     "k": _positive("k"),
     "poolings": lambda value: [one_of("pooling", each, POOLINGS) for each in _listed(value)],
     "count": _positive("count"),
-    "tasks": lambda value: select_tasks(names=_listed(value)) if value else None,
+    "tasks": _known_tasks,
     "tier": lambda value: one_of("tier", value, TIERS),
     "pooling": lambda value: one_of("pooling", value, ("auto", *POOLINGS)),
     "device": _device,

@@ -108,14 +108,7 @@ def reproduce(models: str, tasks: str, mirror: Path | None) -> None:
 
     use_mirror(mirror)
     no_library_bars()
-    chosen = [
-        each
-        for each in published_scores()
-        if (not models or each.model in _listed(models))
-        and (not tasks or each.task in _listed(tasks))
-    ]
-    if not chosen:
-        raise click.ClickException("no published score is of these models and tasks")
+    chosen = published_scores(models=models, tasks=tasks)
     worst = 0
     for done in run(chosen):
         each = done.published

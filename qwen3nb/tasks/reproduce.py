@@ -69,15 +69,29 @@ class Reproduction:
         return "OKish" if off <= _NEAR * self.published.tolerance else "FAIL"
 
 
-def published_scores() -> list[Published]:
-    """All scores of ``published.toml``."""
+def published_scores(*, models: str = "", tasks: str = "") -> list[Published]:
+    """The scores of ``published.toml``.
+
+    Args:
+        models: names of models with commas; empty for all.
+        tasks: names of tasks with commas; empty for all.
+
+    Raises:
+        ValueError: none is of these.
+    """
     file = Path(__file__).parent / "data" / "published.toml"
     rows = tomllib.loads(file.read_text(encoding="utf-8"))["score"]
-    return [
+    wanted_models, wanted_tasks = ({*filter(None, map(str.strip, each.split(",")))}
+                                   for each in (models, tasks))  # fmt: skip
+    found = [
         Published(row["model"], task, float(value), float(row["tolerance"]), row["source"])
         for row in rows
         for task, value in row["values"].items()
+        if (not models or row["model"] in wanted_models) and (not tasks or task in wanted_tasks)
     ]
+    if not found:
+        raise ValueError(f"no published score is of models {models!r} and tasks {tasks!r}")
+    return found
 
 
 def reproduce(
