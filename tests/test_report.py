@@ -248,3 +248,10 @@ def test_remote_styles_are_found(tmp_path):
         "@import url('https://fonts.example/x'); a{background:url(x.png)}"
     )
     assert remote_resources(tmp_path) == [("s.css", "https://fonts.example/x")]
+
+
+def test_a_page_says_what_came_from_the_cache():
+    result = make("m")
+    result.cost["cached"] = 4
+    facts = {row[0].text: row[1].text for row in provenance_table([result]).rows}
+    assert facts["vectors"] == "3 computed, 4 from the cache"

@@ -278,6 +278,7 @@ def provenance_table(results: Sequence[Result]) -> Table:
         "parameters": f"{last.model['parameters']:,}" if last.model["parameters"] else "none",
         **{key: str(last.model["settings"][key]) for key in _USES if key in last.model["settings"]},
         "seed": str(last.seed),
+        "vectors": _hits(results),
         "run": last.run,
         "finished (UTC)": last.finished,
         "device": f"{last.environment['device']}, {last.environment['precision']}",
@@ -290,6 +291,13 @@ def provenance_table(results: Sequence[Result]) -> Table:
         )
     rows = tuple((Cell(key), Cell(value)) for key, value in facts.items())
     return Table(("what", "value"), rows, kind="facts")
+
+
+def _hits(results: Sequence[Result]) -> str:
+    """How many vectors were computed, and how many distinct texts the cache had."""
+    encoded = sum(result.cost["encoded"] for result in results)
+    cached = sum(result.cost.get("cached", 0) for result in results)
+    return f"{encoded:,} computed, {cached:,} from the cache"
 
 
 def headline_table(
