@@ -216,7 +216,10 @@ def test_an_index_that_points_elsewhere_is_refused(tmp_path, shard):
 
 
 def test_wrappers_are_stripped_and_a_changed_byte_changes_the_digest(tmp_path):
-    assert strip_wrappers("_orig_mod.module.model.shared.weight") == "model.shared.weight"
+    for wrapped in ("_orig_mod.module.model.shared.weight", "model._orig_mod.shared.weight",
+                    "module._fsdp_wrapped_module.model.shared.weight"):  # fmt: skip
+        assert strip_wrappers(wrapped) == "model.shared.weight"
+    assert strip_wrappers("model.module.weight") == "model.module.weight"
     plain = open_checkpoint(folder_with(tmp_path / "a", {"w": torch.ones(3)}))
     wrapped = open_checkpoint(folder_with(tmp_path / "b", {"module.w": torch.ones(3)}))
     other = open_checkpoint(folder_with(tmp_path / "c", {"w": torch.tensor([1.0, 1.0, 1.5])}))

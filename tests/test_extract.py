@@ -472,6 +472,7 @@ def test_spellings_of_a_configuration():
     prefixed = {f"encoder_{key}": value for key, value in plain.items()} | {"rms_norm_eps": 1e-6}
     assert build_config(prefixed).hidden_size == 64
     assert build_config(prefixed).rope_parameters["rope_theta"] == 5e5
+    assert build_config({**plain, "encoder": {"hidden_size": 32}}).hidden_size == 32
     del plain["num_hidden_layers"]
     with pytest.raises(ValueError, match="lacks 'num_hidden_layers'"):
         build_config(plain)

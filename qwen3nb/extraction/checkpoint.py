@@ -48,7 +48,8 @@ _FORMATS = (
     (SINGLE, "model.safetensors.index.json", read_safetensors),
     ("pytorch_model.bin", "pytorch_model.bin.index.json", read_torch),
 )
-WRAPPERS = ("_orig_mod.", "module.")  # torch.compile and (D)DP put these before a name
+# What torch.compile, FSDP and activation checkpointing put into a name, wherever they wrap.
+_WRAPPERS = {"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
 _NUMBERED = re.compile(r"checkpoint-(?:step-)?(\d{1,18})")
 _BLOCK = 1 << 20
 _JSON_LIMIT = 50_000_000
@@ -251,10 +252,15 @@ def _read_object(file: Path) -> dict[str, Any]:
 
 
 def strip_wrappers(name: str) -> str:
-    """``name`` without what torch.compile or data parallelism put before it."""
-    while name.startswith(WRAPPERS):
-        name = name.split(".", 1)[1]
-    return name
+    """``name`` without what torch.compile or a parallel wrapper put into it.
+
+    >>> strip_wrappers("module._orig_mod.model.encoder._orig_mod.norm.weight")
+    'model.encoder.norm.weight'
+    """
+    parts = [part for part in name.split(".") if part not in _WRAPPERS]
+    while len(parts) > 1 and parts[0] == "module":  # (D)DP wraps the whole only
+        parts.pop(0)
+    return ".".join(parts)
 
 
 def _weight_files(folder: Path) -> dict[Path, tuple[Any, set[str] | None]]:

@@ -47,8 +47,8 @@ def encoder_config(
 ) -> Qwen3EncoderConfig:
     """The encoder's configuration from an encoder-decoder's, or from a Qwen3's.
 
-    Reads the spellings in use: ``encoder_hidden_size`` before ``hidden_size``, and
-    for the head size ``_head_dim``, ``head_dim``, else hidden size / heads. The rope
+    Reads the spellings in use: an ``encoder`` of its own, ``encoder_hidden_size`` before
+    ``hidden_size``, and for the head size ``_head_dim``, ``head_dim``, else hidden size / heads. The rope
     theta is copied, never defaulted: a wrong one changes every vector in silence.
 
     Args:
@@ -60,6 +60,8 @@ def encoder_config(
         ValueError: a field that is missing or out of range, heads that do not divide, or
             a token id beyond the embedding; the message names it.
     """
+    if isinstance(fields.get("encoder"), dict):  # a configuration per stack
+        fields = {**fields, **fields["encoder"]}
     sizes = {name: _whole(fields, name, bounds) for name, bounds in _WHOLE.items()}
     heads, groups = sizes["num_attention_heads"], sizes["num_key_value_heads"]
     if heads % groups:
