@@ -7,12 +7,14 @@ from conftest import TEXTS
 from test_report import make
 
 from qwen3nb.aggregates import reported
-from qwen3nb.models.encoders import load_encoder
+from qwen3nb.models.encoders import load_encoder, load_model
+from qwen3nb.models.fusion import fuse
 from qwen3nb.models.source import find_source
 from qwen3nb.report.suite import suite_table, summarise
 from qwen3nb.results import Result, verify
 from qwen3nb.tasks.cost import costs, pace
 from qwen3nb.tasks.mirror import MirrorError
+from qwen3nb.tasks.mteb_suite import evaluate
 from qwen3nb.tasks.per_query import extract_scores
 from qwen3nb.tasks.reproduce import Published, Reproduction, published_scores, reproduce
 from qwen3nb.tasks.retrieval import custom_collection, evaluate_collection, subset
@@ -216,3 +218,30 @@ def test_what_tasks_will_cost(encoder):
     assert costs(select_tasks(names=["SciFact"]))[0].minutes is None
     assert len(costs(select_tasks(names=["CQADupstackRetrieval"]))) == 12
     assert pace(encoder) > 0
+
+
+def test_reciprocal_ranks_by_hand():
+    runs = [{"q": {"a": 9.0, "b": 1.0}}, {"q": {"b": 0.5}, "r": {"c": 1.0}}]
+    assert fuse(runs) == {
+        "q": {"a": pytest.approx(1 / 61), "b": pytest.approx(1 / 62 + 1 / 61)},
+        "r": {"c": pytest.approx(1 / 61)},
+    }
+
+
+def test_a_fusion_runs_mteb_tasks_as_one_model(encoder_folder):
+    spec = f"bm25+{encoder_folder}"
+    model = load_model(spec, cache=False, show_progress=False)
+    assert model.label == "bm25-plus-tiny"
+    assert model.identity != load_model(f"bm25+{encoder_folder}", pooling="cls").identity
+    names = "PyDocsSampleRetrieval,PyDocsSampleReranking,AuthorSTS"
+    found = evaluate(model, tasks=names, show_progress=False)
+    assert {result.task["name"] for result in found.results} == set(names.split(",")[:2])
+    assert found.skipped == {"AuthorSTS": "bm25-plus-tiny has no vectors"}
+    assert all(verify(result) == [] for result in found.results)
+    alone = evaluate(load_model("bm25"), tasks=names, show_progress=False).results[0]
+    assert found.results[0].main.value != alone.main.value
+    assert found.results[0].main.value > 0.1  # random documents would be near 0.01
+    with pytest.raises(ValueError, match="has no vectors; load_model"):
+        load_encoder(spec)
+    with pytest.raises(ValueError, match="no model 'nothing'"):
+        load_model("bm25+nothing")

@@ -48,8 +48,9 @@ def encoder_config(
     """The encoder's configuration from an encoder-decoder's, or from a Qwen3's.
 
     Reads the spellings in use: an ``encoder`` of its own, ``encoder_hidden_size`` before
-    ``hidden_size``, and for the head size ``_head_dim``, ``head_dim``, else hidden size / heads. The rope
-    theta is copied, never defaulted: a wrong one changes every vector in silence.
+    ``hidden_size``, and for the head size ``_head_dim``, ``head_dim``, else hidden size /
+    heads. The rope theta is copied, never defaulted: a wrong one changes every vector in
+    silence.
 
     Args:
         fields: the checkpoint's ``config.json``.

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from qwen3nb.models.bm25 import BM25
+    from qwen3nb.models.fusion import Fusion
 
 __all__ = ["Encoder", "EncoderError", "RandomEncoder", "Stats", "load_encoder", "load_model"]
 
@@ -359,8 +360,8 @@ def load_encoder(
         pooling, append_eos = pooling or "last", True
     if instruction is not None:
         source = replace(source, instruction=instruction)
-    if source.kind == "bm25":
-        raise SpecError("bm25 has no vectors; load_model('bm25') gives a search model")
+    if source.kind in ("bm25", "fusion"):
+        raise SpecError(f"{spec} has no vectors; load_model('{spec}') gives a search model")
     if source.kind == "random":
         dimension = int(source.spec.partition(":")[2] or 128)
         return RandomEncoder(source, seed=seed, dimension=dimension, **options)
@@ -392,9 +393,17 @@ def load_encoder(
     )
 
 
-def load_model(spec: str | Path, **options: Any) -> Encoder | BM25:
-    """`load_encoder`, or for ``bm25`` the search model; the options are the same."""
+def load_model(spec: str | Path, **options: Any) -> Encoder | BM25 | Fusion:
+    """`load_encoder`, or the search model of ``bm25`` or of a fusion such as ``bm25+e5-base-v2``.
+
+    The options are those of `load_encoder`, and go to the encoders of a fusion.
+    """
     source = find_source(str(spec))
+    if source.kind == "fusion":
+        from qwen3nb.models.fusion import Fusion
+
+        parts = [load_model(part.spec, **options) for part in source.parts]
+        return Fusion(source, [part for part in parts if not isinstance(part, Fusion)])
     if source.kind == "bm25":
         from qwen3nb.models.bm25 import BM25
 

@@ -55,7 +55,7 @@ class Source:
         kind: ``encoder`` (a bidirectional Qwen3 directory), ``seq2seq`` (an
             encoder-decoder checkpoint), ``sentence-transformers``, ``t5`` (another
             encoder-decoder, of which the encoder is used), ``decoder`` (a causal
-            language model), ``adapter`` (LoRA), ``hub``, ``random`` or ``bm25``.
+            language model), ``adapter`` (LoRA), ``fusion``, ``hub``, ``random`` or ``bm25``.
         label: a name fit for files and tables.
         folder: where it lies, if it lies somewhere.
         prompts: text put before a text, per role or task; see `prompt_for`.
@@ -65,6 +65,7 @@ class Source:
         revision: the pinned revision of a hub model.
         id: its id on the hub.
         base: the model an adapter belongs to; see `qwen3nb.models.adapters`.
+        parts: what a fusion (``a+b``) is made of.
     """
 
     spec: str
@@ -75,12 +76,15 @@ class Source:
     revision: str | None = None
     id: str | None = None
     base: Source | None = None
+    parts: tuple[Source, ...] = ()
     instruction: str = ""
     pooling: str | None = None
     max_length: int | None = None
 
     def fingerprint(self) -> dict[str, Any]:
         """What decides the vectors, apart from the settings a model is used with."""
+        if self.parts:
+            return {"kind": self.kind, "of": [part.fingerprint() for part in self.parts]}
         if self.folder is None:
             return {"kind": self.kind, "spec": self.spec, "revision": self.revision}
         if self.kind == "adapter":
@@ -131,6 +135,9 @@ def find_source(spec: str) -> Source:
         return _registered(spec, known[spec])
     if folder := _existing(spec):
         return _folder(paths.shown(folder), folder)
+    if "+" in spec:
+        parts = tuple(find_source(each) for each in spec.split("+"))
+        return Source(spec, "fusion", "-plus-".join(p.label for p in parts), parts=parts)
     if _HUB_ID.fullmatch(spec) and not spec.startswith(("runs/", "results/")):
         return Source(spec, "hub", _LABEL.sub("-", spec), id=spec)
     raise SpecError(_unknown(spec, known))

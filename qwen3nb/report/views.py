@@ -153,7 +153,8 @@ def comparison_table(
 
 def _why_missing(other: Result) -> str:
     """Why a model has no result on a task, judging by one it has."""
-    return "no vectors" if other.model["settings"]["model"].get("kind") == "bm25" else MISSING
+    searches = ("bm25", "fusion")
+    return "no vectors" if other.model["settings"]["model"].get("kind") in searches else MISSING
 
 
 def _head(task: str, results: Sequence[Result]) -> str:

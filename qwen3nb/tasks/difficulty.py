@@ -11,6 +11,7 @@ from qwen3nb.aggregates import Aggregate, aggregate
 from qwen3nb.metrics import score_run
 from qwen3nb.models.bm25 import BM25
 from qwen3nb.models.encoders import Encoder
+from qwen3nb.models.fusion import Fusion
 from qwen3nb.tasks.pydocs import PyDocs
 
 __all__ = ["own_document_ndcg"]
@@ -19,13 +20,13 @@ DEPTH = 10
 
 
 def own_document_ndcg(
-    model: Encoder | BM25, pydocs: PyDocs, *, queries: int = 500, seed: int = 0
+    model: Encoder | BM25 | Fusion, pydocs: PyDocs, *, queries: int = 500, seed: int = 0
 ) -> Aggregate:
     """Mean nDCG@10 with its interval over ``queries`` drawn with ``seed``."""
     asked = sorted(np.random.default_rng(seed).choice(pydocs.asked, size=queries, replace=False))
     qrels = {query: {query: 1} for query in asked}
     texts = [pydocs.queries[query] for query in asked]
-    if isinstance(model, BM25):
+    if isinstance(model, BM25 | Fusion):
         model.index([{"id": name, "text": text} for name, text in pydocs.corpus.items()])
         rows = [{"id": query, "text": text} for query, text in zip(asked, texts, strict=True)]
         run = model.search(rows, top_k=DEPTH)

@@ -11,7 +11,6 @@ Each is kept, in TREC format and with its recipe, under the digest of recipe and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,18 +19,17 @@ import numpy as np
 
 from qwen3nb import paths
 from qwen3nb.files import read_json, sha256_file, sha256_json, write_json
-from qwen3nb.metrics import rank_documents
 from qwen3nb.models.bm25 import BM25
 from qwen3nb.models.encoders import Encoder
+from qwen3nb.models.fusion import FUSION, fuse
 from qwen3nb.models.source import find_source
 from qwen3nb.tasks.collections import Collection
 from qwen3nb.tasks.rows import DataError
 from qwen3nb.tasks.trec import cut_run, read_run, write_run
 
-__all__ = ["First", "FirstStage", "first_stage", "fuse"]
+__all__ = ["First", "FirstStage", "first_stage"]
 
 First = Any  # "bm25", "given", a path, an Encoder, or a list of these
-FUSION = 60
 _BLOCK = 64  # queries compared with all documents at once
 Run = dict[str, dict[str, float]]
 
@@ -98,17 +96,6 @@ def describe(first: First) -> tuple[str, dict[str, Any]]:
         f"no first stage {first!r}; expected bm25, given, the file of a TREC run, an encoder, or "
         "a list of these to fuse"
     )
-
-
-def fuse(runs: Sequence[Run]) -> Run:
-    """Reciprocal rank fusion: the sum of 1 / (60 + rank) over the runs a document is in."""
-    fused: Run = {}
-    for run in runs:
-        for query, scores in run.items():
-            found = fused.setdefault(query, {})
-            for rank, document in enumerate(rank_documents(scores), start=1):
-                found[document] = found.get(document, 0.0) + 1 / (FUSION + rank)
-    return fused
 
 
 def _search(collection: Collection, first: First, depth: int) -> Run:

@@ -29,6 +29,7 @@ from qwen3nb.aggregates import Aggregate, aggregate
 from qwen3nb.metrics import score_run
 from qwen3nb.models.bm25 import BM25
 from qwen3nb.models.encoders import Encoder, load_encoder
+from qwen3nb.models.fusion import Fusion
 from qwen3nb.tasks.embedded import author_sts
 from qwen3nb.tasks.geometry import COLLAPSED_VARIANCE, Geometry, vector_geometry
 from qwen3nb.tasks.pydocs import PyDocs, load_pydocs
@@ -124,7 +125,7 @@ class QuickLook:
         }
 
 
-def quick_look(model: Encoder | BM25, *, seed: int = 0) -> QuickLook:
+def quick_look(model: Encoder | BM25 | Fusion, *, seed: int = 0) -> QuickLook:
     """Check ``model`` on a small sample of PyDocs and on sentence pairs.
 
     The pairs are STS-B's test pairs if they were downloaded before, else the
@@ -141,7 +142,7 @@ def quick_look(model: Encoder | BM25, *, seed: int = 0) -> QuickLook:
         EncoderError: a vector is zero or not finite.
     """
     pydocs = load_pydocs().sample(**QUICK)
-    if isinstance(model, BM25):
+    if isinstance(model, BM25 | Fusion):
         none = Check("vectors", "NOT APPLICABLE", f"{model.label} searches without")
         ranked = _retrieval(_search(model, pydocs), pydocs, seed=seed)
         return QuickLook(model.label, model.identity, (none, ranked))
@@ -270,7 +271,7 @@ def _run(
     }
 
 
-def _search(model: BM25, pydocs: PyDocs) -> dict[str, dict[str, float]]:
+def _search(model: BM25 | Fusion, pydocs: PyDocs) -> dict[str, dict[str, float]]:
     model.index([{"id": name, "text": text} for name, text in pydocs.corpus.items()])
     rows = [{"id": query, "text": text} for query, text in pydocs.queries.items()]
     return model.search(rows, top_k=DEPTH)

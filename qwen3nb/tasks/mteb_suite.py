@@ -28,6 +28,7 @@ from qwen3nb.aggregates import REPORTED, aggregate, reported
 from qwen3nb.files import read_json, write_text
 from qwen3nb.models.bm25 import BM25
 from qwen3nb.models.encoders import Encoder
+from qwen3nb.models.fusion import Fusion
 from qwen3nb.models.reranker import YesNoReranker
 from qwen3nb.results import Result, ResultError, environment, result_path
 from qwen3nb.tasks.mirror import data_revision, explain, local_data
@@ -44,7 +45,7 @@ from qwen3nb.tasks.selection import select_tasks, tier_tasks
 
 __all__ = ["Evaluation", "EvaluationError", "evaluate"]
 
-Model = Encoder | BM25 | YesNoReranker
+Model = Encoder | BM25 | Fusion | YesNoReranker
 
 
 @dataclass
