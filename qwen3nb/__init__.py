@@ -39,6 +39,7 @@ _HOMES = {
         "difficulty_table",
         "examples_table",
         "pairs_table",
+        "prediction_table",
         "pydocs_table",
         "tier_table",
     ),

@@ -4,6 +4,7 @@ import math
 import numpy as np
 import pytest
 from conftest import TEXTS
+from scipy.stats import spearmanr
 from test_report import make
 
 from qwen3nb.aggregates import reported
@@ -16,6 +17,7 @@ from qwen3nb.tasks.cost import costs, pace
 from qwen3nb.tasks.mirror import MirrorError
 from qwen3nb.tasks.mteb_suite import evaluate
 from qwen3nb.tasks.per_query import extract_scores
+from qwen3nb.tasks.prediction import predict_elsewhere, published_table
 from qwen3nb.tasks.reproduce import Published, Reproduction, published_scores, reproduce
 from qwen3nb.tasks.retrieval import custom_collection, evaluate_collection, subset
 from qwen3nb.tasks.rows import DataError
@@ -245,3 +247,18 @@ def test_a_fusion_runs_mteb_tasks_as_one_model(encoder_folder):
         load_encoder(spec)
     with pytest.raises(ValueError, match="no model 'nothing'"):
         load_model("bm25+nothing")
+
+
+def test_how_a_tier_ranks_models_as_other_tasks_do():
+    table = published_table()
+    assert len(table) == 9
+    assert table["sentence-transformers/all-MiniLM-L6-v2"]["FiQA2018"] == pytest.approx(
+        0.3687, abs=1e-4
+    )
+    whole, *single = predict_elsewhere("fast")
+    assert whole.tasks == ("SciFact", "NFCorpus", "FiQA2018", "STSBenchmark", "SICK-R")
+    assert not set(whole.tasks) & set(whole.targets)
+    ours = [np.mean([table[m][t] for t in whole.tasks]) for m in sorted(table)]
+    theirs = [np.mean([table[m][t] for t in whole.targets]) for m in sorted(table)]
+    assert whole.correlation.value == pytest.approx(spearmanr(ours, theirs).statistic)
+    assert len(single) == 5

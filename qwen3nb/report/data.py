@@ -10,7 +10,14 @@ from qwen3nb.tasks.embedded import author_sts
 from qwen3nb.tasks.pydocs import OWN, PyDocs
 from qwen3nb.tasks.tiers import TIERS
 
-__all__ = ["difficulty_table", "examples_table", "pairs_table", "pydocs_table", "tier_table"]
+__all__ = [
+    "difficulty_table",
+    "examples_table",
+    "pairs_table",
+    "prediction_table",
+    "pydocs_table",
+    "tier_table",
+]
 
 
 def tier_table(tier: str) -> Table:
@@ -67,6 +74,27 @@ def difficulty_table(pydocs: PyDocs, specs: Sequence[str] = ("bm25", "random")) 
         tuple(rows),
         "Not comparable with the sample's values, which have fewer documents and graded "
         "judgements.",
+    )
+
+
+def prediction_table(tier: str = "fast") -> Table:
+    """How a tier ranks models, compared with how other tasks do; from published scores."""
+    from qwen3nb.tasks.prediction import predict_elsewhere
+
+    found = predict_elsewhere(tier)
+    rows = [
+        (
+            Cell(each.predictor, f"{len(each.tasks)} tasks" if len(each.tasks) > 1 else ""),
+            number(each.correlation, strong=each is found[0]),
+            Cell(str(each.correlation.n)),
+        )
+        for each in found
+    ]
+    return Table(
+        ("predictor", "rank correlation", "models"),
+        tuple(rows),
+        f"Spearman over models with the {found[0].target} ({', '.join(found[0].targets)}); "
+        "95 % bootstrap interval over models. Scores: embeddings-benchmark/results at f4cc6c8.",
     )
 
 
