@@ -325,7 +325,7 @@ def load_encoder(
             ``registry.toml``, a hub id, or ``random``.
         pooling: one of `qwen3nb.POOLINGS`; None or ``auto`` for what the model says of
             itself. A causal language model says nothing, so it needs one.
-        max_length: tokens after which a text is cut; None for what the model says.
+        max_length: tokens after which a text is cut; None or 0 for what the model says.
         prefix: text put before every input, such as the mode ``[R]`` of a UL2 training;
             for checkpoints and language models. An export has its own stored.
         append_eos: whether the end-of-text token follows every input, likewise.
