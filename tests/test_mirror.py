@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from qwen3nb.models.encoders import load_encoder
+from qwen3nb.results import verify
 from qwen3nb.tasks.mirror import (
     MirrorError,
     Need,
@@ -211,3 +212,36 @@ def test_a_mirror_filled_from_a_hub_serves_a_node_without_one(hub, tmp_path):
     count, revision = found.stdout.split()
     assert count == "1379"
     assert len(revision) == 40
+
+
+def test_a_copy_that_cannot_be_loaded_is_named(mirror, encoder_folder):
+    folder = mirror / "mteb" / "stsbenchmark-sts"
+    folder.mkdir(parents=True)
+    (folder / "test.jsonl").write_text("{broken")
+    encoder = load_encoder(encoder_folder, cache=False, show_progress=False)
+    with pytest.raises(EvaluationError, match="the copy of its data in .* cannot be loaded"):
+        evaluate(encoder, tasks="STSBenchmark", show_progress=False)
+
+
+def test_types_without_scores_per_query_run_too(mirror):
+    """Pairs to classify and summaries: MTEB's value, no interval, and the record says so."""
+    texts = [f"sentence {index} of {index % 5}" for index in range(40)]
+    pairs = {"sent1": texts[:20], "sent2": texts[20:], "labels": [0, 1] * 10}
+    scores = {name: [1.0, 2.0, 3.0, 4.0] for name in ("relevance", "coherence", "fluency")}
+    summaries = [
+        {"text": texts[i], "human_summaries": texts[i : i + 3], "id": str(i), **scores,
+         "machine_summaries": texts[i + 5 : i + 9], "consistency": [1.0, 3.0, 2.0, 4.0]}
+        for i in range(10)
+    ]  # fmt: skip
+    names = {"SprintDuplicateQuestions": [pairs], "SummEvalSummarization.v2": summaries}
+    for name, rows in names.items():
+        folder = mirror / select_tasks(names=[name])[0].metadata.dataset["path"]
+        folder.mkdir(parents=True)
+        (folder / "test.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
+    encoder = load_encoder("random", cache=False, show_progress=False)
+    found = evaluate(encoder, tasks=list(names), show_progress=False).results
+    for result in found:
+        assert result.main.how == "reported"
+        assert result.main.low is None
+        assert result.main.value == pytest.approx(result.task["mteb"]["value"])
+        assert verify(result) == []

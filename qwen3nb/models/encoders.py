@@ -251,9 +251,9 @@ class Encoder(ABC):
         return "cosine" if self.settings.get("normalize", True) else "dot"
 
     def similarity(self, first: Any, second: Any) -> Tensor:
-        """Similarities (N, M) of vectors (N, D) and (M, D)."""
-        left, right = self._comparable(first), self._comparable(second)
-        return left @ right.T
+        """Similarities (N, M) of vectors (N, D) and (M, D); a single vector (D,) is one row."""
+        left, right = (self._comparable(each) for each in (first, second))
+        return left.reshape(-1, left.shape[-1]) @ right.reshape(-1, right.shape[-1]).T
 
     def similarity_pairwise(self, first: Any, second: Any) -> Tensor:
         """Similarities (N,) of rows of (N, D) and (N, D)."""

@@ -215,9 +215,14 @@ def explain(task: Any, error: Exception) -> MirrorError:
     mirror = paths.mirror()
     where = f"not in the mirror {mirror}" if mirror else "no mirror is set (QWEN3NB_MIRROR)"
     reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    name = task.metadata.name
+    name, data = task.metadata.name, task.metadata.dataset["path"]
+    if Path(data).is_dir():
+        return MirrorError(
+            f"{name}: the copy of its data in {data} cannot be loaded ({reason[:200]}); remove it, "
+            f"and fetch it again on a connected machine: `qwen3nb fetch --tasks {name}`"
+        )
     return MirrorError(
-        f"{name}: its data {task.metadata.dataset['path']} cannot be had: {where}, and the hub "
+        f"{name}: its data {data} cannot be had: {where}, and the hub "
         f"does not answer ({reason[:200]}). On a connected machine, "
         f"`qwen3nb fetch --tasks {name} --mirror DIR` fetches them"
     )

@@ -287,7 +287,7 @@ def _load(task: Any) -> None:
     if not task.data_loaded:
         try:
             task.load_data()
-        except (OSError, ValueError) as error:
+        except Exception as error:  # a loader may raise anything at all
             raise explain(task, error) from error
     if task.metadata.type == "Reranking" and hasattr(task, "convert_v1_dataset_format_to_v2"):
         task.convert_v1_dataset_format_to_v2(num_proc=None)
