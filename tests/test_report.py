@@ -255,3 +255,15 @@ def test_a_page_says_what_came_from_the_cache():
     result.cost["cached"] = 4
     facts = {row[0].text: row[1].text for row in provenance_table([result]).rows}
     assert facts["vectors"] == "3 computed, 4 from the cache"
+
+
+def test_an_older_record_without_a_setting_is_the_same_row():
+    old = make("m", settings={"model": {"kind": "encoder"}, "pooling": "mean"}, identity="a" * 64)
+    new = make(
+        "m", finished="2026-02-02", identity="b" * 64,
+        settings={"model": {"kind": "encoder"}, "pooling": "mean", "prefix": "",
+                  "append_eos": False, "normalize": True},
+    )  # fmt: skip
+    assert latest([old, new]) == [new]
+    other = make("m", settings={"pooling": "mean", "prefix": "[R]"}, identity="c" * 64)
+    assert latest([old, new, other]) == [new, other]

@@ -139,4 +139,5 @@ def reproduction_table(found: Iterable[Reproduction]) -> Table:
         tuple(rows),
         "Main scores as MTEB defines them. OK: within the tolerance; OKish: within five times it. "
         "mteb: its results repository; card: the model's authors; stored: first measured here.",
+        kind="words",
     )

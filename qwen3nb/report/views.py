@@ -28,8 +28,17 @@ __all__ = [
 ]
 
 MISSING = "not run"
-# Settings that make one model several rows, if records differ in them.
-_USES = ("pooling", "max_length", "dtype", "prompts", "prefix", "append_eos", "normalize")
+# Settings that make one model several rows, if records differ in them; with what an older
+# record, which does not name them, meant.
+_USES: dict[str, Any] = {
+    "pooling": None,
+    "max_length": None,
+    "dtype": None,
+    "prompts": None,
+    "prefix": "",
+    "append_eos": False,
+    "normalize": True,
+}
 
 
 def number(value: Aggregate, *, strong: bool = False, link: str = "") -> Cell:
@@ -54,7 +63,7 @@ def latest(results: Iterable[Result]) -> list[Result]:
     newest: dict[tuple[Any, ...], Result] = {}
     for result in results:
         settings = result.model["settings"]
-        use = tuple((key, str(settings.get(key))) for key in _USES)
+        use = tuple(str(settings.get(name, before)) for name, before in _USES.items())
         key = (result.model["label"], use, result.seed, result.task["name"])
         if key not in newest or newest[key].finished <= result.finished:
             newest[key] = result

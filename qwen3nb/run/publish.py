@@ -16,6 +16,9 @@ __all__ = ["clean", "publish", "without_secrets"]
 
 _SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|CREDENTIAL", re.IGNORECASE)
 
+# Progress bars, and what tqdm says where there are no widgets to draw them with.
+_NOISE = re.compile(r"\d+%\||\dit/s|TqdmWarning|autonotebook import tqdm|\[IPKernelApp\]")
+
 
 @contextmanager
 def without_secrets() -> Iterator[list[str]]:
@@ -66,6 +69,9 @@ def _title(nb: Any, values: dict[str, Any]) -> str | None:
     if "checkpoint" not in values:
         return None
     parts = [find_source(values["checkpoint"]).label, values.get("tier", "")]
+    if "tier" not in values:
+        heading = next((c.source for c in nb.cells if c.cell_type == "markdown"), "# Run")
+        parts.append(heading.split("\n")[0].removeprefix("# "))
     if values.get("pooling", "auto") != "auto":
         parts.append(values["pooling"])
     return " · ".join(markdown_text(str(part)) for part in parts if part)
@@ -94,7 +100,7 @@ def clean(nb: Any, *, title: str | None = None) -> Any:
 def _clean_output(output: Any) -> Any:
     if output.output_type == "stream" and output.name == "stderr":
         lines = re.split(r"\r|\n", output.text)
-        kept = [line for line in lines if line.strip() and not re.search(r"\d+%\||\dit/s", line)]
+        kept = [line for line in lines if line.strip() and not _NOISE.search(line)]
         output.text = "\n".join(kept)
         return output if kept else None
     if "application/vnd.jupyter.widget-view+json" in output.get("data", {}):
