@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -105,11 +104,8 @@ def build_book(
     # An incremental build keeps pages and glued values of runs that are gone.
     shutil.rmtree(output, ignore_errors=True)
     command = [sys.executable, "-c", "from jupyter_book.cli.main import main; main()"]
-    with tempfile.TemporaryDirectory() as folder:
-        contents = write_text(Path(folder) / "_toc.yml", _contents())
-        command += ["build", str(paths.book()), "--toc", str(contents)]
-        command += ["-W", "-n", "--keep-going", "-q"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    command += ["build", str(paths.book()), "-W", "-n", "--keep-going", "-q"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         said = (done.stdout + done.stderr).strip()
         raise BookError(f"the book does not build without warnings:\n{said[-4000:]}")
@@ -120,20 +116,6 @@ def build_book(
         listed = "\n".join(f"  {page}: {what}" for page, what in remote[:10])
         raise BookError(f"pages would fetch from elsewhere:\n{listed}")
     return html / "index.html"
-
-
-def _contents() -> str:
-    """The table of contents without patterns that match no page yet.
-
-    A part of the book whose notebook has not been run is no reason to fail the build.
-    """
-    lines = (paths.book() / "_toc.yml").read_text(encoding="utf-8").splitlines()
-    kept = []
-    for line in lines:
-        pattern = line.strip().removeprefix("- glob: ")
-        if pattern == line.strip() or any(paths.book().glob(f"{pattern}.*")):
-            kept.append(line)
-    return "\n".join(kept) + "\n"
 
 
 def remote_resources(html: Path) -> list[tuple[str, str]]:
