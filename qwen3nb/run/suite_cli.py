@@ -20,7 +20,7 @@ _TIER = click.Choice(list(TIERS))
 MIRROR = click.option(
     "--mirror",
     type=click.Path(path_type=Path, file_okay=False),
-    envvar="QWEN3NBMIRROR",
+    envvar="QWEN3NB_MIRROR",
     help="Data sets and models on this machine, as DIR/<organisation>/<name>.",
 )
 
@@ -28,7 +28,7 @@ MIRROR = click.option(
 def use_mirror(mirror: Path | None) -> None:
     """Let this process, and the kernels it starts, look into ``mirror`` first."""
     if mirror is not None:
-        os.environ["QWEN3NBMIRROR"] = str(mirror.resolve())
+        os.environ["QWEN3NB_MIRROR"] = str(mirror.resolve())
 
 
 def no_library_bars() -> None:
