@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from qwen3nb.metrics import score_run
 from qwen3nb.models.encoders import load_encoder
+from qwen3nb.report.views import cost_table
 from qwen3nb.results import Result, verify_files
 from qwen3nb.run.cli import main
 from qwen3nb.run.domain import run_domain
@@ -245,6 +246,7 @@ def test_records_hold_and_the_second_run_encodes_and_scores_nothing(data, tmp_pa
     models = ["random", "random:32", "random"]
     first = evaluate_domain(models, domain, output=tmp_path / "r", show_progress=False)
     assert len(first.results) == 2
+    assert len(cost_table(first.results).rows) == 2  # what the leaderboard's page shows of them
     assert not first.reused
     files = [result.path(tmp_path / "r") for result in first.results]
     assert not verify_files(files)

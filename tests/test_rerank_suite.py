@@ -16,6 +16,7 @@ from qwen3nb import paths
 from qwen3nb.metrics import rank_documents
 from qwen3nb.models.encoders import load_encoder
 from qwen3nb.models.yes_no import load_reranker
+from qwen3nb.report.views import cost_table
 from qwen3nb.results import Result, verify_files
 from qwen3nb.tasks.collections import find_collections
 from qwen3nb.tasks.first_stage import first_stage, fuse
@@ -78,6 +79,7 @@ def test_search_then_rerank_in_one_call(reranker, beir):
         read_run(place.with_suffix(".first.trec")),
     )
     assert result.task["name"] == "words.bm25-10"
+    assert len(cost_table([result]).rows) == 1  # what the leaderboard's page shows of it
     assert verify_files([place]) == {}
     # Every number by pytrec_eval, from the runs that were written.
     judge = pytrec_eval.RelevanceEvaluator(

@@ -12,6 +12,7 @@ from qwen3nb.models.encoders import load_encoder, load_model
 from qwen3nb.models.fusion import fuse
 from qwen3nb.models.source import find_source
 from qwen3nb.report.suite import suite_table, summarise
+from qwen3nb.report.views import cost_table
 from qwen3nb.results import Result, verify
 from qwen3nb.tasks.cost import costs, pace
 from qwen3nb.tasks.mirror import MirrorError
@@ -262,3 +263,17 @@ def test_how_a_tier_ranks_models_as_other_tasks_do():
     theirs = [np.mean([table[m][t] for t in whole.targets]) for m in sorted(table)]
     assert whole.correlation.value == pytest.approx(spearmanr(ours, theirs).statistic)
     assert len(single) == 5
+
+
+def test_every_record_fits_the_page_of_costs(encoder):
+    """Of searches, too: a record without a count would stop the leaderboard."""
+    more = DOCUMENTS | {"d7": "searched by no other test"}
+    collection = custom_collection(QUERIES, more, RELEVANT)
+    fresh = custom_collection(QUERIES, more | {"d8": "one more"}, RELEVANT)
+    results = [
+        evaluate_collection("bm25", collection),
+        evaluate_collection(encoder, collection),
+        evaluate_collection(encoder, fresh),
+    ]
+    assert len(cost_table(results).rows) == 2
+    assert [result.cost["texts"] for result in results[1:]] == [10, 11]  # each its own

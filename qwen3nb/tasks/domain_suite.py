@@ -7,12 +7,10 @@ embedding cache, so that a second run encodes nothing.
 
 from __future__ import annotations
 
-import time
 import traceback
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qwen3nb import paths
-from qwen3nb.aggregates import aggregate
 from qwen3nb.metrics import rank_documents, score_run
 from qwen3nb.models.encoders import Encoder, load_encoder
-from qwen3nb.results import Result, ResultError, environment, result_path
+from qwen3nb.results import Result, environment, result_path
 from qwen3nb.tasks.boosts import boosted
 from qwen3nb.tasks.domain import Domain
-from qwen3nb.tasks.mteb_suite import peak_memory
 from qwen3nb.tasks.query_file import ModelEntry
+from qwen3nb.tasks.records import Work, finished, means, model_facts, stored
 from qwen3nb.tasks.rows import DataError
 
 __all__ = ["DOMAIN_METRICS", "DomainEvaluation", "evaluate_domain", "search_domain"]
@@ -168,59 +165,41 @@ def _evaluate(
 ) -> tuple[Result, bool]:
     """The record of a model, and whether it was there already."""
     place = result_path(folder, f"{encoder.label}-{encoder.identity[:8]}", seed, domain.name)
-    if not fresh and (stored := _stored(place, encoder, domain)) is not None:
-        return stored, True
-    started, before = time.perf_counter(), encoder.stats.encoded
+    if not fresh and (earlier := _stored(place, encoder, domain)) is not None:
+        return earlier, True
+    work = Work(encoder)
     found = search_domain(encoder, domain)
     graded = score_run(domain.grades, found, _GRADED)
     binary = score_run(domain.relevant, found, [m for m in DOMAIN_METRICS if m not in _GRADED])
     per_query = {name: (graded | binary)[name] for name in DOMAIN_METRICS}
     result = Result(
-        model={
-            "label": encoder.label,
-            "identity": encoder.identity,
-            "spec": encoder.source.spec,
-            "settings": encoder.settings,
-            "parameters": getattr(encoder, "parameters", None),
-        },
+        model=model_facts(encoder),
         task=_task(domain),
-        metrics={
-            name: aggregate(per_query, how="mean", columns=(name,), seed=seed)
-            for name in DOMAIN_METRICS
-        },
+        metrics=means(per_query, seed=seed),
         per_query=per_query,
         seed=seed,
         config=_config(domain, found),
         environment=environment(
             device=encoder.device, precision=encoder.settings.get("dtype", "float32")
         ),
-        cost={
-            "seconds": time.perf_counter() - started,
-            "encoded": encoder.stats.encoded - before,
-            "peak_memory_bytes": peak_memory(),
-        },
+        cost=work.cost(),
         run=run,
-        finished=datetime.now(UTC).isoformat(timespec="seconds"),
+        finished=finished(),
     )
     result.save(folder)
     return result, False
 
 
 def _stored(place: Path, encoder: Encoder, domain: Domain) -> Result | None:
-    if not place.is_file():
-        return None
-    try:
-        result = Result.load(place)
-    except ResultError:
-        return None  # unreadable: it is made again and the file replaced
-    same = (
-        result.model["identity"] == encoder.identity
-        and result.task["revision"] == domain.revision
-        and result.task["categories"] == domain.categories
-        and result.config["notes"] == list(domain.notes)
-        and result.environment["versions"] == environment()["versions"]
+    return stored(
+        place,
+        identity=encoder.identity,
+        same=lambda result: (
+            result.task["revision"] == domain.revision
+            and result.task["categories"] == domain.categories
+            and result.config["notes"] == list(domain.notes)
+        ),
     )
-    return result if same else None
 
 
 def _task(domain: Domain) -> dict[str, Any]:

@@ -8,16 +8,13 @@ to 1e-5 or there is no result.
 
 from __future__ import annotations
 
-import sys
 import tempfile
-import time
 import traceback
 import uuid
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +27,7 @@ from qwen3nb.models.bm25 import BM25
 from qwen3nb.models.encoders import Encoder
 from qwen3nb.models.fusion import Fusion
 from qwen3nb.models.reranker import YesNoReranker
-from qwen3nb.results import Result, ResultError, environment, result_path
+from qwen3nb.results import Result, environment, result_path
 from qwen3nb.tasks.mirror import data_revision, explain, local_data
 from qwen3nb.tasks.per_query import (
     SEARCH_TYPES,
@@ -41,6 +38,7 @@ from qwen3nb.tasks.per_query import (
     extract_scores,
     task_size,
 )
+from qwen3nb.tasks.records import Work, finished, model_facts, stored
 from qwen3nb.tasks.selection import select_tasks, tier_tasks
 
 __all__ = ["Evaluation", "EvaluationError", "evaluate"]
@@ -112,9 +110,9 @@ def evaluate(
         if reason := _unsuited(model, task):
             evaluation.skipped[name] = reason
             continue
-        stored = None if fresh else _stored(model, task, folder=folder, seed=seed)
-        if stored is not None:
-            evaluation.results.append(stored)
+        earlier = None if fresh else _stored(model, task, folder=folder, seed=seed)
+        if earlier is not None:
+            evaluation.results.append(earlier)
             evaluation.reused.append(name)
             continue
         try:
@@ -179,18 +177,11 @@ def _failure_file(model: Model, task: str, *, folder: Path, seed: int) -> Path:
 def _stored(model: Model, task: Any, *, folder: Path, seed: int) -> Result | None:
     """The record of this model, data and software, if it is there and readable."""
     file = _record_path(model, task.metadata.name, folder=folder, seed=seed)
-    if not file.is_file():
-        return None
-    try:
-        result = Result.load(file)
-    except ResultError:
-        return None  # unreadable: the task is run again and the file replaced
-    same = (
-        result.model["identity"] == model.identity
-        and result.task["revision"] == data_revision(task)
-        and result.environment["versions"] == environment()["versions"]
+    return stored(
+        file,
+        identity=model.identity,
+        same=lambda result: result.task["revision"] == data_revision(task),
     )
-    return result if same else None
 
 
 def _run_task(
@@ -205,9 +196,8 @@ def _run_task(
 ) -> Result:
     import mteb
 
-    before = asdict(model.stats)
     revision = data_revision(task)
-    started = time.perf_counter()
+    work = Work(model)
     with _quiet(), local_data(task):
         _load(task)
         with tempfile.TemporaryDirectory() as predictions:
@@ -234,16 +224,8 @@ def _run_task(
         for name, (how, columns) in named.items()
     }
     compare(task, metrics[main], outcome)
-    seconds = time.perf_counter() - started
-    done = {name: now - before[name] for name, now in asdict(model.stats).items()}
     return Result(
-        model={
-            "label": model.label,
-            "identity": model.identity,
-            "spec": model.source.spec,
-            "settings": model.settings,
-            "parameters": getattr(model, "parameters", None),
-        },
+        model=model_facts(model),
         task={
             "name": task.metadata.name,
             "type": task.metadata.type,
@@ -263,16 +245,9 @@ def _run_task(
             device=model.device,
             precision=model.settings.get("dtype", "float32"),
         ),
-        cost={
-            "seconds": seconds,
-            "texts": done["texts"],
-            "encoded": done["encoded"],
-            "cached": done.get("cached", 0),
-            "texts_per_second": done["encoded"] / done["seconds"] if done["seconds"] else None,
-            "peak_memory_bytes": peak_memory(),
-        },
+        cost=work.cost(),
         run=run,
-        finished=datetime.now(UTC).isoformat(timespec="seconds"),
+        finished=finished(),
     )
 
 
@@ -322,13 +297,3 @@ def _quiet() -> Iterator[None]:
     finally:
         if shown:
             datasets.enable_progress_bars()
-
-
-def peak_memory() -> int | None:
-    """Largest resident size of this process so far, in bytes; None where it is not known."""
-    try:
-        import resource
-    except ImportError:  # Windows
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024

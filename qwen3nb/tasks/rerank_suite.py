@@ -10,27 +10,25 @@ A query's scores are kept as soon as they are there: a killed run goes on where 
 
 from __future__ import annotations
 
-import time
 import traceback
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
 from qwen3nb import paths
-from qwen3nb.aggregates import Aggregate, aggregate
 from qwen3nb.files import sha256_json
 from qwen3nb.metrics import score_run
 from qwen3nb.models.reranker import YesNoReranker
-from qwen3nb.results import Result, ResultError, environment, result_path
+from qwen3nb.results import Result, environment, result_path
 from qwen3nb.tasks.collections import Collection, find_collections
 from qwen3nb.tasks.first_stage import First, FirstStage, Run, describe, first_stage
 from qwen3nb.tasks.journal import Journal
-from qwen3nb.tasks.mteb_suite import EvaluationError, peak_memory
+from qwen3nb.tasks.per_query import EvaluationError
+from qwen3nb.tasks.records import Work, finished, means, model_facts, stored
 from qwen3nb.tasks.trec import write_run
 
 __all__ = ["RerankSuite", "rerank_collection", "rerank_suite"]
@@ -156,22 +154,25 @@ def rerank_collection(
     name = f"{collection.name}.{label}-{depth}"
     wanted = {**recipe, "depth": depth, "data": collection.revision}
     place = result_path(folder, f"{reranker.label}-{reranker.identity[:8]}", seed, name)
-    if not fresh and (stored := _stored(place, reranker, wanted)) is not None:
-        return stored, True
-    started = time.perf_counter()
+    earlier = (
+        None
+        if fresh
+        else stored(
+            place,
+            identity=reranker.identity,
+            same=lambda result: result.config.get("first") == wanted,
+        )
+    )
+    if earlier is not None:
+        return earlier, True
+    work = Work(reranker)
     found = first_stage(collection, first, depth=depth)
     reranked, counts = _rerank(
         reranker, collection, found, fresh=fresh, show_progress=show_progress
     )
     per_query = _per_query(collection, found.run, reranked, depth)
     result = Result(
-        model={
-            "label": reranker.label,
-            "identity": reranker.identity,
-            "spec": reranker.source.spec,
-            "settings": reranker.settings,
-            "parameters": reranker.parameters,
-        },
+        model=model_facts(reranker),
         task={
             "name": name,
             "type": "Reranking",
@@ -182,7 +183,7 @@ def rerank_collection(
             "documents": len(collection.documents),
             "queries": len(collection.queries),
         },
-        metrics=_metrics(per_query, seed),
+        metrics=means(per_query, seed=seed),
         per_query=per_query,
         seed=seed,
         config={
@@ -193,29 +194,14 @@ def rerank_collection(
             "counts": counts,
         },
         environment=environment(device=reranker.device, precision=reranker.settings["dtype"]),
-        cost={"seconds": time.perf_counter() - started, "peak_memory_bytes": peak_memory()},
+        cost=work.cost(),
         run=run,
-        finished=datetime.now(UTC).isoformat(timespec="seconds"),
+        finished=finished(),
     )
     write_run(place.with_suffix(".first.trec"), found.run, tag=found.label)
     write_run(place.with_suffix(".trec"), reranked, tag=reranker.label)
     result.save(folder)
     return result, False
-
-
-def _stored(place: Path, reranker: YesNoReranker, wanted: dict[str, Any]) -> Result | None:
-    if not place.is_file():
-        return None
-    try:
-        result = Result.load(place)
-    except ResultError:
-        return None  # unreadable: it is made again and the file replaced
-    same = (
-        result.model["identity"] == reranker.identity
-        and result.config.get("first") == wanted
-        and result.environment["versions"] == environment()["versions"]
-    )
-    return result if same else None
 
 
 def _rerank(
@@ -279,9 +265,3 @@ def _per_query(
         columns[f"oracle {metric}"] = best[metric]
     columns[f"first Recall@{depth}"] = first[f"Recall@{depth}"]
     return columns
-
-
-def _metrics(per_query: dict[str, dict[str, float]], seed: int) -> dict[str, Aggregate]:
-    return {
-        name: aggregate(per_query, how="mean", columns=(name,), seed=seed) for name in per_query
-    }

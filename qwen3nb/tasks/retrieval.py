@@ -7,22 +7,19 @@ for: BM25 and an encoder fused, a run that another program made.
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
-from typing import Any
 
 import numpy as np
 
-from qwen3nb.aggregates import aggregate
 from qwen3nb.files import sha256_json
 from qwen3nb.metrics import score_run
 from qwen3nb.models.encoders import Encoder
 from qwen3nb.results import Result, environment
 from qwen3nb.tasks.collections import Collection
 from qwen3nb.tasks.first_stage import First, describe, first_stage
+from qwen3nb.tasks.records import Work, finished, means, model_facts
 
 __all__ = ["METRICS", "custom_collection", "evaluate_collection", "subset"]
 
@@ -113,20 +110,20 @@ def evaluate_collection(
     Returns:
         A record, not saved yet; `Result.save` does.
     """
-    started = time.perf_counter()
+    encoder = first if isinstance(first, Encoder) else None
+    work = Work(encoder)
     found = first_stage(collection, first, depth=depth)
     per_query = score_run(collection.qrels, found.run, metrics)
     label, recipe = describe(first)
-    identity = first.identity if isinstance(first, Encoder) else sha256_json(recipe)
-    encoder = first if isinstance(first, Encoder) else None
+    searched = {
+        "label": label,
+        "identity": sha256_json(recipe),
+        "spec": label,
+        "settings": {"model": {"kind": "bm25"}, **recipe},
+        "parameters": None,
+    }
     return Result(
-        model={
-            "label": label,
-            "identity": identity,
-            "spec": encoder.source.spec if encoder else label,
-            "settings": encoder.settings if encoder else {"model": {"kind": "bm25"}, **recipe},
-            "parameters": getattr(first, "parameters", None),
-        },
+        model=model_facts(encoder) if encoder else searched,
         task={
             "name": collection.name,
             "type": "Retrieval",
@@ -138,9 +135,7 @@ def evaluate_collection(
             "queries": len(collection.queries),
             **({"group": collection.group} if collection.group else {}),
         },
-        metrics={
-            name: aggregate(per_query, how="mean", columns=(name,), seed=seed) for name in per_query
-        },
+        metrics=means(per_query, seed=seed),
         per_query=per_query,
         seed=seed,
         config={"depth": depth},
@@ -148,18 +143,7 @@ def evaluate_collection(
             device=encoder.device if encoder else "cpu",
             precision=str(encoder.settings.get("dtype", "float32")) if encoder else "float32",
         ),
-        cost=_cost(time.perf_counter() - started, encoder),
+        cost=work.cost(),
         run=uuid.uuid4().hex[:12],
-        finished=datetime.now(UTC).isoformat(timespec="seconds"),
+        finished=finished(),
     )
-
-
-def _cost(seconds: float, encoder: Encoder | None) -> dict[str, Any]:
-    stats = encoder.stats if encoder else None
-    return {
-        "seconds": seconds,
-        "texts": stats.texts if stats else 0,
-        "encoded": stats.encoded if stats else 0,
-        "texts_per_second": stats.encoded / stats.seconds if stats and stats.seconds else None,
-        "peak_memory_bytes": None,
-    }
