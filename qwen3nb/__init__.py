@@ -55,7 +55,12 @@ _HOMES = {
     "qwen3nb.report.figures": ("comparison_figure", "per_query_figure", "similarity_figure"),
     "qwen3nb.report.geometry": ("cosine_figure", "spectrum_figure"),
     "qwen3nb.report.probes": ("probes_table",),
-    "qwen3nb.report.suite": ("reproduction_table", "suite_table", "summarise"),
+    "qwen3nb.report.suite": (
+        "plan_table",
+        "reproduction_table",
+        "suite_table",
+        "summarise",
+    ),
     "qwen3nb.report.views": (
         "checks_table",
         "comparison_table",
@@ -74,6 +79,7 @@ _HOMES = {
     "qwen3nb.tasks.embedded": ("author_sts", "embedded_task", "pydocs_sample"),
     "qwen3nb.tasks.intrinsic": ("quick_look", "vector_agreement"),
     "qwen3nb.tasks.mteb_suite": ("evaluate",),
+    "qwen3nb.tasks.plan": ("plan",),
     "qwen3nb.tasks.probes": (
         "alignment",
         "anisotropy",

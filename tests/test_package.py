@@ -26,7 +26,7 @@ Scores YesNoReranker evaluate_trained find_trained load_reranker rerank_suite
 alignment analogies ann_figure ann_suite ann_table anisotropy build_index clusters
 compression_figure compression_table exact_search load_analogies load_word_pairs measure_speed
 probe probes_table recall_at_k transfer truncated uniformity word_similarity
-prediction_table published_scores reproduce reproduction_table suite_table summarise
+prediction_table published_scores reproduce reproduction_table suite_table summarise plan plan_table
 """
 
 

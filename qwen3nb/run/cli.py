@@ -171,6 +171,9 @@ def push(folder: Path, repository: str, dry_run: bool, **options: Any) -> None:
 @click.option("--pooling", type=click.Choice([*POOLINGS, "auto"]), default="auto")
 @click.option("--max-length", type=click.IntRange(min=0), default=0, help="0: as the model says.")
 @click.option("--tasks", default="", help="MTEB tasks with commas, instead of the tier's.")
+@click.option(
+    "--limit", type=click.IntRange(min=0), default=0, help="At most so many of all; 0: all."
+)
 @click.option("--prefix", default="", help="Text put before every input, such as [R].")
 @click.option("--append-eos", is_flag=True, help="End every input with the end-of-text token.")
 @click.option("--bidirectional", is_flag=True, help="Run a causal language model bidirectionally.")
@@ -187,7 +190,7 @@ def evaluate(fresh: bool, mirror: Path | None, **parameters: Any) -> None:
     \b
     qwen3nb eval --checkpoint encoder
     qwen3nb eval --checkpoint Qwen3-0.6B --tier fast --mirror /data/mirror
-    qwen3nb eval --checkpoint encoder --tasks STSBenchmark,SciFact
+    qwen3nb eval --checkpoint encoder --tasks STSBenchmark,SciFact --limit 200
     """
     use_mirror(mirror)
     _run_and_say("eval", parameters, fresh=fresh)

@@ -16,6 +16,7 @@ import difflib
 import hashlib
 import os
 import re
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -172,6 +173,7 @@ CHECKS: dict[str, Callable[[Any], object]] = {
     "device": _device,
     "dtype": lambda value: one_of("dtype", value, DTYPES),
     "batch_size": _positive("batch_size"),
+    "limit": _positive("limit", zero=True),
     "max_length": _positive("max_length", zero=True),
     "seed": _positive("seed", zero=True),
     "output_dir": _writable,
@@ -377,6 +379,8 @@ def run_notebook(
     partial = partial_folder() / page.name
     partial.parent.mkdir(parents=True, exist_ok=True)
     output = log.open("w", encoding="utf-8") if log else None
+    # Without a log, what the cells say of their progress goes to whoever waits.
+    said = output or (sys.stderr if show_progress else None)
     try:
         papermill.execute_notebook(
             notebook,
@@ -385,7 +389,7 @@ def run_notebook(
             engine_name=ENGINE,
             progress_bar=show_progress,
             stdout_file=output,
-            stderr_file=output,
+            stderr_file=said,
         )
     except PapermillExecutionError as error:
         raise NotebookError(
