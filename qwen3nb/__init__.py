@@ -91,12 +91,14 @@ _HOMES = {
     "qwen3nb.tasks.pydocs": ("load_pydocs",),
     "qwen3nb.tasks.reproduce": ("published_scores", "reproduce"),
     "qwen3nb.tasks.rerank_suite": ("rerank_suite",),
+    "qwen3nb.tasks.selection": ("choose_tasks", "select_tasks"),
     "qwen3nb.tasks.tiers": ("TIERS",),
     "qwen3nb.tasks.trained": ("evaluate_trained", "find_trained"),
     "qwen3nb.tasks.words": (
         "analogies",
         "load_analogies",
         "load_word_pairs",
+        "mirrored_words",
         "word_similarity",
     ),
 }

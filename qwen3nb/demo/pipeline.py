@@ -21,7 +21,7 @@ from qwen3nb.run.sweep import Job, sweep
 
 __all__ = ["BASELINES", "DemoError", "run_demo"]
 
-BASELINES = ("bm25", "random", "all-MiniLM-L6-v2")
+BASELINES = ("bm25", "random", "all-MiniLM-L6-v2", "bm25+all-MiniLM-L6-v2")
 _DONE = "done.json"
 
 
@@ -49,6 +49,9 @@ def run_demo(*, at_once: int = 0) -> Path:
     jobs.append(Job("eval", {"checkpoint": paths.shown(demo / "decoder"), "pooling": "mean"}))
     jobs += [Job("eval", {"checkpoint": name}) for name in BASELINES]
     jobs += [Job("ablation", {"training": "demo"}), Job("extract", {"training": "demo"})]
+    jobs += [Job(name, {"checkpoint": "all-MiniLM-L6-v2"}) for name in ("probes", "ann")]
+    if paths.mirror() is not None:
+        jobs.append(Job("reproduce", {}))
     outcomes = sweep(jobs, at_once=at_once)
     if failed := [outcome for outcome in outcomes if outcome.status == "failed"]:
         listed = "\n".join(f"  {outcome.job.name}: see {outcome.log}" for outcome in failed)

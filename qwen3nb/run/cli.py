@@ -191,6 +191,7 @@ def evaluate(fresh: bool, mirror: Path | None, **parameters: Any) -> None:
     qwen3nb eval --checkpoint encoder
     qwen3nb eval --checkpoint Qwen3-0.6B --tier fast --mirror /data/mirror
     qwen3nb eval --checkpoint encoder --tasks STSBenchmark,SciFact --limit 200
+    qwen3nb eval --checkpoint encoder --types STS,Retrieval --languages eng
     """
     use_mirror(mirror)
     _run_and_say("eval", parameters, fresh=fresh)

@@ -168,6 +168,8 @@ CHECKS: dict[str, Callable[[Any], object]] = {
     "poolings": lambda value: [one_of("pooling", each, POOLINGS) for each in _listed(value)],
     "count": _positive("count"),
     "tasks": _known_tasks,
+    "types": lambda value: value and select_tasks(types=[each for each in _listed(value) if each]),
+    "benchmark": lambda value: value and select_tasks(benchmark=value),
     "tier": lambda value: one_of("tier", value, TIERS),
     "pooling": lambda value: one_of("pooling", value, ("auto", *POOLINGS)),
     "device": _device,

@@ -40,7 +40,7 @@ from qwen3nb.tasks.per_query import (
     task_size,
 )
 from qwen3nb.tasks.records import Work, finished, model_facts, stored
-from qwen3nb.tasks.selection import select_tasks, tier_tasks
+from qwen3nb.tasks.selection import listed, select_tasks, tier_tasks
 
 __all__ = [
     "Evaluation",
@@ -158,7 +158,7 @@ def evaluate(
 def suite_tasks(*, tier: str, tasks: Iterable[Any] | str | None) -> list[Any]:
     """The tasks that `evaluate` runs, parts of a task that is made of others by themselves."""
     if isinstance(tasks, str):
-        tasks = [name.strip() for name in tasks.split(",") if name.strip()] or None
+        tasks = listed(tasks) or None
     return _parts(tasks if tasks is not None else tier_tasks(tier))
 
 
