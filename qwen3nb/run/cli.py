@@ -278,20 +278,27 @@ def verify(files: tuple[Path, ...]) -> None:
 @click.option("--model", required=True, type=click.Path(path_type=Path), help="An extracted model.")
 @click.option("--output", type=click.Path(path_type=Path), help="By default the model's README.md.")
 @click.option("--tier", type=_TIER, default="smoke", show_default=True)
+@click.option(
+    "--facts",
+    type=click.Path(path_type=Path),
+    help="TOML with what only you know: license, language, datasets, base_model, citation, …",
+)
 @_plainly
-def card(model: Path, output: Path | None, tier: str) -> None:
-    """Write a model card from the export's provenance and the results.
+def card(model: Path, output: Path | None, tier: str, facts: Path | None) -> None:
+    """Write a model card from the export's provenance, its training's files and the results.
+
+    What none of these says stands in the card as not given.
 
     \b
     qwen3nb card --model encoder
+    qwen3nb card --model encoder --tier full --facts facts.toml --output MODEL_CARD.md
     """
     from qwen3nb.files import write_text
     from qwen3nb.report.card import card_text
     from qwen3nb.results import load_results
 
-    click.echo(
-        write_text(output or model / "README.md", card_text(model, load_results(), tier=tier))
-    )
+    text = card_text(model, load_results(), tier=tier, facts=facts)
+    click.echo(write_text(output or model / "README.md", text))
 
 
 @main.command()
