@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from qwen3nb.aggregates import Aggregate, aggregate
 from qwen3nb.analysis.statistics import paired_bootstrap
-from qwen3nb.report.figures import COLORS, style
+from qwen3nb.report.look import COLORS, style
 from qwen3nb.report.tables import Cell, Table
 from qwen3nb.report.views import number
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from qwen3nb.extraction.checkpoint import metric_of, open_checkpoint, step_of
 from qwen3nb.extraction.headers import CheckpointError
-from qwen3nb.report.figures import COLORS, style
+from qwen3nb.report.look import COLORS, style
 from qwen3nb.report.tables import Cell, Table
 from qwen3nb.report.views import number
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from qwen3nb.report.look import COLORS, style
 from qwen3nb.report.views import latest, model_names, short_task
 from qwen3nb.results import Result
 from qwen3nb.tasks.tiers import TIERS
@@ -17,27 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["comparison_figure", "per_query_figure", "similarity_figure", "style"]
-
-# Okabe and Ito's colours, told apart by colour-blind readers, without black and yellow.
-COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-STYLE = Path(__file__).with_name("book.mplstyle")
-
-
-@contextmanager
-def style() -> Iterator[None]:
-    """The book's look, for figures made inside the block.
-
-    They are closed at its end: a notebook shows the figure that a cell returns, and
-    would show one that is still open a second time.
-    """
-    import matplotlib.pyplot as plt
-
-    before = set(plt.get_fignums())
-    with plt.style.context(STYLE):
-        yield
-    for number in set(plt.get_fignums()) - before:
-        plt.close(number)
+__all__ = ["COLORS", "comparison_figure", "per_query_figure", "similarity_figure", "style"]
 
 
 def comparison_figure(results: Iterable[Result], *, tier: str) -> Figure:

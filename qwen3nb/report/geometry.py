@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from qwen3nb.report.figures import COLORS, style
+from qwen3nb.report.look import COLORS, style
 from qwen3nb.tasks.geometry import isotropic
 
 if TYPE_CHECKING:
