@@ -35,6 +35,7 @@ _HOMES = {
     ),
     "qwen3nb.report.book": ("page_links",),
     "qwen3nb.report.card": ("card_text",),
+    "qwen3nb.report.comparison": ("comparison_table",),
     "qwen3nb.report.data": (
         "difficulty_table",
         "examples_table",
@@ -58,7 +59,6 @@ _HOMES = {
     "qwen3nb.report.suite": ("reproduction_table", "suite_table", "summarise"),
     "qwen3nb.report.views": (
         "checks_table",
-        "comparison_table",
         "cost_table",
         "difference_table",
         "failures_table",

@@ -13,8 +13,9 @@ from qwen3nb import paths
 from qwen3nb.extraction.export import read_provenance
 from qwen3nb.files import read_json
 from qwen3nb.models.source import find_source
+from qwen3nb.report.comparison import comparison_table
 from qwen3nb.report.tables import markdown_text
-from qwen3nb.report.views import comparison_table, latest, results_table
+from qwen3nb.report.views import latest, results_table
 from qwen3nb.results import Result
 
 __all__ = ["card_body", "card_text"]

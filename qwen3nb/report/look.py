@@ -50,7 +50,7 @@ _FIXED = {
     "random": GREY,
     "bm25": "#8C6D46",
     "all-MiniLM-L6-v2": COLORS[6],
-    "bm25+all-MiniLM-L6-v2": COLORS[4],
+    "bm25-plus-all-MiniLM-L6-v2": COLORS[4],
     "Qwen3-0.6B": COLORS[1],
 }
 _FREE = tuple(color for color in COLORS if color not in _FIXED.values())
