@@ -34,7 +34,9 @@ def hostile_table(text):
 def unbalanced(latex):
     """What is wrong with braces, environments and signs of LaTeX we wrote; '' if nothing."""
     depth, open_ = 0, []
-    for found in re.findall(r"\\begin\{\w+\}|\\end\{\w+\}|\\.|[{}%#~^]|\$[^$]*\$", latex, re.S):
+    for found in re.findall(
+        r"\\begin\{\w+\*?\}|\\end\{\w+\*?\}|\\.|[{}%#~^]|\$[^$]*\$", latex, re.S
+    ):
         if found.startswith(r"\begin"):
             open_.append(found[7:-1])
         elif found.startswith(r"\end"):

@@ -28,6 +28,7 @@ _SIGNS = {
     "°": r"$^{\circ}$", "²": r"$^{2}$", "µ": r"$\mu$", "•": r"\textbullet{}",
     "‘": "`", "’": "'", "“": "``", "”": "''",
 }  # fmt: skip
+_NARROW = 4  # columns that fit one column of a paper; more go over both
 
 
 def latex_text(text: str) -> str:
@@ -55,10 +56,11 @@ def _sign(char: str) -> str:
 
 
 def latex_table(table: Table) -> str:
-    """The whole of a ``table`` environment, with caption, label, legend and note."""
+    """A ``table``, or a ``table*`` if it is wide, with caption, label, legend and note."""
     first = "l"
     other = "r" if table.kind == "numbers" else "l"
-    lines = [r"\begin{table}", r"\centering", r"\small", r"\setlength{\tabcolsep}{4pt}"]
+    float_ = "table*" if len(table.columns) > _NARROW else "table"
+    lines = [rf"\begin{{{float_}}}", r"\centering", r"\small", r"\setlength{\tabcolsep}{4pt}"]
     if table.caption:
         lines.append(rf"\caption{{{latex_text(table.caption)}}}")
     if table.name:
@@ -72,7 +74,7 @@ def latex_table(table: Table) -> str:
         r"\bottomrule",
         r"\end{tabular}",
         *(rf"\par\medskip{{\footnotesize {latex_text(note)}\par}}" for note in table.notes()),
-        r"\end{table}",
+        rf"\end{{{float_}}}",
     ]
     return "\n".join(lines) + "\n"
 
