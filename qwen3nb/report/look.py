@@ -41,19 +41,20 @@ COLORS = ("#0072B2", "#D55E00", "#009E73", "#C2679B", "#A87B00", "#7A6FD0", "#2E
 GREY = "#7d8590"  # text and axes on screen, where the page is light or dark
 _PAPER = "#1f2328"  # and on paper
 STYLE = Path(__file__).with_name("book.mplstyle")
+_WEIGHT = (0.2126, 0.7152, 0.0722)
 WIDTHS = {1: 3.35, 2: 6.9}  # inches, of one column and of two
 SMALL = 7  # points; nothing is set smaller
 FORMATS = ("pdf", "svg", "png")
 # Whoever is in most comparisons has a colour of its own; other models have what their name
 # comes to.
 _FIXED = {
-    "random": GREY,
+    "random": "#8A8F98",
     "bm25": "#8C6D46",
-    "all-MiniLM-L6-v2": COLORS[6],
-    "bm25-plus-all-MiniLM-L6-v2": COLORS[4],
-    "Qwen3-0.6B": COLORS[1],
+    "all-MiniLM-L6-v2": "#2E95BF",
+    "bm25-plus-all-MiniLM-L6-v2": "#A87B00",
+    "Qwen3-0.6B": "#5F8A1F",
 }
-_FREE = tuple(color for color in COLORS if color not in _FIXED.values())
+_FREE = ("#0072B2", "#D55E00", "#009E73", "#C2679B", "#7A6FD0", "#B5495B", "#00858A", "#8F5FA8")
 
 
 @contextmanager
@@ -95,11 +96,14 @@ def model_colors(labels: Iterable[str]) -> dict[str, str]:
 
 
 def _shade(color: str, index: int) -> str:
-    """A colour of the same lightness, its hue turned: for the ninth model and later."""
+    """The colour with its hue turned, as light as the others: for the ninth model and later."""
     red, green, blue = (int(color[place : place + 2], 16) / 255 for place in (1, 3, 5))
-    hue, light, full = colorsys.rgb_to_hls(red, green, blue)
-    turned = colorsys.hls_to_rgb((hue + 0.11 * (index % 7 + 1)) % 1, light, full * 0.7)
-    return "#" + "".join(f"{round(255 * part):02X}" for part in turned)
+    hue, _, full = colorsys.rgb_to_hls(red, green, blue)
+    turned = (hue + 0.11 * (index % 7 + 1)) % 1
+    shades = [colorsys.hls_to_rgb(turned, step / 100, full * 0.7) for step in range(30, 70)]
+    # Luminance of ITU-R BT.709 for gamma 2.2: middling reads on white and on dark.
+    chosen = min(shades, key=lambda s: abs(sum(_WEIGHT[i] * s[i] ** 2.2 for i in range(3)) - 0.2))
+    return "#" + "".join(f"{round(255 * part):02X}" for part in chosen)
 
 
 def plain(text: str, *, most: int = 60) -> str:
