@@ -27,6 +27,8 @@ alignment analogies ann_figure ann_suite ann_table anisotropy build_index cluste
 compression_figure compression_table exact_search load_analogies load_word_pairs measure_speed
 probe probes_table recall_at_k transfer truncated uniformity word_similarity
 prediction_table published_scores reproduce reproduction_table suite_table summarise
+Band ForestRow Picture bars_figure checkpoint_figure difference_figure explore forest_figure
+model_colors paper_figures paper_tables query_texts wins_figure
 """
 
 

@@ -47,8 +47,8 @@ def checkpoint_figure(results: Iterable[Result], *, tier: str) -> Picture | None
         draw=lambda width: _draw(curves, beside, width),
         caption="Main metric of each task by training step; the band is the 95 % percentile "
         "bootstrap interval over the n of the task. Dashed: the same network before training "
-        "(init) and the mean of its checkpoints (average). The best of several was picked by "
-        "looking: its value flatters it.",
+        "(init) and the mean of its checkpoints (average), their intervals at the right edge. "
+        "The best of several was picked by looking: its value flatters it.",
         alt=f"Score by training step. {_in_words(curves)}",
     )
 
@@ -85,8 +85,8 @@ def _draw(curves: Curves, beside: Mapping[str, Mapping[str, Result]], width: flo
         colors = model_colors(found)
         for run, points in found.items():
             _curve(axis, points, run if len(found) > 1 else "", colors[run])
-        for name, result in beside[task].items():
-            _level(axis, name.rsplit("-", 1)[1], result)
+        for place, (name, result) in enumerate(beside[task].items()):
+            _level(axis, name.rsplit("-", 1)[1], result, 1.01 + 0.03 * place)
         example = next(iter(next(iter(found.values())).values()))
         axis.set_title(f"{plain(short_task(task), most=24)}, n = {example.main.n}")
         axis.set_ylabel(example.task["main_metric"])
@@ -116,10 +116,13 @@ def _ticks(steps: Sequence[int]) -> Sequence[int]:
     return steps if len(steps) <= 5 else steps[:: -(-len(steps) // 5)]
 
 
-def _level(axis: Axes, name: str, result: Result) -> None:
-    """A line at the value of a model that has no step, with its name on it."""
+def _level(axis: Axes, name: str, result: Result, place: float) -> None:
+    """A line at the value of a model that has no step, its name on it, its interval at its end."""
     if result.main.value is None:
         return
+    if result.main.low is not None and result.main.high is not None:
+        axis.plot([place] * 2, [result.main.low, result.main.high], color=GREY, linewidth=1.8,
+                  transform=axis.get_yaxis_transform(), clip_on=False)  # fmt: skip
     axis.axhline(result.main.value, color=GREY, linewidth=1, linestyle="--")
     axis.annotate(
         name, (1.0, result.main.value), xycoords=("axes fraction", "data"), xytext=(0, 1),
