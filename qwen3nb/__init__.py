@@ -35,6 +35,8 @@ _HOMES = {
     ),
     "qwen3nb.report.book": ("page_links",),
     "qwen3nb.report.card": ("card_text",),
+    "qwen3nb.report.comparison": ("comparison_table",),
+    "qwen3nb.report.curves": ("checkpoint_figure",),
     "qwen3nb.report.data": (
         "difficulty_table",
         "examples_table",
@@ -43,6 +45,7 @@ _HOMES = {
         "pydocs_table",
         "tier_table",
     ),
+    "qwen3nb.report.explorer": ("explore", "query_texts"),
     "qwen3nb.report.extraction": (
         "ablation_table",
         "averaging_table",
@@ -52,8 +55,17 @@ _HOMES = {
         "effects_table",
         "extraction_table",
     ),
-    "qwen3nb.report.figures": ("comparison_figure", "per_query_figure", "similarity_figure"),
+    "qwen3nb.report.figures": (
+        "bars_figure",
+        "comparison_figure",
+        "per_query_figure",
+        "similarity_figure",
+    ),
+    "qwen3nb.report.forest": ("Band", "ForestRow", "forest_figure"),
     "qwen3nb.report.geometry": ("cosine_figure", "spectrum_figure"),
+    "qwen3nb.report.look": ("Picture", "model_colors"),
+    "qwen3nb.report.paired": ("difference_figure", "wins_figure"),
+    "qwen3nb.report.paper": ("paper_figures", "paper_tables"),
     "qwen3nb.report.probes": ("probes_table",),
     "qwen3nb.report.suite": (
         "plan_table",
@@ -63,7 +75,6 @@ _HOMES = {
     ),
     "qwen3nb.report.views": (
         "checks_table",
-        "comparison_table",
         "cost_table",
         "difference_table",
         "failures_table",

@@ -28,6 +28,8 @@ compression_figure compression_table exact_search load_analogies load_word_pairs
 probe probes_table recall_at_k transfer truncated uniformity word_similarity
 prediction_table published_scores reproduce reproduction_table suite_table summarise plan plan_table
 mirrored_words choose_tasks select_tasks
+Band ForestRow Picture bars_figure checkpoint_figure difference_figure explore forest_figure
+model_colors paper_figures paper_tables query_texts wins_figure
 """
 
 

@@ -5,10 +5,10 @@ import pytest
 
 from qwen3nb.aggregates import aggregate
 from qwen3nb.report.book import remote_resources
+from qwen3nb.report.comparison import comparison_table
 from qwen3nb.report.figures import comparison_figure, per_query_figure, similarity_figure
 from qwen3nb.report.tables import Cell, Table, markdown_text
 from qwen3nb.report.views import (
-    comparison_table,
     cost_table,
     difference_table,
     failures_table,
@@ -63,7 +63,21 @@ class Tags(HTMLParser):
         assert not any(name.startswith("on") for name, _ in attrs)
 
 
-OURS = {"div", "table", "thead", "tbody", "tr", "th", "td", "span", "p", "strong", "a"}
+OURS = {
+    "div",
+    "table",
+    "thead",
+    "tbody",
+    "tr",
+    "th",
+    "td",
+    "span",
+    "p",
+    "strong",
+    "a",
+    "sub",
+    "sup",
+}
 
 
 @pytest.mark.parametrize("text", HOSTILE)

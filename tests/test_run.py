@@ -401,8 +401,8 @@ def cli():
 
 COMMANDS = (
     "average", "bench", "book", "cache", "card", "demo", "domain", "encode", "eval", "extract",
-    "fetch", "push", "quick", "reproduce", "rerank", "rerank-outputs", "rerank-suite",
-    "run", "tasks",
+    "fetch", "figures", "push", "quick", "reproduce", "rerank", "rerank-outputs", "rerank-suite",
+    "run", "tables", "tasks",
     "verify",
 )  # fmt: skip
 

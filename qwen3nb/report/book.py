@@ -97,7 +97,7 @@ def build_book(
     """
     from qwen3nb.run.notebook import run_notebook
 
-    for name in ("data", "leaderboard"):
+    for name in ("data", "leaderboard", "explorer"):
         run_notebook(name, {"tier": tier}, show_progress=show_progress)
     write_card_page(load_results(), model=model, tier=tier)
     output = paths.root() / "_build"
