@@ -18,6 +18,7 @@ from qwen3nb.results import Result
 __all__ = [
     "Pairing",
     "ScoreMatrix",
+    "common_revision",
     "join",
     "model_names",
     "pair_against",
@@ -224,7 +225,7 @@ def _matrix(
 ) -> tuple[ScoreMatrix | None, list[str]]:
     """The matrix of one task, if two records can be joined, and what is not in it."""
     wanted = metric or records[0].task["main_metric"]
-    columns, reasons = _columns(task, records, names, wanted, _common_revision(records))
+    columns, reasons = _columns(task, records, names, wanted, common_revision(records))
     if len(columns) < 2:
         reasons += [f"{task}: {name} has no other system to pair with" for name in columns]
         return None, reasons
@@ -258,7 +259,8 @@ def _columns(
     return columns, reasons
 
 
-def _common_revision(records: Sequence[Result]) -> str:
+def common_revision(records: Sequence[Result]) -> str:
+    """The revision of the data that most records have; the newer of two as frequent."""
     counts: dict[str, tuple[int, str]] = {}
     for result in records:
         revision = str(result.task["revision"])
