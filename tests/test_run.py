@@ -400,8 +400,8 @@ def cli():
 
 
 COMMANDS = (
-    "average", "bench", "book", "cache", "card", "demo", "domain", "encode", "eval", "extract",
-    "fetch", "push", "quick", "reproduce", "rerank", "rerank-outputs", "rerank-suite",
+    "analyze", "average", "bench", "book", "cache", "card", "compare", "demo", "domain", "encode",
+    "eval", "extract", "fetch", "push", "quick", "reproduce", "rerank", "rerank-outputs", "rerank-suite",
     "run", "tasks",
     "verify",
 )  # fmt: skip

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from qwen3nb import paths
 from qwen3nb.analysis.collect import Collection, load_all_results
 from qwen3nb.analysis.interference import DEFINITION, Interference, interference
 from qwen3nb.analysis.logs import find_outputs
 from qwen3nb.analysis.run_pairs import REQUIRED
-from qwen3nb.analysis.text import interval_text, number_text, percent_text
+from qwen3nb.analysis.text import number_text, percent_text
 from qwen3nb.report.tables import Cell, Table
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ __all__ = [
     "refusals_table",
 ]
 
+_T = TypeVar("_T")
 TASK_STEPS = (*(name for name in REQUIRED if name != "steps"), "task_steps")
 _BANDS = ("#009E73", "#E69F00", "#7d8590")  # PASS, MARGINAL, FAIL
 
@@ -71,7 +72,7 @@ class InterferenceReport:
             found.gate.text,
             f"Compared: same seed, and the same {', '.join(found.required)}.",
             f"**By point: {found.verdict()}. By evidence: {found.verdict(by='evidence')}.**",
-            interference_table(self).markdown(),
+            interference_table(self, rule=False).markdown(),
             "## By seed",
             interference_seeds_table(self).markdown(),
             "## Refused, missing, to be looked at",
@@ -134,35 +135,53 @@ def _rows(report: InterferenceReport) -> Iterator[tuple[str, Estimate]]:
                 yield f"{prefix}{each.name}", each
 
 
-def interference_table(report: InterferenceReport) -> Table:
-    """TIR with spread, intervals, probability and both verdicts, per data set, task, overall."""
+def interference_table(
+    report: InterferenceReport, *, rule: bool = True, narrow: bool = False
+) -> Table:
+    """TIR with spread, intervals, probability and both verdicts, per data set, task, overall.
+
+    ``rule``: whether the gate's rule goes below it; ``narrow``: without the intervals over
+    seeds alone.
+    """
     gate, level = report.found.gate, 100 * report.found.level
     rows = tuple(_row(name, each) for name, each in _rows(report))
-    columns = (
-        "task", f"TIR\nmean ± std, {level:g} % interval", "over seeds alone\nStudent's",
-        "specialist − joint", f"P(TIR ≥ {100 * gate.pass_at:g} %)", "seeds",
-        "by point", "by evidence",
+    columns: tuple[str, ...] = (
+        "task\nseeds", f"TIR in %, ± std\n{level:g} % interval", "over seeds alone\nStudent's",
+        "specialist\n− joint", f"P(TIR\n≥ {100 * gate.pass_at:g} %)", "by point", "by evidence",
     )  # fmt: skip
-    return Table(columns, rows, _note(report))
+    if narrow:
+        columns, rows = _without(columns, 2), tuple(_without(row, 2) for row in rows)
+    return Table(columns, rows, _note(report, rule=rule))
+
+
+def _without(cells: tuple[_T, ...], place: int) -> tuple[_T, ...]:
+    return cells[:place] + cells[place + 1 :]
 
 
 def _row(name: str, each: Estimate) -> tuple[Cell, ...]:
-    spread = "" if each.std is None else f" ± {percent_text(each.std, sign=False)}"
-    delta = number_text(each.delta, sign=True, digits=4)
+    spread = "" if each.std is None else f" ± {_percent(each.std, sign=False)}"
     error = "" if each.delta_std is None else f"± {each.delta_std:.4f}"
+    overall = each.name == "overall"
     return (
-        Cell(name),
-        Cell(percent_text(each.tir) + spread, interval_text(each.interval, percent=True)),
-        Cell(interval_text(each.seed_interval, percent=True)),
-        Cell(delta, error),
+        Cell(name, ", ".join(map(str, each.seeds))),
+        Cell(_percent(each.tir) + spread, _percents(each.interval)),
+        Cell(_percents(each.seed_interval)),
+        Cell(number_text(each.delta, sign=True, digits=4), error),
         Cell(number_text(each.probability, digits=2)),
-        Cell(", ".join(map(str, each.seeds)) or "–"),
-        Cell(each.by_point, strong=name.endswith("overall")),
-        Cell(each.by_evidence, strong=name.endswith("overall")),
+        Cell(each.by_point, strong=overall),
+        Cell(each.by_evidence, strong=overall),
     )
 
 
-def _note(report: InterferenceReport) -> str:
+def _percent(share: float | None, *, sign: bool = True) -> str:
+    return number_text(None if share is None else 100 * share, sign=sign, digits=2)
+
+
+def _percents(interval: tuple[float, float] | None) -> str:
+    return "–" if interval is None else f"[{_percent(interval[0])}, {_percent(interval[1])}]"
+
+
+def _note(report: InterferenceReport, *, rule: bool) -> str:
     if not report.runs:
         where = ", ".join(report.folders) or paths.shown(paths.runs())
         return f"No results of trained adapters in {where}."
@@ -170,10 +189,9 @@ def _note(report: InterferenceReport) -> str:
         return f"{report.runs} adapters, none of them joint: there is nothing to compare."
     methods = dict.fromkeys(each.method for _, each in _rows(report) if each.tir is not None)
     said = "; ".join(methods) or "none, as no pair may be compared"
-    return (
-        f"TIR = (specialist − joint) / specialist; negative where the joint model is better. "
-        f"Intervals: {said}. {report.found.gate.text} {report.hint}".strip()
-    )
+    text = "Negative where the joint model is better; ± and the interval over seeds alone say how "
+    text += f"training varies. Intervals: {said}."
+    return f"{text} {report.found.gate.text}" if rule else text
 
 
 def interference_seeds_table(report: InterferenceReport) -> Table:
