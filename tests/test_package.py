@@ -27,6 +27,14 @@ alignment analogies ann_figure ann_suite ann_table anisotropy build_index cluste
 compression_figure compression_table exact_search load_analogies load_word_pairs measure_speed
 probe probes_table recall_at_k transfer truncated uniformity word_similarity
 prediction_table published_scores reproduce reproduction_table suite_table summarise
+benjamini_hochberg best_checkpoint breakdown_table calibrate calibrate_seeds calibration_table
+categories_table changes_table compare_candidates compare_models compare_pairs compare_results
+conflict_figure correlation correlations_table curve differences_figure differences_table
+effect_size equivalence best_table interference interference_figure interference_report
+interference_seeds_table interference_table join leaderboard load_all_results logs_table
+loss_correlation_table loss_figure minimum_detectable_effect pair_results pairs_figure power_table
+rank_figure rank_table read_calibration read_trainings refusals_table seed_curve standings t_test
+trajectory_figure variance_split variance_table wilcoxon
 """
 
 
@@ -65,6 +73,8 @@ def test_the_papermill_plugin_is_light():
         "analysis.statistics",
         "analysis.collect",
         "analysis.interference",
+        "report.candidates",
+        "report.interference_files",
         "report.views",
         "report.tables",
     ],
