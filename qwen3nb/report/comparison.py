@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ __all__ = [
     "differences_table",
     "power_table",
 ]
+
+_LACKS = re.compile(r"(\S+): (.+) has no (.+ per query)")
 
 
 @dataclass(frozen=True)
@@ -161,8 +164,7 @@ def differences_table(compared: Compared) -> Table:
     """Each model against the baseline: difference, interval, p, effect, queries won and lost."""
     rows = tuple(
         (
-            Cell(short_task(pair.task), matrix.metric),
-            Cell(pair.first),
+            Cell(pair.first, f"{short_task(pair.task)}, {matrix.metric}"),
             Cell(f"{pair.difference:+.3f}", _ends(pair.interval)),
             Cell(f"{pair.adjusted:.4f}", strong=pair.adjusted < compared.alpha),
             Cell(number_text(pair.d_z, sign=True, digits=2)),
@@ -172,7 +174,7 @@ def differences_table(compared: Compared) -> Table:
         for pair, matrix in zip(compared.against.pairs, compared.matrices, strict=True)
     )
     columns = (
-        "task", "model", f"Δ to {compared.baseline}\n95 % interval", "p\nadjusted", "d_z",
+        "model\ntask", f"Δ to {compared.baseline}\n95 % interval", "p\nadjusted", "d_z",
         "won / tied / lost", "queries",
     )  # fmt: skip
     return Table(columns, rows, _note(compared))
@@ -180,16 +182,26 @@ def differences_table(compared: Compared) -> Table:
 
 def _note(compared: Compared) -> str:
     if not compared.against.pairs:
-        left_out = "".join(f" {note}." for note in compared.notes)
+        left_out = "".join(f" {note}." for note in _grouped(compared.notes))
         return f"No two models have scores per query on the same task.{left_out}"
     family = compared.against
-    left_out = "; ".join(compared.notes)
+    left_out = "; ".join(_grouped(compared.notes))
     return (
         f"Paired over queries: percentile bootstrap, two-sided paired permutation test, "
         f"{family.n_resamples:,} resamples each; p adjusted by {family.correction} over "
         f"{family.family}; below {compared.alpha:g} in bold."
         + (f" Not paired: {left_out}." if left_out else "")
     )
+
+
+def _grouped(notes: Iterable[str]) -> list[str]:
+    """Notes that differ in the model only as one."""
+    found: dict[str, list[str]] = {}
+    for note in notes:
+        match = _LACKS.fullmatch(note)
+        key = f"{match[1]}: no {match[3]}" if match else note
+        found.setdefault(key, []).append(match[2] if match else "")
+    return [f"{key} of {', '.join(names)}" if all(names) else key for key, names in found.items()]
 
 
 def _ends(interval: tuple[float, float] | None) -> str:
@@ -207,17 +219,16 @@ def power_table(compared: Compared) -> Table:
         said = "equivalent" if found.equivalent else "no worse" if found.no_worse else "not shown"
         rows.append(
             (
-                Cell(short_task(pair.task), matrix.metric),
-                Cell(pair.first),
+                Cell(pair.first, f"{short_task(pair.task)}, {matrix.metric}"),
                 Cell(number_text(least), strong=least is not None and least > compared.minimum),
-                Cell(" / ".join(f"{100 * share:.0f} %" for share in shares)),
+                Cell(" / ".join(f"{100 * share:.0f}" for share in shares)),
                 Cell(said),
                 Cell(number_text(found.p_no_worse, digits=4), found.undefined),
                 Cell(str(pair.n)),
             )
         )
     columns = (
-        "task", "model", "detectable\npower 0.8", "won / tied / lost",
+        "model\ntask", "detectable\npower 0.8", "won / tied / lost\nin %",
         f"within {compared.minimum:g}", "p\nno worse", "queries",
     )  # fmt: skip
     note = (
@@ -320,7 +331,7 @@ def correlations_table(compared: Compared) -> Table:
         _correlation_row(task, name, each, None if each.p_value is None else next(adjusted))
         for task, name, each in found
     ]
-    heads = ("task", "model", f"Δ to {compared.baseline}\n95 % interval", "p\nadjusted", "pairs")
+    heads = ("model\ntask", f"Δ to {compared.baseline}\n95 % interval", "p\nadjusted", "pairs")
     note = (
         "Difference of Spearman's correlations with the gold scores: bootstrap over pairs of "
         f"texts; exchange of the two models' ranks; p adjusted over these {len(rows)}."
@@ -342,8 +353,7 @@ def _correlation_row(
 ) -> tuple[Cell, ...]:
     ends = found.undefined or _ends(found.interval)
     return (
-        Cell(short_task(task), found.how),
-        Cell(name),
+        Cell(name, f"{short_task(task)}, {found.how}"),
         Cell(number_text(found.difference, sign=True), ends),
         Cell(number_text(p, digits=4), strong=p is not None and p < 0.05),
         Cell(str(found.n)),

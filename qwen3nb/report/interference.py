@@ -147,7 +147,7 @@ def interference_table(
     rows = tuple(_row(name, each) for name, each in _rows(report))
     columns: tuple[str, ...] = (
         "task\nseeds", f"TIR in %, ± std\n{level:g} % interval", "over seeds alone\nStudent's",
-        "specialist\n− joint", f"P(TIR\n≥ {100 * gate.pass_at:g} %)", "by point", "by evidence",
+        "specialist\n− joint", f"P(TIR\n≥ {100 * gate.pass_at:g} %)", "by point\nby evidence",
     )  # fmt: skip
     if narrow:
         columns, rows = _without(columns, 2), tuple(_without(row, 2) for row in rows)
@@ -168,8 +168,7 @@ def _row(name: str, each: Estimate) -> tuple[Cell, ...]:
         Cell(_percents(each.seed_interval)),
         Cell(number_text(each.delta, sign=True, digits=4), error),
         Cell(number_text(each.probability, digits=2)),
-        Cell(each.by_point, strong=overall),
-        Cell(each.by_evidence, strong=overall),
+        Cell(each.by_point, each.by_evidence, strong=overall),
     )
 
 
@@ -232,7 +231,8 @@ def refusals_table(report: InterferenceReport) -> Table:
     if report.hint:
         rows.append(("note", report.hint))
     cells = tuple((Cell(kind), Cell(text)) for kind, text in dict.fromkeys(rows))
-    note = "" if rows else "Nothing was refused, nothing is missing."
+    note = "Nothing was refused, nothing is missing." if report.runs else "No adapter was found."
+    note = "" if rows else note
     return Table(("", "what"), cells, note, kind="words")
 
 

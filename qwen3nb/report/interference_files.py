@@ -28,7 +28,7 @@ def write_interference(report: InterferenceReport, folder: Path, *, outputs: Pat
     Returns:
         The files.
     """
-    trainings = read_trainings([], tier="smoke", outputs=outputs)
+    trainings = read_trainings([], tier="smoke", outputs=outputs, adapters_only=True)
     figures: dict[str, Figure | None] = {
         "interference": interference_figure(report),
         "losses": loss_figure(trainings),

@@ -87,6 +87,7 @@ def read_trainings(
     task: str = "",
     metric: str = "",
     outputs: Path | str = "",
+    adapters_only: bool = False,
     seed: int = 0,
 ) -> Trainings:
     """Gather scores from records, and logs from folders of trainings.
@@ -98,6 +99,7 @@ def read_trainings(
         metric: by default each task's main metric.
         outputs: a folder of checkpoints, or of ``<configuration>/seed_<n>``; empty: all
             below `paths.runs`.
+        adapters_only: leave out what transformers' Trainer logged.
         seed: of the draws.
 
     Raises:
@@ -108,7 +110,7 @@ def read_trainings(
     base = Path(outputs).expanduser() if outputs else paths.runs()
     tasks = [each.strip() for each in task.split(",") if each.strip()] or list(TIERS[tier].tasks)
     problems: list[str] = []
-    logs = _state_logs(base, problems)
+    logs = [] if adapters_only else _state_logs(base, problems)
     conflicts = []
     for file in find_logs(find_outputs(base)):
         logs += _read(file, read_log, problems)
