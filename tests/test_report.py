@@ -5,8 +5,8 @@ import pytest
 
 from qwen3nb.aggregates import aggregate
 from qwen3nb.report.book import remote_resources
-from qwen3nb.report.comparison import comparison_table
 from qwen3nb.report.figures import comparison_figure, per_query_figure, similarity_figure
+from qwen3nb.report.scoreboard import comparison_table
 from qwen3nb.report.tables import Cell, Table, markdown_text
 from qwen3nb.report.views import (
     cost_table,

@@ -400,10 +400,9 @@ def cli():
 
 
 COMMANDS = (
-    "average", "bench", "book", "cache", "card", "demo", "domain", "encode", "eval", "extract",
-    "fetch", "figures", "push", "quick", "reproduce", "rerank", "rerank-outputs", "rerank-suite",
-    "run", "tables", "tasks",
-    "verify",
+    "analyze", "average", "bench", "book", "cache", "card", "compare", "demo", "domain", "encode",
+    "eval", "extract", "fetch", "figures", "push", "quick", "reproduce", "rerank",
+    "rerank-outputs", "rerank-suite", "run", "tables", "tasks", "verify",
 )  # fmt: skip
 
 

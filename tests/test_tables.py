@@ -7,8 +7,8 @@ import subprocess
 import pytest
 from test_report import HOSTILE, make
 
-from qwen3nb.report.comparison import comparison_table, contenders
 from qwen3nb.report.latex import latex_text
+from qwen3nb.report.scoreboard import comparison_table, contenders
 from qwen3nb.report.tables import TABLE_FORMATS, Cell, Table, with_ranks
 
 INJECTIONS = [

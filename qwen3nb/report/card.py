@@ -23,8 +23,8 @@ from qwen3nb.report.card_facts import (
     training_facts,
     training_of,
 )
-from qwen3nb.report.comparison import comparison_table
 from qwen3nb.report.limitations import limitations
+from qwen3nb.report.scoreboard import comparison_table
 from qwen3nb.report.suite import suite_table, summarise
 from qwen3nb.report.tables import markdown_text
 from qwen3nb.report.views import latest, results_table

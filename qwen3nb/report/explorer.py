@@ -159,7 +159,8 @@ class Explorer:
             f'<div class="q-plot" role="img" aria-label="{html.escape(alt, quote=True)}"></div>'
             '<div class="q-chosen" role="status">Click on a point to see the query and what '
             "every model scores on it.</div>"
-            f"{_said(self.note)}<noscript><p>This figure needs a script; the table below does not.</p></noscript>"
+            f"{_said(self.note)}<noscript><p>This figure needs a script; the table below does "
+            "not.</p></noscript>"
             f'<script type="application/json">{data}</script></div>'
         )
 

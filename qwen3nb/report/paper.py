@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from qwen3nb.files import write_text
-from qwen3nb.report.comparison import comparison_table
 from qwen3nb.report.curves import checkpoint_figure
 from qwen3nb.report.figures import (
     bars_figure,
@@ -17,6 +16,7 @@ from qwen3nb.report.figures import (
 )
 from qwen3nb.report.look import Picture
 from qwen3nb.report.paired import difference_figure, wins_figure
+from qwen3nb.report.scoreboard import comparison_table
 from qwen3nb.report.tables import TABLE_FORMATS, Table, markdown_text
 from qwen3nb.report.views import cost_table, difference_table, headline_table, latest, model_names
 from qwen3nb.results import Result

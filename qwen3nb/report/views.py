@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from qwen3nb.aggregates import Aggregate
-from qwen3nb.analysis.statistics import holm, paired_bootstrap, permutation_test
+from qwen3nb.analysis.pairs import model_names, pair_against
+from qwen3nb.analysis.pairwise import Pair, compare_pairs
 from qwen3nb.report.tables import Cell, Table
 from qwen3nb.results import Result
 from qwen3nb.tasks.tiers import TIERS
@@ -71,21 +72,6 @@ def latest(results: Iterable[Result]) -> list[Result]:
     return list(newest.values())
 
 
-def model_names(results: Iterable[Result]) -> dict[str, str]:
-    """A name per model identity: its label, with what tells it apart if that is needed."""
-    models = {result.model["identity"]: result.model for result in results}
-    labels = [model["label"] for model in models.values()]
-    names = {}
-    for identity, model in models.items():
-        name = model["label"]
-        if labels.count(name) > 1:
-            name += f" ({model['settings'].get('pooling') or identity[:8]})"
-        names[identity] = name
-    if len(set(names.values())) < len(names):
-        names = {identity: f"{models[identity]['label']} {identity[:8]}" for identity in models}
-    return names
-
-
 def results_table(results: Sequence[Result], *, skipped: Mapping[str, str] | None = None) -> Table:
     """One model's results: a row per task and metric."""
     rows = []
@@ -126,7 +112,6 @@ def difference_table(
     chosen = [result for result in latest(results) if result.task["name"] == task]
     if not chosen and not baseline:
         return Table(("model",), (), f"No results on {task} yet.")
-    names = model_names(chosen)
     if not baseline:
         baseline = max(chosen, key=_value).model["label"]
     reference = next((r for r in chosen if r.model["label"] == baseline), None)
@@ -135,51 +120,35 @@ def difference_table(
             f"no result of {baseline!r} on {task}; there are: "
             + (", ".join(sorted(r.model["label"] for r in chosen)) or "none")
         )
-    others = [result for result in chosen if result is not reference]
-    tests = []
-    for result in others:
-        a, b, unpaired = _paired(result, reference, metric)
-        tests.append(
-            (
-                result,
-                paired_bootstrap(a, b, seed=seed),
-                permutation_test(a, b, seed=seed).p_value,
-                sum(x > y for x, y in zip(a, b, strict=True)),
-                sum(x < y for x, y in zip(a, b, strict=True)),
-                unpaired,
-            )
+    pairing = pair_against(chosen, reference, metric=metric)
+    unpaired = [sum(map(len, matrix.unpaired.values())) for matrix in pairing.matrices]
+    pairs = compare_pairs(pairing.matrices, seed=seed).pairs
+    rows = [
+        _difference_row(pair, count)
+        for pair, count in sorted(
+            zip(pairs, unpaired, strict=True), key=lambda each: -each[0].difference
         )
-    adjusted = holm([p for _, _, p, _, _, _ in tests])
-    rows = []
-    for (result, found, _, won, lost, unpaired), p in sorted(
-        zip(tests, adjusted, strict=True), key=lambda pair: -pair[0][1].difference
-    ):
-        interval = found.interval
-        ends = f"[{interval[0]:+.3f}, {interval[1]:+.3f}]" if interval else found.undefined
-        rows.append(
-            (
-                Cell(names[result.model["identity"]]),
-                Cell(f"{found.difference:+.3f}", ends),
-                Cell(f"{p:.4f}", strong=p < 0.05),
-                Cell(f"{won} / {found.n - won - lost} / {lost}"),
-                Cell(str(found.n), f"{unpaired} unpaired" if unpaired else ""),
-            )
-        )
+    ]
+    left_out = "".join(f" {reason}." for reason in pairing.left_out)
     return Table(
         ("model", f"Δ {metric}\nto {baseline}", "p\nHolm", "won / tied / lost", "queries"),
         tuple(rows),
         f"{short_task(task)}: paired over queries; 95 % percentile bootstrap interval of the "
         f"difference (10,000 resamples), two-sided paired permutation test, Holm over these "
-        f"{len(rows)} comparisons; p < 0.05 in bold.",
+        f"{len(rows)} comparisons; p < 0.05 in bold.{left_out}",
     )
 
 
-def _paired(first: Result, second: Result, metric: str) -> tuple[list[float], list[float], int]:
-    """Values on the queries both have, and how many queries only one has."""
-    ours, theirs = first.per_query[metric], second.per_query[metric]
-    shared = sorted(ours.keys() & theirs.keys())
-    unpaired = len(ours.keys() ^ theirs.keys())
-    return [ours[query] for query in shared], [theirs[query] for query in shared], unpaired
+def _difference_row(pair: Pair, unpaired: int) -> tuple[Cell, ...]:
+    interval = pair.interval
+    ends = "[{:+.3f}, {:+.3f}]".format(*interval) if interval else "a single query has no spread"
+    return (
+        Cell(pair.first),
+        Cell(f"{pair.difference:+.3f}", ends),
+        Cell(f"{pair.adjusted:.4f}", strong=pair.adjusted < 0.05),
+        Cell(f"{pair.won} / {pair.tied} / {pair.lost}"),
+        Cell(str(pair.n), f"{unpaired} unpaired" if unpaired else ""),
+    )
 
 
 def checks_table(checks: Iterable[Any]) -> Table:

@@ -14,6 +14,7 @@ import click
 import qwen3nb
 from qwen3nb.models.pooling import POOLINGS
 from qwen3nb.models.precision import DTYPES
+from qwen3nb.run.analysis_cli import register as register_analysis
 from qwen3nb.run.domain import domain_options
 from qwen3nb.run.errors import plainly as _plainly
 from qwen3nb.run.figures_cli import FIGURE_COMMANDS
@@ -401,6 +402,7 @@ for _command in (*VECTOR_COMMANDS, *SUITE_COMMANDS, *FIGURE_COMMANDS):
 for _command in VECTOR_BENCHES:
     bench.add_command(_command)
 register(main, bench, _plainly)
+register_analysis(main, bench, _plainly)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,8 @@ import click
 import nbformat
 
 from qwen3nb import paths
+from qwen3nb.analysis.corrections import CORRECTIONS
+from qwen3nb.analysis.logs import log_files
 from qwen3nb.choices import one_of
 from qwen3nb.extraction.checkpoint import list_checkpoints, open_checkpoint
 from qwen3nb.files import file_stamp, sha256_file, sha256_json
@@ -139,6 +141,16 @@ def _writable(value: str) -> None:
         raise ValueError(f"output_dir {value!r} cannot be written to: {there} is in the way")
 
 
+def _folder(value: str) -> None:
+    if value and not Path(value).expanduser().is_dir():
+        raise ValueError(f"outputs {value!r}: no such folder")
+
+
+def _level(value: float) -> None:
+    if not 0 < value < 1:
+        raise ValueError(f"alpha is {value}; expected between 0 and 1")
+
+
 def _known_tasks(value: str) -> None:
     """Names of MTEB tasks; ``organisation/name`` is a folder of the mirror, found when run."""
     if names := [each for each in _listed(value) if each and "/" not in each]:
@@ -179,6 +191,9 @@ CHECKS: dict[str, Callable[[Any], object]] = {
     "max_length": _positive("max_length", zero=True),
     "seed": _positive("seed", zero=True),
     "output_dir": _writable,
+    "outputs": _folder,
+    "alpha": _level,
+    "correction": lambda value: one_of("correction", value, CORRECTIONS),
 }
 
 
@@ -295,7 +310,8 @@ def partial_folder() -> Path:
 def run_key(notebook: nbformat.NotebookNode, values: Mapping[str, Any]) -> str:
     """Digest of all that decides what a run shows: source, parameters, model, code.
 
-    A notebook that reads results (``metadata.qwen3nb.reads``) depends on them too.
+    A notebook that reads results (``metadata.qwen3nb.reads``) depends on them too, one that
+    reads trainings' outputs on their logs and scores.
     """
     parts: dict[str, Any] = {
         "cells": [[cell.cell_type, cell.source] for cell in notebook.cells],
@@ -311,6 +327,11 @@ def run_key(notebook: nbformat.NotebookNode, values: Mapping[str, Any]) -> str:
     if notebook.metadata["qwen3nb"].get("reads") == "results":
         files = sorted(paths.results().glob("*/seed_*/*.json"))
         parts["results"] = [[str(file), sha256_file(file)] for file in files]
+    if "outputs" in values:
+        files = log_files(
+            Path(values["outputs"]).expanduser() if values["outputs"] else paths.runs()
+        )
+        parts["outputs"] = [[str(file), sha256_file(file)] for file in files]
     return sha256_json(parts)
 
 
@@ -320,7 +341,7 @@ def _code_digest() -> str:
     files = sorted(
         file
         for file in package.rglob("*")
-        if file.suffix in {".py", ".toml", ".tsv", ".j2", ".mplstyle"}
+        if file.suffix in {".py", ".toml", ".tsv", ".j2", ".json", ".mplstyle"}
     )
     return sha256_json([[str(file.relative_to(package)), sha256_file(file)] for file in files])
 
