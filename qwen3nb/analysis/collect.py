@@ -155,10 +155,12 @@ def _from_record(file: Path) -> list[Score]:
     label, identity = result.model["label"], result.model["identity"]
     settings = result.model.get("settings", {})
     training = result.config.get("training")
-    kind = training.get("kind") if isinstance(training, dict) else None
+    known = training if isinstance(training, dict) else {}
+    kind = known.get("kind")
     use = [str(settings.get(key)) for key in ("pooling", "max_length", "dtype", "prompts")]
     shared = {
-        "system": label,
+        # An adapter of each seed has a label of its own; the configuration they share has not.
+        "system": known.get("configuration") or label,
         "identity": identity,
         "seed": result.seed,
         "task": result.task["name"],
