@@ -55,6 +55,15 @@ _HOMES = {
     "qwen3nb.report.figures": ("comparison_figure", "per_query_figure", "similarity_figure"),
     "qwen3nb.report.geometry": ("cosine_figure", "spectrum_figure"),
     "qwen3nb.report.probes": ("probes_table",),
+    "qwen3nb.report.reranking": (
+        "calibration_figure",
+        "cases_table",
+        "gain_figure",
+        "order_table",
+        "rerank_table",
+        "reranked",
+        "reranker_table",
+    ),
     "qwen3nb.report.suite": ("reproduction_table", "suite_table", "summarise"),
     "qwen3nb.report.views": (
         "checks_table",
@@ -72,6 +81,7 @@ _HOMES = {
     "qwen3nb.tasks.ann": ("build_index", "exact_search", "measure_speed", "recall_at_k"),
     "qwen3nb.tasks.ann_suite": ("ann_suite", "truncated"),
     "qwen3nb.tasks.embedded": ("author_sts", "embedded_task", "pydocs_sample"),
+    "qwen3nb.tasks.first_stage": ("load_first",),
     "qwen3nb.tasks.intrinsic": ("quick_look", "vector_agreement"),
     "qwen3nb.tasks.mteb_suite": ("evaluate",),
     "qwen3nb.tasks.probes": (

@@ -22,7 +22,8 @@ paired_bootstrap pairs_table per_query_figure permutation_test pool provenance_t
 pydocs_sample pydocs_table quick_look registry results_table run_notebook score_run
 select_checkpoints similarity_figure spectrum_figure tier_table variants
 vector_agreement verify weight_drift
-Scores YesNoReranker evaluate_trained find_trained load_reranker rerank_suite
+calibration_figure cases_table gain_figure order_table rerank_table reranked reranker_table
+load_first Scores YesNoReranker evaluate_trained find_trained load_reranker rerank_suite
 alignment analogies ann_figure ann_suite ann_table anisotropy build_index clusters
 compression_figure compression_table exact_search load_analogies load_word_pairs measure_speed
 probe probes_table recall_at_k transfer truncated uniformity word_similarity
