@@ -1,5 +1,6 @@
 import json
 import math
+import os
 import subprocess
 import sys
 
@@ -158,7 +159,8 @@ def test_the_notebook_runs_through_papermill_alone(model, words, checkout, tmp_p
     }  # fmt: skip
     command = [sys.executable, "-m", "papermill", str(checkout / "notebooks" / "rerank.ipynb")]
     command += [str(output), *[part for pair in given.items() for part in ("-p", *pair)]]
-    subprocess.run(command, check=True, cwd=checkout, capture_output=True)
+    environment = {name: value for name, value in os.environ.items() if name != "MPLBACKEND"}
+    subprocess.run(command, check=True, cwd=checkout, capture_output=True, env=environment)
 
     cells = nbformat.read(output, as_version=4).cells
     assert not any(
