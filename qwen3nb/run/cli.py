@@ -286,7 +286,9 @@ def card(model: Path, output: Path | None, tier: str) -> None:
     from qwen3nb.results import load_results
 
     click.echo(
-        write_text(output or model / "README.md", card_text(model, load_results(), tier=tier))
+        write_text(
+            output or model / "README.md", card_text(model, load_results(adapters=False), tier=tier)
+        )
     )
 
 
