@@ -49,7 +49,7 @@ class BaseSettings:
         seed: of everything random.
     """
 
-    steps: int = 600
+    steps: int = 500
     batch: int = 16
     learning_rate: float = 3e-3
     temperature: float = 0.05

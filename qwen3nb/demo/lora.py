@@ -56,14 +56,14 @@ class LoraSettings:
         seeds: one adapter per mode and seed.
     """
 
-    steps: int = 60
+    steps: int = 40
     batch: int = 8
     rank: int = 8
     alpha: int = 16
-    learning_rate: float = 5e-3
+    learning_rate: float = 3e-3
     temperature: float = 0.05
     window: int = 192
-    length: int = 96
+    length: int = 64
     log_every: int = 5
     seeds: tuple[int, ...] = (42, 123)
 

@@ -290,16 +290,19 @@ def _gains(axis: Axes, result: Result) -> None:
     )
 
 
-def calibration_figure(page: Reranked) -> Figure:
-    """P(yes) against what is relevant, and how the log-odds of both kinds are spread."""
+def calibration_figure(pages: Sequence[Reranked]) -> Figure:
+    """P(yes) against what is relevant, and how the log-odds are spread; a row per data set."""
     import matplotlib.pyplot as plt
 
-    scores, labels = page.pairs()
     with style():
-        figure, (left, right) = plt.subplots(1, 2, figsize=(8.2, 3.0), layout="constrained")
-        _reliability(left, probability(scores), labels)
-        _spread(right, scores, labels)
-        figure.suptitle(page.name)
+        figure, axes = plt.subplots(
+            len(pages), 2, figsize=(8.2, 3.0 * len(pages)), squeeze=False, layout="constrained"
+        )
+        for (left, right), page in zip(axes, pages, strict=True):
+            scores, labels = page.pairs()
+            _reliability(left, probability(scores), labels)
+            _spread(right, scores, labels)
+            left.set_title(page.name)
     return figure
 
 
@@ -337,14 +340,18 @@ def _spread(axis: Axes, scores: Floats, labels: NDArray[np.bool_]) -> None:
     axis.legend(fontsize=7)
 
 
-def cases_table(page: Reranked, *, helped: bool, count: int = 3, top: int = 3) -> Table:
+def cases_table(pages: Sequence[Reranked], *, helped: bool, count: int = 3, top: int = 3) -> Table:
     """The queries that changed most: top documents of both, those that are relevant in bold."""
-    gains = page.result.per_query[f"gain {METRIC}"]
-    changed = [query for query, gain in gains.items() if (gain > 0) == helped and gain]
-    chosen = sorted(changed, key=lambda query: (-abs(gains[query]), query))[:count]
-    rows = [row for query in chosen for row in _case(page, query, gains[query], top)]
+    changed = [
+        (gain, query, page)
+        for page in pages
+        for query, gain in page.result.per_query[f"gain {METRIC}"].items()
+        if gain and (gain > 0) == helped
+    ]
+    chosen = sorted(changed, key=lambda case: (-abs(case[0]), case[1]))[:count]
+    rows = [row for gain, query, page in chosen for row in _case(page, query, gain, top)]
     columns = ("query", "rank", "first stage", "reranked")
-    note = f"{page.name}: relevant documents in bold." if rows else "No query of this kind."
+    note = "Relevant documents in bold." if rows else "There is no such query."
     return Table(columns, tuple(rows), note, kind="words")
 
 
@@ -353,7 +360,8 @@ def _case(page: Reranked, query: str, gain: float, top: int) -> list[tuple[Cell,
     rows = []
     for rank in range(max(map(len, both))):
         shown = (_document(page, query, ranked, rank) for ranked in both)
-        head = Cell(_short(page.collection.queries[query]), f"{METRIC} {gain:+.3f}")
+        what = f"{page.name}, {METRIC} {gain:+.3f}"
+        head = Cell(_short(page.collection.queries[query]), what)
         rows.append((head if rank == 0 else Cell(""), Cell(str(rank + 1)), *shown))
     return rows
 

@@ -188,7 +188,7 @@ def provenance_table(results: Sequence[Result]) -> Table:
         "parameters": f"{last.model['parameters']:,}" if last.model["parameters"] else "none",
         **{key: str(last.model["settings"][key]) for key in _USES if key in last.model["settings"]},
         "seed": str(last.seed),
-        "vectors": _hits(results),
+        ("pairs" if "template" in last.model["settings"] else "vectors"): _hits(results),
         "run": last.run,
         "finished (UTC)": last.finished,
         "device": f"{last.environment['device']}, {last.environment['precision']}",

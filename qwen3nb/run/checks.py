@@ -14,6 +14,7 @@ from typing import Any
 from qwen3nb import paths
 from qwen3nb.analysis.corrections import CORRECTIONS
 from qwen3nb.choices import one_of
+from qwen3nb.models.pairs import TEMPLATES
 from qwen3nb.models.pooling import POOLINGS
 from qwen3nb.models.precision import DTYPES
 from qwen3nb.models.source import find_source, find_training
@@ -70,6 +71,24 @@ def _numbers(name: str, *, zero: bool = False) -> Callable[[str], object]:
     return lambda value: [check(int(each)) for each in _listed(value)]
 
 
+def _adapter(value: str) -> None:
+    if value and not (Path(value).expanduser() / "adapter_config.json").is_file():
+        raise ValueError(f"adapter {value!r}: no folder with adapter_config.json")
+
+
+def _data(value: str) -> None:
+    """Folders, or names of MTEB tasks."""
+    names = [each for each in _listed(value) if not Path(each).expanduser().is_dir()]
+    if names:
+        select_tasks(names=names)
+
+
+def _first_stage(value: str) -> None:
+    for each in _listed(value):
+        if each not in ("bm25", "given") and not Path(each).is_file():
+            find_source(each)
+
+
 CHECKS: dict[str, Callable[[Any], object]] = {
     "checkpoint": find_source,
     "training": find_training,
@@ -81,6 +100,12 @@ CHECKS: dict[str, Callable[[Any], object]] = {
     "k": _positive("k"),
     "poolings": lambda value: [one_of("pooling", each, POOLINGS) for each in _listed(value)],
     "count": _positive("count"),
+    "adapter": _adapter,
+    "data": _data,
+    "first_stage": _first_stage,
+    "depth": _positive("depth"),
+    "template": lambda value: one_of("template", value, ("auto", *TEMPLATES)),
+    "batch_tokens": _positive("batch_tokens", zero=True),
     "tasks": _known_tasks,
     "types": lambda value: value and select_tasks(types=[each for each in _listed(value) if each]),
     "benchmark": lambda value: value and select_tasks(benchmark=value),

@@ -299,7 +299,7 @@ def card(model: Path, output: Path | None, tier: str, facts: Path | None) -> Non
     from qwen3nb.report.card import card_text
     from qwen3nb.results import load_results
 
-    text = card_text(model, load_results(), tier=tier, facts=facts)
+    text = card_text(model, load_results(adapters=False), tier=tier, facts=facts)
     click.echo(write_text(output or model / "README.md", text))
 
 

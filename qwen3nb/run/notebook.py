@@ -28,6 +28,7 @@ from qwen3nb import paths
 from qwen3nb.analysis.logs import log_files
 from qwen3nb.extraction.checkpoint import list_checkpoints, open_checkpoint
 from qwen3nb.files import file_stamp, sha256_file, sha256_json
+from qwen3nb.models.adapters import adapter_fingerprint
 from qwen3nb.models.source import SpecError, find_source, find_training
 from qwen3nb.run.checks import CHECKS
 
@@ -208,7 +209,8 @@ def _model_slug(spec: str) -> str:
 def _folder_slug(folder: Path) -> str:
     resolved = folder.resolve()
     if resolved.is_relative_to(paths.root()):
-        return str(resolved.relative_to(paths.root())).removeprefix("runs/")
+        short = str(resolved.relative_to(paths.root())).removeprefix("runs/")
+        return short.removesuffix("/checkpoints/final")  # where a training leaves its adapters
     digest = hashlib.sha256(str(resolved).encode()).hexdigest()[:6]
     return f"{resolved.parent.name}-{resolved.name}-{digest}"
 
@@ -237,6 +239,8 @@ def run_key(notebook: nbformat.NotebookNode, values: Mapping[str, Any]) -> str:
     }
     if "checkpoint" in values:
         parts["model"] = find_source(values["checkpoint"]).fingerprint()
+    if values.get("adapter"):
+        parts["adapter"] = adapter_fingerprint(Path(values["adapter"]).expanduser())
     if "training" in values:
         folders = list_checkpoints(find_training(values["training"]))
         files = [file for folder in folders for file in open_checkpoint(folder).stamps]

@@ -26,7 +26,7 @@ from qwen3nb.tasks.collections import Collection
 from qwen3nb.tasks.rows import DataError
 from qwen3nb.tasks.trec import cut_run, read_run, write_run
 
-__all__ = ["First", "FirstStage", "first_stage"]
+__all__ = ["First", "FirstStage", "first_stage", "load_first"]
 
 First = Any  # "bm25", "given", a path, an Encoder, or a list of these
 Run = dict[str, dict[str, float]]
@@ -45,6 +45,21 @@ class FirstStage:
     label: str
     run: Run
     recipe: dict[str, Any]
+
+
+def load_first(*names: str) -> First:
+    """A first stage from its name: ``bm25``, ``given``, a file, or an encoder; several fuse.
+
+    Raises:
+        SpecError: no such encoder.
+    """
+    from qwen3nb.models.encoders import load_encoder
+
+    stages = [
+        name if name in ("bm25", "given") or Path(name).is_file() else load_encoder(name)
+        for name in names
+    ]
+    return stages if len(stages) > 1 else stages[0]
 
 
 def first_stage(collection: Collection, first: First = "bm25", *, depth: int = 100) -> FirstStage:
