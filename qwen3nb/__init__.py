@@ -32,6 +32,7 @@ _HOMES = {
     ),
     "qwen3nb.analysis.trajectory": ("best_checkpoint", "correlation", "curve"),
     "qwen3nb.bench.calibration": ("calibrate", "calibrate_seeds", "read_calibration"),
+    "qwen3nb.bench.encode": ("bench_encode", "bench_texts"),
     "qwen3nb.extraction.averaging": ("average_checkpoints", "averaged", "select_checkpoints"),
     "qwen3nb.extraction.checkpoint": ("CheckpointError", "list_checkpoints", "open_checkpoint"),
     "qwen3nb.extraction.drift": ("distance_to", "weight_drift"),
@@ -109,6 +110,7 @@ _HOMES = {
         "reranker_table",
     ),
     "qwen3nb.report.scoreboard": ("comparison_table",),
+    "qwen3nb.report.speed": ("speed_table",),
     "qwen3nb.report.suite": ("plan_table", "reproduction_table", "suite_table", "summarise"),
     "qwen3nb.report.training": (
         "best_table",

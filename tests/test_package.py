@@ -13,20 +13,20 @@ PUBLIC = """
 Band CheckpointError ForestRow METRICS POOLINGS Picture Qwen3EncoderConfig Qwen3EncoderModel
 Qwen3ForSeq2SeqLM Qwen3Seq2SeqConfig Result Scores SpecError TIERS YesNoReranker ablate
 ablation_table alignment analogies anisotropy ann_figure ann_suite ann_table author_sts
-average_checkpoints averaged averaging_table bars_figure benjamini_hochberg best_checkpoint
-best_table breakdown_table build_index by_task calibrate calibrate_seeds calibration_figure
-calibration_table card_text cases_table categories_table changes_table checkpoint_figure
-checkpoints_table checks_table choose_tasks clusters compare_candidates compare_models
-compare_pairs compare_results comparison_figure comparison_table compression_figure
-compression_table conflict_figure correlation correlations_table cosine_figure cost_table curve
-difference_figure difference_table differences_figure differences_table difficulty_table
-distance_to drift_figure effect_size effects effects_figure effects_table embedded_task
-equivalence evaluate evaluate_trained exact_search examples_table explore extract
-extraction_table failures_table find_source find_trained find_training findings findings_html
-forest_figure gain_figure headline_table holm interference interference_figure
-interference_report interference_seeds_table interference_table join leaderboard
-list_checkpoints load_all_results load_analogies load_encoder load_failures load_first
-load_model load_pydocs load_reranker load_results load_word_pairs logs_table
+average_checkpoints averaged averaging_table bars_figure bench_encode bench_texts
+benjamini_hochberg best_checkpoint best_table breakdown_table build_index by_task calibrate
+calibrate_seeds calibration_figure calibration_table card_text cases_table categories_table
+changes_table checkpoint_figure checkpoints_table checks_table choose_tasks clusters
+compare_candidates compare_models compare_pairs compare_results comparison_figure
+comparison_table compression_figure compression_table conflict_figure correlation
+correlations_table cosine_figure cost_table curve difference_figure difference_table
+differences_figure differences_table difficulty_table distance_to drift_figure effect_size
+effects effects_figure effects_table embedded_task equivalence evaluate evaluate_trained
+exact_search examples_table explore extract extraction_table failures_table find_source
+find_trained find_training findings findings_html forest_figure gain_figure headline_table holm
+interference interference_figure interference_report interference_seeds_table interference_table
+join leaderboard list_checkpoints load_all_results load_analogies load_encoder load_failures
+load_first load_model load_pydocs load_reranker load_results load_word_pairs logs_table
 loss_correlation_table loss_figure measure_speed minimum_detectable_effect mirrored_words
 model_colors open_checkpoint order_table page_links pair_results paired_bootstrap pairs_figure
 pairs_table paper_figures paper_tables per_query_figure permutation_test plan plan_table pool
@@ -34,9 +34,9 @@ power_table prediction_table probe probes_table provenance_table published_score
 pydocs_table query_texts quick_look rank_figure rank_table read_calibration read_trainings
 recall_at_k refusals_table registry reproduce reproduction_table rerank_suite rerank_table
 reranked reranker_table results_table run_notebook score_run seed_curve select_checkpoints
-select_tasks similarity_figure spectrum_figure standings suite_table summarise t_test tier_table
-trajectory_figure transfer truncated uniformity variance_split variance_table variants
-vector_agreement verify weight_drift wilcoxon wins_figure word_similarity
+select_tasks similarity_figure spectrum_figure speed_table standings suite_table summarise
+t_test tier_table trajectory_figure transfer truncated uniformity variance_split variance_table
+variants vector_agreement verify weight_drift wilcoxon wins_figure word_similarity
 """
 
 
@@ -91,7 +91,7 @@ ROOMS = {
     "models": {"extraction"},
     "tasks": {"models", "extraction"},
     "analysis": {"tasks"},
-    "report": {"analysis", "tasks", "models", "extraction", "run"},
+    "report": {"analysis", "tasks", "models", "extraction", "run", "bench"},
     "run": {"report", "analysis", "tasks", "models", "extraction", "demo", "bench"},
     "bench": {"analysis", "demo", "extraction", "models", "tasks"},
     "demo": {"run", "report", "tasks", "models", "extraction"},

@@ -59,6 +59,8 @@ def run_demo(*, at_once: int = 0) -> Path:
         jobs.append(Job("reproduce", {}))
     jobs.append(Job("rerank", {"checkpoint": paths.shown(adapter), **_RERANKED}))
     outcomes = sweep(jobs, at_once=at_once)
+    # By itself, for what runs beside it would be in the times.
+    outcomes += sweep([Job("speed", {})], at_once=1)
     if failed := [outcome for outcome in outcomes if outcome.status == "failed"]:
         listed = "\n".join(f"  {outcome.job.name}: see {outcome.log}" for outcome in failed)
         raise DemoError(f"{len(failed)} of {len(jobs)} notebooks failed\n{listed}")

@@ -114,6 +114,8 @@ CHECKS: dict[str, Callable[[Any], object]] = {
     "device": _device,
     "dtype": lambda value: one_of("dtype", value, DTYPES),
     "batch_size": _positive("batch_size"),
+    "rounds": _positive("rounds"),
+    "texts": _positive("texts"),
     "limit": _positive("limit", zero=True),
     "max_length": _positive("max_length", zero=True),
     "seed": _positive("seed", zero=True),
