@@ -217,8 +217,8 @@ def order_table(pages: Sequence[Reranked], *, seed: int = 0) -> Table:
             )
         )
     columns = (
-        "data", "relevant above others\n0.5 is chance", "in words", "relevant\nshare", "P(yes)\nmean",
-        "calibration error\n10 bins", "Brier score", "log-odds\nmedian, range",
+        "data", "relevant above others\n0.5 is chance", "in words", "relevant\nshare",
+        "P(yes)\nmean", "calibration error\n10 bins", "Brier score", "log-odds\nmedian, range",
     )  # fmt: skip
     return Table(
         columns,
