@@ -92,7 +92,7 @@ def test_unlike_steps_are_refused_unless_the_tasks_are_compared(outputs):
     report = interference_report(outputs, n_resamples=200)
     assert texts(interference_table(report), 5) == ["NO RESULT"]
     refused = refusals_table(report)
-    assert [row[1].text for row in refused.rows if row[0].text == "refused"][0] == (
+    assert next(row[1].text for row in refused.rows if row[0].text == "refused") == (
         "reranking: rank_only_r4 (seed 1) with joint_r4 (seed 1): optimiser steps 40 against 80"
     )
     assert "task_steps" in report.hint
@@ -209,3 +209,34 @@ def test_the_page_follows_the_trainings_it_shows(checkout, outputs):
         run_notebook("interference", {"outputs": "nowhere"})
     with pytest.raises(ParameterError, match="alpha is 2; expected between 0 and 1"):
         run_notebook("compare", {"alpha": 2})
+
+
+def adapter(name, seed, kind, scores):
+    """A record of an adapter, as the demo leaves it."""
+    mode, rank = name.rsplit("_r", 1)
+    result = make(
+        f"{name}-{seed}", task=f"PyDocs.{kind}", scores=scores, identity=f"{name}{seed}{kind}" * 9
+    )
+    result.config["training"] = {
+        "configuration": name, "seed": seed, "mode": mode, "rank": int(rank), "base": "tiny",
+        "data_seed": seed, "steps": 60, "kind": kind,
+    }  # fmt: skip
+    object.__setattr__(result, "seed", seed)
+    return result
+
+
+def test_our_own_records_of_adapters_are_enough(home):
+    low, high = [0.3, 0.5, 0.4] * 10, [0.4, 0.6, 0.5] * 10
+    for seed in (1, 2):
+        adapter("rank_only_r8", seed, "reranking", high).save()
+        adapter("emb_only_r8", seed, "embedding", high).save()
+        adapter("joint_r8", seed, "reranking", low).save()
+        adapter("joint_r8", seed, "embedding", high).save()
+    report = interference_report(n_resamples=200)
+    (group,) = report.found.groups
+    assert (group.system, group.refused, group.missing) == ("joint_r8", (), ())
+    tasks = {each.name: each for each in group.tasks}
+    assert tasks["reranking"].tir == pytest.approx(0.2)
+    assert tasks["embedding"].tir == 0
+    assert tasks["reranking"].method == "bootstrap over seeds and queries"
+    assert (tasks["reranking"].seeds, report.runs) == ((1, 2), 6)
