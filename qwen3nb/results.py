@@ -132,13 +132,19 @@ def result_path(folder: Path | None, model: str, seed: int, task: str) -> Path:
     return (folder or paths.results()) / model / f"seed_{seed}" / f"{task}.json"
 
 
-def load_results(folder: Path | str | None = None) -> list[Result]:
+def load_results(folder: Path | str | None = None, *, adapters: bool = True) -> list[Result]:
     """Every record under ``folder``, by model and task; none if the folder is not there.
+
+    Args:
+        folder: by default `paths.results`.
+        adapters: whether those of trained adapters are among them, a few runs of the same
+            training per seed (``qwen3nb.tasks.trained``); no leaderboard lists them.
 
     Raises:
         ResultError: a record that cannot be read; names it.
     """
-    return [Result.load(file) for file in result_files(folder)]
+    results = [Result.load(file) for file in result_files(folder)]
+    return [result for result in results if adapters or "training" not in result.config]
 
 
 def result_files(folder: Path | str | None = None) -> list[Path]:

@@ -1,5 +1,9 @@
+import json
 import math
+import subprocess
+import sys
 
+import numpy as np
 import pytest
 import pytrec_eval
 from hypothesis import given, settings
@@ -110,3 +114,50 @@ def test_identities_between_metrics(qrels, run):
     assert values["MRR@1"] == values["P@1"]
     for per_query in values.values():
         assert all(0 <= value <= 1 + 1e-12 for value in per_query.values())
+
+
+# In a process of its own: on grades of -2 and below, and on ids with a lone surrogate,
+# pytrec_eval does not raise but dies.
+_CHILD = """
+import json, sys
+import pytrec_eval
+cases = json.load(sys.stdin)
+found = []
+for qrels, run in cases:
+    evaluator = pytrec_eval.RelevanceEvaluator(qrels, {"ndcg_cut_10", "recall_10", "P_10"})
+    found.append(evaluator.evaluate(run))
+json.dump(found, sys.stdout)
+"""
+
+
+def test_what_kills_the_oracle_scores_as_its_harmless_twin():
+    """Grades below 0 are as 0, and an odd id is an id: a twin with neither scores the same."""
+    odd = ["\udc80", "a\udfff", "b c", "é\u0301", "\u202e", "z" * 300]
+    ids = [*odd, *(f"d{index}" for index in range(8))]
+    twin = {each: each.replace("\udc80", "\ud7fe").replace("\udfff", "\ud7ff") for each in odd}
+    generator = np.random.default_rng(5)
+    cases, twins = [], []
+    for _ in range(300):
+        grades = dict(zip(ids, generator.integers(-4, 4, len(ids)).tolist(), strict=True))
+        chosen = generator.permutation(ids)[:10].tolist()
+        scores = {each: float(generator.integers(0, 6)) for each in chosen}
+        cases.append((grades, scores))
+        twins.append(
+            (
+                {"q": {twin.get(name, name): max(grade, 0) for name, grade in grades.items()}},
+                {"q": {twin.get(name, name): score for name, score in scores.items()}},
+            )
+        )
+    done = subprocess.run(
+        [sys.executable, "-c", _CHILD], input=json.dumps(twins), capture_output=True, text=True,
+        check=True,
+    )  # fmt: skip
+    names = {"nDCG@10": "ndcg_cut_10", "Recall@10": "recall_10", "P@10": "P_10"}
+    compared = 0
+    for (grades, scores), theirs in zip(cases, json.loads(done.stdout), strict=True):
+        ours = score_run({"q": grades}, {"q": scores}, names)
+        if ours["nDCG@10"]:
+            compared += 1
+            for name, measure in names.items():
+                assert ours[name]["q"] == pytest.approx(theirs["q"][measure], abs=1e-9)
+    assert compared > 250

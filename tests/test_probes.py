@@ -14,7 +14,13 @@ from qwen3nb.models.encoders import load_encoder
 from qwen3nb.report.probes import probes_table
 from qwen3nb.tasks.probes import alignment, anisotropy, clusters, probe, transfer, uniformity
 from qwen3nb.tasks.rows import DataError
-from qwen3nb.tasks.words import analogies, load_analogies, load_word_pairs, word_similarity
+from qwen3nb.tasks.words import (
+    analogies,
+    load_analogies,
+    load_word_pairs,
+    mirrored_words,
+    word_similarity,
+)
 
 # Angles on a circle: cosine is that of the difference.
 WORDS = {
@@ -223,14 +229,23 @@ def test_an_encoder_is_probed(tmp_path):
     """A random encoder says nothing: no groups, even spread, paraphrases no nearer."""
     (tmp_path / "mine.csv").write_text("cat,dog,7\nsun,mud,1\nold,new,3\n")
     encoder = load_encoder("random", show_progress=False)
-    found = probe(encoder, words=[tmp_path / "mine.csv"])
+    (tmp_path / "asked.txt").write_text(": capitals\nOslo Norway Rome Italy\nup down in out\n")
+    found = probe(encoder, words=[tmp_path / "mine.csv"], questions=[tmp_path / "asked.txt"])
     assert list(found.words) == ["mine"]
+    assert (found.analogies["asked"].n, found.analogies["asked"].coverage) == (2, 1.0)
     assert abs(found.clusters.scores["ARI"].value) < 0.05
     assert abs(found.geometry.anisotropy) < 0.01
     assert found.geometry.alignment == pytest.approx(2, abs=0.2)
     assert found.geometry.n_pairs == 40
     assert found.transfer.accuracy.value < 0.5
     rows = probes_table([found]).rows
-    assert len(rows) == 1 + 5 + 2 + 3
-    assert rows[0][1].text == "mine"
+    assert len(rows) == 1 + 1 + 5 + 2 + 3
+    assert [row[1].text for row in rows[:2]] == ["mine", "asked"]
     assert rows[0][4].detail == "100.0% covered"
+
+
+def test_word_pairs_that_the_mirror_has(tmp_path, monkeypatch):
+    monkeypatch.setenv("QWEN3NB_MIRROR", str(tmp_path))
+    assert mirrored_words() == []
+    (tmp_path / "local" / "simlex999").mkdir(parents=True)
+    assert mirrored_words() == [tmp_path / "local" / "simlex999"]

@@ -401,8 +401,8 @@ def cli():
 
 COMMANDS = (
     "analyze", "average", "bench", "book", "cache", "card", "compare", "demo", "domain", "encode",
-    "eval", "extract", "fetch", "push", "quick", "reproduce", "rerank", "rerank-outputs",
-    "rerank-suite", "run", "tasks", "verify",
+    "eval", "extract", "fetch", "figures", "push", "quick", "reproduce", "rerank",
+    "rerank-outputs", "rerank-suite", "run", "tables", "tasks", "verify",
 )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from qwen3nb.tasks.prediction import predict_elsewhere, published_table
 from qwen3nb.tasks.reproduce import Published, Reproduction, published_scores, reproduce
 from qwen3nb.tasks.retrieval import custom_collection, evaluate_collection, subset
 from qwen3nb.tasks.rows import DataError
-from qwen3nb.tasks.selection import select_tasks, tier_tasks
+from qwen3nb.tasks.selection import choose_tasks, select_tasks, tier_tasks
 from qwen3nb.tasks.sts import STSPairs, read_pairs, score_pairs, sts_pairs
 
 DOCUMENTS = {f"d{index}": text for index, text in enumerate([*TEXTS, "a cat", "a dog", "rain"])}
@@ -51,6 +51,18 @@ def test_tasks_by_name_type_language_and_benchmark():
         select_tasks(benchmark="MTEB(eng, v3)")
     with pytest.raises(ValueError, match="no task is of"):
         select_tasks(benchmark="MTEB(eng, v2)", names=["AuthorSTS"])
+    with pytest.raises(ValueError, match="unknown type 'sts'"):
+        select_tasks(types=["sts"])
+    names = [t.metadata.name for t in choose_tasks(tier="fast")]
+    assert names == ["SciFact", "NFCorpus", "FiQA2018", "STSBenchmark", "SICK-R"]
+    assert [t.metadata.name for t in choose_tasks(tier="fast", tasks="NQ, AuthorSTS")] == [
+        "NQ",
+        "AuthorSTS",
+    ]
+    typed = choose_tasks(tier="fast", types="STS", languages="eng")
+    assert {t.metadata.name for t in typed} == {t.metadata.name for t in english}
+    part = choose_tasks(tier="fast", benchmark="MTEB(eng, v2)", types="Summarization")
+    assert [t.metadata.name for t in part] == [t.metadata.name for t in some]
     with pytest.raises(ValueError, match="unknown tier 'fst'"):
         tier_tasks("fst")
 
@@ -77,6 +89,8 @@ def test_judgements_must_be_about_something():
         custom_collection(QUERIES, DOCUMENTS, {"q9": ["d1"]})
     with pytest.raises(ValueError, match="no query has a relevant document"):
         custom_collection(QUERIES, DOCUMENTS, {"q1": {"d1": 0}})
+    with pytest.raises(ValueError, match=r"the id 'd\\udc80' has a lone surrogate"):
+        custom_collection(QUERIES, DOCUMENTS | {"d\udc80": "x"}, RELEVANT)
 
 
 def test_a_subset_keeps_all_that_is_judged_and_says_its_size():

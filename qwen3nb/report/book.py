@@ -33,6 +33,7 @@ _HARMLESS = re.compile(r'<link[^>]+rel="(?:canonical|license|author)"', re.IGNOR
 _PAGES = {
     "data": True,
     "leaderboard": True,
+    "explorer": True,
     "compare": True,
     "training": True,
     "interference": False,
@@ -109,7 +110,7 @@ def build_book(
 
     for name, of_a_tier in _PAGES.items():
         run_notebook(name, {"tier": tier} if of_a_tier else {}, show_progress=show_progress)
-    write_card_page(load_results(), model=model, tier=tier)
+    write_card_page(load_results(adapters=False), model=model, tier=tier)
     output = paths.root() / "_build"
     # An incremental build keeps pages and glued values of runs that are gone.
     shutil.rmtree(output, ignore_errors=True)

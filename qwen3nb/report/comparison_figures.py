@@ -27,7 +27,7 @@ def differences_figure(compared: Compared) -> Figure | None:
     """
     import matplotlib.pyplot as plt
 
-    from qwen3nb.report.figures import COLORS, style
+    from qwen3nb.report.look import COLORS, style
 
     groups = list(compared.by_task())
     if not groups:
@@ -70,7 +70,7 @@ def pairs_figure(compared: Compared) -> Figure | None:
     """
     import matplotlib.pyplot as plt
 
-    from qwen3nb.report.figures import style
+    from qwen3nb.report.look import style
 
     pairs = compared.pairs.pairs
     tasks = [task for task in compared.tasks if any(pair.task == task for pair in pairs)]

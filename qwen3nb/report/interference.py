@@ -244,7 +244,7 @@ def interference_figure(report: InterferenceReport) -> Figure | None:
     """
     import matplotlib.pyplot as plt
 
-    from qwen3nb.report.figures import COLORS, style
+    from qwen3nb.report.look import COLORS, style
 
     rows = [(name, each) for name, each in _rows(report) if each.tir is not None]
     if not rows:

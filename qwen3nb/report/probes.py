@@ -33,6 +33,11 @@ def _rows(found: Probes) -> list[tuple[Cell, ...]]:
          Cell(f"{words.n} pairs", f"{words.coverage:.1%} covered"))
         for name, words in found.words.items()
     ]  # fmt: skip
+    rows += [
+        (model, Cell(name), Cell(f"top-{solved.topk} accuracy", "3CosAdd"), number(solved.accuracy),
+         Cell(f"{solved.n} questions", f"{solved.coverage:.1%} covered"))
+        for name, solved in found.analogies.items()
+    ]  # fmt: skip
     texts = Cell(f"{found.clusters.n} texts", f"{found.clusters.clusters} labels")
     rows += [
         (model, Cell("clusters"), Cell(name), number(value), texts)

@@ -92,7 +92,7 @@ def rank_figure(boards: CategoryBoards | None) -> Figure | None:
     """Rank and its 95 % interval per model, best on top; tie groups as bars on the right."""
     import matplotlib.pyplot as plt
 
-    from qwen3nb.report.figures import style
+    from qwen3nb.report.look import style
 
     if boards is None:
         return None
@@ -124,7 +124,7 @@ def rank_figure(boards: CategoryBoards | None) -> Figure | None:
 
 def model_color(name: str, names: list[str]) -> str:
     """The colour of a model among those in a figure."""
-    from qwen3nb.report.figures import COLORS
+    from qwen3nb.report.look import COLORS
 
     return COLORS[names.index(name) % len(COLORS)]
 

@@ -10,9 +10,10 @@ from qwen3nb.report.tables import Cell, Table
 from qwen3nb.results import Result
 
 if TYPE_CHECKING:
+    from qwen3nb.tasks.plan import Planned
     from qwen3nb.tasks.reproduce import Reproduction
 
-__all__ = ["Summary", "reproduction_table", "suite_table", "summarise"]
+__all__ = ["Summary", "plan_table", "reproduction_table", "suite_table", "summarise"]
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,29 @@ def suite_table(summary: Summary) -> Table:
         tuple(rows),
         f"Missing: {gone or 'nothing'}. A mean over different tasks has no unit; it compares "
         "models on the very same tasks only.",
+    )
+
+
+def plan_table(planned: Sequence[Planned]) -> Table:
+    """A run to come: tasks, data, texts, and the minutes they are expected to take."""
+    rows = tuple(
+        (
+            Cell(each.task),
+            Cell(each.type),
+            Cell(each.dataset, f"@ {each.revision}"),
+            Cell("unknown" if each.texts is None else f"{each.texts:,}"),
+            Cell("–" if each.minutes is None else f"{each.minutes:,.1f}"),
+            Cell("record found" if each.status == "there" else each.status),
+        )
+        for each in planned
+    )
+    known = [each.minutes for each in planned if each.minutes is not None]
+    total = f"About {sum(known):,.1f} minutes of encoding in all. " if known else ""
+    return Table(
+        ("task", "MTEB type", "data", "distinct texts", "minutes", "before the run"),
+        rows,
+        f"{total}Minutes: texts at the pace of a short sample on this device; an upper bound, for "
+        "texts in the cache cost nothing.",
     )
 
 

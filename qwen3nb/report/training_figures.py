@@ -26,7 +26,7 @@ _LABELLED = 60  # cells of a heat map that still have room for their numbers
 
 def trajectory_figure(found: Trainings) -> Figure | None:
     """Score against step, a panel per task, a line per training, 95 % intervals; None if none."""
-    from qwen3nb.report.figures import COLORS, style
+    from qwen3nb.report.look import COLORS, style
 
     curves = found.curves()
     tasks = list(dict.fromkeys(task for task, _, _ in curves))
@@ -75,7 +75,7 @@ def _grid(count: int, *, height: float = 2.4) -> tuple[Figure, list[Axes]]:
 
 def loss_figure(found: Trainings) -> Figure | None:
     """Losses and learning rate by step, a line per training; None without a log."""
-    from qwen3nb.report.figures import COLORS, style
+    from qwen3nb.report.look import COLORS, style
 
     keys = [key for key in SERIES if any(key in log.series for log in found.logs)]
     if not keys:
@@ -104,7 +104,7 @@ def conflict_figure(found: Trainings) -> Figure | None:
     """
     import matplotlib.pyplot as plt
 
-    from qwen3nb.report.figures import style
+    from qwen3nb.report.look import style
 
     given = [each for each in found.conflicts if each.cosines]
     if not given:

@@ -15,7 +15,6 @@ from qwen3nb.tasks.tiers import TIERS
 
 __all__ = [
     "checks_table",
-    "comparison_table",
     "cost_table",
     "difference_table",
     "failures_table",
@@ -28,7 +27,6 @@ __all__ = [
     "short_task",
 ]
 
-MISSING = "not run"
 # Settings that make one model several rows, if records differ in them; with what an older
 # record, which does not name them, meant.
 _USES: dict[str, Any] = {
@@ -46,8 +44,11 @@ def number(value: Aggregate, *, strong: bool = False, link: str = "") -> Cell:
     """A value with its interval, or why there is none."""
     if value.value is None:
         return Cell("undefined", value.undefined, link=link)
-    detail = f"[{value.low:.3f}, {value.high:.3f}]" if value.low is not None else ""
-    return Cell(f"{value.value:.3f}", detail, link=link, strong=strong)
+    ends = None if value.low is None or value.high is None else (value.low, value.high)
+    detail = "[{:.3f}, {:.3f}]".format(*ends) if ends else ""
+    return Cell(
+        f"{value.value:.3f}", detail, link=link, strong=strong, value=value.value, interval=ends
+    )
 
 
 def short_task(name: str) -> str:
@@ -94,78 +95,8 @@ def results_table(results: Sequence[Result], *, skipped: Mapping[str, str] | Non
     )
 
 
-def comparison_table(
-    results: Iterable[Result],
-    *,
-    tier: str,
-    links: Mapping[str, str] | None = None,
-) -> Table:
-    """All models on a tier: a row per model, a column per task, best in bold.
-
-    Args:
-        results: any records; those of other tiers' tasks are left out.
-        tier: whose tasks are the columns.
-        links: page per run id.
-    """
-    tasks = list(TIERS[tier].tasks)
-    chosen = [result for result in latest(results) if result.task["name"] in tasks]
-    names = model_names(chosen)
-    table: dict[str, dict[str, Result]] = {}
-    for result in chosen:
-        table.setdefault(result.model["identity"], {})[result.task["name"]] = result
-    best = {
-        task: max((_value(row[task]) for row in table.values() if task in row), default=0.0)
-        for task in tasks
-    }
-    rows = []
-    order = sorted(
-        table, key=lambda identity: (-_sort_key(table[identity], tasks), names[identity])
-    )
-    for identity in order:
-        row = table[identity]
-        cells = [Cell(names[identity])]
-        for task in tasks:
-            if task in row:
-                result = row[task]
-                cells.append(
-                    number(
-                        result.main,
-                        strong=_value(result) == best[task],
-                        link=(links or {}).get(result.run, ""),
-                    )
-                )
-            else:
-                cells.append(Cell(_why_missing(next(iter(row.values())))))
-        rows.append(tuple(cells))
-    heads = [_head(task, [row[task] for row in table.values() if task in row]) for task in tasks]
-    return Table(
-        ("model", *heads),
-        tuple(rows),
-        "95 % percentile bootstrap intervals over n; best of each column in bold, which says "
-        "nothing of whether it differs from the next (see the paired differences).",
-    )
-
-
-def _why_missing(other: Result) -> str:
-    """Why a model has no result on a task, judging by one it has."""
-    searches = ("bm25", "fusion")
-    return "no vectors" if other.model["settings"]["model"].get("kind") in searches else MISSING
-
-
-def _head(task: str, results: Sequence[Result]) -> str:
-    if not results:
-        return short_task(task)
-    first = results[0]
-    return f"{short_task(task)}\n{first.task['main_metric']}, n = {first.main.n}"
-
-
 def _value(result: Result) -> float:
     return result.main.value if result.main.value is not None else float("-inf")
-
-
-def _sort_key(row: Mapping[str, Result], tasks: Sequence[str]) -> float:
-    """The first task of the tier decides the order of the rows."""
-    return _value(row[tasks[0]]) if tasks[0] in row else float("-inf")
 
 
 def difference_table(
@@ -257,7 +188,7 @@ def provenance_table(results: Sequence[Result]) -> Table:
         "parameters": f"{last.model['parameters']:,}" if last.model["parameters"] else "none",
         **{key: str(last.model["settings"][key]) for key in _USES if key in last.model["settings"]},
         "seed": str(last.seed),
-        "vectors": _hits(results),
+        ("pairs" if "template" in last.model["settings"] else "vectors"): _hits(results),
         "run": last.run,
         "finished (UTC)": last.finished,
         "device": f"{last.environment['device']}, {last.environment['precision']}",
@@ -296,8 +227,8 @@ def headline_table(
     rows = tuple(
         (
             Cell(names[result.model["identity"]], link=(links or {}).get(result.run, "")),
-            number(result.main),
-            Cell(f"{result.main.n} {result.task['unit']}"),
+            number(result.main, link=(links or {}).get(result.run, "")),
+            Cell(f"{result.main.n} {result.task['unit']}", value=result.main.n),
         )
         for result in chosen
     )

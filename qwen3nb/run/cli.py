@@ -17,6 +17,7 @@ from qwen3nb.models.precision import DTYPES
 from qwen3nb.run.analysis_cli import register as register_analysis
 from qwen3nb.run.domain import domain_options
 from qwen3nb.run.errors import plainly as _plainly
+from qwen3nb.run.figures_cli import FIGURE_COMMANDS
 from qwen3nb.run.rerank_cli import register
 from qwen3nb.run.suite_cli import MIRROR, SUITE_COMMANDS, no_library_bars, use_mirror
 from qwen3nb.run.vectors import VECTOR_BENCHES, VECTOR_COMMANDS
@@ -172,6 +173,9 @@ def push(folder: Path, repository: str, dry_run: bool, **options: Any) -> None:
 @click.option("--pooling", type=click.Choice([*POOLINGS, "auto"]), default="auto")
 @click.option("--max-length", type=click.IntRange(min=0), default=0, help="0: as the model says.")
 @click.option("--tasks", default="", help="MTEB tasks with commas, instead of the tier's.")
+@click.option(
+    "--limit", type=click.IntRange(min=0), default=0, help="At most so many of all; 0: all."
+)
 @click.option("--prefix", default="", help="Text put before every input, such as [R].")
 @click.option("--append-eos", is_flag=True, help="End every input with the end-of-text token.")
 @click.option("--bidirectional", is_flag=True, help="Run a causal language model bidirectionally.")
@@ -188,7 +192,8 @@ def evaluate(fresh: bool, mirror: Path | None, **parameters: Any) -> None:
     \b
     qwen3nb eval --checkpoint encoder
     qwen3nb eval --checkpoint Qwen3-0.6B --tier fast --mirror /data/mirror
-    qwen3nb eval --checkpoint encoder --tasks STSBenchmark,SciFact
+    qwen3nb eval --checkpoint encoder --tasks STSBenchmark,SciFact --limit 200
+    qwen3nb eval --checkpoint encoder --types STS,Retrieval --languages eng
     """
     use_mirror(mirror)
     _run_and_say("eval", parameters, fresh=fresh)
@@ -275,20 +280,27 @@ def verify(files: tuple[Path, ...]) -> None:
 @click.option("--model", required=True, type=click.Path(path_type=Path), help="An extracted model.")
 @click.option("--output", type=click.Path(path_type=Path), help="By default the model's README.md.")
 @click.option("--tier", type=_TIER, default="smoke", show_default=True)
+@click.option(
+    "--facts",
+    type=click.Path(path_type=Path),
+    help="TOML with what only you know: license, language, datasets, base_model, citation, …",
+)
 @_plainly
-def card(model: Path, output: Path | None, tier: str) -> None:
-    """Write a model card from the export's provenance and the results.
+def card(model: Path, output: Path | None, tier: str, facts: Path | None) -> None:
+    """Write a model card from the export's provenance, its training's files and the results.
+
+    What none of these says stands in the card as not given.
 
     \b
     qwen3nb card --model encoder
+    qwen3nb card --model encoder --tier full --facts facts.toml --output MODEL_CARD.md
     """
     from qwen3nb.files import write_text
     from qwen3nb.report.card import card_text
     from qwen3nb.results import load_results
 
-    click.echo(
-        write_text(output or model / "README.md", card_text(model, load_results(), tier=tier))
-    )
+    text = card_text(model, load_results(adapters=False), tier=tier, facts=facts)
+    click.echo(write_text(output or model / "README.md", text))
 
 
 @main.command()
@@ -385,7 +397,7 @@ def bench_encode(models: tuple[str, ...], texts: int, **options: Any) -> None:
             click.echo(f"{machine()}\n{result.table()}\n")
 
 
-for _command in (*VECTOR_COMMANDS, *SUITE_COMMANDS):
+for _command in (*VECTOR_COMMANDS, *SUITE_COMMANDS, *FIGURE_COMMANDS):
     main.add_command(_command)
 for _command in VECTOR_BENCHES:
     bench.add_command(_command)

@@ -14,8 +14,8 @@ from __future__ import annotations
 import ast
 import difflib
 import hashlib
-import os
 import re
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,17 +25,12 @@ import click
 import nbformat
 
 from qwen3nb import paths
-from qwen3nb.analysis.corrections import CORRECTIONS
 from qwen3nb.analysis.logs import log_files
-from qwen3nb.choices import one_of
 from qwen3nb.extraction.checkpoint import list_checkpoints, open_checkpoint
 from qwen3nb.files import file_stamp, sha256_file, sha256_json
-from qwen3nb.models.pooling import POOLINGS
-from qwen3nb.models.precision import DTYPES
+from qwen3nb.models.adapters import adapter_fingerprint
 from qwen3nb.models.source import SpecError, find_source, find_training
-from qwen3nb.tasks.ann import FAMILIES
-from qwen3nb.tasks.selection import select_tasks
-from qwen3nb.tasks.tiers import TIERS
+from qwen3nb.run.checks import CHECKS
 
 __all__ = [
     "ENGINE",
@@ -118,79 +113,6 @@ def declared_parameters(notebook: nbformat.NotebookNode) -> dict[str, Parameter]
         name = node.target.id
         declared[name] = Parameter(name, node.annotation.id, ast.literal_eval(node.value))
     return declared
-
-
-def _positive(name: str, *, zero: bool = False) -> Callable[[Any], object]:
-    def check(value: int) -> None:
-        if value < (0 if zero else 1):
-            raise ValueError(f"{name} is {value}; expected {'0 or more' if zero else 'at least 1'}")
-
-    return check
-
-
-def _device(value: str) -> None:
-    if not re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", value):
-        raise ValueError(f"unknown device {value!r}; choose one of: auto, cpu, mps, cuda, cuda:N")
-
-
-def _writable(value: str) -> None:
-    folder = Path(value or paths.results()).expanduser()
-    there = next(each for each in (folder, *folder.resolve().parents) if each.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK):
-        raise ValueError(f"output_dir {value!r} cannot be written to: {there} is in the way")
-
-
-def _folder(value: str) -> None:
-    if value and not Path(value).expanduser().is_dir():
-        raise ValueError(f"outputs {value!r}: no such folder")
-
-
-def _level(value: float) -> None:
-    if not 0 < value < 1:
-        raise ValueError(f"alpha is {value}; expected between 0 and 1")
-
-
-def _known_tasks(value: str) -> None:
-    """Names of MTEB tasks; ``organisation/name`` is a folder of the mirror, found when run."""
-    if names := [each for each in _listed(value) if each and "/" not in each]:
-        select_tasks(names=names)
-
-
-def _listed(value: str) -> list[str]:
-    """The parts of a list that is written with commas; at least one."""
-    return [each.strip() for each in value.split(",")]
-
-
-def _numbers(name: str, *, zero: bool = False) -> Callable[[str], object]:
-    check = _positive(name, zero=zero)
-    return lambda value: [check(int(each)) for each in _listed(value)]
-
-
-# What a parameter of this name must satisfy, in whichever notebook.
-CHECKS: dict[str, Callable[[Any], object]] = {
-    "checkpoint": find_source,
-    "training": find_training,
-    "average": lambda value: one_of("average", value, ("last", "best")),
-    **{name: _numbers(name) for name in ("averages", "ef_search", "nprobe", "rescore")},
-    "dimensions": _numbers("dimensions"),
-    "threads": _numbers("threads", zero=True),
-    "indexes": lambda value: [one_of("index", each, FAMILIES) for each in _listed(value)],
-    "k": _positive("k"),
-    "poolings": lambda value: [one_of("pooling", each, POOLINGS) for each in _listed(value)],
-    "count": _positive("count"),
-    "tasks": _known_tasks,
-    "tier": lambda value: one_of("tier", value, TIERS),
-    "pooling": lambda value: one_of("pooling", value, ("auto", *POOLINGS)),
-    "device": _device,
-    "dtype": lambda value: one_of("dtype", value, DTYPES),
-    "batch_size": _positive("batch_size"),
-    "max_length": _positive("max_length", zero=True),
-    "seed": _positive("seed", zero=True),
-    "output_dir": _writable,
-    "outputs": _folder,
-    "alpha": _level,
-    "correction": lambda value: one_of("correction", value, CORRECTIONS),
-}
 
 
 def check_parameters(declared: Mapping[str, Parameter], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -287,7 +209,8 @@ def _model_slug(spec: str) -> str:
 def _folder_slug(folder: Path) -> str:
     resolved = folder.resolve()
     if resolved.is_relative_to(paths.root()):
-        return str(resolved.relative_to(paths.root())).removeprefix("runs/")
+        short = str(resolved.relative_to(paths.root())).removeprefix("runs/")
+        return short.removesuffix("/checkpoints/final")  # where a training leaves its adapters
     digest = hashlib.sha256(str(resolved).encode()).hexdigest()[:6]
     return f"{resolved.parent.name}-{resolved.name}-{digest}"
 
@@ -316,6 +239,8 @@ def run_key(notebook: nbformat.NotebookNode, values: Mapping[str, Any]) -> str:
     }
     if "checkpoint" in values:
         parts["model"] = find_source(values["checkpoint"]).fingerprint()
+    if values.get("adapter"):
+        parts["adapter"] = adapter_fingerprint(Path(values["adapter"]).expanduser())
     if "training" in values:
         folders = list_checkpoints(find_training(values["training"]))
         files = [file for folder in folders for file in open_checkpoint(folder).stamps]
@@ -398,6 +323,8 @@ def run_notebook(
     partial = partial_folder() / page.name
     partial.parent.mkdir(parents=True, exist_ok=True)
     output = log.open("w", encoding="utf-8") if log else None
+    # Without a log, what the cells say of their progress goes to whoever waits.
+    said = output or (sys.stderr if show_progress else None)
     try:
         papermill.execute_notebook(
             notebook,
@@ -406,7 +333,7 @@ def run_notebook(
             engine_name=ENGINE,
             progress_bar=show_progress,
             stdout_file=output,
-            stderr_file=output,
+            stderr_file=said,
         )
     except PapermillExecutionError as error:
         raise NotebookError(

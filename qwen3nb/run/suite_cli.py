@@ -56,13 +56,13 @@ def fetch(tier: str | None, tasks: str, models: str, only_list: bool, mirror: Pa
     """
     from qwen3nb.tasks.mirror import fetch as run
     from qwen3nb.tasks.mirror import needs, sizes
-    from qwen3nb.tasks.selection import select_tasks, tier_tasks
+    from qwen3nb.tasks.selection import listed, select_tasks, tier_tasks
 
     if not (tier or tasks or models):
         raise click.UsageError("say what: --tier, --tasks or --models")
     chosen = tier_tasks(tier) if tier else []
-    chosen += select_tasks(names=_listed(tasks)) if tasks else []
-    found = needs(chosen, _listed(models))
+    chosen += select_tasks(names=listed(tasks)) if tasks else []
+    found = needs(chosen, listed(models))
     if only_list or mirror is None:
         for need, size in sizes(found):
             click.echo(
@@ -83,10 +83,6 @@ def fetch(tier: str | None, tasks: str, models: str, only_list: bool, mirror: Pa
     click.echo(f"{len(found) - len(failed)} of {len(found)} are in {mirror}")
     if failed:
         sys.exit(1)
-
-
-def _listed(text: str) -> list[str]:
-    return [each.strip() for each in text.split(",") if each.strip()]
 
 
 @click.command()

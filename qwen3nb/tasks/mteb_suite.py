@@ -28,6 +28,7 @@ from qwen3nb.models.encoders import Encoder
 from qwen3nb.models.fusion import Fusion
 from qwen3nb.models.reranker import YesNoReranker
 from qwen3nb.results import Result, environment, result_path
+from qwen3nb.tasks.limits import limited, limited_name
 from qwen3nb.tasks.mirror import data_revision, explain, local_data
 from qwen3nb.tasks.per_query import (
     SEARCH_TYPES,
@@ -39,9 +40,17 @@ from qwen3nb.tasks.per_query import (
     task_size,
 )
 from qwen3nb.tasks.records import Work, finished, model_facts, stored
-from qwen3nb.tasks.selection import select_tasks, tier_tasks
+from qwen3nb.tasks.selection import listed, select_tasks, tier_tasks
 
-__all__ = ["Evaluation", "EvaluationError", "evaluate"]
+__all__ = [
+    "Evaluation",
+    "EvaluationError",
+    "Model",
+    "evaluate",
+    "stored_record",
+    "suite_tasks",
+    "unsuited",
+]
 
 Model = Encoder | BM25 | Fusion | YesNoReranker
 
@@ -68,6 +77,7 @@ def evaluate(
     *,
     tier: str = "smoke",
     tasks: Iterable[Any] | str | None = None,
+    limit: int = 0,
     output: Path | str | None = None,
     seed: int = 0,
     batch_size: int = 32,
@@ -86,6 +96,8 @@ def evaluate(
         tier: name of a tier; see `TIERS`.
         tasks: MTEB task objects, or names, to run instead of a tier; or one string of
             names with commas, empty for the tier's.
+        limit: at most so many queries, rows, and documents beside the judged ones; 0 for
+            all. Such a record has another name, and is not among MTEB's own files.
         output: folder for records; by default `paths.results`.
         seed: of the intervals.
         batch_size: texts per batch.
@@ -98,26 +110,26 @@ def evaluate(
             tracebacks are saved beside the records.
     """
     folder = Path(output) if output else paths.results()
-    if isinstance(tasks, str):
-        tasks = [name.strip() for name in tasks.split(",") if name.strip()] or None
-    chosen = _parts(tasks if tasks is not None else tier_tasks(tier))
+    chosen = suite_tasks(tier=tier, tasks=tasks)
     evaluation = Evaluation()
     run = uuid.uuid4().hex[:12]
     bar = tqdm(chosen, desc=model.label, unit="task", disable=not show_progress)
     for task in bar:
-        name = task.metadata.name
+        name = limited_name(task.metadata.name, limit)
         bar.set_postfix_str(name)
-        if reason := _unsuited(model, task):
+        if reason := unsuited(model, task):
             evaluation.skipped[name] = reason
             continue
-        earlier = None if fresh else _stored(model, task, folder=folder, seed=seed)
+        earlier = (
+            None if fresh else stored_record(model, task, folder=folder, seed=seed, limit=limit)
+        )
         if earlier is not None:
             evaluation.results.append(earlier)
             evaluation.reused.append(name)
             continue
         try:
             result = _run_task(
-                model, task, folder=folder, seed=seed, batch_size=batch_size,
+                model, task, folder=folder, seed=seed, batch_size=batch_size, limit=limit,
                 config={**(config or {}), "tier": tier}, run=run,
             )  # fmt: skip
         except Exception:  # noqa: BLE001 - whatever a task does, the others go on
@@ -143,7 +155,14 @@ def evaluate(
     return evaluation
 
 
-def _unsuited(model: Model, task: Any) -> str:
+def suite_tasks(*, tier: str, tasks: Iterable[Any] | str | None) -> list[Any]:
+    """The tasks that `evaluate` runs, parts of a task that is made of others by themselves."""
+    if isinstance(tasks, str):
+        tasks = listed(tasks) or None
+    return _parts(tasks if tasks is not None else tier_tasks(tier))
+
+
+def unsuited(model: Model, task: Any) -> str:
     """Why the model cannot do the task, or nothing."""
     kind = task.metadata.type
     if isinstance(model, YesNoReranker):
@@ -174,11 +193,13 @@ def _failure_file(model: Model, task: str, *, folder: Path, seed: int) -> Path:
     return _record_path(model, task, folder=folder, seed=seed).with_suffix(".error.txt")
 
 
-def _stored(model: Model, task: Any, *, folder: Path, seed: int) -> Result | None:
+def stored_record(
+    model: Model, task: Any, *, folder: Path, seed: int, limit: int = 0
+) -> Result | None:
     """The record of this model, data and software, if it is there and readable."""
-    file = _record_path(model, task.metadata.name, folder=folder, seed=seed)
+    name = limited_name(task.metadata.name, limit)
     return stored(
-        file,
+        _record_path(model, name, folder=folder, seed=seed),
         identity=model.identity,
         same=lambda result: result.task["revision"] == data_revision(task),
     )
@@ -191,32 +212,20 @@ def _run_task(
     folder: Path,
     seed: int,
     batch_size: int,
+    limit: int,
     config: dict[str, Any],
     run: str,
 ) -> Result:
-    import mteb
-
     revision = data_revision(task)
     work = Work(model)
     with _quiet(), local_data(task):
         _load(task)
-        with tempfile.TemporaryDirectory() as predictions:
-            # A fresh folder each time: MTEB adds to a prediction file that is there,
-            # under the description of whichever model wrote it first.
-            outcome = mteb.evaluate(
-                model,
-                task,
-                cache=mteb.ResultCache(folder / "mteb"),
-                overwrite_strategy="always",
-                prediction_folder=predictions,
-                encode_kwargs={"batch_size": batch_size, "show_progress_bar": False},
-                show_progress_bar=False,
-                co2_tracker=False,
-            ).task_results[0]
-            predicted = read_json(Path(predictions) / task.prediction_file_name)
-    per_query, named, main = extract_scores(task, predicted, outcome.scores)
+        with limited(task, limit):
+            cache = None if limit else folder / "mteb"
+            predicted, outcome = _by_mteb(model, task, cache=cache, batch_size=batch_size)
+            per_query, named, main = extract_scores(task, predicted, outcome.scores)
+            size = task_size(task)
     score = float(outcome.get_score())
-    size = task_size(task)
     metrics = {
         name: reported(score, n=next(iter(size.values()), 0))
         if how == REPORTED
@@ -227,7 +236,7 @@ def _run_task(
     return Result(
         model=model_facts(model),
         task={
-            "name": task.metadata.name,
+            "name": limited_name(task.metadata.name, limit),
             "type": task.metadata.type,
             "dataset": task.metadata.dataset["path"],
             "revision": revision,
@@ -249,6 +258,28 @@ def _run_task(
         run=run,
         finished=finished(),
     )
+
+
+def _by_mteb(
+    model: Model, task: Any, *, cache: Path | None, batch_size: int
+) -> tuple[dict[str, Any], Any]:
+    """What MTEB predicts, and what it makes of it; its own file goes to ``cache``."""
+    import mteb
+
+    with tempfile.TemporaryDirectory() as predictions:
+        # A fresh folder each time: MTEB adds to a prediction file that is there,
+        # under the description of whichever model wrote it first.
+        outcome = mteb.evaluate(
+            model,
+            task,
+            cache=mteb.ResultCache(cache) if cache else None,
+            overwrite_strategy="always",
+            prediction_folder=predictions,
+            encode_kwargs={"batch_size": batch_size, "show_progress_bar": False},
+            show_progress_bar=False,
+            co2_tracker=False,
+        ).task_results[0]
+        return read_json(Path(predictions) / task.prediction_file_name), outcome
 
 
 def _load(task: Any) -> None:
@@ -290,6 +321,8 @@ def _quiet() -> Iterator[None]:
             warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"mteb\..*")
             # Published numbers belong to the task of that very name, superseded or not.
             warnings.filterwarnings("ignore", message=".*is superseded by", category=UserWarning)
+            # Its bitext evaluator copies tensors in a way that torch advises against.
+            warnings.filterwarnings("ignore", message="To copy construct from a tensor")
             # A toy never predicts some classes; their precision, which is not used here,
             # is then undefined.
             warnings.filterwarnings("ignore", category=UndefinedMetricWarning)

@@ -23,7 +23,16 @@ from numpy.typing import ArrayLike
 
 from qwen3nb.aggregates import Aggregate, aggregate
 from qwen3nb.models.encoders import Encoder
-from qwen3nb.tasks.words import Vectors, WordSimilarity, load_word_pairs, unit_rows, word_similarity
+from qwen3nb.tasks.words import (
+    Analogies,
+    Vectors,
+    WordSimilarity,
+    analogies,
+    load_analogies,
+    load_word_pairs,
+    unit_rows,
+    word_similarity,
+)
 
 __all__ = [
     "Clusters",
@@ -99,10 +108,11 @@ class Geometry:
 
 @dataclass(frozen=True)
 class Probes:
-    """All of it for one encoder; ``words`` per name of a data set."""
+    """All of it for one encoder; ``words`` and ``analogies`` per name of a data set."""
 
     label: str
     words: Mapping[str, WordSimilarity]
+    analogies: Mapping[str, Analogies]
     clusters: Clusters
     transfer: Transfer
     geometry: Geometry
@@ -220,7 +230,13 @@ def anisotropy(vectors: ArrayLike) -> float:
     return float((np.square(unit.sum(axis=0)).sum() - n) / (n * (n - 1)))
 
 
-def probe(encoder: Encoder, *, words: Sequence[Path | str] = (), seed: int = 0) -> Probes:
+def probe(
+    encoder: Encoder,
+    *,
+    words: Sequence[Path | str] = (),
+    questions: Sequence[Path | str] = (),
+    seed: int = 0,
+) -> Probes:
     """Probe an encoder: words from files, everything else from what needs no download.
 
     Words are encoded bare, as they are written. Clusters and classes are PyDocs' sample by
@@ -230,22 +246,34 @@ def probe(encoder: Encoder, *, words: Sequence[Path | str] = (), seed: int = 0) 
     Args:
         encoder: from `load_encoder`.
         words: files or folders for `load_word_pairs`, such as a mirror's
-            ``local/wordsim353``.
+            ``local/wordsim353``; `mirrored_words` finds those.
+        questions: files for `load_analogies`; candidates are the words of the file.
         seed: of the intervals.
 
     Raises:
         DataError: a file of words that cannot be used.
         EncoderError: a vector is zero or not finite.
     """
-    found = {}
+    alike, solved = {}, {}
     for place in map(Path, words):
         pairs = load_word_pairs(place)
-        listed = sorted({word for pair in pairs for word in pair[:2]})
-        vectors = dict(zip(listed, encoder.encode(listed), strict=True))
-        name = place.name if place.is_dir() else place.name.partition(".")[0]
-        found[name] = word_similarity(pairs, vectors, seed=seed)
+        vectors = _of_words(encoder, {word for pair in pairs for word in pair[:2]})
+        alike[_name(place)] = word_similarity(pairs, vectors, seed=seed)
+    for place in map(Path, questions):
+        asked = load_analogies(place)
+        vectors = _of_words(encoder, {word for question in asked for word in question})
+        solved[_name(place)] = analogies(asked, vectors, seed=seed)
     grouped, learnt = _pydocs(encoder, seed=seed)
-    return Probes(encoder.label, found, grouped, learnt, _geometry(encoder))
+    return Probes(encoder.label, alike, solved, grouped, learnt, _geometry(encoder))
+
+
+def _name(place: Path) -> str:
+    return place.name if place.is_dir() else place.name.partition(".")[0]
+
+
+def _of_words(encoder: Encoder, words: set[str]) -> dict[str, Vectors]:
+    listed = sorted(words)
+    return dict(zip(listed, encoder.encode(listed), strict=True))
 
 
 def _pydocs(encoder: Encoder, *, seed: int) -> tuple[Clusters, Transfer]:

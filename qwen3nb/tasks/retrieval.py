@@ -45,8 +45,12 @@ def custom_collection(
         name: fit for files and tables.
 
     Raises:
-        ValueError: a judged query or document that is not there, or no relevant document.
+        ValueError: a judged query or document that is not there, an id that is no Unicode
+            text (a lone surrogate), or no relevant document.
     """
+    for each in (*queries, *documents):
+        if not each.isprintable() and any("\ud800" <= letter <= "\udfff" for letter in each):
+            raise ValueError(f"the id {each!r} has a lone surrogate, which no file can hold")
     qrels = {
         query: dict(found) if isinstance(found, Mapping) else dict.fromkeys(found, 1)
         for query, found in relevant.items()

@@ -9,7 +9,7 @@ from typing import Any
 from qwen3nb.choices import one_of
 from qwen3nb.tasks.tiers import TIERS
 
-__all__ = ["select_tasks", "tier_tasks"]
+__all__ = ["choose_tasks", "listed", "select_tasks", "tier_tasks"]
 
 _OWN = ("PyDocs", "AuthorSTS")
 
@@ -28,6 +28,36 @@ def tier_tasks(tier: str) -> list[Any]:
         have = {task.metadata.name for task in tasks}
         tasks += [t for t in mteb.get_benchmark(benchmark).tasks if t.metadata.name not in have]
     return tasks
+
+
+def choose_tasks(
+    *, tier: str, tasks: str = "", types: str = "", languages: str = "", benchmark: str = ""
+) -> list[Any]:
+    """The tier's tasks, or what else was asked for; each argument a list with commas.
+
+    Args:
+        tier: what to take if nothing else is given.
+        tasks: names; with ``benchmark``, those of it.
+        types: MTEB task types, such as ``STS,Retrieval``.
+        languages: three-letter codes, such as ``eng``.
+        benchmark: one, such as ``MTEB(eng, v2)``.
+
+    Raises:
+        ValueError: as `select_tasks`.
+    """
+    if not (tasks or types or languages or benchmark):
+        return tier_tasks(tier)
+    return select_tasks(
+        names=listed(tasks),
+        types=listed(types),
+        languages=listed(languages),
+        benchmark=benchmark or None,
+    )
+
+
+def listed(text: str) -> list[str]:
+    """The parts of a list that is written with commas; none of an empty one."""
+    return [each.strip() for each in text.split(",") if each.strip()]
 
 
 def select_tasks(
@@ -51,6 +81,10 @@ def select_tasks(
     """
     import mteb
 
+    known_types = sorted({task.metadata.type for task in mteb.get_tasks()}) if types else []
+    for each in types:
+        if each not in known_types:
+            raise ValueError(_unknown("type", each, known_types))
     if benchmark is not None:
         known = sorted(each.name for each in mteb.get_benchmarks())
         if benchmark not in known:
@@ -81,7 +115,10 @@ def _named(name: str, languages: Sequence[str]) -> Any:
     if name.startswith(_OWN):
         from qwen3nb.tasks.embedded import embedded_task
 
-        return embedded_task(name)
+        try:
+            return embedded_task(name)
+        except KeyError as error:
+            raise ValueError(str(error.args[0])) from None
     try:
         return mteb.get_task(name, languages=list(languages) or None)
     except KeyError:

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from qwen3nb.aggregates import Aggregate, aggregate
+from qwen3nb.tasks.mirror import mirrored
 from qwen3nb.tasks.rows import DataError, json_rows, open_text, variant
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "analogies",
     "load_analogies",
     "load_word_pairs",
+    "mirrored_words",
     "unit_rows",
     "word_similarity",
 ]
@@ -79,6 +81,13 @@ class Analogies:
     topk: int
     n: int
     coverage: float
+
+
+def mirrored_words() -> list[Path]:
+    """The folders of word pairs that the mirror has: WordSim-353 and SimLex-999."""
+    names = ("wordsim353", "wordsim353-sim", "wordsim353-rel", "simlex999")
+    found = [mirrored(f"local/{name}") for name in names]
+    return [folder for folder in found if folder is not None]
 
 
 def load_word_pairs(place: Path | str) -> list[Pair]:
