@@ -77,7 +77,8 @@ def _letter(number: int) -> str:
 
 def _note(board: Leaderboard) -> str:
     pairs = len(board.standings) - 1
-    tasks = ", ".join(map(short_task, board.tasks))
+    sizes = zip(board.tasks, board.queries, strict=True)
+    tasks = ", ".join(f"{short_task(task)} (n = {n})" for task, n in sizes)
     left_out = "".join(f" {reason}." for reason in board.left_out)
     return (
         f"Mean over {tasks}, every task counting once; percentile bootstrap over queries, 10,000 "
@@ -132,24 +133,24 @@ def categories_table(boards: CategoryBoards | None) -> Table:
     """Mean and rank by type of task; orders that turn round are named below."""
     if boards is None:
         return Table(("model",), (), NOTHING)
-    columns = ("model", "all tasks", *boards.boards, "types\ncounting once")
-    balanced = dict(boards.balanced)
+    columns = ("model", "all tasks", *boards.boards)
     places = [
         {each.system: each for each in board.standings}
         for board in (boards.overall, *boards.boards.values())
     ]
-    rows = []
-    for standing in boards.overall.standings:
-        value = balanced.get(standing.system)
-        means = [_place(place.get(standing.system)) for place in places]
-        rows.append((Cell(standing.system), *means, Cell("–" if value is None else f"{value:.3f}")))
+    rows = tuple(
+        (Cell(each.system), *(_place(place.get(each.system)) for place in places))
+        for each in boards.overall.standings
+    )
     said = " ".join(f"{each.text}." for each in boards.reversals) or "None."
     notes = "".join(f" {note}." for note in boards.notes)
-    return Table(columns, tuple(rows), f"Orders that turn round (Simpson's paradox): {said}{notes}")
+    text = "Mean, in brackets the rank; 95 % percentile bootstrap intervals over queries. Orders "
+    text += f"that turn round (Simpson's paradox): {said}{notes}"
+    return Table(columns, rows, text)
 
 
 def _place(standing: Standing | None) -> Cell:
     if standing is None:
         return Cell("not run")
-    low, high = standing.rank_interval
-    return Cell(f"{standing.mean:.3f}", f"rank {standing.rank}, {low} to {high}")
+    ends = "[{:.3f}, {:.3f}]".format(*standing.interval)
+    return Cell(f"{standing.mean:.3f} ({standing.rank})", ends)
