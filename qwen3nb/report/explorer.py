@@ -90,7 +90,7 @@ class Explorer:
             "dragmode": "pan",
             "paper_bgcolor": "rgba(0,0,0,0)",
             "plot_bgcolor": "rgba(0,0,0,0)",
-            "margin": {"l": 60, "r": 10, "t": 10, "b": 50},
+            "margin": {"l": 60, "r": 10, "t": 10, "b": 58},
             "height": 460,
             "xaxis": {**axis, "title": {"text": f"{metric}, {html.escape(across)}"}},
             "yaxis": {**axis, "title": {"text": f"{metric}, {html.escape(up)}"}},
@@ -159,7 +159,8 @@ class Explorer:
             f'<div class="q-plot" role="img" aria-label="{html.escape(alt, quote=True)}"></div>'
             '<div class="q-chosen" role="status">Click on a point to see the query and what '
             "every model scores on it.</div>"
-            f"{_said(self.note)}<noscript><p>This figure needs a script; the table below does not.</p></noscript>"
+            f"{_said(self.note)}<noscript><p>This figure needs a script; the table below "
+            "does not.</p></noscript>"
             f'<script type="application/json">{data}</script></div>'
         )
 
