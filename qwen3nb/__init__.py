@@ -55,6 +55,14 @@ _HOMES = {
     "qwen3nb.report.figures": ("comparison_figure", "per_query_figure", "similarity_figure"),
     "qwen3nb.report.geometry": ("cosine_figure", "spectrum_figure"),
     "qwen3nb.report.probes": ("probes_table",),
+    "qwen3nb.report.status": (
+        "data_versions_table",
+        "failed_runs_table",
+        "machine_table",
+        "runs_table",
+        "software_table",
+        "verification_table",
+    ),
     "qwen3nb.report.suite": (
         "plan_table",
         "reproduction_table",

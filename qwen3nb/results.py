@@ -20,6 +20,7 @@ from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.aggregates import REPORTED, Aggregate, aggregate
+from qwen3nb.failures import failed_runs
 from qwen3nb.files import read_json, write_json
 
 __all__ = [
@@ -135,10 +136,18 @@ def result_path(folder: Path | None, model: str, seed: int, task: str) -> Path:
 def load_results(folder: Path | str | None = None) -> list[Result]:
     """Every record under ``folder``, by model and task; none if the folder is not there.
 
+    Records that a failed run made are left out until that run has come to its end; see
+    `qwen3nb.failures`.
+
     Raises:
         ResultError: a record that cannot be read; names it.
     """
-    return [Result.load(file) for file in result_files(folder)]
+    failed = failed_runs(folder)
+    return [
+        result
+        for result in map(Result.load, result_files(folder))
+        if not any(run.made(config=result.config, finished=result.finished) for run in failed)
+    ]
 
 
 def result_files(folder: Path | str | None = None) -> list[Path]:

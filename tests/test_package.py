@@ -28,6 +28,7 @@ compression_figure compression_table exact_search load_analogies load_word_pairs
 probe probes_table recall_at_k transfer truncated uniformity word_similarity
 prediction_table published_scores reproduce reproduction_table suite_table summarise plan plan_table
 mirrored_words choose_tasks select_tasks
+data_versions_table failed_runs_table machine_table runs_table software_table verification_table
 """
 
 

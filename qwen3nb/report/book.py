@@ -99,6 +99,7 @@ def build_book(
 
     for name in ("data", "leaderboard"):
         run_notebook(name, {"tier": tier}, show_progress=show_progress)
+    run_notebook("status", {}, show_progress=show_progress)
     write_card_page(load_results(), model=model, tier=tier)
     output = paths.root() / "_build"
     # An incremental build keeps pages and glued values of runs that are gone.
