@@ -16,7 +16,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +106,7 @@ class _Places:
     at_once: int
     fresh: bool
     gpus: queue.Queue[str] | None
-    children: Children = field(default_factory=Children)
+    children: Children
 
     @contextmanager
     def environment(self, log: Path) -> Any:
@@ -141,7 +141,7 @@ def sweep(
     check_jobs(jobs)
     devices = gpus()
     at_once = min(at_once or fitting(jobs), len(devices) or len(jobs) or 1)
-    places = _Places(at_once, fresh, _queue_of(devices))
+    places = _Places(at_once, fresh, _queue_of(devices), Children())
     outcomes: dict[int, Outcome] = {}
     bar = tqdm(total=len(jobs), desc="notebooks", unit="run", disable=not show_progress)
     try:
