@@ -133,11 +133,16 @@ def result_path(folder: Path | None, model: str, seed: int, task: str) -> Path:
     return (folder or paths.results()) / model / f"seed_{seed}" / f"{task}.json"
 
 
-def load_results(folder: Path | str | None = None) -> list[Result]:
+def load_results(folder: Path | str | None = None, *, adapters: bool = True) -> list[Result]:
     """Every record under ``folder``, by model and task; none if the folder is not there.
 
     Records that a failed run made are left out until that run has come to its end; see
     `qwen3nb.failures`.
+
+    Args:
+        folder: by default `paths.results`.
+        adapters: whether those of trained adapters are among them, a few runs of the same
+            training per seed (``qwen3nb.tasks.trained``); no leaderboard lists them.
 
     Raises:
         ResultError: a record that cannot be read; names it.
@@ -146,7 +151,8 @@ def load_results(folder: Path | str | None = None) -> list[Result]:
     return [
         result
         for result in map(Result.load, result_files(folder))
-        if not any(run.made(config=result.config, finished=result.finished) for run in failed)
+        if (adapters or "training" not in result.config)
+        and not any(run.made(config=result.config, finished=result.finished) for run in failed)
     ]
 
 

@@ -96,6 +96,33 @@ def test_our_records_carry_their_training_too(tmp_path):
     }
 
 
+def test_adapters_of_one_configuration_are_one_system(tmp_path):
+    """As `tasks.trained` records them: a label per adapter, the configuration inside."""
+    settings = {"model": {"base_model_name": "tiny"}, "lora": {"rank": 4}, "seed": 7}
+    for seed in (1, 2):
+        result = record(f"joint_r4-{seed}", {"q1": 0.2, "q2": 0.4}, seed=seed)
+        result.config["training"] = {
+            "configuration": "joint_r4", "seed": seed, "mode": "joint", "settings": settings,
+        }  # fmt: skip
+        result.save(tmp_path)
+    scores = load_all_results(tmp_path).scores
+    assert {(score.system, score.seed) for score in scores} == {("joint_r4", 1), ("joint_r4", 2)}
+    facts = scores[0].facts
+    assert (facts["rank"], facts["base"], facts["data_seed"]) == (4, "tiny", 7)
+
+
+def test_a_file_per_data_set_is_read(tmp_path):
+    folder = tmp_path / "joint_r4" / "seed_3" / "results"
+    value = {"dataset": "SciFact", "aggregate": {"ndcg@10": 0.3}, "per_query": {"a": 0.2, "b": 0.4}}
+    write(folder / "SciFact.bm25-100.json", json.dumps(value))
+    value = {"dataset": "STS", "aggregate": {"spearman": 0.5}, "per_query": {}}
+    write(folder / "STS.json", json.dumps(value))
+    sts, reranked = load_all_results(tmp_path).scores
+    assert (reranked.system, reranked.seed, reranked.kind) == ("joint_r4", 3, "reranking")
+    assert (reranked.metric, reranked.value) == ("nDCG@10", pytest.approx(0.3))
+    assert (sts.task, sts.kind, sts.metric, sts.value) == ("STS", "embedding", "spearman", 0.5)
+
+
 def test_the_same_scores_for_different_weights_are_flagged(tmp_path):
     reranking(tmp_path, QUERIES, seed=1)
     reranking(tmp_path, QUERIES, seed=2)
@@ -185,9 +212,13 @@ def test_broken_files_are_flagged_and_the_rest_is_read(tmp_path, content, cause)
 
 def test_bad_logs_are_named_by_line(tmp_path):
     file = reranking(tmp_path, QUERIES)
-    write(file.parent.parent / "train_log.jsonl", '{"step": 1}\n{"ste')
+    log = file.parent.parent / "train_log.jsonl"
+    write(log, '{"step": 1}\n{"ste\n')
     (flag,) = load_all_results(tmp_path).flags
     assert "train_log.jsonl:2: not JSON" in flag.text
+    write(log, '{"step": 1}\n{"ste')  # killed while writing: what was written counts
+    found = load_all_results(tmp_path)
+    assert (found.flags, found.scores[0].facts["steps"]) == ((), 1)
     with pytest.raises(FileNotFoundError, match="no such folder"):
         load_all_results(tmp_path / "nowhere")
 

@@ -10,24 +10,33 @@ from conftest import REPOSITORY
 import qwen3nb
 
 PUBLIC = """
-METRICS POOLINGS Qwen3EncoderConfig Qwen3EncoderModel Qwen3ForSeq2SeqLM Qwen3Seq2SeqConfig
-CheckpointError Result SpecError TIERS ablate ablation_table author_sts average_checkpoints
-averaged averaging_table by_task card_text checkpoints_table checks_table
-comparison_figure comparison_table cosine_figure cost_table difference_table
-difficulty_table distance_to drift_figure effects effects_figure effects_table
-embedded_task evaluate extraction_table
-examples_table extract failures_table find_source find_training headline_table holm list_checkpoints
-load_encoder load_failures load_model load_pydocs load_results open_checkpoint page_links
-paired_bootstrap pairs_table per_query_figure permutation_test pool provenance_table
-pydocs_sample pydocs_table quick_look registry results_table run_notebook score_run
-select_checkpoints similarity_figure spectrum_figure tier_table variants
-vector_agreement verify weight_drift
-Scores YesNoReranker evaluate_trained find_trained load_reranker rerank_suite
-alignment analogies ann_figure ann_suite ann_table anisotropy build_index clusters
-compression_figure compression_table exact_search load_analogies load_word_pairs measure_speed
-probe probes_table recall_at_k transfer truncated uniformity word_similarity
-prediction_table published_scores reproduce reproduction_table suite_table summarise plan plan_table
-mirrored_words choose_tasks select_tasks
+Band CheckpointError ForestRow METRICS POOLINGS Picture Qwen3EncoderConfig Qwen3EncoderModel
+Qwen3ForSeq2SeqLM Qwen3Seq2SeqConfig Result Scores SpecError TIERS YesNoReranker ablate
+ablation_table alignment analogies anisotropy ann_figure ann_suite ann_table author_sts
+average_checkpoints averaged averaging_table bars_figure bench_encode bench_texts
+benjamini_hochberg best_checkpoint best_table breakdown_table build_index by_task calibrate
+calibrate_seeds calibration_figure calibration_table card_text cases_table categories_table
+changes_table checkpoint_figure checkpoints_table checks_table choose_tasks clusters
+compare_candidates compare_models compare_pairs compare_results comparison_figure
+comparison_table compression_figure compression_table conflict_figure correlation
+correlations_table cosine_figure cost_table curve difference_figure difference_table
+differences_figure differences_table difficulty_table distance_to drift_figure effect_size
+effects effects_figure effects_table embedded_task equivalence evaluate evaluate_trained
+exact_search examples_table explore extract extraction_table failures_table find_source
+find_trained find_training findings findings_html forest_figure gain_figure headline_table holm
+interference interference_figure interference_report interference_seeds_table interference_table
+join leaderboard list_checkpoints load_all_results load_analogies load_encoder load_failures
+load_first load_model load_pydocs load_reranker load_results load_word_pairs logs_table
+loss_correlation_table loss_figure measure_speed minimum_detectable_effect mirrored_words
+model_colors open_checkpoint order_table page_links pair_results paired_bootstrap pairs_figure
+pairs_table paper_figures paper_tables per_query_figure permutation_test plan plan_table pool
+power_table prediction_table probe probes_table provenance_table published_scores pydocs_sample
+pydocs_table query_texts quick_look rank_figure rank_table read_calibration read_trainings
+recall_at_k refusals_table registry reproduce reproduction_table rerank_suite rerank_table
+reranked reranker_table results_table run_notebook score_run seed_curve select_checkpoints
+select_tasks similarity_figure spectrum_figure speed_table standings suite_table summarise
+t_test tier_table trajectory_figure transfer truncated uniformity variance_split variance_table
+variants vector_agreement verify weight_drift wilcoxon wins_figure word_similarity
 data_versions_table failed_runs_table machine_table runs_table software_table verification_table
 """
 
@@ -67,6 +76,8 @@ def test_the_papermill_plugin_is_light():
         "analysis.statistics",
         "analysis.collect",
         "analysis.interference",
+        "report.candidates",
+        "report.interference_files",
         "report.views",
         "report.tables",
     ],
@@ -81,7 +92,7 @@ ROOMS = {
     "models": {"extraction"},
     "tasks": {"models", "extraction"},
     "analysis": {"tasks"},
-    "report": {"analysis", "tasks", "models", "extraction", "run"},
+    "report": {"analysis", "tasks", "models", "extraction", "run", "bench"},
     "run": {"report", "analysis", "tasks", "models", "extraction", "demo", "bench"},
     "bench": {"analysis", "demo", "extraction", "models", "tasks"},
     "demo": {"run", "report", "tasks", "models", "extraction"},

@@ -115,7 +115,7 @@ def test_names_tell_systems_apart():
         ]
     )
     systems = found.matrices[0].systems
-    assert set(systems) == {"a-11111111", "a-22222222", "b (seed 1)", "b (seed 2)"}
+    assert set(systems) == {"a (11111111)", "a (22222222)", "b (seed 1)", "b (seed 2)"}
 
 
 def test_all_pairs_are_what_each_pair_alone_is():

@@ -368,10 +368,9 @@ def cli():
 
 
 COMMANDS = (
-    "average", "bench", "book", "cache", "card", "demo", "domain", "encode", "eval", "extract",
-    "fetch", "push", "quick", "reproduce", "rerank", "rerank-outputs", "rerank-suite",
-    "run", "sweep", "tasks",
-    "verify",
+    "analyze", "average", "bench", "book", "cache", "card", "compare", "demo", "domain", "encode",
+    "eval", "extract", "fetch", "figures", "push", "quick", "reproduce", "rerank",
+    "rerank-outputs", "rerank-suite", "run", "sweep", "tables", "tasks", "verify",
 )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
     our records       <model>/seed_<n>/<task>.json                    (`results.Result`)
     MTEB's own        <model>/<revision>/<task>.json beside model_meta.json
     adapter training  <config>/seed_<n>/results/reranking_results.json, mteb_results.json,
+                      a file per data set (`tasks.trained` writes them),
                       or copies named <config>-seed_<n>-mteb_results.json
 
 A file is known by its content. Files that are broken, say two things, or give the same
@@ -147,6 +148,8 @@ def _read(file: Path, flags: list[Flag]) -> list[Score]:
         return _from_reranking(file, value, flags)
     if isinstance(value.get("per_task"), dict):
         return _from_adapter_mteb(file, value)
+    if "dataset" in value and isinstance(value.get("aggregate"), dict):
+        return [_from_dataset(file, value)]
     raise _NotOursError
 
 
@@ -155,10 +158,12 @@ def _from_record(file: Path) -> list[Score]:
     label, identity = result.model["label"], result.model["identity"]
     settings = result.model.get("settings", {})
     training = result.config.get("training")
-    kind = training.get("kind") if isinstance(training, dict) else None
+    known = training if isinstance(training, dict) else {}
+    kind = known.get("kind") or (known and _kind(result.task["type"] == "Reranking"))
     use = [str(settings.get(key)) for key in ("pooling", "max_length", "dtype", "prompts")]
     shared = {
-        "system": label,
+        # An adapter of each seed has a label of its own; the configuration they share has not.
+        "system": str(known.get("configuration") or label),
         "identity": identity,
         "seed": result.seed,
         "task": result.task["name"],
@@ -260,6 +265,31 @@ def _from_adapter_mteb(file: Path, value: dict[str, Any]) -> list[Score]:
         )
         for task, found in value["per_task"].items()
     ]
+
+
+def _from_dataset(file: Path, value: dict[str, Any]) -> Score:
+    """The score in a file of one data set, as `tasks.trained` leaves it beside an adapter."""
+    system, seed, facts = run_name(file)
+    ((metric, stored),) = value["aggregate"].items()
+    per_query = {str(query): float(score) for query, score in value.get("per_query", {}).items()}
+    return Score(
+        system=system,
+        identity=str(value.get("model", "")),
+        seed=seed,
+        task=file.stem,
+        # Reranked data sets are named with their first stage, such as SciFact.bm25-100.
+        kind=_kind("." in file.stem),
+        metric="nDCG@10" if metric == _RERANKING_METRIC else metric,
+        value=None if stored is None else _finite(file, [*per_query.values()] or [stored]),
+        per_query=per_query,
+        source=str(file),
+        origin="adapter",
+        facts=facts,
+    )
+
+
+def _kind(reranks: bool) -> str:
+    return "reranking" if reranks else "embedding"
 
 
 def _finite(file: Path, values: list[Any]) -> float:

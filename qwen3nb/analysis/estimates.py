@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,6 +84,8 @@ class Estimate:
         probability: that the TIR is at least the gate's ``pass_at``, or None.
         by_point: verdict; ``by_evidence`` likewise.
         notes: what to know about it.
+        specialists: the specialist's score per seed; ``joints``: the joint model's. Empty for
+            a mean of tasks.
     """
 
     name: str
@@ -101,6 +103,8 @@ class Estimate:
     by_point: str
     by_evidence: str
     notes: tuple[str, ...] = ()
+    specialists: tuple[float, ...] = ()
+    joints: tuple[float, ...] = ()
 
     def verdict(self, by: str) -> str:
         """``by`` ``point`` or ``evidence``."""
@@ -166,7 +170,8 @@ def estimate(
         level=level,
         notes=notes,
     )
-    return Measured(made, drawn)
+    specialists, joints = tuple(map(float, specialist)), tuple(map(float, joint))
+    return Measured(replace(made, specialists=specialists, joints=joints), drawn)
 
 
 def mean_estimate(

@@ -15,7 +15,16 @@ import numpy as np
 from qwen3nb.analysis.resampling import Array
 from qwen3nb.results import Result
 
-__all__ = ["Pairing", "ScoreMatrix", "join", "pair_results", "system_names"]
+__all__ = [
+    "Pairing",
+    "ScoreMatrix",
+    "common_revision",
+    "join",
+    "model_names",
+    "pair_against",
+    "pair_results",
+    "system_names",
+]
 
 Columns = Mapping[str, Mapping[str, float]]  # system, then query id, to score
 
@@ -153,24 +162,62 @@ def _newest(results: Sequence[Result]) -> tuple[list[Result], list[str]]:
     return list(found.values()), replaced
 
 
-def system_names(results: Iterable[Result]) -> dict[tuple[str, int], str]:
-    """A name per identity and seed: the label, and what tells it from others if need be."""
-    models = {(result.model["identity"], result.seed): result for result in results}
-    labels: dict[str, set[str]] = {}
-    for (identity, _), result in models.items():
-        labels.setdefault(result.model["label"], set()).add(identity)
-    several = {
-        identity
-        for identity, _ in models
-        if len({seed for other, seed in models if other == identity}) > 1
-    }
+def pair_against(
+    results: Iterable[Result], reference: Result, *, metric: str | None = None
+) -> Pairing:
+    """Each of ``results`` beside ``reference``: a matrix of two systems, the reference second.
+
+    Pair by pair, a query that a third system did not answer still counts.
+
+    Args:
+        results: records of the reference's task; the reference itself is passed over.
+        reference: the record to compare with.
+        metric: the per-query column to take; by default the task's main metric.
+    """
+    others = [result for result in results if result is not reference]
+    names = system_names([*others, reference])
+    task, revision = reference.task["name"], reference.task["revision"]
+    wanted = metric or reference.task["main_metric"]
+    matrices, left_out = [], []
+    for result in others:
+        columns, reasons = _columns(task, [result, reference], names, wanted, revision)
+        left_out += reasons
+        if len(columns) < 2:
+            continue
+        try:
+            matrices.append(join(columns, task=task, metric=wanted))
+        except ValueError as error:
+            left_out.append(str(error))
+    return Pairing(tuple(matrices), tuple(dict.fromkeys(left_out)))
+
+
+def model_names(results: Iterable[Result]) -> dict[str, str]:
+    """A name per model identity: its label, with what tells it apart if that is needed."""
+    models = {result.model["identity"]: result.model for result in results}
+    labels = [model["label"] for model in models.values()]
     names = {}
-    for (identity, seed), result in models.items():
-        name = result.model["label"]
-        if len(labels[name]) > 1:
-            name += f"-{identity[:8]}"
-        names[identity, seed] = f"{name} (seed {seed})" if identity in several else name
+    for identity, model in models.items():
+        name = model["label"]
+        if labels.count(name) > 1:
+            name += f" ({model.get('settings', {}).get('pooling') or identity[:8]})"
+        names[identity] = name
+    if len(set(names.values())) < len(names):
+        names = {identity: f"{models[identity]['label']} {identity[:8]}" for identity in models}
     return names
+
+
+def system_names(results: Iterable[Result]) -> dict[tuple[str, int], str]:
+    """A name per identity and seed: the model's, with the seed if it was run with several."""
+    given = list(results)
+    names = model_names(given)
+    systems = dict.fromkeys((result.model["identity"], result.seed) for result in given)
+    identities = [identity for identity, _ in systems]
+    return {
+        (identity, seed): f"{names[identity]} (seed {seed})"
+        if identities.count(identity) > 1
+        else names[identity]
+        for identity, seed in systems
+    }
 
 
 def _matrix(
@@ -178,20 +225,7 @@ def _matrix(
 ) -> tuple[ScoreMatrix | None, list[str]]:
     """The matrix of one task, if two records can be joined, and what is not in it."""
     wanted = metric or records[0].task["main_metric"]
-    revision = _common_revision(records)
-    columns: dict[str, Mapping[str, float]] = {}
-    reasons = []
-    for result in records:
-        name = names[result.model["identity"], result.seed]
-        if result.task["revision"] != revision:
-            reasons.append(
-                f"{task}: {name} was run on revision {result.task['revision']} of the data, "
-                f"the others on {revision}"
-            )
-        elif wanted not in result.per_query:
-            reasons.append(f"{task}: {name} has no {wanted} per query")
-        else:
-            columns[name] = result.per_query[wanted]
+    columns, reasons = _columns(task, records, names, wanted, common_revision(records))
     if len(columns) < 2:
         reasons += [f"{task}: {name} has no other system to pair with" for name in columns]
         return None, reasons
@@ -201,7 +235,32 @@ def _matrix(
         return None, [*reasons, str(error)]
 
 
-def _common_revision(records: Sequence[Result]) -> str:
+def _columns(
+    task: str,
+    records: Sequence[Result],
+    names: Mapping[tuple[str, int], str],
+    metric: str,
+    revision: str,
+) -> tuple[dict[str, Mapping[str, float]], list[str]]:
+    """Scores per system of the records that have them on this revision, and why others not."""
+    columns: dict[str, Mapping[str, float]] = {}
+    reasons = []
+    for result in records:
+        name = names[result.model["identity"], result.seed]
+        if result.task["revision"] != revision:
+            reasons.append(
+                f"{task}: {name} was run on revision {result.task['revision']} of the data, "
+                f"the others on {revision}"
+            )
+        elif metric not in result.per_query:
+            reasons.append(f"{task}: {name} has no {metric} per query")
+        else:
+            columns[name] = result.per_query[metric]
+    return columns, reasons
+
+
+def common_revision(records: Sequence[Result]) -> str:
+    """The revision of the data that most records have; the newer of two as frequent."""
     counts: dict[str, tuple[int, str]] = {}
     for result in records:
         revision = str(result.task["revision"])

@@ -135,7 +135,8 @@ def compare_pairs(
     """Compare all systems of each matrix with one another.
 
     Args:
-        matrices: one per task, from `pairs.join` or `pairs.pair_results`.
+        matrices: one per task, from `pairs.join` or `pairs.pair_results`; or one per model,
+            from `pairs.pair_against`.
         n_resamples: of the bootstrap, and of the permutation test.
         level: of the intervals.
         correction: one of `corrections.CORRECTIONS`.

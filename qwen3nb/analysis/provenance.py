@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from qwen3nb.analysis.logs import json_lines
 from qwen3nb.files import sha256_file
 
 __all__ = ["FACTS", "run_facts", "run_name"]
@@ -35,7 +35,9 @@ def run_facts(config: Any, log: Mapping[str, Any]) -> dict[str, Any]:
     """
     if not isinstance(config, Mapping):
         return dict(log)
-    facts = {name: _find(config, places) for name, places in _PLACES.items()}
+    nested = config.get("settings")  # our own records: the configuration inside
+    whole = {**config, **nested} if isinstance(nested, Mapping) else config
+    facts = {name: _find(whole, places) for name, places in _PLACES.items()}
     facts |= {name: config[name] for name in FACTS if name not in _PLACES and name in config}
     return {name: value for name, value in {**facts, **log}.items() if value is not None}
 
@@ -83,18 +85,13 @@ def _log_facts(file: Path) -> dict[str, Any]:
     """Steps taken, in all and per task, and the time of the last entry (seconds).
 
     Raises:
-        ValueError: a line that is not JSON; names the line.
+        ValueError: a line that is not JSON, other than a last one cut off; names the line.
     """
     if not file.is_file():
         return {}
     facts: dict[str, Any] = {}
-    with file.open(encoding="utf-8") as lines:
-        for number, line in enumerate(lines, start=1):
-            try:
-                entry = json.loads(line) if line.strip() else {}
-            except json.JSONDecodeError as error:
-                raise ValueError(f"{file}:{number}: not JSON ({error.msg})") from None
-            _add_entry(facts, entry)
+    for entry in json_lines(file)[0]:  # of a training that was killed, the steps it got to
+        _add_entry(facts, entry)
     return facts
 
 

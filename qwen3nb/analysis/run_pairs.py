@@ -123,13 +123,14 @@ def match_runs(
 def _runs(scores: Iterable[Score]) -> list[Run]:
     """Runs in order of configuration and seed, main metrics only."""
     runs: dict[tuple[str, int | None], Run] = {}
-    for score in scores:
+    # Of several records of one adapter on one task, the last finished is taken.
+    for score in sorted(scores, key=lambda each: each.finished):
         if not score.main or "mode" not in score.facts:
             continue
-        run = runs.setdefault(
-            (score.system, score.seed), Run(score.system, score.seed, score.facts, {})
-        )
-        run.scores.setdefault(score.kind, {}).setdefault(score.task, score)
+        key = (score.system, score.seed)
+        earlier = runs[key] if key in runs else Run(*key, {}, {})
+        runs[key] = Run(*key, {**earlier.facts, **score.facts}, earlier.scores)
+        runs[key].scores.setdefault(score.kind, {})[score.task] = score
     return sorted(runs.values(), key=lambda run: (run.system, run.seed is None, run.seed or 0))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -23,6 +24,8 @@ __all__ = ["BASELINES", "DemoError", "run_demo"]
 
 BASELINES = ("bm25", "random", "all-MiniLM-L6-v2", "bm25+all-MiniLM-L6-v2")
 _DONE = "done.json"
+# How the adapters rerank, so that the page finds the record of one of them.
+_RERANKED = {"depth": 20, "max_length": 192, "seed": 42}
 
 
 class DemoError(click.ClickException):
@@ -44,7 +47,9 @@ def run_demo(*, at_once: int = 0) -> Path:
     _train(demo)
     _say("extracting encoders, each verified against its source")
     encoders = _extract(demo)
-    _say("evaluating them and the baselines on the smoke tier, and an ablation")
+    _say("training adapters that rank, embed, or do both, and evaluating them")
+    adapter = _adapters(demo)
+    _say("evaluating the encoders and the baselines on the smoke tier, and an ablation")
     jobs = [Job("eval", {"checkpoint": paths.shown(folder)}) for folder in encoders]
     jobs.append(Job("eval", {"checkpoint": paths.shown(demo / "decoder"), "pooling": "mean"}))
     jobs += [Job("eval", {"checkpoint": name}) for name in BASELINES]
@@ -52,7 +57,10 @@ def run_demo(*, at_once: int = 0) -> Path:
     jobs += [Job(name, {"checkpoint": "all-MiniLM-L6-v2"}) for name in ("probes", "ann")]
     if paths.mirror() is not None:
         jobs.append(Job("reproduce", {}))
+    jobs.append(Job("rerank", {"checkpoint": paths.shown(adapter), **_RERANKED}))
     outcomes = sweep(jobs, at_once=at_once)
+    # By itself, for what runs beside it would be in the times.
+    outcomes += sweep([Job("speed", {})], at_once=1)
     if failed := [outcome for outcome in outcomes if outcome.status == "failed"]:
         listed = "\n".join(f"  {outcome.job.name}: see {outcome.log}" for outcome in failed)
         raise DemoError(f"{len(failed)} of {len(jobs)} notebooks failed\n{listed}")
@@ -68,23 +76,23 @@ def _say(what: str) -> None:
 
 def _train(demo: Path) -> None:
     from qwen3nb.demo.training import SETTINGS, train_decoder, train_seq2seq
-    from qwen3nb.tasks.pydocs import load_pydocs
 
-    package = Path(__file__).resolve().parent.parent
-    code = ("demo/training.py", "demo/ul2.py", "models/seq2seq.py")
-    key = sha256_json(
-        [
-            vars(SETTINGS),
-            load_pydocs().identity,
-            [sha256_file(package / name) for name in code],
-        ]
-    )
+    key = _key(vars(SETTINGS), "demo/training.py", "demo/ul2.py", "models/seq2seq.py")
     _once(demo / "train", key, lambda folder: train_seq2seq(folder, SETTINGS))
     _once(
         demo / "decoder",
         key,
         lambda folder: train_decoder(folder, demo / "train" / "tokenizer", SETTINGS),
     )
+
+
+def _key(settings: object, *code: str) -> str:
+    """What a training is known by: its settings, its data and its code."""
+    from qwen3nb.tasks.pydocs import load_pydocs
+
+    package = Path(__file__).resolve().parent.parent
+    digests = [sha256_file(package / name) for name in code]
+    return sha256_json([settings, load_pydocs().identity, digests])
 
 
 def _once(folder: Path, key: str, make: Callable[[Path], object]) -> None:
@@ -96,6 +104,35 @@ def _once(folder: Path, key: str, make: Callable[[Path], object]) -> None:
     with new_folder(folder) as work:
         make(work)
         write_json(work / _DONE, {"key": key})
+
+
+def _adapters(demo: Path) -> Path:
+    """Train and evaluate the adapters; the folder of a joint one."""
+    from qwen3nb.demo.base import BASE, train_base
+    from qwen3nb.demo.lora import LORA, train_adapters
+    from qwen3nb.tasks.embedded import embedded_task
+    from qwen3nb.tasks.trained import evaluate_trained
+
+    base, outputs = demo / "lora" / "base", demo / "lora" / "outputs"
+    shared = ("demo/training.py", "demo/objectives.py", "demo/base.py")
+    key = _key(asdict(BASE), *shared)
+    _once(base, key, lambda folder: train_base(folder, BASE))
+    _once(
+        outputs,
+        sha256_json([key, _key(asdict(LORA), *shared, "demo/lora.py")]),
+        lambda folder: train_adapters(base, folder, settings=LORA, say=_told),
+    )
+    task = "PyDocsSampleRetrieval"
+    evaluate_trained(
+        outputs, [task], embedding_tasks=[embedded_task(task)], depth=_RERANKED["depth"],
+        max_length=_RERANKED["max_length"], show_progress=False,
+    )  # fmt: skip
+    seed = _RERANKED["seed"]
+    return outputs / f"joint_r{LORA.rank}" / f"seed_{seed}" / "checkpoints" / "final"
+
+
+def _told(line: str) -> None:
+    click.echo(f"  {line}", err=True)
 
 
 def _extract(demo: Path) -> list[Path]:

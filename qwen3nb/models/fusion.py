@@ -9,7 +9,7 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from qwen3nb.metrics import rank_documents
 from qwen3nb.models.bm25 import BM25
 from qwen3nb.models.encoders import Encoder, Stats
 from qwen3nb.models.meta import mteb_meta
+from qwen3nb.models.search import nearest
 from qwen3nb.models.source import Source
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["FUSION", "Fusion", "fuse"]
 
 FUSION = 60
-_BLOCK = 64  # queries compared with all documents at once
 _DEEPER = 2  # each part searches deeper than what comes out: fusion lifts from below
 
 
@@ -72,19 +72,18 @@ class _Dense:
         names = [str(row["id"]) for row in queries]
         texts = [row["text"] for row in queries]
         asked = self._encoder.encode(texts, role="query", task_metadata=task_metadata)
-        run = {}
-        for start in range(0, len(names), _BLOCK):
-            scores = self._encoder.similarity(asked[start : start + _BLOCK], self._vectors).numpy()
-            for name, row in zip(names[start : start + _BLOCK], scores, strict=True):
-                if top_ranked is not None:
-                    allowed = set(top_ranked[name])
-                    found = {d: float(s) for d, s in zip(self._documents, row, strict=True)
-                             if d in allowed}  # fmt: skip
-                else:
-                    best = np.argpartition(-row, min(top_k, len(row)) - 1)[:top_k]
-                    found = {self._documents[place]: float(row[place]) for place in best}
-                run[name] = found
-        return run
+        vectors = dict(zip(names, asked, strict=True))
+        if top_ranked is None:
+            return nearest(vectors, self._documents, self._vectors, k=top_k)
+        return {name: self._among(vectors[name], top_ranked[name]) for name in names}
+
+    def _among(self, query: NDArray[np.float32], allowed: Iterable[str]) -> dict[str, float]:
+        """Scores of some documents only, all of those."""
+        wanted = set(allowed)
+        places = [place for place, name in enumerate(self._documents) if name in wanted]
+        names = [self._documents[place] for place in places]
+        found = nearest({"": query}, names, self._vectors[places], k=max(1, len(names)))
+        return found[""]
 
 
 class Fusion:

@@ -14,7 +14,7 @@ Shapes: Q queries, N documents, D dimensions.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from qwen3nb.choices import one_of
 
-__all__ = ["BACKENDS", "Found", "npy_shape", "read_blocks", "search"]
+__all__ = ["BACKENDS", "Found", "nearest", "npy_shape", "read_blocks", "search"]
 
 BACKENDS = ("numpy", "torch", "faiss")
 _BLOCK = 8192  # documents
@@ -89,6 +89,26 @@ def search(
             so_far.add(rows, ids + first, _rescored(tile, documents, (rows, ids)))
         first += len(documents)
     return _joined(best, min(k, first))
+
+
+def nearest(
+    queries: Mapping[str, Floats], documents: Sequence[str], corpus: Floats, *, k: int
+) -> dict[str, dict[str, float]]:
+    """The ``k`` best documents per query by name, with their scores: a run.
+
+    Args:
+        queries: vector (D,) per name.
+        documents: names of the N documents.
+        corpus: their vectors (N, D), of length 1 if scores are to be cosines.
+        k: how many.
+    """
+    if not queries or not documents:
+        return {name: {} for name in queries}
+    found = search(np.stack(list(queries.values())), corpus, k=k)
+    return {
+        name: {documents[i]: float(score) for i, score in zip(ids, scores, strict=True)}
+        for name, ids, scores in zip(queries, found.ids, found.scores, strict=True)
+    }
 
 
 def _blocks(corpus: Floats | Path | Iterable[Floats], size: int) -> Iterator[Floats]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from qwen3nb.aggregates import Aggregate, aggregate
 from qwen3nb.analysis.statistics import paired_bootstrap
-from qwen3nb.report.figures import COLORS, style
+from qwen3nb.report.look import COLORS, GREY, Picture, grid, plain
 from qwen3nb.report.tables import Cell, Table
 from qwen3nb.report.views import number
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ann_figure", "ann_table", "compression_figure", "compression_table", "frontier"]
 
-_GREY = "#7d8590"
 _MARKERS = "os^DvP"
 
 
@@ -107,29 +106,44 @@ def _place(point: AnnPoint, which: int) -> tuple[float, float]:
     return _mean(point.recall), point.speeds[which].qps
 
 
-def ann_figure(suite: AnnSuite) -> Figure:
+def ann_figure(suite: AnnSuite) -> Picture:
     """Recall against queries per second, a panel per number of threads, with the frontier."""
+    best = frontier([_place(point, 0) for point in suite.points])
+    told = "; ".join(f"recall {recall:.3f} at {speed:,.0f} queries/s" for recall, speed in best)
+    return Picture(
+        name=f"ann-{suite.task}",
+        draw=lambda width: _frontiers(suite, width),
+        caption=f"{suite.label} on {suite.task}, {suite.documents:,} documents: recall@{suite.k}, "
+        f"mean over n = {suite.queries:,} queries, against the speed of one batch. Up and right "
+        "is better; on the grey line no other index is both faster and better. Intervals of "
+        "recall are in the table.",
+        alt=f"Recall against queries per second of approximate indexes. Frontier: {told}.",
+    )
+
+
+def _frontiers(suite: AnnSuite, width: float) -> Figure:
     import matplotlib.pyplot as plt
 
     panels = len(suite.points[0].speeds)
-    with style():
-        figure, axes = plt.subplots(
-            1, panels, figsize=(max(5.4, 4.1 * panels), 3.3), sharex=True, sharey=True,
-            squeeze=False, layout="constrained",
-        )  # fmt: skip
-        for which, axis in enumerate(axes[0]):
-            _panel(axis, suite, which)
-        figure.suptitle(f"{suite.task}: {suite.documents:,} documents", fontsize="medium")
-        axes[0][0].set_ylabel("queries per second, one batch")
-        handles, labels = axes[0][0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+    columns = panels if width > 5 else 1
+    lines = -(-panels // columns)
+    figure, axes = plt.subplots(
+        lines, columns, figsize=(width, 2.3 * lines + 0.45), sharex=True, sharey=True,
+        squeeze=False,
+    )  # fmt: skip
+    for which, axis in enumerate(axes.flat):
+        _panel(axis, suite, which)
+        axis.set_ylabel("queries per second, one batch")
+        axis.label_outer()
+    handles, labels = axes[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4 if width > 5 else 2)
     return figure
 
 
 def _panel(axis: Axes, suite: AnnSuite, which: int) -> None:
     line = frontier([_place(point, which) for point in suite.points])
     # The marker shows a frontier of a single point.
-    axis.plot(*zip(*line, strict=True), "o-", color=_GREY, linewidth=5, markersize=9,
+    axis.plot(*zip(*line, strict=True), "o-", color=GREY, linewidth=5, markersize=9,
               markeredgewidth=0, alpha=0.3, label="frontier")  # fmt: skip
     for index, family in enumerate(dict.fromkeys(point.family for point in suite.points)):
         points = [point for point in suite.points if point.family == family]
@@ -141,13 +155,14 @@ def _panel(axis: Axes, suite: AnnSuite, which: int) -> None:
             marker=_MARKERS[index % len(_MARKERS)],
             markersize=4.5,
             linewidth=1,
-            label=f"{family} ({parameter})" if parameter else family,
+            label=plain(f"{family} ({parameter})" if parameter else family),
         )
     speed = suite.points[0].speeds[which]
     axis.set_yscale("log")
+    axis.yaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
     axis.set_xlabel(f"recall@{suite.k}")
     axis.set_title(f"{speed.threads} thread{'s' * (speed.threads > 1)}")
-    axis.grid(color=_GREY, alpha=0.25, linewidth=0.6)
+    grid(axis, which="both")
 
 
 def compression_table(suite: AnnSuite, *, seed: int = 0) -> Table:
@@ -183,27 +198,38 @@ def _loss(each: Compressed, full: Compressed, seed: int) -> Cell:
     return Cell(f"{found.difference:+.3f}", _ends(found.interval))
 
 
-def compression_figure(suite: AnnSuite, *, seed: int = 0) -> Figure:
+def compression_figure(suite: AnnSuite, *, seed: int = 0) -> Picture:
     """nDCG@10 by bytes per document, a line per kind, with intervals over queries."""
+    full = suite.compressed[0]
+    return Picture(
+        name=f"compression-{suite.task}",
+        draw=lambda width: _compression(suite, width, seed),
+        caption=f"{suite.label} on {suite.task}: nDCG@10 by the bytes a document takes, with 95 % "
+        f"percentile bootstrap intervals over n = {suite.queries} queries. The paired "
+        "differences in the table tell more than two intervals that overlap.",
+        alt=f"nDCG@10 by bytes per document; {_mean(full.ndcg):.3f} at {full.size:,} bytes.",
+    )
+
+
+def _compression(suite: AnnSuite, width: float, seed: int) -> Figure:
     import matplotlib.pyplot as plt
 
-    with style():
-        figure, axis = plt.subplots(figsize=(6.0, 3.2), layout="constrained")
-        for index, kind in enumerate(dict.fromkeys(each.kind for each in suite.compressed)):
-            chosen = [each for each in suite.compressed if each.kind == kind]
-            sizes = [each.size for each in chosen]
-            means = [mean_of(each.ndcg, seed=seed) for each in chosen]
-            low = [found.low or 0.0 for found in means]
-            high = [found.high or 0.0 for found in means]
-            color = COLORS[index % len(COLORS)]
-            axis.fill_between(sizes, low, high, color=color, alpha=0.12, linewidth=0)
-            axis.plot(sizes, [found.value or 0.0 for found in means], color=color, linewidth=1.3,
-                      marker=_MARKERS[index], markersize=4.5, label=kind)  # fmt: skip
-        axis.set_xscale("log", base=2)
-        axis.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-        axis.set_xlabel("bytes per document")
-        axis.set_ylabel("nDCG@10, with 95 % interval")
-        axis.set_ylim(bottom=0)
-        axis.legend(frameon=False)
-        axis.set_title(f"{suite.task}, n = {suite.queries}")
+    figure, axis = plt.subplots(figsize=(width, 2.6))
+    for index, kind in enumerate(dict.fromkeys(each.kind for each in suite.compressed)):
+        chosen = [each for each in suite.compressed if each.kind == kind]
+        sizes = [each.size for each in chosen]
+        means = [mean_of(each.ndcg, seed=seed) for each in chosen]
+        low = [found.low or 0.0 for found in means]
+        high = [found.high or 0.0 for found in means]
+        color, marker = COLORS[index % len(COLORS)], _MARKERS[index % len(_MARKERS)]
+        axis.fill_between(sizes, low, high, color=color, alpha=0.12, linewidth=0)
+        axis.plot(sizes, [found.value or 0.0 for found in means], color=color, linewidth=1.3,
+                  marker=marker, markersize=4, label=plain(kind))  # fmt: skip
+    axis.set_xscale("log", base=2)
+    axis.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    axis.set_xlabel("bytes per document")
+    axis.set_ylabel("nDCG@10, with 95 % interval")
+    axis.set_ylim(bottom=0)
+    axis.legend(loc="lower right")
+    grid(axis, which="y")
     return figure

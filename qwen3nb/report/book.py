@@ -29,6 +29,18 @@ _REMOTE = re.compile(
 _REMOTE_STYLE = re.compile(r"""(?:@import|url\()\s*["']?((?:https?:)?//[^"')\s]+)""", re.IGNORECASE)
 _HARMLESS = re.compile(r'<link[^>]+rel="(?:canonical|license|author)"', re.IGNORECASE)
 
+# Pages made of whatever there is, before the book is built; whether they have a tier.
+_PAGES = {
+    "data": True,
+    "leaderboard": True,
+    "explorer": True,
+    "compare": True,
+    "training": True,
+    "interference": False,
+    "calibration": False,
+    "status": False,
+}
+
 
 class BookError(RuntimeError):
     """The book could not be built, or breaks a promise; the message says which."""
@@ -97,10 +109,9 @@ def build_book(
     """
     from qwen3nb.run.notebook import run_notebook
 
-    for name in ("data", "leaderboard"):
-        run_notebook(name, {"tier": tier}, show_progress=show_progress)
-    run_notebook("status", {}, show_progress=show_progress)
-    write_card_page(load_results(), model=model, tier=tier)
+    for name, of_a_tier in _PAGES.items():
+        run_notebook(name, {"tier": tier} if of_a_tier else {}, show_progress=show_progress)
+    write_card_page(load_results(adapters=False), model=model, tier=tier)
     output = paths.root() / "_build"
     # An incremental build keeps pages and glued values of runs that are gone.
     shutil.rmtree(output, ignore_errors=True)

@@ -10,7 +10,8 @@ import numpy as np
 
 from qwen3nb.extraction.checkpoint import metric_of, open_checkpoint, step_of
 from qwen3nb.extraction.headers import CheckpointError
-from qwen3nb.report.figures import COLORS, style
+from qwen3nb.report.forest import ForestRow, forest_figure
+from qwen3nb.report.look import COLORS, Picture, grid, plain
 from qwen3nb.report.tables import Cell, Table
 from qwen3nb.report.views import number
 
@@ -86,31 +87,49 @@ def extraction_table(done: Extraction) -> Table:
     )
 
 
-def drift_figure(changes: Sequence[Change]) -> Figure:
+def drift_figure(changes: Sequence[Change]) -> Picture:
     """Relative change of each layer between consecutive checkpoints, a line per pair."""
+    pairs = list(dict.fromkeys((change.earlier, change.later) for change in changes))
+    told = "; ".join(
+        f"{earlier} to {later}: mean "
+        f"{np.mean([c.relative for c in changes if (c.earlier, c.later) == (earlier, later)]):.3f}"
+        for earlier, later in pairs
+    )
+    return Picture(
+        name="drift",
+        draw=lambda width: _drift(changes, pairs, width),
+        caption="How far the weights moved between checkpoints, relative to their size: "
+        f"‖later − earlier‖ / ‖earlier‖ of each tensor, n = {len(changes)} in all. Layers that "
+        "still move were not done learning.",
+        alt=f"Relative change of weights by layer and by module. {told}.",
+    )
+
+
+def _drift(changes: Sequence[Change], pairs: Sequence[tuple[str, str]], width: float) -> Figure:
     import matplotlib.pyplot as plt
 
-    pairs = list(dict.fromkeys((change.earlier, change.later) for change in changes))
     layers = sorted({c.layer for c in changes if c.layer is not None})
-    with style():
-        figure, (left, right) = plt.subplots(
-            1, 2, figsize=(8.2, 2.9), width_ratios=(1.25, 1), layout="constrained"
-        )
-        for index, (earlier, later) in enumerate(pairs):
-            own = [c for c in changes if (c.earlier, c.later) == (earlier, later)]
-            means = [float(np.mean([c.relative for c in own if c.layer == n])) for n in layers]
-            color = COLORS[index % len(COLORS)]
-            left.plot(layers, means, "o-", color=color, markersize=4, label=f"{earlier} → {later}")
-        left.set(xlabel="layer", title="by layer, mean over its tensors")
-        left.set_xticks(layers if len(layers) < 12 else layers[::4])
-        left.set_ylabel("relative change of weights")
-        left.set_ylim(bottom=0)
-        left.legend(frameon=False)
-        modules = sorted({c.module for c in changes}, reverse=True)
-        means = [float(np.mean([c.relative for c in changes if c.module == m])) for m in modules]
-        right.barh(modules, means, color=COLORS[0], height=0.65)
-        right.set(xlabel="relative change of weights", title="by module, mean over all")
-        right.tick_params(axis="y", length=0)
+    wide = width > 5
+    figure, axes = plt.subplots(1 if wide else 2, 2 if wide else 1,
+                                figsize=(width, 2.4 if wide else 4.4))  # fmt: skip
+    left, right = axes
+    for index, (earlier, later) in enumerate(pairs):
+        own = [c for c in changes if (c.earlier, c.later) == (earlier, later)]
+        means = [float(np.mean([c.relative for c in own if c.layer == n])) for n in layers]
+        left.plot(layers, means, "o-", color=COLORS[index % len(COLORS)], markersize=3.5,
+                  label=plain(f"{earlier} → {later}"))  # fmt: skip
+    left.set(xlabel="layer", title="by layer, mean over its tensors")
+    left.set_xticks(layers if len(layers) < 12 else layers[::4])
+    left.set_ylabel("relative change of weights")
+    left.set_ylim(bottom=0)
+    left.legend()
+    grid(left, which="y")
+    modules = sorted({c.module for c in changes}, reverse=True)
+    means = [float(np.mean([c.relative for c in changes if c.module == m])) for m in modules]
+    right.barh([plain(module) for module in modules], means, color=COLORS[0], height=0.65)
+    right.set(xlabel="relative change of weights", title="by module, mean over all")
+    right.tick_params(axis="y", length=0)
+    grid(right)
     return figure
 
 
@@ -181,25 +200,27 @@ def _ends(interval: tuple[float, float] | None) -> str:
     return "no interval" if interval is None else "[{:+.4f}, {:+.4f}]".format(*interval)
 
 
-def effects_figure(found: Sequence[Effect]) -> Figure:
+def effects_figure(found: Sequence[Effect]) -> Picture:
     """The same as a forest plot: a row per setting, its difference and interval."""
-    import matplotlib.pyplot as plt
-    from matplotlib.ticker import MaxNLocator
-
     factors = list(dict.fromkeys(each.factor for each in found))
-    with style():
-        figure, axis = plt.subplots(figsize=(6.4, 0.34 * len(found) + 0.9), layout="constrained")
-        for row, each in enumerate(reversed(found)):
-            color = COLORS[factors.index(each.factor) % len(COLORS)]
-            if each.found.interval is not None:
-                axis.plot(each.found.interval, [row, row], color=color, linewidth=2,
-                          solid_capstyle="butt")  # fmt: skip
-            axis.plot([each.found.difference], [row], "o", color=color, markersize=5)
-        axis.axvline(0, color="#7d8590", linewidth=1)
-        labels = [f"{e.factor}: {e.level}, not {e.reference}" for e in reversed(found)]
-        axis.set_yticks(range(len(found)), labels)
-        axis.tick_params(axis="y", length=0)
-        axis.set_xlabel("difference of the mean over queries, with 95 % interval")
-        axis.xaxis.set_major_locator(MaxNLocator(6))
-        axis.grid(axis="x", color="#7d8590", alpha=0.25, linewidth=0.6)
-    return figure
+    rows = [
+        ForestRow(
+            f"{each.factor}: {each.level}, not {each.reference}",
+            each.found.difference,
+            each.found.interval[0] if each.found.interval else None,
+            each.found.interval[1] if each.found.interval else None,
+            color=COLORS[factors.index(each.factor) % len(COLORS)],
+            clear=each.p_value < 0.05,
+        )
+        for each in found
+    ]
+    n = found[0].found.n if found else 0
+    return forest_figure(
+        rows,
+        xlabel="difference of the mean over queries, with 95 % interval",
+        name="effects",
+        caption=f"What each option changes: paired over n = {n} queries, each averaged over the "
+        "combinations of the other options, with 95 % percentile bootstrap intervals. A filled "
+        "mark differs: two-sided paired permutation test, p < 0.05 after Holm over these "
+        f"{len(rows)}.",
+    )

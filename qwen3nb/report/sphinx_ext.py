@@ -2,23 +2,46 @@
 
 Formulas become MathML, which browsers draw themselves, so that MathJax need not be
 fetched; the scripts of thebe, whose addresses lie elsewhere and which the book does not
-use, are taken off every page.
+use, are taken off every page. Plotly's script, 5 MB, is copied into the book once and
+loaded by the pages that have a figure for it.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from docutils import nodes
     from sphinx.application import Sphinx
 
-__all__ = ["setup"]
+__all__ = ["QUESTIONS", "setup"]
+
+# What a reader asks, and the pages of ``book/runs`` that answer.
+QUESTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("Which model is best, and how sure is that?", ("leaderboard",)),
+    ("How do two models compare, query by query?", ("compare*", "explorer*")),
+    ("Does extraction hold?", ("extract-*",)),
+    ("Which pooling? Does averaging help?", ("ablation-*",)),
+    ("What was the training like?", ("training*",)),
+    ("Does the reranker help, and where?", ("rerank-*",)),
+    ("Is there interference between tasks?", ("interference*",)),
+    ("What do approximate indexes and smaller vectors cost?", ("ann-*",)),
+    ("What else are the vectors good for?", ("probes-*",)),
+    ("How fast is it?", ("speed*",)),
+    ("One model, everything about it", ("eval-*",)),
+    ("What is the model, and what can it not do?", ("card",)),
+    ("What is measured, and do others get the same?", ("data", "reproduce*")),
+    ("Can the statistics be trusted?", ("calibration*",)),
+    ("Which runs are in here, and did any fail?", ("status*",)),
+)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register with Sphinx."""
+    app.add_directive("reading-path", _directive())
     app.add_html_math_renderer("mathml", (_visit_inline, None), (_visit_block, None))
+    app.connect("html-page-context", _add_plotly, priority=400)
     app.connect("html-page-context", _drop_remote, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
@@ -39,6 +62,24 @@ def _visit_block(translator: Any, node: nodes.Element) -> None:
     raise SkipNode
 
 
+def _add_plotly(
+    app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object
+) -> None:
+    """Plotly's own script, on the pages that draw with it."""
+    if 'class="q-explorer"' not in context.get("body", ""):
+        return
+    import shutil
+    from importlib.resources import as_file, files
+    from pathlib import Path
+
+    static = Path(app.outdir) / "_static"
+    static.mkdir(parents=True, exist_ok=True)
+    with as_file(files("plotly") / "package_data" / "plotly.min.js") as script:
+        if not (static / script.name).is_file():
+            shutil.copyfile(script, static / script.name)
+        app.add_js_file(script.name)
+
+
 def _drop_remote(
     app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object
 ) -> None:
@@ -52,3 +93,59 @@ def _drop_remote(
     for key in ("body", "metatags"):
         if isinstance(context.get(key), str):
             context[key] = context[key].replace("https://unpkg.com", "")
+
+
+def _directive() -> type:
+    """The directive's class; docutils is only there where a book is built."""
+    from docutils import nodes
+    from docutils.parsers.rst import Directive
+
+    class ReadingPath(Directive):
+        """A definition list: a question, and the pages that answer it."""
+
+        def run(self) -> list[nodes.Node]:
+            env = self.state.document.settings.env
+            env.note_reread()  # the pages there are change without this one
+            entries = []
+            for question, patterns in QUESTIONS:
+                pages = _pages(Path(env.srcdir), patterns)
+                if pages:
+                    entry = nodes.definition_list_item("", nodes.term(text=question))
+                    entry += nodes.definition("", _links(pages))
+                    entries.append(entry)
+            return [nodes.definition_list("", *entries, classes=["q-path"])]
+
+    return ReadingPath
+
+
+def _pages(book: Path, patterns: tuple[str, ...]) -> dict[str, str]:
+    """The title of each page that matches, by its path without the ending."""
+    found = {}
+    for pattern in patterns:
+        for ending in (".ipynb", ".md"):
+            for file in sorted((book / "runs").glob(pattern + ending)):
+                found[f"runs/{file.stem}"] = _title(file)
+    return found
+
+
+def _title(file: Path) -> str:
+    """The first heading of a page, or its name."""
+    import json
+
+    text = file.read_text(encoding="utf-8")
+    if file.suffix == ".ipynb":
+        cells = [c for c in json.loads(text)["cells"] if c["cell_type"] == "markdown"]
+        text = "".join(cells[0]["source"]) if cells else ""
+    first = text.lstrip().split("\n")[0]
+    return first.removeprefix("# ").replace("\\", "") if first.startswith("# ") else file.stem
+
+
+def _links(pages: dict[str, str]) -> nodes.paragraph:
+    from docutils import nodes
+
+    line = nodes.paragraph()
+    for place, (page, title) in enumerate(pages.items()):
+        if place:
+            line += nodes.Text(" · ")
+        line += nodes.reference("", title, refuri=f"{page}.html", internal=True)
+    return line

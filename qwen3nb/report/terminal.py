@@ -11,6 +11,7 @@ from qwen3nb.report.tables import Cell, Table
 
 __all__ = ["print_table"]
 
+_PIPE = 120  # columns of what is no terminal: a file, a log
 _STYLES = {"PASSED": "green", "WARNING": "yellow", "FAILED": "bold red"}
 
 
@@ -21,10 +22,12 @@ def print_table(table: Table) -> None:
     """
     shown = RichTable(box=SIMPLE_HEAD, pad_edge=False)
     for column in table.columns:
-        shown.add_column(_plain(column))
+        shown.add_column(_plain(column), overflow="fold")
     for row in table.rows:
         shown.add_row(*[_cell(cell) for cell in row])
     console = Console()
+    if not console.is_terminal:
+        console.width = max(console.width, _PIPE)
     console.print(shown)
     if table.note:
         console.print(_plain(table.note))

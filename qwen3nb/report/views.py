@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from qwen3nb.aggregates import Aggregate
-from qwen3nb.analysis.statistics import holm, paired_bootstrap, permutation_test
+from qwen3nb.analysis.pairs import model_names, pair_against
+from qwen3nb.analysis.pairwise import Pair, compare_pairs
 from qwen3nb.report.tables import Cell, Table
 from qwen3nb.results import Result
 from qwen3nb.tasks.tiers import TIERS
 
 __all__ = [
     "checks_table",
-    "comparison_table",
     "cost_table",
     "difference_table",
     "failures_table",
@@ -27,7 +27,6 @@ __all__ = [
     "short_task",
 ]
 
-MISSING = "not run"
 # Settings that make one model several rows, if records differ in them; with what an older
 # record, which does not name them, meant.
 _USES: dict[str, Any] = {
@@ -45,8 +44,11 @@ def number(value: Aggregate, *, strong: bool = False, link: str = "") -> Cell:
     """A value with its interval, or why there is none."""
     if value.value is None:
         return Cell("undefined", value.undefined, link=link)
-    detail = f"[{value.low:.3f}, {value.high:.3f}]" if value.low is not None else ""
-    return Cell(f"{value.value:.3f}", detail, link=link, strong=strong)
+    ends = None if value.low is None or value.high is None else (value.low, value.high)
+    detail = "[{:.3f}, {:.3f}]".format(*ends) if ends else ""
+    return Cell(
+        f"{value.value:.3f}", detail, link=link, strong=strong, value=value.value, interval=ends
+    )
 
 
 def short_task(name: str) -> str:
@@ -68,21 +70,6 @@ def latest(results: Iterable[Result]) -> list[Result]:
         if key not in newest or newest[key].finished <= result.finished:
             newest[key] = result
     return list(newest.values())
-
-
-def model_names(results: Iterable[Result]) -> dict[str, str]:
-    """A name per model identity: its label, with what tells it apart if that is needed."""
-    models = {result.model["identity"]: result.model for result in results}
-    labels = [model["label"] for model in models.values()]
-    names = {}
-    for identity, model in models.items():
-        name = model["label"]
-        if labels.count(name) > 1:
-            name += f" ({model['settings'].get('pooling') or identity[:8]})"
-        names[identity] = name
-    if len(set(names.values())) < len(names):
-        names = {identity: f"{models[identity]['label']} {identity[:8]}" for identity in models}
-    return names
 
 
 def results_table(results: Sequence[Result], *, skipped: Mapping[str, str] | None = None) -> Table:
@@ -108,78 +95,8 @@ def results_table(results: Sequence[Result], *, skipped: Mapping[str, str] | Non
     )
 
 
-def comparison_table(
-    results: Iterable[Result],
-    *,
-    tier: str,
-    links: Mapping[str, str] | None = None,
-) -> Table:
-    """All models on a tier: a row per model, a column per task, best in bold.
-
-    Args:
-        results: any records; those of other tiers' tasks are left out.
-        tier: whose tasks are the columns.
-        links: page per run id.
-    """
-    tasks = list(TIERS[tier].tasks)
-    chosen = [result for result in latest(results) if result.task["name"] in tasks]
-    names = model_names(chosen)
-    table: dict[str, dict[str, Result]] = {}
-    for result in chosen:
-        table.setdefault(result.model["identity"], {})[result.task["name"]] = result
-    best = {
-        task: max((_value(row[task]) for row in table.values() if task in row), default=0.0)
-        for task in tasks
-    }
-    rows = []
-    order = sorted(
-        table, key=lambda identity: (-_sort_key(table[identity], tasks), names[identity])
-    )
-    for identity in order:
-        row = table[identity]
-        cells = [Cell(names[identity])]
-        for task in tasks:
-            if task in row:
-                result = row[task]
-                cells.append(
-                    number(
-                        result.main,
-                        strong=_value(result) == best[task],
-                        link=(links or {}).get(result.run, ""),
-                    )
-                )
-            else:
-                cells.append(Cell(_why_missing(next(iter(row.values())))))
-        rows.append(tuple(cells))
-    heads = [_head(task, [row[task] for row in table.values() if task in row]) for task in tasks]
-    return Table(
-        ("model", *heads),
-        tuple(rows),
-        "95 % percentile bootstrap intervals over n; best of each column in bold, which says "
-        "nothing of whether it differs from the next (see the paired differences).",
-    )
-
-
-def _why_missing(other: Result) -> str:
-    """Why a model has no result on a task, judging by one it has."""
-    searches = ("bm25", "fusion")
-    return "no vectors" if other.model["settings"]["model"].get("kind") in searches else MISSING
-
-
-def _head(task: str, results: Sequence[Result]) -> str:
-    if not results:
-        return short_task(task)
-    first = results[0]
-    return f"{short_task(task)}\n{first.task['main_metric']}, n = {first.main.n}"
-
-
 def _value(result: Result) -> float:
     return result.main.value if result.main.value is not None else float("-inf")
-
-
-def _sort_key(row: Mapping[str, Result], tasks: Sequence[str]) -> float:
-    """The first task of the tier decides the order of the rows."""
-    return _value(row[tasks[0]]) if tasks[0] in row else float("-inf")
 
 
 def difference_table(
@@ -195,7 +112,6 @@ def difference_table(
     chosen = [result for result in latest(results) if result.task["name"] == task]
     if not chosen and not baseline:
         return Table(("model",), (), f"No results on {task} yet.")
-    names = model_names(chosen)
     if not baseline:
         baseline = max(chosen, key=_value).model["label"]
     reference = next((r for r in chosen if r.model["label"] == baseline), None)
@@ -204,51 +120,35 @@ def difference_table(
             f"no result of {baseline!r} on {task}; there are: "
             + (", ".join(sorted(r.model["label"] for r in chosen)) or "none")
         )
-    others = [result for result in chosen if result is not reference]
-    tests = []
-    for result in others:
-        a, b, unpaired = _paired(result, reference, metric)
-        tests.append(
-            (
-                result,
-                paired_bootstrap(a, b, seed=seed),
-                permutation_test(a, b, seed=seed).p_value,
-                sum(x > y for x, y in zip(a, b, strict=True)),
-                sum(x < y for x, y in zip(a, b, strict=True)),
-                unpaired,
-            )
+    pairing = pair_against(chosen, reference, metric=metric)
+    unpaired = [sum(map(len, matrix.unpaired.values())) for matrix in pairing.matrices]
+    pairs = compare_pairs(pairing.matrices, seed=seed).pairs
+    rows = [
+        _difference_row(pair, count)
+        for pair, count in sorted(
+            zip(pairs, unpaired, strict=True), key=lambda each: -each[0].difference
         )
-    adjusted = holm([p for _, _, p, _, _, _ in tests])
-    rows = []
-    for (result, found, _, won, lost, unpaired), p in sorted(
-        zip(tests, adjusted, strict=True), key=lambda pair: -pair[0][1].difference
-    ):
-        interval = found.interval
-        ends = f"[{interval[0]:+.3f}, {interval[1]:+.3f}]" if interval else found.undefined
-        rows.append(
-            (
-                Cell(names[result.model["identity"]]),
-                Cell(f"{found.difference:+.3f}", ends),
-                Cell(f"{p:.4f}", strong=p < 0.05),
-                Cell(f"{won} / {found.n - won - lost} / {lost}"),
-                Cell(str(found.n), f"{unpaired} unpaired" if unpaired else ""),
-            )
-        )
+    ]
+    left_out = "".join(f" {reason}." for reason in pairing.left_out)
     return Table(
         ("model", f"Δ {metric}\nto {baseline}", "p\nHolm", "won / tied / lost", "queries"),
         tuple(rows),
         f"{short_task(task)}: paired over queries; 95 % percentile bootstrap interval of the "
         f"difference (10,000 resamples), two-sided paired permutation test, Holm over these "
-        f"{len(rows)} comparisons; p < 0.05 in bold.",
+        f"{len(rows)} comparisons; p < 0.05 in bold.{left_out}",
     )
 
 
-def _paired(first: Result, second: Result, metric: str) -> tuple[list[float], list[float], int]:
-    """Values on the queries both have, and how many queries only one has."""
-    ours, theirs = first.per_query[metric], second.per_query[metric]
-    shared = sorted(ours.keys() & theirs.keys())
-    unpaired = len(ours.keys() ^ theirs.keys())
-    return [ours[query] for query in shared], [theirs[query] for query in shared], unpaired
+def _difference_row(pair: Pair, unpaired: int) -> tuple[Cell, ...]:
+    interval = pair.interval
+    ends = "[{:+.3f}, {:+.3f}]".format(*interval) if interval else "a single query has no spread"
+    return (
+        Cell(pair.first),
+        Cell(f"{pair.difference:+.3f}", ends),
+        Cell(f"{pair.adjusted:.4f}", strong=pair.adjusted < 0.05),
+        Cell(f"{pair.won} / {pair.tied} / {pair.lost}"),
+        Cell(str(pair.n), f"{unpaired} unpaired" if unpaired else ""),
+    )
 
 
 def checks_table(checks: Iterable[Any]) -> Table:
@@ -288,7 +188,7 @@ def provenance_table(results: Sequence[Result]) -> Table:
         "parameters": f"{last.model['parameters']:,}" if last.model["parameters"] else "none",
         **{key: str(last.model["settings"][key]) for key in _USES if key in last.model["settings"]},
         "seed": str(last.seed),
-        "vectors": _hits(results),
+        ("pairs" if "template" in last.model["settings"] else "vectors"): _hits(results),
         "run": last.run,
         "finished (UTC)": last.finished,
         "device": f"{last.environment['device']}, {last.environment['precision']}",
@@ -327,8 +227,8 @@ def headline_table(
     rows = tuple(
         (
             Cell(names[result.model["identity"]], link=(links or {}).get(result.run, "")),
-            number(result.main),
-            Cell(f"{result.main.n} {result.task['unit']}"),
+            number(result.main, link=(links or {}).get(result.run, "")),
+            Cell(f"{result.main.n} {result.task['unit']}", value=result.main.n),
         )
         for result in chosen
     )

@@ -14,8 +14,10 @@ import click
 import qwen3nb
 from qwen3nb.models.pooling import POOLINGS
 from qwen3nb.models.precision import DTYPES
+from qwen3nb.run.analysis_cli import register as register_analysis
 from qwen3nb.run.domain import domain_options
 from qwen3nb.run.errors import plainly as _plainly
+from qwen3nb.run.figures_cli import FIGURE_COMMANDS
 from qwen3nb.run.rerank_cli import register
 from qwen3nb.run.suite_cli import MIRROR, SUITE_COMMANDS, no_library_bars, use_mirror
 from qwen3nb.run.sweep_cli import sweep_command
@@ -279,20 +281,27 @@ def verify(files: tuple[Path, ...]) -> None:
 @click.option("--model", required=True, type=click.Path(path_type=Path), help="An extracted model.")
 @click.option("--output", type=click.Path(path_type=Path), help="By default the model's README.md.")
 @click.option("--tier", type=_TIER, default="smoke", show_default=True)
+@click.option(
+    "--facts",
+    type=click.Path(path_type=Path),
+    help="TOML with what only you know: license, language, datasets, base_model, citation, …",
+)
 @_plainly
-def card(model: Path, output: Path | None, tier: str) -> None:
-    """Write a model card from the export's provenance and the results.
+def card(model: Path, output: Path | None, tier: str, facts: Path | None) -> None:
+    """Write a model card from the export's provenance, its training's files and the results.
+
+    What none of these says stands in the card as not given.
 
     \b
     qwen3nb card --model encoder
+    qwen3nb card --model encoder --tier full --facts facts.toml --output MODEL_CARD.md
     """
     from qwen3nb.files import write_text
     from qwen3nb.report.card import card_text
     from qwen3nb.results import load_results
 
-    click.echo(
-        write_text(output or model / "README.md", card_text(model, load_results(), tier=tier))
-    )
+    text = card_text(model, load_results(adapters=False), tier=tier, facts=facts)
+    click.echo(write_text(output or model / "README.md", text))
 
 
 @main.command()
@@ -389,11 +398,12 @@ def bench_encode(models: tuple[str, ...], texts: int, **options: Any) -> None:
             click.echo(f"{machine()}\n{result.table()}\n")
 
 
-for _command in (*VECTOR_COMMANDS, *SUITE_COMMANDS, sweep_command):
+for _command in (*VECTOR_COMMANDS, *SUITE_COMMANDS, *FIGURE_COMMANDS, sweep_command):
     main.add_command(_command)
 for _command in VECTOR_BENCHES:
     bench.add_command(_command)
 register(main, bench, _plainly)
+register_analysis(main, bench, _plainly)
 
 
 if __name__ == "__main__":

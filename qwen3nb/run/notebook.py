@@ -17,7 +17,6 @@ from __future__ import annotations
 import ast
 import difflib
 import hashlib
-import os
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -29,15 +28,12 @@ import click
 import nbformat
 
 from qwen3nb import paths
-from qwen3nb.choices import one_of
+from qwen3nb.analysis.logs import log_files
 from qwen3nb.extraction.checkpoint import list_checkpoints, open_checkpoint
 from qwen3nb.files import file_stamp, sha256_file, sha256_json
-from qwen3nb.models.pooling import POOLINGS
-from qwen3nb.models.precision import DTYPES
+from qwen3nb.models.adapters import adapter_fingerprint
 from qwen3nb.models.source import SpecError, find_source, find_training
-from qwen3nb.tasks.ann import FAMILIES
-from qwen3nb.tasks.selection import select_tasks
-from qwen3nb.tasks.tiers import TIERS
+from qwen3nb.run.checks import CHECKS
 
 __all__ = [
     "ENGINE",
@@ -120,69 +116,6 @@ def declared_parameters(notebook: nbformat.NotebookNode) -> dict[str, Parameter]
         name = node.target.id
         declared[name] = Parameter(name, node.annotation.id, ast.literal_eval(node.value))
     return declared
-
-
-def _positive(name: str, *, zero: bool = False) -> Callable[[Any], object]:
-    def check(value: int) -> None:
-        if value < (0 if zero else 1):
-            raise ValueError(f"{name} is {value}; expected {'0 or more' if zero else 'at least 1'}")
-
-    return check
-
-
-def _device(value: str) -> None:
-    if not re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", value):
-        raise ValueError(f"unknown device {value!r}; choose one of: auto, cpu, mps, cuda, cuda:N")
-
-
-def _writable(value: str) -> None:
-    folder = Path(value or paths.results()).expanduser()
-    there = next(each for each in (folder, *folder.resolve().parents) if each.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK):
-        raise ValueError(f"output_dir {value!r} cannot be written to: {there} is in the way")
-
-
-def _known_tasks(value: str) -> None:
-    """Names of MTEB tasks; ``organisation/name`` is a folder of the mirror, found when run."""
-    if names := [each for each in _listed(value) if each and "/" not in each]:
-        select_tasks(names=names)
-
-
-def _listed(value: str) -> list[str]:
-    """The parts of a list that is written with commas; at least one."""
-    return [each.strip() for each in value.split(",")]
-
-
-def _numbers(name: str, *, zero: bool = False) -> Callable[[str], object]:
-    check = _positive(name, zero=zero)
-    return lambda value: [check(int(each)) for each in _listed(value)]
-
-
-# What a parameter of this name must satisfy, in whichever notebook.
-CHECKS: dict[str, Callable[[Any], object]] = {
-    "checkpoint": find_source,
-    "training": find_training,
-    "average": lambda value: one_of("average", value, ("last", "best")),
-    **{name: _numbers(name) for name in ("averages", "ef_search", "nprobe", "rescore")},
-    "dimensions": _numbers("dimensions"),
-    "threads": _numbers("threads", zero=True),
-    "indexes": lambda value: [one_of("index", each, FAMILIES) for each in _listed(value)],
-    "k": _positive("k"),
-    "poolings": lambda value: [one_of("pooling", each, POOLINGS) for each in _listed(value)],
-    "count": _positive("count"),
-    "tasks": _known_tasks,
-    "types": lambda value: value and select_tasks(types=[each for each in _listed(value) if each]),
-    "benchmark": lambda value: value and select_tasks(benchmark=value),
-    "tier": lambda value: one_of("tier", value, TIERS),
-    "pooling": lambda value: one_of("pooling", value, ("auto", *POOLINGS)),
-    "device": _device,
-    "dtype": lambda value: one_of("dtype", value, DTYPES),
-    "batch_size": _positive("batch_size"),
-    "limit": _positive("limit", zero=True),
-    "max_length": _positive("max_length", zero=True),
-    "seed": _positive("seed", zero=True),
-    "output_dir": _writable,
-}
 
 
 def check_parameters(declared: Mapping[str, Parameter], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -279,7 +212,8 @@ def _model_slug(spec: str) -> str:
 def _folder_slug(folder: Path) -> str:
     resolved = folder.resolve()
     if resolved.is_relative_to(paths.root()):
-        return str(resolved.relative_to(paths.root())).removeprefix("runs/")
+        short = str(resolved.relative_to(paths.root())).removeprefix("runs/")
+        return short.removesuffix("/checkpoints/final")  # where a training leaves its adapters
     digest = hashlib.sha256(str(resolved).encode()).hexdigest()[:6]
     return f"{resolved.parent.name}-{resolved.name}-{digest}"
 
@@ -298,7 +232,8 @@ def partial_folder() -> Path:
 def run_key(notebook: nbformat.NotebookNode, values: Mapping[str, Any]) -> str:
     """Digest of all that decides what a run shows: source, parameters, model, code.
 
-    A notebook that reads results (``metadata.qwen3nb.reads``) depends on them too.
+    A notebook that reads results (``metadata.qwen3nb.reads``) depends on them too, one that
+    reads trainings' outputs on their logs and scores.
     """
     parts: dict[str, Any] = {
         "cells": [[cell.cell_type, cell.source] for cell in notebook.cells],
@@ -307,6 +242,8 @@ def run_key(notebook: nbformat.NotebookNode, values: Mapping[str, Any]) -> str:
     }
     if "checkpoint" in values:
         parts["model"] = find_source(values["checkpoint"]).fingerprint()
+    if values.get("adapter"):
+        parts["adapter"] = adapter_fingerprint(Path(values["adapter"]).expanduser())
     if "training" in values:
         folders = list_checkpoints(find_training(values["training"]))
         files = [file for folder in folders for file in open_checkpoint(folder).stamps]
@@ -315,6 +252,11 @@ def run_key(notebook: nbformat.NotebookNode, values: Mapping[str, Any]) -> str:
         patterns = ("*/seed_*/*.json", "*/seed_*/*.error.txt", "failed/*.json")
         files = sorted(file for each in patterns for file in paths.results().glob(each))
         parts["results"] = [[str(file), sha256_file(file)] for file in files]
+    if "outputs" in values:
+        files = log_files(
+            Path(values["outputs"]).expanduser() if values["outputs"] else paths.runs()
+        )
+        parts["outputs"] = [[str(file), sha256_file(file)] for file in files]
     return sha256_json(parts)
 
 
@@ -324,7 +266,7 @@ def _code_digest() -> str:
     files = sorted(
         file
         for file in package.rglob("*")
-        if file.suffix in {".py", ".toml", ".tsv", ".j2", ".mplstyle"}
+        if file.suffix in {".py", ".toml", ".tsv", ".j2", ".json", ".mplstyle"}
     )
     return sha256_json([[str(file.relative_to(package)), sha256_file(file)] for file in files])
 

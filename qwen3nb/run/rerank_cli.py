@@ -120,25 +120,16 @@ def rerank_suite(
     qwen3nb rerank-suite --model Qwen/Qwen3-Reranker-0.6B PyDocsSampleRetrieval
     qwen3nb rerank-suite --model base --adapter final --first all-MiniLM-L6-v2 beir/scifact
     """
+    from qwen3nb.tasks.first_stage import load_first
     from qwen3nb.tasks.rerank_suite import rerank_suite as run
 
-    stages = [_first(name) for name in first]
     suite = run(
-        _load(options), data, first=stages if len(stages) > 1 else stages[0], depth=depth,
-        output=output, seed=seed, fresh=fresh,
+        _load(options), data, first=load_first(*first), depth=depth, output=output, seed=seed,
+        fresh=fresh,
     )  # fmt: skip
     for row in suite.rows():
         shown = [f"{k} {v:.4f}" for k, v in row.items() if isinstance(v, float)]
         click.echo(f"{row['dataset']}: {', '.join(shown)}")
-
-
-def _first(name: str) -> Any:
-    """A first stage from its name; what is neither BM25 nor a file is an encoder."""
-    if name in ("bm25", "given") or Path(name).is_file():
-        return name
-    from qwen3nb.models.encoders import load_encoder
-
-    return load_encoder(name)
 
 
 def _outputs_options(command: Any) -> Any:

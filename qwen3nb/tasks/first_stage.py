@@ -15,22 +15,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from qwen3nb import paths
 from qwen3nb.files import read_json, sha256_file, sha256_json, write_json
 from qwen3nb.models.bm25 import BM25
 from qwen3nb.models.encoders import Encoder
 from qwen3nb.models.fusion import FUSION, fuse
+from qwen3nb.models.search import nearest
 from qwen3nb.models.source import find_source
 from qwen3nb.tasks.collections import Collection
 from qwen3nb.tasks.rows import DataError
 from qwen3nb.tasks.trec import cut_run, read_run, write_run
 
-__all__ = ["First", "FirstStage", "first_stage"]
+__all__ = ["First", "FirstStage", "first_stage", "load_first"]
 
 First = Any  # "bm25", "given", a path, an Encoder, or a list of these
-_BLOCK = 64  # queries compared with all documents at once
 Run = dict[str, dict[str, float]]
 
 
@@ -47,6 +45,21 @@ class FirstStage:
     label: str
     run: Run
     recipe: dict[str, Any]
+
+
+def load_first(*names: str) -> First:
+    """A first stage from its name: ``bm25``, ``given``, a file, or an encoder; several fuse.
+
+    Raises:
+        SpecError: no such encoder.
+    """
+    from qwen3nb.models.encoders import load_encoder
+
+    stages = [
+        name if name in ("bm25", "given") or Path(name).is_file() else load_encoder(name)
+        for name in names
+    ]
+    return stages if len(stages) > 1 else stages[0]
 
 
 def first_stage(collection: Collection, first: First = "bm25", *, depth: int = 100) -> FirstStage:
@@ -149,26 +162,10 @@ def _given(collection: Collection) -> Run:
 
 
 def _dense(collection: Collection, encoder: Encoder, depth: int) -> Run:
-    import torch
-
-    names = list(collection.documents)
-    documents = torch.from_numpy(
-        encoder.encode([collection.documents[name] for name in names], role="passage")
-    )
-    queries = list(collection.queries)
-    vectors = encoder.encode([collection.queries[query] for query in queries], role="query")
-    run: Run = {}
-    for start in range(0, len(queries), _BLOCK):
-        scores = encoder.similarity(vectors[start : start + _BLOCK], documents)
-        best = scores.topk(min(depth, len(names)), dim=1)
-        for query, places, values in zip(
-            queries[start : start + _BLOCK],
-            best.indices.tolist(),
-            np.asarray(best.values, dtype=np.float64).tolist(),
-            strict=True,
-        ):
-            run[query] = {names[place]: value for place, value in zip(places, values, strict=True)}
-    return run
+    documents = encoder.encode(list(collection.documents.values()), role="passage")
+    vectors = encoder.encode(list(collection.queries.values()), role="query")
+    queries = dict(zip(collection.queries, vectors, strict=True))
+    return nearest(queries, list(collection.documents), documents, k=depth)
 
 
 def _from_file(collection: Collection, file: Path) -> Run:

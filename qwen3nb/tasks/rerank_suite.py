@@ -125,14 +125,19 @@ def rerank_suite(
             name = spec.name if isinstance(spec, Collection) else str(spec)
             suite.failures[name] = traceback.format_exc()
     if suite.failures:
-        reasons = "\n".join(
-            f"  {name}: {trace.strip().splitlines()[-1]}" for name, trace in suite.failures.items()
-        )
-        raise EvaluationError(
-            f"{reranker.label}: {len(suite.failures)} data sets failed; the other "
-            f"{len(suite.results)} are saved in {folder}\n{reasons}"
-        )
+        raise EvaluationError(_told(suite, reranker, folder))
     return suite
+
+
+def _told(suite: RerankSuite, reranker: YesNoReranker, folder: Path) -> str:
+    """What failed and why, a line each."""
+    reasons = "\n".join(
+        f"  {name}: {trace.strip().splitlines()[-1]}" for name, trace in suite.failures.items()
+    )
+    return (
+        f"{reranker.label}: {len(suite.failures)} data sets failed; the other "
+        f"{len(suite.results)} are saved in {folder}\n{reasons}"
+    )
 
 
 def rerank_collection(
@@ -150,20 +155,9 @@ def rerank_collection(
 ) -> tuple[Result, bool]:
     """Search and rerank one collection: its record, and whether that was there already."""
     folder = Path(output) if output else paths.results()
-    label, recipe = describe(first)
-    name = f"{collection.name}.{label}-{depth}"
-    wanted = {**recipe, "depth": depth, "data": collection.revision}
+    name, wanted = _wanted(collection, first, depth)
     place = result_path(folder, f"{reranker.label}-{reranker.identity[:8]}", seed, name)
-    earlier = (
-        None
-        if fresh
-        else stored(
-            place,
-            identity=reranker.identity,
-            same=lambda result: result.config.get("first") == wanted,
-        )
-    )
-    if earlier is not None:
+    if not fresh and (earlier := _earlier(place, reranker, wanted)) is not None:
         return earlier, True
     work = Work(reranker)
     found = first_stage(collection, first, depth=depth)
@@ -171,37 +165,56 @@ def rerank_collection(
         reranker, collection, found, fresh=fresh, show_progress=show_progress
     )
     per_query = _per_query(collection, found.run, reranked, depth)
+    kept = {**(config or {}), "collection": collection.name, "group": collection.group}
     result = Result(
         model=model_facts(reranker),
-        task={
-            "name": name,
-            "type": "Reranking",
-            "dataset": collection.name,
-            "revision": collection.revision,
-            "main_metric": "nDCG@10",
-            "unit": "queries",
-            "documents": len(collection.documents),
-            "queries": len(collection.queries),
-        },
+        task=_task(name, collection),
         metrics=means(per_query, seed=seed),
         per_query=per_query,
         seed=seed,
-        config={
-            **(config or {}),
-            "collection": collection.name,
-            "group": collection.group,
-            "first": wanted,
-            "counts": counts,
-        },
+        config={**kept, "first": wanted, "counts": counts},
         environment=environment(device=reranker.device, precision=reranker.settings["dtype"]),
         cost=work.cost(),
         run=run,
         finished=finished(),
     )
-    write_run(place.with_suffix(".first.trec"), found.run, tag=found.label)
-    write_run(place.with_suffix(".trec"), reranked, tag=reranker.label)
+    _write_runs(place, found, reranked, tag=reranker.label)
     result.save(folder)
     return result, False
+
+
+def _write_runs(place: Path, found: FirstStage, reranked: Run, *, tag: str) -> None:
+    write_run(place.with_suffix(".first.trec"), found.run, tag=found.label)
+    write_run(place.with_suffix(".trec"), reranked, tag=tag)
+
+
+def _wanted(collection: Collection, first: First, depth: int) -> tuple[str, dict[str, Any]]:
+    """The name of what is measured, and what decides the candidates."""
+    label, recipe = describe(first)
+    wanted = {**recipe, "depth": depth, "data": collection.revision}
+    return f"{collection.name}.{label}-{depth}", wanted
+
+
+def _earlier(place: Path, reranker: YesNoReranker, first: dict[str, Any]) -> Result | None:
+    """The record that is there, if it is of this reranker, first stage and data."""
+    return stored(
+        place,
+        identity=reranker.identity,
+        same=lambda result: result.config.get("first") == first,
+    )
+
+
+def _task(name: str, collection: Collection) -> dict[str, Any]:
+    return {
+        "name": name,
+        "type": "Reranking",
+        "dataset": collection.name,
+        "revision": collection.revision,
+        "main_metric": "nDCG@10",
+        "unit": "queries",
+        "documents": len(collection.documents),
+        "queries": len(collection.queries),
+    }
 
 
 def _rerank(

@@ -115,7 +115,10 @@ def _named(name: str, languages: Sequence[str]) -> Any:
     if name.startswith(_OWN):
         from qwen3nb.tasks.embedded import embedded_task
 
-        return embedded_task(name)
+        try:
+            return embedded_task(name)
+        except KeyError as error:
+            raise ValueError(str(error.args[0])) from None
     try:
         return mteb.get_task(name, languages=list(languages) or None)
     except KeyError:

@@ -10,6 +10,7 @@ joint ones. Records carry configuration and seed, so that runs can be told apart
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -156,33 +157,54 @@ def evaluate_trained(
     for each in find_trained(outputs):
         common: dict[str, Any] = {
             "output": output, "seed": each.seed, "show_progress": show_progress,
-            "config": {"training": _snapshot(each)},
         }  # fmt: skip
         spec, adapter = (each.folder, None) if base is None else (base, each.folder)
         reranker = load_reranker(
             spec, adapter=adapter, instruction=each.instruction, template="double-newline",
             max_length=max_length, device=device, dtype=dtype,
         )  # fmt: skip
-        results = rerank_suite(reranker, chosen, depth=depth, **common).results
+        config = {"training": _snapshot(each, "reranking")}
+        results = rerank_suite(reranker, chosen, depth=depth, config=config, **common).results
         if each.embeds and tasks:
             encoder = load_encoder(
                 each.folder, base=base, instruction=each.instruction, device=device,
                 dtype=dtype, show_progress=show_progress,
             )  # fmt: skip
-            results = results + evaluate(encoder, tasks=tasks, **common).results
+            config = {"training": _snapshot(each, "embedding")}
+            results = results + evaluate(encoder, tasks=tasks, config=config, **common).results
         if write_back:
             _write_back(each, results)
         found += results
     return found
 
 
-def _snapshot(each: TrainedAdapter) -> dict[str, Any]:
+def _snapshot(each: TrainedAdapter, kind: str) -> dict[str, Any]:
+    """How it was trained, and as what it is measured: what must agree to compare two runs."""
+    parts = {name: each.settings.get(name) or {} for name in ("model", "lora", "data")}
     return {
+        "kind": kind,
         "configuration": each.configuration,
         "seed": each.seed,
         "mode": each.mode,
+        "rank": parts["lora"].get("rank"),
+        "base": parts["model"].get("base_model_name"),
+        "data_seed": parts["data"].get("seed", each.seed),
+        "steps": _steps(each.place / "train_log.jsonl"),
         "settings": each.settings,
     }
+
+
+def _steps(log: Path) -> int | None:
+    """How many optimisation steps a training took, by its log; None if that does not say."""
+    steps = []
+    for line in log.read_bytes().splitlines() if log.is_file() else ():
+        try:
+            entry = json.loads(line)
+        except ValueError:  # cut off by a kill
+            continue
+        found = entry.get("global_step", entry.get("step")) if isinstance(entry, dict) else None
+        steps += [found] if isinstance(found, int) else []
+    return max(steps, default=None)
 
 
 def _write_back(each: TrainedAdapter, results: Iterable[Result]) -> None:

@@ -1,0 +1,212 @@
+"""What came out, in a few sentences: differences with intervals, and what they allow to say.
+
+A finding is made from records alone. One that the records do not support is not made.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from qwen3nb import paths
+from qwen3nb.analysis.statistics import paired_bootstrap, permutation_test
+from qwen3nb.extraction.export import read_provenance
+from qwen3nb.report.views import latest, model_names, short_task
+from qwen3nb.results import Result
+from qwen3nb.tasks.tiers import TIERS
+
+__all__ = ["Finding", "findings", "findings_html"]
+
+_ALPHA = 0.05
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was found.
+
+    Attributes:
+        headline: what it comes to.
+        evidence: the numbers it stands on.
+        page: where they are, relative to ``book/runs``; may be empty.
+    """
+
+    headline: str
+    evidence: str
+    page: str = ""
+
+
+@dataclass(frozen=True)
+class _Board:
+    """The records of a tier's first task, one per model, best first."""
+
+    results: Sequence[Result]
+    names: Mapping[str, str]
+    links: Mapping[str, str]
+    seed: int
+
+    def name(self, result: Result) -> str:
+        return self.names[result.model["identity"]]
+
+    def page(self, result: Result) -> str:
+        return self.links.get(result.run, "")
+
+
+@dataclass(frozen=True)
+class _Difference:
+    value: float
+    text: str
+    real: bool
+
+
+def findings(
+    results: Iterable[Result],
+    *,
+    tier: str = "smoke",
+    links: Mapping[str, str] | None = None,
+    seed: int = 0,
+    more: Sequence[Finding] = (),
+    at_most: int = 3,
+) -> list[Finding]:
+    """The findings of a tier's first task: who leads, what extraction and averaging gave.
+
+    Differences are paired over queries: 95 % percentile bootstrap interval and two-sided
+    permutation test, each by itself (the leaderboard's table corrects over its comparisons).
+
+    Args:
+        results: any records.
+        tier: whose first task is looked at.
+        links: page per run id.
+        seed: of the tests.
+        more: findings of other pages, which come after the leader.
+        at_most: how many to keep.
+    """
+    task = TIERS[tier].tasks[0]
+    chosen = [
+        each
+        for each in latest(results)
+        if each.task["name"] == task and each.main.value is not None
+    ]
+    chosen.sort(key=lambda each: -(each.main.value or 0.0))
+    board = _Board(chosen, model_names(chosen), links or {}, seed)
+    makers: Sequence[Callable[[_Board], Finding | None]] = (_leader, _own, _averaging)
+    made = [found for make in makers if (found := make(board)) is not None]
+    return [*made[:1], *more, *made[1:]][:at_most]
+
+
+def _leader(board: _Board) -> Finding | None:
+    if not board.results:
+        return None
+    best, *others = board.results
+    shown = f"{_metric(best)} {_value(best)}, n = {best.main.n}"
+    task = short_task(best.task["name"])
+    second = next((each for each in others if _comparable(best, each)), None)
+    if second is None:
+        return Finding(f"{board.name(best)} leads on {task}", shown + ".", board.page(best))
+    gap = _difference(best, second, seed=board.seed)
+    if gap.real:
+        headline = f"{board.name(best)} leads on {task}"
+        says = f"ahead of {board.name(second)}, the second, by {gap.text}"
+    else:
+        headline = f"{board.name(best)} and {board.name(second)} cannot be told apart on {task}"
+        says = f"the difference to {board.name(second)} is {gap.text}"
+    return Finding(headline, f"{shown}; {says}.", board.page(best))
+
+
+def _own(board: _Board) -> Finding | None:
+    """The best extracted encoder beside the best of all others."""
+    own = [each for each in board.results if _provenance(each) is not None]
+    others = [each for each in board.results if _provenance(each) is None]
+    if not own or not others or not _comparable(own[0], others[0]):
+        return None
+    gap = _difference(own[0], others[0], seed=board.seed)
+    way = "above" if gap.value > 0 else "below"
+    known = f"{way} the best baseline" if gap.real else "not told apart from the best baseline"
+    return Finding(
+        f"The best extracted encoder, {board.name(own[0])}, is {known}",
+        f"{_metric(own[0])} {_value(own[0])} beside {board.name(others[0])}'s "
+        f"{_value(others[0])}: {gap.text}.",
+        board.page(own[0]),
+    )
+
+
+def _averaging(board: _Board) -> Finding | None:
+    """An average beside the best of the checkpoints that went into it."""
+    for result in board.results:
+        averaging = (_provenance(result) or {}).get("source", {}).get("averaging")
+        parts = [each for each in board.results if averaging and _is_part(each, averaging)]
+        if parts and _comparable(result, parts[0]):
+            gap = _difference(result, parts[0], seed=board.seed)
+            helped = "helps" if gap.value > 0 else "hurts"
+            headline = f"Averaging {averaging['num_checkpoints']} checkpoints "
+            headline += helped if gap.real else "makes no difference that these queries show"
+            return Finding(
+                headline,
+                f"{board.name(result)} against {board.name(parts[0])}, the best of them: "
+                f"{gap.text}.",
+                board.page(result),
+            )
+    return None
+
+
+def _is_part(result: Result, averaging: Mapping[str, Any]) -> bool:
+    """Whether a model was taken from one of the checkpoints of an average, by their digests."""
+    source = (_provenance(result) or {}).get("source", {})
+    return source.get("digest") in set(averaging.get("digests", {}).values())
+
+
+def _provenance(result: Result) -> dict[str, Any] | None:
+    """What an extracted model says of itself, if the record is of one that is still there."""
+    spec = str(result.model["spec"])
+    return None if "+" in spec else read_provenance(paths.root() / spec)
+
+
+def _comparable(one: Result, other: Result) -> bool:
+    """Whether two records have a score for the same queries of the same data."""
+    metric = one.task["main_metric"]
+    return (
+        one.task["revision"] == other.task["revision"]
+        and metric in one.per_query
+        and metric in other.per_query
+        and one.per_query[metric].keys() == other.per_query[metric].keys()
+    )
+
+
+def _difference(one: Result, other: Result, *, seed: int) -> _Difference:
+    metric = one.task["main_metric"]
+    queries = sorted(one.per_query[metric])
+    a, b = ([each.per_query[metric][query] for query in queries] for each in (one, other))
+    found, p = paired_bootstrap(a, b, seed=seed), permutation_test(a, b, seed=seed).p_value
+    if found.interval is None:
+        return _Difference(found.difference, f"{found.difference:+.3f} ({found.undefined})", False)
+    low, high = found.interval
+    text = f"{found.difference:+.3f} [{low:+.3f}, {high:+.3f}], p = {p:.4f}"
+    return _Difference(found.difference, text, p < _ALPHA and not low <= 0 <= high)
+
+
+def _metric(result: Result) -> str:
+    return str(result.task["main_metric"])
+
+
+def _value(result: Result) -> str:
+    main = result.main
+    ends = f" [{main.low:.3f}, {main.high:.3f}]" if main.low is not None else ""
+    return f"{main.value:.3f}{ends}"
+
+
+def findings_html(found: Sequence[Finding], *, folder: str = "") -> str:
+    """Findings as cards, everything escaped; pages are looked for in ``folder``."""
+    if not found:
+        return '<p class="q-note">No results yet: `make demo` makes some.</p>'
+    return '<div class="q-findings">' + "".join(_card(each, folder) for each in found) + "</div>"
+
+
+def _card(finding: Finding, folder: str) -> str:
+    headline = html.escape(finding.headline)
+    if finding.page:
+        headline = f'<a href="{html.escape(folder + finding.page, quote=True)}">{headline}</a>'
+    return (
+        f'<div class="q-finding"><p class="q-finding-head">{headline}</p>'
+        f"<p>{html.escape(finding.evidence)}</p></div>"
+    )

@@ -1,0 +1,144 @@
+"""All figures and tables that results give, as files for a paper."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from qwen3nb.files import write_text
+from qwen3nb.report.curves import checkpoint_figure
+from qwen3nb.report.figures import (
+    bars_figure,
+    comparison_figure,
+    per_query_figure,
+    similarity_figure,
+)
+from qwen3nb.report.look import Picture
+from qwen3nb.report.paired import difference_figure, wins_figure
+from qwen3nb.report.scoreboard import comparison_table
+from qwen3nb.report.tables import TABLE_FORMATS, Table, markdown_text
+from qwen3nb.report.views import cost_table, difference_table, headline_table, latest, model_names
+from qwen3nb.results import Result
+from qwen3nb.tasks.tiers import TIERS
+
+__all__ = ["paper_figures", "paper_tables", "write_figures", "write_tables"]
+
+METRIC = "nDCG@10"
+
+
+def paper_figures(results: Sequence[Result], *, tier: str) -> list[tuple[str, Picture]]:
+    """Every figure of a tier that its records give, each with the name of its file.
+
+    Raises:
+        ValueError: no records of the tier.
+    """
+    chosen = _of_tier(results, tier)
+    found = [
+        comparison_figure(chosen, tier=tier),
+        bars_figure(chosen, tier=tier),
+        checkpoint_figure(chosen, tier=tier),
+    ]
+    for task in _searched(chosen, tier):
+        found.append(difference_figure(chosen, task=task, metric=METRIC))
+        found.append(wins_figure(chosen, task=task, metric=METRIC))
+    named = [(picture.name, picture) for picture in found if picture is not None]
+    return named + list(_per_model(chosen))
+
+
+def _per_model(results: Sequence[Result]) -> Iterator[tuple[str, Picture]]:
+    for identity, name in model_names(results).items():
+        own = [result for result in results if result.model["identity"] == identity]
+        for picture in (per_query_figure(own, metric=METRIC), similarity_figure(own)):
+            if picture is not None:
+                yield f"{picture.name}-{name}", picture
+
+
+def paper_tables(results: Sequence[Result], *, tier: str, seed: int = 0) -> list[Table]:
+    """Every table of a tier, each with a name and a caption.
+
+    Raises:
+        ValueError: no records of the tier.
+    """
+    from dataclasses import replace
+
+    chosen = _of_tier(results, tier)
+    tables = [
+        comparison_table(chosen, tier=tier, seed=seed),
+        replace(
+            headline_table(chosen, tier=tier),
+            name=f"headline-{tier}",
+            caption=f"All models on the first task of the tier {tier}.",
+        ),
+        replace(cost_table(chosen), name="cost", caption="What the results cost to make."),
+    ]
+    for task in _searched(chosen, tier):
+        tables.append(
+            replace(
+                difference_table(chosen, task=task, metric=METRIC, seed=seed),
+                name=f"differences-{task}",
+                caption=f"Paired differences on {task}.",
+            )
+        )
+    return tables
+
+
+def _of_tier(results: Sequence[Result], tier: str) -> list[Result]:
+    chosen = [r for r in latest(results) if r.task["name"] in TIERS[tier].tasks]
+    if not chosen:
+        raise ValueError(f"no results of the tier {tier!r}; `qwen3nb eval` makes some")
+    return chosen
+
+
+def _searched(results: Sequence[Result], tier: str) -> list[str]:
+    """The tier's tasks on which two models or more have nDCG@10 per query."""
+    have = [r.task["name"] for r in results if METRIC in r.per_query]
+    return [task for task in TIERS[tier].tasks if have.count(task) > 1]
+
+
+def write_figures(
+    results: Sequence[Result], folder: Path, *, tier: str, format: str, columns: int = 0
+) -> list[Path]:
+    """Write `paper_figures` and their captions (``captions.md``) into a folder.
+
+    Raises:
+        ValueError: no records of the tier, or an unknown format.
+    """
+    written: list[Path] = []
+    captions = []
+    for name, picture in paper_figures(results, tier=tier):
+        file = _free(folder / f"{_file_name(name)}.{format}", written)
+        written.append(picture.save(file, format=format, columns=columns))
+        captions.append(f"**{markdown_text(file.name)}**: {markdown_text(picture.caption)}\n")
+    return [*written, write_text(folder / "captions.md", "\n".join(captions))]
+
+
+def write_tables(
+    results: Sequence[Result], folder: Path, *, tier: str, format: str, seed: int = 0
+) -> list[Path]:
+    """Write `paper_tables` into a folder.
+
+    Raises:
+        ValueError: no records of the tier, or an unknown format.
+    """
+    return [
+        write_text(
+            folder / f"{_file_name(table.name)}{TABLE_FORMATS[format]}", table.as_text(format)
+        )
+        for table in paper_tables(results, tier=tier, seed=seed)
+    ]
+
+
+def _file_name(name: str) -> str:
+    """Letters, digits and signs that are fit for a file, whatever a model is called."""
+    return re.sub(r"[^A-Za-z0-9.@+]+", "-", name).strip("-.")[:120] or "unnamed"
+
+
+def _free(file: Path, taken: Sequence[Path]) -> Path:
+    """``file``, or the same with a number if two names came to one."""
+    count = 2
+    chosen = file
+    while chosen in taken:
+        chosen = file.with_stem(f"{file.stem}-{count}")
+        count += 1
+    return chosen

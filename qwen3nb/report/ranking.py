@@ -1,0 +1,155 @@
+"""The order of the models, and how much of it is noise: ranks, tie groups, categories."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from qwen3nb.analysis.category_boards import CategoryBoards, category_leaderboards
+from qwen3nb.analysis.pairs import Pairing, ScoreMatrix, pair_results
+from qwen3nb.report.tables import Cell, Table
+from qwen3nb.report.views import latest, short_task
+from qwen3nb.results import Result
+from qwen3nb.tasks.tiers import TIERS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from qwen3nb.analysis.leaderboard import Leaderboard, Standing
+
+__all__ = ["categories_table", "rank_figure", "rank_table", "standings"]
+
+NOTHING = "Ranks need two or more models with scores per query on the same tasks."
+
+
+def standings(
+    results: Iterable[Result], *, tier: str, alpha: float = 0.05, seed: int = 0
+) -> CategoryBoards | None:
+    """Ranks over a tier's tasks that have a score per query, and by type of task.
+
+    The tasks are those that most models have: a model without one of them is named, not
+    ranked. None if fewer than two models can be ranked.
+    """
+    tasks = TIERS[tier].tasks
+    chosen = [result for result in latest(results) if result.task["name"] in tasks]
+    pairing = pair_results(chosen)
+    ranked = _rankable(pairing)
+    if not ranked:
+        return None
+    types = {result.task["name"]: result.task["type"] for result in chosen}
+    return category_leaderboards(ranked, types, alpha=alpha, seed=seed)
+
+
+def _rankable(pairing: Pairing) -> list[ScoreMatrix]:
+    """The tasks to rank on, if two or more systems have all of them."""
+    matrices = list(pairing.matrices)
+    while matrices:
+        common = set.intersection(*(set(matrix.systems) for matrix in matrices))
+        if len(common) > 1:
+            return matrices
+        matrices.remove(min(matrices, key=lambda matrix: len(matrix.systems)))
+    return []
+
+
+def rank_table(boards: CategoryBoards | None) -> Table:
+    """A row per model: rank, its interval, mean, share of first places, tie groups."""
+    columns = ("model", "rank\n95 % interval", "mean\n95 % interval", "first in", "tie groups")
+    if boards is None:
+        return Table(columns, (), NOTHING)
+    board = boards.overall
+    rows = tuple(
+        (
+            Cell(each.system),
+            Cell(str(each.rank), "{} to {}".format(*each.rank_interval)),
+            Cell(f"{each.mean:.3f}", "[{:.3f}, {:.3f}]".format(*each.interval)),
+            Cell(f"{100 * each.best:.1f} %"),
+            Cell(" ".join(map(_letter, each.groups)) or "–"),
+        )
+        for each in board.standings
+    )
+    return Table(columns, rows, _note(board))
+
+
+def _letter(number: int) -> str:
+    """a, b, …, z, then numbers: a tie group's name."""
+    return chr(ord("a") + number - 1) if number <= 26 else str(number)
+
+
+def _note(board: Leaderboard) -> str:
+    pairs = len(board.standings) - 1
+    tasks = ", ".join(map(short_task, board.tasks))
+    left_out = "".join(f" {reason}." for reason in board.left_out)
+    return (
+        f"Mean over {tasks}, every task counting once; percentile bootstrap over queries, 10,000 "
+        "resamples, ranked again in each. Models with a letter in common cannot be told apart "
+        f"(paired permutation test, Holm over all pairs, alpha {board.alpha:g}): "
+        f"{board.adjacent_separable} of {pairs} neighbouring pairs differ.{left_out}"
+    )
+
+
+def rank_figure(boards: CategoryBoards | None) -> Figure | None:
+    """Rank and its 95 % interval per model, best on top; tie groups as bars on the right."""
+    import matplotlib.pyplot as plt
+
+    from qwen3nb.report.look import style
+
+    if boards is None:
+        return None
+    board = boards.overall
+    count = len(board.standings)
+    rows = {each.system: count - 1 - place for place, each in enumerate(board.standings)}
+    with style():
+        figure, axis = plt.subplots(figsize=(6.8, 0.3 * count + 0.9))
+        for each in board.standings:
+            row, color = rows[each.system], model_color(each.system, list(rows))
+            axis.plot(each.rank_interval, [row, row], color=color, linewidth=2.5)
+            axis.plot([each.rank], [row], "o", color=color, markersize=6)
+        for number, group in enumerate(board.groups):
+            place = count + 0.6 + 0.45 * number
+            ends = [rows[group[0]] + 0.3, rows[group[-1]] - 0.3]
+            axis.plot([place, place], ends, color="#7d8590", linewidth=3, clip_on=False)
+            axis.annotate(
+                _letter(number + 1), (place, ends[0]), ha="center", va="bottom", fontsize=8.5
+            )
+        axis.set_yticks(list(rows.values()), list(rows))
+        axis.set_xlim(0.5, count + 0.6 + 0.45 * max(1, len(board.groups)))
+        axis.set_xticks(range(1, count + 1))
+        axis.set_ylim(-0.6, count - 0.1)
+        axis.tick_params(axis="y", length=0)
+        axis.grid(axis="x", color="#7d8590", alpha=0.25, linewidth=0.6)
+        axis.set_xlabel("rank, 1 is best; at the right: models that cannot be told apart")
+    return figure
+
+
+def model_color(name: str, names: list[str]) -> str:
+    """The colour of a model among those in a figure."""
+    from qwen3nb.report.look import COLORS
+
+    return COLORS[names.index(name) % len(COLORS)]
+
+
+def categories_table(boards: CategoryBoards | None) -> Table:
+    """Mean and rank by type of task; orders that turn round are named below."""
+    if boards is None:
+        return Table(("model",), (), NOTHING)
+    columns = ("model", "all tasks", *boards.boards, "types\ncounting once")
+    balanced = dict(boards.balanced)
+    places = [
+        {each.system: each for each in board.standings}
+        for board in (boards.overall, *boards.boards.values())
+    ]
+    rows = []
+    for standing in boards.overall.standings:
+        value = balanced.get(standing.system)
+        means = [_place(place.get(standing.system)) for place in places]
+        rows.append((Cell(standing.system), *means, Cell("–" if value is None else f"{value:.3f}")))
+    said = " ".join(f"{each.text}." for each in boards.reversals) or "None."
+    notes = "".join(f" {note}." for note in boards.notes)
+    return Table(columns, tuple(rows), f"Orders that turn round (Simpson's paradox): {said}{notes}")
+
+
+def _place(standing: Standing | None) -> Cell:
+    if standing is None:
+        return Cell("not run")
+    low, high = standing.rank_interval
+    return Cell(f"{standing.mean:.3f}", f"rank {standing.rank}, {low} to {high}")

@@ -1,0 +1,50 @@
+"""A headless browser for tests: what a page is after a script has used it."""
+
+import json
+import re
+import shutil
+import subprocess
+
+import pytest
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
+    "--disable-extensions", "--no-first-run", "--virtual-time-budget=4000",
+)  # fmt: skip
+
+
+def chromium():
+    """The browser's path; the test is skipped where there is none."""
+    found = next((path for name in NAMES if (path := shutil.which(name))), None)
+    if found is None:
+        pytest.skip(f"no browser here; looked for {', '.join(NAMES)}")
+    return found
+
+
+def used(page, script, *, folder, width=1200):
+    """What ``script`` (the body of a function) returns, run on the page in the file ``page``.
+
+    A script error on the page is an assertion error here.
+    """
+    probe = page.with_name(f"probe-{page.name}")
+    catch = "<script>window.errors=[];addEventListener('error',e=>errors.push(e.message))</script>"
+    run = (
+        f"<script>addEventListener('load',()=>{{const said=(()=>{{{script}}})();"
+        "const out=document.createElement('pre');out.id='probe';"
+        "out.textContent=JSON.stringify({said,errors});document.body.append(out)})</script>"
+    )
+    text = page.read_text(encoding="utf-8")
+    head = text.find("<head>") + len("<head>") if "<head>" in text else 0
+    probe.write_text(text[:head] + catch + text[head:] + run, encoding="utf-8")
+    command = [chromium(), *FLAGS, f"--user-data-dir={folder}", f"--window-size={width},1000"]
+    done = subprocess.run(
+        [*command, "--dump-dom", probe.resolve().as_uri()],
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    probe.unlink()
+    found = re.search(r'<pre id="probe">(.*?)</pre>', done.stdout, re.S)
+    assert found, f"the script did not come to its end: {done.stderr[-1000:]}"
+    answer = json.loads(found[1].replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))
+    assert answer["errors"] == []
+    return answer["said"]
