@@ -2,8 +2,11 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import nbformat
@@ -13,6 +16,7 @@ from test_report import make
 from test_run import call, notebook_of, save
 
 from qwen3nb import paths
+from qwen3nb.analysis.collect import load_all_results
 from qwen3nb.failures import FailedRun, failed_run, failed_runs, forget_failure, note_failure
 from qwen3nb.report.book import build_book
 from qwen3nb.results import load_results
@@ -160,8 +164,6 @@ def test_which_records_a_failed_run_made(config, finished, theirs):
 
 
 def test_records_of_a_failed_run_are_kept_back_until_it_succeeds(home):
-    from dataclasses import replace
-
     config = {"checkpoint": "bm25", "tier": "smoke"}
     bad = replace(make("bad"), config=config, finished=moment(15))
     good = replace(make("good"), config=config, finished=moment(5))
@@ -170,6 +172,7 @@ def test_records_of_a_failed_run_are_kept_back_until_it_succeeds(home):
     assert {each.model["label"] for each in load_results()} == {"bad", "good"}
     note_failure(failure())
     assert [each.model["label"] for each in load_results()] == ["good"]
+    assert {score.system for score in load_all_results().scores} == {"good"}
     assert failed_runs() == [failure()]
     assert failure().reason == "ValueError: two"
     assert failure(message="").reason == "ValueError"
@@ -218,9 +221,6 @@ def test_an_interrupted_run_is_no_failure(checkout):
     code = f"import os, time; open({str(flag)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
     save(notebook_of(code), "small")
     command = [sys.executable, "-m", "qwen3nb.run.cli", "run", "small"]
-    import signal
-    import time
-
     for number in (signal.SIGINT, signal.SIGTERM):
         flag.unlink(missing_ok=True)
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
