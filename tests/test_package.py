@@ -37,6 +37,7 @@ reranked reranker_table results_table run_notebook score_run seed_curve select_c
 select_tasks similarity_figure spectrum_figure speed_table standings suite_table summarise
 t_test tier_table trajectory_figure transfer truncated uniformity variance_split variance_table
 variants vector_agreement verify weight_drift wilcoxon wins_figure word_similarity
+data_versions_table failed_runs_table machine_table runs_table software_table verification_table
 """
 
 
