@@ -155,7 +155,7 @@ def test_analyze_prints_writes_and_exits_by_verdict(outputs):
     value = json.loads((folder / "interference.json").read_text())
     assert value["verdict"]["by_point"] == "PASS"
     assert (folder / "interference.md").read_text().startswith("# Task interference")
-    assert {"interference.svg", "losses.png"} <= {file.name for file in folder.iterdir()}
+    assert {"interference.svg", "losses.pdf"} <= {file.name for file in folder.iterdir()}
     again = analyze("--output-dir", outputs, "--resamples", 300, "--exit-code", "evidence")
     assert again.exit_code == 0
     shutil.rmtree(outputs / "joint_r4" / "seed_2")
