@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,11 +127,16 @@ def _folders(outputs: Path | str | Sequence[Path | str]) -> list[Path]:
 
 
 def _rows(report: InterferenceReport) -> Iterator[tuple[str, Estimate]]:
-    """Every estimate with a name of its own: per configuration its data sets, tasks, mean."""
+    """Every estimate with a name of its own: per configuration its data sets, tasks, mean.
+
+    A task with a single data set is one row, not two that say the same.
+    """
     several = len(report.found.groups) > 1
     for group in report.found.groups:
         prefix = f"{group.system}: " if several else ""
-        for each in (*group.datasets, *group.tasks, group.overall):
+        sizes = Counter(each.name.partition(": ")[0] for each in group.datasets)
+        tasks = [each for each in group.tasks if sizes[each.name] != 1]
+        for each in (*group.datasets, *tasks, group.overall):
             if each.tir is not None or each is group.overall:
                 yield f"{prefix}{each.name}", each
 
@@ -151,7 +157,8 @@ def interference_table(
     )  # fmt: skip
     if narrow:
         columns, rows = _without(columns, 2), tuple(_without(row, 2) for row in rows)
-    return Table(columns, rows, _note(report, rule=rule))
+    caption = "Task interference ratio and the kill gate's verdicts."
+    return Table(columns, rows, _note(report, rule=rule), name="interference", caption=caption)
 
 
 def _without(cells: tuple[_T, ...], place: int) -> tuple[_T, ...]:
@@ -164,9 +171,14 @@ def _row(name: str, each: Estimate) -> tuple[Cell, ...]:
     overall = each.name == "overall"
     return (
         Cell(name, ", ".join(map(str, each.seeds))),
-        Cell(_percent(each.tir) + spread, _percents(each.interval)),
+        Cell(
+            _percent(each.tir) + spread,
+            _percents(each.interval),
+            value=each.tir,
+            interval=each.interval,
+        ),
         Cell(_percents(each.seed_interval)),
-        Cell(number_text(each.delta, sign=True, digits=4), error),
+        Cell(number_text(each.delta, sign=True, digits=4), error, value=each.delta),
         Cell(number_text(each.probability, digits=2)),
         Cell(each.by_point, each.by_evidence, strong=overall),
     )

@@ -61,14 +61,25 @@ def rank_table(boards: CategoryBoards | None) -> Table:
     rows = tuple(
         (
             Cell(each.system),
-            Cell(str(each.rank), "{} to {}".format(*each.rank_interval)),
-            Cell(f"{each.mean:.3f}", "[{:.3f}, {:.3f}]".format(*each.interval)),
-            Cell(f"{100 * each.best:.1f} %"),
+            Cell(
+                str(each.rank),
+                "{} to {}".format(*each.rank_interval),
+                value=each.rank,
+                interval=each.rank_interval,
+            ),
+            Cell(
+                f"{each.mean:.3f}",
+                "[{:.3f}, {:.3f}]".format(*each.interval),
+                value=each.mean,
+                interval=each.interval,
+            ),
+            Cell(f"{100 * each.best:.1f} %", value=each.best),
             Cell(" ".join(map(_letter, each.groups)) or "–"),
         )
         for each in board.standings
     )
-    return Table(columns, rows, _note(board))
+    caption = "Ranks with their intervals; models that no test tells apart share a letter."
+    return Table(columns, rows, _note(board), name="ranks", caption=caption)
 
 
 def _letter(number: int) -> str:
@@ -164,4 +175,7 @@ def _place(standing: Standing | None) -> Cell:
     if standing is None:
         return Cell("not run")
     ends = "[{:.3f}, {:.3f}]".format(*standing.interval)
-    return Cell(f"{standing.mean:.3f} ({standing.rank})", ends)
+    return Cell(
+        f"{standing.mean:.3f} ({standing.rank})", ends, value=standing.mean,
+        interval=standing.interval,
+    )  # fmt: skip
