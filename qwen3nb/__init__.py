@@ -111,6 +111,14 @@ _HOMES = {
     ),
     "qwen3nb.report.scoreboard": ("comparison_table",),
     "qwen3nb.report.speed": ("speed_table",),
+    "qwen3nb.report.status": (
+        "data_versions_table",
+        "failed_runs_table",
+        "machine_table",
+        "runs_table",
+        "software_table",
+        "verification_table",
+    ),
     "qwen3nb.report.suite": ("plan_table", "reproduction_table", "suite_table", "summarise"),
     "qwen3nb.report.training": (
         "best_table",

@@ -20,6 +20,7 @@ from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.aggregates import REPORTED, Aggregate, aggregate
+from qwen3nb.failures import failed_runs
 from qwen3nb.files import read_json, write_json
 
 __all__ = [
@@ -135,6 +136,9 @@ def result_path(folder: Path | None, model: str, seed: int, task: str) -> Path:
 def load_results(folder: Path | str | None = None, *, adapters: bool = True) -> list[Result]:
     """Every record under ``folder``, by model and task; none if the folder is not there.
 
+    Records that a failed run made are left out until that run has come to its end; see
+    `qwen3nb.failures`.
+
     Args:
         folder: by default `paths.results`.
         adapters: whether those of trained adapters are among them, a few runs of the same
@@ -143,8 +147,13 @@ def load_results(folder: Path | str | None = None, *, adapters: bool = True) -> 
     Raises:
         ResultError: a record that cannot be read; names it.
     """
-    results = [Result.load(file) for file in result_files(folder)]
-    return [result for result in results if adapters or "training" not in result.config]
+    failed = failed_runs(folder)
+    return [
+        result
+        for result in map(Result.load, result_files(folder))
+        if (adapters or "training" not in result.config)
+        and not any(run.made(config=result.config, finished=result.finished) for run in failed)
+    ]
 
 
 def result_files(folder: Path | str | None = None) -> list[Path]:

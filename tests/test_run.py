@@ -20,7 +20,6 @@ from qwen3nb.run import notebook as notebooks
 from qwen3nb.run.arguments import OPTIONS, with_output
 from qwen3nb.run.cli import main
 from qwen3nb.run.notebook import (
-    NotebookError,
     ParameterError,
     check_parameters,
     declared_parameters,
@@ -163,28 +162,6 @@ def test_a_finished_run_is_published_whole_and_reused(checkout):
 
 
 @pytest.mark.slow
-def test_a_failed_cell_leaves_the_book_as_it_was(checkout):
-    path = save(notebook_of("print('before')", "1 / 0"), "small")
-    old = checkout / "book" / "runs" / "small.ipynb"
-    old.parent.mkdir(parents=True)
-    old.write_text("an earlier page")
-    with pytest.raises(NotebookError, match="a cell failed: ZeroDivisionError") as error:
-        run_notebook(path, {}, show_progress=False)
-    assert "as far as it came it is in" in str(error.value)
-    assert old.read_text() == "an earlier page"
-    (partial,) = (checkout / "results" / "partial").iterdir()
-    assert "before" in partial.read_text()
-
-
-@pytest.mark.slow
-def test_a_killed_kernel_leaves_no_page(checkout):
-    path = save(notebook_of("import os, signal; os.kill(os.getpid(), signal.SIGKILL)"), "small")
-    with pytest.raises(NotebookError, match="its kernel died"):
-        run_notebook(path, {}, show_progress=False)
-    assert not (checkout / "book" / "runs").exists()
-
-
-@pytest.mark.slow
 def test_tokens_do_not_reach_the_kernel_or_the_page(checkout, monkeypatch):
     token = "hf_secretsecretsecret"  # noqa: S105 - made up
     monkeypatch.setenv("HF_TOKEN", token)
@@ -315,7 +292,7 @@ def test_other_peoples_notebooks_run_as_ever(tmp_path):
 
 @pytest.mark.slow
 def test_a_kernel_killed_from_outside(checkout):
-    """What a machine without memory does: the kernel goes, the command fails, no page."""
+    """What a machine without memory does: the kernel goes, the command fails, the page says so."""
     flag = checkout / "pid"
     code = f"import os, time; open({str(flag)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
     save(notebook_of(code), "small")
@@ -328,7 +305,9 @@ def test_a_kernel_killed_from_outside(checkout):
     threading.Thread(target=kill, daemon=True).start()
     done = call("small.ipynb", folder=checkout / "notebooks", stdin=subprocess.DEVNULL)
     assert done.returncode != 0
-    assert not (checkout / "book" / "runs").exists()
+    page = (checkout / "book" / "runs" / "small.ipynb").read_text()
+    assert "This run failed" in page
+    assert "its kernel died" in page
 
 
 @pytest.mark.slow
@@ -358,17 +337,6 @@ def test_the_way_from_a_model_to_a_page_and_the_book(checkout, encoder_folder, m
     # Links from the landing page lead to pages.
     assert 'href="runs/eval-bm25-smoke.html"' in landing
     assert "eval-bm25-smoke" in pages
-
-
-@pytest.mark.slow
-def test_a_sweep_goes_on_past_a_failure(checkout):
-    save(notebook_of("assert x"), "small")
-    save(notebook_of("pass"), "fine")
-    outcomes = sweep([Job("small", {"x": 0}), Job("fine", {})], show_progress=False)
-    assert [outcome.status for outcome in outcomes] == ["failed", "done"]
-    assert "AssertionError" in outcomes[0].log.read_text()
-    with pytest.raises(ParameterError):
-        sweep([Job("fine", {}), Job("small", {"z": 1})], show_progress=False)
 
 
 def test_a_changed_input_is_a_new_run(checkout, make_checkpoint):
@@ -402,7 +370,7 @@ def cli():
 COMMANDS = (
     "analyze", "average", "bench", "book", "cache", "card", "compare", "demo", "domain", "encode",
     "eval", "extract", "fetch", "figures", "push", "quick", "reproduce", "rerank",
-    "rerank-outputs", "rerank-suite", "run", "tables", "tasks", "verify",
+    "rerank-outputs", "rerank-suite", "run", "sweep", "tables", "tasks", "verify",
 )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from qwen3nb.analysis.flags import Flag, find_flags
 from qwen3nb.analysis.provenance import run_facts, run_name
 from qwen3nb.analysis.scores import Score
 from qwen3nb.analysis.text import escaped, json_text, markdown_table, number_text
+from qwen3nb.failures import FailedRun, failed_runs
 from qwen3nb.results import SCHEMA, Result
 
 __all__ = ["Collection", "load_all_results"]
@@ -90,6 +91,8 @@ class Collection:
 def load_all_results(folders: Path | str | Iterable[Path | str] | None = None) -> Collection:
     """Read every result below one or more folders (by default `paths.results`).
 
+    Records that a failed run made are left out; see `qwen3nb.failures`.
+
     Raises:
         FileNotFoundError: a folder that is not there.
     """
@@ -100,12 +103,13 @@ def load_all_results(folders: Path | str | Iterable[Path | str] | None = None) -
     flags: list[Flag] = []
     other = []
     files = 0
+    failed = failed_runs()
     for base in map(Path, given):
         if not base.is_dir():
             raise FileNotFoundError(f"{base}: no such folder of results")
         for file in _json_files(base):
             try:
-                scores += _read(file, flags)
+                scores += _read(file, flags, failed)
                 files += 1
             except _NotOursError:
                 other.append(str(file))
@@ -124,7 +128,7 @@ def _json_files(base: Path) -> Iterator[Path]:
                 yield file
 
 
-def _read(file: Path, flags: list[Flag]) -> list[Score]:
+def _read(file: Path, flags: list[Flag], failed: Sequence[FailedRun]) -> list[Score]:
     """The scores of one file.
 
     Raises:
@@ -141,7 +145,7 @@ def _read(file: Path, flags: list[Flag]) -> list[Score]:
     if not isinstance(value, dict):
         raise _NotOursError
     if str(value.get("schema", "")).startswith("qwen3nb.result/"):
-        return _from_record(file)
+        return _from_record(file, failed)
     if "task_name" in value and isinstance(value.get("scores"), dict):
         return _from_mteb(file, value)
     if isinstance(value.get("per_dataset"), dict):
@@ -153,8 +157,10 @@ def _read(file: Path, flags: list[Flag]) -> list[Score]:
     raise _NotOursError
 
 
-def _from_record(file: Path) -> list[Score]:
+def _from_record(file: Path, failed: Sequence[FailedRun]) -> list[Score]:
     result = Result.load(file)
+    if any(run.made(config=result.config, finished=result.finished) for run in failed):
+        return []
     label, identity = result.model["label"], result.model["identity"]
     settings = result.model.get("settings", {})
     training = result.config.get("training")

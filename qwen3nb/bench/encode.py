@@ -13,7 +13,6 @@ texts once does not count as speed.
 from __future__ import annotations
 
 import os
-import platform
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -27,6 +26,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from qwen3nb.machine import processor
 from qwen3nb.models.config import encoder_config
 from qwen3nb.models.encoder import Qwen3EncoderModel
 from qwen3nb.models.encoders import Vectors, load_encoder
@@ -150,24 +150,9 @@ def machine() -> str:
     """What speed depends on besides the code."""
     waiting = os.environ.get("OMP_WAIT_POLICY", "not set")
     return (
-        f"{_processor()}, {torch.get_num_threads()} threads, OMP_WAIT_POLICY {waiting}, "
+        f"{processor()}, {torch.get_num_threads()} threads, OMP_WAIT_POLICY {waiting}, "
         f"load {os.getloadavg()[0]:.1f}, PyTorch {torch.__version__}"
     )
-
-
-def _processor() -> str:
-    """The processor's name, family and model: names alone hide what they are in the cloud."""
-    info = Path("/proc/cpuinfo")
-    if not info.is_file():
-        return platform.processor() or platform.machine()
-    first = info.read_text(encoding="utf-8").partition("\n\n")[0]
-    facts = {
-        key.strip(): value.strip()
-        for key, _, value in (line.partition(":") for line in first.splitlines())
-    }
-    parts = [facts.get("model name", platform.machine())]
-    parts += [f"{key} {facts[key]}" for key in ("cpu family", "model") if key in facts]
-    return " ".join(parts)
 
 
 def bench_texts(count: int) -> dict[str, list[str]]:

@@ -38,6 +38,7 @@ _PAGES = {
     "training": True,
     "interference": False,
     "calibration": False,
+    "status": False,
 }
 
 

@@ -20,6 +20,7 @@ from qwen3nb.run.errors import plainly as _plainly
 from qwen3nb.run.figures_cli import FIGURE_COMMANDS
 from qwen3nb.run.rerank_cli import register
 from qwen3nb.run.suite_cli import MIRROR, SUITE_COMMANDS, no_library_bars, use_mirror
+from qwen3nb.run.sweep_cli import sweep_command
 from qwen3nb.run.vectors import VECTOR_BENCHES, VECTOR_COMMANDS
 from qwen3nb.tasks.tiers import TIERS
 
@@ -397,7 +398,7 @@ def bench_encode(models: tuple[str, ...], texts: int, **options: Any) -> None:
             click.echo(f"{machine()}\n{result.table()}\n")
 
 
-for _command in (*VECTOR_COMMANDS, *SUITE_COMMANDS, *FIGURE_COMMANDS):
+for _command in (*VECTOR_COMMANDS, *SUITE_COMMANDS, *FIGURE_COMMANDS, sweep_command):
     main.add_command(_command)
 for _command in VECTOR_BENCHES:
     bench.add_command(_command)

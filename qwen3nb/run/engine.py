@@ -4,9 +4,9 @@ papermill imports every ``papermill.engine`` entry point before it reads its arg
 This module uses the occasion for two things:
 
 1. It becomes papermill's default engine. For a notebook of this package it checks the
-   parameters before a kernel starts, keeps secrets out of the kernel, and publishes a
-   page only of a run that came to its end. Any other notebook goes to papermill's own
-   engine, untouched.
+   parameters before a kernel starts, keeps secrets out of the kernel, and publishes the
+   page of a run that came to its end, or lets the page say that it failed. Any other
+   notebook goes to papermill's own engine, untouched.
 2. When papermill is started from the command line with one path only, and that path is
    a notebook of this package, it appends an output in ``results/partial``. papermill
    has no setting for a default output; without one it fails on a terminal, writes to
@@ -46,7 +46,7 @@ class Engine(engines.NBClientEngine):
             ParameterError: refused before a kernel started.
         """
         from qwen3nb.run import notebook as notebooks
-        from qwen3nb.run.publish import publish, without_secrets
+        from qwen3nb.run.failed import Attempt, cell_error
 
         if not notebooks.is_ours(nb):
             return super().execute_notebook(nb, kernel_name, output_path=output_path, **options)
@@ -59,13 +59,16 @@ class Engine(engines.NBClientEngine):
         values = notebooks.check_parameters(notebooks.declared_parameters(nb), given)
         output = Path(output_path).resolve() if output_path else None
         _refuse_book(output)
-        key = notebooks.run_key(_as_written(nb), values)
-        with without_secrets() as secrets:
-            nb = super().execute_notebook(nb, kernel_name, output_path=output_path, **options)
-        failed = nb.metadata.papermill.get("exception")
-        if not failed and output and output.parent == notebooks.partial_folder().resolve():
+        page = None
+        if output and output.parent == notebooks.partial_folder().resolve():
             page = notebooks.page_path(source, values)
-            publish(nb, page, values=values, key=key, secrets=secrets)
+        key = notebooks.run_key(_as_written(nb), values)
+        attempt = Attempt(source.stem, values, page, output)
+        with attempt.watched(nb) as secrets:
+            nb = super().execute_notebook(nb, kernel_name, output_path=output_path, **options)
+        if nb.metadata.papermill.get("exception"):
+            attempt.fail(nb, *cell_error(nb), secrets=secrets)
+        elif output and attempt.succeed(nb, key=key, secrets=secrets):
             engines.logger.info("Page: %s", page)
             # papermill writes its output once more; nobody needs it beside the page.
             atexit.register(output.unlink, missing_ok=True)

@@ -6,7 +6,10 @@ not exist is refused before a kernel starts: papermill by itself would warn and 
 the defaults.
 
 A run happens in ``results/partial``; only a notebook that ran to its end is cleaned
-and moved into ``book/runs``, in one step. A run that fails leaves the book as it was.
+and moved into ``book/runs``, in one step. Of a run that fails, the page says so: a page of
+an earlier run is kept under a notice, else there is a short one without a number; neither
+counts as finished, and the next success replaces it (see `qwen3nb.run.failed`). A run that
+is interrupted leaves the book as it was.
 """
 
 from __future__ import annotations
@@ -246,7 +249,8 @@ def run_key(notebook: nbformat.NotebookNode, values: Mapping[str, Any]) -> str:
         files = [file for folder in folders for file in open_checkpoint(folder).stamps]
         parts["training"] = [file_stamp(file) for file in files]
     if notebook.metadata["qwen3nb"].get("reads") == "results":
-        files = sorted(paths.results().glob("*/seed_*/*.json"))
+        patterns = ("*/seed_*/*.json", "*/seed_*/*.error.txt", "failed/*.json")
+        files = sorted(file for each in patterns for file in paths.results().glob(each))
         parts["results"] = [[str(file), sha256_file(file)] for file in files]
     if "outputs" in values:
         files = log_files(
@@ -274,17 +278,22 @@ def resolved_parameters(notebook: Path, parameters: Mapping[str, Any]) -> dict[s
 
 
 def finished_page(notebook: Path, parameters: Mapping[str, Any]) -> Path | None:
-    """The page of a run that was finished with the same inputs, or None."""
+    """The page of a run that was finished with the same inputs, or None.
+
+    None, too, if a later run of the page failed, and for a notebook that shows what is so
+    now (``metadata.qwen3nb.always``).
+    """
     node = nbformat.read(notebook, as_version=4)
     values = resolved_parameters(notebook, parameters)
     page = page_path(notebook, values)
-    if not page.is_file():
+    if not page.is_file() or node.metadata["qwen3nb"].get("always"):
         return None
     try:
-        done = nbformat.read(page, as_version=4).metadata["qwen3nb"]["key"]
+        done = nbformat.read(page, as_version=4).metadata["qwen3nb"]
+        key = None if "failed" in done else done["key"]
     except (ValueError, KeyError, AttributeError):  # not a page of ours, or damaged
         return None
-    return page if done == run_key(node, values) else None
+    return page if key is not None and key == run_key(node, values) else None
 
 
 def run_notebook(

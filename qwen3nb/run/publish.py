@@ -6,13 +6,13 @@ import copy
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-__all__ = ["clean", "publish", "without_secrets"]
+__all__ = ["clean", "page_title", "publish", "secret_values", "without", "without_secrets"]
 
 _SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|CREDENTIAL", re.IGNORECASE)
 
@@ -31,33 +31,67 @@ def without_secrets() -> Iterator[list[str]]:
     for name in secrets:
         del os.environ[name]
     try:
-        yield [value for value in secrets.values() if len(value) >= 8]
+        yield _long_enough(secrets.values())
     finally:
         os.environ.update(secrets)
 
 
+def secret_values() -> list[str]:
+    """Tokens and passwords in the environment, to be looked for in what is published."""
+    return _long_enough(value for name, value in os.environ.items() if _SECRET.search(name))
+
+
+def _long_enough(values: Iterable[str]) -> list[str]:
+    return [value for value in values if len(value) >= 8]
+
+
+def without(secrets: Sequence[str], text: str) -> str:
+    """``text`` with each secret taken out, as it is or as JSON writes it."""
+    for secret in secrets:
+        text = text.replace(secret, "[removed]").replace(json.dumps(secret)[1:-1], "[removed]")
+    return text
+
+
 def publish(
-    nb: Any, page: Path, *, values: dict[str, Any], key: str, secrets: Sequence[str] = ()
+    nb: Any,
+    page: Path,
+    *,
+    values: dict[str, Any],
+    key: str,
+    notebook: str = "",
+    seconds: float = 0.0,
+    secrets: Sequence[str] = (),
 ) -> None:
-    """Clean an executed notebook and put it into the book, in one step."""
+    """Clean an executed notebook and put it into the book, in one step.
+
+    Args:
+        nb: the notebook, executed to its end.
+        page: where it goes; a page that told of a failure is replaced.
+        values: its parameters.
+        key: see `qwen3nb.run.notebook.run_key`.
+        notebook: the name of the notebook it was made from.
+        seconds: how long it took.
+        secrets: what must not be in it.
+    """
     import nbformat
 
+    from qwen3nb.failures import forget_failure
     from qwen3nb.files import write_text
 
-    nb = clean(nb, title=_title(nb, values))
+    nb = clean(nb, title=page_title(nb, values))
     nb.metadata["qwen3nb"] = {
         **nb.metadata["qwen3nb"],
         "key": key,
+        "notebook": notebook,
         "parameters": values,
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seconds": round(seconds, 1),
     }
-    text = nbformat.writes(nb)
-    for secret in secrets:
-        text = text.replace(json.dumps(secret)[1:-1], "[removed]")
-    write_text(page, text + "\n")
+    write_text(page, without(secrets, nbformat.writes(nb)) + "\n")
+    forget_failure(page.stem)
 
 
-def _title(nb: Any, values: dict[str, Any]) -> str | None:
+def page_title(nb: Any, values: dict[str, Any]) -> str | None:
     """``label · tier`` of a run on a checkpoint, ``heading: folder`` of one on a training."""
     from qwen3nb.models.source import find_source
     from qwen3nb.report.tables import markdown_text

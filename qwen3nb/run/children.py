@@ -1,0 +1,97 @@
+"""Processes of ours that are stopped together, with everything they started."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+__all__ = ["Children", "interrupted_by_sigterm", "kill_tree"]
+
+_STOPPED = -signal.SIGTERM
+
+
+class Children:
+    """Processes that run until they end or until all are stopped; safe for threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._stopped = False
+
+    @property
+    def stopped(self) -> bool:
+        """Whether `stop` was called."""
+        return self._stopped
+
+    def run(self, command: Sequence[str], *, log: Path, environment: Mapping[str, str]) -> int:
+        """Run to the end, with the output in ``log``; the exit status.
+
+        A session of its own: a Ctrl-C on the terminal reaches us, and we stop it.
+        """
+        with log.open("wb") as file:
+            with self._lock:
+                if self._stopped:
+                    return _STOPPED
+                process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=file,
+                    stderr=subprocess.STDOUT,
+                    env=dict(environment),
+                    start_new_session=True,
+                )
+                self._running.add(process)
+            status = process.wait()
+        with self._lock:
+            self._running.discard(process)
+        return status
+
+    def stop(self) -> None:
+        """Kill all that run, with their kernels, and start no more."""
+        with self._lock:
+            self._stopped = True
+            running = list(self._running)
+        for process in running:
+            kill_tree(process.pid)
+
+
+def kill_tree(pid: int) -> None:
+    """Kill a process and all it started; kernels have sessions of their own.
+
+    What they write is written whole or not at all, so nothing is asked of them first.
+    """
+    import psutil
+
+    try:
+        parent = psutil.Process(pid)
+        family = [*parent.children(recursive=True), parent]
+    except psutil.NoSuchProcess:
+        return
+    for process in reversed(family):
+        try:
+            process.kill()
+        except psutil.NoSuchProcess:
+            continue
+    psutil.wait_procs(family, timeout=10)
+
+
+@contextmanager
+def interrupted_by_sigterm() -> Iterator[None]:
+    """Take SIGTERM for a Ctrl-C, in the main thread; others cannot set a handler."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    earlier = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, earlier)
