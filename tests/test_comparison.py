@@ -31,6 +31,17 @@ BASE = RNG.uniform(0.3, 0.6, 40)
 RETRIEVAL, RERANKING = "PyDocsSampleRetrieval", "PyDocsSampleReranking"
 
 
+class Active(HTMLParser):
+    def __init__(self, text):
+        super().__init__()
+        self.found = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        if tag in ("script", "img", "a"):
+            self.found.append(tag)
+
+
 def noisy(mean, *, spread=0.02, seed=0):
     return BASE - BASE.mean() + mean + np.random.default_rng(seed).normal(0, spread, len(BASE))
 
@@ -169,11 +180,26 @@ def test_correlations_are_compared_by_pairs_of_texts():
     assert row[2].strong
 
 
+@pytest.mark.parametrize("text", HOSTILE)
+def test_foreign_names_stay_text_in_figures(text):
+    results = [make(n, task=t, scores=noisy(m)) for n, m in ((text, 0.4), ("now", 0.6))
+               for t in (RETRIEVAL, RERANKING)]  # fmt: skip
+    wide = compare_results(results, tier="smoke", baseline="now")
+    pictures = [
+        differences_figure(wide), pairs_figure(wide), rank_figure(standings(results, tier="smoke")),
+    ]  # fmt: skip
+    for picture in pictures:
+        page = picture._repr_html_()
+        assert Active(page).found == []
+        assert "aria-label" in page
+        assert picture.caption
+
+
 def test_figures_of_compared_models():
     (axis,) = differences_figure(compared()).axes
     assert [tick.get_text() for tick in axis.get_yticklabels()] == ["same", "good"]
     faces = [line.get_markerfacecolor() for line in axis.lines if line.get_marker() == "o"]
-    assert [face == "white" for face in faces] == [False, True]
+    assert [face == "none" for face in faces] == [False, True]
     names, _ = pairs_figure(compared()).axes
     assert names.get_yticklabels()[0].get_text() == "good"
     nothing = compare_results([], tier="smoke")
@@ -275,17 +301,6 @@ def test_a_record_of_other_data_is_left_out_and_named():
     stale.task["revision"] = "another"
     found = compare_candidates([own("now", 0.4), own("new", 0.5), stale], current="now")
     assert found.notes == ("stale was run on another revision of the data",)
-
-
-class Active(HTMLParser):
-    def __init__(self, text):
-        super().__init__()
-        self.found = []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        if tag in ("script", "img", "a"):
-            self.found.append(tag)
 
 
 @pytest.mark.parametrize("text", HOSTILE)
