@@ -16,6 +16,7 @@ from qwen3nb.analysis.run_pairs import REQUIRED
 from qwen3nb.analysis.text import number_text, percent_text
 from qwen3nb.report.look import COLORS, GREY, SMALL, Picture, plain
 from qwen3nb.report.tables import Cell, Table
+from qwen3nb.report.views import short_task
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -138,7 +139,8 @@ def _rows(report: InterferenceReport) -> Iterator[tuple[str, Estimate]]:
         tasks = [each for each in group.tasks if sizes[each.name] != 1]
         for each in (*group.datasets, *tasks, group.overall):
             if each.tir is not None or each is group.overall:
-                yield f"{prefix}{each.name}", each
+                kind, colon, dataset = each.name.partition(": ")
+                yield f"{prefix}{kind}{colon}{short_task(dataset)}", each
 
 
 def interference_table(
