@@ -13,7 +13,8 @@ import math
 import platform
 import re
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ __all__ = [
     "environment",
     "load_failures",
     "load_results",
+    "taken_over",
     "verify",
 ]
 
@@ -154,6 +156,22 @@ def load_results(folder: Path | str | None = None, *, adapters: bool = True) -> 
         if (adapters or "training" not in result.config)
         and not any(run.made(config=result.config, finished=result.finished) for run in failed)
     ]
+
+
+def taken_over(
+    result: Result, *, config: dict[str, Any], run: str, folder: Path | None = None
+) -> Result:
+    """A record that a failed run left, signed by the run that reuses it and saved again.
+
+    Any other record is returned as it is.
+    """
+    made = (each.made(config=result.config, finished=result.finished) for each in failed_runs())
+    if not any(made):
+        return result
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    signed = replace(result, config=config, run=run, finished=now)
+    signed.save(folder)
+    return signed
 
 
 def result_files(folder: Path | str | None = None) -> list[Path]:

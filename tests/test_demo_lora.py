@@ -51,14 +51,14 @@ def test_adapters_are_written_as_that_training_writes_them(tmp_path):
 
 
 @pytest.mark.slow
-def test_specialists_and_joint_runs_can_be_compared(tmp_path):
+def test_specialists_and_joint_runs_can_be_compared(tmp_path, home):
     """What the demo leaves is enough for a report on interference, and nothing is refused."""
-    base = write_reranker(tmp_path / "base")
+    base = write_reranker(home / "runs" / "base")
     settings = replace(LORA, steps=2, batch=2, log_every=1, seeds=(1, 2), window=900, length=200)
-    train_adapters(base, tmp_path / "outputs", settings=settings, say=lambda _: None)
+    train_adapters(base, home / "runs" / "outputs", settings=settings, say=lambda _: None)
 
     evaluate_trained(
-        tmp_path / "outputs", [write_words(tmp_path / "words")], depth=4, max_length=900,
+        home / "runs" / "outputs", [write_words(tmp_path / "words")], depth=4, max_length=900,
         embedding_tasks=[embedded_task("AuthorSTS")], device="cpu", show_progress=False,
     )  # fmt: skip
 
@@ -70,6 +70,7 @@ def test_specialists_and_joint_runs_can_be_compared(tmp_path):
     facts = [score.facts for score in scores if "mode" in score.facts]
     assert {each["steps"] for each in facts} == {2}
     assert {each["data_seed"] for each in facts} == {1, 2}
+    assert {each["base"] for each in facts} == {"runs/base"}
     assert load_results(adapters=False) == []
     assert len(load_results()) == 3 * 2 + 2 * 2  # all rank, four embed
 

@@ -15,7 +15,7 @@ from qwen3nb.analysis.statistics import holm, paired_bootstrap, permutation_test
 from qwen3nb.metrics import rank_documents
 from qwen3nb.report.look import COLORS, style
 from qwen3nb.report.tables import Cell, Table
-from qwen3nb.report.views import number
+from qwen3nb.report.views import number, short_task
 from qwen3nb.results import Result
 from qwen3nb.tasks.collections import Collection, find_collections
 from qwen3nb.tasks.first_stage import Run
@@ -179,7 +179,7 @@ def _row(result: Result, found: Any, p: float) -> tuple[Cell, ...]:
     ends = "[{:+.3f}, {:+.3f}]".format(*found.interval) if found.interval else found.undefined
     recall = next(name for name in result.metrics if name.startswith("first Recall@"))
     return (
-        Cell(result.config["collection"], f"{result.main.n} queries"),
+        Cell(short_task(result.config["collection"]), f"{result.main.n} queries"),
         number(result.metrics[f"first {METRIC}"]),
         number(result.metrics[METRIC], strong=p < 0.05 and found.difference > 0),
         Cell(f"{found.difference:+.3f}", ends),
@@ -206,7 +206,7 @@ def order_table(pages: Sequence[Reranked], *, seed: int = 0) -> Table:
         middle = float(np.median(scores))
         rows.append(
             (
-                Cell(page.name, f"{len(scores):,} pairs"),
+                Cell(short_task(page.name), f"{len(scores):,} pairs"),
                 number(order),
                 Cell(_against_chance(order)),
                 Cell(f"{labels.mean():.3f}"),
@@ -217,7 +217,7 @@ def order_table(pages: Sequence[Reranked], *, seed: int = 0) -> Table:
             )
         )
     columns = (
-        "data", "relevant above others\n0.5 is chance", "in words", "relevant\nshare",
+        "data set", "relevant above others\n0.5 is chance", "in words", "relevant\nshare",
         "P(yes)\nmean", "calibration error\n10 bins", "Brier score", "log-odds\nmedian, range",
     )  # fmt: skip
     return Table(

@@ -10,6 +10,7 @@ import platform
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -70,8 +71,8 @@ def runs_table() -> Table:
             Cell(page.notebook),
             Cell(_parameters(page)),
             Cell(page.status, strong=bool(page.failed)),
-            Cell(_UNKNOWN if page.seconds is None else f"{page.seconds:,.1f} s"),
-            Cell(_moment(page.finished) or "never"),
+            _duration(page.seconds),
+            _when(page.finished),
         )
         for page in pages
     )
@@ -91,8 +92,8 @@ def _page(file: Path) -> _Page | None:
     try:
         metadata = read_json(file)["metadata"]
         ours = metadata["qwen3nb"]
-    except (ValueError, KeyError, TypeError):
-        return _Page(file.stem, "–", {}, "", "not a page of ours", None)
+    except (ValueError, KeyError, TypeError):  # not the page of a run of ours
+        return None
     seconds = ours.get("seconds", metadata.get("papermill", {}).get("duration"))
     return _Page(
         name=file.stem,
@@ -131,6 +132,21 @@ def _defaults(notebook: str) -> dict[str, Any]:
         return {}
     declared = declared_parameters(nbformat.read(file, as_version=4))
     return {name: parameter.default for name, parameter in declared.items()}
+
+
+def _duration(seconds: float | None) -> Cell:
+    if seconds is None:
+        return Cell(_UNKNOWN)
+    return Cell(f"{seconds:,.1f}\N{NO-BREAK SPACE}s", value=seconds)
+
+
+def _when(moment: str) -> Cell:
+    """A day that does not break at its hyphens, with the time below."""
+    day, _, time = _moment(moment).partition(" ")
+    if not day:
+        return Cell("never")
+    since = datetime.fromisoformat(moment).timestamp()
+    return Cell(day.replace("-", "\N{NON-BREAKING HYPHEN}"), time, value=since)
 
 
 def _moment(when: str) -> str:

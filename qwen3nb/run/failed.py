@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import textwrap
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -32,6 +33,7 @@ __all__ = ["LOG", "Attempt", "cell_error"]
 LOG = "QWEN3NB_RUN_LOG"
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _LONGEST = 4000
+_WIDTH = 88
 
 
 @dataclass
@@ -196,9 +198,17 @@ def _admonition(title: str, said: str) -> Any:
 
 def _said(run: FailedRun) -> Any:
     """The error as the output of a cell: literal, whatever it holds."""
-    text = f"{run.error}: {run.message}".rstrip() + "\n"
+    lines = f"{run.error}: {run.message}".rstrip().splitlines()
+    text = "".join(f"{line}\n" for each in lines for line in _wrapped(each))
     text += "".join(f"\nmore in {file}" for file in run.more)
     return _shown("said", nbformat.v4.new_output("stream", name="stderr", text=text))
+
+
+def _wrapped(line: str) -> list[str]:
+    """A line in pieces that a page is wide enough for; what is short stays as it is."""
+    if len(line) <= _WIDTH:
+        return [line]
+    return textwrap.wrap(line, _WIDTH, subsequent_indent="    ", break_on_hyphens=False)
 
 
 def _html(name: str, table: Table) -> Any:

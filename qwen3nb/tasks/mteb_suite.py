@@ -27,7 +27,7 @@ from qwen3nb.models.bm25 import BM25
 from qwen3nb.models.encoders import Encoder
 from qwen3nb.models.fusion import Fusion
 from qwen3nb.models.reranker import YesNoReranker
-from qwen3nb.results import Result, environment, result_path
+from qwen3nb.results import Result, environment, result_path, taken_over
 from qwen3nb.tasks.limits import limited, limited_name
 from qwen3nb.tasks.mirror import data_revision, explain, local_data
 from qwen3nb.tasks.per_query import (
@@ -113,6 +113,7 @@ def evaluate(
     chosen = suite_tasks(tier=tier, tasks=tasks)
     evaluation = Evaluation()
     run = uuid.uuid4().hex[:12]
+    config = {**(config or {}), "tier": tier}
     bar = tqdm(chosen, desc=model.label, unit="task", disable=not show_progress)
     for task in bar:
         name = limited_name(task.metadata.name, limit)
@@ -124,13 +125,14 @@ def evaluate(
             None if fresh else stored_record(model, task, folder=folder, seed=seed, limit=limit)
         )
         if earlier is not None:
+            earlier = taken_over(earlier, config=config, run=run, folder=folder)
             evaluation.results.append(earlier)
             evaluation.reused.append(name)
             continue
         try:
             result = _run_task(
                 model, task, folder=folder, seed=seed, batch_size=batch_size, limit=limit,
-                config={**(config or {}), "tier": tier}, run=run,
+                config=config, run=run,
             )  # fmt: skip
         except Exception:  # noqa: BLE001 - whatever a task does, the others go on
             trace = traceback.format_exc()
