@@ -43,7 +43,7 @@ def used(page, script, *, folder, width=1200):
         capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
     probe.unlink()
-    found = re.search(r'<pre id="probe">(.*?)</pre>', done.stdout, re.S)
+    found = re.search(r'<pre id="probe"[^>]*>(.*?)</pre>', done.stdout, re.S)
     assert found, f"the script did not come to its end: {done.stderr[-1000:]}"
     answer = json.loads(found[1].replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))
     assert answer["errors"] == []

@@ -4,6 +4,7 @@ import pytest
 from browser import used
 from conftest import REPOSITORY
 
+from qwen3nb.report.pages import images_without_alt
 from qwen3nb.report.tables import Cell, Table
 
 SCRIPT = REPOSITORY / "book" / "_static" / "q-tables.js"
@@ -92,3 +93,43 @@ def test_without_the_script_the_table_is_a_table(page):
     assert text.count("<tr>") == 11
     assert "<button" not in text
     assert "<input" not in text
+
+
+def test_on_a_phone_only_the_box_of_a_wide_table_or_figure_scrolls(tmp_path):
+    from qwen3nb.report.forest import ForestRow, forest_figure
+
+    wide = Table(tuple(f"column {i}" for i in range(12)), ((Cell("a long name"),) * 12,) * 3)
+    words = Table(("a", "b"), ((Cell("name"), Cell("word " * 40 + "x" * 300)),), kind="facts")
+    figure = forest_figure([ForestRow("m", 1.0, 0.5, 1.5)], xlabel="x", caption="said " * 40)
+    style = (REPOSITORY / "book" / "_static" / "qwen3nb.css").as_uri()
+    body = wide.html() + words.html() + figure._repr_html_()
+    file = tmp_path / "page.html"
+    file.write_text(
+        f'<html><head><link rel="stylesheet" href="{style}"></head><body style="margin:0">'
+        f'<div id="page" style="width:360px">{body}</div></body></html>'
+    )
+    said = used(file, """
+        const page = document.getElementById('page');
+        const boxes = [...page.querySelectorAll('.q-scroll, figure > div')];
+        return [page.scrollWidth, boxes.map(box => [box.clientWidth <= 360,
+                                                    box.scrollWidth > box.clientWidth])];
+        """, folder=tmp_path / "p")  # fmt: skip
+    assert said[0] <= 360
+    assert said[1] == [[True, True], [True, False], [True, True]]
+
+
+@pytest.mark.parametrize(
+    ("page", "found"),
+    [
+        ('<img src="a.png" alt="A curve that climbs.">', []),
+        ('<img src="a.png">', ["a.png"]),
+        ('<img alt="" src="a.png">', ["a.png"]),
+        ('<img alt="_images/a.png" src="_images/a.png">', ["_images/a.png"]),
+        ('<svg role="img" aria-label="A curve."></svg>', []),
+        ("<svg role='img'></svg>", ["svg"]),
+        ('<svg aria-hidden="true"></svg>', []),
+    ],
+)
+def test_images_without_an_alternative_are_found(tmp_path, page, found):
+    (tmp_path / "p.html").write_text(f"<html><body>{page}</body></html>")
+    assert images_without_alt(tmp_path) == [("p.html", each) for each in found]

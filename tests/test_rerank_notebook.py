@@ -1,4 +1,3 @@
-import json
 import math
 import os
 import subprocess
@@ -8,7 +7,7 @@ import nbformat
 import numpy as np
 import pytest
 from conftest import REPOSITORY
-from rerankers import write_reranker
+from rerankers import write_reranker, write_words
 
 from qwen3nb.models.yes_no import load_reranker
 from qwen3nb.report.reranking import (
@@ -28,22 +27,6 @@ from qwen3nb.run.notebook import ParameterError, resolved_parameters
 from qwen3nb.tasks.rerank_suite import rerank_suite
 
 NOTEBOOK = REPOSITORY / "notebooks" / "rerank.ipynb"
-ODD = "<script>alert(1)</script> | $x$ [a](b)"
-
-
-def write_words(folder):
-    """Ten documents, five queries: each asks for one of them by its first words."""
-    (folder / "qrels").mkdir(parents=True)
-    texts = [f"sort the row of table {i} by column {i * i}, {ODD}" for i in range(10)]
-    rows = {
-        "corpus": [{"_id": f"d{i}", "title": "", "text": text} for i, text in enumerate(texts)],
-        "queries": [{"_id": f"q{i}", "text": f"table {i} {ODD}"} for i in range(5)],
-    }
-    for name, each in rows.items():
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in each))
-    lines = "".join(f"q{i}\td{i}\t1\n" for i in range(5))
-    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + lines)
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +52,7 @@ def test_the_page_says_what_the_record_does(done):
     text = rerank_table([result], seed=0).html()
     gains = result.per_query["gain nDCG@10"].values()
     won, lost = sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains)
-    assert f"{won} / {5 - won - lost} / {lost}" in text
+    assert f"{won}, {5 - won - lost}, {lost}" in text
     difference = result.main.value - result.metrics["first nDCG@10"].value
     assert f"{difference:+.3f}" in text
     assert f"{result.metrics['oracle nDCG@10'].value:.3f}" in text
@@ -129,7 +112,7 @@ def test_figures_show_every_query_and_pair(done):
     shown = sum(int(text.get_text().replace(",", "")) for text in left.texts)
     assert shown == len(scores)
     assert f"not relevant, {(~labels).sum()}" in right.get_legend_handles_labels()[1]
-    assert math.isfinite(float(order_table(pages).rows[0][4].text))
+    assert math.isfinite(float(order_table(pages).rows[0][5].text))
 
 
 @pytest.mark.parametrize(

@@ -373,6 +373,17 @@ def as_mteb_task(collection):
     return task
 
 
+def test_a_retrieval_task_by_name_and_as_an_object(reranker):
+    from qwen3nb.tasks.embedded import embedded_task, pydocs_sample
+
+    (result,) = run_suite(reranker, ["PyDocsSampleRetrieval"], depth=2).results
+
+    assert result.task["name"] == "PyDocsSampleRetrieval.bm25-2"
+    assert result.main.n == len(pydocs_sample().queries)
+    again = run_suite(reranker, [embedded_task("PyDocsSampleRetrieval")], depth=2)
+    assert again.reused == ["PyDocsSampleRetrieval"]
+
+
 @pytest.mark.slow
 def test_trec_qa_through_mteb_and_through_the_suite(fixtures, reranker):
     folder = fixtures / "data" / "local" / "trecqa-rerank"
@@ -442,6 +453,9 @@ def test_what_a_training_left_is_found_and_evaluated(folder, beir, tmp_path):
         ("joint_single_r2", 42, "AuthorSTS"),
         ("rank_only_r2", 7, "words.bm25-4"),
     ]
+    kinds = [r.config["training"]["kind"] for r in results]
+    assert kinds == ["reranking", "embedding", "reranking"]
+    assert results[0].config["training"]["steps"] is None  # no log
     assert results[0].model["settings"]["instruction"] == "Find the function."
     assert verify_files([result.path() for result in results]) == {}
     back = json.loads((found[1].place / "results" / "words.bm25-4.json").read_text())

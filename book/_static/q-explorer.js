@@ -13,7 +13,7 @@
 
   function paint(box, plot) {
     const { ink, axis } = theme(box);
-    const layout = { "font.color": ink };
+    const layout = { "font.color": ink, "font.family": getComputedStyle(box).fontFamily };
     for (const name of ["xaxis", "yaxis"]) {
       for (const key of Object.keys(axis)) layout[`${name}.${key}`] = axis[key];
     }

@@ -169,7 +169,7 @@ def _from_record(file: Path, failed: Sequence[FailedRun]) -> list[Score]:
     use = [str(settings.get(key)) for key in ("pooling", "max_length", "dtype", "prompts")]
     shared = {
         # An adapter of each seed has a label of its own; the configuration they share has not.
-        "system": str(known.get("configuration") or label),
+        "system": _system(known) or label,
         "identity": identity,
         "seed": result.seed,
         "task": result.task["name"],
@@ -292,6 +292,15 @@ def _from_dataset(file: Path, value: dict[str, Any]) -> Score:
         origin="adapter",
         facts=facts,
     )
+
+
+def _system(training: dict[str, Any]) -> str:
+    """What an adapter's training calls its configuration, or mode and rank; else empty."""
+    if "mode" not in training:
+        return ""
+    rank = training.get("rank")
+    said = training.get("configuration") or training["mode"]
+    return str(said) if "configuration" in training or rank is None else f"{said}_r{rank}"
 
 
 def _kind(reranks: bool) -> str:

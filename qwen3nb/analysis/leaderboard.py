@@ -69,6 +69,7 @@ class Leaderboard:
         alpha: level of the family-wise test behind the groups.
         level: of the intervals.
         left_out: systems without a score on every task, and what did not pair.
+        queries: how many queries each task has.
     """
 
     standings: tuple[Standing, ...]
@@ -78,6 +79,7 @@ class Leaderboard:
     alpha: float
     level: float
     left_out: tuple[str, ...]
+    queries: tuple[int, ...]
 
     def to_json(self) -> str:
         """As strict JSON."""
@@ -144,6 +146,7 @@ def leaderboard(
         alpha=alpha,
         level=level,
         left_out=tuple(left_out),
+        queries=tuple(len(matrix.queries) for matrix in matrices),
     )
 
 

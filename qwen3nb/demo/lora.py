@@ -30,7 +30,7 @@ from torch.nn import functional as F
 from qwen3nb import paths
 from qwen3nb.demo.base import warm_cosine
 from qwen3nb.demo.objectives import Batch, batches, embedding_loss, ranking_loss, words
-from qwen3nb.files import write_text
+from qwen3nb.files import read_json, write_json, write_text
 from qwen3nb.models.pairs import INSTRUCTION
 
 __all__ = ["LORA", "LoraSettings", "train_adapters"]
@@ -228,9 +228,14 @@ class _Run:
         }
 
     def _save(self) -> None:
+        final = self._place / "checkpoints" / "final"
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", category=FutureWarning)
-            self._model.save_pretrained(str(self._place / "checkpoints" / "final"))
+            self._model.save_pretrained(str(final))
+        # Where the base is, seen from the root, so that a checkout can be moved.
+        written = final / "adapter_config.json"
+        base = self._config["model"]["base_model_name"]
+        write_json(written, {**read_json(written), "base_model_name_or_path": base}, indent=2)
 
 
 def _config(base: Path, mode: str, seed: int, settings: LoraSettings) -> dict[str, Any]:

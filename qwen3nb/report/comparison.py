@@ -165,8 +165,15 @@ def differences_table(compared: Compared) -> Table:
     rows = tuple(
         (
             Cell(pair.first, f"{short_task(pair.task)}, {matrix.metric}"),
-            Cell(f"{pair.difference:+.3f}", _ends(pair.interval)),
-            Cell(f"{pair.adjusted:.4f}", strong=pair.adjusted < compared.alpha),
+            Cell(
+                f"{pair.difference:+.3f}",
+                _ends(pair.interval),
+                value=pair.difference,
+                interval=pair.interval,
+            ),
+            Cell(
+                f"{pair.adjusted:.4f}", strong=pair.adjusted < compared.alpha, value=pair.adjusted
+            ),
             Cell(number_text(pair.d_z, sign=True, digits=2)),
             Cell(f"{pair.won} / {pair.tied} / {pair.lost}"),
             Cell(str(pair.n)),
@@ -177,7 +184,8 @@ def differences_table(compared: Compared) -> Table:
         "model\ntask", f"Δ to {compared.baseline}\n95 % interval", "p\nadjusted", "d_z",
         "won / tied / lost", "queries",
     )  # fmt: skip
-    return Table(columns, rows, _note(compared))
+    caption = f"Paired differences from {compared.baseline}."
+    return Table(columns, rows, _note(compared), name="paired-differences", caption=caption)
 
 
 def _note(compared: Compared) -> str:

@@ -8,102 +8,133 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from qwen3nb.report.comparison import Compared
+from qwen3nb.report.look import GREY, SMALL, Picture, grid, model_colors, plain
 from qwen3nb.report.views import short_task
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from qwen3nb.analysis.pairs import ScoreMatrix
     from qwen3nb.analysis.pairwise import Pair
+
+    Groups = Sequence[tuple[str, list[tuple[Pair, ScoreMatrix]]]]
 
 __all__ = ["differences_figure", "pairs_figure"]
 
 
-def differences_figure(compared: Compared) -> Figure | None:
+def differences_figure(compared: Compared) -> Picture | None:
     """A forest plot: a panel per task, a model's difference and interval per row.
 
     Filled: differs after correction; the grey band holds differences that do not matter.
     None if nothing was compared.
     """
-    import matplotlib.pyplot as plt
-
-    from qwen3nb.report.look import COLORS, style
-
     groups = list(compared.by_task())
     if not groups:
         return None
+    count = len(compared.against.pairs)
+    words = "; ".join(
+        f"{pair.first} on {short_task(pair.task)}: {pair.difference:+.3f}"
+        for pair in compared.against.pairs
+    )
+    return Picture(
+        name="differences",
+        draw=lambda width: _draw_differences(compared, groups, width),
+        caption=f"Difference of each model's mean from that of {compared.baseline}, paired over "
+        "the n queries below each panel, with 95 % percentile bootstrap intervals (10,000 "
+        "resamples). Filled: differs by the two-sided paired permutation test, p < "
+        f"{compared.alpha:g}, {compared.against.correction} over these {count}; open: may be "
+        f"chance. Shaded: differences below {compared.minimum:g}.",
+        alt=f"Forest plots of differences from {compared.baseline}. {words}.",
+    )
+
+
+def _draw_differences(compared: Compared, groups: Groups, width: float) -> Figure:
+    import matplotlib.pyplot as plt
+
     names = list(dict.fromkeys(pair.first for _, rows in groups for pair, _ in rows))
-    columns = min(3, len(groups))
+    colors = model_colors([*names, compared.baseline])
+    columns = min(3 if width > 5 else 1, len(groups))
     lines = -(-len(groups) // columns)
-    with style():
-        figure, axes = plt.subplots(
-            lines, columns, figsize=(8.4, lines * (0.25 * len(names) + 1.0)), sharey=True,
-            squeeze=False,
-        )  # fmt: skip
-        for axis, (task, rows) in zip(axes.flat, groups, strict=False):
-            axis.axvspan(-compared.minimum, compared.minimum, color="#7d8590", alpha=0.12, lw=0)
-            axis.axvline(0, color="#7d8590", linewidth=1)
-            for pair, _ in rows:
-                place = names.index(pair.first)
-                _forest_row(axis, len(names) - 1 - place, pair, COLORS[place % 6], compared.alpha)
-            axis.set(title=short_task(task), xlabel=f"Δ {rows[0][1].metric}, n = {rows[0][0].n}")
-            axis.tick_params(axis="y", length=0)
-            axis.grid(axis="x", color="#7d8590", alpha=0.25, linewidth=0.6)
-        for axis in list(axes.flat)[len(groups) :]:
-            axis.remove()
-        for line in axes:
-            line[0].set_yticks(range(len(names)), names[::-1])
+    height = lines * (0.21 * len(names) + 0.8)
+    figure, axes = plt.subplots(lines, columns, figsize=(width, height), sharey=True, squeeze=False)
+    for axis, (task, rows) in zip(axes.flat, groups, strict=False):
+        axis.axvspan(-compared.minimum, compared.minimum, color=GREY, alpha=0.13, linewidth=0)
+        axis.axvline(0, color=GREY, linewidth=1)
+        for pair, _ in rows:
+            place = len(names) - 1 - names.index(pair.first)
+            _forest_row(axis, place, pair, colors[pair.first], compared.alpha)
+        axis.set_title(plain(short_task(task), most=24))
+        axis.set_xlabel(f"Δ {rows[0][1].metric}, n = {rows[0][0].n}")
+        axis.tick_params(axis="y", length=0)
+        grid(axis)
+    for axis in list(axes.flat)[len(groups) :]:
+        axis.remove()
+    for line in axes:
+        line[0].set_yticks(range(len(names)), [plain(name, most=28) for name in names[::-1]])
     return figure
 
 
 def _forest_row(axis: Axes, row: int, pair: Pair, color: str, alpha: float) -> None:
     if pair.interval is not None:
-        axis.plot(pair.interval, [row, row], color=color, linewidth=2, solid_capstyle="butt")
-    fill = color if pair.adjusted < alpha else "white"
-    axis.plot([pair.difference], [row], "o", mec=color, mfc=fill, markersize=5)
+        axis.plot(pair.interval, [row, row], color=color, linewidth=1.8, solid_capstyle="butt")
+    fill = color if pair.adjusted < alpha else "none"
+    axis.plot([pair.difference], [row], "o", mec=color, mfc=fill, markersize=4.5)
 
 
-def pairs_figure(compared: Compared) -> Figure | None:
+def pairs_figure(compared: Compared) -> Picture | None:
     """Every pair of models, a panel per task: row minus column; what may be chance is a dot.
 
     None if nothing was compared.
     """
-    import matplotlib.pyplot as plt
-
-    from qwen3nb.report.look import style
-
     pairs = compared.pairs.pairs
     tasks = [task for task in compared.tasks if any(pair.task == task for pair in pairs)]
     if not tasks:
         return None
-    largest = max(abs(pair.difference) for pair in pairs) or 1.0
-    order = {task: _order([pair for pair in pairs if pair.task == task]) for task in tasks}
-    size = 1.7 + 0.3 * max(map(len, order.values()))
-    columns = min(2, len(tasks))
+    chance = sum(pair.adjusted >= compared.alpha for pair in pairs)
+    return Picture(
+        name="pairs",
+        draw=lambda width: _draw_pairs(compared, tasks, width),
+        caption="Every pair of models, row minus column, best first, paired over the queries that "
+        "all models of a task answered. A dot: may be chance (two-sided paired permutation test, "
+        f"p ≥ {compared.alpha:g}, {compared.pairs.correction} over {len(pairs)} pairs and tasks).",
+        alt=f"A matrix of differences per task. {chance} of {len(pairs)} pairs are not told apart.",
+    )
+
+
+def _draw_pairs(compared: Compared, tasks: Sequence[str], width: float) -> Figure:
+    import matplotlib.pyplot as plt
+
+    largest = max(abs(pair.difference) for pair in compared.pairs.pairs) or 1.0
+    columns = min(2 if width > 5 else 1, len(tasks))
     lines = -(-len(tasks) // columns)
-    with style():
-        figure, axes = plt.subplots(
-            lines, columns, figsize=(size * columns + 1.2, size * lines), squeeze=False
-        )
-        image: Any = None
-        for axis, task in zip(axes.flat, tasks, strict=False):
-            names = order[task]
-            table = np.full((len(names), len(names)), np.nan)
-            for pair in pairs:
-                if pair.task == task:
-                    i, j = names.index(pair.first), names.index(pair.second)
-                    table[i, j], table[j, i] = pair.difference, -pair.difference
-                    if pair.adjusted >= compared.alpha:
-                        axis.plot([j, i], [i, j], "o", color="#24292f", markersize=3)
-            image = axis.imshow(table, cmap="RdBu", vmin=-largest, vmax=largest)
-            axis.set_xticks(range(len(names)), names, rotation=90, fontsize=8)
-            axis.set_yticks(range(len(names)), names, fontsize=8)
-            axis.tick_params(length=0)
-            axis.set_title(short_task(task))
-        for axis in list(axes.flat)[len(tasks) :]:
-            axis.remove()
-        figure.colorbar(image, ax=list(axes.flat)[: len(tasks)], label="row − column", shrink=0.7)
+    side = width / columns
+    figure, axes = plt.subplots(lines, columns, figsize=(width, 0.95 * side * lines), squeeze=False)
+    image: Any = None
+    for axis, task in zip(axes.flat, tasks, strict=False):
+        own = [pair for pair in compared.pairs.pairs if pair.task == task]
+        image = _matrix(axis, own, largest, compared.alpha)
+        axis.set_title(plain(short_task(task), most=24))
+    for axis in list(axes.flat)[len(tasks) :]:
+        axis.remove()
+    shown = list(axes.flat)[: len(tasks)]
+    figure.colorbar(image, ax=shown, label="row − column", shrink=0.7)
     return figure
+
+
+def _matrix(axis: Axes, pairs: Sequence[Pair], largest: float, alpha: float) -> Any:
+    names = _order(pairs)
+    table = np.full((len(names), len(names)), np.nan)
+    for pair in pairs:
+        i, j = names.index(pair.first), names.index(pair.second)
+        table[i, j], table[j, i] = pair.difference, -pair.difference
+        if pair.adjusted >= alpha:
+            axis.plot([j, i], [i, j], "o", color="#24292f", markersize=2.5)
+    labels = [plain(name, most=26) for name in names]
+    axis.set_xticks(range(len(names)), labels, rotation=90, fontsize=SMALL)
+    axis.set_yticks(range(len(names)), labels, fontsize=SMALL)
+    axis.tick_params(length=0)
+    return axis.imshow(table, cmap="RdBu", vmin=-largest, vmax=largest)
 
 
 def _order(pairs: Sequence[Pair]) -> list[str]:

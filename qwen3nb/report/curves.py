@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["checkpoint_figure"]
 
-_STEP = re.compile(r"(?P<run>.*)-checkpoint-(?P<step>\d+)")
+_STEP = re.compile(r"(?P<run>.*)-checkpoint-(?P<step>\d+)", re.DOTALL)
 _BESIDE = ("init", "average")
 
 

@@ -75,10 +75,10 @@ def extraction_table(done: Extraction) -> Table:
          "pooled as the export says"),
         ("first state, when the last token changes", f"{found.leak:.1e}", "> 0",
          "0 would mean that the encoder runs causally"),
-        ("what the stored precision rounds away", f"{found.rounding:.1e}", "",
+        ("what the stored precision rounds away", f"{found.rounding:.1e}", "none",
          "greatest change of a state"),
     ]  # fmt: skip
-    rows += [("warning", "", "", text) for text in done.warnings]
+    rows += [("warning", "–", "–", text) for text in done.warnings]
     return Table(
         ("verified", "greatest difference", "bound", "how"),
         tuple(tuple(map(Cell, row)) for row in rows),

@@ -110,7 +110,7 @@ def _draw(
     _bands(axis, bands, width)
     axis.set_ylim(-0.6, len(rows) - 0.4)
     axis.xaxis.set_major_locator(MaxNLocator(4 if width < 5 else 7))
-    axis.set_xlabel(xlabel)
+    axis.set_xlabel(plain(xlabel, most=90))
     grid(axis)
     most = 26 if width < 5 else 44
     labels = [plain(f"{row.label}", most=most) for row in reversed(rows)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from qwen3nb.analysis.interference import DEFINITION, Interference, interference
 from qwen3nb.analysis.logs import find_outputs
 from qwen3nb.analysis.run_pairs import REQUIRED
 from qwen3nb.analysis.text import number_text, percent_text
+from qwen3nb.report.look import COLORS, GREY, SMALL, Picture, plain
 from qwen3nb.report.tables import Cell, Table
 
 if TYPE_CHECKING:
@@ -32,7 +34,6 @@ __all__ = [
 
 _T = TypeVar("_T")
 TASK_STEPS = (*(name for name in REQUIRED if name != "steps"), "task_steps")
-_BANDS = ("#009E73", "#E69F00", "#7d8590")  # PASS, MARGINAL, FAIL
 
 
 @dataclass(frozen=True)
@@ -126,11 +127,16 @@ def _folders(outputs: Path | str | Sequence[Path | str]) -> list[Path]:
 
 
 def _rows(report: InterferenceReport) -> Iterator[tuple[str, Estimate]]:
-    """Every estimate with a name of its own: per configuration its data sets, tasks, mean."""
+    """Every estimate with a name of its own: per configuration its data sets, tasks, mean.
+
+    A task with a single data set is one row, not two that say the same.
+    """
     several = len(report.found.groups) > 1
     for group in report.found.groups:
         prefix = f"{group.system}: " if several else ""
-        for each in (*group.datasets, *group.tasks, group.overall):
+        sizes = Counter(each.name.partition(": ")[0] for each in group.datasets)
+        tasks = [each for each in group.tasks if sizes[each.name] != 1]
+        for each in (*group.datasets, *tasks, group.overall):
             if each.tir is not None or each is group.overall:
                 yield f"{prefix}{each.name}", each
 
@@ -151,7 +157,8 @@ def interference_table(
     )  # fmt: skip
     if narrow:
         columns, rows = _without(columns, 2), tuple(_without(row, 2) for row in rows)
-    return Table(columns, rows, _note(report, rule=rule))
+    caption = "Task interference ratio and the kill gate's verdicts."
+    return Table(columns, rows, _note(report, rule=rule), name="interference", caption=caption)
 
 
 def _without(cells: tuple[_T, ...], place: int) -> tuple[_T, ...]:
@@ -164,9 +171,14 @@ def _row(name: str, each: Estimate) -> tuple[Cell, ...]:
     overall = each.name == "overall"
     return (
         Cell(name, ", ".join(map(str, each.seeds))),
-        Cell(_percent(each.tir) + spread, _percents(each.interval)),
+        Cell(
+            _percent(each.tir) + spread,
+            _percents(each.interval),
+            value=each.tir,
+            interval=each.interval,
+        ),
         Cell(_percents(each.seed_interval)),
-        Cell(number_text(each.delta, sign=True, digits=4), error),
+        Cell(number_text(each.delta, sign=True, digits=4), error, value=each.delta),
         Cell(number_text(each.probability, digits=2)),
         Cell(each.by_point, each.by_evidence, strong=overall),
     )
@@ -236,36 +248,47 @@ def refusals_table(report: InterferenceReport) -> Table:
     return Table(("", "what"), cells, note, kind="words")
 
 
-def interference_figure(report: InterferenceReport) -> Figure | None:
+def interference_figure(report: InterferenceReport) -> Picture | None:
     """A forest plot of TIR over the gate's bands; None if no pair may be compared.
 
     Thick: the interval over seeds and queries, where there is one; thin: over seeds alone;
     rings: single seeds. An interval that leaves the figure ends in an arrow.
     """
-    import matplotlib.pyplot as plt
-
-    from qwen3nb.report.look import COLORS, style
-
     rows = [(name, each) for name, each in _rows(report) if each.tir is not None]
     if not rows:
         return None
-    low, high = _limits([each for _, each in rows], report.found.gate)
-    with style():
-        figure, axis = plt.subplots(figsize=(7.6, 0.36 * len(rows) + 1.2))
-        axis.set_xlim(low, high)
-        _bands(axis, report.found.gate, low, high)
-        for row, (name, each) in enumerate(reversed(rows)):
-            color = COLORS[1] if name.endswith("overall") else COLORS[0]
-            _span(axis, row, each.seed_interval, low, high, color=color, width=1)
-            if each.interval != each.seed_interval:
-                _span(axis, row, each.interval, low, high, color=color, width=3.5)
-            single = [100 * tir for tir in each.tirs if tir is not None]
-            axis.plot(single, [row] * len(single), "o", mfc="none", mec=color, markersize=5)
-            axis.plot([100 * (each.tir or 0.0)], [row], "D", color=color, markersize=5.5)
-        axis.set_yticks(range(len(rows)), [name for name, _ in reversed(rows)])
-        axis.set_ylim(-0.6, len(rows) - 0.3)
-        axis.tick_params(axis="y", length=0)
-        axis.set_xlabel("TIR in %: the share of the specialist's score that joint training loses")
+    words = "; ".join(f"{name}: {_percent(each.tir)} %, {each.by_point}" for name, each in rows)
+    return Picture(
+        name="interference",
+        draw=lambda width: _draw(rows, report.found.gate, width),
+        caption="Task interference ratio (TIR): the share of the specialist's score that joint "
+        "training loses. Diamonds: mean over seeds; rings: single seeds; thick: "
+        "95 % bootstrap interval over seeds and queries, where scores per query were kept; thin: "
+        "95 % Student's interval over the seeds alone, an arrow where it leaves the figure. "
+        "Shaded: the bands of the kill gate.",
+        alt=f"Forest plot of the task interference ratio. {words}.",
+    )
+
+
+def _draw(rows: Sequence[tuple[str, Estimate]], gate: Gate, width: float) -> Figure:
+    import matplotlib.pyplot as plt
+
+    low, high = _limits([each for _, each in rows], gate)
+    figure, axis = plt.subplots(figsize=(width, 0.24 * len(rows) + 1.0))
+    axis.set_xlim(low, high)
+    _bands(axis, gate, low, high)
+    for row, (_, each) in enumerate(reversed(rows)):
+        color = COLORS[1] if each.name == "overall" else COLORS[0]
+        _span(axis, row, each.seed_interval, low, high, color=color, width=1)
+        if each.interval != each.seed_interval:
+            _span(axis, row, each.interval, low, high, color=color, width=3)
+        single = [100 * tir for tir in each.tirs if tir is not None]
+        axis.plot(single, [row] * len(single), "o", mfc="none", mec=color, markersize=4)
+        axis.plot([100 * (each.tir or 0.0)], [row], "D", color=color, markersize=4.5)
+    axis.set_yticks(range(len(rows)), [plain(name, most=40) for name, _ in reversed(rows)])
+    axis.set_ylim(-0.6, len(rows) - 0.3)
+    axis.tick_params(axis="y", length=0)
+    axis.set_xlabel("TIR in %")
     return figure
 
 
@@ -284,15 +307,15 @@ def _limits(rows: Sequence[Estimate], gate: Gate) -> tuple[float, float]:
 def _bands(axis: Axes, gate: Gate, low: float, high: float) -> None:
     ends = (high, 100 * gate.pass_at, 100 * gate.fail_below, low)
     for name, color, right, left in zip(
-        ("PASS", "MARGINAL", "FAIL"), _BANDS, ends[:3], ends[1:], strict=True
+        ("PASS", "MARGINAL", "FAIL"), (COLORS[2], COLORS[4], GREY), ends[:3], ends[1:], strict=True
     ):
         axis.axvspan(left, right, color=color, alpha=0.13, linewidth=0)
         narrow = right - left < 0.12 * (high - low)
         axis.annotate(
             name, ((left + right) / 2, 1.01), xycoords=("data", "axes fraction"), ha="center",
-            va="bottom", fontsize=8, color=color, rotation=90 if narrow else 0,
+            va="bottom", fontsize=SMALL, color=color, rotation=90 if narrow else 0,
         )  # fmt: skip
-    axis.axvline(0, color="#7d8590", linewidth=1)
+    axis.axvline(0, color=GREY, linewidth=1)
 
 
 def _span(

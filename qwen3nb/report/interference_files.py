@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from qwen3nb.analysis.text import json_text
+from qwen3nb.analysis.text import escaped, json_text
 from qwen3nb.files import write_text
 from qwen3nb.report.interference import InterferenceReport, interference_figure
 from qwen3nb.report.training import read_trainings
 from qwen3nb.report.training_figures import conflict_figure, loss_figure
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = ["write_interference"]
 
@@ -29,24 +25,18 @@ def write_interference(report: InterferenceReport, folder: Path, *, outputs: Pat
         The files.
     """
     trainings = read_trainings([], tier="smoke", outputs=outputs, adapters_only=True)
-    figures: dict[str, Figure | None] = {
-        "interference": interference_figure(report),
-        "losses": loss_figure(trainings),
-        "conflicts": conflict_figure(trainings),
-    }
-    drawn = {name: figure for name, figure in figures.items() if figure is not None}
+    given = (interference_figure(report), loss_figure(trainings), conflict_figure(trainings))
+    pictures = [picture for picture in given if picture is not None]
     folder.mkdir(parents=True, exist_ok=True)
     text = report.to_markdown()
-    for name in drawn:
-        text += f"\n![{name}]({name}.svg)\n"
+    for each in pictures:
+        text += f"\n![{each.name}]({each.name}.svg)\n\n{escaped(each.caption)}\n"
     files = [
         write_text(folder / "interference.md", text),
         write_text(folder / "interference.json", _json(report)),
     ]
-    for name, figure in drawn.items():
-        for ending in ("svg", "png"):
-            figure.savefig(folder / f"{name}.{ending}", facecolor="white", bbox_inches="tight")
-            files.append(folder / f"{name}.{ending}")
+    for each in pictures:
+        files += [each.save(folder / f"{each.name}.{ending}") for ending in ("svg", "pdf")]
     return files
 
 

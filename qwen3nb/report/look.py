@@ -108,9 +108,14 @@ def _shade(color: str, index: int) -> str:
 
 def plain(text: str, *, most: int = 60) -> str:
     """Foreign text for a figure: one line, no formula, no control characters, not too long."""
-    line = "".join(char for char in " ".join(str(text).split()) if char.isprintable())
+    line = _line(text)
     short = line if len(line) <= most else f"{line[: most - 1]}…"
     return short.replace("$", r"\$")
+
+
+def _line(text: str) -> str:
+    """Text in one line, without control characters."""
+    return "".join(char for char in " ".join(text.split()) if char.isprintable())
 
 
 def grid(axis: Axes, *, which: str = "x") -> None:
@@ -162,7 +167,7 @@ class Picture:
         mark = hashlib.sha256(text.encode()).hexdigest()[:8]
         text = re.sub(r'\bid="', f'id="q{mark}-', text)
         text = re.sub(r'(href="|url\()#', rf"\1#q{mark}-", text)
-        label = html.escape(" ".join((self.alt or self.caption).split()), quote=True)
+        label = html.escape(_line(self.alt or self.caption), quote=True)
         return text.replace("<svg", f'<svg role="img" class="q-svg" aria-label="{label}"', 1)
 
     def save(self, path: Path | str, *, format: str = "", columns: int = 0) -> Path:
@@ -186,7 +191,8 @@ class Picture:
             return write_bytes(path, _rendered(figure, kind, fonttype="path"))
 
     def _repr_html_(self) -> str:
-        caption = f"<figcaption>{html.escape(self.caption)}</figcaption>" if self.caption else ""
+        said = html.escape(_line(self.caption))
+        caption = f"<figcaption>{said}</figcaption>" if said else ""
         return f'<figure class="q-figure"><div>{self.svg()}</div>{caption}</figure>'
 
 

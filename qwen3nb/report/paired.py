@@ -139,7 +139,7 @@ def _wins(counts: Sequence[_Count], reference: str, metric: str, width: float) -
             size = getattr(each, kind)
             axis.barh(row, size, left=left, height=0.72, color=color, alpha=alpha)
             if size > 0.06 * total * (1 if width > 5 else 2):
-                _inside(axis, left + size / 2, row, size, dark=kind != "tied")
+                _inside(axis, left + size / 2, row, size, full=kind != "tied")
             left += size
     axis.set_yticks(range(len(counts)), [plain(c.name, most=30) for c in counts])
     axis.tick_params(axis="y", length=0)
@@ -155,8 +155,8 @@ def _wins(counts: Sequence[_Count], reference: str, metric: str, width: float) -
     return figure
 
 
-def _inside(axis: Axes, x: float, y: float, size: int, *, dark: bool) -> None:
-    """A count on its bar: white on a full colour, the page's ink on a pale one."""
+def _inside(axis: Axes, x: float, y: float, size: int, *, full: bool) -> None:
+    """A count on its bar: black on a full colour, the page's ink on a pale one."""
     said = axis.annotate(f"{size}", (x, y), ha="center", va="center", fontsize=SMALL)
-    if dark:
-        said.set_color("white")
+    if full:
+        said.set_color("#000000")  # a contrast of 5 with both colours, where white has 3.5

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qwen3nb.aggregates import aggregate
+from qwen3nb.aggregates import Aggregate, aggregate
 from qwen3nb.analysis.statistics import holm, paired_bootstrap, permutation_test
 from qwen3nb.metrics import rank_documents
 from qwen3nb.report.look import COLORS, style
 from qwen3nb.report.tables import Cell, Table
-from qwen3nb.report.views import number
+from qwen3nb.report.views import number, short_task
 from qwen3nb.results import Result
 from qwen3nb.tasks.collections import Collection, find_collections
 from qwen3nb.tasks.first_stage import Run
@@ -155,8 +155,8 @@ def rerank_table(results: Sequence[Result], *, seed: int = 0) -> Table:
     ]
     columns = (
         "data", f"first stage\n{METRIC}", f"reranked\n{METRIC}", "Δ\nreranked − first",
-        "p\nHolm" if len(rows) > 1 else "p", "won / tied / lost", "in words",
-        "recall of first stage\nthe ceiling", f"best order\n{METRIC}", "queries",
+        "p, Holm" if len(rows) > 1 else "p", "won, tied, lost",
+        "recall\nfirst stage: the ceiling", f"best order\n{METRIC}",
     )  # fmt: skip
     return Table(
         columns,
@@ -179,16 +179,14 @@ def _row(result: Result, found: Any, p: float) -> tuple[Cell, ...]:
     ends = "[{:+.3f}, {:+.3f}]".format(*found.interval) if found.interval else found.undefined
     recall = next(name for name in result.metrics if name.startswith("first Recall@"))
     return (
-        Cell(result.config["collection"]),
+        Cell(short_task(result.config["collection"]), f"{result.main.n} queries"),
         number(result.metrics[f"first {METRIC}"]),
         number(result.metrics[METRIC], strong=p < 0.05 and found.difference > 0),
         Cell(f"{found.difference:+.3f}", ends),
-        Cell(f"{p:.4f}", strong=p < 0.05),
-        Cell(f"{won} / {len(gains) - won - lost} / {lost}"),
-        Cell(_in_words(found.difference, p)),
+        Cell(f"{p:.4f}", _in_words(found.difference, p), strong=p < 0.05),
+        Cell(f"{won}, {len(gains) - won - lost}, {lost}"),
         number(result.metrics[recall]),
         number(result.metrics[f"oracle {METRIC}"]),
-        Cell(str(result.main.n)),
     )
 
 
@@ -205,22 +203,22 @@ def order_table(pages: Sequence[Reranked], *, seed: int = 0) -> Table:
         scores, labels = page.pairs()
         chance = probability(scores)
         order = aggregate({"order": page.order()}, how="mean", columns=("order",), seed=seed)
-        low, middle, high = np.quantile(scores, [0, 0.5, 1])
+        middle = float(np.median(scores))
         rows.append(
             (
-                Cell(page.name),
+                Cell(short_task(page.name), f"{len(scores):,} pairs"),
                 number(order),
+                Cell(_against_chance(order)),
                 Cell(f"{labels.mean():.3f}"),
                 Cell(f"{chance.mean():.3f}"),
                 Cell(f"{expected_error(chance, labels):.3f}"),
                 Cell(f"{((chance - labels) ** 2).mean():.3f}"),
-                Cell(f"{low:+.2f}, {middle:+.2f}, {high:+.2f}"),
-                Cell(f"{len(scores):,}"),
+                Cell(f"{middle:+.2f}", f"[{scores.min():+.2f}, {scores.max():+.2f}]"),
             )
         )
     columns = (
-        "data", "relevant above others\n0.5 is chance", "relevant\nshare", "P(yes)\nmean",
-        "calibration error\n10 bins", "Brier score", "log-odds\nleast, median, most", "pairs",
+        "data set", "relevant above others\n0.5 is chance", "in words", "relevant\nshare",
+        "P(yes)\nmean", "calibration error\n10 bins", "Brier score", "log-odds\nmedian, range",
     )  # fmt: skip
     return Table(
         columns,
@@ -229,6 +227,14 @@ def order_table(pages: Sequence[Reranked], *, seed: int = 0) -> Table:
         "the higher score; mean over queries that have both kinds. Calibration error: mean "
         "distance of P(yes) from the share that is relevant, over ten bins by their pairs.",
     )
+
+
+def _against_chance(order: Aggregate) -> str:
+    if order.low is None or order.high is None:
+        return order.undefined
+    if order.low <= 0.5 <= order.high:
+        return "not told from chance"
+    return "above chance" if order.low > 0.5 else "below chance"
 
 
 def probability(log_odds: Floats) -> Floats:

@@ -146,7 +146,7 @@ def reproduction_table(found: Iterable[Reproduction]) -> Table:
     for done in found:
         each = done.published
         ours = Cell(done.verdict, done.reason) if done.value is None else Cell(f"{done.value:.4f}")
-        off = "" if done.value is None else f"{done.value - each.value:+.4f}"
+        off = "not run" if done.value is None else f"{done.value - each.value:+.4f}"
         rows.append(
             (
                 Cell(each.model),
@@ -155,7 +155,7 @@ def reproduction_table(found: Iterable[Reproduction]) -> Table:
                 ours,
                 Cell(off),
                 Cell(f"{each.tolerance:g}"),
-                Cell("" if done.value is None else done.verdict, strong=done.verdict == "FAIL"),
+                Cell("none" if done.value is None else done.verdict, strong=done.verdict == "FAIL"),
             )
         )
     return Table(

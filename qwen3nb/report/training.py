@@ -95,7 +95,7 @@ def read_trainings(
     Args:
         results: any records; the newest of each model and task is taken.
         tier: whose tasks are looked at.
-        task: names with commas, instead of the tier's.
+        task: names with commas, instead of the tier's and those of adapters.
         metric: by default each task's main metric.
         outputs: a folder of checkpoints, or of ``<configuration>/seed_<n>``; empty: all
             below `paths.runs`.
@@ -116,7 +116,11 @@ def read_trainings(
         logs += _read(file, read_log, problems)
     for file in find_logs(find_outputs(base), CONFLICTS):
         conflicts += _read(file, read_conflicts, problems)
-    found = trajectories(latest(results), tasks=tasks, metric=metric)
+    given = latest(results)
+    if not task:  # adapters are evaluated on tasks of their own
+        adapters = {r.task["name"] for r in given if isinstance(r.config.get("training"), dict)}
+        tasks += sorted(adapters - set(tasks))
+    found = trajectories(given, tasks=tasks, metric=metric)
     cut: list[TrainingLog | Conflicts] = [*logs, *conflicts]
     problems += [f"{each.name}: {note}" for each in cut for note in each.notes]
     return Trainings(tuple(found), tuple(logs), tuple(conflicts), tuple(problems), seed)

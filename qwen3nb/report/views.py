@@ -199,7 +199,7 @@ def provenance_table(results: Sequence[Result]) -> Table:
         facts[f"data of {result.task['name']}"] = (
             f"{result.task['dataset']} at {result.task['revision'][:12]}"
         )
-    rows = tuple((Cell(key), Cell(value)) for key, value in facts.items())
+    rows = tuple((Cell(key), Cell(value or "none")) for key, value in facts.items())
     return Table(("what", "value"), rows, kind="facts")
 
 

@@ -92,7 +92,7 @@ def publish(
 
 
 def page_title(nb: Any, values: dict[str, Any]) -> str | None:
-    """``label · tier`` of a run on a checkpoint, ``heading: folder`` of one on a training."""
+    """``label · tier`` of a run on a checkpoint and a tier, else ``heading · label``."""
     from qwen3nb.models.source import find_source
     from qwen3nb.report.tables import markdown_text
 
@@ -105,7 +105,7 @@ def page_title(nb: Any, values: dict[str, Any]) -> str | None:
     parts = [find_source(values["checkpoint"]).label, values.get("tier", "")]
     if "tier" not in values:
         heading = next((c.source for c in nb.cells if c.cell_type == "markdown"), "# Run")
-        parts.append(heading.split("\n")[0].removeprefix("# "))
+        parts.insert(0, heading.split("\n")[0].removeprefix("# "))
     if values.get("pooling", "auto") != "auto":
         parts.append(values["pooling"])
     return " · ".join(markdown_text(str(part)) for part in parts if part)

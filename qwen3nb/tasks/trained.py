@@ -15,13 +15,16 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from qwen3nb.files import write_json
 from qwen3nb.models.pairs import INSTRUCTION
 from qwen3nb.models.source import SpecError
 from qwen3nb.results import Result
 from qwen3nb.tasks.rows import DataError
+
+if TYPE_CHECKING:
+    from qwen3nb.models.reranker import YesNoReranker
 
 __all__ = ["MODES", "TrainedAdapter", "evaluate_trained", "find_trained"]
 
@@ -148,34 +151,56 @@ def evaluate_trained(
         SpecError: no adapter, no base, or an adapter that does not fit.
         EvaluationError: a data set or task failed.
     """
-    from qwen3nb.models.encoders import load_encoder
-    from qwen3nb.models.yes_no import load_reranker
-    from qwen3nb.tasks.mteb_suite import evaluate
-    from qwen3nb.tasks.rerank_suite import rerank_suite
-
     chosen, tasks, found = list(data), list(embedding_tasks), []
+    where: dict[str, Any] = {"device": device, "dtype": dtype}
     for each in find_trained(outputs):
         common: dict[str, Any] = {
             "output": output, "seed": each.seed, "show_progress": show_progress,
         }  # fmt: skip
-        spec, adapter = (each.folder, None) if base is None else (base, each.folder)
-        reranker = load_reranker(
-            spec, adapter=adapter, instruction=each.instruction, template="double-newline",
-            max_length=max_length, device=device, dtype=dtype,
-        )  # fmt: skip
-        config = {"training": _snapshot(each, "reranking")}
-        results = rerank_suite(reranker, chosen, depth=depth, config=config, **common).results
+        reranker = _reranker(each, base, max_length=max_length, **where)
+        results = _rerankings(each, reranker, chosen, depth=depth, **common)
         if each.embeds and tasks:
-            encoder = load_encoder(
-                each.folder, base=base, instruction=each.instruction, device=device,
-                dtype=dtype, show_progress=show_progress,
-            )  # fmt: skip
-            config = {"training": _snapshot(each, "embedding")}
-            results = results + evaluate(encoder, tasks=tasks, config=config, **common).results
+            results = results + _embeddings(each, base, tasks, where, **common)
         if write_back:
             _write_back(each, results)
         found += results
     return found
+
+
+def _reranker(each: TrainedAdapter, base: str | Path | None, **options: Any) -> YesNoReranker:
+    from qwen3nb.models.yes_no import load_reranker
+
+    spec, adapter = (each.folder, None) if base is None else (base, each.folder)
+    return load_reranker(
+        spec, adapter=adapter, instruction=each.instruction, template="double-newline", **options
+    )
+
+
+def _rerankings(
+    each: TrainedAdapter, reranker: YesNoReranker, data: list[Any], **options: Any
+) -> list[Result]:
+    from qwen3nb.tasks.rerank_suite import rerank_suite
+
+    config = {"training": _snapshot(each, "reranking")}
+    return rerank_suite(reranker, data, config=config, **options).results
+
+
+def _embeddings(
+    each: TrainedAdapter,
+    base: str | Path | None,
+    tasks: list[Any],
+    where: dict[str, Any],
+    **options: Any,
+) -> list[Result]:
+    from qwen3nb.models.encoders import load_encoder
+    from qwen3nb.tasks.mteb_suite import evaluate
+
+    encoder = load_encoder(
+        each.folder, base=base, instruction=each.instruction,
+        show_progress=options["show_progress"], **where,
+    )  # fmt: skip
+    config = {"training": _snapshot(each, "embedding")}
+    return evaluate(encoder, tasks=tasks, config=config, **options).results
 
 
 def _snapshot(each: TrainedAdapter, kind: str) -> dict[str, Any]:
