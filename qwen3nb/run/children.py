@@ -5,10 +5,12 @@ from __future__ import annotations
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 __all__ = ["Children", "interrupted_by_sigterm", "kill_tree"]
 
@@ -77,7 +79,19 @@ def kill_tree(pid: int) -> None:
             process.kill()
         except psutil.NoSuchProcess:
             continue
-    psutil.wait_procs(family, timeout=10)
+    deadline = time.monotonic() + 10
+    while any(map(_runs, family)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+
+def _runs(process: Any) -> bool:
+    """Whether a process still does something; one that is only not yet reaped does not."""
+    import psutil
+
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 @contextmanager

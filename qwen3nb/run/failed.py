@@ -119,6 +119,11 @@ def _second(moment: float) -> str:
     return datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds")
 
 
+def _moment(when: str) -> str:
+    """A moment in ISO 8601 for a sentence; escaped, since a page may say anything."""
+    return markdown_text(when[:19].replace("T", " ")) + " UTC"
+
+
 def _shortened(text: str) -> str:
     """The beginning and the end of a long text."""
     half = _LONGEST // 2
@@ -161,7 +166,7 @@ def _with_notice(page: Path, run: FailedRun) -> Any | None:
     nb.metadata["qwen3nb"]["failed"] = run.failed
     cells = [cell for cell in nb.cells if not cell.get("id", "").startswith("failed-")]
     head, rest = _split_title(cells)
-    said = f"What is below is of the run that finished {finished}. One that failed {run.failed}:"
+    said = f"Below is the run of {_moment(str(finished))}. One failed {_moment(run.failed)}:"
     nb.cells = [*head, _admonition("A later run failed", said), _said(run), *rest]
     return nb
 
@@ -179,7 +184,7 @@ def _split_title(cells: list[Any]) -> tuple[list[Any], list[Any]]:
 
 def _facts(run: FailedRun) -> Table:
     facts = {
-        "failed (UTC)": run.failed,
+        "failed (UTC)": run.failed[:19].replace("T", " "),
         "after": f"{run.seconds:.1f} s",
         "notebook": run.notebook,
         **{name: str(value) for name, value in run.parameters.items() if value != ""},
