@@ -88,6 +88,7 @@ _HOMES = {
     "qwen3nb.report.findings": ("findings", "findings_html"),
     "qwen3nb.report.forest": ("Band", "ForestRow", "forest_figure"),
     "qwen3nb.report.geometry": ("cosine_figure", "spectrum_figure"),
+    "qwen3nb.report.headline": ("headline_findings",),
     "qwen3nb.report.interference": (
         "interference_figure",
         "interference_report",
@@ -101,14 +102,13 @@ _HOMES = {
     "qwen3nb.report.probes": ("probes_table",),
     "qwen3nb.report.ranking": ("categories_table", "rank_figure", "rank_table", "standings"),
     "qwen3nb.report.reranking": (
-        "calibration_figure",
         "cases_table",
-        "gain_figure",
         "order_table",
         "rerank_table",
         "reranked",
         "reranker_table",
     ),
+    "qwen3nb.report.reranking_figures": ("calibration_figure", "gain_figure"),
     "qwen3nb.report.scoreboard": ("comparison_table",),
     "qwen3nb.report.speed": ("speed_table",),
     "qwen3nb.report.status": (

@@ -7,6 +7,8 @@ import pytest
 from test_report import HOSTILE, Tags, make
 
 from qwen3nb.report.findings import Finding, findings, findings_html
+from qwen3nb.report.headline import headline_findings, interference_finding, rerank_finding
+from qwen3nb.report.interference import interference_report
 
 RNG = np.random.default_rng(3)
 BASE = RNG.uniform(0.2, 0.6, 200)
@@ -60,7 +62,7 @@ def test_what_extraction_and_averaging_gave(home):
     assert "mean against step-2, the best of them: +0.050" in averaged.evidence
     others = [Finding("about something else", "numbers")]
     assert [each.headline for each in findings([one, two, mean, baseline], more=others)] == [
-        leader.headline, others[0].headline, own.headline
+        leader.headline, own.headline, others[0].headline
     ]  # fmt: skip
 
 
@@ -72,8 +74,22 @@ def test_records_of_other_queries_are_not_compared():
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_findings_are_escaped(text):
-    page = findings_html([Finding(text, text, page=text)], folder="runs/")
+    page = findings_html([Finding(text, text, page=f"runs/{text}")])
     found = Tags(page)
     assert set(found.tags) == {"div", "p", "a"}
     assert found.links == [f"runs/{text}"]
     assert "No results yet" in findings_html([])
+
+
+def test_reranking_is_told_with_its_test(home):
+    queries = [f"q{i}" for i in range(50)]
+    result = make("judge", task="x.bm25-20", scores=[0.2] * 50)
+    result.per_query["first nDCG@10"] = dict.fromkeys(queries, 0.5)
+    result.config["collection"] = "PyDocsSampleRetrieval"
+    found = rerank_finding([make("other"), result])
+    assert found.headline == "Reranking by judge: hurts"
+    assert "nDCG@10 on Retrieval -0.300 [-0.300, -0.300]" in found.evidence
+    assert "n = 50" in found.evidence
+    assert rerank_finding([make("other")]) is None
+    assert interference_finding(interference_report()) is None  # nothing was trained here
+    assert "No results yet" in headline_findings(tier="smoke")

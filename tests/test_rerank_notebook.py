@@ -12,16 +12,15 @@ from rerankers import write_reranker, write_words
 from qwen3nb.models.yes_no import load_reranker
 from qwen3nb.report.reranking import (
     Reranked,
-    calibration_figure,
     cases_table,
     expected_error,
-    gain_figure,
     order_table,
     reliability,
     rerank_table,
     reranked,
     reranker_table,
 )
+from qwen3nb.report.reranking_figures import calibration_figure, gain_figure
 from qwen3nb.report.views import provenance_table
 from qwen3nb.run.notebook import ParameterError, resolved_parameters
 from qwen3nb.tasks.rerank_suite import rerank_suite
@@ -151,6 +150,6 @@ def test_the_notebook_runs_through_papermill_alone(model, words, checkout, tmp_p
     )
     text = output.read_text()
     assert "rrf-bm25-random-4" in text
-    assert "image/png" in text
+    assert "q-svg" in text
     (record,) = (checkout / "results").glob("*/seed_0/words.rrf-bm25-random-4.json")
     assert record.with_suffix(".trec").is_file()

@@ -29,7 +29,7 @@ class Finding:
     Attributes:
         headline: what it comes to.
         evidence: the numbers it stands on.
-        page: where they are, relative to ``book/runs``; may be empty.
+        page: where they are, as the page that shows this reaches it; may be empty.
     """
 
     headline: str
@@ -79,7 +79,7 @@ def findings(
         tier: whose first task is looked at.
         links: page per run id.
         seed: of the tests.
-        more: findings of other pages, which come after the leader.
+        more: findings of other pages; they come before that on averaging.
         at_most: how many to keep.
     """
     task = TIERS[tier].tasks[0]
@@ -92,7 +92,7 @@ def findings(
     board = _Board(chosen, model_names(chosen), links or {}, seed)
     makers: Sequence[Callable[[_Board], Finding | None]] = (_leader, _own, _averaging)
     made = [found for make in makers if (found := make(board)) is not None]
-    return [*made[:1], *more, *made[1:]][:at_most]
+    return [*made[:2], *more, *made[2:]][:at_most]
 
 
 def _leader(board: _Board) -> Finding | None:
@@ -195,17 +195,17 @@ def _value(result: Result) -> str:
     return f"{main.value:.3f}{ends}"
 
 
-def findings_html(found: Sequence[Finding], *, folder: str = "") -> str:
-    """Findings as cards, everything escaped; pages are looked for in ``folder``."""
+def findings_html(found: Sequence[Finding]) -> str:
+    """Findings as cards, everything escaped."""
     if not found:
         return '<p class="q-note">No results yet: `make demo` makes some.</p>'
-    return '<div class="q-findings">' + "".join(_card(each, folder) for each in found) + "</div>"
+    return '<div class="q-findings">' + "".join(map(_card, found)) + "</div>"
 
 
-def _card(finding: Finding, folder: str) -> str:
+def _card(finding: Finding) -> str:
     headline = html.escape(finding.headline)
     if finding.page:
-        headline = f'<a href="{html.escape(folder + finding.page, quote=True)}">{headline}</a>'
+        headline = f'<a href="{html.escape(finding.page, quote=True)}">{headline}</a>'
     return (
         f'<div class="q-finding"><p class="q-finding-head">{headline}</p>'
         f"<p>{html.escape(finding.evidence)}</p></div>"

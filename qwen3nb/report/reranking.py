@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from qwen3nb.aggregates import Aggregate, aggregate
 from qwen3nb.analysis.statistics import holm, paired_bootstrap, permutation_test
 from qwen3nb.metrics import rank_documents
-from qwen3nb.report.look import COLORS, style
 from qwen3nb.report.tables import Cell, Table
 from qwen3nb.report.views import number, short_task
 from qwen3nb.results import Result
@@ -22,17 +21,16 @@ from qwen3nb.tasks.first_stage import Run
 from qwen3nb.tasks.trec import read_run
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
     from qwen3nb.models.reranker import YesNoReranker
 
 __all__ = [
     "Reranked",
-    "calibration_figure",
     "cases_table",
-    "gain_figure",
+    "compared",
+    "in_words",
     "order_table",
+    "probability",
+    "reliability",
     "rerank_table",
     "reranked",
     "reranker_table",
@@ -40,9 +38,6 @@ __all__ = [
 
 METRIC = "nDCG@10"
 _BINS = 10
-_GREY = "#7d8590"
-# Log-odds from which P(yes) rounds to 1: half the spacing of numbers below 1.
-_FULL = {"bfloat16": np.log(2.0**9 - 1), "float32": np.log(2.0**25 - 1)}
 _SHOWN = 160  # characters of a text
 Floats = NDArray[np.float64]
 
@@ -147,7 +142,7 @@ def reranker_table(reranker: YesNoReranker, results: Sequence[Result]) -> Table:
 
 def rerank_table(results: Sequence[Result], *, seed: int = 0) -> Table:
     """First stage and reranked per data set, the paired difference, ceiling and upper bound."""
-    tests = [_compared(result, seed) for result in results]
+    tests = [compared(result, seed) for result in results]
     adjusted = holm([p for _, p in tests])
     rows = [
         _row(result, found, p)
@@ -167,7 +162,8 @@ def rerank_table(results: Sequence[Result], *, seed: int = 0) -> Table:
     )
 
 
-def _compared(result: Result, seed: int) -> tuple[Any, float]:
+def compared(result: Result, seed: int) -> tuple[Any, float]:
+    """Reranked against its first stage: the paired difference, and p of the permutation test."""
     ours, first = result.per_query[METRIC], result.per_query[f"first {METRIC}"]
     pair = [ours[query] for query in ours], [first[query] for query in ours]
     return paired_bootstrap(*pair, seed=seed), permutation_test(*pair, seed=seed).p_value
@@ -183,14 +179,15 @@ def _row(result: Result, found: Any, p: float) -> tuple[Cell, ...]:
         number(result.metrics[f"first {METRIC}"]),
         number(result.metrics[METRIC], strong=p < 0.05 and found.difference > 0),
         Cell(f"{found.difference:+.3f}", ends),
-        Cell(f"{p:.4f}", _in_words(found.difference, p), strong=p < 0.05),
+        Cell(f"{p:.4f}", in_words(found.difference, p), strong=p < 0.05),
         Cell(f"{won}, {len(gains) - won - lost}, {lost}"),
         number(result.metrics[recall]),
         number(result.metrics[f"oracle {METRIC}"]),
     )
 
 
-def _in_words(difference: float, p: float) -> str:
+def in_words(difference: float, p: float) -> str:
+    """Whether a reranker helps, as far as the test shows."""
     if p >= 0.05:
         return "no difference shown"
     return "helps" if difference > 0 else "hurts"
@@ -258,92 +255,6 @@ def expected_error(chance: Floats, labels: NDArray[np.bool_]) -> float:
     """Expected calibration error (Guo et al. 2017, https://arxiv.org/abs/1706.04599)."""
     bins = reliability(chance, labels)
     return sum(n * abs(mean - share) for mean, share, n in bins) / len(labels)
-
-
-def gain_figure(results: Sequence[Result]) -> Figure:
-    """Every query's gain, sorted, a panel per data set."""
-    import matplotlib.pyplot as plt
-
-    columns = min(3, len(results))
-    lines = -(-len(results) // columns)
-    with style():
-        figure, axes = plt.subplots(
-            lines, columns, figsize=(max(5.4, 3.2 * columns), 2.7 * lines), sharey=True,
-            squeeze=False, layout="constrained",
-        )  # fmt: skip
-        panels = list(axes.flat)
-        for axis, result in zip(panels, results, strict=False):
-            _gains(axis, result)
-        for axis in panels[len(results) :]:
-            axis.remove()
-        for line in axes:
-            line[0].set_ylabel(f"gain in {METRIC}")
-    return figure
-
-
-def _gains(axis: Axes, result: Result) -> None:
-    gains = np.sort(list(result.per_query[f"gain {METRIC}"].values()))[::-1]
-    places = np.arange(1, len(gains) + 1)
-    won, lost = gains > 0, gains < 0
-    for inside, color in ((won, COLORS[0]), (lost, COLORS[1])):
-        axis.bar(places[inside], gains[inside], width=1.0, color=color)
-    axis.axhline(0, color=_GREY, linewidth=0.8)
-    tied = len(gains) - won.sum() - lost.sum()
-    axis.set(
-        title=result.config["collection"],
-        xlabel=f"queries: {won.sum()} won, {tied} tied, {lost.sum()} lost",
-        xlim=(0, len(gains) + 1),
-    )
-
-
-def calibration_figure(pages: Sequence[Reranked]) -> Figure:
-    """P(yes) against what is relevant, and how the log-odds are spread; a row per data set."""
-    import matplotlib.pyplot as plt
-
-    with style():
-        figure, axes = plt.subplots(
-            len(pages), 2, figsize=(8.2, 3.0 * len(pages)), squeeze=False, layout="constrained"
-        )
-        for (left, right), page in zip(axes, pages, strict=True):
-            scores, labels = page.pairs()
-            _reliability(left, probability(scores), labels)
-            _spread(right, scores, labels)
-            left.set_title(page.name)
-    return figure
-
-
-def _reliability(axis: Axes, chance: Floats, labels: NDArray[np.bool_]) -> None:
-    bins = reliability(chance, labels)
-    mean, share, count = (np.array(column) for column in zip(*bins, strict=True))
-    error = 1.96 * np.sqrt(share * (1 - share) / count)
-    axis.plot([0, 1], [0, 1], color=_GREY, linewidth=0.8)
-    axis.errorbar(mean, share, yerr=error, fmt="o-", color=COLORS[0], markersize=4, capsize=2)
-    for x, y, n in bins:
-        axis.annotate(
-            f"{n:,}", (x, y), xytext=(0, 7), textcoords="offset points", fontsize=7, ha="center"
-        )
-    axis.set(
-        xlabel="P(yes), mean of a bin; pairs in it", ylabel="share that is relevant",
-        xlim=(-0.05, 1.05), ylim=(-0.05, 1.12),
-    )  # fmt: skip
-
-
-def _spread(axis: Axes, scores: Floats, labels: NDArray[np.bool_]) -> None:
-    edges = np.linspace(scores.min(), scores.max() + 1e-9, 41)
-    for inside, name, color in (
-        (~labels, "not relevant", COLORS[1]),
-        (labels, "relevant", COLORS[0]),
-    ):
-        axis.hist(
-            scores[inside], bins=edges.tolist(), density=True, histtype="stepfilled", alpha=0.5,
-            color=color, label=f"{name}, {inside.sum():,}",
-        )  # fmt: skip
-    for name, end in _FULL.items():
-        for place in (-end, end):
-            if scores.min() < place < scores.max():
-                axis.axvline(place, color=_GREY, linewidth=0.8, linestyle="--", label=name)
-    axis.set(xlabel="log-odds of yes (dashed: P(yes) is 0 or 1 beyond)", ylabel="density")
-    axis.legend(fontsize=7)
 
 
 def cases_table(pages: Sequence[Reranked], *, helped: bool, count: int = 3, top: int = 3) -> Table:
