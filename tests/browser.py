@@ -1,5 +1,6 @@
 """A headless browser for tests: what a page is after a script has used it."""
 
+import html
 import json
 import re
 import shutil
@@ -45,6 +46,6 @@ def used(page, script, *, folder, width=1200):
     probe.unlink()
     found = re.search(r'<pre id="probe"[^>]*>(.*?)</pre>', done.stdout, re.S)
     assert found, f"the script did not come to its end: {done.stderr[-1000:]}"
-    answer = json.loads(found[1].replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))
+    answer = json.loads(html.unescape(found[1]))
     assert answer["errors"] == []
     return answer["said"]

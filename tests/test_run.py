@@ -315,6 +315,7 @@ def test_the_way_from_a_model_to_a_page_and_the_book(checkout, encoder_folder, m
     """eval.ipynb for an encoder, bm25 and a toy that was renamed by somebody hostile."""
     from qwen3nb.extraction.extract import extract
     from qwen3nb.report.book import build_book
+    from qwen3nb.report.pages import images_without_alt
 
     source = make_checkpoint(checkout / "runs" / "checkpoint-3", seed=9)
     extract(source, checkout / "runs" / "bad", label="x<script>alert(1)</script>_*y*")
@@ -337,6 +338,7 @@ def test_the_way_from_a_model_to_a_page_and_the_book(checkout, encoder_folder, m
     # Links from the landing page lead to pages.
     assert 'href="runs/eval-bm25-smoke.html"' in landing
     assert "eval-bm25-smoke" in pages
+    assert images_without_alt(index.parent) == []
 
 
 def test_a_changed_input_is_a_new_run(checkout, make_checkpoint):

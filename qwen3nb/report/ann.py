@@ -115,8 +115,8 @@ def ann_figure(suite: AnnSuite) -> Picture:
         draw=lambda width: _frontiers(suite, width),
         caption=f"{suite.label} on {suite.task}, {suite.documents:,} documents: recall@{suite.k}, "
         f"mean over n = {suite.queries:,} queries, against the speed of one batch. Up and right "
-        "is better; on the grey line no other index is both faster and better. Intervals of "
-        "recall are in the table.",
+        "is better; on the grey line no other index is both faster and better. Pale "
+        "bars: 95 % percentile bootstrap intervals of the recall over queries.",
         alt=f"Recall against queries per second of approximate indexes. Frontier: {told}.",
     )
 
@@ -157,12 +157,22 @@ def _panel(axis: Axes, suite: AnnSuite, which: int) -> None:
             linewidth=1,
             label=plain(f"{family} ({parameter})" if parameter else family),
         )
+        _recall_intervals(axis, points, which, COLORS[index % len(COLORS)])
     speed = suite.points[0].speeds[which]
     axis.set_yscale("log")
-    axis.yaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
+    axis.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}")
     axis.set_xlabel(f"recall@{suite.k}")
     axis.set_title(f"{speed.threads} thread{'s' * (speed.threads > 1)}")
     grid(axis, which="both")
+
+
+def _recall_intervals(axis: Axes, points: Sequence[AnnPoint], which: int, color: str) -> None:
+    """A pale bar through each point: the interval of its mean recall over queries."""
+    for point in points:
+        found = mean_of(point.recall)
+        if found.low is not None and found.high is not None:
+            speed = point.speeds[which].qps
+            axis.plot([found.low, found.high], [speed] * 2, color=color, linewidth=1.2, alpha=0.45)
 
 
 def compression_table(suite: AnnSuite, *, seed: int = 0) -> Table:

@@ -122,7 +122,8 @@ def _drift(changes: Sequence[Change], pairs: Sequence[tuple[str, str]], width: f
     left.set_xticks(layers if len(layers) < 12 else layers[::4])
     left.set_ylabel("relative change of weights")
     left.set_ylim(bottom=0)
-    left.legend()
+    if pairs:
+        left.legend()
     grid(left, which="y")
     modules = sorted({c.module for c in changes}, reverse=True)
     means = [float(np.mean([c.relative for c in changes if c.module == m])) for m in modules]

@@ -16,6 +16,7 @@ from qwen3nb.analysis.run_pairs import REQUIRED
 from qwen3nb.analysis.text import number_text, percent_text
 from qwen3nb.report.look import COLORS, GREY, SMALL, Picture, plain
 from qwen3nb.report.tables import Cell, Table
+from qwen3nb.report.views import short_task
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -138,7 +139,8 @@ def _rows(report: InterferenceReport) -> Iterator[tuple[str, Estimate]]:
         tasks = [each for each in group.tasks if sizes[each.name] != 1]
         for each in (*group.datasets, *tasks, group.overall):
             if each.tir is not None or each is group.overall:
-                yield f"{prefix}{each.name}", each
+                kind, colon, dataset = each.name.partition(": ")
+                yield f"{prefix}{kind}{colon}{short_task(dataset)}", each
 
 
 def interference_table(
@@ -152,11 +154,12 @@ def interference_table(
     gate, level = report.found.gate, 100 * report.found.level
     rows = tuple(_row(name, each) for name, each in _rows(report))
     columns: tuple[str, ...] = (
-        "task\nseeds", f"TIR in %, ± std\n{level:g} % interval", "over seeds alone\nStudent's",
-        "specialist\n− joint", f"P(TIR\n≥ {100 * gate.pass_at:g} %)", "by point\nby evidence",
+        "task\nseeds", "by point\nby evidence", f"TIR in %, ± std\n{level:g} % interval",
+        "over seeds alone\nStudent's", "specialist\n− joint",
+        f"P(TIR\n≥ {100 * gate.pass_at:g} %)",
     )  # fmt: skip
     if narrow:
-        columns, rows = _without(columns, 2), tuple(_without(row, 2) for row in rows)
+        columns, rows = _without(columns, 3), tuple(_without(row, 3) for row in rows)
     caption = "Task interference ratio and the kill gate's verdicts."
     return Table(columns, rows, _note(report, rule=rule), name="interference", caption=caption)
 
@@ -171,6 +174,7 @@ def _row(name: str, each: Estimate) -> tuple[Cell, ...]:
     overall = each.name == "overall"
     return (
         Cell(name, ", ".join(map(str, each.seeds))),
+        Cell(each.by_point, each.by_evidence, strong=overall),
         Cell(
             _percent(each.tir) + spread,
             _percents(each.interval),
@@ -180,7 +184,6 @@ def _row(name: str, each: Estimate) -> tuple[Cell, ...]:
         Cell(_percents(each.seed_interval)),
         Cell(number_text(each.delta, sign=True, digits=4), error, value=each.delta),
         Cell(number_text(each.probability, digits=2)),
-        Cell(each.by_point, each.by_evidence, strong=overall),
     )
 
 

@@ -62,7 +62,7 @@ def latex_table(table: Table) -> str:
     float_ = "table*" if len(table.columns) > _NARROW else "table"
     lines = [rf"\begin{{{float_}}}", r"\centering", r"\small", r"\setlength{\tabcolsep}{4pt}"]
     if table.caption:
-        lines.append(rf"\caption{{{latex_text(table.caption)}}}")
+        lines.append(rf"\caption{{{latex_text(table.caption)}}}\par\medskip")
     if table.name:
         lines.append(rf"\label{{tab:{re.sub('[^A-Za-z0-9]+', '-', table.name)}}}")
     lines += [

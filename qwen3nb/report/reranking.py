@@ -154,7 +154,7 @@ def rerank_table(results: Sequence[Result], *, seed: int = 0) -> Table:
         for result, (found, _), p in zip(results, tests, adjusted, strict=True)
     ]
     columns = (
-        "data", f"first stage\n{METRIC}", f"reranked\n{METRIC}", "Δ\nreranked − first",
+        "data set", f"first stage\n{METRIC}", f"reranked\n{METRIC}", "Δ\nreranked − first",
         "p, Holm" if len(rows) > 1 else "p", "won, tied, lost",
         "recall\nfirst stage: the ceiling", f"best order\n{METRIC}",
     )  # fmt: skip

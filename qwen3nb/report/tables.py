@@ -174,7 +174,8 @@ def with_ranks(
 
 def _html_head(name: str) -> str:
     text, _, detail = name.partition("\n")
-    small = f'<span class="q-detail">{html.escape(detail)}</span>' if detail else ""
+    kept = html.escape(detail).replace(" = ", "\u00a0=\u00a0")  # "n = 200" stays on one line
+    small = f'<span class="q-detail">{kept}</span>' if detail else ""
     return f'<th scope="col">{html.escape(text)}{small}</th>'
 
 

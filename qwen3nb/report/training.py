@@ -211,11 +211,14 @@ def variance_table(found: Trainings) -> Table:
         split = seed_curve(scores, seed=found.seed)
         rows += [_split_row(each, split, place) for place in range(len(split.points))]
     columns = (
-        "task", "training", "step", "seeds", "mean ± std", "over seeds and queries",
-        "over seeds alone", "of the error's square\nseeds / queries / both",
+        "task", "training", "mean ± std\n95 %, seeds and queries", "over seeds alone\nStudent's",
+        "error from\nseeds / queries / both",
     )  # fmt: skip
     names = ", ".join(dict.fromkeys(alone))
-    note = "Crossed random model; the error is that of the mean over seeds and queries. "
+    note = (
+        "Crossed random model: shares of the squared error of the mean over seeds and queries; "
+        "an estimate below 0 is set to 0. "
+    )
     note = note if rows else "A split needs two or more seeds of a training. "
     return Table(columns, tuple(rows), note + (f"With one seed: {names}." if alone else ""))
 
@@ -226,13 +229,15 @@ def _split_row(each: Trajectory, split: SeedCurve, place: int) -> tuple[Cell, ..
     parts = " / ".join(f"{100 * share:.0f} %" for share in shares) if shares else "no spread"
     return (
         Cell(short_task(each.task), each.metric),
-        Cell(each.training),
-        Cell(str(point.step)),
-        Cell(str(len(point.means))),
-        Cell(f"{point.mean:.3f} ± {point.std:.3f}"),
-        Cell(interval_text(point.interval, sign=False)),
+        Cell(each.training, f"step {point.step}, {len(point.means)} seeds"),
+        Cell(
+            f"{point.mean:.3f} ± {point.std:.3f}",
+            interval_text(point.interval, sign=False),
+            value=point.mean,
+            interval=point.interval,
+        ),
         Cell(interval_text(point.seed_interval, sign=False)),
-        Cell(parts, "; ".join(point.split.notes)),
+        Cell(parts, "; ".join(note.split(":")[0] + " set to 0" for note in point.split.notes)),
     )
 
 

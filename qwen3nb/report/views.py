@@ -235,8 +235,8 @@ def headline_table(
     return Table(("model", f"{short_task(task)}\n{metric}", "n"), rows)
 
 
-def cost_table(results: Iterable[Result]) -> Table:
-    """What each model's records cost to make."""
+def cost_table(results: Iterable[Result], *, links: Mapping[str, str] | None = None) -> Table:
+    """What each model's records cost to make; ``links`` is the page of each run id."""
     by_model: dict[str, list[Result]] = {}
     chosen = latest(results)
     names = model_names(chosen)
@@ -247,14 +247,19 @@ def cost_table(results: Iterable[Result]) -> Table:
         encoded = sum(result.cost["encoded"] for result in group)
         peak = max(result.cost["peak_memory_bytes"] or 0 for result in group)
         speeds = [r.cost["texts_per_second"] for r in group if r.cost["texts_per_second"]]
+        seconds = sum(result.cost["seconds"] for result in group)
+        size = group[0].model["parameters"]
+        page = (links or {}).get(max(group, key=lambda result: result.finished).run, "")
         rows.append(
             (
-                Cell(name),
-                Cell(f"{group[0].model['parameters']:,}" if group[0].model["parameters"] else "–"),
-                Cell(f"{sum(result.cost['seconds'] for result in group):.1f}"),
-                Cell(f"{encoded:,}"),
-                Cell(f"{min(speeds):,.0f} to {max(speeds):,.0f}" if speeds else "–"),
-                Cell(f"{peak / 2**20:,.0f}" if peak else "–"),
+                Cell(name, link=page),
+                Cell(f"{size:,}", value=size) if size else Cell("none"),
+                Cell(f"{seconds:.1f}", value=seconds),
+                Cell(f"{encoded:,}", value=encoded),
+                Cell(f"{min(speeds):,.0f} to {max(speeds):,.0f}", value=max(speeds))
+                if speeds
+                else Cell("none encoded"),
+                Cell(f"{peak / 2**20:,.0f}", value=peak / 2**20) if peak else Cell("not measured"),
                 Cell(group[0].environment["device"]),
             )
         )
