@@ -248,7 +248,7 @@ def test_a_run_that_dies_before_its_kernel_has_a_page_that_says_so(small, checkp
     shutil.copytree(checkpoint, folder)
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:1000])
-    (outcome,) = sweep([Job("small", {"checkpoint": "runs/broken"})], show_progress=False)
+    (outcome,) = sweep([Job("small", {"checkpoint": str(folder)})], show_progress=False)
     assert outcome.status == "failed"
     assert "model.safetensors" in outcome.reason
     page = (small / "book" / "runs" / f"{outcome.job.name}.ipynb").read_text()
@@ -296,7 +296,7 @@ def test_the_book_is_built_although_a_run_failed(cli, small):
     assert done.exit_code == 1
     assert "1 runs: 0 done, 0 reused, 1 failed" in done.output
     assert "Error" not in done.output.replace("AssertionError", ""), done.output
-    (shown,) = [line for line in done.output.splitlines() if line.startswith("Open ")]
+    (shown,) = [line for line in done.stdout.splitlines() if line.startswith("Open ")]
     status = (Path(shown.removeprefix("Open ")).parent / "runs" / "status.html").read_text()
     assert "AssertionError: it is nought" in status
 
