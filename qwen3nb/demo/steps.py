@@ -1,0 +1,127 @@
+"""The demo's trainings, and what is made of them before anything is measured.
+
+``python -m qwen3nb.demo.steps encoders`` is what the demo starts, beside ``adapters``: two
+processes of one thread each. Models this small gain little from a second thread, and two
+threads that wait for each other lose much as soon as anything else runs on the machine.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from qwen3nb import paths
+from qwen3nb.extraction.averaging import average_checkpoints, select_checkpoints
+from qwen3nb.extraction.checkpoint import list_checkpoints, open_checkpoint
+from qwen3nb.extraction.export import read_provenance
+from qwen3nb.files import new_folder, read_json, sha256_file, sha256_json, write_json
+
+__all__ = ["RERANKED", "STEPS", "joint_adapter", "make_adapters", "make_encoders"]
+
+_DONE = "done.json"
+# How the adapters rerank, so that the page finds the record of one of them.
+RERANKED = {"depth": 20, "max_length": 192, "seed": 42}
+
+
+def make_encoders(demo: Path) -> None:
+    """Train an encoder-decoder and a language model, and extract every checkpoint's encoder."""
+    _train(demo)
+    _extract(demo)
+
+
+def _train(demo: Path) -> None:
+    from qwen3nb.demo.training import SETTINGS, train_decoder, train_seq2seq
+
+    key = _key(vars(SETTINGS), "demo/training.py", "demo/ul2.py", "models/seq2seq.py")
+    _once(demo / "train", key, lambda folder: train_seq2seq(folder, SETTINGS))
+    _once(
+        demo / "decoder",
+        key,
+        lambda folder: train_decoder(folder, demo / "train" / "tokenizer", SETTINGS),
+    )
+
+
+def _key(settings: object, *code: str) -> str:
+    """What a training is known by: its settings, its data and its code."""
+    from qwen3nb.tasks.pydocs import load_pydocs
+
+    package = Path(__file__).resolve().parent.parent
+    digests = [sha256_file(package / name) for name in code]
+    return sha256_json([settings, load_pydocs().identity, digests])
+
+
+def _once(folder: Path, key: str, make: Callable[[Path], object]) -> None:
+    """Fill ``folder`` with ``make``, unless that was done with the same ``key``."""
+    done = folder / _DONE
+    if done.is_file() and read_json(done).get("key") == key:
+        click.echo(f"  reused  {paths.shown(folder)}", err=True)
+        return
+    with new_folder(folder) as work:
+        make(work)
+        write_json(work / _DONE, {"key": key})
+
+
+def make_adapters(demo: Path) -> None:
+    """Train adapters that rank, embed, or do both, and evaluate them."""
+    from qwen3nb.demo.base import BASE, train_base
+    from qwen3nb.demo.lora import LORA, train_adapters
+    from qwen3nb.tasks.embedded import embedded_task
+    from qwen3nb.tasks.trained import evaluate_trained
+
+    base, outputs = demo / "lora" / "base", demo / "lora" / "outputs"
+    shared = ("demo/training.py", "demo/objectives.py", "demo/base.py")
+    key = _key(asdict(BASE), *shared)
+    _once(base, key, lambda folder: train_base(folder, BASE))
+    _once(
+        outputs,
+        sha256_json([key, _key(asdict(LORA), *shared, "demo/lora.py")]),
+        lambda folder: train_adapters(base, folder, settings=LORA, say=_told),
+    )
+    task = "PyDocsSampleRetrieval"
+    evaluate_trained(
+        outputs, [task], embedding_tasks=[embedded_task(task)], depth=RERANKED["depth"],
+        max_length=RERANKED["max_length"], show_progress=False,
+    )  # fmt: skip
+
+
+def joint_adapter(demo: Path) -> Path:
+    """The folder of one of the adapters that do both."""
+    from qwen3nb.demo.lora import LORA
+
+    run = demo / "lora" / "outputs" / f"joint_r{LORA.rank}" / f"seed_{RERANKED['seed']}"
+    return run / "checkpoints" / "final"
+
+
+def _told(line: str) -> None:
+    click.echo(f"  {line}", err=True)
+
+
+def _extract(demo: Path) -> None:
+    from qwen3nb.extraction.extract import extract
+
+    train = demo / "train"
+    average = train / "average"
+    steps = list_checkpoints(train)
+    if not average.is_dir():
+        average_checkpoints(select_checkpoints(train, last=len(steps)), average)
+    for source in (train / "init", *steps, average):
+        folder = demo / "encoder" / source.name
+        provenance = read_provenance(folder)
+        digest = open_checkpoint(source).digest()
+        if provenance is None or provenance["source"]["digest"] != digest:
+            done = extract(source, folder, label=f"demo-{source.name}")
+            click.echo(
+                f"  {paths.shown(folder)}: {done.parameters:,} parameters, differs from its "
+                f"source by at most {done.max_difference:.1e}",
+                err=True,
+            )
+
+
+STEPS: dict[str, Callable[[Path], None]] = {"encoders": make_encoders, "adapters": make_adapters}
+
+if __name__ == "__main__":
+    STEPS[sys.argv[1]](paths.runs() / "demo")
