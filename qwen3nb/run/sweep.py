@@ -112,7 +112,13 @@ class _Places:
     def environment(self, log: Path) -> Any:
         """The environment of a run, with a GPU that no other has meanwhile."""
         threads = str(max(1, cores() // self.at_once))
-        shared = {"OMP_NUM_THREADS": threads, "TOKENIZERS_PARALLELISM": "false", LOG: str(log)}
+        shared = {
+            "OMP_NUM_THREADS": threads,
+            # Threads that spin while they wait take the cores from the other runs.
+            "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE"),
+            "TOKENIZERS_PARALLELISM": "false",
+            LOG: str(log),
+        }
         if self.gpus is None:
             yield {**os.environ, **shared}
             return
