@@ -60,7 +60,6 @@ _HOMES = {
         "power_table",
     ),
     "qwen3nb.report.comparison_figures": ("differences_figure", "pairs_figure"),
-    "qwen3nb.report.curves": ("checkpoint_figure",),
     "qwen3nb.report.data": (
         "difficulty_table",
         "examples_table",

@@ -8,7 +8,6 @@ import pytest
 from browser import used
 from test_report import HOSTILE, Tags, make
 
-from qwen3nb.report.curves import checkpoint_figure
 from qwen3nb.report.explorer import explore, query_texts
 from qwen3nb.report.figures import (
     bars_figure,
@@ -107,7 +106,6 @@ def pictures():
     return results, [
         comparison_figure(results, tier="smoke"),
         bars_figure(results, tier="smoke"),
-        checkpoint_figure(results, tier="smoke"),
         difference_figure(results, task=TASK, metric="nDCG@10"),
         wins_figure(results, task=TASK, metric="nDCG@10"),
         per_query_figure(results[:2]),
@@ -187,7 +185,6 @@ def test_no_foreign_string_becomes_markup_or_a_formula(text):
     shown = [
         comparison_figure(results, tier="smoke"),
         bars_figure(results, tier="smoke"),
-        checkpoint_figure(results, tier="smoke"),
         difference_figure(results, task=TASK, metric="nDCG@10"),
         wins_figure(results, task=TASK, metric="nDCG@10"),
         forest_figure([ForestRow(text, 1.0, note=text)], xlabel="x", bands=[Band(0, 1, text)],
@@ -211,7 +208,6 @@ def test_figures_without_what_they_show_are_none():
     one = [make("m")]
     assert difference_figure(one, task=TASK, metric="nDCG@10") is None
     assert wins_figure(one, task="none", metric="nDCG@10") is None
-    assert checkpoint_figure(one, tier="smoke") is None
     with pytest.raises(ValueError, match="no system 'c'.*there are: a, b"):
         wins_figure([make("a"), make("b")], task=TASK, metric="nDCG@10", baseline="c")
 
@@ -235,21 +231,14 @@ def test_a_difference_is_filled_where_the_test_says_so():
     assert [round(float(line.get_xdata()[0]), 3) for line in marks] == [-0.1, -0.001]
 
 
-def test_checkpoints_are_ordered_by_step():
-    results = [make(f"r-checkpoint-{step}", scores=[step / 4000] * 3) for step in (900, 1200, 50)]
-    axis = checkpoint_figure([*results, make("r-average")], tier="smoke").axes[0]
-    curve = next(line for line in axis.lines if line.get_marker() == "o")
-    assert list(curve.get_xdata()) == [50, 900, 1200]
-    assert "average" in [text.get_text() for text in axis.texts]
-
-
 def test_a_paper_gets_all_of_it(tmp_path):
     results = [result for result in pictures()[0] if "demo" not in result.model["label"]]
     results.append(make("../x y", scores=np.zeros(60)))
     files = write_figures(results, tmp_path / "f", tier="smoke", format="pdf", columns=1)
     named = [file.name for file in files]
     assert len(set(named)) == len(named) == len(paper_figures(results, tier="smoke")) + 1
-    assert {"comparison-smoke.pdf", f"differences-{TASK}.pdf", "captions.md"} <= set(named)
+    wanted = {"comparison-smoke.pdf", f"differences-{TASK}.pdf", "ranks.pdf", "captions.md"}
+    assert wanted <= set(named), named
     assert "per-query-..-x-y.pdf" in named
     captions = (tmp_path / "f" / "captions.md").read_text()
     assert all(name in captions.replace("\\", "") for name in named[:-1])

@@ -7,17 +7,23 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from qwen3nb.files import write_text
-from qwen3nb.report.curves import checkpoint_figure
+from qwen3nb.report.comparison import compare_results
+from qwen3nb.report.comparison_figures import differences_figure, pairs_figure
 from qwen3nb.report.figures import (
     bars_figure,
     comparison_figure,
     per_query_figure,
     similarity_figure,
 )
+from qwen3nb.report.interference import interference_figure, interference_report
 from qwen3nb.report.look import Picture
 from qwen3nb.report.paired import difference_figure, wins_figure
+from qwen3nb.report.ranking import rank_figure, standings
+from qwen3nb.report.reranking_figures import gain_figure
 from qwen3nb.report.scoreboard import comparison_table
 from qwen3nb.report.tables import TABLE_FORMATS, Table, markdown_text
+from qwen3nb.report.training import read_trainings
+from qwen3nb.report.training_figures import conflict_figure, loss_figure, trajectory_figure
 from qwen3nb.report.views import cost_table, difference_table, headline_table, latest, model_names
 from qwen3nb.results import Result
 from qwen3nb.tasks.tiers import TIERS
@@ -27,8 +33,13 @@ __all__ = ["paper_figures", "paper_tables", "write_figures", "write_tables"]
 METRIC = "nDCG@10"
 
 
-def paper_figures(results: Sequence[Result], *, tier: str) -> list[tuple[str, Picture]]:
+def paper_figures(
+    results: Sequence[Result], *, tier: str, seed: int = 0
+) -> list[tuple[str, Picture]]:
     """Every figure of a tier that its records give, each with the name of its file.
+
+    With them go those of trainings and adapters, from the records of all and the logs below
+    `paths.runs`. Figures that need a model (spectra, indexes, ablations) are on their pages.
 
     Raises:
         ValueError: no records of the tier.
@@ -37,13 +48,25 @@ def paper_figures(results: Sequence[Result], *, tier: str) -> list[tuple[str, Pi
     found = [
         comparison_figure(chosen, tier=tier),
         bars_figure(chosen, tier=tier),
-        checkpoint_figure(chosen, tier=tier),
+        rank_figure(standings(chosen, tier=tier, seed=seed)),
     ]
     for task in _searched(chosen, tier):
         found.append(difference_figure(chosen, task=task, metric=METRIC))
         found.append(wins_figure(chosen, task=task, metric=METRIC))
+    compared = compare_results(chosen, tier=tier, seed=seed)
+    found += [differences_figure(compared), pairs_figure(compared)]
+    found += _of_trainings(results, tier=tier, seed=seed)
     named = [(picture.name, picture) for picture in found if picture is not None]
     return named + list(_per_model(chosen))
+
+
+def _of_trainings(results: Sequence[Result], *, tier: str, seed: int) -> Iterator[Picture | None]:
+    found = read_trainings(results, tier=tier, seed=seed)
+    yield from (trajectory_figure(found), loss_figure(found), conflict_figure(found))
+    yield interference_figure(interference_report(seed=seed))
+    reranked = [result for result in results if f"gain {METRIC}" in result.per_query]
+    if reranked:
+        yield gain_figure(reranked)
 
 
 def _per_model(results: Sequence[Result]) -> Iterator[tuple[str, Picture]]:
