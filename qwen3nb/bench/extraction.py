@@ -164,7 +164,7 @@ def _read_and_copy(count: int) -> Callable[[Path], None]:
 def _program(name: str) -> str:
     found = shutil.which(name)
     if found is None:
-        raise RuntimeError(f"this bench needs the program {name!r}, found on every Unix")
+        raise FileNotFoundError(f"this bench needs the program {name!r}, found on every Unix")
     return found
 
 
