@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qwen3nb.choices import one_of
+from qwen3nb.machine import peak_memory
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -132,18 +133,7 @@ def _child(task: str, way: str, work: str) -> None:
 
     started = time.perf_counter()
     _WAYS[task][way](Path(work))
-    print(json.dumps([time.perf_counter() - started, _peak()]))
-
-
-def _peak() -> int:
-    """Highest resident memory of this process so far, in bytes."""
-    status = Path("/proc/self/status")
-    if status.is_file():
-        line = next(x for x in status.read_text().splitlines() if x.startswith("VmHWM"))
-        return int(line.split()[1]) * 1024
-    import resource
-
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # bytes on macOS
+    print(json.dumps([time.perf_counter() - started, peak_memory()]))
 
 
 def _sources(work: Path) -> list[Path]:
