@@ -239,8 +239,8 @@ def _check_equal(task: str, work: Path) -> None:
 
 
 def _data_digest(file: Path) -> dict[str, str]:
-    from qwen3nb.extraction.checkpoint import sha256_of
     from qwen3nb.extraction.headers import read_safetensors
+    from qwen3nb.extraction.tensors import sha256_of
 
     return {name: sha256_of(entry) for name, entry in read_safetensors(file).items()}
 
