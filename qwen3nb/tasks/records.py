@@ -11,7 +11,7 @@ from typing import Any
 
 from qwen3nb.aggregates import Aggregate, aggregate
 from qwen3nb.machine import peak_memory
-from qwen3nb.models.encoders import Stats
+from qwen3nb.models.stats import Stats
 from qwen3nb.results import Result, ResultError, environment
 
 __all__ = ["Work", "finished", "means", "model_facts", "stored"]
