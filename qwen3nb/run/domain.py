@@ -101,18 +101,14 @@ def run_domain(
         raise DataError(f"no model: give one with --model, or [models.NAME] in {queries}")
 
     from qwen3nb.tasks.domain_suite import evaluate_domain
-    from qwen3nb.tasks.per_query import EvaluationError
+    from qwen3nb.tasks.per_query import EvaluationError, last_lines
 
     _no_library_bars()
     found = evaluate_domain(chosen, domain, output=output_dir, **options)
     if found.results:
         _show(domain_table(found.results), found, output_dir)
     if found.failures:
-        reasons = (
-            f"  {model}: {trace.strip().splitlines()[-1]}"
-            for model, trace in found.failures.items()
-        )
-        raise EvaluationError(f"{len(found.failures)} models failed\n" + "\n".join(reasons))
+        raise EvaluationError(f"{len(found.failures)} models failed\n{last_lines(found.failures)}")
     return found
 
 
