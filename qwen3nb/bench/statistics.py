@@ -92,17 +92,21 @@ def bench_statistics(
     order = [int(i) for part in range(3) for i in drawn[part::3]]
     pairs_of_ends = [(ends[0][i], found) for i, (_, found) in zip(order, looped, strict=True)]
     deviation = max(_deviation(ours, theirs, n_resamples) for ours, theirs in pairs_of_ends)
-    loop_peak = _peak(lambda: _loop(first.scores, pairs[0], min(n_resamples, 1000), seed=seed))
-    block_peak = _peak(lambda: _all_pairs(first.scores, pairs, n_resamples, seed=seed))
-    full_peak = _peak(lambda: full([first]))  # the tasks are taken one after the other
 
-    def row(what: str, seconds: float, peak: float) -> Row:
-        return Row(what, total, seconds, total, loop_seconds / seconds, peak, deviation)
+    def row(what: str, seconds: float, work: Callable[[], object]) -> Row:
+        return Row(what, total, seconds, total, loop_seconds / seconds, _peak(work), deviation)
 
+    some = min(n_resamples, 1000)
+    loop_peak = _peak(lambda: _loop(first.scores, pairs[0], some, seed=seed))
     return (
         Row("numpy loop, pair by pair", total, loop_seconds, loop_pairs, 1.0, loop_peak, None),
-        row("all pairs from one set of draws", block_seconds, block_peak),
-        row("the same with BCa, permutation test, Holm", full_seconds, full_peak),
+        row(
+            "all pairs from one set of draws",
+            block_seconds,
+            lambda: _all_pairs(first.scores, pairs, n_resamples, seed=seed),
+        ),
+        # The tasks are taken one after the other.
+        row("the same with BCa, permutation test, Holm", full_seconds, lambda: full([first])),
     )
 
 
