@@ -15,10 +15,16 @@ from qwen3nb.report.figures import (
     similarity_figure,
 )
 from qwen3nb.report.look import Picture
-from qwen3nb.report.paired import difference_figure, wins_figure
+from qwen3nb.report.paired import task_differences_figure, wins_figure
 from qwen3nb.report.scoreboard import comparison_table
 from qwen3nb.report.tables import TABLE_FORMATS, Table, markdown_text
-from qwen3nb.report.views import cost_table, difference_table, headline_table, latest, model_names
+from qwen3nb.report.views import (
+    cost_table,
+    headline_table,
+    latest,
+    model_names,
+    task_differences_table,
+)
 from qwen3nb.results import Result
 from qwen3nb.tasks.tiers import TIERS
 
@@ -40,7 +46,7 @@ def paper_figures(results: Sequence[Result], *, tier: str) -> list[tuple[str, Pi
         checkpoint_figure(chosen, tier=tier),
     ]
     for task in _searched(chosen, tier):
-        found.append(difference_figure(chosen, task=task, metric=METRIC))
+        found.append(task_differences_figure(chosen, task=task, metric=METRIC))
         found.append(wins_figure(chosen, task=task, metric=METRIC))
     named = [(picture.name, picture) for picture in found if picture is not None]
     return named + list(_per_model(chosen))
@@ -75,7 +81,7 @@ def paper_tables(results: Sequence[Result], *, tier: str, seed: int = 0) -> list
     for task in _searched(chosen, tier):
         tables.append(
             replace(
-                difference_table(chosen, task=task, metric=METRIC, seed=seed),
+                task_differences_table(chosen, task=task, metric=METRIC, seed=seed),
                 name=f"differences-{task}",
                 caption=f"Paired differences on {task}.",
             )
