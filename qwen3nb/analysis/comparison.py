@@ -204,13 +204,7 @@ def compare_models(
     """
     others = _check(scores, current, tested, decides)
     matrices = [
-        join(
-            {model: scores[model][metric], current: scores[current][metric]},
-            task=f"{model}, {metric}",
-            metric=metric,
-        )
-        for model in others
-        for metric in scores[current]
+        _beside(scores, model, current, metric) for model in others for metric in scores[current]
     ]
     differences = _adjusted(
         [
@@ -233,12 +227,7 @@ def compare_models(
         differences=tuple(differences),
         recommendations=tuple(_recommend(d, alpha=alpha, threshold=threshold) for d in deciding),
         breakdowns=tuple(breakdowns),
-        changes=tuple(
-            change
-            for matrix in matrices
-            if matrix.metric == decides
-            for change in _changes(matrix, most)
-        ),
+        changes=tuple(c for m in matrices if m.metric == decides for c in _changes(m, most)),
         rule=_rule(decides, tested, alpha, threshold, family, n_resamples),
         notes=tuple(note for matrix in matrices for note in matrix.notes),
     )
@@ -257,6 +246,11 @@ def _check(scores: Scores, current: str, tested: Sequence[str], decides: str) ->
         if lacking := [m for m in (*tested, *scores[current]) if m not in metrics]:
             raise ValueError(f"{model!r} has no {lacking[0]}; it has: {', '.join(metrics)}")
     return others
+
+
+def _beside(scores: Scores, model: str, current: str, metric: str) -> ScoreMatrix:
+    columns = {name: scores[name][metric] for name in (model, current)}
+    return join(columns, task=f"{model}, {metric}", metric=metric)
 
 
 def _difference(matrix: ScoreMatrix, *, draws: int, test: bool, seed: int) -> Difference:
