@@ -7,10 +7,21 @@ import platform
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
-__all__ = ["available_memory", "cores", "gpu_names", "gpus", "processor", "total_memory"]
+__all__ = [
+    "available_memory",
+    "cores",
+    "gpu_names",
+    "gpus",
+    "peak_memory",
+    "processor",
+    "resident_memory",
+    "total_memory",
+]
 
+_STATUS = Path("/proc/self/status")
 _GPU = re.compile(r"GPU \d+: (?P<name>.*) \(UUID: (?P<id>GPU-[\w-]+)\)")
 _SLICE = re.compile(r"\s+(?P<name>MIG .*?)\s+Device\s+\d+: \(UUID: (?P<id>MIG-[\w/-]+)\)")
 
@@ -35,6 +46,26 @@ def available_memory() -> int:
 
     free = _container("memory.max") - _container("memory.current", default=0)
     return min(psutil.virtual_memory().available, max(free, 0))
+
+
+def resident_memory() -> int:
+    """Bytes of memory that this process holds."""
+    import psutil
+
+    return int(psutil.Process().memory_info().rss)
+
+
+def peak_memory() -> int | None:
+    """The most bytes that this process held so far; None where that is not known."""
+    if _STATUS.is_file():  # on Linux `getrusage` starts from what the parent process held
+        lines = _STATUS.read_text(encoding="ascii").splitlines()
+        return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) * 1024
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def _container(name: str, default: int = 1 << 62) -> int:

@@ -319,6 +319,7 @@ def test_the_command_checks_without_a_model_and_tells_errors_in_a_line(data, wri
         (("--text", "{text.__class__}", "--check"), "only names may stand in braces"),
         (("--preset", "x", "--check"), "unknown preset 'x'; choose one of: gh-star-search"),
         (("--id-column", "name", "--check"), "docs.jsonl:1: no field 'name'"),
+        (("--model", "bm25"), "bm25 has no vectors"),
     ):
         done = domain_command(*arguments, *extra)
         assert done.exit_code == 1

@@ -17,7 +17,7 @@ from qwen3nb.report.figures import (
 )
 from qwen3nb.report.forest import Band, ForestRow, forest_figure
 from qwen3nb.report.look import COLORS, FORMATS, GREY, SMALL, WIDTHS, model_colors, plain
-from qwen3nb.report.paired import difference_figure, wins_figure
+from qwen3nb.report.paired import task_differences_figure, wins_figure
 from qwen3nb.report.paper import paper_figures, paper_tables, write_figures, write_tables
 
 TASK = "PyDocsSampleRetrieval"
@@ -106,7 +106,7 @@ def pictures():
     return results, [
         comparison_figure(results, tier="smoke"),
         bars_figure(results, tier="smoke"),
-        difference_figure(results, task=TASK, metric="nDCG@10"),
+        task_differences_figure(results, task=TASK, metric="nDCG@10"),
         wins_figure(results, task=TASK, metric="nDCG@10"),
         per_query_figure(results[:2]),
         similarity_figure([sts]),
@@ -185,7 +185,7 @@ def test_no_foreign_string_becomes_markup_or_a_formula(text):
     shown = [
         comparison_figure(results, tier="smoke"),
         bars_figure(results, tier="smoke"),
-        difference_figure(results, task=TASK, metric="nDCG@10"),
+        task_differences_figure(results, task=TASK, metric="nDCG@10"),
         wins_figure(results, task=TASK, metric="nDCG@10"),
         forest_figure([ForestRow(text, 1.0, note=text)], xlabel="x", bands=[Band(0, 1, text)],
                       caption=text, alt=text),
@@ -206,7 +206,7 @@ def test_labels_are_one_line_and_not_endless():
 
 def test_figures_without_what_they_show_are_none():
     one = [make("m")]
-    assert difference_figure(one, task=TASK, metric="nDCG@10") is None
+    assert task_differences_figure(one, task=TASK, metric="nDCG@10") is None
     assert wins_figure(one, task="none", metric="nDCG@10") is None
     with pytest.raises(ValueError, match="no system 'c'.*there are: a, b"):
         wins_figure([make("a"), make("b")], task=TASK, metric="nDCG@10", baseline="c")
@@ -224,7 +224,7 @@ def test_a_difference_is_filled_where_the_test_says_so():
     scores = np.linspace(0.2, 0.8, 40)
     results = [make("a", scores=scores), make("b", scores=scores - 0.1),
                make("c", scores=scores[::-1] - 0.001)]  # fmt: skip
-    axis = difference_figure(results, task=TASK, metric="nDCG@10").axes[0]
+    axis = task_differences_figure(results, task=TASK, metric="nDCG@10").axes[0]
     marks = [line for line in axis.lines if line.get_marker() == "o"]
     hollow = [line.get_markerfacecolor() == "none" for line in marks]
     assert hollow == [False, True]  # b differs from a, c does not

@@ -10,13 +10,13 @@ from qwen3nb.report.scoreboard import comparison_table
 from qwen3nb.report.tables import Cell, Table, markdown_text
 from qwen3nb.report.views import (
     cost_table,
-    difference_table,
     failures_table,
     headline_table,
     latest,
     model_names,
     provenance_table,
     results_table,
+    task_differences_table,
 )
 from qwen3nb.results import Result
 
@@ -89,7 +89,7 @@ def test_no_foreign_string_becomes_markup(text):
         provenance_table([bad]),
         cost_table([bad]),
         headline_table([bad], tier="smoke"),
-        difference_table([bad, make()], task="PyDocsSampleRetrieval", metric="nDCG@10"),
+        task_differences_table([bad, make()], task="PyDocsSampleRetrieval", metric="nDCG@10"),
         failures_table({text: text}),
         Table((text,), ((Cell(text, text, link="x.html"),),), text),
     ]
@@ -138,7 +138,7 @@ def test_a_checkpoint_overwritten_in_place_shows_its_newest_record_only():
 def test_differences_are_paired_and_unpaired_queries_are_counted():
     first = make("a", scores=(0.9, 0.8, 0.7, 0.6))
     second = make("b", scores=(0.5, 0.4, 0.3))
-    table = difference_table(
+    table = task_differences_table(
         [first, second], task="PyDocsSampleRetrieval", metric="nDCG@10", baseline="b"
     )
     (row,) = table.rows
@@ -146,14 +146,14 @@ def test_differences_are_paired_and_unpaired_queries_are_counted():
     assert row[3].text == "3 / 0 / 0"
     assert (row[4].text, row[4].detail) == ("3", "1 unpaired")
     with pytest.raises(ValueError, match="no result of 'c' .* there are: a, b"):
-        difference_table(
+        task_differences_table(
             [first, second], task="PyDocsSampleRetrieval", metric="nDCG@10", baseline="c"
         )
 
 
 def test_tables_without_results_say_so():
     assert "No results" in headline_table([], tier="smoke").note
-    assert "No results" in difference_table([], task="x", metric="nDCG@10").note
+    assert "No results" in task_differences_table([], task="x", metric="nDCG@10").note
     assert comparison_table([], tier="smoke").rows == ()
     assert failures_table({}).note == "No task failed."
 

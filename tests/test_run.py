@@ -1,3 +1,5 @@
+import ast
+import importlib
 import json
 import os
 import re
@@ -8,6 +10,7 @@ import threading
 import time
 from pathlib import Path
 
+import click
 import nbformat
 import papermill  # noqa: F401 - first, as its command does: it loads our engine
 import pytest
@@ -19,6 +22,7 @@ from qwen3nb.results import load_results
 from qwen3nb.run import notebook as notebooks
 from qwen3nb.run.arguments import OPTIONS, with_output
 from qwen3nb.run.cli import main
+from qwen3nb.run.errors import plainly
 from qwen3nb.run.notebook import (
     ParameterError,
     check_parameters,
@@ -28,6 +32,7 @@ from qwen3nb.run.notebook import (
 )
 from qwen3nb.run.publish import clean
 from qwen3nb.run.sweep import Job, sweep
+from qwen3nb.tasks.per_query import EvaluationError
 
 NOTEBOOKS = sorted((REPOSITORY / "notebooks").glob("*.ipynb"))
 PAPERMILL = str(Path(sys.executable).with_name("papermill"))
@@ -441,6 +446,32 @@ def test_errors_are_told_without_a_traceback(cli, tmp_path, checkpoint, checkout
         assert message in done.output
         assert "Traceback" not in done.output
         assert isinstance(done.exception, SystemExit)
+
+
+def public_errors():
+    """The error classes that the package defines, but for those that never leave their module."""
+    for file in sorted((REPOSITORY / "qwen3nb").rglob("*.py")):
+        module = ".".join(file.relative_to(REPOSITORY).with_suffix("").parts)
+        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+            bases = [ast.unparse(base) for base in getattr(node, "bases", ())]
+            raised = any(base.endswith(("Error", "Exception")) for base in bases)
+            if raised and not node.name.startswith("_"):
+                yield getattr(importlib.import_module(module), node.name)
+
+
+def test_every_error_of_ours_is_told_in_a_line():
+    kinds = set(public_errors())
+    assert {EvaluationError, ParameterError} < kinds
+    for kind in (*kinds, ImportError):
+
+        @click.command()
+        @plainly
+        def fails(kind=kind):
+            raise kind("what to do")
+
+        done = CliRunner().invoke(fails)
+        assert done.output == "Error: what to do\n", kind
+        assert done.exit_code == getattr(kind, "exit_code", 1)
 
 
 def test_run_reads_values_as_the_notebook_declares_them(cli, checkout):

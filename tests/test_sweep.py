@@ -188,6 +188,18 @@ def test_gpus_are_found_without_torch(tmp_path, monkeypatch):
     assert machine.gpus() == []
 
 
+def test_the_peak_of_memory_is_what_was_held_at_most(monkeypatch):
+    before = machine.peak_memory()
+    held = b"x" * (before - machine.resident_memory() + 2**26)
+    peak = machine.peak_memory()
+    assert peak >= machine.resident_memory() >= len(held)
+    assert 2**25 < peak - before < 2**28
+    del held
+    assert machine.resident_memory() < peak - 2**25 < machine.peak_memory()
+    monkeypatch.setattr(machine, "_STATUS", Path("nowhere"))
+    assert machine.peak_memory() > peak - 2**25  # may start from what the parent held
+
+
 def test_this_machine_has_cores_and_memory():
     assert machine.cores() >= 1
     assert 0 < machine.available_memory() <= machine.total_memory()

@@ -219,7 +219,7 @@ def _from_mteb(file: Path, value: dict[str, Any]) -> list[Score]:
 
 def _from_reranking(file: Path, value: dict[str, Any], flags: list[Flag]) -> list[Score]:
     """The adapter training's reranking scores; checks its means against its queries."""
-    system, seed, facts = run_name(file)
+    of_run = _of_run(file)
     scores = []
     for dataset, found in value["per_dataset"].items():
         per_query = {str(query): float(score) for query, score in found["per_query"].items()}
@@ -230,17 +230,12 @@ def _from_reranking(file: Path, value: dict[str, Any], flags: list[Flag]) -> lis
             flags.append(Flag("inconsistent", text, (str(file),)))
         scores.append(
             Score(
-                system=system,
-                identity=facts.get("weights", ""),
-                seed=seed,
+                **of_run,
                 task=dataset,
                 kind="reranking",
                 metric="nDCG@10",
                 value=mean,
                 per_query=per_query,
-                source=str(file),
-                origin="adapter",
-                facts=facts,
             )
         )
     average = value.get("average", {}).get(_RERANKING_METRIC)
@@ -255,22 +250,30 @@ def _from_reranking(file: Path, value: dict[str, Any], flags: list[Flag]) -> lis
 
 def _from_adapter_mteb(file: Path, value: dict[str, Any]) -> list[Score]:
     """The adapter training's embedding scores, which have no values per query."""
-    system, seed, facts = run_name(file)
+    of_run = _of_run(file)
     return [
         Score(
-            system=system,
-            identity=facts.get("weights", ""),
-            seed=seed,
+            **of_run,
             task=task,
             kind="embedding",
             metric="main_score",
             value=_finite(file, [found["main_score"]]),
-            source=str(file),
-            origin="adapter",
-            facts=facts,
         )
         for task, found in value["per_task"].items()
     ]
+
+
+def _of_run(file: Path) -> dict[str, Any]:
+    """What the scores in ``file`` have in common: the adapter whose training's folder it is in."""
+    system, seed, facts = run_name(file)
+    return {
+        "system": system,
+        "identity": facts.get("weights", ""),
+        "seed": seed,
+        "source": str(file),
+        "origin": "adapter",
+        "facts": facts,
+    }
 
 
 def _from_dataset(file: Path, value: dict[str, Any]) -> Score:

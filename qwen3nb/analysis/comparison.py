@@ -203,18 +203,16 @@ def compare_models(
             or no query in common.
     """
     others = _check(scores, current, tested, decides)
-    found: list[tuple[ScoreMatrix, Difference]] = []
-    notes: list[str] = []
-    for model in others:
-        for metric in scores[current]:
-            columns = {model: scores[model][metric], current: scores[current][metric]}
-            matrix = join(columns, task=f"{model}, {metric}", metric=metric)
-            notes += matrix.notes
-            draws = n_resamples if metric in tested else None
-            found.append((matrix, _difference(matrix, draws=n_resamples, test=draws, seed=seed)))
-    differences = _adjusted([each for _, each in found])
+    matrices = [
+        _beside(scores, model, current, metric) for model in others for metric in scores[current]
+    ]
+    differences = _adjusted(
+        [
+            _difference(each, draws=n_resamples, test=each.metric in tested, seed=seed)
+            for each in matrices
+        ]
+    )
     deciding = [each for each in differences if each.metric == decides]
-    matrices = [matrix for matrix, _ in found if matrix.metric == decides]
     breakdowns = [
         breakdown(
             scores[model][decides], scores[current][decides], categories,
@@ -229,9 +227,9 @@ def compare_models(
         differences=tuple(differences),
         recommendations=tuple(_recommend(d, alpha=alpha, threshold=threshold) for d in deciding),
         breakdowns=tuple(breakdowns),
-        changes=tuple(change for matrix in matrices for change in _changes(matrix, most)),
+        changes=tuple(c for m in matrices if m.metric == decides for c in _changes(m, most)),
         rule=_rule(decides, tested, alpha, threshold, family, n_resamples),
-        notes=tuple(notes),
+        notes=tuple(note for matrix in matrices for note in matrix.notes),
     )
 
 
@@ -250,11 +248,16 @@ def _check(scores: Scores, current: str, tested: Sequence[str], decides: str) ->
     return others
 
 
-def _difference(matrix: ScoreMatrix, *, draws: int, test: int | None, seed: int) -> Difference:
-    """First system against the second; ``test`` is the number of sign flips, if any."""
+def _beside(scores: Scores, model: str, current: str, metric: str) -> ScoreMatrix:
+    columns = {name: scores[name][metric] for name in (model, current)}
+    return join(columns, task=f"{model}, {metric}", metric=metric)
+
+
+def _difference(matrix: ScoreMatrix, *, draws: int, test: bool, seed: int) -> Difference:
+    """First system against the second, from as many resamples and sign flips as ``draws``."""
     ours, theirs = matrix.scores
     drawn = draw_seed(seed, matrix.queries)
-    p = permutation_test(ours, theirs, n_resamples=test, seed=drawn).p_value if test else None
+    p = permutation_test(ours, theirs, n_resamples=draws, seed=drawn).p_value if test else None
     size = effect_size(ours, theirs)
     return Difference(
         model=matrix.systems[0],

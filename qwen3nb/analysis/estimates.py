@@ -150,12 +150,10 @@ def estimate(
         for each, fine in zip(seeds, has, strict=True)
         if not fine
     ]
-    drawn, problem = None, ""
-    if resampled is not None and len(tirs):
-        used = [each for each, fine in zip(seeds, has, strict=True) if fine]
-        drawn, problem = _resampled_means(resampled[:, :, has], draw_seed(seed, [*map(str, used)]))
-    if resampled is None:
-        notes.append("no scores per query: the interval knows seeds only")
+    used = [str(each) for each, fine in zip(seeds, has, strict=True) if fine]
+    drawn, problem = None, "" if resampled is not None else "no scores per query"
+    if resampled is not None and used:
+        drawn, problem = _resampled_means(resampled[:, :, has], draw_seed(seed, used))
     if problem:
         notes.append(f"{problem}: the interval knows seeds only")
     per_seed = iter(tirs)
@@ -243,13 +241,8 @@ def _make(
 ) -> Estimate:
     known = np.array([each for each in tirs if each is not None])
     seed_interval = t_interval(known, level=level)
-    interval, probability = None, None
-    if drawn is not None:
-        interval = percentile_interval(drawn, level=level)
-        probability = float((drawn >= gate.pass_at).mean())
-    elif len(known) > 1:
-        interval = seed_interval
-        probability = t_probability(known, threshold=gate.pass_at)
+    interval = seed_interval if drawn is None else percentile_interval(drawn, level=level)
+    evidence = gate.evidence(tir, interval, seed_interval)
     return Estimate(
         name=name,
         seeds=seeds,
@@ -262,11 +255,11 @@ def _make(
         interval=interval,
         seed_interval=seed_interval,
         method=_method(drawn, interval, len(known)),
-        probability=probability,
+        probability=t_probability(known, threshold=gate.pass_at)
+        if drawn is None
+        else float((drawn >= gate.pass_at).mean()),
         by_point=gate.verdict(tir),
-        by_evidence="INCONCLUSIVE"
-        if partial and tir is not None
-        else gate.evidence(tir, interval, seed_interval),
+        by_evidence="INCONCLUSIVE" if partial and tir is not None else evidence,
         notes=(*notes, *_caution(drawn, len(known))),
     )
 

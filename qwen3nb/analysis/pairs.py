@@ -19,10 +19,12 @@ __all__ = [
     "Pairing",
     "ScoreMatrix",
     "common_revision",
+    "comparable",
     "join",
     "model_names",
     "pair_against",
     "pair_results",
+    "paired_scores",
     "system_names",
 ]
 
@@ -189,6 +191,26 @@ def pair_against(
         except ValueError as error:
             left_out.append(str(error))
     return Pairing(tuple(matrices), tuple(dict.fromkeys(left_out)))
+
+
+def comparable(one: Result, other: Result) -> bool:
+    """Whether both have a score, under the first's main metric, for the same queries and data."""
+    metric = one.task["main_metric"]
+    return (
+        one.task["name"] == other.task["name"]
+        and one.task["revision"] == other.task["revision"]
+        and metric in one.per_query
+        and metric in other.per_query
+        and one.per_query[metric].keys() == other.per_query[metric].keys()
+    )
+
+
+def paired_scores(one: Result, other: Result) -> tuple[list[float], list[float]]:
+    """Scores of two records that are `comparable`, query by query in the same order."""
+    metric = one.task["main_metric"]
+    queries = sorted(one.per_query[metric])
+    first, second = ([each.per_query[metric][q] for q in queries] for each in (one, other))
+    return first, second
 
 
 def model_names(results: Iterable[Result]) -> dict[str, str]:

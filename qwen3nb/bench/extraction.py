@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qwen3nb.choices import one_of
+from qwen3nb.machine import peak_memory
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -132,18 +133,7 @@ def _child(task: str, way: str, work: str) -> None:
 
     started = time.perf_counter()
     _WAYS[task][way](Path(work))
-    print(json.dumps([time.perf_counter() - started, _peak()]))
-
-
-def _peak() -> int:
-    """Highest resident memory of this process so far, in bytes."""
-    status = Path("/proc/self/status")
-    if status.is_file():
-        line = next(x for x in status.read_text().splitlines() if x.startswith("VmHWM"))
-        return int(line.split()[1]) * 1024
-    import resource
-
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # bytes on macOS
+    print(json.dumps([time.perf_counter() - started, peak_memory()]))
 
 
 def _sources(work: Path) -> list[Path]:
@@ -164,7 +154,7 @@ def _read_and_copy(count: int) -> Callable[[Path], None]:
 def _program(name: str) -> str:
     found = shutil.which(name)
     if found is None:
-        raise RuntimeError(f"this bench needs the program {name!r}, found on every Unix")
+        raise FileNotFoundError(f"this bench needs the program {name!r}, found on every Unix")
     return found
 
 
@@ -249,8 +239,8 @@ def _check_equal(task: str, work: Path) -> None:
 
 
 def _data_digest(file: Path) -> dict[str, str]:
-    from qwen3nb.extraction.checkpoint import sha256_of
     from qwen3nb.extraction.headers import read_safetensors
+    from qwen3nb.extraction.tensors import sha256_of
 
     return {name: sha256_of(entry) for name, entry in read_safetensors(file).items()}
 

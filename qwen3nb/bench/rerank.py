@@ -37,6 +37,7 @@ from qwen3nb.bench.rerank_ways import (
     write_random_reranker,
 )
 from qwen3nb.choices import one_of
+from qwen3nb.machine import peak_memory, resident_memory
 
 if TYPE_CHECKING:
     from qwen3nb.models.reranker import Floats, YesNoReranker
@@ -323,12 +324,7 @@ def _child(way: str, folder: str, passages: str) -> None:
         words = tokenizer.convert_tokens_to_ids(["no", "yes"])
         keep = 1 if "keep" in way else 0
         call = lambda: padded(model, words, rows, keep=keep)  # noqa: E731
-    before = _memory("VmRSS")
+    before = resident_memory()
     call()
-    print(json.dumps([_memory("VmHWM"), _memory("VmHWM") - before]))
-
-
-def _memory(name: str) -> int:
-    """A line of this process's status, bytes."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return int(next(line for line in lines if line.startswith(name)).split()[1]) * 1024
+    peak = peak_memory() or resident_memory()
+    print(json.dumps([peak, peak - before]))

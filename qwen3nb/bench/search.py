@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Peak", "SearchBench", "bench_search"]
+from qwen3nb.machine import peak_memory
 
-_STATUS = Path("/proc/self/status")
+__all__ = ["Peak", "SearchBench", "bench_search"]
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def bench_search(
     Raises:
         ValueError: not Linux, or a child process failed; with what it said.
     """
-    if not _STATUS.is_file():
+    if sys.platform != "linux":
         raise ValueError("peak memory is read from /proc, which this system does not have")
     import importlib.util
 
@@ -143,8 +143,7 @@ def _main(way: str, folder: Path, k: int, size: int) -> None:
     if not way.startswith("idle-"):
         work()
     seconds = time.perf_counter() - started
-    peak = next(line for line in _STATUS.read_text().splitlines() if line.startswith("VmHWM"))
-    print(json.dumps({"seconds": seconds, "peak": int(peak.split()[1]) * 1024}))
+    print(json.dumps({"seconds": seconds, "peak": peak_memory()}))
 
 
 def _prepared(way: str, folder: Path, k: int, size: int) -> Callable[[], None]:

@@ -76,33 +76,30 @@ def bench_statistics(
             run = partial(_loop, first.scores, pairs[int(i)], n_resamples, seed=seed)
             looped.append(_timed(run))
 
-    def blocks() -> list[list[Interval]]:
-        return [_all_pairs(m.scores, pairs, n_resamples, seed=seed) for m in matrices]
-
     full = partial(compare_pairs, n_resamples=n_resamples, seed=seed)
-
     loop(0)
-    block_seconds, ends = _timed(blocks)
+    block_seconds, ends = _timed(
+        lambda: [_all_pairs(m.scores, pairs, n_resamples, seed=seed) for m in matrices]
+    )
     loop(1)
     full_seconds, _ = _timed(lambda: full(matrices))
     loop(2)
-
     total = len(pairs) * tasks
     loop_seconds = sum(seconds for seconds, _ in looped) / loop_pairs * total
     order = [int(i) for part in range(3) for i in drawn[part::3]]
     pairs_of_ends = [(ends[0][i], found) for i, (_, found) in zip(order, looped, strict=True)]
     deviation = max(_deviation(ours, theirs, n_resamples) for ours, theirs in pairs_of_ends)
-    loop_peak = _peak(lambda: _loop(first.scores, pairs[0], min(n_resamples, 1000), seed=seed))
-    block_peak = _peak(lambda: _all_pairs(first.scores, pairs, n_resamples, seed=seed))
-    full_peak = _peak(lambda: full([first]))  # the tasks are taken one after the other
 
-    def row(what: str, seconds: float, peak: float) -> Row:
-        return Row(what, total, seconds, total, loop_seconds / seconds, peak, deviation)
+    def row(what: str, seconds: float, work: Callable[[], object]) -> Row:
+        return Row(what, total, seconds, total, loop_seconds / seconds, _peak(work), deviation)
 
+    # Peaks are those of one task: the tasks are taken one after the other.
+    looping = partial(_loop, first.scores, pairs[0], min(n_resamples, 1000), seed=seed)
+    block = partial(_all_pairs, first.scores, pairs, n_resamples, seed=seed)
     return (
-        Row("numpy loop, pair by pair", total, loop_seconds, loop_pairs, 1.0, loop_peak, None),
-        row("all pairs from one set of draws", block_seconds, block_peak),
-        row("the same with BCa, permutation test, Holm", full_seconds, full_peak),
+        Row("numpy loop, pair by pair", total, loop_seconds, loop_pairs, 1.0, _peak(looping), None),
+        row("all pairs from one set of draws", block_seconds, block),
+        row("the same with BCa, permutation test, Holm", full_seconds, lambda: full([first])),
     )
 
 

@@ -272,7 +272,22 @@ def _run_trainer(
     settings: Settings,
     checkpoints: bool,
 ) -> None:
-    arguments = TrainingArguments(
+    end = _id(tokenizer, END)
+    trainer = Trainer(
+        model=model,
+        args=_arguments(folder, settings, checkpoints=checkpoints),
+        train_dataset=list(train),
+        eval_dataset=list(held_out),
+        data_collator=lambda examples: _collate(examples, pad=end),
+        callbacks=[_Progress(name), _CopyTokenizer(folder / "tokenizer")],
+    )
+    trainer.remove_callback(_printer())
+    with _quietly():
+        trainer.train()
+
+
+def _arguments(folder: Path, settings: Settings, *, checkpoints: bool) -> TrainingArguments:
+    return TrainingArguments(
         output_dir=str(folder),
         max_steps=settings.steps,
         per_device_train_batch_size=settings.batch,
@@ -295,18 +310,6 @@ def _run_trainer(
         dataloader_pin_memory=False,
         label_names=["labels"],
     )
-    end = _id(tokenizer, END)
-    trainer = Trainer(
-        model=model,
-        args=arguments,
-        train_dataset=list(train),
-        eval_dataset=list(held_out),
-        data_collator=lambda examples: _collate(examples, pad=end),
-        callbacks=[_Progress(name), _CopyTokenizer(folder / "tokenizer")],
-    )
-    trainer.remove_callback(_printer())
-    with _quietly():
-        trainer.train()
 
 
 def _printer() -> type:

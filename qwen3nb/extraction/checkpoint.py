@@ -7,25 +7,17 @@ never mapped: a mapped file that is cut short kills the process.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
-import os
 import re
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qwen3nb import paths
-from qwen3nb.extraction.headers import (
-    FLOATS,
-    CheckpointError,
-    TensorEntry,
-    read_safetensors,
-    read_torch,
-)
+from qwen3nb.extraction.headers import CheckpointError, TensorEntry, read_safetensors, read_torch
+from qwen3nb.extraction.tensors import combined_digest, read_tensor, sha256_of
 from qwen3nb.files import file_stamp, read_json, remember_digest, remembered_digest
 
 if TYPE_CHECKING:
@@ -34,7 +26,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Checkpoint",
     "CheckpointError",
-    "combined_digest",
     "list_checkpoints",
     "metric_of",
     "open_checkpoint",
@@ -51,7 +42,6 @@ _FORMATS = (
 # What torch.compile, FSDP and activation checkpointing put into a name, wherever they wrap.
 _WRAPPERS = {"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
 _NUMBERED = re.compile(r"checkpoint-(?:step-)?(\d{1,18})")
-_BLOCK = 1 << 20
 _JSON_LIMIT = 50_000_000
 
 
@@ -83,21 +73,7 @@ class Checkpoint:
             CheckpointError: it is not of a float type (integers and unscaled 8-bit
                 floats are no weights), or holds NaN or infinity.
         """
-        import torch
-
-        entry = self.tensors[name]
-        check_float(entry)
-        buffer = bytearray(entry.stop - entry.start)
-        with entry.file.open("rb") as file:
-            file.seek(entry.start)
-            if file.readinto(buffer) != len(buffer):
-                raise cut_short(entry)
-        if not buffer:
-            return torch.empty(entry.shape, dtype=torch_dtypes()[entry.dtype])
-        tensor = torch.frombuffer(buffer, dtype=torch_dtypes()[entry.dtype]).reshape(entry.shape)
-        if not tensor.isfinite().all():
-            raise not_finite(entry)
-        return tensor
+        return read_tensor(self.tensors[name])
 
     def digest(self) -> str:
         """SHA-256 of the weights: every tensor's name, dtype, shape and bytes.
@@ -135,66 +111,6 @@ class Checkpoint:
 
 def _memory() -> Path:
     return paths.cache() / "digests.json"
-
-
-def combined_digest(tensors: Mapping[str, TensorEntry], hashes: Mapping[str, str]) -> str:
-    """One digest from the SHA-256 of each tensor's bytes, in the order of the names."""
-    digest = hashlib.sha256()
-    for name in sorted(tensors):
-        entry = tensors[name]
-        digest.update(f"{name}\0{entry.dtype}\0{entry.shape}\0{hashes[name]}\n".encode())
-    return digest.hexdigest()
-
-
-def sha256_of(entry: TensorEntry) -> str:
-    """SHA-256 of a tensor's bytes."""
-    digest = hashlib.sha256()
-    for block in _blocks(entry):
-        digest.update(block)
-    return digest.hexdigest()
-
-
-def _blocks(entry: TensorEntry, size: int = _BLOCK) -> Iterator[bytes]:
-    left = entry.stop - entry.start
-    with entry.file.open("rb") as file:
-        file.seek(entry.start)
-        while left:
-            block = file.read(min(size, left))
-            if not block:
-                raise cut_short(entry)
-            left -= len(block)
-            yield block
-
-
-def torch_dtypes() -> dict[str, Any]:
-    """The dtype of torch per name in a weight file's header."""
-    import torch
-
-    return {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
-
-
-def check_float(entry: TensorEntry) -> None:
-    """Raise unless the tensor is stored in a float type that weights come in."""
-    if entry.dtype not in FLOATS:
-        raise CheckpointError(
-            f"{entry.file}: {entry.stored_name} is {entry.dtype}; "
-            f"expected one of {', '.join(FLOATS)}"
-        )
-
-
-def cut_short(entry: TensorEntry) -> CheckpointError:
-    """The error for a file that ends before a tensor does."""
-    return CheckpointError(
-        f"{entry.file}: shorter than when it was opened; it changed while it was being read"
-    )
-
-
-def not_finite(entry: TensorEntry) -> CheckpointError:
-    """The error for a tensor with NaN or infinity in it."""
-    return CheckpointError(
-        f"{entry.file}: {entry.stored_name} holds NaN or infinity; "
-        "training had diverged by then, take an earlier checkpoint"
-    )
 
 
 def open_checkpoint(folder: Path | str) -> Checkpoint:
@@ -389,14 +305,3 @@ def trainer_state(folder: Path) -> dict[str, Any]:
     if not isinstance(state, dict) or not isinstance(state.get("log_history", []), list):
         raise CheckpointError(f"{file}: not a trainer's state (expected an object with a log)")
     return state
-
-
-def read_exactly(descriptor: int, buffer: memoryview, offset: int) -> bool:
-    """Fill ``buffer`` from the file at ``offset``; False if the file ends before."""
-    done = 0
-    while done < len(buffer):
-        got = os.preadv(descriptor, [buffer[done:]], offset + done)
-        if got == 0:
-            return False
-        done += got
-    return True

@@ -198,27 +198,8 @@ def write_model_files(folder: Path, config: Qwen3EncoderConfig, options: Options
     write_json(folder / "config.json", fields, indent=2)
 
     modules = ["Transformer", "Pooling"] + ["Normalize"] * options.normalize
-    write_json(
-        folder / "modules.json",
-        [
-            {
-                "idx": index,
-                "name": str(index),
-                "path": f"{index}_{kind}" if index else "",
-                "type": f"sentence_transformers.models.{kind}",
-            }
-            for index, kind in enumerate(modules)
-        ],
-        indent=2,
-    )
-    pooling: dict[str, Any] = dict.fromkeys(_BEFORE_5_4.values(), False)
-    pooling[_BEFORE_5_4[options.pooling]] = True
-    pooling |= {
-        "word_embedding_dimension": config.hidden_size,
-        "embedding_dimension": config.hidden_size,
-        "pooling_mode": _SINCE_5_4[options.pooling],
-        "include_prompt": True,
-    }
+    write_json(folder / "modules.json", [*map(_module, range(len(modules)), modules)], indent=2)
+    pooling = _pooling_fields(options.pooling, dimension=config.hidden_size)
     write_json(folder / "1_Pooling" / "config.json", pooling, indent=2)
     if options.normalize:
         write_json(folder / "2_Normalize" / "config.json", {}, indent=2)
@@ -237,6 +218,28 @@ def write_model_files(folder: Path, config: Qwen3EncoderConfig, options: Options
         indent=2,
     )
     shutil.copyfile(Path(__file__).with_name(CHECK), folder / CHECK)
+
+
+def _module(index: int, kind: str) -> dict[str, Any]:
+    """A line of ``modules.json``."""
+    return {
+        "idx": index,
+        "name": str(index),
+        "path": f"{index}_{kind}" if index else "",
+        "type": f"sentence_transformers.models.{kind}",
+    }
+
+
+def _pooling_fields(pooling: str, *, dimension: int) -> dict[str, Any]:
+    """A pooling in the words of sentence-transformers before 5.4 and since."""
+    fields: dict[str, Any] = dict.fromkeys(_BEFORE_5_4.values(), False)
+    fields[_BEFORE_5_4[pooling]] = True
+    return fields | {
+        "word_embedding_dimension": dimension,
+        "embedding_dimension": dimension,
+        "pooling_mode": _SINCE_5_4[pooling],
+        "include_prompt": True,
+    }
 
 
 def write_readme(folder: Path, provenance: dict[str, Any]) -> None:

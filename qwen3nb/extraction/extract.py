@@ -114,12 +114,7 @@ def extract(
         one_of("allowance", name, ALLOWANCES)
     source = open_checkpoint(checkpoint)
     output = Path(output)
-    if output.resolve() in (source.folder.resolve(), *source.folder.resolve().parents):
-        raise CheckpointError(f"{output}: is, or holds, the checkpoint itself; name another")
-    if not may_replace(output, mark=PROVENANCE):
-        raise CheckpointError(
-            f"{output}: is there and was not made by an extraction; it stays. Name another folder"
-        )
+    _check_output(output, source.folder)
     config = _read_config(source, chosen)
     pieces = _plan(source, config, dtype=_STORED[chosen.dtype], allow=allow)
     with new_folder(output) as work:
@@ -145,6 +140,16 @@ def extract(
         write_readme(work, provenance)
         source.check_unchanged()
     return extraction
+
+
+def _check_output(output: Path, source: Path) -> None:
+    """Refuse to write over the source, or over anything that is no export."""
+    if output.resolve() in (source.resolve(), *source.resolve().parents):
+        raise CheckpointError(f"{output}: is, or holds, the checkpoint itself; name another")
+    if not may_replace(output, mark=PROVENANCE):
+        raise CheckpointError(
+            f"{output}: is there and was not made by an extraction; it stays. Name another folder"
+        )
 
 
 def _read_config(source: Checkpoint, options: Options) -> Qwen3EncoderConfig:

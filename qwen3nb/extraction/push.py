@@ -6,12 +6,12 @@ pickle in it stops the upload, with the file's name and never its content.
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
+from qwen3nb.credentials import secret_values
 from qwen3nb.extraction.checkpoint import CheckpointError, open_checkpoint
 from qwen3nb.extraction.export import read_provenance
 
@@ -29,7 +29,6 @@ _SECRET_TEXT = re.compile(
     rb"\bglpat-[\w-]{20,}|\bsk-[A-Za-z0-9_-]{32,}|\bAKIA[0-9A-Z]{16}\b|\bxox[abprs]-[\w-]{10,}|"
     rb"\bAIza[\w-]{35}|-----BEGIN [A-Z ]*PRIVATE KEY-----"
 )
-_SECRET_VARIABLE = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|CREDENTIAL", re.IGNORECASE)
 _TEXT = (".json", ".md", ".txt", ".py", ".jinja", ".toml", ".yaml", ".yml", ".cfg", ".ini", "")
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
@@ -61,11 +60,7 @@ def plan_push(folder: Path | str) -> list[Upload]:
             f"{folder}: no qwen3nb.json, so this is not an export; `qwen3nb extract` makes one"
         )
     files = sorted(path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
-    values = [
-        value.encode()
-        for name, value in os.environ.items()
-        if _SECRET_VARIABLE.search(name) and len(value) >= 8
-    ]
+    values = [value.encode() for value in secret_values()]
     problems = [
         f"{path.relative_to(folder)}: {why}" for path in files if (why := _refusal(path, values))
     ]

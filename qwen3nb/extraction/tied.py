@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from qwen3nb.extraction.checkpoint import Checkpoint, CheckpointError, sha256_of
+from qwen3nb.extraction.checkpoint import Checkpoint, CheckpointError
+from qwen3nb.extraction.tensors import sha256_of
 
 __all__ = ["EMBEDDINGS", "embedding_name", "extra_copies"]
 

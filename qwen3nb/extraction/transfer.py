@@ -28,8 +28,9 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
-from qwen3nb.extraction.checkpoint import (
-    Checkpoint,
+from qwen3nb.extraction.checkpoint import Checkpoint
+from qwen3nb.extraction.headers import FLOATS, TensorEntry
+from qwen3nb.extraction.tensors import (
     check_float,
     combined_digest,
     cut_short,
@@ -37,7 +38,6 @@ from qwen3nb.extraction.checkpoint import (
     read_exactly,
     torch_dtypes,
 )
-from qwen3nb.extraction.headers import FLOATS, TensorEntry
 
 if TYPE_CHECKING:
     from torch import Tensor

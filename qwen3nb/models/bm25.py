@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import bm25s
 
 from qwen3nb.files import sha256_json
-from qwen3nb.models.encoders import Stats
 from qwen3nb.models.meta import mteb_meta
 from qwen3nb.models.source import Source
+from qwen3nb.models.stats import Stats
 
 if TYPE_CHECKING:
     from mteb.models.model_meta import ModelMeta

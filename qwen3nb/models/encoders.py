@@ -23,7 +23,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +42,7 @@ from qwen3nb.models.pooling import POOLINGS
 from qwen3nb.models.progress import Progress
 from qwen3nb.models.prompts import ROLES, prompt_for
 from qwen3nb.models.source import Source, SpecError, fetch, find_source
+from qwen3nb.models.stats import Stats
 
 if TYPE_CHECKING:
     from mteb.models.model_meta import ModelMeta
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from qwen3nb.models.bm25 import BM25
     from qwen3nb.models.fusion import Fusion
 
-__all__ = ["Encoder", "EncoderError", "RandomEncoder", "Stats", "load_encoder", "load_model"]
+__all__ = ["Encoder", "EncoderError", "load_encoder", "load_model"]
 
 log = logging.getLogger(__name__)
 ENCODING = 2  # raise when vectors change for the same model: part of every identity
@@ -62,29 +63,6 @@ _MTEB_ROLES = {"query": "query", "document": "passage"}
 
 class EncoderError(ValueError):
     """A text that cannot be encoded, or a vector that must not be used."""
-
-
-@dataclass
-class Stats:
-    """What an encoder did so far.
-
-    Attributes:
-        texts: texts asked for, duplicates included.
-        encoded: distinct texts that went through the model: the cache's misses.
-        cached: distinct texts that came from the cache: its hits.
-        damaged: stored vectors that failed their checksum and were computed again.
-        seconds: time spent in the model.
-        cut: texts longer than the maximum length, which were cut.
-        empty: texts without a token of their own.
-    """
-
-    texts: int = 0
-    encoded: int = 0
-    cached: int = 0
-    damaged: int = 0
-    seconds: float = 0.0
-    cut: int = 0
-    empty: int = 0
 
 
 class Encoder(ABC):
@@ -262,40 +240,15 @@ class Encoder(ABC):
     def _comparable(self, vectors: Any) -> Tensor:
         import torch
 
+        tensor = torch.as_tensor(np.asarray(vectors), dtype=torch.float32)
         if self.similarity_name == "cosine":
-            return _unit(vectors)
-        return torch.as_tensor(np.asarray(vectors), dtype=torch.float32)
+            tensor = torch.nn.functional.normalize(tensor, dim=-1)
+        return tensor
 
     @property
     def mteb_model_meta(self) -> ModelMeta:
         """MTEB's description; its name and revision are this encoder's alone."""
         return mteb_meta(self, dimension=self.dimension, kinds=["dense"])
-
-
-class RandomEncoder(Encoder):
-    """A random unit vector per text: the floor every other number stands on.
-
-    A text's vector is drawn from a generator seeded with the seed and the text, so it
-    does not depend on what else is encoded.
-    """
-
-    def __init__(self, source: Source, *, seed: int, dimension: int = 128, **options: Any) -> None:
-        self._seed, self._dimension = seed, dimension
-        super().__init__(source, settings={"seed": seed, "dimension": dimension}, **options)
-
-    @property
-    def dimension(self) -> int:
-        """D, the length of a vector."""
-        return self._dimension
-
-    def _embed(self, texts: Sequence[str]) -> Vectors:
-        rows = []
-        for text in texts:
-            entropy = int.from_bytes(text_key(text)[:16], "little")
-            rows.append(np.random.default_rng([self._seed, entropy]).normal(size=self._dimension))
-        vectors = np.asarray(rows, dtype=np.float32).reshape(len(rows), self._dimension)
-        unit: Vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-        return unit
 
 
 def load_encoder(
@@ -349,37 +302,23 @@ def load_encoder(
         SpecError: no such model, or one that cannot be loaded; says what could be.
         ValueError: an unknown pooling, dtype or device.
     """
-    if pooling == "auto":
-        pooling = None
-    source = adapter_source(Path(spec), base=base) if base is not None else find_source(str(spec))
+    source = _told(spec, base=base, instruction=instruction)
     options = {"cache": cache, "show_progress": show_progress}
-    if source.kind == "adapter":
-        source = replace(
-            source, prompts={"query": "Instruct: {instruction}\nQuery:"}, instruction=INSTRUCTION
-        )
-        pooling, append_eos = pooling or "last", True
-    if instruction is not None:
-        source = replace(source, instruction=instruction)
-    if source.kind in ("bm25", "fusion"):
-        raise SpecError(f"{spec} has no vectors; load_model('{spec}') gives a search model")
     if source.kind == "random":
+        from qwen3nb.models.random_encoder import RandomEncoder
+
         dimension = int(source.spec.partition(":")[2] or 128)
         return RandomEncoder(source, seed=seed, dimension=dimension, **options)
-    from qwen3nb.models.sentence import SentenceTransformerEncoder
-    from qwen3nb.models.transformer import TransformerEncoder
-
+    adapter = source.kind == "adapter"
     if source.kind == "hub":
         source = fetch(source)
     source.fingerprint()  # reads the headers: a pickle is refused before anything is loaded
-    if bidirectional and source.kind not in ("decoder", "adapter"):
-        raise SpecError(
-            f"{source.label} is of kind {source.kind!r}; bidirectional is for causal language "
-            "models, all others are what they are"
-        )
     if bidirectional:
+        _check_causal(source)
         options["bidirectional"] = True
-    kinds = {"sentence-transformers": SentenceTransformerEncoder}
-    return kinds.get(source.kind, TransformerEncoder)(
+    if pooling in (None, "auto"):
+        pooling = "last" if adapter else None
+    return _runner(source)(
         source,
         pooling=one_of("pooling", pooling, POOLINGS) if pooling else None,
         max_length=max_length or source.max_length,
@@ -387,10 +326,44 @@ def load_encoder(
         dtype=dtype,
         batch_size=batch_size,
         prefix=prefix,
-        append_eos=append_eos,
+        append_eos=append_eos or adapter,
         normalize=normalize,
         **options,
     )
+
+
+def _told(spec: str | Path, *, base: str | Path | None, instruction: str | None) -> Source:
+    """The source of vectors that ``spec`` names, with its instruction.
+
+    Raises:
+        SpecError: there is none, or it has no vectors.
+    """
+    source = adapter_source(Path(spec), base=base) if base is not None else find_source(str(spec))
+    if source.kind in ("bm25", "fusion"):
+        raise SpecError(f"{spec} has no vectors; load_model('{spec}') gives a search model")
+    if source.kind == "adapter":
+        source = replace(
+            source, prompts={"query": "Instruct: {instruction}\nQuery:"}, instruction=INSTRUCTION
+        )
+    return source if instruction is None else replace(source, instruction=instruction)
+
+
+def _check_causal(source: Source) -> None:
+    if source.kind not in ("decoder", "adapter"):
+        raise SpecError(
+            f"{source.label} is of kind {source.kind!r}; bidirectional is for causal language "
+            "models, all others are what they are"
+        )
+
+
+def _runner(source: Source) -> Callable[..., Encoder]:
+    """The class that runs models of this kind."""
+    from qwen3nb.models.sentence import SentenceTransformerEncoder
+    from qwen3nb.models.transformer import TransformerEncoder
+
+    if source.kind == "sentence-transformers":
+        return SentenceTransformerEncoder
+    return TransformerEncoder
 
 
 def load_model(spec: str | Path, **options: Any) -> Encoder | BM25 | Fusion:
@@ -420,10 +393,3 @@ def _texts(inputs: Any) -> list[str]:
         if not isinstance(text, str):
             raise EncoderError(f"text {index} is {type(text).__name__}, expected a string")
     return texts
-
-
-def _unit(vectors: Any) -> Tensor:
-    import torch
-
-    tensor = torch.as_tensor(np.asarray(vectors), dtype=torch.float32)
-    return torch.nn.functional.normalize(tensor, dim=-1)

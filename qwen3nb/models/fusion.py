@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 from qwen3nb.files import sha256_json
 from qwen3nb.metrics import rank_documents
 from qwen3nb.models.bm25 import BM25
-from qwen3nb.models.encoders import Encoder, Stats
+from qwen3nb.models.encoders import Encoder
 from qwen3nb.models.meta import mteb_meta
 from qwen3nb.models.search import nearest
 from qwen3nb.models.source import Source
+from qwen3nb.models.stats import Stats
 
 if TYPE_CHECKING:
     from mteb.models.model_meta import ModelMeta

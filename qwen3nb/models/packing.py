@@ -27,13 +27,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from qwen3nb.models.attention import FIXED_ROPES, attend_with, other_layers, rope_type
 from qwen3nb.models.pooling import pool
 from qwen3nb.models.varlen import Kernel
 
 __all__ = ["Layout", "Packing", "packing_of", "pool_packed", "prepare"]
 
 ATTENTION = "qwen3nb_packed"
-_FIXED_ROPES = {"default", "linear", "yarn", "llama3"}
 
 
 @dataclass(frozen=True)
@@ -146,12 +146,10 @@ def packing_of(model: Any, *, kernel: Kernel | None = None) -> Packing | None:
     kind = type(model)
     family = _FAMILIES.get(f"{kind.__module__}.{kind.__qualname__}")
     config = model.config
-    rope = getattr(config, "rope_parameters", None) or {}
-    kinds = set(getattr(config, "layer_types", None) or ())
     if (
         family is None
-        or kinds - {"full_attention"}
-        or rope.get("rope_type", "default") not in _FIXED_ROPES
+        or other_layers(config)
+        or rope_type(config) not in FIXED_ROPES
         or (not family.decoder and getattr(config, "is_decoder", False))
     ):
         return None
@@ -164,11 +162,7 @@ def packing_of(model: Any, *, kernel: Kernel | None = None) -> Packing | None:
 
 def prepare(model: Any) -> None:
     """Let ``model`` attend by layout; from then on it runs packed only."""
-    from transformers import AttentionInterface, AttentionMaskInterface
-
-    AttentionInterface.register(ATTENTION, _attention)
-    AttentionMaskInterface.register(ATTENTION, _no_mask)
-    model.set_attn_implementation(ATTENTION)
+    attend_with(model, ATTENTION, _attention)
 
 
 def _attention(
@@ -190,10 +184,6 @@ def _attention(
     if packing is None:
         raise ValueError("this model was prepared for packed texts and needs their layout")
     return packing.attend(query, key, value, scale=scaling), None
-
-
-def _no_mask(*_: Any, **__: Any) -> None:
-    return None
 
 
 def pool_packed(states: Tensor, layout: Layout, *, how: str, normalize: bool) -> Tensor:

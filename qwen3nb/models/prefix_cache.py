@@ -22,13 +22,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from qwen3nb.models.attention import FIXED_ROPES, attend_with, other_layers, rope_type
 from qwen3nb.models.source import SpecError
 
 __all__ = ["Prefix", "PrefixModel"]
 
 ATTENTION = "qwen3nb_prefix"
 _FAMILIES = ("qwen3", "qwen2", "llama")
-_FIXED_ROPES = ("default", "linear", "yarn", "llama3")
 Pair = tuple[Tensor, Tensor]
 
 
@@ -159,12 +159,8 @@ class PrefixModel:
             SpecError: an architecture whose tokens do not depend on their past alone, in
                 a way that is known here.
         """
-        from transformers import AttentionInterface, AttentionMaskInterface
-
         check_causal(model.config)
-        AttentionInterface.register(ATTENTION, _attention)
-        AttentionMaskInterface.register(ATTENTION, _no_mask)
-        model.set_attn_implementation(ATTENTION)
+        attend_with(model, ATTENTION, _attention)
         *first, last = model.layers
         self._last = _LastLayer(last, model.norm, len(first))
         model.layers, model.norm = torch.nn.ModuleList(first), torch.nn.Identity()
@@ -212,16 +208,15 @@ def check_causal(config: Any) -> None:
         SpecError: another family, a bidirectional model, sliding windows, or rotary
             frequencies that change with the length; says which.
     """
-    rope = (getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")
-    odd = set(getattr(config, "layer_types", None) or ()) - {"full_attention"}
+    rope, odd = rope_type(config), other_layers(config)
     if config.model_type not in _FAMILIES:
         why = f"is of type {config.model_type!r}, expected one of {', '.join(_FAMILIES)}"
     elif getattr(config, "is_causal", True) is False:
         why = "is bidirectional; a reranker is a causal language model"
     elif odd:
         why = f"has layers with {', '.join(sorted(odd))}, expected full attention only"
-    elif rope not in _FIXED_ROPES:
-        why = f"has {rope!r} rotary positions, expected one of {', '.join(_FIXED_ROPES)}"
+    elif rope not in FIXED_ROPES:
+        why = f"has {rope!r} rotary positions, expected one of {', '.join(FIXED_ROPES)}"
     else:
         return
     raise SpecError(f"this model {why}")
@@ -243,7 +238,3 @@ def _attention(
         raise ValueError("this model was prepared for prefixes; run it through PrefixModel")
     states = memory.attend(module.layer_idx, query, key, value, scale=scaling)
     return states.transpose(1, 2).contiguous(), None
-
-
-def _no_mask(*_: Any, **__: Any) -> None:
-    return None

@@ -29,7 +29,6 @@ from numpy.typing import NDArray
 from qwen3nb.choices import one_of
 from qwen3nb.files import sha256_json
 from qwen3nb.models.batching import batches_by_tokens, deduplicate
-from qwen3nb.models.encoders import Stats
 from qwen3nb.models.meta import mteb_meta
 from qwen3nb.models.pairs import (
     INSTRUCTION,
@@ -41,6 +40,7 @@ from qwen3nb.models.pairs import (
 from qwen3nb.models.precision import torch_dtype
 from qwen3nb.models.prefix_cache import Prefix, PrefixModel
 from qwen3nb.models.source import Source
+from qwen3nb.models.stats import Stats
 
 if TYPE_CHECKING:
     from mteb.models.model_meta import ModelMeta

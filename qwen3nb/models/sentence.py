@@ -50,16 +50,9 @@ class SentenceTransformerEncoder(Encoder):
         normalize: bool | None = None,
         **options: Any,
     ) -> None:
-        if prefix or append_eos or normalize is not None:
-            raise SpecError(
-                f"{source.label} runs as sentence-transformers has it; prefix, append_eos and "
-                "normalize are for Qwen3 encoders and language models"
-            )
-        if pooling is not None:
-            raise SpecError(
-                f"{source.label} brings its own pooling (modules.json); "
-                f"leave pooling at 'auto', not {pooling!r}"
-            )
+        _check_options(
+            source, pooling=pooling, others=prefix or append_eos or normalize is not None
+        )
         self._batch_size = batch_size
         self._model = _load(source, device=pick_device(device), dtype=torch_dtype(dtype))
         if max_length is not None:
@@ -120,6 +113,20 @@ class SentenceTransformerEncoder(Encoder):
         rows = [row[real].tolist() for row, real in zip(ids, mask.bool(), strict=True)]
         self.stats.empty += sum(not row for row in rows)
         return [row or [end_token(self._model.tokenizer)] for row in rows]
+
+
+def _check_options(source: Source, *, pooling: str | None, others: object) -> None:
+    """Refuse options that such a model does not take."""
+    if others:
+        raise SpecError(
+            f"{source.label} runs as sentence-transformers has it; prefix, append_eos and "
+            "normalize are for Qwen3 encoders and language models"
+        )
+    if pooling is not None:
+        raise SpecError(
+            f"{source.label} brings its own pooling (modules.json); "
+            f"leave pooling at 'auto', not {pooling!r}"
+        )
 
 
 def _load(source: Source, *, device: str, dtype: torch.dtype) -> Any:

@@ -87,13 +87,7 @@ class TransformerEncoder(Encoder):
         assert source.folder is not None  # noqa: S101 - kinds without a folder come elsewhere
         self._device = pick_device(device)
         stored = _stored_settings(source)
-        pooling = pooling or stored.get("pooling") or source.pooling
-        if pooling is None:
-            raise SpecError(
-                f"{source.folder}: a language model, which says nothing of pooling; "
-                f"choose one of: {', '.join(POOLINGS)}"
-            )
-        self.pooling = pooling
+        self.pooling = _pooling(source, pooling or stored.get("pooling") or source.pooling)
         self.normalize = bool(stored.get("normalize", True)) if normalize is None else normalize
         self.max_length = max_length or stored.get("max_length") or MAX_LENGTH
         model = _load_model(source, torch_dtype(dtype), bidirectional=bidirectional)
@@ -106,7 +100,7 @@ class TransformerEncoder(Encoder):
         self._parameters = sum(parameter.numel() for parameter in model.parameters())
         attention = model.config._attn_implementation
         self.engine = Engine(
-            model, pooling=pooling, normalize=self.normalize, batch_size=batch_size
+            model, pooling=self.pooling, normalize=self.normalize, batch_size=batch_size
         )
         super().__init__(
             source,
@@ -168,6 +162,16 @@ def end_token(tokenizer: PreTrainedTokenizerBase) -> int:
     """The id of the token that stands for a text without tokens."""
     end = tokenizer.eos_token_id if tokenizer.eos_token_id is not None else tokenizer.pad_token_id
     return int(end or 0)
+
+
+def _pooling(source: Source, known: str | None) -> str:
+    """The pooling that is ``known``; a language model has none of its own."""
+    if known is None:
+        raise SpecError(
+            f"{source.folder}: a language model, which says nothing of pooling; "
+            f"choose one of: {', '.join(POOLINGS)}"
+        )
+    return known
 
 
 def _stored_settings(source: Source) -> dict[str, Any]:

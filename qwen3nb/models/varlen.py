@@ -9,6 +9,7 @@ Shapes: T tokens of all texts, N texts, D head size.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -64,26 +65,14 @@ def torch_kernel() -> Kernel | None:
         return None
     if not {"scale", "window_size", "enable_gqa"} <= set(inspect.signature(attention).parameters):
         return None
-
-    def attend(
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        limits: Tensor,
-        longest: int,
-        *,
-        scale: float | None,
-        causal: bool,
-    ) -> Tensor:
-        out: Tensor = attention(
-            *(query, key, value, limits, limits, longest, longest),
-            scale=scale,
-            window_size=(-1, 0) if causal else (-1, -1),
-            enable_gqa=query.shape[1] != key.shape[1],
-        )
-        return out
-
-    return attend
+    return _kernel(
+        attention,
+        lambda query, key, scale, causal: {
+            "scale": scale,
+            "window_size": (-1, 0) if causal else (-1, -1),
+            "enable_gqa": query.shape[1] != key.shape[1],
+        },
+    )
 
 
 def flash_kernel() -> Kernel | None:
@@ -92,6 +81,16 @@ def flash_kernel() -> Kernel | None:
         attention = import_module("flash_attn").flash_attn_varlen_func
     except (ImportError, AttributeError):
         return None
+    return _kernel(
+        attention,
+        lambda query, key, scale, causal: {"softmax_scale": scale, "causal": causal},
+    )
+
+
+def _kernel(
+    attention: Any, options: Callable[[Tensor, Tensor, float | None, bool], dict[str, Any]]
+) -> Kernel:
+    """``attention`` as a `Kernel`; ``options`` says in its words what the call is like."""
 
     def attend(
         query: Tensor,
@@ -105,8 +104,7 @@ def flash_kernel() -> Kernel | None:
     ) -> Tensor:
         out: Tensor = attention(
             *(query, key, value, limits, limits, longest, longest),
-            softmax_scale=scale,
-            causal=causal,
+            **options(query, key, scale, causal),
         )
         return out
 

@@ -19,6 +19,7 @@ from qwen3nb.analysis.text import number_text
 from qwen3nb.report.tables import Cell, Table
 from qwen3nb.report.views import latest, short_task
 from qwen3nb.results import Result
+from qwen3nb.tasks.selection import listed
 from qwen3nb.tasks.tiers import TIERS
 
 __all__ = [
@@ -100,7 +101,7 @@ def compare_results(
     Raises:
         ValueError: no record of the baseline; lists the models there are.
     """
-    tasks = [each.strip() for each in task.split(",") if each.strip()] or list(TIERS[tier].tasks)
+    tasks = listed(task) or list(TIERS[tier].tasks)
     chosen = [result for result in latest(results) if result.task["name"] in tasks]
     label = baseline or _best(chosen, tasks, metric)
     labels = sorted({result.model["label"] for result in chosen})

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from qwen3nb import paths
+from qwen3nb.analysis.pairs import comparable, paired_scores
 from qwen3nb.analysis.statistics import paired_bootstrap, permutation_test
 from qwen3nb.extraction.export import read_provenance
 from qwen3nb.report.views import latest, model_names, short_task
@@ -101,7 +102,7 @@ def _leader(board: _Board) -> Finding | None:
     best, *others = board.results
     shown = f"{_metric(best)} {_value(best)}, n = {best.main.n}"
     task = short_task(best.task["name"])
-    second = next((each for each in others if _comparable(best, each)), None)
+    second = next((each for each in others if comparable(best, each)), None)
     if second is None:
         return Finding(f"{board.name(best)} leads on {task}", shown + ".", board.page(best))
     gap = _difference(best, second, seed=board.seed)
@@ -118,7 +119,7 @@ def _own(board: _Board) -> Finding | None:
     """The best extracted encoder beside the best of all others."""
     own = [each for each in board.results if _provenance(each) is not None]
     others = [each for each in board.results if _provenance(each) is None]
-    if not own or not others or not _comparable(own[0], others[0]):
+    if not own or not others or not comparable(own[0], others[0]):
         return None
     gap = _difference(own[0], others[0], seed=board.seed)
     way = "above" if gap.value > 0 else "below"
@@ -136,7 +137,7 @@ def _averaging(board: _Board) -> Finding | None:
     for result in board.results:
         averaging = (_provenance(result) or {}).get("source", {}).get("averaging")
         parts = [each for each in board.results if averaging and _is_part(each, averaging)]
-        if parts and _comparable(result, parts[0]):
+        if parts and comparable(result, parts[0]):
             gap = _difference(result, parts[0], seed=board.seed)
             helped = "helps" if gap.value > 0 else "hurts"
             headline = f"Averaging {averaging['num_checkpoints']} checkpoints "
@@ -162,21 +163,8 @@ def _provenance(result: Result) -> dict[str, Any] | None:
     return None if "+" in spec else read_provenance(paths.root() / spec)
 
 
-def _comparable(one: Result, other: Result) -> bool:
-    """Whether two records have a score for the same queries of the same data."""
-    metric = one.task["main_metric"]
-    return (
-        one.task["revision"] == other.task["revision"]
-        and metric in one.per_query
-        and metric in other.per_query
-        and one.per_query[metric].keys() == other.per_query[metric].keys()
-    )
-
-
 def _difference(one: Result, other: Result, *, seed: int) -> _Difference:
-    metric = one.task["main_metric"]
-    queries = sorted(one.per_query[metric])
-    a, b = ([each.per_query[metric][query] for query in queries] for each in (one, other))
+    a, b = paired_scores(one, other)
     found, p = paired_bootstrap(a, b, seed=seed), permutation_test(a, b, seed=seed).p_value
     if found.interval is None:
         return _Difference(found.difference, f"{found.difference:+.3f} ({found.undefined})", False)

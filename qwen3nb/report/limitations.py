@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from qwen3nb.analysis.pairs import comparable, paired_scores
 from qwen3nb.analysis.statistics import paired_bootstrap
 from qwen3nb.results import Result
 
@@ -50,12 +51,9 @@ def _of(label: str, like: Result, results: Iterable[Result]) -> Result | None:
             each
             for each in results
             if each.model["label"] == label
-            and each.task["name"] == like.task["name"]
-            and each.task["revision"] == like.task["revision"]
+            and comparable(like, each)
             and each.task["main_metric"] == metric
             and each.metrics[metric].how == "mean" == like.metrics[metric].how
-            and metric in each.per_query
-            and each.per_query[metric].keys() == like.per_query.get(metric, {}).keys()
         ),
         None,
     )
@@ -63,12 +61,7 @@ def _of(label: str, like: Result, results: Iterable[Result]) -> Result | None:
 
 def _beside(result: Result, reference: Result, floor: str, *, seed: int) -> list[str]:
     metric = result.task["main_metric"]
-    queries = sorted(result.per_query[metric])
-    found = paired_bootstrap(
-        [result.per_query[metric][query] for query in queries],
-        [reference.per_query[metric][query] for query in queries],
-        seed=seed,
-    )
+    found = paired_bootstrap(*paired_scores(result, reference), seed=seed)
     if found.interval is None or found.interval[0] > 0:
         return []
     verdict = "behind" if found.interval[1] < 0 else "not told apart from"

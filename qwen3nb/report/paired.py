@@ -1,4 +1,4 @@
-"""Figures of one model against another, query by query."""
+"""Figures of every model against one on a task, query by query (of several: comparison_figures)."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["difference_figure", "wins_figure"]
+__all__ = ["task_differences_figure", "wins_figure"]
 
 
-def difference_figure(
+def task_differences_figure(
     results: Iterable[Result], *, task: str, metric: str, baseline: str = "", seed: int = 0
 ) -> Picture | None:
     """Forest plot of each model's paired difference to one; None with fewer than two models.

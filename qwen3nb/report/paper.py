@@ -17,14 +17,20 @@ from qwen3nb.report.figures import (
 )
 from qwen3nb.report.interference import interference_figure, interference_report
 from qwen3nb.report.look import Picture
-from qwen3nb.report.paired import difference_figure, wins_figure
+from qwen3nb.report.paired import task_differences_figure, wins_figure
 from qwen3nb.report.ranking import rank_figure, standings
 from qwen3nb.report.reranking_figures import gain_figure
 from qwen3nb.report.scoreboard import comparison_table
 from qwen3nb.report.tables import TABLE_FORMATS, Table, markdown_text
 from qwen3nb.report.training import read_trainings
 from qwen3nb.report.training_figures import conflict_figure, loss_figure, trajectory_figure
-from qwen3nb.report.views import cost_table, difference_table, headline_table, latest, model_names
+from qwen3nb.report.views import (
+    cost_table,
+    headline_table,
+    latest,
+    model_names,
+    task_differences_table,
+)
 from qwen3nb.results import Result
 from qwen3nb.tasks.tiers import TIERS
 
@@ -51,7 +57,7 @@ def paper_figures(
         rank_figure(standings(chosen, tier=tier, seed=seed)),
     ]
     for task in _searched(chosen, tier):
-        found.append(difference_figure(chosen, task=task, metric=METRIC))
+        found.append(task_differences_figure(chosen, task=task, metric=METRIC))
         found.append(wins_figure(chosen, task=task, metric=METRIC))
     compared = compare_results(chosen, tier=tier, seed=seed)
     found += [differences_figure(compared), pairs_figure(compared)]
@@ -98,7 +104,7 @@ def paper_tables(results: Sequence[Result], *, tier: str, seed: int = 0) -> list
     for task in _searched(chosen, tier):
         tables.append(
             replace(
-                difference_table(chosen, task=task, metric=METRIC, seed=seed),
+                task_differences_table(chosen, task=task, metric=METRIC, seed=seed),
                 name=f"differences-{task}",
                 caption=f"Paired differences on {task}.",
             )

@@ -28,6 +28,7 @@ from qwen3nb.extraction.export import read_provenance
 from qwen3nb.report.tables import Cell, Table
 from qwen3nb.report.views import latest, short_task
 from qwen3nb.results import Result
+from qwen3nb.tasks.selection import listed
 from qwen3nb.tasks.tiers import TIERS
 
 __all__ = [
@@ -108,7 +109,7 @@ def read_trainings(
     if outputs and not Path(outputs).expanduser().is_dir():
         raise FileNotFoundError(f"{outputs}: no such folder")
     base = Path(outputs).expanduser() if outputs else paths.runs()
-    tasks = [each.strip() for each in task.split(",") if each.strip()] or list(TIERS[tier].tasks)
+    tasks = listed(task) or list(TIERS[tier].tasks)
     problems: list[str] = []
     logs = [] if adapters_only else _state_logs(base, problems)
     conflicts = []

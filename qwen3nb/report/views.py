@@ -16,7 +16,6 @@ from qwen3nb.tasks.tiers import TIERS
 __all__ = [
     "checks_table",
     "cost_table",
-    "difference_table",
     "failures_table",
     "headline_table",
     "latest",
@@ -25,6 +24,7 @@ __all__ = [
     "provenance_table",
     "results_table",
     "short_task",
+    "task_differences_table",
 ]
 
 # Settings that make one model several rows, if records differ in them; with what an older
@@ -99,7 +99,7 @@ def _value(result: Result) -> float:
     return result.main.value if result.main.value is not None else float("-inf")
 
 
-def difference_table(
+def task_differences_table(
     results: Iterable[Result], *, task: str, metric: str, baseline: str = "", seed: int = 0
 ) -> Table:
     """Every model against ``baseline`` (a label), query by query, Holm-corrected.

@@ -20,13 +20,10 @@ _RESAMPLES = click.option(
 )
 
 
-def register(
-    main: click.Group, bench: click.Group, plainly: Callable[[Callable[..., Any]], Any]
-) -> None:
-    """Add the commands to the groups; ``plainly`` tells expected errors in a line."""
+def register(main: click.Group, plainly: Callable[[Callable[..., Any]], Any]) -> None:
+    """Add the commands to the group; ``plainly`` tells expected errors in a line."""
     main.command("analyze")(_with(_ANALYZE, plainly(analyze)))
     main.command("compare")(_with(_COMPARE, plainly(compare)))
-    bench.command("statistics")(_with(_BENCH, plainly(bench_statistics)))
 
 
 def _with(options: tuple[Any, ...], command: Any) -> Any:
@@ -169,29 +166,3 @@ def _show_candidates(found: Any) -> None:
     for title, table in found.tables().items():
         click.secho(f"\n{title}", bold=True)
         print_table(table)
-
-
-_BENCH = (
-    click.option("--systems", type=click.IntRange(min=2), default=10, show_default=True),
-    click.option("--tasks", type=click.IntRange(min=1), default=20, show_default=True),
-    click.option("--queries", type=click.IntRange(min=2), default=6980, show_default=True),
-    click.option(
-        "--loop-pairs", type=click.IntRange(min=1), default=6, show_default=True,
-        help="Pairs the loop is timed on; the rest is scaled up.",
-    ),
-    _RESAMPLES,
-    _SEED,
-)  # fmt: skip
-
-
-def bench_statistics(resamples: int, **options: Any) -> None:
-    """All pairs of many systems: one set of draws beside a numpy loop per pair.
-
-    \b
-    qwen3nb bench statistics
-    qwen3nb bench statistics --systems 4 --tasks 2 --queries 500 --resamples 2000
-    """
-    from qwen3nb.bench.statistics import bench_statistics as run
-    from qwen3nb.bench.statistics import table
-
-    click.echo(table(run(n_resamples=resamples, **options)))

@@ -15,13 +15,14 @@ import qwen3nb
 from qwen3nb.models.pooling import POOLINGS
 from qwen3nb.models.precision import DTYPES
 from qwen3nb.run.analysis_cli import register as register_analysis
+from qwen3nb.run.bench_cli import bench
 from qwen3nb.run.domain import domain_options
 from qwen3nb.run.errors import plainly as _plainly
 from qwen3nb.run.figures_cli import FIGURE_COMMANDS
 from qwen3nb.run.rerank_cli import register
 from qwen3nb.run.suite_cli import MIRROR, SUITE_COMMANDS, no_library_bars, use_mirror
 from qwen3nb.run.sweep_cli import sweep_command
-from qwen3nb.run.vectors import VECTOR_BENCHES, VECTOR_COMMANDS
+from qwen3nb.run.vectors import VECTOR_COMMANDS
 from qwen3nb.tasks.tiers import TIERS
 
 __all__ = ["main"]
@@ -351,59 +352,10 @@ def domain(**options: Any) -> None:
     run_domain(**options)
 
 
-@main.group()
-def bench() -> None:
-    """Measure this machine: ratios against the peer in the same run."""
-
-
-@bench.command("extraction")
-@click.option("--size", default="0.6B", show_default=True, help="tiny, 60M or 0.6B (Qwen3-0.6B).")
-@click.option("--repeats", type=click.IntRange(min=1), default=3, show_default=True)
-@click.option("--folder", type=click.Path(path_type=Path), help="Where to write; 11 GB at 0.6B.")
-@_plainly
-def bench_extraction_command(size: str, repeats: int, folder: Path | None) -> None:
-    """Averaging and extraction beside the naive way, at the size of a real model.
-
-    \b
-    qwen3nb bench extraction
-    qwen3nb bench extraction --size 60M
-    """
-    from qwen3nb.bench.extraction import bench_extraction
-
-    bench_extraction(size=size, repeats=repeats, folder=folder, say=click.echo)
-
-
-@bench.command("encode")
-@click.option(
-    "--model", "models", multiple=True, default=("all-MiniLM-L6-v2", "qwen3-60M-random"),
-    show_default=True, help="A registry name, a folder, or qwen3-60M-random.",
-)  # fmt: skip
-@click.option("--texts", type=click.IntRange(min=2), default=256, show_default=True)
-@click.option("--rounds", type=click.IntRange(min=1), default=5, show_default=True)
-@click.option("--device", default="cpu", show_default=True)
-@click.option("--dtype", type=click.Choice(DTYPES), default="float32", show_default=True)
-@_plainly
-def bench_encode(models: tuple[str, ...], texts: int, **options: Any) -> None:
-    """Encode texts in turn with sentence-transformers and with this package.
-
-    \b
-    OMP_WAIT_POLICY=PASSIVE qwen3nb bench encode --texts 512
-    """
-    from qwen3nb.bench.encode import bench_encode as run
-    from qwen3nb.bench.encode import bench_texts, machine
-
-    sets = bench_texts(texts)
-    for model in models:
-        for result in run(model, texts=sets, **options):
-            click.echo(f"{machine()}\n{result.table()}\n")
-
-
-for _command in (*VECTOR_COMMANDS, *SUITE_COMMANDS, *FIGURE_COMMANDS, sweep_command):
+for _command in (*VECTOR_COMMANDS, *SUITE_COMMANDS, *FIGURE_COMMANDS, sweep_command, bench):
     main.add_command(_command)
-for _command in VECTOR_BENCHES:
-    bench.add_command(_command)
-register(main, bench, _plainly)
-register_analysis(main, bench, _plainly)
+register(main, _plainly)
+register_analysis(main, _plainly)
 
 
 if __name__ == "__main__":

@@ -99,28 +99,29 @@ def run_domain(
     chosen = models or asked.models
     if not chosen:
         raise DataError(f"no model: give one with --model, or [models.NAME] in {queries}")
-
+    from qwen3nb.run.suite_cli import no_library_bars
     from qwen3nb.tasks.domain_suite import evaluate_domain
-    from qwen3nb.tasks.per_query import EvaluationError
 
-    _no_library_bars()
+    no_library_bars()
     found = evaluate_domain(chosen, domain, output=output_dir, **options)
-    if found.results:
-        _show(domain_table(found.results), found, output_dir)
-    if found.failures:
-        reasons = (
-            f"  {model}: {trace.strip().splitlines()[-1]}"
-            for model, trace in found.failures.items()
-        )
-        raise EvaluationError(f"{len(found.failures)} models failed\n" + "\n".join(reasons))
+    _show(found, output_dir)
     return found
 
 
-def _no_library_bars() -> None:
-    """Without the bars that transformers draws while it loads weights."""
-    from transformers.utils import logging
+def _show(found: DomainEvaluation, output: Path | None) -> None:
+    """The table and where the records are; then what failed, as an error."""
+    from rich.console import Console
 
-    logging.disable_progress_bar()
+    from qwen3nb import paths
+    from qwen3nb.tasks.per_query import EvaluationError, last_lines
+
+    if found.results:
+        Console().print(domain_table(found.results))
+    for result in found.results:
+        again = " (was there)" if result.model["label"] in found.reused else ""
+        click.echo(f"{result.path(output or paths.results())}{again}")
+    if found.failures:
+        raise EvaluationError(f"{len(found.failures)} models failed\n{last_lines(found.failures)}")
 
 
 def _say(domain: Domain) -> None:
@@ -165,14 +166,3 @@ def domain_table(results: Sequence[Result]) -> Table:
 
 def _number(value: float | None) -> str:
     return "?" if value is None or not math.isfinite(value) else f"{value:.3f}"
-
-
-def _show(shown: Table, found: DomainEvaluation, output: Path | None) -> None:
-    from rich.console import Console
-
-    from qwen3nb import paths
-
-    Console().print(shown)
-    for result in found.results:
-        again = " (was there)" if result.model["label"] in found.reused else ""
-        click.echo(f"{result.path(output or paths.results())}{again}")

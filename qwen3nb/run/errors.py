@@ -12,18 +12,21 @@ __all__ = ["plainly"]
 
 
 def plainly(command: Callable[..., Any]) -> Callable[..., Any]:
-    """``command`` whose errors of ours are told in a line."""
+    """``command`` whose errors of ours, or for want of an optional library, are told in a line."""
 
     @functools.wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         from qwen3nb.report.book import BookError
         from qwen3nb.run.notebook import NotebookError
+        from qwen3nb.tasks.per_query import EvaluationError
+
+        ours = (BookError, EvaluationError, NotebookError)  # those that are no ValueError
 
         try:
             return command(*args, **kwargs)
         except click.ClickException:
             raise
-        except (ValueError, OSError, BookError, NotebookError) as error:
+        except (ValueError, OSError, ImportError, *ours) as error:
             raise click.ClickException(str(error)) from None
 
     return wrapped

@@ -22,10 +22,11 @@ from typing import Any
 import nbformat
 
 from qwen3nb import paths
+from qwen3nb.credentials import without, without_secrets
 from qwen3nb.failures import FailedRun, note_failure
 from qwen3nb.files import write_text
 from qwen3nb.report.tables import Cell, Table, markdown_text
-from qwen3nb.run.publish import page_title, publish, without, without_secrets
+from qwen3nb.run.publish import page_title, publish
 
 __all__ = ["LOG", "Attempt", "cell_error"]
 

@@ -20,9 +20,10 @@ import hashlib
 import re
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import click
 import nbformat
@@ -324,16 +325,28 @@ def run_notebook(
     if page is not None:
         return page
     values = resolved_parameters(notebook, parameters)
+    page = page_path(notebook, values)
+    partial = partial_folder() / page.name
+    partial.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("w", encoding="utf-8") if log else nullcontext() as output:
+        _execute(notebook, partial, parameters, output=output, show_progress=show_progress)
+    partial.unlink(missing_ok=True)
+    return page
+
+
+def _execute(
+    notebook: Path,
+    partial: Path,
+    parameters: Mapping[str, Any],
+    *,
+    output: TextIO | None,
+    show_progress: bool,
+) -> None:
+    """Run ``notebook`` as ``partial``; what its cells print goes to ``output``, if any."""
     import papermill
     from nbclient.exceptions import DeadKernelError
     from papermill.exceptions import PapermillExecutionError
 
-    page = page_path(notebook, values)
-    partial = partial_folder() / page.name
-    partial.parent.mkdir(parents=True, exist_ok=True)
-    output = log.open("w", encoding="utf-8") if log else None
-    # Without a log, what the cells say of their progress goes to whoever waits.
-    said = output or (sys.stderr if show_progress else None)
     try:
         papermill.execute_notebook(
             notebook,
@@ -342,7 +355,8 @@ def run_notebook(
             engine_name=ENGINE,
             progress_bar=show_progress,
             stdout_file=output,
-            stderr_file=said,
+            # Without a log, what the cells say of their progress goes to whoever waits.
+            stderr_file=output or (sys.stderr if show_progress else None),
         )
     except PapermillExecutionError as error:
         raise NotebookError(
@@ -354,11 +368,6 @@ def run_notebook(
             f"{notebook.name}: its kernel died, perhaps for want of memory\n"
             f"as far as it came it is in {partial}"
         ) from error
-    finally:
-        if output:
-            output.close()
-    partial.unlink(missing_ok=True)
-    return page
 
 
 def find_notebook(notebook: Path | str) -> Path:

@@ -3,53 +3,18 @@
 from __future__ import annotations
 
 import copy
-import json
-import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-__all__ = ["clean", "page_title", "publish", "secret_values", "without", "without_secrets"]
+from qwen3nb.credentials import without
 
-_SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|CREDENTIAL", re.IGNORECASE)
+__all__ = ["clean", "page_title", "publish"]
 
 # Progress bars, and what tqdm says where there are no widgets to draw them with.
 _NOISE = re.compile(r"\d+%\||\dit/s|TqdmWarning|autonotebook import tqdm|\[IPKernelApp\]")
-
-
-@contextmanager
-def without_secrets() -> Iterator[list[str]]:
-    """Take tokens and passwords out of the environment that the kernel inherits.
-
-    Yields their values, to be looked for in the output. Log in with `hf auth login`
-    (a file) where a notebook needs the hub.
-    """
-    secrets = {name: value for name, value in os.environ.items() if _SECRET.search(name)}
-    for name in secrets:
-        del os.environ[name]
-    try:
-        yield _long_enough(secrets.values())
-    finally:
-        os.environ.update(secrets)
-
-
-def secret_values() -> list[str]:
-    """Tokens and passwords in the environment, to be looked for in what is published."""
-    return _long_enough(value for name, value in os.environ.items() if _SECRET.search(name))
-
-
-def _long_enough(values: Iterable[str]) -> list[str]:
-    return [value for value in values if len(value) >= 8]
-
-
-def without(secrets: Sequence[str], text: str) -> str:
-    """``text`` with each secret taken out, as it is or as JSON writes it."""
-    for secret in secrets:
-        text = text.replace(secret, "[removed]").replace(json.dumps(secret)[1:-1], "[removed]")
-    return text
 
 
 def publish(

@@ -31,14 +31,11 @@ _MODEL = (
 )
 
 
-def register(
-    main: click.Group, bench: click.Group, plainly: Callable[[Callable[..., Any]], Any]
-) -> None:
-    """Add the commands to the groups; ``plainly`` tells expected errors in a line."""
+def register(main: click.Group, plainly: Callable[[Callable[..., Any]], Any]) -> None:
+    """Add the commands to the group; ``plainly`` tells expected errors in a line."""
     main.command("rerank")(_with_model(_pairs_options(plainly(rerank))))
     main.command("rerank-suite")(_with_model(_suite_options(plainly(rerank_suite))))
     main.command("rerank-outputs")(_outputs_options(plainly(rerank_outputs)))
-    bench.command("rerank")(_bench_options(plainly(bench_rerank)))
 
 
 def _with_model(command: Any) -> Any:
@@ -159,36 +156,3 @@ def rerank_outputs(outputs: Path, embedding_tasks: tuple[str, ...], **options: A
         value = "undefined" if result.main.value is None else f"{result.main.value:.4f}"
         name, metric = result.task["name"], result.task["main_metric"]
         click.echo(f"{result.model['label']} {name}: {metric} {value} (n {result.main.n})")
-
-
-def _bench_options(command: Any) -> Any:
-    options = (
-        click.option("--size", default="100M", show_default=True, help="tiny, 100M or 0.6B."),
-        click.option(
-            "--passages",
-            multiple=True,
-            default=("60-80", "250"),
-            show_default=True,
-            help="Tokens per passage.",
-        ),
-        click.option("--documents", type=click.IntRange(min=1), default=100, show_default=True),
-        click.option("--rounds", type=click.IntRange(min=1), default=3, show_default=True),
-        click.option("--no-memory", is_flag=True, help="Leave out peak memory."),
-        click.option("--folder", type=click.Path(path_type=Path), help="Where to write the model."),
-    )
-    return _apply(options, command)
-
-
-def bench_rerank(no_memory: bool, **options: Any) -> None:
-    """Reranking beside left-padded batches and sentence-transformers' CrossEncoder.
-
-    \b
-    OMP_WAIT_POLICY=PASSIVE qwen3nb bench rerank
-    OMP_WAIT_POLICY=PASSIVE qwen3nb bench rerank --size 0.6B --documents 24
-    """
-    from transformers.utils import logging
-
-    from qwen3nb.bench.rerank import bench_rerank as run
-
-    logging.disable_progress_bar()
-    run(memory=not no_memory, say=click.echo, **options)

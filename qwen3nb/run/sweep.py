@@ -25,6 +25,7 @@ import nbformat
 from tqdm import tqdm
 
 from qwen3nb import paths
+from qwen3nb.credentials import secret_values, without
 from qwen3nb.failures import failed_run
 from qwen3nb.machine import available_memory, cores, gpus
 from qwen3nb.models.source import find_source
@@ -38,7 +39,6 @@ from qwen3nb.run.notebook import (
     partial_folder,
     resolved_parameters,
 )
-from qwen3nb.run.publish import secret_values, without
 
 __all__ = ["Job", "Outcome", "Stopped", "check_jobs", "fitting", "sweep"]
 

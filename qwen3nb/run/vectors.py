@@ -13,7 +13,7 @@ from qwen3nb.models.pooling import POOLINGS
 from qwen3nb.models.precision import DTYPES
 from qwen3nb.run.errors import plainly
 
-__all__ = ["VECTOR_BENCHES", "VECTOR_COMMANDS"]
+__all__ = ["VECTOR_COMMANDS"]
 
 
 @click.group()
@@ -130,38 +130,4 @@ def encode(
     )
 
 
-@click.command("cache")
-@click.option("--vectors", type=click.IntRange(min=1), default=100_000, show_default=True)
-@click.option("--dimension", type=click.IntRange(min=1), default=1024, show_default=True)
-@click.option("--rounds", type=click.IntRange(min=1), default=3, show_default=True)
-@plainly
-def bench_cache(**options: Any) -> None:
-    """Write and read vectors through the cache beside a plain .npy file.
-
-    \b
-    qwen3nb bench cache --vectors 100000 --dimension 1024
-    """
-    from qwen3nb.bench.cache import bench_cache as run
-
-    click.echo(run(**options).table())
-
-
-@click.command("search")
-@click.option("--documents", type=click.IntRange(min=1), default=50_000, show_default=True)
-@click.option("--dimension", type=click.IntRange(min=1), default=384, show_default=True)
-@click.option("--queries", type=click.IntRange(min=1), default=500, show_default=True)
-@click.option("-k", "k", type=click.IntRange(min=1), default=100, show_default=True)
-@plainly
-def bench_search(**options: Any) -> None:
-    """Peak memory and time of the search over a corpus and one of twice the size.
-
-    \b
-    qwen3nb bench search --documents 50000
-    """
-    from qwen3nb.bench.search import bench_search as run
-
-    click.echo(run(**options).table())
-
-
 VECTOR_COMMANDS = (cache, encode)
-VECTOR_BENCHES = (bench_cache, bench_search)

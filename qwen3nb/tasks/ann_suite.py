@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from qwen3nb.machine import cores
 from qwen3nb.metrics import score_run
 from qwen3nb.models.encoders import Encoder
 from qwen3nb.tasks.ann import (
     FAMILIES,
+    AnnIndex,
     Ids,
     Speed,
     Vectors,
@@ -146,37 +147,50 @@ def ann_suite(
         raise ValueError(f"unknown parameter {unknown[0]!r}; choose of: {', '.join(sorted(known))}")
     collection = find_collections(task)[0]
     vectors, queries = _encoded(encoder, collection)
-    truth = exact_search(vectors, queries, max(k, DEPTH + 1))
-    points = []
+    trial = _Trial(collection, vectors, queries, exact_search(vectors, queries, max(k, DEPTH + 1)),
+                   k, tuple(count or cores() for count in threads))  # fmt: skip
+    points: list[AnnPoint] = []
     for family in indexes:
         index = build_index(vectors, family=family, seed=seed, device=device)
-        parameter = FAMILIES[family].parameter
-        for value in index.values((grids or {}).get(parameter)):
-            scores, ids = index.search(queries, max(k, DEPTH + 1), value)
-            # Recall is that of the search that is timed; nDCG may need a deeper one.
-            near = index.search(queries, k, value)[1]
-            recall = recall_at_k(near, vectors, queries, k=k, truth=truth[1])
-            speeds = tuple(
-                measure_speed(
-                    lambda asked, index=index, value=value: index.search(asked, k, value),  # type: ignore[misc]
-                    queries,
-                    threads=count or _all_threads(),
-                )
-                for count in threads
-            )
-            points.append(
-                AnnPoint(
-                    family, index.made, parameter, value, index.build_seconds, index.size,
-                    index.device, dict(zip(collection.queries, recall.tolist(), strict=True)),
-                    _ndcg(collection, scores, ids), speeds,
-                )
-            )  # fmt: skip
+        grid = (grids or {}).get(FAMILIES[family].parameter)
+        points += [trial.point(index, value) for value in index.values(grid)]
     return AnnSuite(
         encoder.label, collection.name, collection.revision, len(vectors), len(queries),
-        vectors.shape[1], k, encoder.similarity_name, _ndcg(collection, *truth), tuple(points),
+        vectors.shape[1], k, encoder.similarity_name, _ndcg(collection, *trial.truth),
+        tuple(points),
         compress(collection, vectors, queries, dimensions=dimensions,
                  unit=encoder.similarity_name == "cosine"),
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """What every index is tried on; ``truth`` is what exact search finds."""
+
+    collection: Collection
+    vectors: Vectors
+    queries: Vectors
+    truth: tuple[Vectors, Ids]
+    k: int
+    threads: tuple[int, ...]
+
+    def point(self, index: AnnIndex, value: int | None) -> AnnPoint:
+        """One index at one setting."""
+        k, queries = self.k, self.queries
+        scores, ids = index.search(queries, max(k, DEPTH + 1), value)
+        # Recall is that of the search that is timed; nDCG may need a deeper one.
+        near = index.search(queries, k, value)[1]
+        recall = recall_at_k(near, self.vectors, queries, k=k, truth=self.truth[1])
+        speeds = tuple(
+            measure_speed(lambda asked: index.search(asked, k, value), queries, threads=count)
+            for count in self.threads
+        )
+        return AnnPoint(
+            index.family, index.made, FAMILIES[index.family].parameter, value,
+            index.build_seconds, index.size, index.device,
+            dict(zip(self.collection.queries, recall.tolist(), strict=True)),
+            _ndcg(self.collection, scores, ids), speeds,
+        )  # fmt: skip
 
 
 def compress(
@@ -270,7 +284,3 @@ def _ndcg(collection: Collection, scores: Vectors, ids: Ids) -> dict[str, float]
         )
     }
     return score_run(collection.qrels, run, [METRIC])[METRIC]
-
-
-def _all_threads() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -98,17 +98,9 @@ def load_domain(
     factors = Factors(dict.fromkeys(read.texts, 1.0), {})
     if boost:
         factors = document_factors(read, asked.settings, on=on)
+    judged = _judged(asked, read)
+    kept = [each for each in asked.queries if each.id in judged]
     threshold = asked.settings.relevance_threshold
-    notes = [*factors.notes, *_notes(asked, read.texts, threshold)]
-    grades = {each.id: _known(each.grades, read.texts) for each in asked.queries}
-    kept = [each for each in asked.queries if max(grades[each.id].values(), default=0) >= threshold]
-    if not kept:
-        raise DataError(
-            f"{asked.file}: no query has a document of grade {threshold} or more that is among "
-            f"the {len(read.texts)} of {read.name}; is the id column the right one?"
-        )
-    judged = {each.id: grades[each.id] for each in kept}
-    dropped = tuple(each.id for each in asked.queries if each.id not in judged)
     texts = {each.id: each.text for each in kept}
     revision = _revision(read.texts, factors, texts, judged, asked.settings)
     stem = _UNFIT.sub("-", name or read.name.split(".")[0]).strip("-._") or "data"
@@ -122,9 +114,30 @@ def load_domain(
         categories={each.id: each.category for each in kept},
         grades=judged,
         threshold=threshold,
-        dropped=dropped,
-        notes=tuple(notes),
+        dropped=tuple(each.id for each in asked.queries if each.id not in judged),
+        notes=(*factors.notes, *_notes(asked, read.texts, threshold)),
     )
+
+
+def _judged(asked: QueryFile, read: Documents) -> dict[str, dict[str, int]]:
+    """Grades of the documents that are there, of each query with a relevant one among them.
+
+    Raises:
+        DataError: there is no such query.
+    """
+    threshold = asked.settings.relevance_threshold
+    grades = {each.id: _known(each.grades, read.texts) for each in asked.queries}
+    judged = {
+        query: known
+        for query, known in grades.items()
+        if max(known.values(), default=0) >= threshold
+    }
+    if not judged:
+        raise DataError(
+            f"{asked.file}: no query has a document of grade {threshold} or more that is among "
+            f"the {len(read.texts)} of {read.name}; is the id column the right one?"
+        )
+    return judged
 
 
 def _known(grades: Mapping[str, int], texts: Mapping[str, str]) -> dict[str, int]:

@@ -37,6 +37,7 @@ from qwen3nb.tasks.per_query import (
     EvaluationError,
     compare,
     extract_scores,
+    last_lines,
     task_size,
 )
 from qwen3nb.tasks.records import Work, finished, model_facts, stored
@@ -129,32 +130,30 @@ def evaluate(
             evaluation.results.append(earlier)
             evaluation.reused.append(name)
             continue
+        failed = _record_path(model, name, folder=folder, seed=seed).with_suffix(".error.txt")
         try:
             result = _run_task(
                 model, task, folder=folder, seed=seed, batch_size=batch_size, limit=limit,
                 config=config, run=run,
             )  # fmt: skip
         except Exception:  # noqa: BLE001 - whatever a task does, the others go on
-            trace = traceback.format_exc()
-            evaluation.failures[name] = trace
-            _failure_file(model, name, folder=folder, seed=seed).parent.mkdir(
-                parents=True, exist_ok=True
-            )
-            write_text(_failure_file(model, name, folder=folder, seed=seed), trace)
+            evaluation.failures[name] = traceback.format_exc()
+            _keep_failure(evaluation.failures[name], failed)
             continue
         result.save(folder)
-        _failure_file(model, name, folder=folder, seed=seed).unlink(missing_ok=True)
+        failed.unlink(missing_ok=True)
         evaluation.results.append(result)
     if evaluation.failures:
-        reasons = "\n".join(
-            f"  {name}: {trace.strip().splitlines()[-1]}"
-            for name, trace in evaluation.failures.items()
-        )
         raise EvaluationError(
-            f"{model.label}: {len(evaluation.failures)} of {len(chosen)} tasks failed; "
-            f"the other {len(evaluation.results)} are saved in {folder}\n{reasons}"
+            f"{model.label}: {len(evaluation.failures)} of {len(chosen)} tasks failed; the other "
+            f"{len(evaluation.results)} are saved in {folder}\n{last_lines(evaluation.failures)}"
         )
     return evaluation
+
+
+def _keep_failure(trace: str, file: Path) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_text(file, trace)
 
 
 def suite_tasks(*, tier: str, tasks: Iterable[Any] | str | None) -> list[Any]:
@@ -189,10 +188,6 @@ def _parts(tasks: Iterable[Any]) -> list[Any]:
 
 def _record_path(model: Model, task: str, *, folder: Path, seed: int) -> Path:
     return result_path(folder, f"{model.label}-{model.identity[:8]}", seed, task)
-
-
-def _failure_file(model: Model, task: str, *, folder: Path, seed: int) -> Path:
-    return _record_path(model, task, folder=folder, seed=seed).with_suffix(".error.txt")
 
 
 def stored_record(
@@ -235,19 +230,10 @@ def _run_task(
         for name, (how, columns) in named.items()
     }
     compare(task, metrics[main], outcome)
+    facts = _task_facts(task, main=main, score=score, revision=revision)
     return Result(
         model=model_facts(model),
-        task={
-            "name": limited_name(task.metadata.name, limit),
-            "type": task.metadata.type,
-            "dataset": task.metadata.dataset["path"],
-            "revision": revision,
-            "main_metric": main,
-            "unit": UNITS.get(task.metadata.type, UNIT),
-            "mteb": {"metric": str(task.metadata.main_score), "value": score},
-            **({"group": task.qwen3nb_group} if hasattr(task, "qwen3nb_group") else {}),
-            **size,
-        },
+        task=facts | {"name": limited_name(task.metadata.name, limit), **size},
         metrics=metrics,
         per_query=per_query,
         seed=seed,
@@ -260,6 +246,19 @@ def _run_task(
         run=run,
         finished=finished(),
     )
+
+
+def _task_facts(task: Any, *, main: str, score: float, revision: str) -> dict[str, Any]:
+    return {
+        "name": task.metadata.name,
+        "type": task.metadata.type,
+        "dataset": task.metadata.dataset["path"],
+        "revision": revision,
+        "main_metric": main,
+        "unit": UNITS.get(task.metadata.type, UNIT),
+        "mteb": {"metric": str(task.metadata.main_score), "value": score},
+        **({"group": task.qwen3nb_group} if hasattr(task, "qwen3nb_group") else {}),
+    }
 
 
 def _by_mteb(

@@ -14,7 +14,7 @@ mean of correlations and not one over the pooled pairs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from qwen3nb.aggregates import REPORTED, Aggregate
@@ -27,6 +27,7 @@ __all__ = [
     "EvaluationError",
     "compare",
     "extract_scores",
+    "last_lines",
     "task_size",
 ]
 
@@ -38,6 +39,13 @@ PerQuery = dict[str, dict[str, float]]
 
 class EvaluationError(RuntimeError):
     """A task, or tasks, without a result; what was finished before is saved."""
+
+
+def last_lines(failures: Mapping[str, str]) -> str:
+    """What failed, a line each, with the last line of its traceback."""
+    return "\n".join(
+        f"  {name}: {trace.strip().splitlines()[-1]}" for name, trace in failures.items()
+    )
 
 
 Named = dict[str, tuple[str, tuple[str, ...]]]  # metric -> aggregate, columns

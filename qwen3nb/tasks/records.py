@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
@@ -11,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from qwen3nb.aggregates import Aggregate, aggregate
-from qwen3nb.models.encoders import Stats
+from qwen3nb.machine import peak_memory
+from qwen3nb.models.stats import Stats
 from qwen3nb.results import Result, ResultError, environment
 
 __all__ = ["Work", "finished", "means", "model_facts", "stored"]
@@ -38,7 +38,7 @@ class Work:
             "encoded": done["encoded"],
             "cached": done["cached"],
             "texts_per_second": done["encoded"] / done["seconds"] if done["seconds"] else None,
-            "peak_memory_bytes": _peak_memory(),
+            "peak_memory_bytes": peak_memory(),
         }
 
 
@@ -84,13 +84,3 @@ def stored(file: Path, *, identity: str, same: Callable[[Result], bool]) -> Resu
 def finished() -> str:
     """Now, as a record has it: UTC, ISO 8601."""
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def _peak_memory() -> int | None:
-    """Largest resident size of this process so far, in bytes; None where it is not known."""
-    try:
-        import resource
-    except ImportError:  # Windows
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024

@@ -16,7 +16,7 @@ from qwen3nb.tasks.mirror import MirrorError, mirrored
 from qwen3nb.tasks.mteb_suite import evaluate
 from qwen3nb.tasks.per_query import EvaluationError
 from qwen3nb.tasks.retrieval import evaluate_collection
-from qwen3nb.tasks.selection import select_tasks
+from qwen3nb.tasks.selection import listed, select_tasks
 
 __all__ = ["Published", "Reproduction", "published_scores", "reproduce"]
 
@@ -81,8 +81,7 @@ def published_scores(*, models: str = "", tasks: str = "") -> list[Published]:
     """
     file = Path(__file__).parent / "data" / "published.toml"
     rows = tomllib.loads(file.read_text(encoding="utf-8"))["score"]
-    wanted_models, wanted_tasks = ({*filter(None, map(str.strip, each.split(",")))}
-                                   for each in (models, tasks))  # fmt: skip
+    wanted_models, wanted_tasks = set(listed(models)), set(listed(tasks))
     found = [
         Published(row["model"], task, float(value), float(row["tolerance"]), row["source"])
         for row in rows

@@ -27,7 +27,7 @@ from qwen3nb.results import Result, environment, result_path
 from qwen3nb.tasks.collections import Collection, find_collections
 from qwen3nb.tasks.first_stage import First, FirstStage, Run, describe, first_stage
 from qwen3nb.tasks.journal import Journal
-from qwen3nb.tasks.per_query import EvaluationError
+from qwen3nb.tasks.per_query import EvaluationError, last_lines
 from qwen3nb.tasks.records import Work, finished, means, model_facts, stored
 from qwen3nb.tasks.trec import write_run
 
@@ -131,12 +131,9 @@ def rerank_suite(
 
 def _told(suite: RerankSuite, reranker: YesNoReranker, folder: Path) -> str:
     """What failed and why, a line each."""
-    reasons = "\n".join(
-        f"  {name}: {trace.strip().splitlines()[-1]}" for name, trace in suite.failures.items()
-    )
     return (
         f"{reranker.label}: {len(suite.failures)} data sets failed; the other "
-        f"{len(suite.results)} are saved in {folder}\n{reasons}"
+        f"{len(suite.results)} are saved in {folder}\n{last_lines(suite.failures)}"
     )
 
 

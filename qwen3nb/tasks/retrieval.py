@@ -10,6 +10,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -118,27 +119,9 @@ def evaluate_collection(
     work = Work(encoder)
     found = first_stage(collection, first, depth=depth)
     per_query = score_run(collection.qrels, found.run, metrics)
-    label, recipe = describe(first)
-    searched = {
-        "label": label,
-        "identity": sha256_json(recipe),
-        "spec": label,
-        "settings": {"model": {"kind": "bm25"}, **recipe},
-        "parameters": None,
-    }
     return Result(
-        model=model_facts(encoder) if encoder else searched,
-        task={
-            "name": collection.name,
-            "type": "Retrieval",
-            "dataset": collection.name,
-            "revision": collection.revision,
-            "main_metric": metrics[0],
-            "unit": "queries",
-            "documents": len(collection.documents),
-            "queries": len(collection.queries),
-            **({"group": collection.group} if collection.group else {}),
-        },
+        model=model_facts(encoder) if encoder else _search_facts(first),
+        task=_task_facts(collection, main=metrics[0]),
         metrics=means(per_query, seed=seed),
         per_query=per_query,
         seed=seed,
@@ -151,3 +134,29 @@ def evaluate_collection(
         run=uuid.uuid4().hex[:12],
         finished=finished(),
     )
+
+
+def _search_facts(first: First) -> dict[str, Any]:
+    """Whose record it is, where no single encoder searched."""
+    label, recipe = describe(first)
+    return {
+        "label": label,
+        "identity": sha256_json(recipe),
+        "spec": label,
+        "settings": {"model": {"kind": "bm25"}, **recipe},
+        "parameters": None,
+    }
+
+
+def _task_facts(collection: Collection, *, main: str) -> dict[str, Any]:
+    return {
+        "name": collection.name,
+        "type": "Retrieval",
+        "dataset": collection.name,
+        "revision": collection.revision,
+        "main_metric": main,
+        "unit": "queries",
+        "documents": len(collection.documents),
+        "queries": len(collection.queries),
+        **({"group": collection.group} if collection.group else {}),
+    }
