@@ -208,6 +208,7 @@ def test_figures_without_what_they_show_are_none():
     one = [make("m")]
     assert task_differences_figure(one, task=TASK, metric="nDCG@10") is None
     assert wins_figure(one, task="none", metric="nDCG@10") is None
+    assert bars_figure(one, tier="fast") is None
     with pytest.raises(ValueError, match="no system 'c'.*there are: a, b"):
         wins_figure([make("a"), make("b")], task=TASK, metric="nDCG@10", baseline="c")
 

@@ -138,8 +138,10 @@ def _interval(axis: Axes, row: int, result: Result, color: str) -> None:
     axis.plot([value], [row], "o", color=color, markersize=4)
 
 
-def bars_figure(results: Iterable[Result], *, tier: str, most: int = 8) -> Picture:
+def bars_figure(results: Iterable[Result], *, tier: str, most: int = 8) -> Picture | None:
     """A group of bars per task, a bar per model with its interval; what is missing says so.
+
+    None without any results of the tier.
 
     Args:
         results: any records.
@@ -148,6 +150,8 @@ def bars_figure(results: Iterable[Result], *, tier: str, most: int = 8) -> Pictu
     """
     board = _board(results, tier)
     shown = board.models[:most]
+    if not shown:
+        return None
     left_out = len(board.models) - len(shown)
     return Picture(
         name=f"bars-{tier}",
