@@ -60,6 +60,7 @@ _HOMES = {
         "power_table",
     ),
     "qwen3nb.report.comparison_figures": ("differences_figure", "pairs_figure"),
+    "qwen3nb.report.configurations": ("configurations_table",),
     "qwen3nb.report.data": (
         "difficulty_table",
         "examples_table",

@@ -13,7 +13,9 @@ from qwen3nb.analysis.collect import Collection, load_all_results
 from qwen3nb.analysis.interference import DEFINITION, Interference, interference
 from qwen3nb.analysis.logs import find_outputs
 from qwen3nb.analysis.run_pairs import REQUIRED
+from qwen3nb.analysis.scores import Score
 from qwen3nb.analysis.text import number_text, percent_text
+from qwen3nb.report.configurations import configurations_table
 from qwen3nb.report.look import COLORS, GREY, SMALL, Picture, plain
 from qwen3nb.report.tables import Cell, Table
 from qwen3nb.report.views import short_task
@@ -46,12 +48,14 @@ class InterferenceReport:
         folders: where results were looked for.
         runs: how many trained adapters have scores.
         flags: what is suspicious about their files.
+        scores: of the trained adapters.
     """
 
     found: Interference
     folders: tuple[str, ...]
     runs: int
     flags: tuple[str, ...]
+    scores: tuple[Score, ...] = ()
 
     @property
     def hint(self) -> str:
@@ -75,6 +79,8 @@ class InterferenceReport:
             f"Compared: same seed, and the same {', '.join(found.required)}.",
             f"**By point: {found.verdict()}. By evidence: {found.verdict(by='evidence')}.**",
             interference_table(self, rule=False).markdown(),
+            "## Configurations",
+            configurations_table(self.scores).markdown(),
             "## By seed",
             interference_seeds_table(self).markdown(),
             "## Refused, missing, to be looked at",
@@ -115,7 +121,8 @@ def interference_report(
     required = TASK_STEPS if task_steps else REQUIRED
     found = interference(scores, required=required, n_resamples=n_resamples, seed=seed)
     runs = len({(score.system, score.seed) for score in scores})
-    return InterferenceReport(found, tuple(map(paths.shown, folders)), runs, tuple(flags))
+    shown = tuple(map(paths.shown, folders))
+    return InterferenceReport(found, shown, runs, tuple(flags), tuple(scores))
 
 
 def _folders(outputs: Path | str | Sequence[Path | str]) -> list[Path]:

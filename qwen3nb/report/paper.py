@@ -9,6 +9,7 @@ from pathlib import Path
 from qwen3nb.files import write_text
 from qwen3nb.report.comparison import compare_results
 from qwen3nb.report.comparison_figures import differences_figure, pairs_figure
+from qwen3nb.report.configurations import configurations_table
 from qwen3nb.report.figures import (
     bars_figure,
     comparison_figure,
@@ -109,7 +110,8 @@ def paper_tables(results: Sequence[Result], *, tier: str, seed: int = 0) -> list
                 caption=f"Paired differences on {task}.",
             )
         )
-    return tables
+    trained = configurations_table(interference_report(seed=seed).scores)
+    return [*tables, trained] if trained.rows else tables
 
 
 def _of_tier(results: Sequence[Result], tier: str) -> list[Result]:
