@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 
 from qwen3nb.models.adapters import adapter_source
+from qwen3nb.models.encoders import load_encoder
 from qwen3nb.models.pairs import INSTRUCTION, TEMPLATES, PairTokens, RerankError
 from qwen3nb.models.reranker import count_ties
 from qwen3nb.models.source import SpecError, find_source
@@ -303,8 +304,6 @@ def test_stored_scores_of_real_adapters(adapters, name):
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_stored_embeddings_of_real_adapters(adapters, name):
-    from qwen3nb.models.encoders import load_encoder
-
     inputs = json.loads((adapters / "expected" / "inputs.json").read_text())
     expected = load_file(adapters / "expected" / f"{name}-seed_42.safetensors")
     trained = adapters / "outputs" / name / "seed_42" / "checkpoints" / "final"
@@ -357,6 +356,17 @@ def test_an_adapter_changes_scores_and_identity_and_finds_its_base(folder, adapt
     shutil.copytree(folder, tmp_path / "tiny-base")
     near = copy(adapter, tmp_path / "runs" / "final", base_model_name_or_path="tiny-base")
     assert find_source(str(near)).base.folder == tmp_path / "tiny-base"
+
+
+def test_an_adapter_by_its_hub_id_embeds_as_one_in_a_folder(adapter, tmp_path, monkeypatch):
+    shutil.copytree(adapter, tmp_path / "mirror" / "lab" / "adapter")
+    monkeypatch.setenv("QWEN3NB_MIRROR", str(tmp_path / "mirror"))
+    options = {"device": "cpu", "cache": False, "show_progress": False}
+    named = load_encoder("lab/adapter", **options)
+    local = load_encoder(adapter, **options)
+    assert (named.settings["pooling"], named.settings["append_eos"]) == ("last", True)
+    assert named.settings["prompts"] == local.settings["prompts"] != {}
+    np.testing.assert_array_equal(named.encode(DOCUMENTS), local.encode(DOCUMENTS))
 
 
 @pytest.mark.parametrize(

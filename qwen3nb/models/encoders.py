@@ -310,8 +310,6 @@ def load_encoder(
         dimension = int(source.spec.partition(":")[2] or 128)
         return RandomEncoder(source, seed=seed, dimension=dimension, **options)
     adapter = source.kind == "adapter"
-    if source.kind == "hub":
-        source = fetch(source)
     source.fingerprint()  # reads the headers: a pickle is refused before anything is loaded
     if bidirectional:
         _check_causal(source)
@@ -341,6 +339,8 @@ def _told(spec: str | Path, *, base: str | Path | None, instruction: str | None)
     source = adapter_source(Path(spec), base=base) if base is not None else find_source(str(spec))
     if source.kind in ("bm25", "fusion"):
         raise SpecError(f"{spec} has no vectors; load_model('{spec}') gives a search model")
+    if source.kind == "hub":
+        source = fetch(source)  # only now it shows whether it is an adapter
     if source.kind == "adapter":
         source = replace(
             source, prompts={"query": "Instruct: {instruction}\nQuery:"}, instruction=INSTRUCTION
