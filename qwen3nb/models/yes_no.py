@@ -74,7 +74,7 @@ def load_reranker(
     *,
     adapter: str | Path | None = None,
     template: str | None = None,
-    instruction: str = INSTRUCTION,
+    instruction: str | None = None,
     max_length: int = MAX_LENGTH,
     device: str = "auto",
     dtype: str = "float32",
@@ -88,7 +88,7 @@ def load_reranker(
         adapter: folder of a LoRA adapter for ``model``.
         template: ``qwen3-reranker`` (the model card's) or ``double-newline``; None for
             what the kind of model was trained with: the second for adapters.
-        instruction: what to look for.
+        instruction: what to look for; None for `INSTRUCTION`, that of web search.
         max_length: tokens of a pair, template included; longer documents are cut.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
         dtype: ``float32``, or for speed at the price of exactness ``bfloat16`` or ``float16``.
@@ -109,7 +109,7 @@ def load_reranker(
         source,
         loaded,
         template=template or ("double-newline" if source.kind == "adapter" else "qwen3-reranker"),
-        instruction=instruction,
+        instruction=INSTRUCTION if instruction is None else instruction,
         max_length=max_length,
         budget=budget,
     )

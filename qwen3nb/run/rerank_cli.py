@@ -15,11 +15,10 @@ if TYPE_CHECKING:
 
 __all__ = ["register"]
 
-_INSTRUCTION = "Given a web search query, retrieve relevant passages that answer the query"
 _MODEL = (
     click.option("--model", required=True, help="A causal language model: folder or hub id."),
     click.option("--adapter", type=click.Path(path_type=Path), help="A LoRA adapter for it."),
-    click.option("--instruction", default=_INSTRUCTION, help="What to look for."),
+    click.option("--instruction", help="What to look for; by default, what answers a web search."),
     click.option("--max-length", type=click.IntRange(min=1), default=512, show_default=True),
     click.option(
         "--template",
