@@ -137,7 +137,7 @@ def test_differences_with_what_the_queries_can_show():
     good, same = differences_table(found).rows
     assert (good[0].text, good[2].strong, good[4].text) == ("good", True, "40 / 0 / 0")
     assert (same[0].text, same[2].strong) == ("same", False)
-    assert "adjusted by holm over all 2 comparisons" in differences_table(found).note
+    assert "adjusted by Holm over all 2 comparisons" in differences_table(found).note
     assert len(found.pairs.pairs) == 3
     power = power_table(found).rows
     assert [row[3].text for row in power] == ["no worse", "equivalent"]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from qwen3nb.choices import one_of
 
-__all__ = ["CORRECTIONS", "adjust", "benjamini_hochberg", "holm"]
+__all__ = ["CORRECTIONS", "NAMES", "adjust", "benjamini_hochberg", "holm"]
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -63,6 +63,12 @@ CORRECTIONS: dict[str, Callable[[Sequence[float]], list[float]]] = {
     "holm": holm,
     "benjamini-hochberg": benjamini_hochberg,
     "none": _unadjusted,
+}
+# As they are written in a sentence.
+NAMES = {
+    "holm": "Holm",
+    "benjamini-hochberg": "Benjamini and Hochberg",
+    "none": "no correction",
 }
 
 

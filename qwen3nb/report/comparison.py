@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from qwen3nb.analysis.categories import breakdown
-from qwen3nb.analysis.corrections import adjust
+from qwen3nb.analysis.corrections import NAMES, adjust
 from qwen3nb.analysis.correlations import CorrelationDifference, compare_correlations
 from qwen3nb.analysis.pairs import ScoreMatrix, pair_against, pair_results, system_names
 from qwen3nb.analysis.pairwise import Family, Pair, compare_pairs
@@ -197,7 +197,7 @@ def _note(compared: Compared) -> str:
     left_out = "; ".join(_grouped(compared.notes))
     return (
         f"Paired over queries: percentile bootstrap, two-sided paired permutation test, "
-        f"{family.n_resamples:,} resamples each; p adjusted by {family.correction} over "
+        f"{family.n_resamples:,} resamples each; p adjusted by {NAMES[family.correction]} over "
         f"{family.family}; below {compared.alpha:g} in bold."
         + (f" Not paired: {left_out}." if left_out else "")
     )

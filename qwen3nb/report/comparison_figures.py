@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from qwen3nb.analysis.corrections import NAMES
 from qwen3nb.report.comparison import Compared
 from qwen3nb.report.look import GREY, SMALL, Picture, grid, model_colors, plain
 from qwen3nb.report.views import short_task
@@ -43,8 +44,8 @@ def differences_figure(compared: Compared) -> Picture | None:
         caption=f"Difference of each model's mean from that of {compared.baseline}, paired over "
         "the n queries below each panel, with 95 % percentile bootstrap intervals (10,000 "
         "resamples). Filled: differs by the two-sided paired permutation test, p < "
-        f"{compared.alpha:g}, {compared.against.correction} over these {count}; open: may be "
-        f"chance. Shaded: differences below {compared.minimum:g}.",
+        f"{compared.alpha:g}, {NAMES[compared.against.correction]} over these {count}; open: may "
+        f"be chance. Shaded: differences below {compared.minimum:g}.",
         alt=f"Forest plots of differences from {compared.baseline}. {words}.",
     )
 
@@ -97,7 +98,8 @@ def pairs_figure(compared: Compared) -> Picture | None:
         draw=lambda width: _draw_pairs(compared, tasks, width),
         caption="Every pair of models, row minus column, best first, paired over the queries that "
         "all models of a task answered. A dot: may be chance (two-sided paired permutation test, "
-        f"p ≥ {compared.alpha:g}, {compared.pairs.correction} over {len(pairs)} pairs and tasks).",
+        f"p ≥ {compared.alpha:g}, {NAMES[compared.pairs.correction]} over {len(pairs)} pairs and "
+        "tasks).",
         alt=f"A matrix of differences per task. {chance} of {len(pairs)} pairs are not told apart.",
     )
 

@@ -45,8 +45,9 @@ def interference_finding(report: InterferenceReport) -> Finding | None:
     shown = f" [{100 * ends[0]:+.1f}, {100 * ends[1]:+.1f}]" if ends else ""
     return Finding(
         f"Joint training: {found.verdict()} by point, {found.verdict(by='evidence')} by evidence",
-        f"It loses {100 * (worst.tir or 0.0):+.1f} %{shown} of the specialists' scores over "
-        f"{len(worst.seeds)} seeds; the gate passes at {100 * found.gate.pass_at:g} %.",
+        f"Task interference ratio {100 * (worst.tir or 0.0):+.1f} %{shown} over "
+        f"{len(worst.seeds)} seeds (below 0 the joint adapters score higher); the gate passes at "
+        f"{100 * found.gate.pass_at:g} %.",
         "interference.html",
     )
 
