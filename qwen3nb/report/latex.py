@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from qwen3nb.report.tables import Cell, Table
+from qwen3nb.report.tables import Cell, Signs, Table, marked
 
 __all__ = ["latex_table", "latex_text"]
 
@@ -79,21 +77,18 @@ def latex_table(table: Table) -> str:
     return "\n".join(lines) + "\n"
 
 
+_LATEX = Signs(
+    r"\textbf{{{}}}", r"\underline{{{}}}", r"\textsubscript{{{}}}", r"\textsuperscript{{{}}}"
+)
+
+
 def _head(column: str, *, side: str) -> str:
     text, _, detail = column.partition("\n")
     return _stacked(latex_text(text), latex_text(detail), side=side)
 
 
 def _cell(cell: Cell, *, side: str) -> str:
-    text = latex_text(cell.text)
-    if cell.strong and text:
-        text = rf"\textbf{{{text}}}"
-    if cell.second:
-        text = rf"\underline{{{text}}}"
-    if cell.std:
-        text += rf"\textsubscript{{{latex_text(cell.std)}}}"
-    if cell.mark:
-        text += rf"\textsuperscript{{{latex_text(cell.mark)}}}"
+    text = marked(cell, latex_text(cell.text), escape=latex_text, signs=_LATEX)
     return _stacked(text, latex_text(cell.detail), side=side)
 
 

@@ -10,11 +10,12 @@ import csv
 import html
 import io
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 from urllib.parse import quote
 
-__all__ = ["TABLE_FORMATS", "Cell", "Table", "markdown_text", "with_ranks"]
+__all__ = ["TABLE_FORMATS", "Cell", "Signs", "Table", "markdown_text", "marked", "with_ranks"]
 
 TABLE_FORMATS = {"latex": ".tex", "csv": ".csv", "markdown": ".md"}
 # What a spreadsheet would take for a formula.
@@ -46,6 +47,21 @@ class Cell:
     interval: tuple[float, float] | None = None
     std: str = ""
     mark: str = ""
+
+
+class Signs(NamedTuple):
+    """How a format sets off the best and the second best, and what stands below and above."""
+
+    strong: str
+    second: str
+    below: str
+    above: str
+
+
+_HTML = Signs(
+    "<strong>{}</strong>", '<span class="q-second">{}</span>', "<sub>{}</sub>", "<sup>{}</sup>"
+)
+_MARKDOWN = Signs("**{}**", "<u>{}</u>", "<sub>{}</sub>", "<sup>{}</sup>")
 
 
 @dataclass(frozen=True)
@@ -183,30 +199,28 @@ def _html_cell(cell: Cell, *, first: bool) -> str:
     text = html.escape(cell.text)
     if cell.link:
         text = f'<a href="{html.escape(cell.link, quote=True)}">{text}</a>'
-    if cell.strong:
-        text = f"<strong>{text}</strong>"
-    if cell.second:
-        text = f'<span class="q-second">{text}</span>'
-    if cell.std:
-        text += f"<sub>{html.escape(cell.std)}</sub>"
-    if cell.mark:
-        text += f"<sup>{html.escape(cell.mark)}</sup>"
+    text = marked(cell, text, escape=html.escape, signs=_HTML)
     if cell.detail:
         text += f'<span class="q-detail">{html.escape(cell.detail)}</span>'
     key = "" if cell.value is None else f' data-sort="{cell.value!r}"'
     return f'<th scope="row"{key}>{text}</th>' if first else f"<td{key}>{text}</td>"
 
 
-def _markdown_cell(cell: Cell) -> str:
-    text = markdown_text(cell.text)
+def marked(cell: Cell, text: str, *, escape: Callable[[str], str], signs: Signs) -> str:
+    """``text``, escaped already, as the best or second best, with its spread and its mark."""
     if cell.strong and text:
-        text = f"**{text}**"
+        text = signs.strong.format(text)
     if cell.second:
-        text = f"<u>{text}</u>"
+        text = signs.second.format(text)
     if cell.std:
-        text += f"<sub>{markdown_text(cell.std)}</sub>"
+        text += signs.below.format(escape(cell.std))
     if cell.mark:
-        text += f"<sup>{markdown_text(cell.mark)}</sup>"
+        text += signs.above.format(escape(cell.mark))
+    return text
+
+
+def _markdown_cell(cell: Cell) -> str:
+    text = marked(cell, markdown_text(cell.text), escape=markdown_text, signs=_MARKDOWN)
     return f"{text} {markdown_text(cell.detail)}".strip()
 
 
