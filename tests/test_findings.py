@@ -92,4 +92,4 @@ def test_reranking_is_told_with_its_test(home):
     assert "n = 50" in found.evidence
     assert rerank_finding([make("other")]) is None
     assert interference_finding(interference_report()) is None  # nothing was trained here
-    assert "No results yet" in headline_findings(tier="smoke")
+    assert "No results yet" in headline_findings([], tier="smoke")

@@ -44,8 +44,13 @@ class _Board:
 
     results: Sequence[Result]
     names: Mapping[str, str]
+    sources: Mapping[str, Mapping[str, Any]]  # of the extracted ones, by run's model identity
     links: Mapping[str, str]
     seed: int
+
+    def source(self, result: Result) -> Mapping[str, Any] | None:
+        """What an extracted model was taken from; None of any other."""
+        return self.sources.get(result.model["identity"])
 
     def name(self, result: Result) -> str:
         return self.names[result.model["identity"]]
@@ -90,7 +95,7 @@ def findings(
         if each.task["name"] == task and each.main.value is not None
     ]
     chosen.sort(key=lambda each: -(each.main.value or 0.0))
-    board = _Board(chosen, model_names(chosen), links or {}, seed)
+    board = _Board(chosen, model_names(chosen), _sources(chosen), links or {}, seed)
     makers: Sequence[Callable[[_Board], Finding | None]] = (_leader, _own, _averaging)
     made = [found for make in makers if (found := make(board)) is not None]
     return [*made[:2], *more, *made[2:]][:at_most]
@@ -117,8 +122,8 @@ def _leader(board: _Board) -> Finding | None:
 
 def _own(board: _Board) -> Finding | None:
     """The best extracted encoder beside the best of all others."""
-    own = [each for each in board.results if _provenance(each) is not None]
-    others = [each for each in board.results if _provenance(each) is None]
+    own = [each for each in board.results if board.source(each) is not None]
+    others = [each for each in board.results if board.source(each) is None]
     if not own or not others or not comparable(own[0], others[0]):
         return None
     gap = _difference(own[0], others[0], seed=board.seed)
@@ -135,8 +140,15 @@ def _own(board: _Board) -> Finding | None:
 def _averaging(board: _Board) -> Finding | None:
     """An average beside the best of the checkpoints that went into it."""
     for result in board.results:
-        averaging = (_provenance(result) or {}).get("source", {}).get("averaging")
-        parts = [each for each in board.results if averaging and _is_part(each, averaging)]
+        averaging = (board.source(result) or {}).get("averaging")
+        if not averaging:
+            continue
+        digests = set(averaging.get("digests", {}).values())
+        parts = [
+            each
+            for each in board.results
+            if (source := board.source(each)) and source.get("digest") in digests
+        ]
         if parts and comparable(result, parts[0]):
             gap = _difference(result, parts[0], seed=board.seed)
             helped = "helps" if gap.value > 0 else "hurts"
@@ -151,16 +163,14 @@ def _averaging(board: _Board) -> Finding | None:
     return None
 
 
-def _is_part(result: Result, averaging: Mapping[str, Any]) -> bool:
-    """Whether a model was taken from one of the checkpoints of an average, by their digests."""
-    source = (_provenance(result) or {}).get("source", {})
-    return source.get("digest") in set(averaging.get("digests", {}).values())
-
-
-def _provenance(result: Result) -> dict[str, Any] | None:
-    """What an extracted model says of itself, if the record is of one that is still there."""
-    spec = str(result.model["spec"])
-    return None if "+" in spec else read_provenance(paths.root() / spec)
+def _sources(results: Iterable[Result]) -> dict[str, Mapping[str, Any]]:
+    """What the extracted models among them, those that are still there, were taken from."""
+    found = {}
+    for result in results:
+        provenance = read_provenance(paths.root() / str(result.model["spec"]))
+        if provenance is not None:
+            found[result.model["identity"]] = provenance.get("source", {})
+    return found
 
 
 def _difference(one: Result, other: Result, *, seed: int) -> _Difference:

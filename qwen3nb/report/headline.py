@@ -14,11 +14,17 @@ __all__ = ["headline_findings", "interference_finding", "rerank_finding"]
 
 
 def headline_findings(
-    *, tier: str, links: Mapping[str, str] | None = None, folder: str = "", seed: int = 0
+    results: Iterable[Result],
+    *,
+    tier: str,
+    links: Mapping[str, str] | None = None,
+    folder: str = "",
+    seed: int = 0,
 ) -> str:
     """Three findings as HTML: on the leaderboard, the extracted encoders, and what else there is.
 
     Args:
+        results: of the models on the leaderboard.
         tier: whose first task the models are compared on.
         links: page per run id, as the landing page reaches it.
         folder: where it reaches all other pages.
@@ -29,9 +35,7 @@ def headline_findings(
         rerank_finding(load_results(), seed=seed),
     )
     more = [Finding(each.headline, each.evidence, folder + each.page) for each in others if each]
-    return findings_html(
-        findings(load_results(adapters=False), tier=tier, links=links, seed=seed, more=more)
-    )
+    return findings_html(findings(results, tier=tier, links=links, seed=seed, more=more))
 
 
 def interference_finding(report: InterferenceReport) -> Finding | None:
