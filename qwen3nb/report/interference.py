@@ -33,6 +33,7 @@ __all__ = [
     "interference_seeds_table",
     "interference_table",
     "refusals_table",
+    "trained_scores",
 ]
 
 _T = TypeVar("_T")
@@ -109,8 +110,8 @@ def interference_report(
         FileNotFoundError: a folder that was named is not there.
     """
     folders = _folders(outputs)
-    collection = load_all_results(folders) if folders else Collection(())
-    scores = [score for score in collection.scores if "mode" in score.facts]
+    collection = _collection(folders)
+    scores = _trained(collection)
     sources = {score.source for score in scores}
     named = bool(outputs)
     flags = [
@@ -123,6 +124,19 @@ def interference_report(
     runs = len({(score.system, score.seed) for score in scores})
     shown = tuple(map(paths.shown, folders))
     return InterferenceReport(found, shown, runs, tuple(flags), tuple(scores))
+
+
+def trained_scores() -> list[Score]:
+    """The scores of all trained adapters, read from where `interference_report` looks."""
+    return _trained(_collection(_folders("")))
+
+
+def _collection(folders: Sequence[Path]) -> Collection:
+    return load_all_results(folders) if folders else Collection(())
+
+
+def _trained(collection: Collection) -> list[Score]:
+    return [score for score in collection.scores if "mode" in score.facts]
 
 
 def _folders(outputs: Path | str | Sequence[Path | str]) -> list[Path]:

@@ -38,10 +38,9 @@ def task_differences_figure(
     Raises:
         ValueError: the baseline has no record on this task.
     """
-    matrix = _matrix(results, task, metric)
+    matrix, reference = _against(results, task, metric, baseline)
     if matrix is None:
         return None
-    reference = _reference(matrix, baseline)
     rows = _rows(matrix, reference, seed)
     n = len(matrix.queries)
     return forest_figure(
@@ -55,17 +54,18 @@ def task_differences_figure(
     )
 
 
-def _matrix(results: Iterable[Result], task: str, metric: str) -> ScoreMatrix | None:
+def _against(
+    results: Iterable[Result], task: str, metric: str, baseline: str
+) -> tuple[ScoreMatrix | None, str]:
+    """Scores by query, and the system to compare with: ``baseline``, or the best."""
     found = pair_results(latest(results), metric=metric, tasks=[task]).matrices
-    return found[0] if found else None
-
-
-def _reference(matrix: ScoreMatrix, baseline: str) -> str:
-    """The system called ``baseline``, or the best."""
+    if not found:
+        return None, baseline
+    matrix = found[0]
     if baseline:
         matrix.column(baseline)  # raises with the names there are
-        return baseline
-    return matrix.systems[int(np.argmax(matrix.scores.mean(axis=1)))]
+        return matrix, baseline
+    return matrix, matrix.systems[int(np.argmax(matrix.scores.mean(axis=1)))]
 
 
 def _rows(matrix: ScoreMatrix, reference: str, seed: int) -> list[ForestRow]:
@@ -104,10 +104,9 @@ def wins_figure(
     Raises:
         ValueError: the baseline has no record on this task.
     """
-    matrix = _matrix(results, task, metric)
+    matrix, reference = _against(results, task, metric, baseline)
     if matrix is None:
         return None
-    reference = _reference(matrix, baseline)
     theirs, n = matrix.column(reference), len(matrix.queries)
     counts = []
     for system in matrix.systems:

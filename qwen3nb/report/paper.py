@@ -16,7 +16,11 @@ from qwen3nb.report.figures import (
     per_query_figure,
     similarity_figure,
 )
-from qwen3nb.report.interference import interference_figure, interference_report
+from qwen3nb.report.interference import (
+    interference_figure,
+    interference_report,
+    trained_scores,
+)
 from qwen3nb.report.look import Picture
 from qwen3nb.report.paired import task_differences_figure, wins_figure
 from qwen3nb.report.ranking import rank_figure, standings
@@ -110,7 +114,7 @@ def paper_tables(results: Sequence[Result], *, tier: str, seed: int = 0) -> list
                 caption=f"Paired differences on {task}.",
             )
         )
-    trained = configurations_table(interference_report(seed=seed).scores)
+    trained = configurations_table(trained_scores())
     return [*tables, trained] if trained.rows else tables
 
 

@@ -19,7 +19,7 @@ from qwen3nb.models.pooling import POOLINGS
 from qwen3nb.models.precision import DTYPES
 from qwen3nb.models.source import find_source, find_training
 from qwen3nb.tasks.ann import FAMILIES
-from qwen3nb.tasks.selection import select_tasks
+from qwen3nb.tasks.selection import listed, select_tasks
 from qwen3nb.tasks.tiers import TIERS
 
 __all__ = ["CHECKS"]
@@ -57,7 +57,7 @@ def _level(value: float) -> None:
 
 def _known_tasks(value: str) -> None:
     """Names of MTEB tasks; ``organisation/name`` is a folder of the mirror, found when run."""
-    if names := [each for each in _listed(value) if each and "/" not in each]:
+    if names := [each for each in listed(value) if "/" not in each]:
         select_tasks(names=names)
 
 
@@ -107,7 +107,7 @@ CHECKS: dict[str, Callable[[Any], object]] = {
     "template": lambda value: one_of("template", value, ("auto", *TEMPLATES)),
     "batch_tokens": _positive("batch_tokens", zero=True),
     "tasks": _known_tasks,
-    "types": lambda value: value and select_tasks(types=[each for each in _listed(value) if each]),
+    "types": lambda value: value and select_tasks(types=listed(value)),
     "benchmark": lambda value: value and select_tasks(benchmark=value),
     "tier": lambda value: one_of("tier", value, TIERS),
     "pooling": lambda value: one_of("pooling", value, ("auto", *POOLINGS)),
