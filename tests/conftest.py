@@ -8,18 +8,11 @@ import shutil
 from pathlib import Path
 
 import pytest
+from helpers import REPOSITORY, TEXTS
 
 # Before any library reads them.
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
-
-REPOSITORY = Path(__file__).resolve().parent.parent
-TEXTS = (
-    "Return the largest element of the list.",
-    "Sort the rows by date, newest first, and drop duplicates.",
-    "The quick brown fox jumps over the lazy dog.",
-    "Compute the mean of each column along the given axis.",
-)
 
 
 @pytest.fixture(scope="session")
@@ -62,7 +55,7 @@ def fixtures():
 @pytest.fixture(scope="session")
 def tokenizer_folder(tmp_path_factory):
     """A tiny byte-level tokenizer."""
-    from qwen3nb.demo.training import write_tokenizer
+    from qwen3nb.demo.train_ul2 import write_tokenizer
 
     folder = tmp_path_factory.mktemp("tokenizer")
     write_tokenizer(TEXTS, folder, vocabulary=300)
@@ -75,8 +68,8 @@ def make_checkpoint(tokenizer_folder):
     from transformers import set_seed
     from transformers.utils import logging
 
-    from qwen3nb.demo.training import Settings, seq2seq_config
-    from qwen3nb.models.seq2seq import Qwen3ForSeq2SeqLM
+    from qwen3nb.demo.train_ul2 import Settings, seq2seq_config
+    from qwen3nb.models.modeling.qwen3_seq2seq import Qwen3ForSeq2SeqLM
 
     logging.disable_progress_bar()
 

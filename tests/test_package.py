@@ -5,7 +5,7 @@ import tomllib
 
 import pytest
 import yaml
-from conftest import REPOSITORY
+from helpers import REPOSITORY
 
 import qwen3nb
 
@@ -67,8 +67,8 @@ def test_importing_the_package_loads_nothing_heavy():
 def test_the_papermill_plugin_is_light():
     """It is imported by every papermill command of the environment."""
     loaded = loaded_by("import papermill.engines")
-    assert "qwen3nb.run.engine" in loaded
-    assert not loaded & {"torch", "transformers", "mteb", "pandas", "qwen3nb.run.notebook"}
+    assert "qwen3nb.execution.papermill_engine" in loaded
+    assert not loaded & {"torch", "transformers", "mteb", "pandas", "qwen3nb.execution.notebook"}
 
 
 @pytest.mark.parametrize(

@@ -26,15 +26,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from qwen3nb.machine import processor
-from qwen3nb.models.config import encoder_config
-from qwen3nb.models.encoder import Qwen3EncoderModel
-from qwen3nb.models.encoders import Vectors, load_encoder
-from qwen3nb.models.engine import Engine
-from qwen3nb.models.precision import torch_dtype
-from qwen3nb.models.sentence import SentenceTransformerEncoder, known_pooling
-from qwen3nb.models.source import find_source
-from qwen3nb.models.transformer import TransformerEncoder, pick_device
+from qwen3nb.models.encoders.base import Vectors, load_encoder
+from qwen3nb.models.encoders.sentence_transformer import SentenceTransformerEncoder, known_pooling
+from qwen3nb.models.encoders.transformer import TransformerEncoder, pick_device
+from qwen3nb.models.inference.runner import Engine
+from qwen3nb.models.modeling.configuration import encoder_config
+from qwen3nb.models.modeling.dtypes import torch_dtype
+from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel
+from qwen3nb.models.sources.resolve import find_source
+from qwen3nb.utils.hardware import processor
 
 __all__ = ["COSINE", "DIFFERENCE", "EncodeBench", "Way", "bench_encode", "bench_texts", "machine"]
 
@@ -157,8 +157,8 @@ def machine() -> str:
 
 def bench_texts(count: int) -> dict[str, list[str]]:
     """Two sets of ``count`` distinct texts: ``short sentences`` and ``mixed lengths``."""
-    from qwen3nb.tasks.embedded import author_sts
-    from qwen3nb.tasks.pydocs import load_pydocs
+    from qwen3nb.datasets.pydocs.build import load_pydocs
+    from qwen3nb.datasets.pydocs.mteb_tasks import author_sts
 
     entries = load_pydocs().entries
     summaries = list(dict.fromkeys(entry.summary for entry in entries))
@@ -222,7 +222,7 @@ def write_random_encoder(
     folder: Path, texts: Sequence[str], *, shape: dict[str, Any] | None = None
 ) -> None:
     """A bidirectional Qwen3 with random weights and a tokenizer trained on ``texts``."""
-    from qwen3nb.demo.training import write_tokenizer
+    from qwen3nb.demo.train_ul2 import write_tokenizer
     from qwen3nb.extraction.export import Options, write_model_files
 
     shape = shape or _SHAPE

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qwen3nb.choices import one_of
-from qwen3nb.machine import peak_memory
+from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.hardware import peak_memory
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -125,11 +125,11 @@ def _measure(task: str, way: str, work: Path) -> tuple[float, int]:
 def _child(task: str, way: str, work: str) -> None:
     import torch  # noqa: F401 - so that the import is not timed
 
-    import qwen3nb.extraction.averaging
-    import qwen3nb.extraction.transfer
+    import qwen3nb.checkpoints.averaging
+    import qwen3nb.checkpoints.writer
 
     if task == "extract":
-        import qwen3nb.models.seq2seq  # noqa: F401
+        import qwen3nb.models.modeling.qwen3_seq2seq  # noqa: F401
 
     started = time.perf_counter()
     _WAYS[task][way](Path(work))
@@ -170,7 +170,7 @@ def _naive_average(work: Path) -> None:
 
 
 def _our_average(work: Path) -> None:
-    from qwen3nb.extraction.averaging import average_checkpoints
+    from qwen3nb.checkpoints.averaging import average_checkpoints
 
     average_checkpoints(_sources(work), work / "average", show_progress=False)
 
@@ -179,7 +179,7 @@ def _naive_extract(work: Path) -> None:
     """As scripts do it: everything in float32, then the encoder in the type it came in."""
     from safetensors.torch import load_file, save_file
 
-    from qwen3nb.models.seq2seq import encoder_name
+    from qwen3nb.models.modeling.qwen3_seq2seq import encoder_name
 
     file = _sources(work)[0] / "model.safetensors"
     tensors = {name: tensor.float() for name, tensor in load_file(file).items()}
@@ -191,7 +191,7 @@ def _filtered_extract(work: Path) -> None:
     """The least that can be done: no cast, no look at the values, no digest."""
     from safetensors.torch import load_file, save_file
 
-    from qwen3nb.models.seq2seq import encoder_name
+    from qwen3nb.models.modeling.qwen3_seq2seq import encoder_name
 
     tensors = load_file(_sources(work)[0] / "model.safetensors")
     encoder = {new: t for name, t in tensors.items() if (new := encoder_name(name))}
@@ -201,9 +201,9 @@ def _filtered_extract(work: Path) -> None:
 
 def _our_extract(work: Path) -> None:
     """What `extract` does before it verifies: the check of every value, digest, and writing."""
-    from qwen3nb.extraction.checkpoint import open_checkpoint
-    from qwen3nb.extraction.transfer import Piece, transfer
-    from qwen3nb.models.seq2seq import encoder_name
+    from qwen3nb.checkpoints.checkpoint import open_checkpoint
+    from qwen3nb.checkpoints.writer import Piece, transfer
+    from qwen3nb.models.modeling.qwen3_seq2seq import encoder_name
 
     source = open_checkpoint(_sources(work)[0])
     pieces = [Piece(encoder_name(name), "BF16", (name,)) for name in source.tensors]
@@ -239,8 +239,8 @@ def _check_equal(task: str, work: Path) -> None:
 
 
 def _data_digest(file: Path) -> dict[str, str]:
-    from qwen3nb.extraction.headers import read_safetensors
-    from qwen3nb.extraction.tensors import sha256_of
+    from qwen3nb.checkpoints.safetensors_header import read_safetensors
+    from qwen3nb.checkpoints.tensor_io import sha256_of
 
     return {name: sha256_of(entry) for name, entry in read_safetensors(file).items()}
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from qwen3nb.bench.rerank_ways import (
+from qwen3nb.bench.rerank_baselines import (
     QUERY,
     SHAPES,
     VOCABULARY,
@@ -36,11 +36,11 @@ from qwen3nb.bench.rerank_ways import (
     predict,
     write_random_reranker,
 )
-from qwen3nb.choices import one_of
-from qwen3nb.machine import peak_memory, resident_memory
+from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.hardware import peak_memory, resident_memory
 
 if TYPE_CHECKING:
-    from qwen3nb.models.reranker import Floats, YesNoReranker
+    from qwen3nb.models.rerankers.yes_no import Floats, YesNoReranker
 
 __all__ = ["PASSAGES", "SHAPES", "RerankBench", "RerankWay", "bench_rerank"]
 
@@ -176,7 +176,7 @@ class _Subject:
 
     def passages(self, least: int, most: int, count: int) -> list[str]:
         """Docstrings of ``least`` to ``most`` tokens, run together where one is too short."""
-        from qwen3nb.tasks.pydocs import load_pydocs
+        from qwen3nb.datasets.pydocs.build import load_pydocs
 
         words = [word for entry in load_pydocs().entries for word in entry.text.split()]
         generator = np.random.default_rng(0)

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from qwen3nb.machine import peak_memory
+from qwen3nb.utils.hardware import peak_memory
 
 __all__ = ["Peak", "SearchBench", "bench_search"]
 
@@ -152,7 +152,7 @@ def _prepared(way: str, folder: Path, k: int, size: int) -> Callable[[], None]:
         return partial(_in_full, folder, k, way)
     if way == "encode_to_file":
         return _encoding(folder, size)
-    from qwen3nb.models.search import search
+    from qwen3nb.models.search.exact import search
 
     queries = np.load(folder / "queries.npy")
     search(queries[:2], queries, k=1, backend=way)
@@ -177,8 +177,8 @@ def _in_full(folder: Path, k: int, way: str) -> None:
 
 def _encoding(folder: Path, size: int) -> Callable[[], None]:
     """Random vectors of as many texts, no cache: what a corpus takes beside its model."""
-    from qwen3nb.models.encoders import load_encoder
-    from qwen3nb.models.vectors import encode_to_file
+    from qwen3nb.models.encoders.base import load_encoder
+    from qwen3nb.models.encoders.encode_file import encode_to_file
 
     encoder = load_encoder("random:384", cache=False, show_progress=False)
     encoder.encode(["warm"])

@@ -15,10 +15,10 @@ from typing import TypeVar
 
 import numpy as np
 
-from qwen3nb.analysis.pairs import ScoreMatrix
-from qwen3nb.analysis.pairwise import compare_pairs
-from qwen3nb.analysis.resampling import Array, Interval, percentile_interval, resampled_means
-from qwen3nb.analysis.text import markdown_table
+from qwen3nb.analysis.comparison.alignment import ScoreMatrix
+from qwen3nb.analysis.comparison.pairwise import compare_pairs
+from qwen3nb.analysis.stats.resampling import Array, Interval, percentile_interval, resampled_means
+from qwen3nb.utils.markdown import markdown_table
 
 __all__ = ["Row", "bench_statistics", "table"]
 

@@ -21,9 +21,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from qwen3nb.models.pairs import INSTRUCTION, TEMPLATES, PairTokens, common_start
-from qwen3nb.tasks.embedded import pydocs_sample
-from qwen3nb.tasks.pydocs import load_pydocs
+from qwen3nb.datasets.pydocs.build import load_pydocs
+from qwen3nb.datasets.pydocs.mteb_tasks import pydocs_sample
+from qwen3nb.models.rerankers.prompt_template import (
+    INSTRUCTION,
+    TEMPLATES,
+    PairTokens,
+    common_start,
+)
 
 __all__ = ["Batch", "batches", "embedding_loss", "ranking_loss", "words"]
 

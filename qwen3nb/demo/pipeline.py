@@ -17,7 +17,7 @@ import click
 
 from qwen3nb import paths
 from qwen3nb.demo.steps import RERANKED, STEPS, joint_adapter
-from qwen3nb.run.sweep import Job, sweep
+from qwen3nb.execution.sweep import Job, sweep
 
 __all__ = ["BASELINES", "DemoError", "run_demo"]
 
@@ -35,7 +35,7 @@ def run_demo(*, at_once: int = 0) -> Path:
         DemoError: a notebook failed.
         BookError: the book did not build.
     """
-    from qwen3nb.report.book import build_book
+    from qwen3nb.book.build import build_book
 
     started = time.perf_counter()
     demo = paths.runs() / "demo"

@@ -15,10 +15,10 @@ from pathlib import Path
 import click
 
 from qwen3nb import paths
-from qwen3nb.extraction.averaging import average_checkpoints, select_checkpoints
-from qwen3nb.extraction.checkpoint import list_checkpoints, open_checkpoint
+from qwen3nb.checkpoints.averaging import average_checkpoints, select_checkpoints
+from qwen3nb.checkpoints.checkpoint import list_checkpoints, open_checkpoint
 from qwen3nb.extraction.export import read_provenance
-from qwen3nb.files import new_folder, read_json, sha256_file, sha256_json, write_json
+from qwen3nb.utils.atomic_files import new_folder, read_json, sha256_file, sha256_json, write_json
 
 __all__ = ["RERANKED", "STEPS", "joint_adapter", "make_adapters", "make_encoders"]
 
@@ -34,7 +34,7 @@ def make_encoders(demo: Path) -> None:
 
 
 def _train(demo: Path) -> None:
-    from qwen3nb.demo.training import SETTINGS, train_decoder, train_seq2seq
+    from qwen3nb.demo.train_ul2 import SETTINGS, train_decoder, train_seq2seq
 
     key = _key(vars(SETTINGS), "demo/training.py", "demo/ul2.py", "models/seq2seq.py")
     _once(demo / "train", key, lambda folder: train_seq2seq(folder, SETTINGS))
@@ -47,7 +47,7 @@ def _train(demo: Path) -> None:
 
 def _key(settings: object, *code: str) -> str:
     """What a training is known by: its settings, its data and its code."""
-    from qwen3nb.tasks.pydocs import load_pydocs
+    from qwen3nb.datasets.pydocs.build import load_pydocs
 
     package = Path(__file__).resolve().parent.parent
     digests = [sha256_file(package / name) for name in code]
@@ -67,10 +67,10 @@ def _once(folder: Path, key: str, make: Callable[[Path], object]) -> None:
 
 def make_adapters(demo: Path) -> None:
     """Train adapters that rank, embed, or do both, and evaluate them."""
-    from qwen3nb.demo.base import BASE, train_base
-    from qwen3nb.demo.lora import LORA, train_adapters
-    from qwen3nb.tasks.embedded import embedded_task
-    from qwen3nb.tasks.trained import evaluate_trained
+    from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
+    from qwen3nb.demo.train_causal_lm import BASE, train_base
+    from qwen3nb.demo.train_lora import LORA, train_adapters
+    from qwen3nb.evaluation.studies.lora_runs import evaluate_trained
 
     base, outputs = demo / "lora" / "base", demo / "lora" / "outputs"
     shared = ("demo/training.py", "demo/objectives.py", "demo/base.py")
@@ -90,7 +90,7 @@ def make_adapters(demo: Path) -> None:
 
 def joint_adapter(demo: Path) -> Path:
     """The folder of one of the adapters that do both."""
-    from qwen3nb.demo.lora import LORA
+    from qwen3nb.demo.train_lora import LORA
 
     run = demo / "lora" / "outputs" / f"joint_r{LORA.rank}" / f"seed_{RERANKED['seed']}"
     return run / "checkpoints" / "final"

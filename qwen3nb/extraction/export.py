@@ -15,17 +15,17 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any
 
-from qwen3nb.choices import one_of
-from qwen3nb.extraction.checkpoint import CheckpointError
-from qwen3nb.files import read_json, write_json, write_text
-from qwen3nb.models.inputs import surround
-from qwen3nb.models.pooling import POOLINGS
-from qwen3nb.models.precision import DTYPES
+from qwen3nb.checkpoints.checkpoint import CheckpointError
+from qwen3nb.models.modeling.dtypes import DTYPES
+from qwen3nb.models.modeling.pooling import POOLINGS
+from qwen3nb.models.modeling.tokenizer_template import surround
+from qwen3nb.utils.atomic_files import read_json, write_json, write_text
+from qwen3nb.utils.choices import one_of
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-    from qwen3nb.models.config import Qwen3EncoderConfig
+    from qwen3nb.models.modeling.configuration import Qwen3EncoderConfig
 
 __all__ = [
     "CHECK",

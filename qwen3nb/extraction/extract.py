@@ -17,14 +17,15 @@ import torch
 
 import qwen3nb
 from qwen3nb import paths
-from qwen3nb.choices import one_of
-from qwen3nb.extraction.checkpoint import (
+from qwen3nb.checkpoints.checkpoint import (
     SINGLE,
     Checkpoint,
     CheckpointError,
     open_checkpoint,
     trainer_state,
 )
+from qwen3nb.checkpoints.tied_weights import EMBEDDINGS, embedding_name
+from qwen3nb.checkpoints.writer import Piece, transfer
 from qwen3nb.extraction.export import (
     PROVENANCE,
     Options,
@@ -33,14 +34,13 @@ from qwen3nb.extraction.export import (
     write_model_files,
     write_readme,
 )
-from qwen3nb.extraction.tied import EMBEDDINGS, embedding_name
-from qwen3nb.extraction.transfer import Piece, transfer
-from qwen3nb.extraction.verification import MAX_DIFFERENCE, Verification, verify
-from qwen3nb.files import may_replace, new_folder, read_json, write_json
-from qwen3nb.models.config import Qwen3EncoderConfig, ignored_settings
-from qwen3nb.models.config import encoder_config as build_config
-from qwen3nb.models.encoder import Qwen3EncoderModel
-from qwen3nb.models.seq2seq import encoder_name
+from qwen3nb.extraction.verify import MAX_DIFFERENCE, Verification, verify
+from qwen3nb.models.modeling.configuration import Qwen3EncoderConfig, ignored_settings
+from qwen3nb.models.modeling.configuration import encoder_config as build_config
+from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel
+from qwen3nb.models.modeling.qwen3_seq2seq import encoder_name
+from qwen3nb.utils.atomic_files import may_replace, new_folder, read_json, write_json
+from qwen3nb.utils.choices import one_of
 
 __all__ = ["ALLOWANCES", "MAX_DIFFERENCE", "Extraction", "extract", "is_seq2seq"]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from qwen3nb.report.findings import Finding, findings, findings_html
-from qwen3nb.report.interference import InterferenceReport, interference_report
-from qwen3nb.report.reranking import METRIC, compared, in_words
-from qwen3nb.report.views import short_task
-from qwen3nb.results import Result, load_results
+from qwen3nb.records.record import Result, load_results
+from qwen3nb.report.leaderboard.findings import Finding, findings, findings_html
+from qwen3nb.report.leaderboard.tables import short_task
+from qwen3nb.report.studies.reranking import METRIC, compared, in_words
+from qwen3nb.report.training.interference import InterferenceReport, interference_report
 
 __all__ = ["headline_findings", "interference_finding", "rerank_finding"]
 

@@ -6,38 +6,38 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from qwen3nb.files import write_text
-from qwen3nb.report.comparison import compare_results
-from qwen3nb.report.comparison_figures import differences_figure, pairs_figure
-from qwen3nb.report.configurations import configurations_table
-from qwen3nb.report.figures import (
+from qwen3nb.evaluation.mteb.tiers import TIERS
+from qwen3nb.records.record import Result
+from qwen3nb.report.comparison.figures import differences_figure, pairs_figure
+from qwen3nb.report.comparison.tables import compare_results
+from qwen3nb.report.comparison.task_figures import task_differences_figure, wins_figure
+from qwen3nb.report.leaderboard.figures import (
     bars_figure,
     comparison_figure,
     per_query_figure,
     similarity_figure,
 )
-from qwen3nb.report.interference import (
-    interference_figure,
-    interference_report,
-    trained_scores,
-)
-from qwen3nb.report.look import Picture
-from qwen3nb.report.paired import task_differences_figure, wins_figure
-from qwen3nb.report.ranking import rank_figure, standings
-from qwen3nb.report.reranking_figures import gain_figure
-from qwen3nb.report.scoreboard import comparison_table
-from qwen3nb.report.tables import TABLE_FORMATS, Table, markdown_text
-from qwen3nb.report.training import read_trainings
-from qwen3nb.report.training_figures import conflict_figure, loss_figure, trajectory_figure
-from qwen3nb.report.views import (
+from qwen3nb.report.leaderboard.ranking import rank_figure, standings
+from qwen3nb.report.leaderboard.score_table import comparison_table
+from qwen3nb.report.leaderboard.tables import (
     cost_table,
     headline_table,
     latest,
     model_names,
     task_differences_table,
 )
-from qwen3nb.results import Result
-from qwen3nb.tasks.tiers import TIERS
+from qwen3nb.report.render.figure import Picture
+from qwen3nb.report.render.table import TABLE_FORMATS, Table, markdown_text
+from qwen3nb.report.studies.reranking_figures import gain_figure
+from qwen3nb.report.training.configurations import configurations_table
+from qwen3nb.report.training.figures import conflict_figure, loss_figure, trajectory_figure
+from qwen3nb.report.training.interference import (
+    interference_figure,
+    interference_report,
+    trained_scores,
+)
+from qwen3nb.report.training.tables import read_trainings
+from qwen3nb.utils.atomic_files import write_text
 
 __all__ = ["paper_figures", "paper_tables", "write_figures", "write_tables"]
 

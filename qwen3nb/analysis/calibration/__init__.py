@@ -1,0 +1,1 @@
+"""Do the tests keep what they promise? Simulated coverage and false positives."""

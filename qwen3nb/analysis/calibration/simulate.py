@@ -1,0 +1,283 @@
+"""Do the tests keep what they promise? Measured by simulation.
+
+Two worlds, in which the truth is known:
+
+    search    nDCG-like: ranks of one relevant document, many queries tied
+    normal    differences from the normal distribution
+
+Under the null hypothesis the share of p-values below 0.05 should be 0.05; an interval of
+level 0.95 should hold the true difference in 0.95 of the cases. Beside each measured
+share stands the interval in which a right method's share falls with probability 0.99,
+given the number of simulations.
+
+The numbers of the last full run are kept in ``calibration.json`` (`read_calibration`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from scipy import stats
+
+from qwen3nb.analysis.stats.paired_tests import minimum_detectable_effect
+from qwen3nb.analysis.stats.resampling import (
+    Array,
+    bca_interval,
+    percentile_interval,
+    resampled_means,
+    sign_flip_extremes,
+)
+from qwen3nb.analysis.training.tir_estimate import Gate, estimate
+from qwen3nb.utils.atomic_files import read_json, write_json
+from qwen3nb.utils.markdown import markdown_table
+
+__all__ = [
+    "STORED",
+    "Share",
+    "calibrate",
+    "calibrate_seeds",
+    "calibration_table",
+    "read_calibration",
+    "save_calibration",
+]
+
+STORED = Path(__file__).with_name("calibration.json")
+SIZES = (10, 30, 100, 300, 1000)
+ALPHA = 0.05
+_BATCH = 100  # simulations that share their draws
+_GAINS = np.array([0.0, *(1 / np.log2(np.arange(11, 1, -1)))])
+_TIED = 0.4
+
+
+@dataclass(frozen=True)
+class Share:
+    """One measured share.
+
+    Attributes:
+        method: what was measured.
+        kind: ``false positives``, ``coverage`` or ``power``.
+        world: how the data were made.
+        n: queries, or ``seeds x queries``.
+        simulations: how many.
+        share: measured.
+        expected: of a right method.
+        low: the share of a right method lies between this and ``high`` with
+            probability 0.99.
+    """
+
+    method: str
+    kind: str
+    world: str
+    n: str
+    simulations: int
+    share: float
+    expected: float
+    low: float
+    high: float
+
+    @property
+    def verdict(self) -> str:
+        """``holds``, ``cautious`` (wrong less often than promised) or ``too bold``."""
+        if self.low <= self.share <= self.high:
+            return "holds"
+        cautious = (
+            self.share < self.low if self.kind == "false positives" else (self.share > self.high)
+        )
+        return "cautious" if cautious else "too bold"
+
+
+def calibrate(
+    *,
+    sizes: Sequence[int] = SIZES,
+    simulations: int = 4000,
+    n_resamples: int = 2000,
+    seed: int,
+) -> list[Share]:
+    """False positives, coverage and power, per world and number of queries."""
+    found = []
+    for index, (world, draw) in enumerate(_WORLDS.items()):
+        for n in sizes:
+            generator = np.random.default_rng((seed, index, n))
+            counts: dict[tuple[str, str], int] = {}
+            for batch in range(-(-simulations // _BATCH)):
+                drawn_by = (seed, index, n, batch)
+                for key, hits in _batch(draw, n, n_resamples, generator, drawn_by):
+                    counts[key] = counts.get(key, 0) + hits
+            total = -(-simulations // _BATCH) * _BATCH
+            found += [
+                _share(method, kind, world, str(n), hits, total)
+                for (kind, method), hits in counts.items()
+            ]
+    return found
+
+
+def _search(generator: np.random.Generator, n: int, count: int, shift: bool) -> tuple[Array, float]:
+    """Differences (n, count) of gains at the rank of one relevant document."""
+    # The chance of rank 1 to 10, and of none: falling, a little steeper for the better.
+    weights = [np.append(steep, np.geomspace(0.05, 0.3, 10)) for steep in (0.5, 0.3)]
+    chances = [each / each.sum() for each in weights]
+    first, second = (chances[1], chances[0]) if shift else (chances[0], chances[0])
+    a, b = (
+        _GAINS[np.searchsorted(np.cumsum(p)[:-1], generator.random((n, count)), side="right")]
+        for p in (first, second)
+    )
+    tied = generator.random((n, count)) < _TIED
+    truth = (1 - _TIED) * float((first - second) @ _GAINS)
+    return np.where(tied, 0.0, a - b), truth
+
+
+def _normal(generator: np.random.Generator, n: int, count: int, shift: bool) -> tuple[Array, float]:
+    truth = 0.1 if shift else 0.0
+    return generator.normal(truth, 0.3, size=(n, count)), truth
+
+
+_World = Callable[[np.random.Generator, int, int, bool], tuple[Array, float]]
+_WORLDS: dict[str, _World] = {"search": _search, "normal": _normal}
+
+
+def _batch(
+    draw: _World, n: int, n_resamples: int, generator: np.random.Generator, drawn_by: Sequence[int]
+) -> Iterator[tuple[tuple[str, str], int]]:
+    """Hits of each method among `_BATCH` simulations."""
+    null, _ = draw(generator, n, _BATCH, False)
+    columns = np.concatenate([null, np.zeros((n, 1))], axis=1)
+    extremes = sign_flip_extremes(
+        columns, [(i, _BATCH) for i in range(_BATCH)], n_resamples=n_resamples, seed=drawn_by
+    )
+    p_values = (np.array(extremes) + 1) / (n_resamples + 1)
+    yield ("false positives", "permutation test"), int((p_values < ALPHA).sum())
+    varied = null[:, np.ptp(null, axis=0) > 0]
+    t_p = stats.ttest_1samp(varied, 0.0).pvalue if varied.size else np.ones(0)
+    yield ("false positives", "t-test"), int((t_p < ALPHA).sum())
+
+    shifted, truth = draw(generator, n, _BATCH, True)
+    observed, means = resampled_means(shifted, n_resamples=n_resamples, seed=drawn_by)
+    percentile = bca = 0
+    for i in range(_BATCH):
+        low, high = percentile_interval(means[:, i], level=1 - ALPHA)
+        percentile += low <= truth <= high
+        ends = bca_interval(
+            means[:, i], shifted[:, i], observed=float(observed[i]), level=1 - ALPHA
+        )
+        bca += ends is not None and ends[0] <= truth <= ends[1]
+    yield ("coverage", "percentile bootstrap"), percentile
+    yield ("coverage", "BCa bootstrap"), bca
+    if draw is _normal:
+        yield ("power", "minimum detectable effect"), _detected(generator, n)
+
+
+def _detected(generator: np.random.Generator, n: int) -> int:
+    """How often the t-test finds an effect as large as the minimum detectable one."""
+    unit = np.tile([-1.0, 1.0], -(-n // 2))[:n]
+    unit = (unit - unit.mean()) / unit.std(ddof=1)
+    effect = minimum_detectable_effect(unit, np.zeros(n)) or 0.0
+    sample = generator.normal(effect, 1.0, size=(n, _BATCH))
+    return int((stats.ttest_1samp(sample, 0.0).pvalue < ALPHA).sum())
+
+
+def calibrate_seeds(
+    *,
+    seeds: Sequence[int] = (1, 2, 3, 5, 10),
+    queries: int = 300,
+    noise: float = 0.1,
+    simulations: int = 2000,
+    n_resamples: int = 1000,
+    seed: int,
+) -> list[Share]:
+    """Coverage of the interval of TIR over seeds and queries, per number of seeds.
+
+    Scores are a query's difficulty, a seed's effect on each system (standard deviation
+    0.01), and ``noise`` (its standard deviation); the true TIR is 0.03. With little noise
+    the seeds are what varies, and few of them say little of how much.
+    """
+    found = []
+    world = f"noise {noise:g}"
+    total = -(-simulations // _BATCH) * _BATCH
+    for count in seeds:
+        generator = np.random.default_rng((seed, count))
+        hits = 0
+        for batch in range(total // _BATCH):
+            values = _trainings(generator, count, queries, noise)
+            hits += _held(values, n_resamples=n_resamples, drawn_by=(seed, count, batch))
+        size = f"{count} x {queries}"
+        found.append(_share("TIR over seeds and queries", "coverage", world, size, hits, total))
+    return found
+
+
+def _held(values: Array, *, n_resamples: int, drawn_by: tuple[int, int, int]) -> int:
+    """How many of a batch's intervals hold the true TIR."""
+    queries, *shape = values.shape
+    flat = values.reshape(queries, -1)
+    means, drawn = resampled_means(flat, n_resamples=n_resamples, seed=drawn_by)
+    hits = 0
+    for i in range(_BATCH):
+        low, high = estimate(
+            "simulated",
+            range(shape[1]),
+            means.reshape(shape)[:, :, i],
+            drawn.reshape(-1, *shape)[:, :, :, i],
+            gate=Gate(),
+            level=1 - ALPHA,
+            seed=drawn_by[-1] * _BATCH + i,
+        ).estimate.interval or (1.0, 1.0)
+        hits += low <= _TRUE_TIR <= high
+    return hits
+
+
+_TRUE_TIR = 0.03
+_MEAN = 0.5
+
+
+def _trainings(generator: np.random.Generator, seeds: int, queries: int, spread: float) -> Array:
+    """Scores (queries, 2, seeds, batch) of specialist and joint."""
+    shape = (2, seeds, _BATCH)
+    level = np.array([_MEAN, _MEAN * (1 - _TRUE_TIR)])[:, None, None]
+    difficulty = generator.normal(0, 0.3, size=(queries, 1, 1, _BATCH))
+    effect = generator.normal(0, 0.01, size=shape)
+    noise = generator.normal(0, spread, size=(queries, *shape))
+    scores: Array = level + effect + difficulty + noise
+    return scores
+
+
+def _share(method: str, kind: str, world: str, n: str, hits: int, total: int) -> Share:
+    expected = {"false positives": ALPHA, "coverage": 1 - ALPHA, "power": 0.8}[kind]
+    low, high = stats.binom.interval(0.99, total, expected)
+    return Share(
+        method, kind, world, n, total, hits / total, expected, float(low / total),
+        float(high / total),
+    )  # fmt: skip
+
+
+def save_calibration(file: Path = STORED, *, seed: int = 0) -> list[Share]:
+    """Run everything (about a minute) and keep the numbers."""
+    shares = calibrate(seed=seed)
+    for noise in (0.1, 0.01):
+        shares += calibrate_seeds(noise=noise, seed=seed)
+    write_json(file, {"seed": seed, "shares": [asdict(share) for share in shares]})
+    return shares
+
+
+def read_calibration(file: Path = STORED) -> list[Share]:
+    """The numbers of the last full run."""
+    return [Share(**each) for each in read_json(file)["shares"]]
+
+
+def calibration_table(shares: Sequence[Share]) -> str:
+    """The shares as a Markdown table."""
+    heads = ("method", "what", "world", "n", "measured", "expected", "verdict")
+    rows = [
+        (
+            share.method,
+            share.kind,
+            share.world,
+            share.n,
+            f"{share.share:.4f}",
+            f"{share.expected:g} [{share.low:.4f}, {share.high:.4f}]",
+            share.verdict,
+        )
+        for share in shares
+    ]
+    return markdown_table(heads, rows)

@@ -1,0 +1,1 @@
+"""Systems against systems: alignment, paired differences, rankings, candidates."""

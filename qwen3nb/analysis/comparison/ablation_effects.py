@@ -1,0 +1,87 @@
+"""What each option of an ablation changes, taken query by query."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+
+from qwen3nb.analysis.stats.paired_tests import (
+    BootstrapResult,
+    holm,
+    paired_bootstrap,
+    permutation_test,
+)
+from qwen3nb.evaluation.studies.ablation import Outcome, Variant
+from qwen3nb.records.record import Result
+
+__all__ = ["Effect", "effects"]
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What one option changes against the reference's, all else averaged over.
+
+    Attributes:
+        factor: which option, a field of `Variant`.
+        level: its setting.
+        reference: the setting it is compared with.
+        found: mean difference per query and its interval.
+        p_value: of the paired permutation test, Holm-corrected over all effects.
+        settings: number of combinations of the other options averaged over.
+    """
+
+    factor: str
+    level: str
+    reference: str
+    found: BootstrapResult
+    p_value: float
+    settings: int
+
+
+def effects(outcomes: Sequence[Outcome], *, seed: int = 0) -> list[Effect]:
+    """What each setting changes against the first variant's, paired by query.
+
+    For each query, its main metric is averaged over all combinations of the other
+    options, once with the setting and once with the reference's; the differences are
+    resampled over queries.
+
+    Args:
+        outcomes: of one task, from `ablate`.
+        seed: of the intervals and tests.
+
+    Raises:
+        ValueError: outcomes of several tasks, or of a task without a score per query.
+    """
+    if len({outcome.result.task["name"] for outcome in outcomes}) != 1:
+        raise ValueError("expected outcomes of one task")
+    scores = {outcome.variant: _scores(outcome.result) for outcome in outcomes}
+    reference = outcomes[0].variant
+    rows = []
+    for factor in (field.name for field in fields(Variant)):
+        base = getattr(reference, factor)
+        levels = dict.fromkeys(getattr(variant, factor) for variant in scores)
+        for level in levels:
+            if level == base:
+                continue
+            pairs = [
+                (variant, replace(variant, **{factor: base}))
+                for variant in scores
+                if getattr(variant, factor) == level
+            ]
+            a, b = (np.mean([scores[pair[side]] for pair in pairs], axis=0) for side in (0, 1))
+            rows.append((factor, level, base, a, b, len(pairs)))
+    adjusted = holm([permutation_test(a, b, seed=seed).p_value for *_, a, b, _ in rows])
+    return [
+        Effect(factor, level, base, paired_bootstrap(a, b, seed=seed), p, count)
+        for (factor, level, base, a, b, count), p in zip(rows, adjusted, strict=True)
+    ]
+
+
+def _scores(result: Result) -> list[float]:
+    """The main metric of each query, in the order of the query ids."""
+    found = result.per_query.get(result.task["main_metric"])
+    if found is None:
+        raise ValueError(f"{result.task['name']} has no {result.task['main_metric']} per query")
+    return [found[query] for query in sorted(found)]

@@ -1,0 +1,296 @@
+"""Systems side by side: scores joined by task and query.
+
+What does not pair is reported: a query that some system did not answer, a task that
+only one system has, a record of another revision of the data, a metric that has no value
+per query. Nothing is dropped without a line that says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from qwen3nb.analysis.stats.resampling import Array
+from qwen3nb.records.record import Result
+
+__all__ = [
+    "Pairing",
+    "ScoreMatrix",
+    "common_revision",
+    "comparable",
+    "join",
+    "model_names",
+    "pair_against",
+    "pair_results",
+    "paired_scores",
+    "system_names",
+]
+
+Columns = Mapping[str, Mapping[str, float]]  # system, then query id, to score
+
+
+@dataclass(frozen=True)
+class ScoreMatrix:
+    """Scores of several systems on the queries that all of them answered.
+
+    Attributes:
+        task: name of the task.
+        metric: name of the metric.
+        systems: S names.
+        queries: n ids, sorted.
+        scores: (S, n).
+        unpaired: per system, the ids it has and the others do not all have.
+    """
+
+    task: str
+    metric: str
+    systems: tuple[str, ...]
+    queries: tuple[str, ...]
+    scores: Array
+    unpaired: dict[str, tuple[str, ...]]
+
+    def column(self, system: str) -> Array:
+        """One system's scores (n,).
+
+        Raises:
+            ValueError: no such system; the message lists those there are.
+        """
+        if system not in self.systems:
+            raise ValueError(
+                f"no system {system!r} on {self.task}; there are: {', '.join(self.systems)}"
+            )
+        scores: Array = self.scores[self.systems.index(system)]
+        return scores
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """A line per system with queries that do not pair."""
+        return tuple(
+            f"{self.task}: {len(ids)} queries of {system} do not pair ({_some(ids)})"
+            for system, ids in self.unpaired.items()
+            if ids
+        )
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """Matrices per task, and what could not be put into one.
+
+    Attributes:
+        matrices: one per task, by name.
+        left_out: a line per record or task that is in no matrix, and why.
+    """
+
+    matrices: tuple[ScoreMatrix, ...]
+    left_out: tuple[str, ...]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """All that did not pair: records, tasks and queries."""
+        return self.left_out + tuple(note for each in self.matrices for note in each.notes)
+
+
+def join(columns: Columns, *, task: str = "", metric: str = "") -> ScoreMatrix:
+    """Join systems by query id.
+
+    >>> join({"a": {"q1": 1.0, "q2": 0.5}, "b": {"q1": 0.0}}).unpaired
+    {'a': ('q2',), 'b': ()}
+
+    Raises:
+        ValueError: fewer than two systems, no query that all have, or a value that is
+            not finite; names the system and the query.
+    """
+    if len(columns) < 2:
+        raise ValueError(f"{task}: expected two or more systems; got {list(columns)}")
+    shared = set.intersection(*(set(values) for values in columns.values()))
+    if not shared:
+        sizes = ", ".join(f"{system} has {len(values)}" for system, values in columns.items())
+        raise ValueError(f"{task}: no query is shared by all systems ({sizes})")
+    queries = tuple(sorted(shared))
+    scores = np.array([[values[query] for query in queries] for values in columns.values()], float)
+    if len(bad := np.argwhere(~np.isfinite(scores))):
+        system, query = list(columns)[bad[0][0]], queries[bad[0][1]]
+        raise ValueError(f"{task}: {system} has no finite value on query {query!r}")
+    unpaired = {system: tuple(sorted(set(values) - shared)) for system, values in columns.items()}
+    return ScoreMatrix(task, metric, tuple(columns), queries, scores, unpaired)
+
+
+def pair_results(
+    results: Iterable[Result], *, metric: str | None = None, tasks: Sequence[str] | None = None
+) -> Pairing:
+    """Records joined into one matrix per task.
+
+    Args:
+        results: records of any models, tasks and seeds.
+        metric: the per-query column to take; by default each task's main metric.
+        tasks: names of the tasks wanted; all by default.
+
+    A model that was run with several seeds is a system per seed. Of records that agree in
+    model, seed and task, the one finished last is taken; of revisions of a task's data,
+    the one most records have (the newer of two as frequent).
+    """
+    given = [result for result in results if tasks is None or result.task["name"] in tasks]
+    newest, left_out = _newest(given)
+    names = system_names(newest)
+    by_task: dict[str, list[Result]] = {}
+    for result in newest:
+        by_task.setdefault(result.task["name"], []).append(result)
+    missing = sorted(set(tasks or ()) - set(by_task))
+    left_out += [f"{task}: no record of any system" for task in missing]
+    matrices = []
+    for task, records in sorted(by_task.items()):
+        records.sort(key=lambda each: names[each.model["identity"], each.seed])
+        matrix, reasons = _matrix(task, records, names, metric)
+        left_out += reasons
+        if matrix is not None:
+            matrices.append(matrix)
+    return Pairing(tuple(matrices), tuple(left_out))
+
+
+def _newest(results: Sequence[Result]) -> tuple[list[Result], list[str]]:
+    """One record per model, seed and task, and what it replaced."""
+    found: dict[tuple[str, int, str], Result] = {}
+    replaced = []
+    for result in sorted(results, key=lambda each: each.finished):
+        key = (result.model["identity"], result.seed, result.task["name"])
+        if key in found:
+            replaced.append(
+                f"{key[2]}: an earlier record of {result.model['label']} (seed {result.seed}), "
+                f"finished {found[key].finished}"
+            )
+        found[key] = result
+    return list(found.values()), replaced
+
+
+def pair_against(
+    results: Iterable[Result], reference: Result, *, metric: str | None = None
+) -> Pairing:
+    """Each of ``results`` beside ``reference``: a matrix of two systems, the reference second.
+
+    Pair by pair, a query that a third system did not answer still counts.
+
+    Args:
+        results: records of the reference's task; the reference itself is passed over.
+        reference: the record to compare with.
+        metric: the per-query column to take; by default the task's main metric.
+    """
+    others = [result for result in results if result is not reference]
+    names = system_names([*others, reference])
+    task, revision = reference.task["name"], reference.task["revision"]
+    wanted = metric or reference.task["main_metric"]
+    matrices, left_out = [], []
+    for result in others:
+        columns, reasons = _columns(task, [result, reference], names, wanted, revision)
+        left_out += reasons
+        if len(columns) < 2:
+            continue
+        try:
+            matrices.append(join(columns, task=task, metric=wanted))
+        except ValueError as error:
+            left_out.append(str(error))
+    return Pairing(tuple(matrices), tuple(dict.fromkeys(left_out)))
+
+
+def comparable(one: Result, other: Result) -> bool:
+    """Whether both have a score, under the first's main metric, for the same queries and data."""
+    metric = one.task["main_metric"]
+    return (
+        one.task["name"] == other.task["name"]
+        and one.task["revision"] == other.task["revision"]
+        and metric in one.per_query
+        and metric in other.per_query
+        and one.per_query[metric].keys() == other.per_query[metric].keys()
+    )
+
+
+def paired_scores(one: Result, other: Result) -> tuple[list[float], list[float]]:
+    """Scores of two records that are `comparable`, query by query in the same order."""
+    metric = one.task["main_metric"]
+    queries = sorted(one.per_query[metric])
+    first, second = ([each.per_query[metric][q] for q in queries] for each in (one, other))
+    return first, second
+
+
+def model_names(results: Iterable[Result]) -> dict[str, str]:
+    """A name per model identity: its label, with what tells it apart if that is needed."""
+    models = {result.model["identity"]: result.model for result in results}
+    labels = [model["label"] for model in models.values()]
+    names = {}
+    for identity, model in models.items():
+        name = model["label"]
+        if labels.count(name) > 1:
+            name += f" ({model.get('settings', {}).get('pooling') or identity[:8]})"
+        names[identity] = name
+    if len(set(names.values())) < len(names):
+        names = {identity: f"{models[identity]['label']} {identity[:8]}" for identity in models}
+    return names
+
+
+def system_names(results: Iterable[Result]) -> dict[tuple[str, int], str]:
+    """A name per identity and seed: the model's, with the seed if it was run with several."""
+    given = list(results)
+    names = model_names(given)
+    systems = dict.fromkeys((result.model["identity"], result.seed) for result in given)
+    identities = [identity for identity, _ in systems]
+    return {
+        (identity, seed): f"{names[identity]} (seed {seed})"
+        if identities.count(identity) > 1
+        else names[identity]
+        for identity, seed in systems
+    }
+
+
+def _matrix(
+    task: str, records: list[Result], names: dict[tuple[str, int], str], metric: str | None
+) -> tuple[ScoreMatrix | None, list[str]]:
+    """The matrix of one task, if two records can be joined, and what is not in it."""
+    wanted = metric or records[0].task["main_metric"]
+    columns, reasons = _columns(task, records, names, wanted, common_revision(records))
+    if len(columns) < 2:
+        reasons += [f"{task}: {name} has no other system to pair with" for name in columns]
+        return None, reasons
+    try:
+        return join(columns, task=task, metric=wanted), reasons
+    except ValueError as error:
+        return None, [*reasons, str(error)]
+
+
+def _columns(
+    task: str,
+    records: Sequence[Result],
+    names: Mapping[tuple[str, int], str],
+    metric: str,
+    revision: str,
+) -> tuple[dict[str, Mapping[str, float]], list[str]]:
+    """Scores per system of the records that have them on this revision, and why others not."""
+    columns: dict[str, Mapping[str, float]] = {}
+    reasons = []
+    for result in records:
+        name = names[result.model["identity"], result.seed]
+        if result.task["revision"] != revision:
+            reasons.append(
+                f"{task}: {name} was run on revision {result.task['revision']} of the data, "
+                f"the others on {revision}"
+            )
+        elif metric not in result.per_query:
+            reasons.append(f"{task}: {name} has no {metric} per query")
+        else:
+            columns[name] = result.per_query[metric]
+    return columns, reasons
+
+
+def common_revision(records: Sequence[Result]) -> str:
+    """The revision of the data that most records have; the newer of two as frequent."""
+    counts: dict[str, tuple[int, str]] = {}
+    for result in records:
+        revision = str(result.task["revision"])
+        count, last = counts.get(revision, (0, ""))
+        counts[revision] = (count + 1, max(last, result.finished))
+    return max(counts, key=lambda revision: counts[revision])
+
+
+def _some(ids: Sequence[str], *, shown: int = 5) -> str:
+    rest = len(ids) - shown
+    return ", ".join(ids[:shown]) + (f" and {rest} more" if rest > 0 else "")

@@ -1,0 +1,106 @@
+"""Earlier runs of the same model on the same data: did it get better or worse?
+
+Runs are records of one label, in the order they were finished. Two runs in a row are
+compared query by query if they were made on one revision of the data; otherwise a change
+is shown, and not tested.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from qwen3nb.analysis.comparison.alignment import pair_against
+from qwen3nb.analysis.comparison.pairwise import compare_pairs
+from qwen3nb.analysis.stats.multiple_testing import adjust
+from qwen3nb.analysis.stats.resampling import (
+    Interval,
+    draw_seed,
+    percentile_interval,
+    resampled_means,
+)
+from qwen3nb.records.record import Result
+
+__all__ = ["TrendPoint", "trend"]
+
+
+@dataclass(frozen=True)
+class TrendPoint:
+    """One run.
+
+    Attributes:
+        label: of the model.
+        finished: when, ISO 8601.
+        identity: of its weights and settings.
+        revision: of the data.
+        mean: over queries; ``interval``: percentile bootstrap, None for one query.
+        n: number of queries.
+        change: mean paired difference from the run before; None for the first, and where the
+            data changed.
+        change_interval: of the change.
+        p_value: paired permutation test, adjusted by Holm over all changes that are shown.
+    """
+
+    label: str
+    finished: str
+    identity: str
+    revision: str
+    mean: float
+    interval: Interval | None
+    n: int
+    change: float | None = None
+    change_interval: Interval | None = None
+    p_value: float | None = None
+
+
+def trend(
+    results: Iterable[Result], *, metric: str, n_resamples: int = 10_000, seed: int
+) -> tuple[TrendPoint, ...]:
+    """Runs by label and time; labels with a single run are left out.
+
+    Args:
+        results: records of one data set, all that there are, of any revision.
+        metric: the per-query column to look at.
+        n_resamples: of bootstrap and permutation.
+        seed: of the draws.
+    """
+    runs: dict[str, list[Result]] = {}
+    for result in sorted(results, key=lambda each: each.finished):
+        if metric in result.per_query:
+            runs.setdefault(result.model["label"], []).append(result)
+    points = [
+        _point(records[:place], result, metric, n_resamples, seed)
+        for records in runs.values()
+        if len(records) > 1
+        for place, result in enumerate(records)
+    ]
+    values = iter(adjust([p.p_value for p in points if p.p_value is not None]))
+    return tuple(p if p.p_value is None else replace(p, p_value=next(values)) for p in points)
+
+
+def _point(
+    before: Sequence[Result], result: Result, metric: str, n_resamples: int, seed: int
+) -> TrendPoint:
+    scores = result.per_query[metric]
+    queries = sorted(scores)
+    column = np.array([[scores[query]] for query in queries])
+    drawn = draw_seed(seed, queries)
+    means, resampled = resampled_means(column, n_resamples=n_resamples, seed=drawn)
+    point = TrendPoint(
+        label=result.model["label"],
+        finished=result.finished,
+        identity=result.model["identity"],
+        revision=str(result.task["revision"]),
+        mean=float(means[0]),
+        interval=percentile_interval(resampled[:, 0], level=0.95) if len(queries) > 1 else None,
+        n=len(queries),
+    )
+    pairing = pair_against([result], before[-1], metric=metric) if before else None
+    if pairing is None or not pairing.matrices:
+        return point
+    (pair,) = compare_pairs(pairing.matrices, n_resamples=n_resamples, seed=seed).pairs
+    return replace(
+        point, change=pair.difference, change_interval=pair.interval, p_value=pair.p_value
+    )

@@ -1,0 +1,245 @@
+"""Ranks with their uncertainty, and which neighbours cannot be told apart.
+
+A rank is read off resampled means: within each task the queries are drawn once for all
+systems, the mean over tasks is taken, and systems are ranked again. Only systems with a
+score on every task are ranked; the others are named.
+
+References:
+    Goldstein and Spiegelhalter 1996 (rank intervals); Demšar 2006 (groups of systems
+    that do not differ, as joined in critical-difference diagrams).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import rankdata
+
+from qwen3nb.analysis.comparison.alignment import ScoreMatrix
+from qwen3nb.analysis.stats.multiple_testing import adjust
+from qwen3nb.analysis.stats.resampling import (
+    Array,
+    Interval,
+    draw_seed,
+    percentile_interval,
+    resampled_means,
+    sign_flip_extremes,
+)
+from qwen3nb.utils.markdown import escaped, interval_text, json_text, markdown_table, number_text
+
+__all__ = ["Leaderboard", "Standing", "leaderboard", "tie_groups"]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One system's place.
+
+    Attributes:
+        system: its name.
+        mean: mean over tasks of the means over queries.
+        interval: percentile bootstrap interval of that mean.
+        rank: 1 is best; equal means share the better rank.
+        rank_interval: percentile interval of the rank over resamples.
+        best: share of resamples in which it is first, ties shared out.
+        groups: numbers of the tie groups it is in, from 1.
+    """
+
+    system: str
+    mean: float
+    interval: Interval
+    rank: int
+    rank_interval: tuple[int, int]
+    best: float
+    groups: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Leaderboard:
+    """Standings from best to worst.
+
+    Attributes:
+        standings: one per system.
+        groups: systems that cannot be told apart, as runs of neighbours in the ranking;
+            a system may be in several.
+        tasks: over which the mean is taken.
+        adjacent_separable: how many of the S − 1 neighbouring pairs differ.
+        alpha: level of the family-wise test behind the groups.
+        level: of the intervals.
+        left_out: systems without a score on every task, and what did not pair.
+        queries: how many queries each task has.
+    """
+
+    standings: tuple[Standing, ...]
+    groups: tuple[tuple[str, ...], ...]
+    tasks: tuple[str, ...]
+    adjacent_separable: int
+    alpha: float
+    level: float
+    left_out: tuple[str, ...]
+    queries: tuple[int, ...]
+
+    def to_json(self) -> str:
+        """As strict JSON."""
+        return json_text(self)
+
+    def to_markdown(self) -> str:
+        """As a Markdown table with its note."""
+        rows = [
+            (
+                str(each.rank),
+                "{}–{}".format(*each.rank_interval),
+                each.system,
+                number_text(each.mean),
+                interval_text(each.interval, sign=False),
+                f"{100 * each.best:.1f} %",
+                " ".join(map(str, each.groups)) or "–",
+            )
+            for each in self.standings
+        ]
+        heads = ("rank", "rank interval", "system", "mean", "interval", "first in", "tie groups")
+        count = len(self.standings)
+        note = (
+            f"Mean over {len(self.tasks)} tasks; {100 * self.level:g} % bootstrap intervals over "
+            f"queries. Systems of one tie group do not differ (paired permutation test, Holm "
+            f"over all pairs, alpha {self.alpha:g}); {self.adjacent_separable} of {count - 1} "
+            "neighbouring pairs do."
+        )
+        lines = [f"- {escaped(line)}" for line in self.left_out]
+        return "\n".join([markdown_table(heads, rows), "", note, *lines])
+
+
+def leaderboard(
+    matrices: Sequence[ScoreMatrix],
+    *,
+    n_resamples: int = 10_000,
+    level: float = 0.95,
+    alpha: float = 0.05,
+    seed: int,
+) -> Leaderboard:
+    """Rank the systems that every one of ``matrices`` (one per task) has.
+
+    Each task counts the same, whatever its number of queries.
+
+    Raises:
+        ValueError: no task, or fewer than two systems that have all tasks.
+    """
+    systems, left_out = _common_systems(matrices)
+    columns = [_select(matrix, systems) for matrix in matrices]
+    seeds = [draw_seed(seed, matrix.queries) for matrix in matrices]
+    drawn = [
+        resampled_means(each, n_resamples=n_resamples, seed=drawn_by)
+        for each, drawn_by in zip(columns, seeds, strict=True)
+    ]
+    observed = np.mean([means for means, _ in drawn], axis=0)
+    resampled = np.mean([each for _, each in drawn], axis=0)
+    order = [int(i) for i in np.argsort(-observed, kind="stable")]
+    differ = _mean_tests(columns, seeds, n_resamples=n_resamples) < alpha
+    groups = tie_groups(order, differ)
+    return Leaderboard(
+        standings=tuple(_standings(systems, order, groups, observed, resampled, level)),
+        groups=tuple(tuple(systems[i] for i in group) for group in groups),
+        tasks=tuple(matrix.task for matrix in matrices),
+        adjacent_separable=sum(bool(differ[i, j]) for i, j in itertools.pairwise(order)),
+        alpha=alpha,
+        level=level,
+        left_out=tuple(left_out),
+        queries=tuple(len(matrix.queries) for matrix in matrices),
+    )
+
+
+def _standings(
+    systems: Sequence[str],
+    order: Sequence[int],
+    groups: Sequence[tuple[int, ...]],
+    observed: Array,
+    resampled: Array,
+    level: float,
+) -> Iterator[Standing]:
+    """Standings in ``order``, from means (S,) and resampled means (R, S)."""
+    tail = (1 - level) / 2
+    ranks = rankdata(-observed, method="min")
+    resampled_ranks = rankdata(-resampled, axis=1, method="min")
+    first = resampled_ranks == 1
+    shares = (first / first.sum(axis=1, keepdims=True)).mean(axis=0)
+    for i in order:
+        low, high = np.quantile(resampled_ranks[:, i], [tail, 1 - tail], method="inverted_cdf")
+        yield Standing(
+            system=systems[i],
+            mean=float(observed[i]),
+            interval=percentile_interval(resampled[:, i], level=level),
+            rank=int(ranks[i]),
+            rank_interval=(int(low), int(high)),
+            best=float(shares[i]),
+            groups=tuple(number for number, group in enumerate(groups, 1) if i in group),
+        )
+
+
+def tie_groups(order: Sequence[int], differ: np.ndarray) -> list[tuple[int, ...]]:
+    """Longest runs of neighbours in ``order`` of which no two differ, of two or more.
+
+    Args:
+        order: systems from best to worst.
+        differ: (S, S) whether two systems differ.
+
+    >>> import numpy as np
+    >>> far = np.array([[0, 0, 1], [0, 0, 0], [1, 0, 0]], dtype=bool)
+    >>> tie_groups([0, 1, 2], far)
+    [(0, 1), (1, 2)]
+    """
+    groups: list[tuple[int, ...]] = []
+    reached = 0
+    for start in range(len(order)):
+        stop = start + 1
+        while stop < len(order) and not any(differ[i, order[stop]] for i in order[start:stop]):
+            stop += 1
+        if stop - start > 1 and stop > reached:
+            groups.append(tuple(order[start:stop]))
+            reached = stop
+    return groups
+
+
+def _common_systems(matrices: Sequence[ScoreMatrix]) -> tuple[list[str], list[str]]:
+    if not matrices:
+        raise ValueError("expected at least one task to rank on; got none")
+    common = [s for s in matrices[0].systems if all(s in m.systems for m in matrices)]
+    has: Mapping[str, list[str]] = {
+        system: [m.task for m in matrices if system not in m.systems]
+        for system in dict.fromkeys(s for m in matrices for s in m.systems)
+    }
+    left_out = [f"{s} is not ranked: no score on {', '.join(t)}" for s, t in has.items() if t]
+    if len(common) < 2:
+        raise ValueError(
+            "fewer than two systems have a score on every task: " + "; ".join(left_out)
+        )
+    return common, left_out + [note for matrix in matrices for note in matrix.notes]
+
+
+def _select(matrix: ScoreMatrix, systems: Sequence[str]) -> Array:
+    """Scores (n, S) of ``systems``, in that order."""
+    return matrix.scores[[matrix.systems.index(system) for system in systems]].T
+
+
+def _mean_tests(
+    columns: Sequence[Array], seeds: Sequence[tuple[int, int]], *, n_resamples: int
+) -> Array:
+    """Holm-adjusted p-values (S, S) of the difference of means over tasks.
+
+    The mean over tasks is a sum over queries, each weighted by one over its task's size;
+    the sign of a query is flipped once for all tasks with the same queries.
+    """
+    by_queries: dict[tuple[int, int], Array] = {}
+    for each, drawn in zip(columns, seeds, strict=True):
+        by_queries[drawn] = by_queries.get(drawn, np.zeros(each.shape)) + each / len(each)
+    weighted = np.concatenate(list(by_queries.values()))
+    count = weighted.shape[1]
+    pairs = list(itertools.combinations(range(count), 2))
+    flips = [number for drawn in by_queries for number in drawn]
+    extremes = sign_flip_extremes(weighted, pairs, n_resamples=n_resamples, seed=flips)
+    adjusted = adjust([(extreme + 1) / (n_resamples + 1) for extreme in extremes])
+    table = np.ones((count, count))
+    for (i, j), p in zip(pairs, adjusted, strict=True):
+        table[i, j] = table[j, i] = p
+    return table

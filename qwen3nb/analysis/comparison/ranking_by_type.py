@@ -1,0 +1,139 @@
+"""A leaderboard per category of tasks, and orders that turn round between them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from qwen3nb.analysis.comparison.alignment import ScoreMatrix
+from qwen3nb.analysis.comparison.by_category import Reversal
+from qwen3nb.analysis.comparison.ranking import Leaderboard, leaderboard
+from qwen3nb.utils.markdown import escaped, json_text, markdown_table, number_text
+
+__all__ = ["CategoryBoards", "category_leaderboards"]
+
+
+@dataclass(frozen=True)
+class CategoryBoards:
+    """Standings over all tasks, and within each category.
+
+    Attributes:
+        overall: every task counts once.
+        boards: by category.
+        balanced: systems and their means in which every category counts once, from best
+            to worst.
+        reversals: pairs whose order turns round: ``weighting``: between counting tasks
+            and counting categories; ``opposed``: in a category that separates them.
+        notes: categories without a leaderboard, and why.
+    """
+
+    overall: Leaderboard
+    boards: dict[str, Leaderboard]
+    balanced: tuple[tuple[str, float], ...]
+    reversals: tuple[Reversal, ...]
+    notes: tuple[str, ...]
+
+    def to_json(self) -> str:
+        """As strict JSON."""
+        return json_text(self)
+
+    def to_markdown(self) -> str:
+        """Means and ranks by category, with the reversals below."""
+        heads = ("system", "all tasks", *self.boards, "categories count once")
+        balanced = dict(self.balanced)
+        places = [
+            {s.system: f"{s.mean:.3f} ({s.rank})" for s in board.standings}
+            for board in (self.overall, *self.boards.values())
+        ]
+        rows = [
+            (
+                standing.system,
+                *(place.get(standing.system, "–") for place in places),
+                number_text(balanced.get(standing.system)),
+            )
+            for standing in self.overall.standings
+        ]
+        lines = [f"- {escaped(text)}" for text in (*(r.text for r in self.reversals), *self.notes)]
+        return "\n".join([markdown_table(heads, rows), "", "Means, ranks in brackets.", *lines])
+
+
+def category_leaderboards(
+    matrices: Sequence[ScoreMatrix],
+    categories: Mapping[str, str],
+    *,
+    n_resamples: int = 10_000,
+    alpha: float = 0.05,
+    seed: int,
+) -> CategoryBoards:
+    """Rank systems over all tasks and within each category of tasks.
+
+    Args:
+        matrices: one per task.
+        categories: category per task, such as the task's type; a task without one is a
+            category of its own.
+        n_resamples: of bootstrap and permutation.
+        alpha: level at which two systems are told apart.
+        seed: of the draws.
+
+    Raises:
+        ValueError: as in `leaderboard.leaderboard`, over all tasks.
+    """
+    groups: dict[str, list[ScoreMatrix]] = {}
+    for matrix in matrices:
+        groups.setdefault(categories.get(matrix.task, matrix.task), []).append(matrix)
+    overall = leaderboard(matrices, n_resamples=n_resamples, alpha=alpha, seed=seed)
+    boards, notes = {}, []
+    for name, group in groups.items():
+        try:
+            boards[name] = leaderboard(group, n_resamples=n_resamples, alpha=alpha, seed=seed)
+        except ValueError as error:
+            notes.append(f"{name}: {error}")
+    balanced = _balanced(overall, boards)
+    reversals = [*_weighting(overall, balanced), *_opposed(overall, boards)]
+    return CategoryBoards(overall, boards, balanced, tuple(reversals), tuple(notes))
+
+
+def _means(board: Leaderboard) -> dict[str, float]:
+    return {each.system: each.mean for each in board.standings}
+
+
+def _balanced(
+    overall: Leaderboard, boards: Mapping[str, Leaderboard]
+) -> tuple[tuple[str, float], ...]:
+    tables = [_means(board) for board in boards.values()]
+    means = {
+        each.system: sum(table[each.system] for table in tables) / len(tables)
+        for each in overall.standings
+        if tables and all(each.system in table for table in tables)
+    }
+    return tuple(sorted(means.items(), key=lambda item: -item[1]))
+
+
+def _weighting(overall: Leaderboard, balanced: tuple[tuple[str, float], ...]) -> list[Reversal]:
+    means, other = _means(overall), dict(balanced)
+    return [
+        Reversal(
+            "weighting",
+            f"{a} is above {b} by {means[a] - means[b]:.3f} where every task counts once, below "
+            f"it by {other[b] - other[a]:.3f} where every category does",
+        )
+        for a, b in itertools.combinations(means, 2)
+        if a in other and b in other and means[a] > means[b] and other[a] < other[b]
+    ]
+
+
+def _opposed(overall: Leaderboard, boards: Mapping[str, Leaderboard]) -> list[Reversal]:
+    means = _means(overall)
+    found = []
+    for name, board in boards.items():
+        table = _means(board)
+        for a, b in itertools.combinations(means, 2):
+            turned = a in table and b in table and means[a] > means[b] and table[a] < table[b]
+            if turned and not any({a, b} <= set(group) for group in board.groups):
+                text = (
+                    f"{a} is above {b} over all tasks ({means[a]:.3f}, {means[b]:.3f}), and "
+                    f"separably below it in {name} ({table[a]:.3f}, {table[b]:.3f})"
+                )
+                found.append(Reversal("opposed", text))
+    return found

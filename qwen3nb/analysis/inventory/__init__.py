@@ -1,0 +1,1 @@
+"""Score files of trainings found on disk, with what their metadata says."""

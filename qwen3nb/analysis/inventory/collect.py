@@ -1,0 +1,323 @@
+"""Every score there is, from three kinds of files, in one table.
+
+    our records       <model>/seed_<n>/<task>.json                    (`results.Result`)
+    MTEB's own        <model>/<revision>/<task>.json beside model_meta.json
+    adapter training  <config>/seed_<n>/results/reranking_results.json, mteb_results.json,
+                      a file per data set (`tasks.trained` writes them),
+                      or copies named <config>-seed_<n>-mteb_results.json
+
+A file is known by its content. Files that are broken, say two things, or give the same
+numbers for different weights are flagged; a flag is a question to a person, so a flagged
+score stays in the table.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from qwen3nb import paths
+from qwen3nb.analysis.inventory.anomalies import Flag, find_flags
+from qwen3nb.analysis.inventory.run_metadata import run_facts, run_name
+from qwen3nb.analysis.inventory.score import Score
+from qwen3nb.records.failures import FailedRun, failed_runs
+from qwen3nb.records.record import SCHEMA, Result
+from qwen3nb.utils.markdown import escaped, json_text, markdown_table, number_text
+
+__all__ = ["Collection", "load_all_results"]
+
+_LARGEST = 256 * 2**20  # bytes; a record of 100,000 queries has about 20 MB
+_SKIPPED = {"checkpoints", "partial", "logs", "_build", ".cache"}
+_RERANKING_METRIC = "ndcg@10"
+
+
+class _NotOursError(Exception):
+    """A JSON file that holds no results."""
+
+
+@dataclass(frozen=True)
+class Collection:
+    """All scores found, and what is wrong with them.
+
+    Attributes:
+        scores: one per system, seed, task and metric.
+        flags: what a person should look at, by kind.
+        files: how many files the scores come from.
+        other: JSON files that hold no results.
+    """
+
+    scores: tuple[Score, ...]
+    flags: tuple[Flag, ...] = ()
+    files: int = 0
+    other: tuple[str, ...] = field(default=(), repr=False)
+
+    def nested(self) -> dict[str, dict[int | None, dict[str, dict[str, float | None]]]]:
+        """``{system: {seed: {task: {metric: value}}}}``; of doubles, the first."""
+        table: dict[str, dict[int | None, dict[str, dict[str, float | None]]]] = {}
+        for score in self.scores:
+            row = table.setdefault(score.system, {}).setdefault(score.seed, {})
+            row.setdefault(score.task, {}).setdefault(score.metric, score.value)
+        return table
+
+    def to_json(self) -> str:
+        """As strict JSON, without the scores per query."""
+        rows = [score.summary() for score in self.scores]
+        flags = [{"kind": flag.kind, "text": flag.text} for flag in self.flags]
+        return json_text({"scores": rows, "flags": flags, "files": self.files})
+
+    def to_markdown(self) -> str:
+        """As a Markdown table, with the flags below it."""
+        rows = [
+            (
+                score.system,
+                "–" if score.seed is None else str(score.seed),
+                score.task,
+                score.metric,
+                number_text(score.value, digits=4),
+                str(len(score.per_query)) if score.per_query else "–",
+            )
+            for score in self.scores
+        ]
+        table = markdown_table(("system", "seed", "task", "metric", "value", "queries"), rows)
+        lines = [f"- **{flag.kind}**: {escaped(flag.text)}" for flag in self.flags]
+        return "\n".join([table, "", *lines])
+
+
+def load_all_results(folders: Path | str | Iterable[Path | str] | None = None) -> Collection:
+    """Read every result below one or more folders (by default `paths.results`).
+
+    Records that a failed run made are left out; see `qwen3nb.records.failures`.
+
+    Raises:
+        FileNotFoundError: a folder that is not there.
+    """
+    if folders is None:
+        folders = paths.results()
+    given = [folders] if isinstance(folders, str | Path) else list(folders)
+    scores: list[Score] = []
+    flags: list[Flag] = []
+    other = []
+    files = 0
+    failed = failed_runs()
+    for base in map(Path, given):
+        if not base.is_dir():
+            raise FileNotFoundError(f"{base}: no such folder of results")
+        for file in _json_files(base):
+            try:
+                scores += _read(file, flags, failed)
+                files += 1
+            except _NotOursError:
+                other.append(str(file))
+            except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+                flags.append(Flag("unreadable", f"{file}: {_one_line(error)}", (str(file),)))
+    return Collection(tuple(scores), (*flags, *find_flags(scores)), files, tuple(other))
+
+
+def _json_files(base: Path) -> Iterator[Path]:
+    """Regular JSON files below ``base``, in order, links to folders not followed."""
+    for folder, names, files in os.walk(base):
+        names[:] = sorted(name for name in names if name not in _SKIPPED and name[0] != ".")
+        for name in sorted(files):
+            file = Path(folder) / name
+            if name.endswith(".json") and file.is_file():
+                yield file
+
+
+def _read(file: Path, flags: list[Flag], failed: Sequence[FailedRun]) -> list[Score]:
+    """The scores of one file.
+
+    Raises:
+        _NotOursError: it holds no results.
+        ValueError: it does, but cannot be read.
+    """
+    if file.stat().st_size > _LARGEST:
+        raise ValueError(f"larger than {_LARGEST // 2**20} MiB")
+    try:
+        # MTEB writes bare NaN for what is undefined; only scores are taken, and checked.
+        value = json.loads(file.read_bytes().decode("utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f"not readable as JSON ({error})") from None
+    if not isinstance(value, dict):
+        raise _NotOursError
+    if str(value.get("schema", "")).startswith("qwen3nb.result/"):
+        return _from_record(file, failed)
+    if "task_name" in value and isinstance(value.get("scores"), dict):
+        return _from_mteb(file, value)
+    if isinstance(value.get("per_dataset"), dict):
+        return _from_reranking(file, value, flags)
+    if isinstance(value.get("per_task"), dict):
+        return _from_adapter_mteb(file, value)
+    if "dataset" in value and isinstance(value.get("aggregate"), dict):
+        return [_from_dataset(file, value)]
+    raise _NotOursError
+
+
+def _from_record(file: Path, failed: Sequence[FailedRun]) -> list[Score]:
+    result = Result.load(file)
+    if any(run.made(config=result.config, finished=result.finished) for run in failed):
+        return []
+    label, identity = result.model["label"], result.model["identity"]
+    settings = result.model.get("settings", {})
+    training = result.config.get("training")
+    known = training if isinstance(training, dict) else {}
+    kind = known.get("kind") or (known and _kind(result.task["type"] == "Reranking"))
+    use = [str(settings.get(key)) for key in ("pooling", "max_length", "dtype", "prompts")]
+    shared = {
+        # An adapter of each seed has a label of its own; the configuration they share has not.
+        "system": _system(known) or label,
+        "identity": identity,
+        "seed": result.seed,
+        "task": result.task["name"],
+        "kind": kind or result.task["type"],
+        "source": str(file),
+        "origin": SCHEMA,
+        "revision": str(result.task.get("revision", "")),
+        "finished": result.finished,
+        "facts": run_facts(training, {"use": ", ".join(use)}),
+    }
+    return [
+        Score(
+            **shared,
+            metric=name,
+            value=metric.value,
+            per_query=result.per_query.get(name, {}) if metric.how == "mean" else {},
+            main=name == result.task["main_metric"],
+        )
+        for name, metric in result.metrics.items()
+    ]
+
+
+def _from_mteb(file: Path, value: dict[str, Any]) -> list[Score]:
+    """One score per split: the mean of main_score over its subsets."""
+    meta = {}
+    if (file.parent / "model_meta.json").is_file():
+        meta = json.loads((file.parent / "model_meta.json").read_text(encoding="utf-8"))
+    name = str(meta.get("name") or file.parent.parent.name.replace("__", "/", 1))
+    revision = str(meta.get("revision") or file.parent.name)
+    splits = value["scores"]
+    return [
+        Score(
+            system=name,
+            identity=revision,
+            seed=None,
+            task=value["task_name"] if len(splits) == 1 else f"{value['task_name']}/{split}",
+            kind="MTEB",
+            metric="main_score",
+            value=_finite(file, [entry["main_score"] for entry in entries]),
+            source=str(file),
+            origin="mteb",
+            revision=str(value.get("dataset_revision", "")),
+        )
+        for split, entries in splits.items()
+    ]
+
+
+def _from_reranking(file: Path, value: dict[str, Any], flags: list[Flag]) -> list[Score]:
+    """The adapter training's reranking scores; checks its means against its queries."""
+    of_run = _of_run(file)
+    scores = []
+    for dataset, found in value["per_dataset"].items():
+        per_query = {str(query): float(score) for query, score in found["per_query"].items()}
+        stored = float(found["aggregate"][_RERANKING_METRIC])
+        mean = _finite(file, [*per_query.values()]) if per_query else stored
+        if not math.isclose(mean, stored, rel_tol=0, abs_tol=1e-6):
+            text = f"{file}: {dataset} says {stored:.6f}, its queries give {mean:.6f}"
+            flags.append(Flag("inconsistent", text, (str(file),)))
+        scores.append(
+            Score(
+                **of_run,
+                task=dataset,
+                kind="reranking",
+                metric="nDCG@10",
+                value=mean,
+                per_query=per_query,
+            )
+        )
+    average = value.get("average", {}).get(_RERANKING_METRIC)
+    means = [score.value for score in scores if score.value is not None]
+    if average is not None and means and abs(float(average) - sum(means) / len(means)) > 1e-6:
+        text = (
+            f"{file}: average says {average:.6f}, its data sets give {sum(means) / len(means):.6f}"
+        )
+        flags.append(Flag("inconsistent", text, (str(file),)))
+    return scores
+
+
+def _from_adapter_mteb(file: Path, value: dict[str, Any]) -> list[Score]:
+    """The adapter training's embedding scores, which have no values per query."""
+    of_run = _of_run(file)
+    return [
+        Score(
+            **of_run,
+            task=task,
+            kind="embedding",
+            metric="main_score",
+            value=_finite(file, [found["main_score"]]),
+        )
+        for task, found in value["per_task"].items()
+    ]
+
+
+def _of_run(file: Path) -> dict[str, Any]:
+    """What the scores in ``file`` have in common: the adapter whose training's folder it is in."""
+    system, seed, facts = run_name(file)
+    return {
+        "system": system,
+        "identity": facts.get("weights", ""),
+        "seed": seed,
+        "source": str(file),
+        "origin": "adapter",
+        "facts": facts,
+    }
+
+
+def _from_dataset(file: Path, value: dict[str, Any]) -> Score:
+    """The score in a file of one data set, as `tasks.trained` leaves it beside an adapter."""
+    system, seed, facts = run_name(file)
+    ((metric, stored),) = value["aggregate"].items()
+    per_query = {str(query): float(score) for query, score in value.get("per_query", {}).items()}
+    return Score(
+        system=system,
+        identity=str(value.get("model", "")),
+        seed=seed,
+        task=file.stem,
+        # Reranked data sets are named with their first stage, such as SciFact.bm25-100.
+        kind=_kind("." in file.stem),
+        metric="nDCG@10" if metric == _RERANKING_METRIC else metric,
+        value=None if stored is None else _finite(file, [*per_query.values()] or [stored]),
+        per_query=per_query,
+        source=str(file),
+        origin="adapter",
+        facts=facts,
+    )
+
+
+def _system(training: dict[str, Any]) -> str:
+    """What an adapter's training calls its configuration, or mode and rank; else empty."""
+    if "mode" not in training:
+        return ""
+    rank = training.get("rank")
+    said = training.get("configuration") or training["mode"]
+    return str(said) if "configuration" in training or rank is None else f"{said}_r{rank}"
+
+
+def _kind(reranks: bool) -> str:
+    return "reranking" if reranks else "embedding"
+
+
+def _finite(file: Path, values: list[Any]) -> float:
+    """Mean of finite numbers."""
+    numbers = [float(value) for value in values]
+    if not numbers or not all(map(math.isfinite, numbers)):
+        raise ValueError(f"a score of {file.name} is missing or not finite")
+    return sum(numbers) / len(numbers)
+
+
+def _one_line(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if isinstance(error, KeyError) else text

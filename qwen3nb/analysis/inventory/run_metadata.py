@@ -1,0 +1,106 @@
+"""How an adapter was trained: what must agree before two runs are compared."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from qwen3nb.analysis.inventory.training_logs import json_lines
+from qwen3nb.utils.atomic_files import sha256_file
+
+__all__ = ["FACTS", "run_facts", "run_name"]
+
+# What a run is known by, and where the training's configuration says it.
+_PLACES: dict[str, tuple[tuple[str, ...], ...]] = {
+    "mode": (("training", "mode"), ("mode",)),
+    "rank": (("lora", "rank"), ("rank",)),
+    "base": (("model", "base_model_name"), ("base",)),
+    "data_seed": (("data", "seed"), ("data_seed",), ("seed",)),
+}
+FACTS = (*_PLACES, "steps", "steps_embedding", "steps_reranking", "ended", "weights")
+_COPY = re.compile(r"(?P<system>.+)-seed_(?P<seed>\d+)-(mteb|reranking)_results")
+_SEED = re.compile(r"seed_(\d+)")
+_LARGEST = 2**20
+
+
+def run_facts(config: Any, log: Mapping[str, Any]) -> dict[str, Any]:
+    """Facts of a training, those that are known.
+
+    Args:
+        config: the training's configuration, nested as in its ``config.yaml``, or flat
+            with the names in `FACTS`; anything else holds no facts.
+        log: what its log says: ``steps`` and so on.
+    """
+    if not isinstance(config, Mapping):
+        return dict(log)
+    nested = config.get("settings")  # our own records: the configuration inside
+    whole = {**config, **nested} if isinstance(nested, Mapping) else config
+    facts = {name: _find(whole, places) for name, places in _PLACES.items()}
+    facts |= {name: config[name] for name in FACTS if name not in _PLACES and name in config}
+    return {name: value for name, value in {**facts, **log}.items() if value is not None}
+
+
+def _find(config: Mapping[str, Any], places: tuple[tuple[str, ...], ...]) -> Any:
+    for place in places:
+        value: Any = config
+        for key in place:
+            value = value.get(key) if isinstance(value, Mapping) else None
+        if isinstance(value, str | int | float) and not isinstance(value, bool):
+            return value
+    return None
+
+
+def run_name(file: Path) -> tuple[str, int | None, dict[str, Any]]:
+    """System, seed and facts of a results file of the adapter training.
+
+    From the folders ``<system>/seed_<n>/results/``, or from the name of a copy,
+    ``<system>-seed_<n>-mteb_results.json``, which comes without facts.
+    """
+    if copy := _COPY.fullmatch(file.stem):
+        return copy["system"], int(copy["seed"]), {}
+    folder = file.parent.parent
+    if file.parent.name != "results" or not (seed := _SEED.fullmatch(folder.name)):
+        return file.parent.name, None, {}
+    return folder.parent.name, int(seed[1]), _folder_facts(folder)
+
+
+def _folder_facts(folder: Path) -> dict[str, Any]:
+    import yaml
+
+    config: Any = {}
+    file = folder / "config.yaml"
+    if file.is_file() and file.stat().st_size <= _LARGEST:
+        try:
+            config = yaml.safe_load(file.read_text(encoding="utf-8"))
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            raise ValueError(f"{file}: not readable as YAML ({error})") from None
+    facts = run_facts(config, _log_facts(folder / "train_log.jsonl"))
+    weights = folder / "checkpoints" / "final" / "adapter_model.safetensors"
+    return {**facts, "weights": sha256_file(weights)} if weights.is_file() else facts
+
+
+def _log_facts(file: Path) -> dict[str, Any]:
+    """Steps taken, in all and per task, and the time of the last entry (seconds).
+
+    Raises:
+        ValueError: a line that is not JSON, other than a last one cut off; names the line.
+    """
+    if not file.is_file():
+        return {}
+    facts: dict[str, Any] = {}
+    for entry in json_lines(file)[0]:  # of a training that was killed, the steps it got to
+        _add_entry(facts, entry)
+    return facts
+
+
+def _add_entry(facts: dict[str, Any], entry: Mapping[str, Any]) -> None:
+    step = entry.get("global_step", entry.get("step"))
+    if isinstance(step, int):
+        facts["steps"] = max(facts.get("steps", 0), step)
+    if isinstance(entry.get("timestamp"), int | float):
+        facts["ended"] = max(facts.get("ended", 0.0), float(entry["timestamp"]))
+    for kind, name in (("embedding", "epoch_emb_steps"), ("reranking", "epoch_rerank_steps")):
+        if isinstance(entry.get(name), int):  # one summary per epoch
+            facts[f"steps_{kind}"] = facts.get(f"steps_{kind}", 0) + entry[name]

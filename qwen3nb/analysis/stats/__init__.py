@@ -1,0 +1,1 @@
+"""Arrays in, tests and intervals out."""

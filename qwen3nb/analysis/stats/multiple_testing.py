@@ -1,0 +1,90 @@
+"""Adjusted p-values for a declared family of tests.
+
+The family is all the comparisons that were looked at to say one thing; who calls these
+declares it by what is passed, and shows its size beside the result.
+
+References:
+    Holm 1979 (any test wrong with probability at most alpha, whatever the dependence);
+    Benjamini and Hochberg 1995 (share of wrong ones among those found).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from qwen3nb.utils.choices import one_of
+
+__all__ = ["CORRECTIONS", "NAMES", "adjust", "benjamini_hochberg", "holm"]
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's adjusted p-values, in the order given.
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+
+    Raises:
+        ValueError: a value outside 0 to 1.
+    """
+    _check(p_values)
+    adjusted = [0.0] * len(p_values)
+    largest = 0.0
+    for rank, index in enumerate(_ascending(p_values)):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
+        adjusted[index] = largest
+    return adjusted
+
+
+def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
+    """Benjamini and Hochberg's adjusted p-values (false discovery rate), in the order given.
+
+    >>> benjamini_hochberg([0.01, 0.04, 0.03])
+    [0.03, 0.04, 0.04]
+
+    Raises:
+        ValueError: a value outside 0 to 1.
+    """
+    _check(p_values)
+    count = len(p_values)
+    adjusted = [0.0] * count
+    smallest = 1.0
+    for rank, index in reversed(list(enumerate(_ascending(p_values), start=1))):
+        smallest = min(smallest, count / rank * p_values[index])
+        adjusted[index] = smallest
+    return adjusted
+
+
+def _unadjusted(p_values: Sequence[float]) -> list[float]:
+    _check(p_values)
+    return list(p_values)
+
+
+CORRECTIONS: dict[str, Callable[[Sequence[float]], list[float]]] = {
+    "holm": holm,
+    "benjamini-hochberg": benjamini_hochberg,
+    "none": _unadjusted,
+}
+# As they are written in a sentence.
+NAMES = {
+    "holm": "Holm",
+    "benjamini-hochberg": "Benjamini and Hochberg",
+    "none": "no correction",
+}
+
+
+def adjust(p_values: Sequence[float], *, how: str = "holm") -> list[float]:
+    """Adjusted p-values by the name of the method, one of `CORRECTIONS`.
+
+    Raises:
+        ValueError: an unknown method, or a value outside 0 to 1.
+    """
+    return CORRECTIONS[one_of("correction", how, CORRECTIONS)](p_values)
+
+
+def _ascending(p_values: Sequence[float]) -> list[int]:
+    return sorted(range(len(p_values)), key=lambda index: p_values[index])
+
+
+def _check(p_values: Sequence[float]) -> None:
+    if any(not 0 <= p <= 1 for p in p_values):
+        raise ValueError(f"expected p-values between 0 and 1; got {list(p_values)}")

@@ -1,0 +1,397 @@
+"""Is the difference real? Paired tests over queries.
+
+Two systems answered the same queries, so the queries are what is resampled, and the
+difference is taken query by query. Every function takes two arrays of equal length, in
+the same order of queries; those that draw take an explicit seed.
+
+What is stated for samples that carry no information:
+
+    equal systems               difference 0, interval (0, 0), p = 1 in every test
+    differences all the same    interval (c, c); the permutation test holds; the t-test,
+                                d_z and TOST's p-values have no value, and say why
+    one query                   no interval, permutation p = 1, no t-test
+
+References:
+    Efron and Tibshirani 1993, chapters 13 to 15; Phipson and Smyth 2010 (a p-value of
+    random permutations is (b + 1) / (m + 1), never 0); Schuirmann 1987 (TOST);
+    Cohen 1988 (d_z, power).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import optimize, stats
+
+from qwen3nb.analysis.stats.multiple_testing import adjust, benjamini_hochberg, holm
+from qwen3nb.analysis.stats.resampling import (
+    Array,
+    Interval,
+    Seed,
+    bca_interval,
+    percentile_interval,
+    resampled_means,
+    sign_flip_extremes,
+)
+
+__all__ = [
+    "BootstrapResult",
+    "EffectSize",
+    "EquivalenceResult",
+    "PermutationResult",
+    "TestResult",
+    "adjust",
+    "benjamini_hochberg",
+    "effect_size",
+    "equivalence",
+    "holm",
+    "minimum_detectable_effect",
+    "paired_bootstrap",
+    "permutation_test",
+    "power",
+    "t_test",
+    "wilcoxon",
+]
+
+LARGEST_EXACT = 20  # queries whose 2^n sign flips are enumerated on request
+CONSTANT = "the differences are all the same, so they have no spread to test against"
+SINGLE = "a single query has no spread"
+
+
+@dataclass(frozen=True)
+class BootstrapResult:
+    """A mean difference with its bootstrap intervals.
+
+    Attributes:
+        difference: mean of a − b.
+        interval: ends of the percentile interval; None for a single query.
+        level: its coverage, 0.95 by default.
+        n: number of queries.
+        bca: ends of the bias-corrected and accelerated interval; None for a single
+            query, or where every resample lies on one side of the difference.
+        undefined: why an interval is missing, or empty.
+    """
+
+    difference: float
+    interval: Interval | None
+    level: float
+    n: int
+    bca: Interval | None = None
+    undefined: str = ""
+
+
+@dataclass(frozen=True)
+class PermutationResult:
+    """A mean difference and how often chance alone gives one as large.
+
+    Attributes:
+        difference: mean of a − b.
+        p_value: two-sided.
+        n: number of queries.
+        method: ``random``: p is (b + 1) / (m + 1) over m random sign flips; ``exact``:
+            b / 2^n over all of them.
+        resamples: m, or 2^n.
+    """
+
+    difference: float
+    p_value: float
+    n: int
+    method: str = "random"
+    resamples: int = 0
+
+
+@dataclass(frozen=True)
+class TestResult:
+    """One test's answer.
+
+    Attributes:
+        statistic: t, or W; None where it has no finite value.
+        p_value: two-sided; None where undefined.
+        n: number of queries.
+        undefined: why there is no value, or empty.
+    """
+
+    __test__ = False  # not a test of pytest's
+
+    statistic: float | None
+    p_value: float | None
+    n: int
+    undefined: str = ""
+
+
+@dataclass(frozen=True)
+class EffectSize:
+    """How large a difference is, without a test.
+
+    Attributes:
+        difference: mean of a − b.
+        d_z: mean over standard deviation (ddof = 1) of the differences; 0 for equal
+            systems, None where the spread is 0 or unknown.
+        won: queries on which a is above b; ``tied`` and ``lost`` likewise.
+        n: their sum.
+    """
+
+    difference: float
+    d_z: float | None
+    won: int
+    tied: int
+    lost: int
+
+    @property
+    def n(self) -> int:
+        """Number of queries."""
+        return self.won + self.tied + self.lost
+
+    @property
+    def shares(self) -> tuple[float, float, float]:
+        """Shares of queries won, tied and lost."""
+        return self.won / self.n, self.tied / self.n, self.lost / self.n
+
+
+@dataclass(frozen=True)
+class EquivalenceResult:
+    """Two one-sided t-tests against a margin (Schuirmann 1987).
+
+    Attributes:
+        difference: mean of a − b.
+        margin: differences smaller than this do not matter.
+        p_no_worse: of "a is worse than b by the margin or more"; small: a is no worse.
+        p_no_better: of "a is better by the margin or more".
+        no_worse: p_no_worse < alpha.
+        equivalent: both are.
+        alpha: level of each of the two tests.
+        n: number of queries.
+        undefined: why the p-values are missing, or empty; the verdicts are then those of
+            the one difference there is (for a single query: False).
+    """
+
+    difference: float
+    margin: float
+    p_no_worse: float | None
+    p_no_better: float | None
+    no_worse: bool
+    equivalent: bool
+    alpha: float
+    n: int
+    undefined: str = ""
+
+
+def paired_bootstrap(
+    a: ArrayLike, b: ArrayLike, *, n_resamples: int = 10_000, level: float = 0.95, seed: Seed
+) -> BootstrapResult:
+    """Percentile and BCa bootstrap intervals of the mean of a − b over queries.
+
+    Of fewer than about 100 queries both are somewhat too narrow, BCa no less so: see
+    `bench.calibration` for measured coverages.
+
+    Raises:
+        ValueError: arrays of different or zero length, a value that is not finite, a
+            level outside 0 to 1, or fewer than one resample.
+    """
+    differences = _differences(a, b)
+    _check_share("level", level)
+    n = len(differences)
+    observed, means = resampled_means(differences[:, None], n_resamples=n_resamples, seed=seed)
+    if n == 1:
+        return BootstrapResult(float(differences[0]), None, level, n, undefined=SINGLE)
+    column = means[:, 0]
+    bca = bca_interval(column, differences, observed=float(observed[0]), level=level)
+    return BootstrapResult(
+        float(differences.mean()),
+        percentile_interval(column, level=level),
+        level,
+        n,
+        bca,
+        "" if bca else "BCa: every resample lies on one side of the difference",
+    )
+
+
+def permutation_test(
+    a: ArrayLike, b: ArrayLike, *, n_resamples: int = 10_000, seed: Seed, exact: bool = False
+) -> PermutationResult:
+    """Two-sided paired permutation test of the mean of a − b (sign flips).
+
+    Args:
+        a: scores of the one system.
+        b: scores of the other, in the same order of queries.
+        n_resamples: random flips; not used with ``exact``.
+        seed: of the flips; not used with ``exact``.
+        exact: enumerate all 2^n sign patterns instead, for at most 20 queries.
+
+    Raises:
+        ValueError: as in `paired_bootstrap`, or more than 20 queries with ``exact``.
+    """
+    differences = _differences(a, b)
+    n, mean = len(differences), float(differences.mean())
+    if exact:
+        return PermutationResult(mean, _exact_p(differences), n, "exact", 2**n)
+    columns = np.stack([differences, np.zeros(n)], axis=1)
+    extreme = sign_flip_extremes(columns, [(0, 1)], n_resamples=n_resamples, seed=seed)[0]
+    return PermutationResult(mean, (extreme + 1) / (n_resamples + 1), n, "random", n_resamples)
+
+
+def _exact_p(differences: Array) -> float:
+    n = len(differences)
+    if n > LARGEST_EXACT:
+        raise ValueError(
+            f"{n} queries have 2^{n} sign patterns; exact takes at most {LARGEST_EXACT} queries"
+        )
+    # |sum| is the same for a pattern and its opposite: the first sign can stay.
+    observed = abs(differences.sum())
+    slack = 1e-12 * np.abs(differences).sum()
+    sums = np.array([differences[0]])
+    for difference in differences[1:]:
+        sums = np.concatenate([sums + difference, sums - difference])
+    return float((np.abs(sums) >= observed - slack).mean())
+
+
+def t_test(a: ArrayLike, b: ArrayLike) -> TestResult:
+    """Paired t-test of the mean of a − b, two-sided (`scipy.stats.ttest_rel`).
+
+    Raises:
+        ValueError: as in `paired_bootstrap`.
+    """
+    differences = _differences(a, b)
+    n = len(differences)
+    if not differences.any():
+        return TestResult(0.0, 1.0, n)
+    if reason := _no_spread(differences):
+        return TestResult(None, None, n, reason)
+    found = stats.ttest_1samp(differences, 0.0)
+    return TestResult(float(found.statistic), float(found.pvalue), n)
+
+
+def wilcoxon(a: ArrayLike, b: ArrayLike) -> TestResult:
+    """Wilcoxon's signed-rank test, two-sided (`scipy.stats.wilcoxon`, ties dropped).
+
+    It tests whether the differences are symmetric about 0, not whether their mean is 0.
+
+    Raises:
+        ValueError: as in `paired_bootstrap`.
+    """
+    differences = _differences(a, b)
+    if not differences.any():
+        return TestResult(0.0, 1.0, len(differences))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # small samples: said by n
+        found = stats.wilcoxon(differences, zero_method="wilcox")
+    return TestResult(float(found.statistic), float(found.pvalue), len(differences))
+
+
+def effect_size(a: ArrayLike, b: ArrayLike) -> EffectSize:
+    """Cohen's d_z and the queries won, tied and lost by a.
+
+    Raises:
+        ValueError: as in `paired_bootstrap`.
+    """
+    differences = _differences(a, b)
+    mean = float(differences.mean())
+    d_z = None if _no_spread(differences) else mean / float(differences.std(ddof=1))
+    if not differences.any():
+        d_z = 0.0
+    won, lost = int((differences > 0).sum()), int((differences < 0).sum())
+    return EffectSize(mean, d_z, won, len(differences) - won - lost, lost)
+
+
+def equivalence(
+    a: ArrayLike, b: ArrayLike, *, margin: float, alpha: float = 0.05
+) -> EquivalenceResult:
+    """Is a no worse than b, and are they equivalent (TOST), within ``margin``?
+
+    Raises:
+        ValueError: as in `paired_bootstrap`, a margin that is not above 0, or an alpha
+            outside 0 to 1.
+    """
+    differences = _differences(a, b)
+    _check_share("alpha", alpha)
+    if not (margin > 0 and math.isfinite(margin)):
+        raise ValueError(f"expected a margin above 0; got {margin}")
+    n, mean = len(differences), float(differences.mean())
+    reason = _no_spread(differences)
+    if reason:
+        above, below = (n > 1 and mean > -margin), (n > 1 and mean < margin)
+        return EquivalenceResult(mean, margin, None, None, above, above and below, alpha, n, reason)
+    error = float(differences.std(ddof=1)) / math.sqrt(n)
+    worse = float(stats.t.sf((mean + margin) / error, n - 1))
+    better = float(stats.t.cdf((mean - margin) / error, n - 1))
+    return EquivalenceResult(
+        mean, margin, worse, better, worse < alpha, max(worse, better) < alpha, alpha, n
+    )
+
+
+def power(effect: float, *, deviation: float, n: int, alpha: float = 0.05) -> float:
+    """Probability that a two-sided paired t-test finds a mean difference ``effect``.
+
+    From the noncentral t distribution (Cohen 1988, 2.5): n − 1 degrees of freedom,
+    noncentrality ``effect * sqrt(n) / deviation``.
+    """
+    critical = float(stats.t.ppf(1 - alpha / 2, n - 1))
+    shift = effect * math.sqrt(n) / deviation
+    # The lower tail as the upper one of the opposite shift: scipy's nct.cdf there is NaN.
+    return float(stats.nct.sf(critical, n - 1, shift) + stats.nct.sf(critical, n - 1, -shift))
+
+
+def minimum_detectable_effect(
+    a: ArrayLike, b: ArrayLike, *, alpha: float = 0.05, power: float = 0.8
+) -> float | None:
+    """Smallest true difference that this many queries, spread like these, would show.
+
+    The mean difference that a two-sided paired t-test at ``alpha`` finds with
+    probability ``power``, given the standard deviation of a − b. None where that is 0
+    or unknown (all differences the same, or a single query).
+
+    Raises:
+        ValueError: as in `paired_bootstrap`, or ``power`` not between alpha and 1.
+    """
+    differences = _differences(a, b)
+    _check_share("alpha", alpha)
+    if not alpha < power < 1:
+        raise ValueError(f"expected a power between alpha ({alpha}) and 1; got {power}")
+    if _no_spread(differences):
+        return None
+    n, deviation = len(differences), float(differences.std(ddof=1))
+    return _detectable(n, alpha=alpha, wanted=power) * deviation / math.sqrt(n)
+
+
+def _detectable(n: int, *, alpha: float, wanted: float) -> float:
+    """Noncentrality that reaches the power, in standard errors."""
+    root = math.sqrt(n)
+
+    def missing(shift: float) -> float:
+        return power(shift / root, deviation=1.0, n=n, alpha=alpha) - wanted
+
+    guess = float(stats.t.ppf(1 - alpha / 2, n - 1) + stats.t.ppf(wanted, n - 1))
+    high = next(top for top in (guess * 2**i for i in itertools.count(1)) if missing(top) > 0)
+    return float(optimize.brentq(missing, 0.0, high, xtol=1e-10))
+
+
+def _no_spread(differences: Array) -> str:
+    """Why the differences have no standard deviation to use, or empty."""
+    if len(differences) == 1:
+        return SINGLE
+    # 0.3 - 0.1 and 0.4 - 0.2 differ by rounding only: that is no spread either.
+    largest = float(np.abs(differences).max())
+    return CONSTANT if float(np.ptp(differences)) <= 1e-12 * max(1.0, largest) else ""
+
+
+def _differences(a: ArrayLike, b: ArrayLike) -> Array:
+    first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    if first.ndim != 1 or first.shape != second.shape or len(first) == 0:
+        raise ValueError(
+            f"expected two arrays of the same queries; got shapes {first.shape}, {second.shape}"
+        )
+    differences: Array = first - second
+    if not np.isfinite(differences).all():
+        index = int(np.flatnonzero(~np.isfinite(differences))[0])
+        raise ValueError(f"query {index} has a value that is not finite")
+    return differences
+
+
+def _check_share(name: str, value: float) -> None:
+    if not 0 < value < 1:
+        raise ValueError(f"expected {name} between 0 and 1; got {value}")

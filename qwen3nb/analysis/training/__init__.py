@@ -1,0 +1,1 @@
+"""Seeds, steps and interference: learning curves, matched runs, the TIR."""

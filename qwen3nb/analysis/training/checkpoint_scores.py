@@ -1,0 +1,143 @@
+"""Which records belong to one training, and at which of its steps and seeds.
+
+A checkpoint is known by its label: ``demo-checkpoint-400`` is step 400 of ``demo``, and
+``demo-init`` its step 0; ``seed_7`` or ``seed-7`` in it is the seed of the training. An
+adapter's record says so itself (``config.training``: configuration, seed, steps). A mean of
+checkpoints has no step and is named.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from qwen3nb.analysis.comparison.alignment import common_revision
+from qwen3nb.analysis.training.learning_curve import Curve, Point, curve
+from qwen3nb.records.record import Result
+
+__all__ = ["Place", "Trajectory", "training_place", "trajectories", "trajectory_curve"]
+
+_CHECKPOINT = re.compile(r"(?P<name>.*?)[-_.]?(?:checkpoint[-_](?P<step>\d+)|init)")
+_SEED = re.compile(r"[-_.]?seed[-_]?(\d+)")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A step of a training.
+
+    Attributes:
+        training: its name, without seed.
+        seed: of the training; 0 where the label names none.
+        step: of its optimisation.
+    """
+
+    training: str
+    seed: int
+    step: int
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """One training on one task.
+
+    Attributes:
+        training: its name.
+        task: name of the task.
+        metric: name of the metric.
+        records: seed, then step, to record.
+    """
+
+    training: str
+    task: str
+    metric: str
+    records: dict[int, dict[int, Result]] = field(repr=False)
+
+    @property
+    def scores(self) -> dict[int, dict[int, dict[str, float]]]:
+        """Seed, step and query id to score; without records that have no value per query."""
+        return {
+            seed: {
+                step: result.per_query[self.metric]
+                for step, result in steps.items()
+                if self.metric in result.per_query
+            }
+            for seed, steps in self.records.items()
+        }
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """All steps, in order."""
+        return tuple(sorted({step for steps in self.records.values() for step in steps}))
+
+
+def training_place(result: Result) -> Place | None:
+    """The step of a training that a record's model is, or None."""
+    training = result.config.get("training")
+    if isinstance(training, dict) and isinstance(training.get("steps"), int):
+        name = str(training.get("configuration") or training.get("mode") or result.model["label"])
+        return Place(name, int(training.get("seed", result.seed)), training["steps"])
+    match = _CHECKPOINT.fullmatch(result.model["label"])
+    if match is None:
+        return None
+    seed = _SEED.search(match["name"])
+    name = _SEED.sub("", match["name"]) or "training"
+    return Place(name, int(seed[1]) if seed else 0, int(match["step"] or 0))
+
+
+def trajectories(
+    results: Iterable[Result], *, tasks: Sequence[str], metric: str = ""
+) -> list[Trajectory]:
+    """Trainings by task and name, in the order of ``tasks``.
+
+    Args:
+        results: one record per model and task, as `report.views.latest` leaves them.
+        tasks: names of the tasks.
+        metric: by default each task's main metric.
+
+    Of revisions of a task's data, the one most records have is taken.
+    """
+    found: dict[tuple[str, str], Trajectory] = {}
+    given = [r for r in results if r.task["name"] in tasks and training_place(r)]
+    revisions = {
+        task: common_revision([r for r in given if r.task["name"] == task])
+        for task in {result.task["name"] for result in given}
+    }
+    for result in given:
+        place, task = training_place(result), result.task["name"]
+        wanted = metric or result.task["main_metric"]
+        other = str(result.task["revision"]) != revisions[task]
+        if place is None or other or wanted not in result.metrics:
+            continue
+        key = (task, place.training)
+        each = found.setdefault(key, Trajectory(place.training, task, wanted, {}))
+        each.records.setdefault(place.seed, {})[place.step] = result
+    order = sorted(found, key=lambda key: (list(tasks).index(key[0]), key[1]))
+    return [found[key] for key in order]
+
+
+def trajectory_curve(
+    steps: dict[int, Result], *, metric: str, n_resamples: int = 10_000, seed: int
+) -> Curve:
+    """Score against step of one seed.
+
+    Of a metric without values per query (a correlation) the intervals are those of the
+    records, and the changes have none.
+
+    Raises:
+        ValueError: no step, or no query that all steps have.
+    """
+    if not steps:
+        raise ValueError("expected at least one step; got none")
+    if len(steps) > 1 and all(metric in result.per_query for result in steps.values()):
+        scores = {step: result.per_query[metric] for step, result in steps.items()}
+        return curve(scores, n_resamples=n_resamples, seed=seed)
+    points: list[Point] = []
+    for step in sorted(steps):
+        value = steps[step].metrics[metric]
+        ends = None if value.low is None or value.high is None else (value.low, value.high)
+        if value.value is not None:
+            change = value.value - points[-1].mean if points else None
+            points.append(Point(step, value.value, ends, change, None))
+    n = min(result.metrics[metric].n for result in steps.values())
+    return Curve(tuple(points), n, 0.95, ())

@@ -1,0 +1,291 @@
+"""Does training one adapter on two tasks cost either of them? TIR and the kill gate.
+
+The task interference ratio of a seed is (specialist − joint) / specialist: the share of
+the specialist's score that joint training loses. Negative: the joint model is better.
+The mean over seeds is taken, never the maximum over tasks and seeds, which would find
+interference in noise.
+
+The kill gate asks whether there is enough interference to go on working against it:
+PASS at 2 % or more, FAIL below 1 %, MARGINAL between. Each verdict is given twice: by the
+point, and by the evidence, which is INCONCLUSIVE where an interval crosses a threshold. Two
+intervals are looked at, because a bootstrap over a few seeds is too narrow where training
+varies more than the queries do (`bench.calibration` has the figures), and Student's interval
+over the seeds knows nothing of the queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from qwen3nb.analysis.comparison.alignment import join
+from qwen3nb.analysis.inventory.score import Score
+from qwen3nb.analysis.stats.resampling import Array, draw_seed, resampled_means
+from qwen3nb.analysis.training.match_runs import REQUIRED, Matched, Run, RunPair, match_runs
+from qwen3nb.analysis.training.tir_estimate import (
+    EXIT_CODES,
+    Estimate,
+    Gate,
+    Measured,
+    estimate,
+    mean_estimate,
+)
+from qwen3nb.utils.markdown import (
+    escaped,
+    interval_text,
+    json_text,
+    markdown_table,
+    number_text,
+    percent_text,
+)
+
+__all__ = ["EXIT_CODES", "SPECIALISTS", "Gate", "Group", "Interference", "interference"]
+
+SPECIALISTS = {"reranking": "rank_only", "embedding": "emb_only"}
+DEFINITION = (
+    "TIR = (specialist − joint) / specialist, per seed: the share of the specialist's score "
+    "that joint training loses; negative where the joint model is better."
+)
+_ORDER = ("NO RESULT", "INCONCLUSIVE", "MARGINAL", "FAIL", "PASS")
+
+
+@dataclass(frozen=True)
+class Group:
+    """One joint configuration against its specialists.
+
+    Attributes:
+        system: name of the joint configuration.
+        mode: how it was trained; ``rank`` and ``base``: of its adapter.
+        overall: mean of the tasks' TIR.
+        tasks: one estimate per task, over the mean of its data sets.
+        datasets: one estimate per task and data set.
+        refused: pairs that may not be compared, and why.
+        missing: what is not there.
+    """
+
+    system: str
+    mode: str
+    rank: int | None
+    base: str | None
+    overall: Estimate
+    tasks: tuple[Estimate, ...]
+    datasets: tuple[Estimate, ...]
+    refused: tuple[str, ...]
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Interference:
+    """All joint configurations.
+
+    Attributes:
+        groups: one per joint configuration.
+        gate: the thresholds.
+        required: facts that had to agree.
+        level: of the intervals.
+        missing: specialists without any joint run.
+    """
+
+    groups: tuple[Group, ...]
+    gate: Gate
+    required: tuple[str, ...]
+    level: float
+    missing: tuple[str, ...]
+
+    def verdict(self, *, by: str = "point") -> str:
+        """The weakest verdict of all groups, ``by`` ``point`` or ``evidence``."""
+        verdicts = [group.overall.verdict(by) for group in self.groups]
+        return min(verdicts, key=_ORDER.index, default="NO RESULT")
+
+    def exit_code(self, *, by: str = "point") -> int:
+        """A process's exit code for the verdict; see `EXIT_CODES`."""
+        return EXIT_CODES[self.verdict(by=by)]
+
+    def to_json(self) -> str:
+        """As strict JSON."""
+        return json_text(self)
+
+    def to_markdown(self) -> str:
+        """Definition, rule, and a table per joint configuration."""
+        parts = [escaped(DEFINITION), self.gate.text]
+        parts.append(f"Compared: same seed, and the same {', '.join(self.required)}.")
+        parts += [_group_markdown(group, self.level, self.gate) for group in self.groups]
+        if not self.groups:
+            parts.append("No joint run.")
+        parts += [f"- missing: {escaped(line)}" for line in self.missing]
+        return "\n\n".join(parts) + "\n"
+
+
+def interference(
+    scores: Iterable[Score],
+    *,
+    specialists: Mapping[str, str] | None = None,
+    joint: str = "joint",
+    required: Sequence[str] = REQUIRED,
+    gate: Gate | None = None,
+    n_resamples: int = 10_000,
+    level: float = 0.95,
+    seed: int,
+) -> Interference:
+    """Interference of every joint configuration among ``scores``.
+
+    Args:
+        scores: from `collect.load_all_results`.
+        specialists: mode of the specialist per task; by default `SPECIALISTS`.
+        joint: what the mode of a joint run begins with.
+        required: facts that must agree; ``task_steps`` in the place of ``steps`` compares
+            the steps the joint run spent on the task.
+        gate: the thresholds.
+        n_resamples: of the bootstrap over seeds and queries.
+        level: of the intervals.
+        seed: of the draws.
+
+    Raises:
+        ValueError: an unknown fact is required.
+    """
+    chosen = dict(SPECIALISTS if specialists is None else specialists)
+    rule = gate or Gate()
+    matched, alone = match_runs(scores, specialists=chosen, joint=joint, required=required)
+    settings = _Settings(rule, n_resamples, level, seed)
+    groups = tuple(_group(each, list(chosen), settings) for each in matched)
+    return Interference(groups, rule, tuple(required), level, tuple(alone))
+
+
+@dataclass(frozen=True)
+class _Settings:
+    gate: Gate
+    n_resamples: int
+    level: float
+    seed: int
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """One data set: scores per role and seed (2, S), and resampled (R, 2, S) if known."""
+
+    values: Array
+    resampled: Array | None
+
+
+def _group(matched: Matched, wanted: Sequence[str], settings: _Settings) -> Group:
+    tasks: list[Measured] = []
+    datasets = []
+    missing = list(matched.missing)
+    for task, pairs in matched.pairs.items():
+        cells, notes = _cells(task, pairs, settings)
+        missing += notes
+        if not cells:
+            continue
+        seeds = tuple(pair.joint.seed for pair in pairs)
+        for dataset, cell in cells.items():
+            datasets.append(_estimate(f"{task}: {dataset}", seeds, [cell], settings).estimate)
+        tasks.append(_estimate(task, seeds, list(cells.values()), settings))
+    left = [task for task in wanted if task not in {each.estimate.name for each in tasks}]
+    overall = mean_estimate(tasks, left_out=left, gate=settings.gate, level=settings.level)
+    return Group(
+        system=matched.system,
+        mode=str(matched.facts["mode"]),
+        rank=matched.facts["rank"],
+        base=matched.facts["base"],
+        overall=overall,
+        tasks=tuple(each.estimate for each in tasks),
+        datasets=tuple(datasets),
+        refused=matched.refused,
+        missing=tuple(missing),
+    )
+
+
+def _cells(
+    task: str, pairs: Sequence[RunPair], settings: _Settings
+) -> tuple[dict[str, _Cell], list[str]]:
+    """The data sets that all pairs have, and a line for each that some have not."""
+    runs = [(run, pair.task) for pair in pairs for run in (pair.specialist, pair.joint)]
+    tables = [run.scores[kind] for run, kind in runs]
+    names = list(dict.fromkeys(name for table in tables for name in table))
+    notes = []
+    cells = {}
+    for name in names:
+        lacking = [run.name for run, kind in runs if not _has(run, kind, name)]
+        if lacking:
+            notes.append(f"{task}: {name} is left out, no score of {', '.join(lacking)}")
+            continue
+        cells[name], found = _cell(task, name, pairs, settings)
+        notes += found
+    return cells, notes
+
+
+def _has(run: Run, kind: str, name: str) -> bool:
+    score = run.scores[kind].get(name)
+    return score is not None and score.value is not None
+
+
+def _cell(
+    task: str, name: str, pairs: Sequence[RunPair], settings: _Settings
+) -> tuple[_Cell, list[str]]:
+    """One data set's values, from the queries that all runs answered where there are any."""
+    rows = [[run.scores[task][name] for run in (pair.specialist, pair.joint)] for pair in pairs]
+    if not all(score.per_query for row in rows for score in row):
+        return _Cell(np.array([[s.value for s in row] for row in rows], float).T, None), []
+    columns = {score.run: score.per_query for row in rows for score in row}
+    matrix = join(columns, task=f"{task}: {name}")
+    ordered = matrix.scores.T  # columns: specialist, joint, of each seed in turn
+    drawn = draw_seed(settings.seed, matrix.queries)
+    means, resampled = resampled_means(ordered, n_resamples=settings.n_resamples, seed=drawn)
+    shape = (len(pairs), 2)
+    return (
+        _Cell(means.reshape(shape).T, resampled.reshape(-1, *shape).transpose(0, 2, 1)),
+        list(matrix.notes),
+    )
+
+
+def _estimate(
+    name: str, seeds: tuple[int | None, ...], cells: Sequence[_Cell], settings: _Settings
+) -> Measured:
+    """TIR of the mean over data sets."""
+    values = np.mean([cell.values for cell in cells], axis=0)
+    drawn = [cell.resampled for cell in cells]
+    resampled = None
+    if all(each is not None for each in drawn):
+        resampled = np.mean([each for each in drawn if each is not None], axis=0)
+    return estimate(
+        name,
+        seeds,
+        values,
+        resampled,
+        gate=settings.gate,
+        level=settings.level,
+        seed=settings.seed,
+    )
+
+
+def _group_markdown(group: Group, level: float, gate: Gate) -> str:
+    heads = (
+        "task", "seeds", "TIR, mean ± std", f"{100 * level:g} % interval", "over seeds alone",
+        "specialist − joint",
+        f"P(TIR ≥ {100 * gate.pass_at:g} %)", "by point", "by evidence",
+    )  # fmt: skip
+    rows = []
+    for each in (*group.datasets, *group.tasks, group.overall):
+        spread = "" if each.std is None else f" ± {percent_text(each.std, sign=False)}"
+        rows.append(
+            (
+                each.name,
+                ", ".join(map(str, each.seeds)) or "–",
+                percent_text(each.tir) + spread,
+                interval_text(each.interval, percent=True),
+                interval_text(each.seed_interval, percent=True),
+                number_text(each.delta, sign=True, digits=4),
+                number_text(each.probability),
+                each.by_point,
+                each.by_evidence,
+            )
+        )
+    title = f"**{escaped(group.system)}** (rank {group.rank}, base {escaped(str(group.base))})"
+    lines = [f"- refused: {escaped(line)}" for line in group.refused]
+    lines += [f"- missing: {escaped(line)}" for line in group.missing]
+    for each in (*group.datasets, *group.tasks, group.overall):
+        lines += [f"- {escaped(each.name)}: {escaped(note)}" for note in each.notes]
+    parts = [title, markdown_table(heads, rows)]
+    return "\n\n".join([*parts, "\n".join(lines)] if lines else parts)

@@ -1,0 +1,283 @@
+"""One training looked at many times: score against step, and the best checkpoint.
+
+Scores are given per step and query; the queries are drawn once for all steps, so that
+the intervals of two steps can be compared. The best of several checkpoints was chosen by
+looking at them: its mean flatters it, and it is called the best only where it differs
+from the next.
+
+References:
+    Fisher 1921 (interval of a correlation); Bonett and Wright 2000 (of a rank
+    correlation).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import stats
+
+from qwen3nb.analysis.comparison.alignment import ScoreMatrix, join
+from qwen3nb.analysis.stats.multiple_testing import adjust
+from qwen3nb.analysis.stats.resampling import (
+    Array,
+    Interval,
+    draw_seed,
+    percentile_interval,
+    resampled_means,
+    sign_flip_extremes,
+)
+from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.markdown import interval_text, json_text, markdown_table, number_text
+
+__all__ = [
+    "BestCheckpoint",
+    "Correlation",
+    "Curve",
+    "Point",
+    "best_checkpoint",
+    "correlation",
+    "curve",
+]
+
+PerStep = Mapping[int, Mapping[str, float]]
+
+
+@dataclass(frozen=True)
+class Point:
+    """The score at one step.
+
+    Attributes:
+        step: of the training.
+        mean: over queries.
+        interval: percentile bootstrap interval over queries, or None for a single query.
+        change: mean minus that of the step before; None at the first.
+        change_interval: its paired interval.
+    """
+
+    step: int
+    mean: float
+    interval: Interval | None
+    change: float | None
+    change_interval: Interval | None
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Score against training step.
+
+    Attributes:
+        points: by step.
+        n: queries that all steps have.
+        level: of the intervals.
+        notes: queries that do not pair.
+    """
+
+    points: tuple[Point, ...]
+    n: int
+    level: float
+    notes: tuple[str, ...]
+
+    def to_json(self) -> str:
+        """As strict JSON."""
+        return json_text(self)
+
+    def to_markdown(self) -> str:
+        """As a Markdown table."""
+        heads = ("step", "mean", "interval", "change", "interval of the change")
+        rows = [
+            (
+                str(p.step),
+                number_text(p.mean),
+                interval_text(p.interval, sign=False),
+                number_text(p.change, sign=True),
+                interval_text(p.change_interval),
+            )
+            for p in self.points
+        ]
+        note = f"{self.n} queries; {100 * self.level:g} % percentile bootstrap intervals over them."
+        return "\n".join([markdown_table(heads, rows), "", note])
+
+
+@dataclass(frozen=True)
+class BestCheckpoint:
+    """The checkpoint with the highest mean, and whether that says anything.
+
+    Attributes:
+        step: of the best.
+        mean: its mean, which flatters it a little.
+        next_step: of the second best; None if there is only one.
+        difference: best − next.
+        interval: paired interval of it.
+        p_value: of best against next, adjusted by Holm over best against each other.
+        separable: whether it is below alpha.
+        tied: steps that cannot be told from the best.
+        statement: all this in words.
+    """
+
+    step: int
+    mean: float
+    next_step: int | None
+    difference: float | None
+    interval: Interval | None
+    p_value: float | None
+    separable: bool
+    tied: tuple[int, ...]
+    statement: str
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """A correlation with its interval.
+
+    Attributes:
+        value: or None where undefined.
+        interval: 95 % by default; None for fewer than four points.
+        n: number of points.
+        how: ``spearman`` or ``pearson``.
+        undefined: why there is no value or no interval, or empty.
+    """
+
+    value: float | None
+    interval: Interval | None
+    n: int
+    how: str
+    undefined: str = ""
+
+
+def curve(scores: PerStep, *, n_resamples: int = 10_000, level: float = 0.95, seed: int) -> Curve:
+    """Score against step, with intervals.
+
+    Args:
+        scores: score per step and query id.
+        n_resamples: of the bootstrap.
+        level: of the intervals.
+        seed: of the draws.
+
+    Raises:
+        ValueError: fewer than two steps, or no query that all have.
+    """
+    steps, matrix = _matrix(scores)
+    drawn = draw_seed(seed, matrix.queries)
+    means, resampled = resampled_means(matrix.scores.T, n_resamples=n_resamples, seed=drawn)
+    many = len(matrix.queries) > 1
+
+    def ends(values: Array) -> Interval | None:
+        return percentile_interval(values, level=level) if many else None
+
+    points = [Point(steps[0], float(means[0]), ends(resampled[:, 0]), None, None)]
+    for i in range(1, len(steps)):
+        change = ends(resampled[:, i] - resampled[:, i - 1])
+        points.append(
+            Point(
+                steps[i],
+                float(means[i]),
+                ends(resampled[:, i]),
+                float(means[i] - means[i - 1]),
+                change,
+            )
+        )
+    return Curve(tuple(points), len(matrix.queries), level, matrix.notes)
+
+
+def best_checkpoint(
+    scores: PerStep,
+    *,
+    alpha: float = 0.05,
+    n_resamples: int = 10_000,
+    level: float = 0.95,
+    seed: int,
+) -> BestCheckpoint:
+    """The best step, and whether it is separable from the next best.
+
+    Of equal means the earliest step is taken. The p-values are adjusted for the number
+    of checkpoints it was compared with, not for having been picked as the best.
+
+    Raises:
+        ValueError: no step, or no query that all have.
+    """
+    if len(scores) == 1:
+        ((step, values),) = scores.items()
+        text = f"step {step} is the only checkpoint"
+        return BestCheckpoint(
+            step, float(np.mean(list(values.values()))), None, None, None, None, False, (), text
+        )
+    steps, matrix = _matrix(scores)
+    columns = matrix.scores.T
+    drawn = draw_seed(seed, matrix.queries)
+    means, resampled = resampled_means(columns, n_resamples=n_resamples, seed=drawn)
+    best, *others = (int(i) for i in np.argsort(-means, kind="stable"))
+    pairs = [(best, other) for other in others]
+    counts = sign_flip_extremes(columns, pairs, n_resamples=n_resamples, seed=drawn)
+    p_values = adjust([(count + 1) / (n_resamples + 1) for count in counts])
+    tied = tuple(sorted(steps[i] for i, p in zip(others, p_values, strict=True) if p >= alpha))
+    second = others[0]
+    difference = float(means[best] - means[second])
+    change = resampled[:, best] - resampled[:, second]
+    interval = percentile_interval(change, level=level) if len(matrix.queries) > 1 else None
+    return BestCheckpoint(
+        step=steps[best],
+        mean=float(means[best]),
+        next_step=steps[second],
+        difference=difference,
+        interval=interval,
+        p_value=p_values[0],
+        separable=p_values[0] < alpha,
+        tied=tied,
+        statement=_statement(steps[best], steps[second], difference, p_values[0], tied, alpha),
+    )
+
+
+def _statement(
+    best: int, second: int, difference: float, p: float, tied: Sequence[int], alpha: float
+) -> str:
+    start = f"step {best} has the highest mean, {difference:+.4f} above step {second}"
+    if not tied:
+        return f"{start}, and differs from every other checkpoint (p = {p:.4f}, Holm)"
+    names = ", ".join(map(str, tied))
+    if p < alpha:
+        return f"{start}, from which it differs (p = {p:.4f}, Holm), but not from step {names}"
+    return f"{start}, which is no evidence (p = {p:.4f}, Holm): it cannot be told from step {names}"
+
+
+def correlation(
+    x: ArrayLike, y: ArrayLike, *, how: str = "spearman", level: float = 0.95
+) -> Correlation:
+    """Correlation of two measures of the same checkpoints, such as eval_loss and a score.
+
+    The interval is Fisher's: atanh(r) ± z · se, with se = 1 / sqrt(n − 3) for Pearson
+    and sqrt((1 + r² / 2) / (n − 3)) for Spearman. Checkpoints of one training depend on
+    one another, which makes it too narrow.
+
+    Raises:
+        ValueError: an unknown ``how``, arrays that differ in length, or a value that is
+            not finite.
+    """
+    one_of("correlation", how, ("spearman", "pearson"))
+    first, second = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    if first.ndim != 1 or first.shape != second.shape:
+        raise ValueError(f"expected two equally long lists; got {first.shape}, {second.shape}")
+    if not (np.isfinite(first).all() and np.isfinite(second).all()):
+        raise ValueError("expected finite values only")
+    n = len(first)
+    if n < 2 or np.ptp(first) == 0 or np.ptp(second) == 0:
+        reason = "fewer than two points" if n < 2 else "one of the measures is constant"
+        return Correlation(None, None, n, how, reason)
+    measure = stats.spearmanr if how == "spearman" else stats.pearsonr
+    value = max(-1.0, min(1.0, float(measure(first, second).statistic)))
+    if n < 4:
+        return Correlation(value, None, n, how, "fewer than four points have no interval")
+    if abs(value) > 1 - 1e-12:
+        return Correlation(value, None, n, how, "all points lie in one order: no interval")
+    factor = 1 + value**2 / 2 if how == "spearman" else 1.0
+    half = float(stats.norm.ppf((1 + level) / 2)) * math.sqrt(factor / (n - 3))
+    centre = math.atanh(value)
+    return Correlation(value, (math.tanh(centre - half), math.tanh(centre + half)), n, how)
+
+
+def _matrix(scores: PerStep) -> tuple[list[int], ScoreMatrix]:
+    steps = sorted(scores)
+    return steps, join({f"step {step}": scores[step] for step in steps}, task="checkpoints")

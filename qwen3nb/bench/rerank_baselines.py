@@ -1,0 +1,114 @@
+"""The ways of reranking that are compared, and the random model they all run.
+
+See `qwen3nb.bench.rerank`, which measures them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from qwen3nb.models.rerankers.yes_no import Floats
+
+__all__ = ["SHAPES", "VOCABULARY", "write_random_reranker"]
+
+VOCABULARY = 151_936  # rows of Qwen3's output matrix
+# hidden, intermediate, layers, heads, key-value heads, head size
+SHAPES = {
+    "tiny": (64, 96, 2, 4, 2, 16),
+    "100M": (512, 1536, 8, 8, 4, 64),
+    "0.6B": (1024, 3072, 28, 16, 8, 128),
+}
+QUERY = "how to sort the rows of a table by several columns and keep the order of equal rows"
+_BATCH = 16  # of the two references
+
+
+def write_random_reranker(folder: Path, size: str) -> None:
+    """A Qwen3 language model with random weights, its template, and a tokenizer of docstrings."""
+    import torch
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    from qwen3nb.datasets.pydocs.build import load_pydocs
+    from qwen3nb.demo.train_ul2 import write_tokenizer
+    from qwen3nb.models.rerankers.prompt_template import INSTRUCTION, TEMPLATES
+
+    template = TEMPLATES["qwen3-reranker"]
+    prompt = template.prefix + template.head(INSTRUCTION, "yes no") + " " + template.suffix
+    texts = [entry.text for entry in load_pydocs().entries]
+    write_tokenizer([*texts, *[prompt, "yes", "no"] * 200], folder, vocabulary=16_000)
+    hidden, inner, layers, heads, groups, head = SHAPES[size]
+    config = Qwen3Config(
+        vocab_size=VOCABULARY, hidden_size=hidden, intermediate_size=inner,
+        num_hidden_layers=layers, num_attention_heads=heads, num_key_value_heads=groups,
+        head_dim=head, max_position_embeddings=4096, tie_word_embeddings=True,
+        initializer_range=hidden**-0.5,
+    )  # fmt: skip
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        Qwen3ForCausalLM(config).save_pretrained(folder)
+    # For sentence-transformers, which renders the pair as a chat of two roles.
+    (folder / "chat_template.jinja").write_text(
+        f"{template.prefix}<Instruct>: {INSTRUCTION}{template.gap}<Query>: "
+        "{{ messages[0].content }}" + template.gap + "<Document>: {{ messages[1].content }}"
+        + template.suffix.replace("\n", "{{ '\n' }}"),
+        encoding="utf-8",
+    )  # fmt: skip
+
+
+def ours(folder: Path, *, onednn: bool) -> Any:
+    """Our reranker with or without oneDNN; None if this PyTorch does not have it."""
+    from qwen3nb.models.inference.onednn_linear import prepack
+    from qwen3nb.models.rerankers import load as yes_no
+    from qwen3nb.models.rerankers.yes_no import YesNoReranker
+    from qwen3nb.models.sources.resolve import find_source
+
+    source = find_source(str(folder))
+    model = yes_no.load_yes_no(source, device="cpu", linears="torch")
+    if onednn and not prepack(model.backbone, force=True):
+        return None
+    return YesNoReranker(source, model)
+
+
+def plain_model(folder: Path) -> tuple[Any, Any]:
+    """The model with its head, and its tokenizer."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model = AutoModelForCausalLM.from_pretrained(folder).eval()
+    return model, AutoTokenizer.from_pretrained(folder)
+
+
+def cross_encoder(folder: Path) -> Any:
+    """The peer: sentence-transformers on the same weights and template."""
+    from sentence_transformers import CrossEncoder
+
+    return CrossEncoder(str(folder), device="cpu", max_length=512)
+
+
+def predict(peer: Any, texts: list[str]) -> Floats:
+    """The peer's P(yes), at its default batch size."""
+    import torch
+
+    pairs = [(QUERY, text) for text in texts]
+    scores = peer.predict(pairs, activation_fn=torch.nn.Sigmoid(), show_progress_bar=False)
+    return np.asarray(scores, dtype=np.float64)
+
+
+def padded(model: Any, words: list[int], rows: list[list[int]], *, keep: int) -> Floats:
+    """P(yes) by left-padded batches; ``keep`` positions have logits, 0 for all."""
+    import torch
+
+    found = []
+    for start in range(0, len(rows), _BATCH):
+        batch = rows[start : start + _BATCH]
+        width = max(map(len, batch))
+        ids = torch.tensor([[0] * (width - len(row)) + row for row in batch])
+        mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in batch])
+        with torch.inference_mode():
+            logits = model(
+                input_ids=ids, attention_mask=mask, logits_to_keep=keep, use_cache=False
+            ).logits[:, -1]
+            found.append(logits[:, words].log_softmax(-1)[:, 1].exp())
+    return torch.cat(found).double().numpy()

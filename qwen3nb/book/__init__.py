@@ -1,0 +1,1 @@
+"""The Jupyter Book: its build, its Sphinx extension, its status page."""

@@ -1,0 +1,144 @@
+"""The book: make its pages, build it, look whether it keeps its promises."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import nbformat
+
+from qwen3nb import paths
+from qwen3nb.extraction.export import PROVENANCE
+from qwen3nb.records.record import Result, load_results
+from qwen3nb.report.card.card import card_body
+from qwen3nb.report.leaderboard.tables import latest
+from qwen3nb.utils.atomic_files import write_text
+
+__all__ = ["BookError", "build_book", "page_links", "remote_resources", "write_card_page"]
+
+# Whatever a page would fetch from elsewhere when it is opened.
+_REMOTE = re.compile(
+    r"""<(?:script|img|iframe|link|source|video|audio|embed)\b[^>]*?"""
+    r"""\b(?:src|href|data)\s*=\s*["']?((?:https?:)?//[^"'\s>]+)""",
+    re.IGNORECASE,
+)
+_REMOTE_STYLE = re.compile(r"""(?:@import|url\()\s*["']?((?:https?:)?//[^"')\s]+)""", re.IGNORECASE)
+_HARMLESS = re.compile(r'<link[^>]+rel="(?:canonical|license|author)"', re.IGNORECASE)
+
+# Pages made of whatever there is, before the book is built; whether they have a tier.
+_PAGES = {
+    "data": True,
+    "leaderboard": True,
+    "explorer": True,
+    "compare": True,
+    "training": True,
+    "interference": False,
+    "calibration": False,
+    "status": False,
+}
+
+
+class BookError(RuntimeError):
+    """The book could not be built, or breaks a promise; the message says which."""
+
+
+def page_links(results: Iterable[Result]) -> dict[str, str]:
+    """The page of each run id, relative to the other pages in ``book/runs``.
+
+    Only pages that were published are linked.
+    """
+    from qwen3nb.execution.notebook import declared_parameters, page_name
+
+    notebook = paths.notebooks() / "eval.ipynb"
+    declared = declared_parameters(nbformat.read(notebook, as_version=4))
+    links = {}
+    for result in results:
+        given = {name: result.config[name] for name in declared if name in result.config}
+        values = {name: given.get(name, parameter.default) for name, parameter in declared.items()}
+        name = page_name("eval", values, declared)
+        if (paths.book_runs() / f"{name}.ipynb").is_file():
+            links[result.run] = f"{name}.html"
+    return links
+
+
+def write_card_page(
+    results: list[Result], *, model: Path | None = None, tier: str = "smoke"
+) -> Path:
+    """``book/runs/card.md``: the card of ``model``, or a word that there is none yet.
+
+    Without a model, it is the extracted one that was evaluated last.
+    """
+    page = paths.book_runs() / "card.md"
+    chosen = model or _last_extracted(results)
+    if chosen is None:
+        return write_text(
+            page, "# Model card\n\nPending: no extracted model has been evaluated yet.\n"
+        )
+    return write_text(page, card_body(chosen, results, tier=tier))
+
+
+def _last_extracted(results: list[Result]) -> Path | None:
+    """The folder of the extracted model whose results were finished last."""
+    extracted = [
+        (result.finished, folder)
+        for result in latest(results)
+        if ((folder := paths.root() / result.model["spec"]) / PROVENANCE).is_file()
+    ]
+    return max(extracted)[1] if extracted else None
+
+
+def build_book(
+    *, tier: str = "smoke", model: Path | None = None, show_progress: bool = True
+) -> Path:
+    """Run the pages that read results, build the book afresh and strictly, and check it.
+
+    Args:
+        tier: whose tasks the leaderboard shows.
+        model: whose card the book holds; by default the extracted model evaluated last.
+        show_progress: whether to show bars.
+
+    Returns:
+        The book's first page.
+
+    Raises:
+        BookError: Sphinx warned, or a page would fetch something from elsewhere.
+    """
+    from qwen3nb.execution.notebook import run_notebook
+
+    for name, of_a_tier in _PAGES.items():
+        run_notebook(name, {"tier": tier} if of_a_tier else {}, show_progress=show_progress)
+    write_card_page(load_results(adapters=False), model=model, tier=tier)
+    output = paths.root() / "_build"
+    # An incremental build keeps pages and glued values of runs that are gone.
+    shutil.rmtree(output, ignore_errors=True)
+    command = [sys.executable, "-c", "from jupyter_book.cli.main import main; main()"]
+    command += ["build", str(paths.book()), "-W", "-n", "--keep-going", "-q"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = (done.stdout + done.stderr).strip()
+        raise BookError(f"the book does not build without warnings:\n{said[-4000:]}")
+    html = output / "html"
+    if not (html / "index.html").is_file():
+        raise BookError(f"the build ended well but wrote no {html / 'index.html'}")
+    if remote := remote_resources(html):
+        listed = "\n".join(f"  {page}: {what}" for page, what in remote[:10])
+        raise BookError(f"pages would fetch from elsewhere:\n{listed}")
+    return html / "index.html"
+
+
+def remote_resources(html: Path) -> list[tuple[str, str]]:
+    """Page and address of everything a built page would fetch from another host."""
+    found = []
+    for page in sorted(html.rglob("*.html")):
+        text = page.read_text(encoding="utf-8")
+        for match in _REMOTE.finditer(text):
+            if not _HARMLESS.match(match[0]):
+                found.append((str(page.relative_to(html)), match[1]))
+    for sheet in sorted(html.rglob("*.css")):
+        for match in _REMOTE_STYLE.finditer(sheet.read_text(encoding="utf-8")):
+            found.append((str(sheet.relative_to(html)), match[1]))
+    return found

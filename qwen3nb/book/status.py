@@ -1,0 +1,262 @@
+"""The state of the book: which runs there are, what failed, on what machine, of what data.
+
+Everything is read from the pages in ``book/runs``, the notes of failed runs and the
+records; nothing is loaded or measured.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from qwen3nb import paths
+from qwen3nb.records.failures import failed_runs
+from qwen3nb.records.record import (
+    Result,
+    environment,
+    load_failures,
+    load_results,
+    result_files,
+    verify_files,
+)
+from qwen3nb.report.render.table import Cell, Table
+from qwen3nb.utils.atomic_files import read_json
+from qwen3nb.utils.hardware import cores, gpu_names, processor, total_memory
+
+__all__ = [
+    "data_versions_table",
+    "failed_runs_table",
+    "machine_table",
+    "runs_table",
+    "software_table",
+    "verification_table",
+]
+
+_UNKNOWN = "not recorded"
+_MOST = 8  # names in a cell before the rest is counted
+
+
+@dataclass(frozen=True)
+class _Page:
+    """What a page says of the run it shows."""
+
+    name: str
+    notebook: str
+    parameters: dict[str, Any]
+    finished: str
+    failed: str
+    seconds: float | None
+
+    @property
+    def status(self) -> str:
+        if not self.failed:
+            return "finished"
+        return "failed; shows an earlier run" if self.finished else "failed"
+
+
+def runs_table() -> Table:
+    """Every page of a run: notebook, parameters, how it ended, how long it took.
+
+    Parameters that have the notebook's default are left out, but for the model and the tier.
+    """
+    pages = sorted(_pages(), key=lambda page: (not page.failed, page.notebook, page.name))
+    rows = tuple(
+        (
+            Cell(page.name, link=f"{page.name}.html"),
+            Cell(page.notebook),
+            Cell(_parameters(page)),
+            Cell(page.status, strong=bool(page.failed)),
+            _duration(page.seconds),
+            _when(page.finished),
+        )
+        for page in pages
+    )
+    failed = sum(bool(page.failed) for page in pages)
+    columns = ("page", "notebook", "parameters", "status", "took", "finished (UTC)")
+    note = f"{len(pages)} pages, {failed} of a run that failed." if pages else "No page yet."
+    return Table(columns, rows, note, kind="words")
+
+
+def _pages() -> list[_Page]:
+    """Every page in ``book/runs`` but this one."""
+    files = sorted(paths.book_runs().glob("*.ipynb"))
+    return [page for file in files if file.stem != "status" and (page := _page(file))]
+
+
+def _page(file: Path) -> _Page | None:
+    try:
+        metadata = read_json(file)["metadata"]
+        ours = metadata["qwen3nb"]
+    except (ValueError, KeyError, TypeError):  # not the page of a run of ours
+        return None
+    seconds = ours.get("seconds", metadata.get("papermill", {}).get("duration"))
+    return _Page(
+        name=file.stem,
+        notebook=str(ours.get("notebook") or _notebook_of(file.stem)),
+        parameters=dict(ours.get("parameters", {})),
+        finished=str(ours.get("finished", "")),
+        failed=str(ours.get("failed", "")),
+        seconds=None if seconds is None else float(seconds),
+    )
+
+
+def _notebook_of(page: str) -> str:
+    """The notebook of a page that does not say it, from the page's name."""
+    stems = [file.stem for file in paths.notebooks().glob("*.ipynb")]
+    return max((stem for stem in stems if f"{page}-".startswith(f"{stem}-")), key=len, default="–")
+
+
+def _parameters(page: _Page) -> str:
+    defaults = _defaults(page.notebook)
+    shown = ("checkpoint", "tier", "training")
+    parts = [
+        f"{name} {value}"
+        for name, value in page.parameters.items()
+        if value != "" and (name in shown or name not in defaults or value != defaults[name])
+    ]
+    return ", ".join(parts) or "defaults"
+
+
+def _defaults(notebook: str) -> dict[str, Any]:
+    import nbformat
+
+    from qwen3nb.execution.notebook import declared_parameters
+
+    file = paths.notebooks() / f"{notebook}.ipynb"
+    if not file.is_file():
+        return {}
+    declared = declared_parameters(nbformat.read(file, as_version=4))
+    return {name: parameter.default for name, parameter in declared.items()}
+
+
+def _duration(seconds: float | None) -> Cell:
+    if seconds is None:
+        return Cell(_UNKNOWN)
+    return Cell(f"{seconds:,.1f}\N{NO-BREAK SPACE}s", value=seconds)
+
+
+def _when(moment: str) -> Cell:
+    """A day that does not break at its hyphens, with the time below."""
+    day, _, time = _moment(moment).partition(" ")
+    if not day:
+        return Cell("never")
+    since = datetime.fromisoformat(moment).timestamp()
+    return Cell(day.replace("-", "\N{NON-BREAKING HYPHEN}"), time, value=since)
+
+
+def _moment(when: str) -> str:
+    """``2026-11-20 12:04:21`` of a moment in ISO 8601."""
+    return when[:19].replace("T", " ")
+
+
+def failed_runs_table() -> Table:
+    """Runs that failed last, and tasks that failed in them, each with its reason."""
+    rows = [
+        (Cell(run.page, _moment(run.failed)), Cell(run.reason), Cell("\n".join(run.more) or "–"))
+        for run in failed_runs()
+    ]
+    rows += [
+        (Cell(where), Cell(reason), Cell("the task's .error.txt beside the records"))
+        for where, reason in sorted(load_failures().items())
+    ]
+    columns = ("run or task", "why", "more in")
+    return Table(columns, tuple(rows), "" if rows else "Nothing failed.", kind="words")
+
+
+def machine_table() -> Table:
+    """The machine that made this page: processor, cores, memory, GPUs, system."""
+    counted = Counter(gpu_names())
+    facts = {
+        "processor": processor(),
+        "cores": str(cores()),
+        "memory": f"{total_memory() / 2**30:.1f} GiB",
+        "GPUs": ", ".join(f"{n} × {name}" for name, n in counted.items()) or "none",
+        "system": platform.platform(),
+        "Python": platform.python_version(),
+    }
+    rows = tuple((Cell(name), Cell(value)) for name, value in facts.items())
+    note = "What built this page; a record says itself where it was made."
+    return Table(("what", "value"), rows, note, kind="facts")
+
+
+def software_table(results: Iterable[Result] | None = None) -> Table:
+    """Versions here, and which records were made with other ones."""
+    results = load_results() if results is None else list(results)
+    here = environment()["versions"]
+    rows = []
+    for package, version in here.items():
+        by_version = defaultdict(list)
+        for result in results:
+            by_version[result.environment.get("versions", {}).get(package, _UNKNOWN)].append(result)
+        same = by_version.pop(version, [])
+        others = [f"{other}: {_names(made)}" for other, made in sorted(by_version.items())]
+        rows.append((Cell(package), Cell(version), Cell(str(len(same))), _others(others)))
+    columns = ("package", "here", "records made with it", "records made with others")
+    return Table(columns, tuple(rows), kind="words")
+
+
+def data_versions_table(results: Iterable[Result] | None = None) -> Table:
+    """Data set and revision per task, and which records were made of another revision.
+
+    The revision of a task is that of its record finished last.
+    """
+    results = load_results() if results is None else list(results)
+    by_task = defaultdict(list)
+    for result in results:
+        by_task[result.task["name"]].append(result)
+    rows = []
+    for task, made in sorted(by_task.items()):
+        last = max(made, key=lambda result: result.finished).task
+        older = defaultdict(list)
+        for result in made:
+            if result.task["revision"] != last["revision"]:
+                older[str(result.task["revision"])[:12]].append(result)
+        others = [f"{revision}: {_names(group)}" for revision, group in sorted(older.items())]
+        same = len(made) - sum(map(len, older.values()))
+        cells = (Cell(task), Cell(last["dataset"], str(last["revision"])[:12]), Cell(str(same)))
+        rows.append((*cells, _others(others)))
+    columns = ("task", "data set\nrevision", "records of it", "records of older revisions")
+    return Table(columns, tuple(rows), "" if rows else "No records yet.", kind="words")
+
+
+def _names(results: Iterable[Result]) -> str:
+    """Which records these are: model and task, the first few."""
+    names = sorted({f"{each.model['label']} on {each.task['name']}" for each in results})
+    rest = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
+    return ", ".join(names[:_MOST]) + rest
+
+
+def _others(lines: list[str]) -> Cell:
+    return Cell("; ".join(lines) or "none", strong=bool(lines))
+
+
+def verification_table(*, verify: bool = True) -> Table:
+    """How many records there are, and whether their aggregates follow from their scores.
+
+    Args:
+        verify: derive every aggregate again; else only count.
+    """
+    files = result_files()
+    problems = verify_files(files) if verify else {}
+    facts = {
+        "records": str(len(files)),
+        "kept back": f"{_hidden(files)}, made by runs that failed",
+        "verified": f"{len(files) - len(problems)} of {len(files)} hold" if verify else "not now",
+    }
+    rows = [(Cell(name), Cell(value)) for name, value in facts.items()]
+    rows += [
+        (Cell(paths.shown(file), "does not hold"), Cell("; ".join(found)))
+        for file, found in problems.items()
+    ]
+    note = "A record holds if every aggregate follows again from its scores per query."
+    return Table(("what", "value"), tuple(rows), note, kind="facts")
+
+
+def _hidden(files: list[Path]) -> int:
+    """Records that are there but made by a run that failed."""
+    return len(files) - len(load_results()) if failed_runs() else 0

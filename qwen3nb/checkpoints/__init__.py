@@ -1,0 +1,1 @@
+"""Weight files of a training, read, averaged and written without building a model."""

@@ -1,0 +1,95 @@
+"""How far weights move: between checkpoints, and from each of them to their mean."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from qwen3nb.checkpoints.checkpoint import Checkpoint, CheckpointError, open_checkpoint
+from qwen3nb.checkpoints.tied_weights import EMBEDDINGS
+from qwen3nb.models.modeling.qwen3_seq2seq import encoder_name
+
+__all__ = ["Change", "distance_to", "weight_drift"]
+
+_LAYER = re.compile(r"layers\.(\d+)\.(.+)\.weight")
+
+
+@dataclass(frozen=True)
+class Change:
+    """How much one tensor of the encoder changed from one checkpoint to the next.
+
+    Attributes:
+        earlier: name of the earlier checkpoint's folder.
+        later: name of the later one's.
+        layer: number of the layer; None for the embedding and the last norm.
+        module: what it is in the layer, such as ``mlp.up_proj``.
+        relative: ‖later − earlier‖ / ‖earlier‖ (Frobenius), in float32.
+    """
+
+    earlier: str
+    later: str
+    layer: int | None
+    module: str
+    relative: float
+
+
+def weight_drift(folders: Sequence[Path]) -> list[Change]:
+    """The change of every encoder tensor between consecutive checkpoints.
+
+    Two tensors are in memory at a time.
+
+    Raises:
+        CheckpointError: fewer than two checkpoints, or ones that do not fit together.
+    """
+    if len(folders) < 2:
+        raise CheckpointError(
+            f"drift is between checkpoints; got {len(folders)}, expected 2 or more"
+        )
+    return [
+        Change(first.folder.name, second.folder.name, *_parts(name), _relative(first, second, name))
+        for first, second in pairwise(map(open_checkpoint, folders))
+        for name in _encoder_tensors(first)
+    ]
+
+
+def distance_to(center: Path, folders: Sequence[Path]) -> dict[str, float]:
+    """‖w − center‖ / ‖center‖ over all encoder weights, by name of each folder."""
+    middle = open_checkpoint(center)
+    found = {}
+    for folder in folders:
+        other = open_checkpoint(folder)
+        squares = [_squares(middle, other, name) for name in _encoder_tensors(middle)]
+        moved, size = (sum(each) for each in zip(*squares, strict=True))
+        found[folder.name] = (moved / size) ** 0.5
+    return found
+
+
+def _encoder_tensors(checkpoint: Checkpoint) -> list[str]:
+    names = [name for name in checkpoint.tensors if encoder_name(name) is not None]
+    if not any(name in names for name in EMBEDDINGS):
+        names += [name for name in EMBEDDINGS if name in checkpoint.tensors][:1]
+    return names
+
+
+def _parts(name: str) -> tuple[int | None, str]:
+    match = _LAYER.search(name)
+    if match:
+        return int(match[1]), match[2]
+    return None, "embedding" if name in EMBEDDINGS else "last norm"
+
+
+def _relative(first: Checkpoint, second: Checkpoint, name: str) -> float:
+    moved, size = _squares(first, second, name)
+    return (moved / size) ** 0.5 if size else 0.0
+
+
+def _squares(first: Checkpoint, second: Checkpoint, name: str) -> tuple[float, float]:
+    """‖second − first‖² and ‖first‖² of one tensor."""
+    if name not in second.tensors or second.tensors[name].shape != first.tensors[name].shape:
+        raise CheckpointError(f"{second.folder}: {name} is not there in the same shape as before")
+    before, after = first.read(name).float(), second.read(name).float()
+    size = float(before.square().sum())
+    return float((after - before).square().sum()), size

@@ -1,0 +1,1 @@
+"""The command line: click only; each command calls one public function."""

@@ -1,0 +1,152 @@
+"""`qwen3nb bench`: commands that measure this machine.
+
+Heavy imports wait inside, so that `--help` answers at once.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from qwen3nb.cli.errors import plainly
+from qwen3nb.models.modeling.dtypes import DTYPES
+
+__all__ = ["bench"]
+
+
+@click.group()
+def bench() -> None:
+    """Measure this machine: ratios against the peer in the same run."""
+
+
+@bench.command("extraction")
+@click.option("--size", default="0.6B", show_default=True, help="tiny, 60M or 0.6B (Qwen3-0.6B).")
+@click.option("--repeats", type=click.IntRange(min=1), default=3, show_default=True)
+@click.option("--folder", type=click.Path(path_type=Path), help="Where to write; 11 GB at 0.6B.")
+@plainly
+def bench_extraction_command(size: str, repeats: int, folder: Path | None) -> None:
+    """Averaging and extraction beside the naive way, at the size of a real model.
+
+    \b
+    qwen3nb bench extraction
+    qwen3nb bench extraction --size 60M
+    """
+    from qwen3nb.bench.extraction import bench_extraction
+
+    bench_extraction(size=size, repeats=repeats, folder=folder, say=click.echo)
+
+
+@bench.command("encode")
+@click.option(
+    "--model", "models", multiple=True, default=("all-MiniLM-L6-v2", "qwen3-60M-random"),
+    show_default=True, help="A registry name, a folder, or qwen3-60M-random.",
+)  # fmt: skip
+@click.option("--texts", type=click.IntRange(min=2), default=256, show_default=True)
+@click.option("--rounds", type=click.IntRange(min=1), default=5, show_default=True)
+@click.option("--device", default="cpu", show_default=True)
+@click.option("--dtype", type=click.Choice(DTYPES), default="float32", show_default=True)
+@plainly
+def bench_encode(models: tuple[str, ...], texts: int, **options: Any) -> None:
+    """Encode texts in turn with sentence-transformers and with this package.
+
+    \b
+    OMP_WAIT_POLICY=PASSIVE qwen3nb bench encode --texts 512
+    """
+    from qwen3nb.bench.encode import bench_encode as run
+    from qwen3nb.bench.encode import bench_texts, machine
+
+    sets = bench_texts(texts)
+    for model in models:
+        for result in run(model, texts=sets, **options):
+            click.echo(f"{machine()}\n{result.table()}\n")
+
+
+@bench.command("cache")
+@click.option("--vectors", type=click.IntRange(min=1), default=100_000, show_default=True)
+@click.option("--dimension", type=click.IntRange(min=1), default=1024, show_default=True)
+@click.option("--rounds", type=click.IntRange(min=1), default=3, show_default=True)
+@plainly
+def bench_cache(**options: Any) -> None:
+    """Write and read vectors through the cache beside a plain .npy file.
+
+    \b
+    qwen3nb bench cache --vectors 100000 --dimension 1024
+    """
+    from qwen3nb.bench.embedding_cache import bench_cache as run
+
+    click.echo(run(**options).table())
+
+
+@bench.command("search")
+@click.option("--documents", type=click.IntRange(min=1), default=50_000, show_default=True)
+@click.option("--dimension", type=click.IntRange(min=1), default=384, show_default=True)
+@click.option("--queries", type=click.IntRange(min=1), default=500, show_default=True)
+@click.option("-k", "k", type=click.IntRange(min=1), default=100, show_default=True)
+@plainly
+def bench_search(**options: Any) -> None:
+    """Peak memory and time of the search over a corpus and one of twice the size.
+
+    \b
+    qwen3nb bench search --documents 50000
+    """
+    from qwen3nb.bench.search import bench_search as run
+
+    click.echo(run(**options).table())
+
+
+@bench.command("rerank")
+@click.option("--size", default="100M", show_default=True, help="tiny, 100M or 0.6B.")
+@click.option(
+    "--passages",
+    multiple=True,
+    default=("60-80", "250"),
+    show_default=True,
+    help="Tokens per passage.",
+)
+@click.option("--documents", type=click.IntRange(min=1), default=100, show_default=True)
+@click.option("--rounds", type=click.IntRange(min=1), default=3, show_default=True)
+@click.option("--no-memory", is_flag=True, help="Leave out peak memory.")
+@click.option("--folder", type=click.Path(path_type=Path), help="Where to write the model.")
+@plainly
+def bench_rerank(no_memory: bool, **options: Any) -> None:
+    """Reranking beside left-padded batches and sentence-transformers' CrossEncoder.
+
+    \b
+    OMP_WAIT_POLICY=PASSIVE qwen3nb bench rerank
+    OMP_WAIT_POLICY=PASSIVE qwen3nb bench rerank --size 0.6B --documents 24
+    """
+    from transformers.utils import logging
+
+    from qwen3nb.bench.rerank import bench_rerank as run
+
+    logging.disable_progress_bar()
+    run(memory=not no_memory, say=click.echo, **options)
+
+
+@bench.command("statistics")
+@click.option("--systems", type=click.IntRange(min=2), default=10, show_default=True)
+@click.option("--tasks", type=click.IntRange(min=1), default=20, show_default=True)
+@click.option("--queries", type=click.IntRange(min=2), default=6980, show_default=True)
+@click.option(
+    "--loop-pairs",
+    type=click.IntRange(min=1),
+    default=6,
+    show_default=True,
+    help="Pairs the loop is timed on; the rest is scaled up.",
+)
+@click.option("--resamples", type=click.IntRange(min=100), default=10_000, show_default=True)
+@click.option("--seed", type=click.IntRange(min=0), default=0, help="Of the draws.")
+@plainly
+def bench_statistics(resamples: int, **options: Any) -> None:
+    """All pairs of many systems: one set of draws beside a numpy loop per pair.
+
+    \b
+    qwen3nb bench statistics
+    qwen3nb bench statistics --systems 4 --tasks 2 --queries 500 --resamples 2000
+    """
+    from qwen3nb.bench.statistics import bench_statistics as run
+    from qwen3nb.bench.statistics import table
+
+    click.echo(table(run(n_resamples=resamples, **options)))

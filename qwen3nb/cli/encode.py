@@ -1,0 +1,138 @@
+"""Commands around vectors: encode a file, look after the cache, and their benches."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from qwen3nb.cli.errors import plainly
+from qwen3nb.models.modeling.dtypes import DTYPES
+from qwen3nb.models.modeling.pooling import POOLINGS
+
+__all__ = ["VECTOR_COMMANDS"]
+
+
+@click.group()
+def cache() -> None:
+    """The vectors kept between runs: whose they are, whether they hold, which may go.
+
+    \b
+    qwen3nb cache info
+    qwen3nb cache verify
+    qwen3nb cache prune --older-than 30 --dry-run
+    """
+
+
+@cache.command("info")
+@plainly
+def cache_info() -> None:
+    """List the models whose vectors are kept, the one used last first."""
+    from qwen3nb.models.encoders.cache_admin import cache_folder, list_caches
+
+    caches = list_caches()
+    click.echo(f"{cache_folder()}: {len(caches)} files, {_size(sum(c.bytes for c in caches))}")
+    for each in caches:
+        count = each.texts()
+        used = datetime.fromtimestamp(each.used, tz=UTC).strftime("%Y-%m-%d")
+        texts = f"{count:,} texts" if count is not None else "not readable"
+        click.echo(
+            f"{each.label}  {texts}  {_size(each.bytes)}  last used {used}  {each.file.name}"
+        )
+        keys = ("pooling", "dtype", "max_length", "normalize", "prefix")
+        known = [f"{key} {each.settings[key]}" for key in keys if each.settings.get(key)]
+        if known:
+            click.echo(f"  {', '.join(known)}")
+
+
+@cache.command("verify")
+@plainly
+def cache_verify() -> None:
+    """Check every stored vector; the exit status is 1 if one does not hold."""
+    from qwen3nb.models.encoders.cache_admin import list_caches, verify_cache
+
+    total, wrong = 0, 0
+    for each in list_caches():
+        held, problems = verify_cache(each)
+        total += held
+        wrong += bool(problems)
+        for problem in problems:
+            click.echo(f"{each.file} ({each.label}): {problem}", err=True)
+    click.echo(f"{total:,} vectors hold; {wrong} files are damaged")
+    if wrong:
+        sys.exit(1)
+
+
+@cache.command("prune")
+@click.option("--older-than", type=click.FloatRange(min=0), metavar="DAYS", help="Not used since.")
+@click.option("--model", "label", metavar="LABEL", help="Of this model, as `cache info` names it.")
+@click.option("--damaged", is_flag=True, help="Damaged ones, and those moved aside.")
+@click.option("--all", "everything", is_flag=True, help="Every one.")
+@click.option("--dry-run", is_flag=True, help="Say what would go, and remove nothing.")
+@plainly
+def cache_prune(dry_run: bool, **conditions: Any) -> None:
+    """Remove the files to which all the given conditions apply."""
+    from qwen3nb.models.encoders.cache_admin import list_caches, prune, to_prune
+
+    chosen = to_prune(list_caches(), **conditions)
+    for each in chosen:
+        click.echo(f"{each.label}  {_size(each.bytes)}  {each.file.name}")
+    freed = sum(each.bytes for each in chosen) if dry_run else prune(chosen)
+    what = "would be freed; nothing was removed" if dry_run else "freed"
+    click.echo(f"{len(chosen)} files, {_size(freed)} {what}")
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} GB"
+
+
+@click.command("encode")
+@click.option("--model", "spec", required=True, help="A folder, a registry name, a hub id, random.")
+@click.option("--input", "source", required=True, type=click.Path(path_type=Path),
+              help='A file with one {"text": ...} per line.')  # fmt: skip
+@click.option("--output", required=True, type=click.Path(path_type=Path), help="A .npy file.")
+@click.option("--role", type=click.Choice(("query", "passage")), help="Decides the prompt.")
+@click.option("--no-cache", is_flag=True, help="Neither read nor keep vectors.")
+@click.option("--pooling", type=click.Choice([*POOLINGS, "auto"]), default="auto")
+@click.option("--max-length", type=click.IntRange(min=1), help="By default as the model says.")
+@click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
+@click.option("--device", default="auto", show_default=True)
+@click.option("--dtype", type=click.Choice(DTYPES), default="float32", show_default=True)
+@plainly
+def encode(
+    spec: str, source: Path, output: Path, role: str | None, no_cache: bool, **options: Any
+) -> None:
+    """Write the vectors of the texts in a file, row by row, as float32.
+
+    Memory does not grow with the file, and what the cache has is not computed again.
+
+    \b
+    qwen3nb encode --model encoder --input texts.jsonl --output vectors.npy
+    qwen3nb encode --model e5-base-v2 --role query --input q.jsonl --output q.npy
+    """
+    from qwen3nb.models.encoders.base import load_encoder
+    from qwen3nb.models.encoders.encode_file import (
+        check_output,
+        check_texts,
+        encode_to_file,
+        read_texts,
+    )
+
+    check_output(output)
+    count = check_texts(source)
+    encoder = load_encoder(spec, cache=not no_cache, **options)
+    done = encode_to_file(encoder, read_texts(source), output, role=role, total=count)
+    click.echo(
+        f"{output}: {done.rows:,} x {done.dimension} float32; {done.hits:,} distinct texts from "
+        f"the cache, {done.misses:,} computed"
+    )
+
+
+VECTOR_COMMANDS = (cache, encode)

@@ -1,0 +1,108 @@
+"""The command `qwen3nb sweep`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from qwen3nb.cli.errors import plainly
+from qwen3nb.cli.tasks import MIRROR, use_mirror
+
+if TYPE_CHECKING:
+    from qwen3nb.execution.sweep import Job, Outcome
+    from qwen3nb.execution.sweep_plan import SweepPlan
+
+__all__ = ["sweep_command"]
+
+
+@click.command("sweep")
+@click.argument(
+    "file", required=False, type=click.Path(path_type=Path, exists=True, dir_okay=False)
+)
+@click.option("--checkpoint", "checkpoints", multiple=True, help="A model, or a glob of folders.")
+@click.option("--tier", "tiers", multiple=True, help="smoke, pydocs, fast or full.")
+@click.option("--notebook", "notebooks", multiple=True, help="By default: eval.")
+@click.option("-p", "--parameter", "typed", type=(str, str), multiple=True, metavar="NAME VALUE",
+              help="For every notebook that declares it.")  # fmt: skip
+@click.option("--at-once", type=click.IntRange(min=0), help="0: as many as fit, at most four.")
+@click.option("--no-book", is_flag=True, help="Do not build the book at the end.")
+@click.option("--dry-run", is_flag=True, help="List the runs, and run nothing.")
+@click.option("--fresh", is_flag=True, help="Run although pages of the same runs are there.")
+@MIRROR
+@plainly
+def sweep_command(file: Path | None, mirror: Path | None, **flags: Any) -> None:
+    """Run every checkpoint on every tier in every notebook, then build the book.
+
+    FILE is TOML with the keys checkpoints, tiers, notebooks, parameters, runs, at_once and
+    book; flags take the place of what it says. What is finished is not run again. A run
+    that fails takes no other with it; the exit status is then 1. Where there are GPUs,
+    each run has one to itself.
+
+    \b
+    qwen3nb sweep sweep.toml
+    qwen3nb sweep --checkpoint "runs/ul2/checkpoint-*" --checkpoint bm25 --tier smoke
+    qwen3nb sweep sweep.toml --dry-run
+    """
+    from qwen3nb.execution.subprocesses import interrupted_by_sigterm
+    from qwen3nb.execution.sweep import Stopped, check_jobs
+
+    use_mirror(mirror)
+    plan = _plan(file, flags)
+    jobs = plan.jobs()
+    check_jobs(jobs)
+    if flags["dry_run"]:
+        _say_plan(jobs, fresh=flags["fresh"])
+        return
+    try:
+        with interrupted_by_sigterm():
+            failed = _run(jobs, plan, fresh=flags["fresh"])
+    except KeyboardInterrupt:
+        raise Stopped("stopped while the book was built; `qwen3nb book` builds it") from None
+    if failed:
+        sys.exit(1)
+
+
+def _plan(file: Path | None, flags: dict[str, Any]) -> SweepPlan:
+    from qwen3nb.execution.sweep_plan import SweepPlan, read_plan
+
+    lists = {name: flags[name] for name in ("checkpoints", "tiers", "notebooks") if flags[name]}
+    if file is None and not lists:
+        raise click.UsageError("say what to run: a TOML file, --checkpoint or --notebook")
+    plan = SweepPlan() if file is None else read_plan(file)
+    typed = dict(flags["typed"])
+    shared = {name: value for name, value in plan.parameters.items() if name not in typed}
+    at_once = plan.at_once if flags["at_once"] is None else flags["at_once"]
+    book = plan.book and not flags["no_book"]
+    return replace(plan, **lists, parameters=shared, typed=typed, at_once=at_once, book=book)
+
+
+def _say_plan(jobs: Sequence[Job], *, fresh: bool) -> None:
+    for job in jobs:
+        try:
+            state = "reused" if not fresh and job.finished() else "would run"
+        except (ValueError, OSError) as error:
+            state, reason = "would fail", f": {error}"
+        else:
+            reason = ""
+        click.echo(f"{state:10} {job.name}{reason}")
+
+
+def _run(jobs: Sequence[Job], plan: SweepPlan, *, fresh: bool) -> list[Outcome]:
+    """The runs that failed; the book is built from whatever there is."""
+    from qwen3nb.execution.sweep import sweep
+
+    outcomes = sweep(jobs, at_once=plan.at_once, fresh=fresh)
+    failed = [each for each in outcomes if each.status == "failed"]
+    reused = sum(each.status == "reused" for each in outcomes)
+    done = len(outcomes) - reused - len(failed)
+    click.echo(f"{len(outcomes)} runs: {done} done, {reused} reused, {len(failed)} failed")
+    if plan.book:
+        from qwen3nb.book.build import build_book
+
+        click.echo(f"Open {build_book(tier=(plan.tiers or ('smoke',))[0])}")
+    return failed

@@ -1,0 +1,250 @@
+"""Documents, queries and judgements to search in, wherever they come from.
+
+    BEIR folder      corpus.jsonl, queries.jsonl, qrels/test.tsv (or .jsonl; or .gz)
+    CQADupStack      a folder of BEIR folders: one collection each, averaged as one
+    MS MARCO dev     queries.dev.small.tsv, qrels.dev.small.tsv, top1000.dev or collection.tsv
+    MTEB             any retrieval or reranking task, by name or object; PyDocs is one
+
+The revision of a collection is the digest of its content.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from qwen3nb.datasets.rows import DataError, json_rows, tsv_rows, variant
+from qwen3nb.datasets.trec import read_run
+
+__all__ = ["Collection", "find_collections", "from_beir", "from_msmarco", "from_mteb"]
+
+
+@dataclass(frozen=True)
+class Collection:
+    """What a search is measured on.
+
+    Attributes:
+        name: fit for files and tables.
+        documents: text per id, a title in front.
+        queries: text per id, of the judged queries that have a relevant document.
+        qrels: grade per query and document.
+        candidates: documents to choose from per query, where the data names them.
+        ordered: whether the candidates come best first.
+        skip_self: whether a document with the query's id is no answer to it.
+        group: the collection of which this is a part, to be averaged; empty for none.
+    """
+
+    name: str
+    documents: Mapping[str, str]
+    queries: Mapping[str, str]
+    qrels: Mapping[str, Mapping[str, int]]
+    candidates: Mapping[str, list[str]] | None = None
+    ordered: bool = False
+    skip_self: bool = False
+    group: str = ""
+
+    @cached_property
+    def revision(self) -> str:
+        """SHA-256 of all that is measured on."""
+        digest = hashlib.sha256()
+        for part in (self.documents, self.queries):
+            for name in sorted(part):
+                digest.update(f"{name}\0{part[name]}\1".encode("utf-8", "surrogatepass"))
+            digest.update(b"\2")
+        for query in sorted(self.qrels):
+            digest.update(f"{query}\0{sorted(self.qrels[query].items())}\1".encode())
+        for query in sorted(self.candidates or {}):
+            digest.update(f"{query}\0{(self.candidates or {})[query]}\1".encode())
+        digest.update(f"{self.ordered} {self.skip_self}".encode())
+        return digest.hexdigest()
+
+
+def find_collections(spec: Any) -> list[Collection]:
+    """The collections ``spec`` stands for: a folder, the name of an MTEB task, or a task.
+
+    Raises:
+        DataError: none; says what was looked for.
+    """
+    if isinstance(spec, Collection):
+        return [spec]
+    if not isinstance(spec, str | Path):
+        return from_mteb(spec)
+    folder = Path(spec).expanduser()
+    if folder.is_dir():
+        if variant(folder, "queries.dev.small.tsv", "queries.dev.tsv"):
+            return [from_msmarco(folder)]
+        if variant(folder, "corpus.jsonl"):
+            return [from_beir(folder)]
+        parts = sorted(each for each in folder.iterdir() if variant(each, "corpus.jsonl"))
+        if parts:
+            return [
+                replace(from_beir(each), name=f"{folder.name}-{each.name}", group=folder.name)
+                for each in parts
+            ]
+        raise DataError(
+            f"{folder}: neither a BEIR folder (corpus.jsonl), nor a folder of such, nor MS "
+            "MARCO's dev set (queries.dev.small.tsv)"
+        )
+    if str(spec).startswith(("PyDocs", "AuthorSTS")):
+        from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
+
+        return from_mteb(embedded_task(str(spec)))
+    import mteb
+
+    try:
+        return from_mteb(mteb.get_task(str(spec)))
+    except KeyError as error:
+        raise DataError(f"no folder and no MTEB task {str(spec)!r} ({error})") from None
+
+
+def from_beir(folder: Path, *, split: str = "test") -> Collection:
+    """A BEIR folder; a document with the query's own id is left out, as BEIR does.
+
+    Raises:
+        DataError: a file is missing, or a row is not what it should be.
+    """
+    corpus, queries = (_file(folder, f"{part}.jsonl") for part in ("corpus", "queries"))
+    rows = json_rows(corpus, {"_id": str, "title": (str, type(None)), "text": str})
+    documents = _by_id(corpus, ((i, f"{title or ''} {text}".strip()) for i, title, text in rows))
+    texts = _by_id(queries, json_rows(queries, {"_id": str, "text": str}))
+    qrels = _qrels(_file(folder, f"qrels/{split}.tsv", f"qrels/{split}.jsonl"))
+    listed = variant(folder, f"top_ranked/{split}.jsonl")
+    candidates = None
+    if listed is not None:
+        fields: dict[str, Any] = {"query-id": str, "corpus-ids": list}
+        candidates = _by_id(listed, json_rows(listed, fields))
+    return _checked(
+        Collection(folder.name, documents, texts, qrels, candidates, skip_self=True), folder
+    )
+
+
+def _qrels(file: Path) -> dict[str, dict[str, int]]:
+    rows: Iterator[Any]
+    if ".jsonl" in file.name:
+        rows = json_rows(file, {"query-id": str, "corpus-id": str, "score": int})
+    else:
+        rows = tsv_rows(file, 3)
+    qrels: dict[str, dict[str, int]] = {}
+    for number, (query, document, grade) in enumerate(rows, start=1):
+        if number == 1 and grade == "score":
+            continue
+        try:
+            qrels.setdefault(query, {})[document] = int(grade)
+        except ValueError:
+            raise DataError(f"{file}:{number}: grade {grade!r}, expected a number") from None
+    return qrels
+
+
+def from_msmarco(folder: Path) -> Collection:
+    """MS MARCO's dev set: 6,980 queries, their judgements, and the official top 1,000.
+
+    ``top1000.dev`` brings its passages; the order of its lines is no ranking, so that a
+    run ``run.dev.small.tsv`` (query, passage, rank), if it is there, orders them. Without
+    either, ``collection.tsv`` (8.8 million passages) is to be searched.
+
+    Raises:
+        DataError: a file is missing, or a row is not what it should be.
+    """
+    queries = dict(tsv_rows(_file(folder, "queries.dev.small.tsv", "queries.dev.tsv"), 2))
+    file = _file(folder, "qrels.dev.small.tsv", "qrels.dev.tsv")
+    qrels: dict[str, dict[str, int]] = {}
+    for query, _, document, grade in tsv_rows(file, 4):
+        qrels.setdefault(query, {})[document] = int(grade)
+    top = variant(folder, "top1000.dev", "top1000.dev.tsv")
+    run = variant(folder, "run.dev.small.tsv", "run.dev.small.trec")
+    candidates: dict[str, list[str]] | None = None
+    documents: dict[str, str] = {}
+    if top is not None:
+        candidates = {}
+        for query, document, _, passage in tsv_rows(top, 4):
+            candidates.setdefault(query, []).append(document)
+            documents[document] = passage
+    else:
+        documents = dict(tsv_rows(_file(folder, "collection.tsv"), 2))
+    if run is not None:
+        ranked = read_run(run)
+        candidates = {q: sorted(s, key=lambda d, s=s: -s[d]) for q, s in ranked.items()}  # type: ignore[misc]
+    collection = Collection(
+        "MSMARCO-dev", documents, queries, qrels, candidates, ordered=run is not None
+    )
+    return _checked(collection, folder)
+
+
+def from_mteb(task: Any) -> list[Collection]:
+    """The collections of an MTEB task, one per split and language; parts of an aggregate.
+
+    Raises:
+        DataError: a task without a corpus, or a reranking task whose candidates did not
+            load (MTEB would then search everything).
+    """
+    name = task.metadata.name
+    if parts := getattr(task.metadata, "tasks", None):
+        return [replace(each, group=name) for part in parts for each in from_mteb(part)]
+    if task.metadata.type not in ("Retrieval", "Reranking"):
+        raise DataError(f"{name}: of type {task.metadata.type}, expected Retrieval or Reranking")
+    if not task.data_loaded:
+        task.load_data()
+    task.convert_v1_dataset_format_to_v2(num_proc=None)
+    places = [(subset, split) for subset in task.hf_subsets for split in task.eval_splits]
+    found = []
+    for subset, split in places:
+        data = task.dataset[subset][split]
+        if task.metadata.type == "Reranking" and not data["top_ranked"]:
+            raise DataError(f"{name}: a reranking task without candidates; is it offline?")
+        label = name if len(places) == 1 else f"{name}-{subset}-{split}"
+        collection = Collection(
+            label,
+            {str(r["id"]): f"{r.get('title') or ''} {r['text']}".strip() for r in data["corpus"]},
+            {str(row["id"]): str(row["text"]) for row in data["queries"]},
+            data["relevant_docs"],
+            data["top_ranked"],
+            skip_self=bool(task.ignore_identical_ids),
+            group="" if len(places) == 1 else name,
+        )
+        found.append(_checked(collection, name))
+    return found
+
+
+def _file(folder: Path, *names: str) -> Path:
+    found = variant(folder, *names)
+    if found is None:
+        raise DataError(f"{folder}: no {' or '.join(names)} (or .gz)")
+    return found
+
+
+def _by_id(file: Path, rows: Iterator[Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in rows:
+        if name in found:
+            raise DataError(f"{file}: id {name!r} twice")
+        found[name] = value
+    return found
+
+
+def _checked(collection: Collection, where: Any) -> Collection:
+    """Only queries with a relevant document are kept; each must have a text.
+
+    Judged documents may be missing from a corpus (they are in some of BEIR's): they count
+    as not found. Candidates may not.
+    """
+    judged = {
+        query: dict(grades)
+        for query, grades in collection.qrels.items()
+        if any(grade > 0 for grade in grades.values())
+    }
+    if not judged:
+        raise DataError(f"{where}: no query has a relevant document")
+    if lost := sorted(judged.keys() - collection.queries.keys()):
+        raise DataError(f"{where}: query {lost[0]!r} is judged but has no text ({len(lost)} such)")
+    candidates = None
+    if collection.candidates is not None:
+        candidates = {q: [str(d) for d in collection.candidates.get(q, [])] for q in judged}
+        for query, listed in candidates.items():
+            if odd := next((d for d in listed if d not in collection.documents), None):
+                raise DataError(f"{where}: candidate {odd!r} of query {query!r} is no document")
+    queries = {query: collection.queries[query] for query in sorted(judged)}
+    return replace(collection, queries=queries, qrels=judged, candidates=candidates)

@@ -1,0 +1,103 @@
+"""Scores raised by stars and lowered by age, as `gh star-search` does, on a given day.
+
+    factor = (1 + a · log10(stars + 1) / 6) · (1 - b · min(1, days / d))
+
+with a = 0.1, b = 0.2, d = 365 unless the queries' file says otherwise; days are whole ones,
+from the last change to the given date, never to today, so that a number stays the same.
+
+A cosine of 0 or more is multiplied by the factor. A negative one is divided by it: the
+factor is above 0, so that more stars or a later change never lower a score, and the score
+does not jump at 0. Production multiplies there, too, which turns every boost round.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import date
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qwen3nb.datasets.custom.documents import Documents
+from qwen3nb.datasets.custom.queries import Settings
+from qwen3nb.datasets.rows import DataError
+
+__all__ = ["Factors", "boosted", "document_factors"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Factors:
+    """What each document's score is multiplied by.
+
+    Attributes:
+        values: factor per id, above 0.
+        recipe: how they were made, as JSON; ``{}`` without boosts.
+        notes: what was missing in the data, and what was taken instead.
+    """
+
+    values: dict[str, float]
+    recipe: dict[str, object]
+    notes: tuple[str, ...] = ()
+
+
+def document_factors(documents: Documents, settings: Settings, *, on: date | None) -> Factors:
+    """The factor of each document; 1 where the data has neither stars nor days.
+
+    A document without a count has 0 stars, one without a day is as old as can be, one
+    changed after ``on`` was changed on that day.
+
+    Raises:
+        DataError: there are days, and no date to count them from.
+    """
+    values = dict.fromkeys(documents.texts, 1.0)
+    recipe: dict[str, object] = {}
+    if documents.stars and settings.star_boost_coefficient:
+        recipe["star_boost_coefficient"] = settings.star_boost_coefficient
+        for name, count in documents.stars.items():
+            values[name] *= _star_boost(count or 0, settings.star_boost_coefficient)
+    if documents.updated and settings.recency_coefficient:
+        if on is None:
+            known = [day for day in documents.updated.values() if day is not None]
+            last = f"; the last change in the data is of {max(known)}" if known else ""
+            raise DataError(
+                "recency is counted from a given date, so that results stay the same tomorrow: "
+                f"give one, or leave the boosts out{last}"
+            )
+        recipe |= {
+            "recency_coefficient": settings.recency_coefficient,
+            "recency_days": settings.recency_days,
+            "date": on.isoformat(),
+        }
+        for name, day in documents.updated.items():
+            values[name] *= _recency(day, on, settings)
+    return Factors(values, recipe, _notes(documents, recipe, on))
+
+
+def boosted(cosines: Array, factors: Array) -> Array:
+    """Scores (Q, N) of cosines (Q, N) and factors (N,); a negative cosine is divided."""
+    return np.where(cosines >= 0, cosines * factors, cosines / factors)
+
+
+def _star_boost(stars: int, coefficient: float) -> float:
+    return 1.0 + coefficient * math.log10(stars + 1) / 6.0
+
+
+def _recency(day: date | None, on: date, settings: Settings) -> float:
+    days = settings.recency_days if day is None else max(0, (on - day).days)
+    return 1.0 - settings.recency_coefficient * min(1.0, days / settings.recency_days)
+
+
+def _notes(documents: Documents, recipe: dict[str, object], on: date | None) -> tuple[str, ...]:
+    notes = []
+    if "star_boost_coefficient" in recipe:
+        missing = sum(count is None for count in documents.stars.values())
+        notes += [f"{missing} documents have no stars: counted as 0"] * bool(missing)
+    if on is not None and "date" in recipe:
+        undated = sum(day is None for day in documents.updated.values())
+        later = sum(day is not None and day > on for day in documents.updated.values())
+        notes += [f"{undated} documents have no date: counted as oldest"] * bool(undated)
+        notes += [f"{later} documents changed after {on}: counted as of that day"] * bool(later)
+    return tuple(notes)

@@ -1,0 +1,343 @@
+"""PyDocs: API search on real text, built from the libraries that are installed.
+
+The summary of a public function's docstring is a query; the rest of that docstring,
+with the function's own name masked, is its document. Nothing is downloaded, so the
+same benchmark is there on an air-gapped node and on a laptop.
+
+Rules
+-----
+- Functions (ufuncs and built-ins too) of the modules in `MODULES`, under the first
+  module that lists them, so that an alias is no second document.
+- A query is the docstring's first paragraph on one line, 3 to 40 words.
+- A document is what follows, at most 100 words of it: the length of a search passage,
+  and short enough that hardly any model cuts it. "See Also", "References", "Examples"
+  and doctest lines are left out (they name or print the answer), and so are
+  signatures. At least 15 words must remain.
+- Judgements: a function's own document is grade 2, documents of functions its "See
+  Also" section lists are grade 1. Functions with the same summary share one query,
+  for which each of their documents is grade 2.
+- The label for classification and clustering is the sub-package, if at least 40
+  functions have it, else the package.
+- A sample takes functions in the order of the SHA-256 of their names, so that it
+  hardly moves when a library adds a function, and always with every judged document.
+
+The identity of the benchmark is a digest of its content; the library versions it was
+built from are kept beside it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.metadata
+import inspect
+import platform
+import re
+import subprocess
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from qwen3nb import paths
+from qwen3nb.datasets.pydocs.modules import MODULES
+from qwen3nb.utils.atomic_files import read_json, sha256_json, write_json
+
+__all__ = ["MODULES", "Entry", "PyDocs", "build_pydocs", "load_pydocs"]
+
+RULES = 1  # raise when a rule above changes: it is part of the cache's key
+MASK = "[name]"
+QUERY_WORDS = (3, 40)
+DOCUMENT_WORDS = (15, 100)
+LABEL_SIZE = 40
+OWN, RELATED = 2, 1
+
+_DISTRIBUTIONS = {"sklearn": "scikit-learn"}
+_UNWANTED = {"See Also", "References", "Examples", "Example"}
+_UNDERLINE = re.compile(r"\s*[-=~]{3,}\s*")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One function.
+
+    Attributes:
+        name: its qualified name, the id of its document.
+        package: ``numpy``, ``pandas``, ``python``, ``scipy`` or ``sklearn``.
+        label: sub-package or package, for classification and clustering.
+        summary: the query.
+        text: the document.
+        related: names of the functions its "See Also" section lists.
+    """
+
+    name: str
+    package: str
+    label: str
+    summary: str
+    text: str
+    related: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PyDocs:
+    """The benchmark, or a sample of it.
+
+    Attributes:
+        entries: one per function, sorted by name: the corpus.
+        asked: names of the functions whose summaries are the queries.
+        versions: what it was built from.
+    """
+
+    entries: tuple[Entry, ...]
+    asked: tuple[str, ...]
+    versions: dict[str, str]
+
+    @cached_property
+    def identity(self) -> str:
+        """Digest of the content: what the models are measured on."""
+        return sha256_json([[asdict(entry) for entry in self.entries], self.asked])
+
+    @cached_property
+    def qrels(self) -> dict[str, dict[str, int]]:
+        """Grades per query id and document id; a query's id is its function's name."""
+        here = {entry.name: entry for entry in self.entries}
+        twins: dict[str, list[Entry]] = {}
+        for entry in self.entries:
+            twins.setdefault(entry.summary, []).append(entry)
+        qrels: dict[str, dict[str, int]] = {}
+        for name in self.asked:
+            same = twins[here[name].summary]
+            grades = {other: RELATED for entry in same for other in entry.related if other in here}
+            qrels[name] = grades | {entry.name: OWN for entry in same}
+        return qrels
+
+    @property
+    def queries(self) -> dict[str, str]:
+        """Text per query id."""
+        here = {entry.name: entry for entry in self.entries}
+        return {name: here[name].summary for name in self.asked}
+
+    @property
+    def corpus(self) -> dict[str, str]:
+        """Text per document id."""
+        return {entry.name: entry.text for entry in self.entries}
+
+    def sample(self, *, documents: int, queries: int) -> PyDocs:
+        """At least the judged documents of the first ``queries`` queries, filled up.
+
+        Raises:
+            ValueError: ``queries`` have more than ``documents`` judged documents.
+        """
+        asked = tuple(sorted(sorted(self.asked, key=_shuffled)[:queries]))
+        judged = {name for query in asked for name in self.qrels[query]}
+        if len(judged) > documents:
+            raise ValueError(
+                f"{queries} queries have {len(judged)} judged documents; "
+                f"a sample of {documents} cannot hold them"
+            )
+        others = sorted((e for e in self.entries if e.name not in judged), key=_by_hash)
+        chosen = judged | {entry.name for entry in others[: documents - len(judged)]}
+        entries = tuple(entry for entry in self.entries if entry.name in chosen)
+        return PyDocs(entries, asked, self.versions)
+
+
+def load_pydocs() -> PyDocs:
+    """The benchmark for the installed libraries, built once and kept in the cache.
+
+    It is built in a process of its own: a notebook's kernel, or a test runner, puts
+    functions of its own in the place of some of the standard library's.
+    """
+    file = cache_file()
+    if not file.is_file():
+        command = [sys.executable, "-W", "ignore", "-m", "qwen3nb.datasets.pydocs.build", str(file)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"PyDocs could not be built:\n{done.stderr.strip()}")
+    return _from_json(read_json(file))
+
+
+def cache_file() -> Path:
+    """Where `load_pydocs` keeps the benchmark for the installed libraries."""
+    return paths.cache() / "pydocs" / f"{sha256_json([RULES, _versions()])[:16]}.json"
+
+
+def build_pydocs() -> PyDocs:
+    """Build the benchmark from the docstrings of what is installed."""
+    found = {
+        name: (package, _tidy(inspect.getdoc(function) or ""), name.rpartition(".")[2])
+        for package, modules in MODULES.items()
+        for name, function in _functions(modules)
+    }
+    parsed = {
+        name: (package, parts)
+        for name, (package, doc, own) in found.items()
+        if (parts := _split(doc, own)) is not None
+    }
+    known = set(parsed)
+    sizes = Counter(_subpackage(name, package) for name, (package, _) in parsed.items())
+    entries = []
+    for name, (package, (summary, text, related)) in sorted(parsed.items()):
+        label = _subpackage(name, package)
+        entries.append(
+            Entry(
+                name=name,
+                package=package,
+                label=label if sizes[label] >= LABEL_SIZE else package,
+                summary=summary,
+                text=text,
+                related=tuple(_resolve(related, name, known)),
+            )
+        )
+    asked = {entry.summary: entry.name for entry in reversed(entries)}  # the first of its twins
+    return PyDocs(tuple(entries), tuple(sorted(asked.values())), _versions())
+
+
+def _versions() -> dict[str, str]:
+    versions = {
+        package: importlib.metadata.version(_DISTRIBUTIONS.get(package, package))
+        for package in MODULES
+        if package != "python"
+    }
+    return versions | {"python": platform.python_version(), "system": platform.system()}
+
+
+def _functions(modules: Iterable[str]) -> Iterator[tuple[str, Any]]:
+    """Qualified name and object of each public function, each object once."""
+    seen: set[int] = set()
+    for path in modules:
+        with warnings.catch_warnings():
+            # A deprecated module says so when imported; its docstrings are still text.
+            warnings.simplefilter("ignore")
+            try:
+                module = importlib.import_module(path)
+            except ImportError:  # not in this release, or not on this system
+                continue
+            members = list(_members(module))
+        home = path.split(".")[0]
+        for name, member in members:
+            is_function = inspect.isroutine(member) or type(member).__name__ == "ufunc"
+            if not is_function or id(member) in seen or not _at_home(member, home):
+                continue
+            seen.add(id(member))
+            yield f"{path}.{name}", member
+
+
+def _members(module: ModuleType) -> Iterator[tuple[str, Any]]:
+    names = getattr(module, "__all__", None) or [n for n in dir(module) if n[0] != "_"]
+    for name in sorted(names):
+        try:
+            yield name, getattr(module, name)
+        except (AttributeError, ImportError):  # announced, but behind an experimental switch
+            continue
+
+
+def _at_home(function: Any, home: str) -> bool:
+    """Whether a function belongs to the package, and was not merely imported by it.
+
+    ``os.getcwd`` says it is from ``posix``: built-ins name C modules, which count as home.
+    """
+    module = getattr(function, "__module__", None)
+    if not isinstance(module, str) or inspect.isbuiltin(function):
+        return True
+    return module.split(".")[0].lstrip("_") == home.lstrip("_")
+
+
+def _tidy(doc: str) -> str:
+    return doc.replace("\r\n", "\n").expandtabs().strip()
+
+
+def _split(doc: str, own: str) -> tuple[str, str, list[str]] | None:
+    """Summary, document and "See Also" names of a docstring, or None if it is too short."""
+    summary, _, rest = _without_signature(doc, own).partition("\n\n")
+    summary = " ".join(summary.split())
+    sections = list(_sections(rest))
+    kept = "\n".join(body for title, body in sections if title not in _UNWANTED)
+    words = _mask(kept, own).split()[: DOCUMENT_WORDS[1]]
+    if not QUERY_WORDS[0] <= len(summary.split()) <= QUERY_WORDS[1]:
+        return None
+    if len(words) < DOCUMENT_WORDS[0] or _UNDERLINE.search(summary):
+        return None
+    related = [name for title, body in sections if title == "See Also" for name in _names(body)]
+    return summary, " ".join(words), related
+
+
+def _without_signature(doc: str, own: str) -> str:
+    """Drop leading ``name(...)`` and ``name(...) -> ...`` lines, wrapped ones too."""
+    lines = doc.split("\n")
+    call = re.compile(rf"(?:[\w, ()]+ = )?(?:\w+\.)*{re.escape(own)}\(")
+    while lines and (not lines[0].strip() or call.match(lines[0].strip())):
+        depth = 0
+        while lines:
+            line = lines.pop(0)
+            depth += line.count("(") - line.count(")")
+            if depth <= 0:
+                break
+    return "\n".join(lines).strip()
+
+
+def _sections(text: str) -> Iterator[tuple[str, str]]:
+    """Title and body of numpydoc sections; what comes first has the title ``""``."""
+    title, body = "", list[str]()
+    lines = [line for line in text.split("\n") if not line.lstrip().startswith((">>>", "..."))]
+    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+        if line.strip() and _UNDERLINE.fullmatch(following):
+            yield title, "\n".join(body)
+            title, body = line.strip(), []
+        elif not _UNDERLINE.fullmatch(line):
+            body.append(line)
+    yield title, "\n".join(body)
+
+
+def _mask(text: str, own: str) -> str:
+    """Replace the function's own name, whatever its case, where it stands as a word."""
+    return re.sub(rf"(?<![A-Za-z0-9]){re.escape(own)}(?![A-Za-z0-9])", MASK, text, flags=re.I)
+
+
+def _names(body: str) -> Iterator[str]:
+    """Names at the left edge of a "See Also" section: ``a, b : what they do``."""
+    for line in body.split("\n"):
+        if line[:1].strip():
+            for part in line.split(" : ")[0].split(","):
+                if match := re.fullmatch(r"(?::\w+:)?`{0,2}~?\.?([\w.]+)`{0,2}:?", part.strip()):
+                    yield match[1]
+
+
+def _resolve(names: Iterable[str], asker: str, known: set[str]) -> list[str]:
+    """Qualified names of those ``names`` that are documents, nearest module first."""
+    module = asker.split(".")[:-1]
+    found = set()
+    for name in names:
+        candidates = [".".join([*module[:depth], name]) for depth in range(len(module), -1, -1)]
+        if match := next((c for c in candidates if c in known and c != asker), None):
+            found.add(match)
+    return sorted(found)
+
+
+def _subpackage(name: str, package: str) -> str:
+    """``scipy.special`` for ``scipy.special.erf``; the package for what lies at its top."""
+    parts = name.split(".")
+    return package if package == "python" or len(parts) < 3 else ".".join(parts[:2])
+
+
+def _shuffled(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()
+
+
+def _by_hash(entry: Entry) -> str:
+    return _shuffled(entry.name)
+
+
+def _from_json(value: dict[str, Any]) -> PyDocs:
+    entries = tuple(
+        Entry(**{**fields, "related": tuple(fields["related"])}) for fields in value["entries"]
+    )
+    return PyDocs(entries, tuple(value["asked"]), value["versions"])
+
+
+if __name__ == "__main__":
+    write_json(Path(sys.argv[1]), asdict(build_pydocs()))

@@ -1,0 +1,240 @@
+"""The tasks that need no download, as MTEB task classes.
+
+MTEB runs them unchanged: ``mteb.evaluate(model, embedded_task("PyDocsRetrieval"))``.
+Each class carries the digest of its data as its dataset revision, so that a result on
+one set of library versions is never taken for a result on another.
+
+The sample of PyDocs is what the ``smoke`` tier runs; the whole has its own names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import bm25s
+from datasets import Dataset, DatasetDict
+from mteb.abstasks import AbsTask, AbsTaskClassification, AbsTaskClustering, AbsTaskRetrieval
+from mteb.abstasks.sts import AbsTaskSTS
+from mteb.abstasks.task_metadata import TaskMetadata
+
+from qwen3nb.datasets.pydocs.build import PyDocs, load_pydocs
+
+__all__ = ["AUTHOR_STS", "SAMPLE", "author_sts", "embedded_task", "pydocs_sample"]
+
+SAMPLE = {"documents": 800, "queries": 200}
+RERANKED = 100
+LABEL_SHARE = 16  # functions a label needs in order to be a class
+AUTHOR_STS = Path(__file__).with_name("author_sts.tsv")
+
+
+def pydocs_sample() -> PyDocs:
+    """The fixed sample that the ``smoke`` tier runs."""
+    return load_pydocs().sample(**SAMPLE)
+
+
+def author_sts() -> list[tuple[str, str, float]]:
+    """The author-written sentence pairs: two sentences and a gold score of 0 to 5.
+
+    Written for this project, 20 pairs per grade, half everyday, half computing:
+    5 the same meaning; 4 the same but for a detail of no weight; 3 roughly the same,
+    but something that matters differs or is missing; 2 not the same, though they share
+    an event or a thing; 1 only the subject is the same; 0 nothing is. Pairs of a high
+    grade share few words where English allows it, pairs of a low grade often many
+    (roles swapped, a negation, a word with two meanings).
+    """
+    rows = (line.split("\t") for line in AUTHOR_STS.read_text(encoding="utf-8").splitlines())
+    return [(first, second, float(gold)) for gold, first, second in rows]
+
+
+def embedded_task(name: str) -> AbsTask:
+    """A new instance of the embedded task called ``name``.
+
+    Raises:
+        KeyError: there is none of this name; the message lists them.
+    """
+    classes = _classes()
+    if name not in classes:
+        raise KeyError(f"no embedded task {name!r}; there are: {', '.join(sorted(classes))}")
+    return classes[name]()
+
+
+class _Retrieval(AbsTaskRetrieval):
+    data_loaded: bool
+    pydocs: PyDocs
+    reranked: int | None = None
+
+    def load_data(self, num_proc: int | None = None, **_: Any) -> None:
+        if self.data_loaded:
+            return
+        corpus, queries = self.pydocs.corpus, self.pydocs.queries
+        split = {
+            "corpus": Dataset.from_dict(
+                {"id": list(corpus), "title": [""] * len(corpus), "text": list(corpus.values())}
+            ),
+            "queries": Dataset.from_dict({"id": list(queries), "text": list(queries.values())}),
+            "relevant_docs": {query: dict(grades) for query, grades in self.pydocs.qrels.items()},
+            "top_ranked": _first_stage(corpus, queries, self.reranked) if self.reranked else None,
+        }
+        self.dataset = {"default": {"test": split}}
+        self.data_loaded = True
+
+
+class _Classification(AbsTaskClassification):
+    data_loaded: bool
+    pydocs: PyDocs
+
+    def load_data(self, num_proc: int | None = None, **_: Any) -> None:
+        if self.data_loaded:
+            return
+        sides: dict[str, dict[str, list[Any]]] = {
+            side: {"text": [], "label": []} for side in ("train", "test")
+        }
+        labels = _labels(self.pydocs)
+        for entry in self.pydocs.entries:
+            if entry.label in labels:
+                odd = hashlib.sha256(entry.name.encode()).digest()[-1] % 2
+                side = sides["train" if odd else "test"]
+                side["text"].append(entry.summary)
+                side["label"].append(labels[entry.label])
+        self.dataset = DatasetDict({side: Dataset.from_dict(rows) for side, rows in sides.items()})
+        self.data_loaded = True
+
+
+class _Clustering(AbsTaskClustering):
+    data_loaded: bool
+    pydocs: PyDocs
+    max_fraction_of_documents_to_embed = None
+    max_documents_per_cluster = 512
+
+    def load_data(self, num_proc: int | None = None, **_: Any) -> None:
+        if self.data_loaded:
+            return
+        labels = _labels(self.pydocs)
+        kept = [entry for entry in self.pydocs.entries if entry.label in labels]
+        rows = {
+            "sentences": [entry.text for entry in kept],
+            "labels": [labels[entry.label] for entry in kept],
+        }
+        self.dataset = DatasetDict({"test": Dataset.from_dict(rows)})
+        self.data_loaded = True
+
+
+class _AuthorSTS(AbsTaskSTS):
+    data_loaded: bool
+
+    def load_data(self, num_proc: int | None = None, **_: Any) -> None:
+        if self.data_loaded:
+            return
+        first, second, gold = zip(*author_sts(), strict=True)
+        rows = {"sentence1": first, "sentence2": second, "score": gold}
+        self.dataset = DatasetDict({"test": Dataset.from_dict(rows)})
+        self.data_loaded = True
+
+
+def _labels(pydocs: PyDocs) -> dict[str, int]:
+    """Class number per label that is large enough here."""
+    sizes = Counter(entry.label for entry in pydocs.entries)
+    return {
+        label: number
+        for number, label in enumerate(sorted(k for k, n in sizes.items() if n >= LABEL_SHARE))
+    }
+
+
+def _first_stage(
+    corpus: dict[str, str], queries: dict[str, str], depth: int
+) -> dict[str, list[str]]:
+    """The ``depth`` best documents of each query by BM25 (Lucene's, k1 1.5, b 0.75)."""
+    index = bm25s.BM25(method="lucene", k1=1.5, b=0.75)
+    index.index(bm25s.tokenize(list(corpus.values()), show_progress=False), show_progress=False)
+    found, _ = index.retrieve(
+        bm25s.tokenize(list(queries.values()), show_progress=False),
+        corpus=list(corpus),
+        k=min(depth, len(corpus)),
+        show_progress=False,
+    )
+    return {query: [str(name) for name in row] for query, row in zip(queries, found, strict=True)}
+
+
+# kind of task: base class, MTEB's type, main score, what it is, further attributes
+_KINDS: dict[str, tuple[type, str, str, str, dict[str, Any]]] = {
+    "Retrieval": (_Retrieval, "Retrieval", "ndcg_at_10", "find a function by what it does", {}),
+    "Reranking": (
+        _Retrieval,
+        "Reranking",
+        "ndcg_at_10",
+        f"re-order the {RERANKED} best functions by BM25",
+        {"reranked": RERANKED},
+    ),
+    "Classification": (
+        _Classification,
+        "Classification",
+        "accuracy",
+        "tell a function's sub-package from its summary",
+        {},
+    ),
+    "Clustering": (
+        _Clustering,
+        "Clustering",
+        "v_measure",
+        "group functions by sub-package from their descriptions",
+        {},
+    ),
+}
+
+
+@cache
+def _classes() -> dict[str, type[AbsTask]]:
+    whole = load_pydocs()
+    classes: dict[str, type[AbsTask]] = {}
+    for prefix, pydocs in (("PyDocs", whole), ("PyDocsSample", whole.sample(**SAMPLE))):
+        for kind, (base, mteb_type, main_score, about, extra) in _KINDS.items():
+            name = prefix + kind
+            metadata = _metadata(
+                name=name,
+                type=mteb_type,
+                main_score=main_score,
+                description=f"Docstrings of installed Python libraries: {about}.",
+                dataset={"path": "qwen3nb/pydocs", "revision": pydocs.identity},
+                domains=["Programming"],
+                annotations_creators="derived",
+                sample_creation="found",
+            )
+            attributes = {"metadata": metadata, "pydocs": pydocs, "__module__": __name__, **extra}
+            classes[name] = type(name, (base,), attributes)
+    metadata = _metadata(
+        name="AuthorSTS",
+        type="STS",
+        main_score="cosine_spearman",
+        description="120 sentence pairs written for qwen3nb, 20 per grade of similarity.",
+        dataset={
+            "path": "qwen3nb/author-sts",
+            "revision": hashlib.sha256(AUTHOR_STS.read_bytes()).hexdigest(),
+        },
+        domains=["Programming", "Written"],
+        annotations_creators="expert-annotated",
+        sample_creation="created",
+    )
+    classes["AuthorSTS"] = type(
+        "AuthorSTS", (_AuthorSTS,), {"metadata": metadata, "__module__": __name__}
+    )
+    return classes
+
+
+def _metadata(**fields: Any) -> TaskMetadata:
+    return TaskMetadata(
+        reference=None,
+        category="t2t",
+        modalities=["text"],
+        eval_splits=["test"],
+        eval_langs=["eng-Latn"],
+        date=None,
+        task_subtypes=None,
+        license="not specified",
+        dialect=None,
+        bibtex_citation=None,
+        **fields,
+    )

@@ -1,0 +1,396 @@
+"""Train the demo's models on docstrings: an encoder-decoder, and a decoder beside it.
+
+The text is PyDocs without the functions of the smoke tier's sample, summaries and
+descriptions as separate texts: nothing that is measured was seen, nor how a query goes
+with its document. transformers' Trainer does the training and writes the checkpoints.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
+from tokenizers import decoders as token_decoders
+from tokenizers import processors as token_processors
+from transformers import (
+    Qwen3Config,
+    Qwen3ForCausalLM,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+    set_seed,
+)
+
+from qwen3nb.datasets.pydocs.build import load_pydocs
+from qwen3nb.demo.ul2_denoising import DENOISERS, Example, denoise
+from qwen3nb.models.modeling.qwen3_seq2seq import IGNORED, Qwen3ForSeq2SeqLM, Qwen3Seq2SeqConfig
+from qwen3nb.utils.atomic_files import write_json, write_text
+
+__all__ = ["SETTINGS", "Settings", "train_decoder", "train_seq2seq", "training_texts"]
+
+END = "<|endoftext|>"
+SPECIAL = (END, "<|im_start|>", "<|im_end|>")
+SENTINELS = tuple(f"<extra_id_{number}>" for number in range(100))
+# Where Qwen's tokenizers cut before merging bytes.
+_CUT = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How large the toy is and how long it trains.
+
+    Attributes:
+        steps: optimisation steps.
+        save_every: steps between checkpoints; one at step 0 is written apart.
+        batch: texts per step.
+        length: tokens after which a training text is cut.
+        learning_rate: its peak; linear warm-up, then cosine.
+        vocabulary: tokens of the tokenizer without special tokens and sentinels.
+        hidden: width.
+        layers: layers per stack.
+        spread: standard deviation of the initial weights; about 1/sqrt(hidden), so that
+            the tied embedding starts with rows of length 1.
+        seed: of everything random.
+    """
+
+    steps: int = 1200
+    save_every: int = 400
+    batch: int = 16
+    length: int = 64
+    learning_rate: float = 3e-3
+    vocabulary: int = 4000
+    hidden: int = 128
+    layers: int = 2
+    spread: float = 0.09
+    seed: int = 0
+
+
+SETTINGS = Settings()
+
+
+def training_texts() -> tuple[list[str], list[str]]:
+    """Texts to train on, and texts to compute the evaluation loss on."""
+    from qwen3nb.datasets.pydocs.mteb_tasks import pydocs_sample
+
+    measured = {entry.name for entry in pydocs_sample().entries}
+    # A text that also occurs in the sample under another name is measured, too.
+    seen = {text for entry in pydocs_sample().entries for text in (entry.summary, entry.text)}
+    texts = [
+        text
+        for entry in load_pydocs().entries
+        if entry.name not in measured
+        for text in (entry.summary, entry.text)
+        if text not in seen
+    ]
+    return [t for i, t in enumerate(texts) if i % 20], texts[::20]
+
+
+def write_tokenizer(texts: Sequence[str], folder: Path, *, vocabulary: int) -> Tokenizer:
+    """Train a byte-level BPE tokenizer of Qwen's kind and write its files to ``folder``."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.normalizer = normalizers.NFC()
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(_CUT), behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    tokenizer.decoder = token_decoders.ByteLevel()
+    tokenizer.post_processor = token_processors.ByteLevel(trim_offsets=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary,
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.add_special_tokens([*SPECIAL, *SENTINELS])
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    model = json.loads(tokenizer.to_str())["model"]
+    write_json(folder / "vocab.json", model["vocab"], indent=None)
+    merges = [" ".join(pair) if isinstance(pair, list) else pair for pair in model["merges"]]
+    write_text(folder / "merges.txt", "#version: 0.2\n" + "\n".join(merges) + "\n")
+    write_json(
+        folder / "tokenizer_config.json",
+        {
+            "tokenizer_class": "Qwen2Tokenizer",
+            "bos_token": None,
+            "eos_token": END,
+            "pad_token": END,
+            "unk_token": None,
+            "additional_special_tokens": ["<|im_start|>", "<|im_end|>", *SENTINELS],
+            "clean_up_tokenization_spaces": False,
+            "model_max_length": 512,
+        },
+        indent=2,
+    )
+    return tokenizer
+
+
+def seq2seq_config(tokenizer: Tokenizer, settings: Settings) -> Qwen3Seq2SeqConfig:
+    """The toy's configuration; the embedding has a few rows more than there are tokens."""
+    end = _id(tokenizer, END)
+    return Qwen3Seq2SeqConfig(
+        **_sizes(tokenizer, settings),
+        _head_dim=32,
+        max_position_embeddings=512,
+        rope_theta=10000.0,
+        num_sentinel_tokens=len(SENTINELS),
+        sentinel_token_start_id=_id(tokenizer, SENTINELS[0]),
+        decoder_start_token_id=end,
+        pad_token_id=end,
+        eos_token_id=end,
+    )
+
+
+def _id(tokenizer: Tokenizer, token: str) -> int:
+    number = tokenizer.token_to_id(token)
+    if number is None:
+        raise ValueError(f"the tokenizer has no token {token!r}")
+    return number
+
+
+def _sizes(tokenizer: Tokenizer, settings: Settings) -> dict[str, Any]:
+    rows = tokenizer.get_vocab_size(with_added_tokens=True)
+    return {
+        "vocab_size": rows + -rows % 64,
+        "hidden_size": settings.hidden,
+        "intermediate_size": settings.hidden * 3,
+        "num_hidden_layers": settings.layers,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "initializer_range": settings.spread,
+    }
+
+
+def train_seq2seq(folder: Path, settings: Settings = SETTINGS) -> Path:
+    """Train the encoder-decoder; writes ``init`` and ``checkpoint-N`` under ``folder``."""
+    train, held_out = training_texts()
+    tokenizer = write_tokenizer(train, folder / "tokenizer", vocabulary=settings.vocabulary)
+    set_seed(settings.seed)
+    model = Qwen3ForSeq2SeqLM(seq2seq_config(tokenizer, settings))
+    with _quietly():
+        model.save_pretrained(folder / "init")
+    _copy_files(folder / "tokenizer", folder / "init")
+    examples = [
+        _denoised(texts, tokenizer, count=count, settings=settings, seed=settings.seed + offset)
+        for offset, (texts, count) in enumerate(
+            [(train, settings.steps * settings.batch), (held_out, 4 * settings.batch)]
+        )
+    ]
+    _run_trainer(model, folder, tokenizer, train=examples[0], held_out=examples[1], name="UL2",
+                 settings=settings, checkpoints=True)  # fmt: skip
+    write_json(
+        folder / "training.json",
+        {
+            "objective": "UL2 denoising",
+            "denoisers": [vars(denoiser) for denoiser in DENOISERS],
+            "data": "PyDocs without the functions of the smoke tier's sample",
+            "texts": len(train),
+            "tokens_seen": sum(len(e.source) + len(e.target) for e in examples[0]),
+            "settings": vars(settings),
+            "hardware": "CPU",
+        },
+        indent=2,
+    )
+    return folder
+
+
+def train_decoder(folder: Path, tokenizer_folder: Path, settings: Settings = SETTINGS) -> Path:
+    """Train a tiny Qwen3 language model on the same texts, for as many steps."""
+    train, held_out = training_texts()
+    tokenizer = Tokenizer.from_file(str(tokenizer_folder / "tokenizer.json"))
+    end = _id(tokenizer, END)
+    set_seed(settings.seed)
+    model = Qwen3ForCausalLM(
+        Qwen3Config(
+            **_sizes(tokenizer, settings),
+            head_dim=32,
+            max_position_embeddings=512,
+            rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
+            tie_word_embeddings=True,
+            pad_token_id=end,
+            eos_token_id=end,
+            use_cache=False,
+        )
+    )
+    ids = [_ids(tokenizer, texts, settings.length - 1) for texts in (train, held_out)]
+    generator = np.random.default_rng(settings.seed)
+    picks = generator.integers(0, len(ids[0]), size=settings.steps * settings.batch)
+    rows = [Example([*ids[0][pick], end], [*ids[0][pick], end]) for pick in picks]
+    check = [Example([*row, end], [*row, end]) for row in ids[1][: 4 * settings.batch]]
+    _run_trainer(model, folder, tokenizer, train=rows, held_out=check, name="causal LM",
+                 settings=settings, checkpoints=False)  # fmt: skip
+    with _quietly():
+        model.save_pretrained(folder)
+    _copy_files(tokenizer_folder, folder)
+    return folder
+
+
+def _ids(tokenizer: Tokenizer, texts: Sequence[str], length: int) -> list[list[int]]:
+    return [
+        encoding.ids[:length]
+        for encoding in tokenizer.encode_batch(list(texts))
+        if len(encoding.ids) >= 4
+    ]
+
+
+def _denoised(
+    texts: Sequence[str], tokenizer: Tokenizer, *, count: int, settings: Settings, seed: int
+) -> list[Example]:
+    generator = np.random.default_rng(seed)
+    ids = _ids(tokenizer, texts, settings.length)
+    modes = {each.mode: tokenizer.encode(f"{each.mode} ").ids for each in DENOISERS}
+    sentinels = [_id(tokenizer, name) for name in SENTINELS]
+    end = _id(tokenizer, END)
+    return [
+        denoise(ids[pick], modes=modes, sentinels=sentinels, end=end, generator=generator)
+        for pick in generator.integers(0, len(ids), size=count)
+    ]
+
+
+def _run_trainer(
+    model: Any,
+    folder: Path,
+    tokenizer: Tokenizer,
+    *,
+    train: Sequence[Example],
+    held_out: Sequence[Example],
+    name: str,
+    settings: Settings,
+    checkpoints: bool,
+) -> None:
+    end = _id(tokenizer, END)
+    trainer = Trainer(
+        model=model,
+        args=_arguments(folder, settings, checkpoints=checkpoints),
+        train_dataset=list(train),
+        eval_dataset=list(held_out),
+        data_collator=lambda examples: _collate(examples, pad=end),
+        callbacks=[_Progress(name), _CopyTokenizer(folder / "tokenizer")],
+    )
+    trainer.remove_callback(_printer())
+    with _quietly():
+        trainer.train()
+
+
+def _arguments(folder: Path, settings: Settings, *, checkpoints: bool) -> TrainingArguments:
+    return TrainingArguments(
+        output_dir=str(folder),
+        max_steps=settings.steps,
+        per_device_train_batch_size=settings.batch,
+        per_device_eval_batch_size=settings.batch,
+        learning_rate=settings.learning_rate,
+        lr_scheduler_type="cosine",
+        warmup_steps=max(1, settings.steps // 10),
+        weight_decay=0.01,
+        logging_steps=max(1, settings.save_every // 5),
+        eval_strategy="steps",
+        eval_steps=settings.save_every,
+        save_strategy="steps" if checkpoints else "no",
+        save_steps=settings.save_every,
+        save_only_model=True,
+        seed=settings.seed,
+        use_cpu=True,
+        report_to="none",
+        disable_tqdm=True,
+        remove_unused_columns=False,
+        dataloader_pin_memory=False,
+        label_names=["labels"],
+    )
+
+
+def _printer() -> type:
+    """The callback that prints every log entry as a dictionary."""
+    from transformers.trainer_callback import PrinterCallback
+
+    return PrinterCallback
+
+
+def _collate(examples: Sequence[Example], *, pad: int) -> dict[str, torch.Tensor]:
+    """Right-padded (B, T) source ids, mask, and labels with -100 on padding."""
+
+    def padded(rows: Sequence[Sequence[int]], fill: int) -> torch.Tensor:
+        width = max(map(len, rows))
+        return torch.tensor([[*row, *[fill] * (width - len(row))] for row in rows])
+
+    sources = [example.source for example in examples]
+    return {
+        "input_ids": padded(sources, pad),
+        "attention_mask": padded([[1] * len(row) for row in sources], 0),
+        "labels": padded([example.target for example in examples], IGNORED),
+    }
+
+
+class _Progress(TrainerCallback):
+    """One bar: step, loss, evaluation loss."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._bar: Any = None
+        self._shown: dict[str, str] = {}
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        from tqdm import tqdm
+
+        self._bar = tqdm(total=state.max_steps, desc=f"training: {self._name}", unit="step")
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self._bar.update(1)
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any], **_: Any) -> None:
+        for key in ("loss", "eval_loss"):
+            if key in logs:
+                self._shown[key] = f"{float(logs[key]):.2f}"
+        self._bar.set_postfix(self._shown)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self._bar.close()
+
+
+class _CopyTokenizer(TrainerCallback):
+    """Put the tokenizer's files into each checkpoint as they are, not re-saved."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if self._folder.is_dir():
+            _copy_files(self._folder, Path(args.output_dir) / f"checkpoint-{state.global_step}")
+
+
+def _copy_files(source: Path, target: Path) -> None:
+    target.mkdir(parents=True, exist_ok=True)
+    for file in source.iterdir():
+        shutil.copyfile(file, target / file.name)
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Without transformers' own bars and notices; ours say enough."""
+    from transformers.utils import logging
+
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        with warnings.catch_warnings():
+            # Trainer saves its arguments as a pickle and says so; nothing here reads it.
+            warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
+            yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()

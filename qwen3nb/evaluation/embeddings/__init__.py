@@ -1,0 +1,1 @@
+"""Intrinsic quality of vectors: similarity, geometry, probes, the sanity check."""

@@ -1,0 +1,317 @@
+"""What vectors are good for without a search: words, groups, classes, geometry.
+
+Each probe is a plain function on vectors (those on words are in `word_similarity`);
+`probe` runs them on an encoder. A record says how many items it stands on, and a number
+that is not defined says why.
+
+Shapes: N texts, D dimensions.
+
+References:
+    Wang and Isola 2020, arXiv:2005.10242 (alignment and uniformity); Ethayarajh 2019,
+    arXiv:1909.00512 (anisotropy); Rosenberg and Hirschberg 2007 (V-measure).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from qwen3nb.evaluation.embeddings.word_similarity import (
+    Analogies,
+    Vectors,
+    WordSimilarity,
+    analogies,
+    load_analogies,
+    load_word_pairs,
+    unit_rows,
+    word_similarity,
+)
+from qwen3nb.metrics.aggregate import Aggregate, aggregate
+from qwen3nb.models.encoders.base import Encoder
+
+__all__ = [
+    "Clusters",
+    "Geometry",
+    "Probes",
+    "Transfer",
+    "alignment",
+    "anisotropy",
+    "clusters",
+    "probe",
+    "transfer",
+    "uniformity",
+]
+
+CLUSTER_SEEDS = (42, 43, 44, 45, 46)
+SAME = 4.0  # grade of AuthorSTS from which on two sentences mean the same
+_BLOCK = 1024  # rows compared at once
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """K-means groups against labels: the mean over seeds, with an interval over them.
+
+    Attributes:
+        scores: ``ARI``, ``NMI``, ``V-measure``, ``homogeneity``, ``completeness``. NMI with
+            the arithmetic mean *is* the V-measure; both names are in use.
+        n: texts.
+        clusters: k, the number of labels.
+        seeds: of the starts.
+    """
+
+    scores: Mapping[str, Aggregate]
+    n: int
+    clusters: int
+    seeds: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """Logistic regression on frozen vectors.
+
+    Attributes:
+        accuracy: on the test texts, with its interval over them.
+        macro_f1: mean over classes, with its interval.
+        n: test texts.
+        n_train: training texts.
+    """
+
+    accuracy: Aggregate
+    macro_f1: Aggregate
+    n: int
+    n_train: int
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """How vectors of length 1 lie.
+
+    Attributes:
+        uniformity: −4 (evenly spread; many dimensions) to 0 (all the same).
+        anisotropy: mean cosine of different texts.
+        alignment: mean squared distance of texts that mean the same, or None.
+        n: texts.
+        n_pairs: pairs of texts that mean the same.
+    """
+
+    uniformity: float
+    anisotropy: float
+    alignment: float | None
+    n: int
+    n_pairs: int
+
+
+@dataclass(frozen=True)
+class Probes:
+    """All of it for one encoder; ``words`` and ``analogies`` per name of a data set."""
+
+    label: str
+    words: Mapping[str, WordSimilarity]
+    analogies: Mapping[str, Analogies]
+    clusters: Clusters
+    transfer: Transfer
+    geometry: Geometry
+
+
+def clusters(
+    vectors: ArrayLike, labels: Sequence[Hashable], *, seeds: Sequence[int] = CLUSTER_SEEDS
+) -> Clusters:
+    """K-means (k: number of labels, ten starts per seed) on vectors (N, D) of length 1.
+
+    Raises:
+        ValueError: fewer than two labels, or not one per vector.
+    """
+    from sklearn import metrics
+    from sklearn.cluster import KMeans
+
+    unit = unit_rows(vectors)
+    names = sorted(set(labels), key=str)
+    if len(labels) != len(unit) or len(names) < 2:
+        raise ValueError(
+            f"expected a label per vector and two labels or more; got {len(unit)} vectors, "
+            f"{len(labels)} labels, {len(names)} of them different"
+        )
+    truth = [names.index(label) for label in labels]
+    measures = {
+        "ARI": metrics.adjusted_rand_score,
+        "NMI": metrics.normalized_mutual_info_score,
+        "V-measure": metrics.v_measure_score,
+        "homogeneity": metrics.homogeneity_score,
+        "completeness": metrics.completeness_score,
+    }
+    drawn: dict[str, dict[str, float]] = {name: {} for name in measures}
+    for seed in seeds:
+        groups = KMeans(len(names), random_state=seed, n_init=10).fit_predict(unit)
+        for name, measure in measures.items():
+            drawn[name][f"seed-{seed}"] = float(measure(truth, groups))
+    scores = {
+        name: aggregate(drawn, how="mean", columns=(name,), seed=seeds[0]) for name in measures
+    }
+    return Clusters(scores, len(unit), len(names), tuple(seeds))
+
+
+def transfer(
+    train: ArrayLike,
+    train_labels: Sequence[Hashable],
+    test: ArrayLike,
+    test_labels: Sequence[Hashable],
+    *,
+    seed: int,
+) -> Transfer:
+    """Logistic regression (at most 1,000 iterations) from vectors (N, D) to labels.
+
+    Raises:
+        ValueError: fewer than two labels to learn, or not one per vector.
+    """
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
+    names = sorted({*train_labels, *test_labels}, key=str)
+    number = {name: index for index, name in enumerate(names)}
+    model = LogisticRegression(max_iter=1000, random_state=seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)  # an unfinished fit is no result
+        model.fit(np.asarray(train), [number[label] for label in train_labels])
+    predicted = model.predict(np.asarray(test)).tolist()
+    columns: dict[str, dict[str, float]] = {"hit": {}, "truth": {}, "predicted": {}}
+    for row, (label, guess) in enumerate(zip(test_labels, predicted, strict=True)):
+        name = f"{row:06d}"
+        columns["truth"][name], columns["predicted"][name] = number[label], guess
+        columns["hit"][name] = float(number[label] == guess)
+    return Transfer(
+        aggregate(columns, how="mean", columns=("hit",), seed=seed),
+        aggregate(columns, how="macro_f1", columns=("truth", "predicted"), seed=seed),
+        len(test_labels),
+        len(train_labels),
+    )
+
+
+def uniformity(vectors: ArrayLike, *, t: float = 2.0) -> float:
+    """Logarithm of the mean of exp(−t ‖x − y‖²) over pairs of different rows of (N, D).
+
+    Raises:
+        ValueError: fewer than two vectors, or one that is zero or not finite.
+    """
+    unit = _two_or_more(vectors)
+    total = 0.0
+    for start in range(0, len(unit), _BLOCK):
+        distances = np.maximum(2 - 2 * unit[start : start + _BLOCK] @ unit.T, 0)
+        total += float(np.exp(-t * distances).sum())
+    n = len(unit)
+    # A row's distance to itself is 0, which adds n ones.
+    return float(np.log(max(total - n, np.finfo(float).tiny) / (n * (n - 1))))
+
+
+def alignment(first: ArrayLike, second: ArrayLike, *, alpha: float = 2.0) -> float:
+    """Mean of ‖x − y‖^alpha over rows of (N, D) and (N, D) that mean the same.
+
+    Raises:
+        ValueError: no rows, unequal shapes, or a vector that is zero or not finite.
+    """
+    left, right = unit_rows(first), unit_rows(second)
+    if left.shape != right.shape:
+        raise ValueError(f"expected as many vectors on both sides; got {left.shape}, {right.shape}")
+    return float((np.linalg.norm(left - right, axis=1) ** alpha).mean())
+
+
+def anisotropy(vectors: ArrayLike) -> float:
+    """Mean cosine of different rows of (N, D): 0 where directions cancel, 1 for one direction.
+
+    Raises:
+        ValueError: fewer than two vectors, or one that is zero or not finite.
+    """
+    unit = _two_or_more(vectors)
+    n = len(unit)
+    return float((np.square(unit.sum(axis=0)).sum() - n) / (n * (n - 1)))
+
+
+def probe(
+    encoder: Encoder,
+    *,
+    words: Sequence[Path | str] = (),
+    questions: Sequence[Path | str] = (),
+    seed: int = 0,
+) -> Probes:
+    """Probe an encoder: words from files, everything else from what needs no download.
+
+    Words are encoded bare, as they are written. Clusters and classes are PyDocs' sample by
+    sub-package; the geometry is that of AuthorSTS, of which pairs graded 4 and 5 mean the
+    same.
+
+    Args:
+        encoder: from `load_encoder`.
+        words: files or folders for `load_word_pairs`, such as a mirror's
+            ``local/wordsim353``; `mirrored_words` finds those.
+        questions: files for `load_analogies`; candidates are the words of the file.
+        seed: of the intervals.
+
+    Raises:
+        DataError: a file of words that cannot be used.
+        EncoderError: a vector is zero or not finite.
+    """
+    alike, solved = {}, {}
+    for place in map(Path, words):
+        pairs = load_word_pairs(place)
+        vectors = _of_words(encoder, {word for pair in pairs for word in pair[:2]})
+        alike[_name(place)] = word_similarity(pairs, vectors, seed=seed)
+    for place in map(Path, questions):
+        asked = load_analogies(place)
+        vectors = _of_words(encoder, {word for question in asked for word in question})
+        solved[_name(place)] = analogies(asked, vectors, seed=seed)
+    grouped, learnt = _pydocs(encoder, seed=seed)
+    return Probes(encoder.label, alike, solved, grouped, learnt, _geometry(encoder))
+
+
+def _name(place: Path) -> str:
+    return place.name if place.is_dir() else place.name.partition(".")[0]
+
+
+def _of_words(encoder: Encoder, words: set[str]) -> dict[str, Vectors]:
+    listed = sorted(words)
+    return dict(zip(listed, encoder.encode(listed), strict=True))
+
+
+def _pydocs(encoder: Encoder, *, seed: int) -> tuple[Clusters, Transfer]:
+    from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
+
+    grouping = embedded_task("PyDocsSampleClustering")
+    grouping.load_data()
+    rows = grouping.dataset["test"]
+    learning = embedded_task("PyDocsSampleClassification")
+    learning.load_data()
+    train, test = learning.dataset["train"], learning.dataset["test"]
+    return (
+        clusters(encoder.encode(list(rows["sentences"])), list(rows["labels"])),
+        transfer(
+            encoder.encode(list(train["text"])),
+            list(train["label"]),
+            encoder.encode(list(test["text"])),
+            list(test["label"]),
+            seed=seed,
+        ),
+    )
+
+
+def _geometry(encoder: Encoder) -> Geometry:
+    from qwen3nb.datasets.pydocs.mteb_tasks import author_sts
+
+    rows = author_sts()
+    texts = sorted({text for first, second, _ in rows for text in (first, second)})
+    vectors = encoder.encode(texts)
+    same = [(first, second) for first, second, grade in rows if grade >= SAME]
+    left, right = (encoder.encode([pair[side] for pair in same]) for side in (0, 1))
+    return Geometry(
+        uniformity(vectors), anisotropy(vectors), alignment(left, right), len(texts), len(same)
+    )
+
+
+def _two_or_more(vectors: ArrayLike) -> Vectors:
+    unit = unit_rows(vectors)
+    if len(unit) < 2:
+        raise ValueError("expected at least two vectors; got one")
+    return unit

@@ -1,0 +1,357 @@
+"""A first look at an encoder: is it an encoder at all?
+
+Checks that cost seconds and catch the usual accidents: vectors of the wrong length, a
+causal or scrambled model, dimensions that say nothing, texts that all point one way,
+similarities and rankings that are no better than chance.
+
+What the verdicts mean, and how they are reached:
+
+- ``FAILED``: broken, whatever it is used for. A paraphrase that is no closer than
+  unrelated sentences; a correlation or a reciprocal rank whose 95 % interval reaches
+  chance; on STS-B itself, a correlation of `STS_NEEDED` or less.
+- ``WARNING``: short of a target, or odd. The targets were set for STS-B and MS MARCO. On
+  the data that stand in for them a miss says little of those, so it only warns.
+- ``PASSED``: neither. ``INFO``: a number without a threshold. ``NOT APPLICABLE``: a
+  model without vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qwen3nb.datasets.pydocs.build import PyDocs, load_pydocs
+from qwen3nb.datasets.pydocs.mteb_tasks import author_sts
+from qwen3nb.datasets.stsbenchmark import Pairs, sts_benchmark
+from qwen3nb.evaluation.embeddings.geometry import COLLAPSED_VARIANCE, Geometry, vector_geometry
+from qwen3nb.metrics.aggregate import Aggregate, aggregate
+from qwen3nb.metrics.retrieval import score_run
+from qwen3nb.models.encoders.base import Encoder, load_encoder
+from qwen3nb.models.search.bm25 import BM25
+from qwen3nb.models.search.fusion import Fusion
+
+__all__ = ["Check", "QuickLook", "quick_look", "vector_agreement", "verdict_of"]
+
+STS_NEEDED, STS_TARGET = 0.70, 0.75  # Spearman on STS-B
+MRR_TARGET = 0.30  # MRR@10 on MS MARCO
+COLLAPSED_SHARE = 0.10  # share of collapsed dimensions from which on we warn
+COSINE_LIMIT = 0.95  # mean cosine from which on we warn
+NORM_TOLERANCE = 1e-3  # 16-bit models round
+DEPTH = 10
+QUICK = {"documents": 300, "queries": 100}  # part of the smoke tier's sample: seconds, not a minute
+FOX = "The quick brown fox jumps over the lazy dog."
+PARAPHRASE = "A fast, dark-coloured fox leaps above a sleepy hound."
+UNRELATED = (
+    "Interest rates rose for the third time this year.",
+    "Preheat the oven and grease a baking tin.",
+    "The committee published its report on water quality.",
+)
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check and what came of it.
+
+    Attributes:
+        name: what is checked.
+        verdict: ``PASSED``, ``WARNING``, ``FAILED``, ``INFO`` or ``NOT APPLICABLE``.
+        found: what was found, in words.
+        expected: the threshold, in words.
+        value: what was found, as a number, if it is one.
+        low: lower end of its 95 % interval, if it has one.
+        high: upper end, likewise.
+        n: how many it is made of, with the unit.
+        remark: what to know when reading it.
+    """
+
+    name: str
+    verdict: str
+    found: str
+    expected: str = "–"
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    n: str = ""
+    remark: str = ""
+
+
+@dataclass(frozen=True)
+class QuickLook:
+    """All checks of one model; iterates over them.
+
+    Attributes:
+        model: the model's label.
+        identity: SHA-256 of what decides its vectors.
+        checks: in the order they are shown.
+        geometry: of the vectors; None for a model that has none.
+    """
+
+    model: str
+    identity: str
+    checks: tuple[Check, ...]
+    geometry: Geometry | None = None
+
+    def __iter__(self) -> Iterator[Check]:
+        return iter(self.checks)
+
+    @property
+    def verdict(self) -> str:
+        """The worst of the checks': ``FAILED``, ``WARNING`` or ``PASSED``."""
+        verdicts = {check.verdict for check in self.checks}
+        return next((each for each in ("FAILED", "WARNING") if each in verdicts), "PASSED")
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON: verdict, checks, and what the geometry comes down to."""
+        found = self.geometry
+        spread = None if found is None else {
+            "texts": found.texts,
+            "dimension": found.dimension,
+            "low_variance_dimensions": found.collapsed,
+            "mean_cosine": found.mean_cosine,
+            "effective_rank": found.effective_rank,
+            "singular_values": found.singular_values.tolist(),
+        }  # fmt: skip
+        return {
+            "model": self.model,
+            "identity": self.identity,
+            "verdict": self.verdict,
+            "checks": [asdict(check) for check in self.checks],
+            "geometry": spread,
+        }
+
+
+def quick_look(model: Encoder | BM25 | Fusion, *, seed: int = 0) -> QuickLook:
+    """Check ``model`` on a small sample of PyDocs and on sentence pairs.
+
+    The pairs are STS-B's test pairs if they were downloaded before, else the
+    author-written ones. Lengths, variances, cosines and rank are those of the sample's
+    documents and the author-written sentences together, whatever the pairs are, so that
+    they can be compared between machines. Each set of texts is encoded in one call. A
+    search model has no vectors to look at; its ranking is checked.
+
+    Args:
+        model: from `load_model`.
+        seed: of the intervals.
+
+    Raises:
+        EncoderError: a vector is zero or not finite.
+    """
+    pydocs = load_pydocs().sample(**QUICK)
+    if isinstance(model, BM25 | Fusion):
+        none = Check("vectors", "NOT APPLICABLE", f"{model.label} searches without")
+        ranked = _retrieval(_search(model, pydocs), pydocs, seed=seed)
+        return QuickLook(model.label, model.identity, (none, ranked))
+    sentences = sorted({text for first, second, _ in author_sts() for text in (first, second)})
+    spoken = model.encode(sentences)
+    documents = model.encode(list(pydocs.corpus.values()), role="passage")
+    queries = model.encode(list(pydocs.queries.values()), role="query")
+    geometry = vector_geometry(np.concatenate([documents, spoken]))
+    checks = (
+        _dimension(geometry),
+        _lengths(geometry, model),
+        _paraphrase(model),
+        *_sts(model, dict(zip(sentences, spoken, strict=True)), seed=seed),
+        _retrieval(_run(model, pydocs, queries, documents), pydocs, seed=seed),
+        _collapsed(geometry),
+        _distinct(geometry),
+        _rank(geometry),
+    )
+    return QuickLook(model.label, model.identity, checks, geometry)
+
+
+def verdict_of(
+    found: Aggregate, *, chance: float, needed: float, target: float, stand_in: bool
+) -> str:
+    """The verdict on a value with an interval; thresholds must be exceeded.
+
+    Args:
+        found: the value.
+        chance: what a model that knows nothing gets.
+        needed: up to here a model fails, on the data it was set for.
+        target: up to here it is warned of.
+        stand_in: whether the data are others than those ``needed`` was set for.
+    """
+    if found.value is None or (found.low if found.low is not None else found.value) <= chance:
+        return "FAILED"
+    if found.value > target:
+        return "PASSED"
+    return "WARNING" if stand_in or found.value > needed else "FAILED"
+
+
+def _dimension(geometry: Geometry) -> Check:
+    return Check(
+        "dimensions of a vector", "INFO", f"{geometry.dimension}",
+        value=float(geometry.dimension),
+    )  # fmt: skip
+
+
+def _lengths(geometry: Geometry, model: Encoder) -> Check:
+    lengths = geometry.lengths
+    off = float(np.abs(lengths - 1).max())
+    verdict = "PASSED" if off <= NORM_TOLERANCE else "WARNING"
+    normalises = model.similarity_name == "cosine"
+    return Check(
+        "vectors have length 1",
+        verdict if normalises else "INFO",
+        f"{lengths.min():.4f} to {lengths.max():.4f}",
+        f"1 ± {NORM_TOLERANCE:g}" if normalises else "–",
+        value=off,
+        n=f"{geometry.texts} texts",
+        remark="" if normalises else "the model keeps lengths on purpose",
+    )
+
+
+def _paraphrase(encoder: Encoder) -> Check:
+    fox, *others = encoder.encode([FOX, PARAPHRASE, *UNRELATED])
+    near, *far = encoder.similarity(fox[None], np.stack(others))[0].tolist()
+    return Check(
+        "a paraphrase is closer than unrelated sentences",
+        "PASSED" if near > max(far) else "FAILED",
+        f"{near:.3f} against {', '.join(f'{each:.3f}' for each in far)}",
+        "closer than each of three",
+        value=near - max(far),
+        n=f"{1 + len(far)} pairs",
+    )
+
+
+def _sts(encoder: Encoder, known: Mapping[str, NDArray[np.float32]], *, seed: int) -> list[Check]:
+    """Spearman's and Pearson's correlation; ``known`` has the author-written sentences."""
+    pairs = sts_benchmark()
+    stand_in = pairs is None
+    if pairs is None:
+        pairs = Pairs("AuthorSTS", *map(tuple, zip(*author_sts(), strict=True)))
+        first, second = (np.stack([known[t] for t in side]) for side in (pairs.first, pairs.second))
+    else:
+        first, second = np.split(encoder.encode([*pairs.first, *pairs.second]), 2)
+    names = [f"{index:05d}" for index in range(len(pairs.gold))]
+    close = encoder.similarity_pairwise(first, second).tolist()
+    columns = {
+        "similarity": dict(zip(names, close, strict=True)),
+        "gold": dict(zip(names, pairs.gold, strict=True)),
+    }
+    rank, linear = (
+        aggregate(columns, how=how, columns=("similarity", "gold"), seed=seed)
+        for how in ("spearman", "pearson")
+    )
+    verdict = verdict_of(rank, chance=0, needed=STS_NEEDED, target=STS_TARGET, stand_in=stand_in)
+    expected = f"> {STS_NEEDED:.2f}, target > {STS_TARGET:.2f}"
+    remark = "set for STS-B; a stand-in" if stand_in else ""
+    unit = f"{rank.n} pairs"
+    return [
+        _valued(f"{pairs.name}, Spearman", verdict, rank, expected, n=unit, remark=remark),
+        _valued(f"{pairs.name}, Pearson", "INFO", linear, "–", n=unit),
+    ]
+
+
+def _valued(
+    name: str, verdict: str, found: Aggregate, expected: str, *, n: str, remark: str = ""
+) -> Check:
+    words = f"{found.value:.3f}" if found.value is not None else f"undefined: {found.undefined}"
+    return Check(
+        name, verdict, words, expected, found.value, found.low, found.high, n=n, remark=remark
+    )
+
+
+def _run(
+    encoder: Encoder,
+    pydocs: PyDocs,
+    queries: NDArray[np.float32],
+    documents: NDArray[np.float32],
+) -> dict[str, dict[str, float]]:
+    names = list(pydocs.corpus)
+    scores = encoder.similarity(queries, documents).tolist()
+    return {
+        query: dict(zip(names, row, strict=True))
+        for query, row in zip(pydocs.queries, scores, strict=True)
+    }
+
+
+def _search(model: BM25 | Fusion, pydocs: PyDocs) -> dict[str, dict[str, float]]:
+    model.index([{"id": name, "text": text} for name, text in pydocs.corpus.items()])
+    rows = [{"id": query, "text": text} for query, text in pydocs.queries.items()]
+    return model.search(rows, top_k=DEPTH)
+
+
+def _retrieval(run: Mapping[str, Mapping[str, float]], pydocs: PyDocs, *, seed: int) -> Check:
+    """MRR@10 of a query's own document; chance is the mean of 1/r over a random rank r."""
+    values = score_run({query: {query: 1} for query in pydocs.asked}, run, [f"MRR@{DEPTH}"])
+    found = aggregate(values, how="mean", columns=[f"MRR@{DEPTH}"], seed=seed)
+    pool = len(pydocs.entries)
+    chance = sum(1 / rank for rank in range(1, DEPTH + 1)) / pool
+    return _valued(
+        f"a description finds its function, MRR@{DEPTH}",
+        verdict_of(found, chance=chance, needed=MRR_TARGET, target=MRR_TARGET, stand_in=True),
+        found,
+        f"> {MRR_TARGET:.2f}",
+        n=f"{found.n} queries, {pool} documents",
+        remark=f"set for MS MARCO; a stand-in; chance {chance:.4f}",
+    )
+
+
+def _collapsed(geometry: Geometry) -> Check:
+    share = geometry.collapsed / geometry.dimension
+    spread = geometry.variances
+    return Check(
+        "dimensions that say nothing",
+        "PASSED" if share < COLLAPSED_SHARE else "WARNING",
+        f"{share:.1%}: {geometry.collapsed} of {geometry.dimension} vary by less than "
+        f"{COLLAPSED_VARIANCE:g}",
+        f"< {COLLAPSED_SHARE:.0%}",
+        value=share,
+        n=f"{geometry.texts} texts",
+        remark=f"variance {spread.min():.1e} to {spread.max():.1e}, mean {spread.mean():.1e}",
+    )
+
+
+def _distinct(geometry: Geometry) -> Check:
+    return Check(
+        "different texts point in different directions",
+        "PASSED" if geometry.mean_cosine < COSINE_LIMIT else "WARNING",
+        f"mean cosine {geometry.mean_cosine:z.3f}",
+        f"< {COSINE_LIMIT}",
+        value=geometry.mean_cosine,
+        n=f"{len(geometry.cosines):,} pairs",
+    )
+
+
+def _rank(geometry: Geometry) -> Check:
+    most = len(geometry.singular_values)
+    return Check(
+        "directions in use (effective rank)",
+        "INFO",
+        f"{geometry.effective_rank:.1f} of at most {most}",
+        value=geometry.effective_rank,
+        n=f"{geometry.texts} texts",
+    )
+
+
+def vector_agreement(
+    center: Path, others: Sequence[Path], **options: Any
+) -> Mapping[str, tuple[float, float]]:
+    """Cosine of each model's vectors with the center's: mean and lowest, by folder name.
+
+    Over the distinct sentences of the author-written STS set.
+
+    Args:
+        center: a model folder, such as an average.
+        others: folders of models of the same dimension, such as its sources.
+        options: to `load_encoder`, such as ``pooling``.
+    """
+    texts = sorted({text for one, other, _ in author_sts() for text in (one, other)})
+
+    def vectors(folder: Path) -> NDArray[np.float32]:
+        options_ = {"show_progress": False, **options}
+        found = load_encoder(folder, **options_).encode(texts)
+        return found / np.linalg.norm(found, axis=1, keepdims=True)
+
+    middle = vectors(center)
+    found = {}
+    for folder in others:
+        cosines = (middle * vectors(folder)).sum(axis=1)
+        found[folder.name] = (float(cosines.mean()), float(cosines.min()))
+    return found

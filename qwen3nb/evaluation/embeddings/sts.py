@@ -1,0 +1,170 @@
+"""Sentence similarity on pairs from anywhere: STS-B, SICK-R, a file, or two lists."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from qwen3nb.datasets.rows import DataError, json_rows
+from qwen3nb.metrics.aggregate import Aggregate, aggregate
+from qwen3nb.models.encoders.base import Encoder
+from qwen3nb.utils.choices import one_of
+
+__all__ = ["STS_SETS", "STSPairs", "STSScores", "read_pairs", "score_pairs", "sts_pairs"]
+
+STS_SETS = {"STS-B": "STSBenchmark", "SICK-R": "SICK-R", "AuthorSTS": "AuthorSTS"}
+
+
+@dataclass(frozen=True)
+class STSPairs:
+    """Pairs of sentences with a gold score each, on any scale.
+
+    Attributes:
+        name: of the set.
+        first: N sentences.
+        second: N sentences.
+        gold: N scores.
+    """
+
+    name: str
+    first: tuple[str, ...]
+    second: tuple[str, ...]
+    gold: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not len(self.first) == len(self.second) == len(self.gold) > 0:
+            raise DataError(
+                f"{self.name}: expected as many first sentences, second sentences and scores, "
+                f"at least one; got {len(self.first)}, {len(self.second)} and {len(self.gold)}"
+            )
+        if not np.isfinite(self.gold).all():
+            raise DataError(f"{self.name}: a gold score is not a finite number")
+
+
+@dataclass(frozen=True)
+class STSScores:
+    """Correlation of cosine similarity with gold scores.
+
+    Attributes:
+        dataset: name of the set.
+        spearman: rank correlation with its interval; undefined if a column is constant.
+        pearson: the same, of the values.
+        per_query: cosine and gold of each pair.
+    """
+
+    dataset: str
+    spearman: Aggregate
+    pearson: Aggregate
+    per_query: dict[str, dict[str, float]]
+
+    def __repr__(self) -> str:
+        def shown(value: Aggregate) -> str:
+            return f"undefined ({value.undefined})" if value.value is None else f"{value.value:.4f}"
+
+        return (
+            f"STSScores({self.dataset}: spearman {shown(self.spearman)}, pearson "
+            f"{shown(self.pearson)}, n {self.spearman.n})"
+        )
+
+
+def sts_pairs(name: str) -> STSPairs:
+    """The test pairs of a set by name, from the mirror or the hub.
+
+    Raises:
+        ValueError: an unknown set; lists those there are.
+        MirrorError: its data are not to be had; says what fetches them.
+    """
+    from qwen3nb.datasets.mirror import explain, local_data
+    from qwen3nb.evaluation.mteb.select import select_tasks
+
+    task = select_tasks(names=[STS_SETS[one_of("STS set", name, STS_SETS)]])[0]
+    with local_data(task):
+        try:
+            task.load_data()
+        except (OSError, ValueError) as error:
+            raise explain(task, error) from error
+        data: Any = task.dataset
+        for key in (*task.hf_subsets, task.eval_splits[0]):
+            data = data.get(key, data)
+    return STSPairs(
+        name,
+        tuple(map(str, data["sentence1"])),
+        tuple(map(str, data["sentence2"])),
+        tuple(map(float, data["score"])),
+    )
+
+
+def read_pairs(file: Path) -> STSPairs:
+    """Pairs from JSONL (``sentence1``, ``sentence2``, ``score``), CSV or TSV with that head.
+
+    Raises:
+        DataError: a row that is not what it should be; names the line.
+    """
+    if file.name.removesuffix(".gz").endswith((".csv", ".tsv")):
+        rows = _table(file)
+    else:
+        kinds = {"sentence1": str, "sentence2": str, "score": (int, float)}
+        rows = [(a, b, float(score)) for a, b, score in json_rows(file, kinds)]  # type: ignore[arg-type]
+    if not rows:
+        raise DataError(f"{file}: no pairs")
+    first, second, gold = zip(*rows, strict=True)
+    return STSPairs(file.name.split(".")[0], first, second, gold)
+
+
+def _table(file: Path) -> list[tuple[str, str, float]]:
+    from qwen3nb.datasets.rows import open_text
+
+    mark = "\t" if ".tsv" in file.name else ","
+    rows = []
+    with open_text(file) as text:
+        reader = csv.DictReader(text, delimiter=mark)
+        wanted = ("sentence1", "sentence2", "score")
+        if missing := [name for name in wanted if name not in (reader.fieldnames or ())]:
+            raise DataError(f"{file}:1: no column {missing[0]!r}; expected {', '.join(wanted)}")
+        for row in reader:
+            try:
+                rows.append((str(row["sentence1"]), str(row["sentence2"]), float(row["score"])))
+            except (TypeError, ValueError):
+                raise DataError(
+                    f"{file}:{reader.line_num}: score {row['score']!r}, expected a number"
+                ) from None
+    return rows
+
+
+def score_pairs(
+    encoder: Encoder,
+    pairs: STSPairs | tuple[Sequence[str], Sequence[str], Sequence[float]],
+    *,
+    seed: int = 0,
+) -> STSScores:
+    """Cosine similarity of each pair, and its correlation with the gold scores.
+
+    A correlation does not depend on the scale of the gold scores, so none is rescaled.
+
+    Args:
+        encoder: from `load_encoder`.
+        pairs: from `sts_pairs` or `read_pairs`, or three lists.
+        seed: of the intervals.
+    """
+    if not isinstance(pairs, STSPairs):
+        first, second, gold = pairs
+        pairs = STSPairs("custom", tuple(first), tuple(second), tuple(map(float, gold)))
+    vectors = encoder.encode([*pairs.first, *pairs.second])
+    vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    half = len(pairs.first)
+    cosines = (vectors[:half] * vectors[half:]).sum(axis=1)
+    names = [f"{index:05d}" for index in range(half)]
+    per_query = {
+        "cosine": dict(zip(names, map(float, cosines), strict=True)),
+        "gold": dict(zip(names, pairs.gold, strict=True)),
+    }
+    spearman, pearson = (
+        aggregate(per_query, how=how, columns=("cosine", "gold"), seed=seed)
+        for how in ("spearman", "pearson")
+    )
+    return STSScores(pairs.name, spearman, pearson, per_query)

@@ -1,0 +1,252 @@
+"""Word similarity and analogies: data out of files, and the two measures on vectors.
+
+A pair's file is JSONL (sentence1, sentence2, score), CSV or TSV (word, word, score), plain
+or gzipped; or it is a folder with test.jsonl, as in a mirror: local/wordsim353. A file of
+analogies has lines ``man king woman queen``; a line that begins with ``:`` names a section.
+
+References:
+    Finkelstein et al. 2002 (WordSim-353); Hill et al. 2015, arXiv:1408.3456 (SimLex-999);
+    Mikolov et al. 2013, NAACL, and Levy and Goldberg 2014, CoNLL (analogies, 3CosAdd).
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from qwen3nb.datasets.mirror import mirrored
+from qwen3nb.datasets.rows import DataError, json_rows, open_text, variant
+from qwen3nb.metrics.aggregate import Aggregate, aggregate
+
+__all__ = [
+    "Analogies",
+    "Analogy",
+    "Pair",
+    "Vectors",
+    "WordSimilarity",
+    "analogies",
+    "load_analogies",
+    "load_word_pairs",
+    "mirrored_words",
+    "unit_rows",
+    "word_similarity",
+]
+
+Vectors = NDArray[np.float64]
+Pair = tuple[str, str, float]
+Analogy = tuple[str, str, str, str]
+_BLOCK = 1024  # questions scored at once
+_FIELDS: dict[str, type | tuple[type, ...]] = {
+    "sentence1": str,
+    "sentence2": str,
+    "score": (int, float),
+}
+
+
+@dataclass(frozen=True)
+class WordSimilarity:
+    """Cosine of two words' vectors against people's judgement.
+
+    Attributes:
+        spearman: rank correlation with its interval over pairs, or why there is none.
+        p_value: two-sided, of no correlation (t-distribution), or None.
+        n: pairs of which both words have a vector.
+        coverage: share of all pairs that these are.
+    """
+
+    spearman: Aggregate
+    p_value: float | None
+    n: int
+    coverage: float
+
+
+@dataclass(frozen=True)
+class Analogies:
+    """How often the fourth word is found.
+
+    Attributes:
+        accuracy: share of questions, with its interval.
+        topk: among how many nearest words it may be.
+        n: questions of which all four words have a vector.
+        coverage: share of all questions that these are.
+    """
+
+    accuracy: Aggregate
+    topk: int
+    n: int
+    coverage: float
+
+
+def mirrored_words() -> list[Path]:
+    """The folders of word pairs that the mirror has: WordSim-353 and SimLex-999."""
+    names = ("wordsim353", "wordsim353-sim", "wordsim353-rel", "simlex999")
+    found = [mirrored(f"local/{name}") for name in names]
+    return [folder for folder in found if folder is not None]
+
+
+def load_word_pairs(place: Path | str) -> list[Pair]:
+    """Two words and a gold score per row of a file, in its order, repetitions included.
+
+    A first line of CSV whose score is no number is a header.
+
+    Raises:
+        DataError: no such file, no rows, or a row that is not what it should be.
+    """
+    folder = Path(place).expanduser()
+    file = variant(folder, "test.jsonl", "test.csv") if folder.is_dir() else folder
+    if file is None or not file.is_file():
+        raise DataError(f"{folder}: no such file, nor a folder with test.jsonl or test.csv")
+    if ".jsonl" in file.name:
+        pairs = [(a, b, float(score)) for a, b, score in json_rows(file, _FIELDS)]
+    else:
+        pairs = list(_csv_pairs(file))
+    if not pairs:
+        raise DataError(f"{file}: no pairs of words")
+    for row, (first, second, score) in enumerate(pairs, start=1):
+        if not first.strip() or not second.strip() or not math.isfinite(score):
+            raise DataError(f"{file}: pair {row} is {first!r}, {second!r}, {score}")
+    return pairs
+
+
+def _csv_pairs(file: Path) -> Iterator[Pair]:
+    delimiter = "\t" if ".tsv" in file.name else ","
+    with open_text(file) as lines:
+        rows = csv.reader(lines, delimiter=delimiter)
+        for number, row in enumerate(rows, start=1):
+            if not row:
+                continue
+            if len(row) != 3:
+                raise DataError(f"{file}:{number}: {len(row)} fields, expected word, word, score")
+            try:
+                yield row[0].strip(), row[1].strip(), float(row[2])
+            except ValueError:
+                if number > 1:
+                    raise DataError(
+                        f"{file}:{number}: score {row[2]!r}, expected a number"
+                    ) from None
+
+
+def load_analogies(file: Path | str) -> list[Analogy]:
+    """Questions (a, b, c, d), four words a line, as in Google's ``questions-words.txt``.
+
+    Raises:
+        DataError: no questions, or a line that is not four words.
+    """
+    file = Path(file).expanduser()
+    found: list[Analogy] = []
+    with open_text(file) as lines:
+        for number, line in enumerate(lines, start=1):
+            words = line.split()
+            if not words or words[0].startswith(":"):
+                continue
+            if len(words) != 4:
+                raise DataError(f"{file}:{number}: {len(words)} words, expected four")
+            found.append((words[0], words[1], words[2], words[3]))
+    if not found:
+        raise DataError(f"{file}: no questions")
+    return found
+
+
+def word_similarity(
+    pairs: Sequence[Pair], vectors: Mapping[str, NDArray], *, seed: int
+) -> WordSimilarity:
+    """Spearman correlation of cosine and gold score over the pairs that are covered.
+
+    Args:
+        pairs: two words and a gold score.
+        vectors: vector (D,) per word; a pair with a word that has none is not covered.
+        seed: of the interval.
+
+    Raises:
+        ValueError: no pairs, or a vector that is zero or not finite.
+    """
+    from scipy.stats import spearmanr
+
+    if not pairs:
+        raise ValueError("expected at least one pair of words; got none")
+    covered = [pair for pair in pairs if pair[0] in vectors and pair[1] in vectors]
+    columns: dict[str, dict[str, float]] = {"cosine": {}, "gold": {}}
+    if covered:
+        first, second = (
+            unit_rows([vectors[word] for word in side])
+            for side in ([a for a, _, _ in covered], [b for _, b, _ in covered])
+        )
+        for row, (pair, cosine) in enumerate(
+            zip(covered, (first * second).sum(axis=1).tolist(), strict=True)
+        ):
+            columns["cosine"][f"{row:06d}"] = cosine
+            columns["gold"][f"{row:06d}"] = float(pair[2])
+    found = aggregate(columns, how="spearman", columns=("cosine", "gold"), seed=seed)
+    p_value = None
+    if found.value is not None and len(covered) > 2:
+        test = spearmanr(list(columns["cosine"].values()), list(columns["gold"].values()))
+        p_value = float(test.pvalue)
+    return WordSimilarity(found, p_value, len(covered), len(covered) / len(pairs))
+
+
+def analogies(
+    questions: Sequence[Analogy], vectors: Mapping[str, NDArray], *, topk: int = 1, seed: int
+) -> Analogies:
+    """3CosAdd: is d among the ``topk`` words nearest to b − a + c, the three words aside?
+
+    Vectors get length 1 first. Candidates are all words that have a vector.
+
+    Args:
+        questions: (a, b, c, d), as in ("man", "king", "woman", "queen").
+        vectors: vector (D,) per word.
+        topk: at least 1.
+        seed: of the interval.
+
+    Raises:
+        ValueError: no questions, ``topk`` below 1, or a vector that is zero or not finite.
+    """
+    if not questions or topk < 1:
+        raise ValueError(f"expected questions and topk of 1 or more; got {len(questions)}, {topk}")
+    words = list(vectors)
+    place = {word: row for row, word in enumerate(words)}
+    covered = [question for question in questions if all(word in place for word in question)]
+    hits = {}
+    if covered:
+        unit = unit_rows([vectors[word] for word in words])
+        rows = np.array([[place[word] for word in question] for question in covered])
+        for start in range(0, len(rows), _BLOCK):
+            block = rows[start : start + _BLOCK]
+            for offset, hit in enumerate(_three_cos_add(unit, block, topk)):
+                hits[f"{start + offset:06d}"] = float(hit)
+    found = aggregate({"hit": hits}, how="mean", columns=("hit",), seed=seed)
+    return Analogies(found, topk, len(covered), len(covered) / len(questions))
+
+
+def _three_cos_add(unit: Vectors, rows: NDArray[np.int64], topk: int) -> NDArray[np.bool_]:
+    """Whether the fourth word is found, per row (a, b, c, d) of places in ``unit``."""
+    a, b, c, d = rows.T
+    scores = (unit[b] - unit[a] + unit[c]) @ unit.T
+    here = np.arange(len(rows))
+    wanted = scores[here, d].copy()
+    for excluded in (a, b, c):
+        scores[here, excluded] = -np.inf
+    # An answer that is one of the three given words cannot be found, and one that ties
+    # with other words is not nearer than they.
+    excluded_answer = np.isneginf(scores[here, d])
+    scores[here, d] = -np.inf
+    hits: NDArray[np.bool_] = ((scores >= wanted[:, None]).sum(axis=1) < topk) & ~excluded_answer
+    return hits
+
+
+def unit_rows(vectors: ArrayLike) -> Vectors:
+    """Rows (N, D) at length 1, in double precision."""
+    found = np.asarray(vectors, dtype=np.float64)
+    if found.ndim != 2 or not len(found):
+        raise ValueError(f"expected vectors (N, D), N of 1 or more; got {found.shape}")
+    lengths = np.linalg.norm(found, axis=1, keepdims=True)
+    if not (np.isfinite(lengths) & (lengths > 0)).all():
+        row = int(np.flatnonzero(~(np.isfinite(lengths) & (lengths > 0)))[0])
+        raise ValueError(f"vector {row} is zero or not finite")
+    unit: Vectors = found / lengths
+    return unit

@@ -1,0 +1,1 @@
+"""Model by MTEB task to record: selection, tiers, plan, evaluation, scores per query."""

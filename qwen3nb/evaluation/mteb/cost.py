@@ -1,0 +1,100 @@
+"""What a choice of tasks will cost, before it is run.
+
+Sizes are those that MTEB publishes with its tasks; the pace is measured on this device
+with the model itself, on a short sample. An estimate: texts differ in how they tokenise.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from qwen3nb.models.encoders.base import Encoder
+
+__all__ = ["Cost", "costs", "pace"]
+
+_SAMPLE = 128  # texts at most,
+_ENOUGH = 5.0  # or seconds
+_LETTERS = 4.5  # per token of English text, roughly
+
+
+@dataclass(frozen=True)
+class Cost:
+    """One task.
+
+    Attributes:
+        task: its name.
+        type: of MTEB.
+        revision: of its data.
+        texts: distinct texts to encode; None where MTEB does not say.
+        minutes: to encode them at the measured pace; None where either is not known.
+    """
+
+    task: str
+    type: str
+    revision: str
+    texts: int | None
+    minutes: float | None
+
+
+def costs(
+    tasks: Iterable[Any], *, letters_per_second: float | None = None, max_length: int | None = None
+) -> list[Cost]:
+    """The cost of each task; parts of a task that is made of others by themselves.
+
+    Args:
+        tasks: MTEB task objects.
+        letters_per_second: from `pace`.
+        max_length: tokens after which texts are cut.
+    """
+    found = []
+    for task in tasks:
+        for part in getattr(task.metadata, "tasks", None) or [task]:
+            texts = letters = 0
+            for count, total in _texts(part.metadata.descriptive_stats or {}, part.eval_splits):
+                texts += count
+                cut = total if max_length is None else min(total, count * max_length * _LETTERS)
+                letters += int(cut)
+            minutes = letters / letters_per_second / 60 if letters_per_second and texts else None
+            data = part.metadata.dataset
+            found.append(
+                Cost(
+                    part.metadata.name,
+                    part.metadata.type,
+                    str(data.get("revision"))[:12],
+                    texts or None,
+                    minutes,
+                )
+            )
+    return found
+
+
+def _texts(stats: Mapping[str, Any], splits: Iterable[str]) -> Iterator[tuple[int, float]]:
+    """Distinct texts and their letters, of each column of the splits that are evaluated."""
+    for split in splits:
+        for name, column in (stats.get(split) or {}).items():
+            if "statistics" in name and isinstance(column, dict) and column.get("unique_texts"):
+                count = int(column["unique_texts"])
+                average = column.get("average_text_length")
+                total = count * average if average else column.get("total_text_length", 0)
+                yield count, float(total)
+
+
+def pace(encoder: Encoder) -> float:
+    """Letters per second, measured on a sample of PyDocs for some seconds, after a warm-up."""
+    from qwen3nb.datasets.pydocs.build import load_pydocs
+
+    corpus = list(load_pydocs().corpus.values())
+    sample = corpus[:: max(1, len(corpus) // _SAMPLE)][:_SAMPLE]
+    encoder._embed(sample[:8])
+    started, letters, taken = time.perf_counter(), 0, 0.0
+    for start in range(0, len(sample), 32):
+        part = sample[start : start + 32]
+        encoder._embed(part)
+        letters += sum(map(len, part))
+        taken = time.perf_counter() - started
+        if taken > _ENOUGH:
+            break
+    return letters / taken

@@ -1,0 +1,333 @@
+"""Run MTEB tasks and keep what MTEB throws away: the score of every query.
+
+MTEB loads the data, drives the model and scores it. Its own result goes to
+``results/mteb``. From the predictions it hands out, the per-query scores are computed
+here, aggregated, and compared with MTEB's main score: two implementations must agree
+to 1e-5 or there is no result.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import traceback
+import uuid
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from qwen3nb import paths
+from qwen3nb.datasets.mirror import data_revision, explain, local_data
+from qwen3nb.evaluation.mteb.per_query import (
+    SEARCH_TYPES,
+    UNIT,
+    UNITS,
+    EvaluationError,
+    compare,
+    extract_scores,
+    last_lines,
+    task_size,
+)
+from qwen3nb.evaluation.mteb.select import listed, select_tasks, tier_tasks
+from qwen3nb.evaluation.mteb.subsample import limited, limited_name
+from qwen3nb.evaluation.recording import Work, finished, model_facts, stored
+from qwen3nb.metrics.aggregate import REPORTED, aggregate, reported
+from qwen3nb.models.encoders.base import Encoder
+from qwen3nb.models.rerankers.yes_no import YesNoReranker
+from qwen3nb.models.search.bm25 import BM25
+from qwen3nb.models.search.fusion import Fusion
+from qwen3nb.records.record import Result, environment, result_path, taken_over
+from qwen3nb.utils.atomic_files import read_json, write_text
+
+__all__ = [
+    "Evaluation",
+    "EvaluationError",
+    "Model",
+    "evaluate",
+    "stored_record",
+    "suite_tasks",
+    "unsuited",
+]
+
+Model = Encoder | BM25 | Fusion | YesNoReranker
+
+
+@dataclass
+class Evaluation:
+    """What came of evaluating a model on some tasks.
+
+    Attributes:
+        results: one record per finished task.
+        reused: names of tasks whose record was there already.
+        skipped: task name to why the model cannot do it.
+        failures: task name to the traceback.
+    """
+
+    results: list[Result] = field(default_factory=list)
+    reused: list[str] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+
+
+def evaluate(
+    model: Model,
+    *,
+    tier: str = "smoke",
+    tasks: Iterable[Any] | str | None = None,
+    limit: int = 0,
+    output: Path | str | None = None,
+    seed: int = 0,
+    batch_size: int = 32,
+    config: dict[str, Any] | None = None,
+    fresh: bool = False,
+    show_progress: bool = True,
+) -> Evaluation:
+    """Evaluate ``model`` on a tier, and save a record per task as it is finished.
+
+    A task whose record is there, for the same model, data and software, is not run
+    again. A task that fails is reported with the others' results saved; a task the
+    model cannot do (BM25 has no vectors to classify with) is skipped and named.
+
+    Args:
+        model: from `load_encoder`, `load_model` or `load_reranker`.
+        tier: name of a tier; see `TIERS`.
+        tasks: MTEB task objects, or names, to run instead of a tier; or one string of
+            names with commas, empty for the tier's.
+        limit: at most so many queries, rows, and documents beside the judged ones; 0 for
+            all. Such a record has another name, and is not among MTEB's own files.
+        output: folder for records; by default `paths.results`.
+        seed: of the intervals.
+        batch_size: texts per batch.
+        config: parameters to keep with each record.
+        fresh: run tasks again although their record is there.
+        show_progress: whether to show a bar over the tasks.
+
+    Raises:
+        EvaluationError: one or more tasks failed; the message names them and why, the
+            tracebacks are saved beside the records.
+    """
+    folder = Path(output) if output else paths.results()
+    chosen = suite_tasks(tier=tier, tasks=tasks)
+    evaluation = Evaluation()
+    run = uuid.uuid4().hex[:12]
+    config = {**(config or {}), "tier": tier}
+    bar = tqdm(chosen, desc=model.label, unit="task", disable=not show_progress)
+    for task in bar:
+        name = limited_name(task.metadata.name, limit)
+        bar.set_postfix_str(name)
+        if reason := unsuited(model, task):
+            evaluation.skipped[name] = reason
+            continue
+        earlier = (
+            None if fresh else stored_record(model, task, folder=folder, seed=seed, limit=limit)
+        )
+        if earlier is not None:
+            earlier = taken_over(earlier, config=config, run=run, folder=folder)
+            evaluation.results.append(earlier)
+            evaluation.reused.append(name)
+            continue
+        failed = _record_path(model, name, folder=folder, seed=seed).with_suffix(".error.txt")
+        try:
+            result = _run_task(
+                model, task, folder=folder, seed=seed, batch_size=batch_size, limit=limit,
+                config=config, run=run,
+            )  # fmt: skip
+        except Exception:  # noqa: BLE001 - whatever a task does, the others go on
+            evaluation.failures[name] = traceback.format_exc()
+            _keep_failure(evaluation.failures[name], failed)
+            continue
+        result.save(folder)
+        failed.unlink(missing_ok=True)
+        evaluation.results.append(result)
+    if evaluation.failures:
+        raise EvaluationError(
+            f"{model.label}: {len(evaluation.failures)} of {len(chosen)} tasks failed; the other "
+            f"{len(evaluation.results)} are saved in {folder}\n{last_lines(evaluation.failures)}"
+        )
+    return evaluation
+
+
+def _keep_failure(trace: str, file: Path) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_text(file, trace)
+
+
+def suite_tasks(*, tier: str, tasks: Iterable[Any] | str | None) -> list[Any]:
+    """The tasks that `evaluate` runs, parts of a task that is made of others by themselves."""
+    if isinstance(tasks, str):
+        tasks = listed(tasks) or None
+    return _parts(tasks if tasks is not None else tier_tasks(tier))
+
+
+def unsuited(model: Model, task: Any) -> str:
+    """Why the model cannot do the task, or nothing."""
+    kind = task.metadata.type
+    if isinstance(model, YesNoReranker):
+        return "" if kind == "Reranking" else f"{model.label} reranks only"
+    return (
+        f"{model.label} has no vectors" if model.searches_only and kind not in SEARCH_TYPES else ""
+    )
+
+
+def _parts(tasks: Iterable[Any]) -> list[Any]:
+    """Task objects for names, and the parts of a task that is made of others."""
+    parts = []
+    for each in tasks:
+        task = select_tasks(names=[each])[0] if isinstance(each, str) else each
+        inner = getattr(task.metadata, "tasks", None)
+        for part in inner or [task]:
+            if inner:
+                part.qwen3nb_group = task.metadata.name
+            parts.append(part)
+    return parts
+
+
+def _record_path(model: Model, task: str, *, folder: Path, seed: int) -> Path:
+    return result_path(folder, f"{model.label}-{model.identity[:8]}", seed, task)
+
+
+def stored_record(
+    model: Model, task: Any, *, folder: Path, seed: int, limit: int = 0
+) -> Result | None:
+    """The record of this model, data and software, if it is there and readable."""
+    name = limited_name(task.metadata.name, limit)
+    return stored(
+        _record_path(model, name, folder=folder, seed=seed),
+        identity=model.identity,
+        same=lambda result: result.task["revision"] == data_revision(task),
+    )
+
+
+def _run_task(
+    model: Model,
+    task: Any,
+    *,
+    folder: Path,
+    seed: int,
+    batch_size: int,
+    limit: int,
+    config: dict[str, Any],
+    run: str,
+) -> Result:
+    revision = data_revision(task)
+    work = Work(model)
+    with _quiet(), local_data(task):
+        _load(task)
+        with limited(task, limit):
+            cache = None if limit else folder / "mteb"
+            predicted, outcome = _by_mteb(model, task, cache=cache, batch_size=batch_size)
+            per_query, named, main = extract_scores(task, predicted, outcome.scores)
+            size = task_size(task)
+    score = float(outcome.get_score())
+    metrics = {
+        name: reported(score, n=next(iter(size.values()), 0))
+        if how == REPORTED
+        else aggregate(per_query, how=how, columns=columns, seed=seed)
+        for name, (how, columns) in named.items()
+    }
+    compare(task, metrics[main], outcome)
+    facts = _task_facts(task, main=main, score=score, revision=revision)
+    return Result(
+        model=model_facts(model),
+        task=facts | {"name": limited_name(task.metadata.name, limit), **size},
+        metrics=metrics,
+        per_query=per_query,
+        seed=seed,
+        config=config,
+        environment=environment(
+            device=model.device,
+            precision=model.settings.get("dtype", "float32"),
+        ),
+        cost=work.cost(),
+        run=run,
+        finished=finished(),
+    )
+
+
+def _task_facts(task: Any, *, main: str, score: float, revision: str) -> dict[str, Any]:
+    return {
+        "name": task.metadata.name,
+        "type": task.metadata.type,
+        "dataset": task.metadata.dataset["path"],
+        "revision": revision,
+        "main_metric": main,
+        "unit": UNITS.get(task.metadata.type, UNIT),
+        "mteb": {"metric": str(task.metadata.main_score), "value": score},
+        **({"group": task.qwen3nb_group} if hasattr(task, "qwen3nb_group") else {}),
+    }
+
+
+def _by_mteb(
+    model: Model, task: Any, *, cache: Path | None, batch_size: int
+) -> tuple[dict[str, Any], Any]:
+    """What MTEB predicts, and what it makes of it; its own file goes to ``cache``."""
+    import mteb
+
+    with tempfile.TemporaryDirectory() as predictions:
+        # A fresh folder each time: MTEB adds to a prediction file that is there,
+        # under the description of whichever model wrote it first.
+        outcome = mteb.evaluate(
+            model,
+            task,
+            cache=mteb.ResultCache(cache) if cache else None,
+            overwrite_strategy="always",
+            prediction_folder=predictions,
+            encode_kwargs={"batch_size": batch_size, "show_progress_bar": False},
+            show_progress_bar=False,
+            co2_tracker=False,
+        ).task_results[0]
+        return read_json(Path(predictions) / task.prediction_file_name), outcome
+
+
+def _load(task: Any) -> None:
+    """Load a task's data, from the mirror or the hub.
+
+    Raises:
+        MirrorError: they are in neither; says what fetches them.
+        EvaluationError: a reranking task came without its candidates, as happens offline:
+            MTEB would search the whole corpus and call it reranking.
+    """
+    if not task.data_loaded:
+        try:
+            task.load_data()
+        except Exception as error:  # a loader may raise anything at all
+            if task.metadata.dataset["path"].startswith("qwen3nb/"):
+                raise  # built here, not fetched
+            raise explain(task, error) from error
+    if task.metadata.type == "Reranking" and hasattr(task, "convert_v1_dataset_format_to_v2"):
+        task.convert_v1_dataset_format_to_v2(num_proc=None)
+        parts = [data for subset in task.dataset.values() for data in subset.values()]
+        if not all(part["top_ranked"] for part in parts):
+            raise EvaluationError(
+                f"{task.metadata.name}: a reranking task whose candidates did not load; it "
+                "would turn into a search of everything"
+            )
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence what MTEB's own code and scorers say of themselves, bars included."""
+    import datasets
+    from sklearn.exceptions import UndefinedMetricWarning
+
+    shown = not datasets.are_progress_bars_disabled()
+    datasets.disable_progress_bars()
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", category=FutureWarning, module=r"mteb\..*")
+            warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"mteb\..*")
+            # Published numbers belong to the task of that very name, superseded or not.
+            warnings.filterwarnings("ignore", message=".*is superseded by", category=UserWarning)
+            # Its bitext evaluator copies tensors in a way that torch advises against.
+            warnings.filterwarnings("ignore", message="To copy construct from a tensor")
+            # A toy never predicts some classes; their precision, which is not used here,
+            # is then undefined.
+            warnings.filterwarnings("ignore", category=UndefinedMetricWarning)
+            yield
+    finally:
+        if shown:
+            datasets.enable_progress_bars()

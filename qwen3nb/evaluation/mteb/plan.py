@@ -1,0 +1,143 @@
+"""What a run is about to do, and how long it will take: read before hours are spent."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from qwen3nb import paths
+from qwen3nb.evaluation.mteb.cost import Cost, costs, pace
+from qwen3nb.evaluation.mteb.evaluate import Model, stored_record, suite_tasks, unsuited
+from qwen3nb.evaluation.mteb.subsample import limited, limited_name
+from qwen3nb.models.encoders.base import Encoder
+
+__all__ = ["Planned", "plan"]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One task of a run to come.
+
+    Attributes:
+        task: its name in records.
+        type: of MTEB.
+        dataset: what the data are called on the hub.
+        revision: of the data.
+        texts: distinct texts to encode; None where nothing says.
+        minutes: to encode them at the pace measured here; None where that is not known.
+        status: ``to run``, ``there`` (its record is), or why the model cannot.
+    """
+
+    task: str
+    type: str
+    dataset: str
+    revision: str
+    texts: int | None
+    minutes: float | None
+    status: str
+
+
+def plan(
+    model: Model,
+    *,
+    tier: str = "smoke",
+    tasks: Iterable[Any] | str | None = None,
+    limit: int = 0,
+    output: Path | str | None = None,
+    seed: int = 0,
+    say: Callable[[str], object] | None = None,
+) -> list[Planned]:
+    """What `evaluate` will do with the same arguments.
+
+    Sizes are MTEB's published ones; tasks that are built here are counted. Under a limit the
+    size of the others is an upper bound of what stays, unknown where nothing bounds it. The
+    pace is measured with the model itself on a short sample, if anything is to be run.
+
+    Args:
+        model: what will be measured.
+        tier: as of `evaluate`, and so are the next four.
+        tasks: instead of the tier's.
+        limit: of everything.
+        output: where records are.
+        seed: of the records.
+        say: takes a line per task; by default they go to the standard error.
+    """
+    chosen = suite_tasks(tier=tier, tasks=tasks)
+    folder = Path(output) if output else paths.results()
+    states = [_status(model, task, folder=folder, seed=seed, limit=limit) for task in chosen]
+    letters = pace(model) if isinstance(model, Encoder) and "to run" in states else None
+    planned = []
+    for task, status in zip(chosen, states, strict=True):
+        cost = _cost(task, letters, limit=limit, model=model)
+        planned.append(
+            Planned(
+                task=limited_name(cost.task, limit),
+                type=cost.type,
+                dataset=task.metadata.dataset["path"],
+                revision=cost.revision,
+                texts=cost.texts,
+                minutes=cost.minutes if status == "to run" else None,
+                status=status,
+            )
+        )
+        (say or _to_stderr)(_line(planned[-1]))
+    return planned
+
+
+def _status(model: Model, task: Any, *, folder: Path, seed: int, limit: int) -> str:
+    if reason := unsuited(model, task):
+        return reason
+    there = stored_record(model, task, folder=folder, seed=seed, limit=limit)
+    return "to run" if there is None else "there"
+
+
+def _cost(task: Any, letters: float | None, *, limit: int, model: Model) -> Cost:
+    """From MTEB's published sizes; counted where the data are built here or were loaded."""
+    cut = getattr(model, "max_length", None)
+    if not task.metadata.dataset["path"].startswith("qwen3nb/") and not task.data_loaded:
+        (cost,) = costs([task], letters_per_second=letters, max_length=cut)
+        return cost if not limit else Cost(cost.task, cost.type, cost.revision, None, None)
+    if not task.data_loaded:
+        task.load_data()
+    with limited(task, limit):
+        texts = set(_strings(task.dataset))
+    minutes = sum(map(len, texts)) / letters / 60 if letters else None
+    revision = str(task.metadata.dataset.get("revision"))[:12]
+    return Cost(task.metadata.name, task.metadata.type, revision, len(texts), minutes)
+
+
+def _strings(data: Any) -> Iterator[str]:
+    """Every text in loaded data; ids and labels are none."""
+    import datasets
+
+    if isinstance(data, datasets.Dataset):
+        for name in data.column_names:
+            if name not in ("id", "label", "labels", "lang"):
+                yield from _flat(data[name])
+    elif isinstance(data, Mapping):
+        for name, part in data.items():
+            if name not in ("relevant_docs", "top_ranked"):
+                yield from _strings(part)
+
+
+def _flat(values: Iterable[Any]) -> Iterator[str]:
+    for value in values:
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, list):
+            yield from _flat(value)
+
+
+def _line(each: Planned) -> str:
+    texts = "size unknown" if each.texts is None else f"{each.texts:,} texts"
+    minutes = "" if each.minutes is None else f", about {each.minutes:,.1f} min here"
+    return f"{each.task} ({each.type}, {each.dataset} @ {each.revision}): {texts}{minutes}; " + (
+        each.status
+    )
+
+
+def _to_stderr(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

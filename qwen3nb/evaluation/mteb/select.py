@@ -1,0 +1,135 @@
+"""Which tasks: by name, by type and language, by benchmark, or a tier's."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import Any
+
+from qwen3nb.evaluation.mteb.tiers import TIERS
+from qwen3nb.utils.choices import one_of
+
+__all__ = ["choose_tasks", "listed", "select_tasks", "tier_tasks"]
+
+_OWN = ("PyDocs", "AuthorSTS")
+
+
+def tier_tasks(tier: str) -> list[Any]:
+    """The MTEB task objects of a tier, data not yet loaded; each task once.
+
+    Raises:
+        ValueError: an unknown tier.
+    """
+    import mteb
+
+    chosen = TIERS[one_of("tier", tier, TIERS)]
+    tasks = select_tasks(names=chosen.tasks)
+    for benchmark in chosen.benchmarks:
+        have = {task.metadata.name for task in tasks}
+        tasks += [t for t in mteb.get_benchmark(benchmark).tasks if t.metadata.name not in have]
+    return tasks
+
+
+def choose_tasks(
+    *, tier: str, tasks: str = "", types: str = "", languages: str = "", benchmark: str = ""
+) -> list[Any]:
+    """The tier's tasks, or what else was asked for; each argument a list with commas.
+
+    Args:
+        tier: what to take if nothing else is given.
+        tasks: names; with ``benchmark``, those of it.
+        types: MTEB task types, such as ``STS,Retrieval``.
+        languages: three-letter codes, such as ``eng``.
+        benchmark: one, such as ``MTEB(eng, v2)``.
+
+    Raises:
+        ValueError: as `select_tasks`.
+    """
+    if not (tasks or types or languages or benchmark):
+        return tier_tasks(tier)
+    return select_tasks(
+        names=listed(tasks),
+        types=listed(types),
+        languages=listed(languages),
+        benchmark=benchmark or None,
+    )
+
+
+def listed(text: str) -> list[str]:
+    """The parts of a list that is written with commas; none of an empty one."""
+    return [each.strip() for each in text.split(",") if each.strip()]
+
+
+def select_tasks(
+    *,
+    names: Sequence[str] = (),
+    types: Sequence[str] = (),
+    languages: Sequence[str] = (),
+    benchmark: str | None = None,
+) -> list[Any]:
+    """MTEB task objects, data not yet loaded.
+
+    Args:
+        names: of MTEB's tasks, or of this package's.
+        types: MTEB task types such as ``STS``, together with ``languages``.
+        languages: three-letter codes such as ``eng``; of a task in several languages, the
+            parts in these.
+        benchmark: of MTEB, such as ``MTEB(eng, v2)``; ``types`` and ``names`` narrow it.
+
+    Raises:
+        ValueError: an unknown name, type or benchmark, or a choice that holds no task.
+    """
+    import mteb
+
+    known_types = sorted({task.metadata.type for task in mteb.get_tasks()}) if types else []
+    for each in types:
+        if each not in known_types:
+            raise ValueError(_unknown("type", each, known_types))
+    if benchmark is not None:
+        known = sorted(each.name for each in mteb.get_benchmarks())
+        if benchmark not in known:
+            raise ValueError(_unknown("benchmark", benchmark, known))
+        tasks = list(mteb.get_benchmark(benchmark).tasks)
+        chosen = [
+            task
+            for task in tasks
+            if (not types or task.metadata.type in types)
+            and (not names or task.metadata.name in names)
+        ]
+    elif names:
+        chosen = [_named(name, languages) for name in names]
+    else:
+        chosen = list(mteb.get_tasks(task_types=list(types) or None,
+                                     languages=list(languages) or None))  # fmt: skip
+    if not chosen:
+        raise ValueError(
+            f"no task is of {benchmark or 'MTEB'} with names {list(names)}, types {list(types)} "
+            f"and languages {list(languages)}"
+        )
+    return chosen
+
+
+def _named(name: str, languages: Sequence[str]) -> Any:
+    import mteb
+
+    if name.startswith(_OWN):
+        from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
+
+        try:
+            return embedded_task(name)
+        except KeyError as error:
+            raise ValueError(str(error.args[0])) from None
+    try:
+        return mteb.get_task(name, languages=list(languages) or None)
+    except KeyError:
+        known = sorted({task.metadata.name for task in mteb.get_tasks()})
+        raise ValueError(_unknown("task", name, known)) from None
+
+
+def _unknown(what: str, name: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=3)
+    return (
+        f"unknown {what} {name!r}"
+        + (f"; did you mean {' or '.join(near)}?" if near else "")
+        + f" There are {len(known)}; `qwen3nb tasks` lists them"
+    )

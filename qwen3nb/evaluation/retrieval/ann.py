@@ -1,0 +1,286 @@
+"""Indexes and compressed vectors on a retrieval task: what search loses, query by query."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from qwen3nb.datasets.collection import Collection, find_collections
+from qwen3nb.metrics.retrieval import score_run
+from qwen3nb.models.encoders.base import Encoder
+from qwen3nb.models.search.faiss_index import (
+    FAMILIES,
+    AnnIndex,
+    Ids,
+    Speed,
+    Vectors,
+    build_index,
+    exact_search,
+    measure_speed,
+    recall_at_k,
+)
+from qwen3nb.utils.hardware import cores
+
+__all__ = ["AnnPoint", "AnnSuite", "Compressed", "ann_suite", "compress", "truncated"]
+
+METRIC = "nDCG@10"
+DEPTH = 10
+
+
+@dataclass(frozen=True)
+class AnnPoint:
+    """One index at one setting.
+
+    Attributes:
+        family: one of `qwen3nb.models.search.faiss_index.FAMILIES`.
+        made: how it was built.
+        parameter: what was set for searching, such as ``nprobe``, or empty.
+        value: to what, or None.
+        build_seconds: by one thread.
+        size: bytes of the serialised index.
+        device: where it was searched.
+        recall: share of the true k nearest, per query.
+        ndcg: nDCG@10 per query.
+        speeds: one per number of threads.
+    """
+
+    family: str
+    made: str
+    parameter: str
+    value: int | None
+    build_seconds: float
+    size: int
+    device: str
+    recall: Mapping[str, float]
+    ndcg: Mapping[str, float]
+    speeds: tuple[Speed, ...]
+
+    @property
+    def name(self) -> str:
+        """Family and setting."""
+        return f"{self.family} {self.parameter} {self.value}" if self.parameter else self.family
+
+
+@dataclass(frozen=True)
+class Compressed:
+    """Vectors made smaller, then searched exactly.
+
+    Attributes:
+        kind: ``float32``, ``int8`` (documents), ``binary documents`` (float queries) or
+            ``binary`` (both).
+        dimension: how many of the first dimensions are kept.
+        size: bytes per document.
+        ndcg: nDCG@10 per query.
+    """
+
+    kind: str
+    dimension: int
+    size: int
+    ndcg: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class AnnSuite:
+    """A model's vectors of one task in every index and at every size.
+
+    Attributes:
+        label: the model's.
+        task: the collection's name.
+        revision: digest of its content.
+        documents: how many.
+        queries: how many.
+        dimension: D.
+        k: depth of the recall.
+        similarity: ``cosine`` or ``dot``.
+        exact: nDCG@10 of exact search, per query.
+        points: one per index and setting.
+        compressed: full float32 vectors first.
+    """
+
+    label: str
+    task: str
+    revision: str
+    documents: int
+    queries: int
+    dimension: int
+    k: int
+    similarity: str
+    exact: Mapping[str, float]
+    points: tuple[AnnPoint, ...]
+    compressed: tuple[Compressed, ...]
+
+
+def ann_suite(
+    encoder: Encoder,
+    *,
+    task: Any = "PyDocsSampleRetrieval",
+    indexes: Sequence[str] = tuple(FAMILIES),
+    grids: Mapping[str, Sequence[int]] | None = None,
+    dimensions: Sequence[int] = (),
+    k: int = 10,
+    threads: Sequence[int] = (1,),
+    seed: int = 0,
+    device: str = "cpu",
+) -> AnnSuite:
+    """Measure every index at every setting, and every compression, on a retrieval task.
+
+    Args:
+        encoder: from `load_encoder`.
+        task: a collection, or what `find_collections` takes; its first part is used.
+        indexes: names in `FAMILIES`.
+        grids: values per parameter (``nprobe``, ``efSearch``, ``rescore``).
+        dimensions: prefixes to keep; those not below D are left out.
+        k: depth of the recall.
+        threads: 0 for all there are.
+        seed: of what is drawn when building.
+        device: ``cuda`` for a GPU, where FAISS was built for one.
+
+    Raises:
+        ValueError: an unknown index or parameter, or a value out of range.
+        DataError: the task cannot be used.
+    """
+    known = {each.parameter for each in FAMILIES.values() if each.parameter}
+    if unknown := sorted(set(grids or {}) - known):
+        raise ValueError(f"unknown parameter {unknown[0]!r}; choose of: {', '.join(sorted(known))}")
+    collection = find_collections(task)[0]
+    vectors, queries = _encoded(encoder, collection)
+    trial = _Trial(collection, vectors, queries, exact_search(vectors, queries, max(k, DEPTH + 1)),
+                   k, tuple(count or cores() for count in threads))  # fmt: skip
+    points: list[AnnPoint] = []
+    for family in indexes:
+        index = build_index(vectors, family=family, seed=seed, device=device)
+        grid = (grids or {}).get(FAMILIES[family].parameter)
+        points += [trial.point(index, value) for value in index.values(grid)]
+    return AnnSuite(
+        encoder.label, collection.name, collection.revision, len(vectors), len(queries),
+        vectors.shape[1], k, encoder.similarity_name, _ndcg(collection, *trial.truth),
+        tuple(points),
+        compress(collection, vectors, queries, dimensions=dimensions,
+                 unit=encoder.similarity_name == "cosine"),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """What every index is tried on; ``truth`` is what exact search finds."""
+
+    collection: Collection
+    vectors: Vectors
+    queries: Vectors
+    truth: tuple[Vectors, Ids]
+    k: int
+    threads: tuple[int, ...]
+
+    def point(self, index: AnnIndex, value: int | None) -> AnnPoint:
+        """One index at one setting."""
+        k, queries = self.k, self.queries
+        scores, ids = index.search(queries, max(k, DEPTH + 1), value)
+        # Recall is that of the search that is timed; nDCG may need a deeper one.
+        near = index.search(queries, k, value)[1]
+        recall = recall_at_k(near, self.vectors, queries, k=k, truth=self.truth[1])
+        speeds = tuple(
+            measure_speed(lambda asked: index.search(asked, k, value), queries, threads=count)
+            for count in self.threads
+        )
+        return AnnPoint(
+            index.family, index.made, FAMILIES[index.family].parameter, value,
+            index.build_seconds, index.size, index.device,
+            dict(zip(self.collection.queries, recall.tolist(), strict=True)),
+            _ndcg(self.collection, scores, ids), speeds,
+        )  # fmt: skip
+
+
+def compress(
+    collection: Collection,
+    vectors: Vectors,
+    queries: Vectors,
+    *,
+    dimensions: Sequence[int] = (),
+    unit: bool = True,
+) -> tuple[Compressed, ...]:
+    """nDCG@10 of float32, int8 and binary vectors at the full and at fewer dimensions.
+
+    int8: each dimension of the documents from its lowest to its highest value in 255 steps,
+    queries as they are. Binary: the signs; of documents alone, and of queries too.
+
+    Args:
+        collection: whose judgements to use.
+        vectors: documents (N, D), in its order.
+        queries: (Q, D), in its order.
+        dimensions: prefixes to keep, as for models trained for it (Kusupati et al. 2022,
+            arXiv:2205.13147); others lose more.
+        unit: whether a prefix gets length 1 again.
+
+    Raises:
+        ValueError: a dimension below 1.
+    """
+    full = vectors.shape[1]
+    found = []
+    for dimension in [full, *sorted((d for d in set(dimensions) if d < full), reverse=True)]:
+        documents = truncated(vectors, dimension, unit=unit)
+        asked = truncated(queries, dimension, unit=unit)
+        signs = np.where(documents > 0, 1, -1).astype(np.float32)
+        kinds = {
+            "float32": (documents, asked, 4 * dimension),
+            "int8": (_int8(documents), asked, dimension),
+            "binary documents": (signs, asked, -(-dimension // 8)),
+            "binary": (signs, np.where(asked > 0, 1, -1).astype(np.float32), -(-dimension // 8)),
+        }
+        for kind, (left, right, size) in kinds.items():
+            ndcg = _ndcg(collection, *exact_search(left, right, DEPTH + 1))
+            found.append(Compressed(kind, dimension, size, ndcg))
+    return tuple(found)
+
+
+def truncated(vectors: Vectors, dimension: int, *, unit: bool = True) -> Vectors:
+    """The first ``dimension`` dimensions of (N, D), at length 1 again if ``unit``.
+
+    A vector whose prefix is zero stays zero.
+
+    Raises:
+        ValueError: ``dimension`` is not 1 to D.
+    """
+    if not 1 <= dimension <= vectors.shape[1]:
+        raise ValueError(f"dimension is {dimension}; expected 1 to {vectors.shape[1]}")
+    kept = np.array(vectors[:, :dimension], dtype=np.float32, order="C")
+    lengths = np.linalg.norm(kept, axis=1, keepdims=True)
+    if unit:
+        kept /= np.where(lengths > 0, lengths, 1)
+    return kept
+
+
+def _int8(vectors: Vectors) -> Vectors:
+    """What 8 bits per dimension keep of ``vectors``."""
+    low, high = vectors.min(axis=0), vectors.max(axis=0)
+    step = np.where(high > low, (high - low) / 255, 1)
+    kept: Vectors = (np.round((vectors - low) / step) * step + low).astype(np.float32)
+    return kept
+
+
+def _encoded(encoder: Encoder, collection: Collection) -> tuple[Vectors, Vectors]:
+    """Documents and queries, of length 1 where the model is compared by cosine."""
+    unit = encoder.similarity_name == "cosine"
+    documents = encoder.encode(list(collection.documents.values()), role="passage")
+    queries = encoder.encode(list(collection.queries.values()), role="query")
+    return (
+        truncated(documents, documents.shape[1], unit=unit),
+        truncated(queries, queries.shape[1], unit=unit),
+    )
+
+
+def _ndcg(collection: Collection, scores: Vectors, ids: Ids) -> dict[str, float]:
+    names = list(collection.documents)
+    run = {
+        query: {
+            names[row]: float(score)
+            for row, score in zip(listed, values, strict=True)
+            if row >= 0 and not (collection.skip_self and names[row] == query)
+        }
+        for query, listed, values in zip(
+            collection.queries, ids.tolist(), scores.tolist(), strict=True
+        )
+    }
+    return score_run(collection.qrels, run, [METRIC])[METRIC]

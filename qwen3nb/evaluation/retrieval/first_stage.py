@@ -1,0 +1,179 @@
+"""The search that comes before a reranker: what it has to choose from.
+
+    "bm25"                    BM25 over the documents
+    "given"                   the candidates that come with the data
+    a path                    a run in TREC format
+    an encoder                its nearest documents
+    a list of these           reciprocal rank fusion (Cormack et al. 2009, k = 60)
+
+Each is kept, in TREC format and with its recipe, under the digest of recipe and data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from qwen3nb import paths
+from qwen3nb.datasets.collection import Collection
+from qwen3nb.datasets.rows import DataError
+from qwen3nb.datasets.trec import cut_run, read_run, write_run
+from qwen3nb.models.encoders.base import Encoder
+from qwen3nb.models.search.bm25 import BM25
+from qwen3nb.models.search.exact import nearest
+from qwen3nb.models.search.fusion import FUSION, fuse
+from qwen3nb.models.sources.resolve import find_source
+from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json, write_json
+
+__all__ = ["First", "FirstStage", "first_stage", "load_first"]
+
+First = Any  # "bm25", "given", a path, an Encoder, or a list of these
+Run = dict[str, dict[str, float]]
+
+
+@dataclass(frozen=True)
+class FirstStage:
+    """What a first stage found.
+
+    Attributes:
+        label: fit for file names.
+        run: score per query and document, at most ``depth`` per query.
+        recipe: how it was made, as JSON.
+    """
+
+    label: str
+    run: Run
+    recipe: dict[str, Any]
+
+
+def load_first(*names: str) -> First:
+    """A first stage from its name: ``bm25``, ``given``, a file, or an encoder; several fuse.
+
+    Raises:
+        SpecError: no such encoder.
+    """
+    from qwen3nb.models.encoders.base import load_encoder
+
+    stages = [
+        name if name in ("bm25", "given") or Path(name).is_file() else load_encoder(name)
+        for name in names
+    ]
+    return stages if len(stages) > 1 else stages[0]
+
+
+def first_stage(collection: Collection, first: First = "bm25", *, depth: int = 100) -> FirstStage:
+    """The ``depth`` best documents per query, from the cache if they are there.
+
+    Raises:
+        DataError: an unknown first stage, or data without candidates where they are asked for.
+        ValueError: a depth below 1.
+    """
+    if depth < 1:
+        raise ValueError(f"expected a depth of at least 1; got {depth}")
+    label, recipe = describe(first)
+    recipe = {**recipe, "depth": depth, "data": collection.revision}
+    place = paths.cache() / "first-stage" / sha256_json(recipe)[:32]
+    file, note = place.with_suffix(".trec"), place.with_suffix(".json")
+    if note.is_file() and file.is_file():
+        kept = read_json(note)
+        if kept.get("recipe") == recipe and kept.get("digest") == sha256_file(file):
+            return FirstStage(label, read_run(file), recipe)
+    run = _search(collection, first, depth)
+    if not any(run.values()):
+        raise DataError(f"{collection.name}: the first stage {label} found no document at all")
+    write_run(file, run, tag=label)
+    write_json(note, {"recipe": recipe, "digest": sha256_file(file)})
+    return FirstStage(label, run, recipe)
+
+
+def describe(first: First) -> tuple[str, dict[str, Any]]:
+    """A label, and what decides the outcome, apart from the data.
+
+    Raises:
+        DataError: it is no first stage; the message lists what is.
+    """
+    if isinstance(first, Encoder):
+        return first.label, {"kind": "dense", "identity": first.identity}
+    if isinstance(first, list | tuple) and first:
+        parts = [describe(each) for each in first]
+        recipe = {"kind": "fusion", "k": FUSION, "of": [part for _, part in parts]}
+        return "rrf-" + "-".join(name for name, _ in parts), recipe
+    if first == "bm25":
+        return "bm25", {"kind": "bm25", "recipe": _bm25().settings}
+    if first == "given":
+        return "given", {"kind": "given", "order": _bm25().settings}
+    if isinstance(first, str | Path) and Path(first).is_file():
+        return Path(first).name.split(".")[0], {"kind": "run", "digest": sha256_file(Path(first))}
+    raise DataError(
+        f"no first stage {first!r}; expected bm25, given, the file of a TREC run, an encoder, or "
+        "a list of these to fuse"
+    )
+
+
+def _search(collection: Collection, first: First, depth: int) -> Run:
+    if isinstance(first, list | tuple):
+        # Each part is kept, too; deeper than what comes out, as fusion lifts from below.
+        parts = [first_stage(collection, each, depth=2 * depth).run for each in first]
+        return cut_run(fuse(parts), depth)
+    deeper = depth + 1 if collection.skip_self else depth
+    if isinstance(first, Encoder):
+        run = _dense(collection, first, deeper)
+    elif first == "bm25":
+        run = _sparse(collection, deeper)
+    elif first == "given":
+        run = _given(collection)
+    else:
+        run = _from_file(collection, Path(first))
+    if collection.skip_self:
+        run = {q: {d: s for d, s in scores.items() if d != q} for q, scores in run.items()}
+    return cut_run(run, depth)
+
+
+def _bm25() -> BM25:
+    return BM25(find_source("bm25"))
+
+
+def _index(collection: Collection) -> BM25:
+    model = _bm25()
+    model.index([{"id": name, "text": text} for name, text in collection.documents.items()])
+    return model
+
+
+def _sparse(collection: Collection, depth: int) -> Run:
+    queries = [{"id": name, "text": text} for name, text in collection.queries.items()]
+    return _index(collection).search(queries, top_k=depth)
+
+
+def _given(collection: Collection) -> Run:
+    """The data's candidates in their order; by BM25 where they have none."""
+    if collection.candidates is None:
+        raise DataError(f"{collection.name}: the data names no candidates; search with bm25")
+    if collection.ordered:
+        return {
+            query: {document: -float(rank) for rank, document in enumerate(listed)}
+            for query, listed in collection.candidates.items()
+        }
+    model = _index(collection)
+    return {
+        query: dict(zip(listed, model.score(collection.queries[query], listed), strict=True))
+        for query, listed in collection.candidates.items()
+    }
+
+
+def _dense(collection: Collection, encoder: Encoder, depth: int) -> Run:
+    documents = encoder.encode(list(collection.documents.values()), role="passage")
+    vectors = encoder.encode(list(collection.queries.values()), role="query")
+    queries = dict(zip(collection.queries, vectors, strict=True))
+    return nearest(queries, list(collection.documents), documents, k=depth)
+
+
+def _from_file(collection: Collection, file: Path) -> Run:
+    run = read_run(file)
+    kept = {query: run.get(query, {}) for query in collection.queries}
+    for query, scores in kept.items():
+        if odd := next((name for name in scores if name not in collection.documents), None):
+            raise DataError(f"{file}: {odd!r}, found for {query!r}, is not in {collection.name}")
+    if not any(kept.values()):
+        raise DataError(f"{file}: has no query of {collection.name}; is it another data set's?")
+    return kept

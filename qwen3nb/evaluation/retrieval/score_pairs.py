@@ -1,0 +1,42 @@
+"""Pairs in, scores out: the reranker as one step of somebody else's pipeline."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from qwen3nb.datasets.rows import DataError, json_rows
+from qwen3nb.models.rerankers.prompt_template import RerankError
+from qwen3nb.models.rerankers.yes_no import YesNoReranker
+from qwen3nb.utils.atomic_files import write_text
+
+__all__ = ["rerank_pairs"]
+
+
+def rerank_pairs(reranker: YesNoReranker, pairs: Path, output: Path) -> int:
+    """Score ``{"query", "document"}`` lines into ``{"p_yes", "log_odds", "truncated"}`` lines.
+
+    The lines come out in the order they went in; the file is written whole or not at all.
+    Pairs of one query go through the model together, wherever they stand.
+
+    Returns:
+        How many there were.
+
+    Raises:
+        DataError: a line that is no pair; names it.
+        RerankError: a pair that cannot be scored.
+    """
+    rows = list(json_rows(pairs, {"query": str, "document": str}))
+    try:
+        scores = reranker.score_pairs(rows)
+    except RerankError as error:
+        raise RerankError(f"{pairs}: {error}") from None
+    if not rows:
+        raise DataError(f"{pairs}: no line, so no pair")
+    columns = (scores.p_yes.tolist(), scores.log_odds.tolist(), scores.truncated.tolist())
+    lines = [
+        json.dumps({"p_yes": p_yes, "log_odds": log_odds, "truncated": truncated})
+        for p_yes, log_odds, truncated in zip(*columns, strict=True)
+    ]
+    write_text(output, "\n".join(lines) + "\n")
+    return len(rows)

@@ -1,0 +1,1 @@
+"""Many runs, one question: ablations, LoRA runs, published scores, validity of a tier."""

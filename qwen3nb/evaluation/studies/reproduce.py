@@ -1,0 +1,140 @@
+"""Do we get the numbers that others published? Whatever the data at hand allow."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from qwen3nb import paths
+from qwen3nb.datasets.collection import find_collections
+from qwen3nb.datasets.mirror import MirrorError, mirrored
+from qwen3nb.evaluation.mteb.evaluate import evaluate
+from qwen3nb.evaluation.mteb.per_query import EvaluationError
+from qwen3nb.evaluation.mteb.select import listed, select_tasks
+from qwen3nb.evaluation.retrieval.evaluate import evaluate_collection
+from qwen3nb.models.encoders.base import load_encoder, load_model
+from qwen3nb.models.sources.resolve import SpecError
+from qwen3nb.records.record import Result
+
+__all__ = ["Published", "Reproduction", "published_scores", "reproduce"]
+
+_NEAR = 5  # how many tolerances off is still OKish
+
+
+@dataclass(frozen=True)
+class Published:
+    """A score that somebody else reported.
+
+    Attributes:
+        model: name in the registry, or ``bm25``.
+        task: name of an MTEB task, or ``organisation/name`` of a BEIR folder in the mirror.
+        value: of the task's main score, 0 to 1.
+        tolerance: how far off an exact rerun may be.
+        source: who reported it.
+    """
+
+    model: str
+    task: str
+    value: float
+    tolerance: float
+    source: str
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """A published score and ours.
+
+    Attributes:
+        published: what was reported.
+        result: our record; None if there is none.
+        value: ours, or None.
+        reason: why there is none.
+    """
+
+    published: Published
+    result: Result | None
+    value: float | None
+    reason: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """``OK``, ``OKish``, ``FAIL``, or ``not run``."""
+        if self.value is None:
+            return "not run"
+        off = abs(self.value - self.published.value)
+        if off <= self.published.tolerance:
+            return "OK"
+        return "OKish" if off <= _NEAR * self.published.tolerance else "FAIL"
+
+
+def published_scores(*, models: str = "", tasks: str = "") -> list[Published]:
+    """The scores of ``published.toml``.
+
+    Args:
+        models: names of models with commas; empty for all.
+        tasks: names of tasks with commas; empty for all.
+
+    Raises:
+        ValueError: none is of these.
+    """
+    file = Path(__file__).parent / "published.toml"
+    rows = tomllib.loads(file.read_text(encoding="utf-8"))["score"]
+    wanted_models, wanted_tasks = set(listed(models)), set(listed(tasks))
+    found = [
+        Published(row["model"], task, float(value), float(row["tolerance"]), row["source"])
+        for row in rows
+        for task, value in row["values"].items()
+        if (not models or row["model"] in wanted_models) and (not tasks or task in wanted_tasks)
+    ]
+    if not found:
+        raise ValueError(f"no published score is of models {models!r} and tasks {tasks!r}")
+    return found
+
+
+def reproduce(
+    scores: Iterable[Published] | None = None,
+    *,
+    output: Path | None = None,
+    show_progress: bool = True,
+) -> Iterator[Reproduction]:
+    """Run what the mirror or the hub has, one score after the other.
+
+    Args:
+        scores: some of `published_scores`; by default all.
+        output: folder for records; by default ``results/reproduce``.
+        show_progress: whether long work shows a bar.
+    """
+    output = output or paths.results() / "reproduce"
+    for published in scores if scores is not None else published_scores():
+        try:
+            result, value = _run(published, output, show_progress=show_progress)
+        except (SpecError, MirrorError, EvaluationError) as error:
+            yield Reproduction(published, None, None, _reason(error))
+            continue
+        yield Reproduction(published, result, value)
+
+
+def _reason(error: Exception) -> str:
+    """Why, in the words of the innermost error."""
+    inner = error.__cause__ or error
+    last = str(inner).strip().splitlines()[-1].strip()
+    return last.rpartition("Error: ")[2]
+
+
+def _run(published: Published, output: Path, *, show_progress: bool) -> tuple[Result, float | None]:
+    if "/" in published.task:
+        folder = mirrored(published.task)
+        if folder is None:
+            raise MirrorError(f"{published.task} is not in the mirror (QWEN3NB_MIRROR)")
+        first = published.model
+        if first != "bm25":
+            first = load_encoder(published.model, show_progress=show_progress)  # type: ignore[assignment]
+        result = evaluate_collection(first, find_collections(folder)[0])
+        result.save(output)
+        return result, result.main.value
+    model = load_model(published.model, show_progress=show_progress)
+    tasks = select_tasks(names=[published.task])
+    result = evaluate(model, tasks=tasks, output=output, show_progress=False).results[0]
+    return result, float(result.task["mteb"]["value"])

@@ -1,0 +1,70 @@
+"""How well a small tier predicts what models do elsewhere, from published scores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from qwen3nb.evaluation.mteb.tiers import TIERS
+from qwen3nb.metrics.aggregate import Aggregate, aggregate
+
+__all__ = ["Prediction", "predict_elsewhere", "published_table"]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Rank correlation, over models, of a tier's mean with the mean of other tasks.
+
+    Attributes:
+        predictor: a tier, or one of its tasks.
+        tasks: names of its tasks that have published scores.
+        target: what it is to predict.
+        targets: names of the tasks of the target.
+        correlation: Spearman's, with an interval over models.
+    """
+
+    predictor: str
+    tasks: tuple[str, ...]
+    target: str
+    targets: tuple[str, ...]
+    correlation: Aggregate
+
+
+def published_table() -> dict[str, dict[str, float]]:
+    """Published score per model and task; the file says where they are from."""
+    file = Path(__file__).parent / "published_models.tsv"
+    lines = [x for x in file.read_text(encoding="utf-8").splitlines() if not x.startswith("#")]
+    head = lines[0].split("\t")[1:]
+    rows = (line.split("\t") for line in lines[1:])
+    return {row[0]: dict(zip(head, map(float, row[1:]), strict=True)) for row in rows}
+
+
+def predict_elsewhere(tier: str = "fast", *, seed: int = 0) -> list[Prediction]:
+    """How a tier, and each of its tasks alone, ranks models as all other tasks do.
+
+    The tier's tasks are not among those to be predicted, so that nothing is
+    correlated with itself.
+    """
+    table = published_table()
+    known = list(next(iter(table.values())))
+    own = tuple(task for task in TIERS[tier].tasks if task in known)
+    others = tuple(task for task in known if task not in own)
+    found = [_prediction(tier, own, others, table, seed=seed)]
+    return found + [_prediction(task, (task,), others, table, seed=seed) for task in own]
+
+
+def _prediction(
+    name: str,
+    tasks: tuple[str, ...],
+    targets: tuple[str, ...],
+    table: dict[str, dict[str, float]],
+    *,
+    seed: int,
+) -> Prediction:
+    columns = {
+        "predictor": {m: sum(s[t] for t in tasks) / len(tasks) for m, s in table.items()},
+        "target": {m: sum(s[t] for t in targets) / len(targets) for m, s in table.items()},
+    }
+    correlation = aggregate(columns, how="spearman", columns=("predictor", "target"), seed=seed)
+    target = f"mean of {len(targets)} other tasks"
+    return Prediction(name, tasks, target, targets, correlation)

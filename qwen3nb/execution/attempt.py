@@ -1,0 +1,229 @@
+"""One attempt at a run, and the page of one that failed.
+
+The page says so, with the error's name and message, when it was, and where there is more;
+it holds no number. If a finished page of the same name is there, it is kept, and a notice
+on its top says that a later run failed. What an error says is foreign text: it is shown as
+a cell's output, where neither HTML nor a directive of MyST acts.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import textwrap
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import nbformat
+
+from qwen3nb import paths
+from qwen3nb.execution.publish import page_title, publish
+from qwen3nb.records.failures import FailedRun, note_failure
+from qwen3nb.report.render.table import Cell, Table, markdown_text
+from qwen3nb.utils.atomic_files import write_text
+from qwen3nb.utils.secrets import without, without_secrets
+
+__all__ = ["LOG", "Attempt", "cell_error"]
+
+# Set by a sweep: where the output of the run goes.
+LOG = "QWEN3NB_RUN_LOG"
+_ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_LONGEST = 4000
+_WIDTH = 88
+
+
+@dataclass
+class Attempt:
+    """A run from its start to its page.
+
+    Attributes:
+        notebook: name of the notebook.
+        values: its parameters.
+        page: where its page goes; None for a run that makes none.
+        partial: the notebook as far as it has come.
+        started: seconds since the epoch.
+        log: where its output goes, if a sweep runs it.
+    """
+
+    notebook: str
+    values: dict[str, Any]
+    page: Path | None
+    partial: Path | None = None
+    started: float = field(default_factory=time.time)
+    log: str = field(default_factory=lambda: os.environ.get(LOG, ""))
+
+    @contextmanager
+    def watched(self, nb: Any) -> Iterator[list[str]]:
+        """Without secrets in the environment; an exception (a dead kernel) is noted."""
+        from nbclient.exceptions import DeadKernelError
+
+        with without_secrets() as secrets:
+            try:
+                yield secrets
+            except DeadKernelError:
+                said = "its kernel died, perhaps for want of memory"
+                self.fail(nb, "DeadKernelError", said, secrets=secrets)
+                raise
+            except Exception as error:
+                self.fail(nb, type(error).__name__, str(error), secrets=secrets)
+                raise
+
+    def succeed(self, nb: Any, *, key: str, secrets: Sequence[str] = ()) -> bool:
+        """Publish the page; whether there is one."""
+        if self.page is None:
+            return False
+        seconds = time.time() - self.started
+        publish(
+            nb, self.page, values=self.values, key=key, notebook=self.notebook,
+            seconds=seconds, secrets=secrets,
+        )  # fmt: skip
+        return True
+
+    def fail(self, nb: Any, error: str, message: str, *, secrets: Sequence[str] = ()) -> None:
+        """Let the page tell of the failure, and note it for the book."""
+        if self.page is None:
+            return
+        more = [paths.shown(Path(file)) for file in (self.log, self.partial) if file]
+        run = FailedRun(
+            page=self.page.stem,
+            notebook=self.notebook,
+            parameters=self.values,
+            error=without(secrets, error),
+            message=without(secrets, _shortened(_ANSI.sub("", message))),
+            started=_second(self.started),
+            failed=_second(time.time()),
+            seconds=round(time.time() - self.started, 1),
+            more=tuple(more),
+        )
+        told = _with_notice(self.page, run) or _failed_page(nb, run)
+        write_text(self.page, without(secrets, nbformat.writes(told)) + "\n")
+        note_failure(run)
+
+
+def cell_error(nb: Any) -> tuple[str, str]:
+    """Name and message of the error in the last cell that has one."""
+    errors = [
+        output
+        for cell in nb.cells
+        for output in cell.get("outputs", ())
+        if output.output_type == "error"
+    ]
+    return (errors[-1].ename, errors[-1].evalue) if errors else ("error", "a cell failed")
+
+
+def _second(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds")
+
+
+def _moment(when: str) -> str:
+    """A moment in ISO 8601 for a sentence; escaped, since a page may say anything."""
+    return markdown_text(when[:19].replace("T", " ")) + " UTC"
+
+
+def _shortened(text: str) -> str:
+    """The beginning and the end of a long text."""
+    half = _LONGEST // 2
+    return text if len(text) <= _LONGEST else f"{text[:half]}\n…\n{text[-half:]}"
+
+
+def _failed_page(nb: Any, run: FailedRun) -> Any:
+    """A page that says what happened, and nothing else."""
+    told = nbformat.v4.new_notebook()
+    for name in ("kernelspec", "language_info"):
+        if name in nb.metadata:
+            told.metadata[name] = nb.metadata[name]
+    told.metadata["qwen3nb"] = {
+        "notebook": run.notebook,
+        "parameters": run.parameters,
+        "failed": run.failed,
+        "seconds": run.seconds,
+    }
+    notice = _admonition("This run failed", "It has no numbers. What it said at its end:")
+    told.cells = [_markdown("title", f"# {_title(nb, run)} (failed)"), notice, _said(run)]
+    told.cells.append(_html("facts", _facts(run)))
+    return told
+
+
+def _title(nb: Any, run: FailedRun) -> str:
+    try:
+        title = page_title(nb, run.parameters)
+    except (ValueError, OSError):  # the model itself is gone or broken
+        title = None
+    return title or markdown_text(run.page)
+
+
+def _with_notice(page: Path, run: FailedRun) -> Any | None:
+    """The page of an earlier run that finished, with a notice below its title; or None."""
+    try:
+        nb = nbformat.read(page, as_version=4)
+        finished = nb.metadata["qwen3nb"]["finished"]
+    except (OSError, ValueError, KeyError, AttributeError):  # none, or not one of ours
+        return None
+    nb.metadata["qwen3nb"]["failed"] = run.failed
+    cells = [cell for cell in nb.cells if not cell.get("id", "").startswith("failed-")]
+    head, rest = _split_title(cells)
+    said = f"Below is the run of {_moment(str(finished))}. One failed {_moment(run.failed)}:"
+    nb.cells = [*head, _admonition("A later run failed", said), _said(run), *rest]
+    return nb
+
+
+def _split_title(cells: list[Any]) -> tuple[list[Any], list[Any]]:
+    """The cell with the title alone, and the rest with what stood below the title."""
+    if not cells or cells[0].cell_type != "markdown":
+        return [], cells
+    first, *others = cells
+    first.source, _, below = first.source.partition("\n")
+    if not below.strip():
+        return [first], others
+    return [first], [nbformat.v4.new_markdown_cell(below.strip(), id="below-title"), *others]
+
+
+def _facts(run: FailedRun) -> Table:
+    facts = {
+        "failed (UTC)": run.failed[:19].replace("T", " "),
+        "after": f"{run.seconds:.1f} s",
+        "notebook": run.notebook,
+        **{name: str(value) for name, value in run.parameters.items() if value != ""},
+    }
+    rows = tuple((Cell(name), Cell(value)) for name, value in facts.items())
+    return Table(("what", "value"), rows, kind="facts")
+
+
+def _markdown(name: str, source: str) -> Any:
+    return nbformat.v4.new_markdown_cell(source, id=f"failed-{name}")
+
+
+def _admonition(title: str, said: str) -> Any:
+    return _markdown("notice", f":::{{admonition}} {title}\n:class: danger\n{said}\n:::")
+
+
+def _said(run: FailedRun) -> Any:
+    """The error as the output of a cell: literal, whatever it holds."""
+    lines = f"{run.error}: {run.message}".rstrip().splitlines()
+    text = "".join(f"{line}\n" for each in lines for line in _wrapped(each))
+    text += "".join(f"\nmore in {file}" for file in run.more)
+    return _shown("said", nbformat.v4.new_output("stream", name="stderr", text=text))
+
+
+def _wrapped(line: str) -> list[str]:
+    """A line in pieces that a page is wide enough for; what is short stays as it is."""
+    if len(line) <= _WIDTH:
+        return [line]
+    return textwrap.wrap(line, _WIDTH, subsequent_indent="    ", break_on_hyphens=False)
+
+
+def _html(name: str, table: Table) -> Any:
+    data = {"text/html": table.html(), "text/plain": "a table"}
+    return _shown(name, nbformat.v4.new_output("display_data", data))
+
+
+def _shown(name: str, output: Any) -> Any:
+    # MyST-NB drops a cell without a source, outputs and all.
+    cell = nbformat.v4.new_code_cell(f"# {name}", outputs=[output], id=f"failed-{name}")
+    cell.metadata["tags"] = ["remove-input"]
+    return cell

@@ -1,0 +1,102 @@
+"""The papermill side: `papermill eval.ipynb -p tier smoke` works as typed, and safely.
+
+papermill imports every ``papermill.engine`` entry point before it reads its arguments.
+This module uses the occasion for two things:
+
+1. It becomes papermill's default engine. For a notebook of this package it checks the
+   parameters before a kernel starts, keeps secrets out of the kernel, and publishes the
+   page of a run that came to its end, or lets the page say that it failed. Any other
+   notebook goes to papermill's own engine, untouched.
+2. When papermill is started from the command line with one path only, and that path is
+   a notebook of this package, it appends an output in ``results/partial``. papermill
+   has no setting for a default output; without one it fails on a terminal, writes to
+   the standard output in a script, and takes the source for the output when the
+   standard input is a pipe.
+
+Keep imports here light: a broken import breaks every papermill command in the
+environment.
+"""
+
+from __future__ import annotations
+
+import atexit
+import copy
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from papermill import engines
+
+from qwen3nb.execution.papermill_argv import with_output
+
+__all__ = ["Engine"]
+
+
+class Engine(engines.NBClientEngine):
+    """papermill's engine, with checks before and a page after, for our notebooks."""
+
+    @classmethod
+    def execute_notebook(
+        cls, nb: Any, kernel_name: str, output_path: str | None = None, **options: Any
+    ) -> Any:
+        """Run ``nb``; called by papermill after it has put the parameters in.
+
+        Raises:
+            ParameterError: refused before a kernel started.
+        """
+        from qwen3nb.execution import notebook as notebooks
+        from qwen3nb.execution.attempt import Attempt, cell_error
+
+        if not notebooks.is_ours(nb):
+            return super().execute_notebook(nb, kernel_name, output_path=output_path, **options)
+        source = Path(str(options.get("input_path")))
+        given = {
+            name: value
+            for name, value in nb.metadata.papermill.get("parameters", {}).items()
+            if not name.startswith("PAPERMILL_")
+        }
+        values = notebooks.check_parameters(notebooks.declared_parameters(nb), given)
+        output = Path(output_path).resolve() if output_path else None
+        _refuse_book(output)
+        page = None
+        if output and output.parent == notebooks.partial_folder().resolve():
+            page = notebooks.page_path(source, values)
+        key = notebooks.run_key(_as_written(nb), values)
+        attempt = Attempt(source.stem, values, page, output)
+        with attempt.watched(nb) as secrets:
+            nb = super().execute_notebook(nb, kernel_name, output_path=output_path, **options)
+        if nb.metadata.papermill.get("exception"):
+            attempt.fail(nb, *cell_error(nb), secrets=secrets)
+        elif output and attempt.succeed(nb, key=key, secrets=secrets):
+            engines.logger.info("Page: %s", page)
+            # papermill writes its output once more; nobody needs it beside the page.
+            atexit.register(output.unlink, missing_ok=True)
+        return nb
+
+
+def _as_written(nb: Any) -> Any:
+    """The notebook without the cell papermill put in: what its author wrote."""
+    written = copy.deepcopy(nb)
+    written.cells = [
+        cell for cell in nb.cells if "injected-parameters" not in cell.metadata.get("tags", ())
+    ]
+    return written
+
+
+def _refuse_book(output: Path | None) -> None:
+    from qwen3nb import paths
+    from qwen3nb.execution.notebook import ParameterError
+
+    if output and output.is_relative_to(paths.book().resolve()):
+        raise ParameterError(
+            f"{output} lies in the book, where only finished runs belong. Leave the output "
+            "out: the page is then published when the run has come to its end"
+        )
+
+
+if Path(sys.argv[0]).name in ("papermill", "papermill.exe") or sys.argv[0].endswith(
+    os.path.join("papermill", "__main__.py")  # noqa: PTH118 - a piece of a path, not a path
+):
+    sys.argv[1:] = with_output(sys.argv[1:])
+engines.papermill_engines.register(None, Engine)

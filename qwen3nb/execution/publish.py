@@ -1,0 +1,107 @@
+"""From an executed notebook to a page of the book."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from qwen3nb.utils.secrets import without
+
+__all__ = ["clean", "page_title", "publish"]
+
+# Progress bars, and what tqdm says where there are no widgets to draw them with.
+_NOISE = re.compile(r"\d+%\||\dit/s|TqdmWarning|autonotebook import tqdm|\[IPKernelApp\]")
+
+
+def publish(
+    nb: Any,
+    page: Path,
+    *,
+    values: dict[str, Any],
+    key: str,
+    notebook: str = "",
+    seconds: float = 0.0,
+    secrets: Sequence[str] = (),
+) -> None:
+    """Clean an executed notebook and put it into the book, in one step.
+
+    Args:
+        nb: the notebook, executed to its end.
+        page: where it goes; a page that told of a failure is replaced.
+        values: its parameters.
+        key: see `qwen3nb.execution.notebook.run_key`.
+        notebook: the name of the notebook it was made from.
+        seconds: how long it took.
+        secrets: what must not be in it.
+    """
+    import nbformat
+
+    from qwen3nb.records.failures import forget_failure
+    from qwen3nb.utils.atomic_files import write_text
+
+    nb = clean(nb, title=page_title(nb, values))
+    nb.metadata["qwen3nb"] = {
+        **nb.metadata["qwen3nb"],
+        "key": key,
+        "notebook": notebook,
+        "parameters": values,
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seconds": round(seconds, 1),
+    }
+    write_text(page, without(secrets, nbformat.writes(nb)) + "\n")
+    forget_failure(page.stem)
+
+
+def page_title(nb: Any, values: dict[str, Any]) -> str | None:
+    """``label · tier`` of a run on a checkpoint and a tier, else ``heading · label``."""
+    from qwen3nb.models.sources.resolve import find_source
+    from qwen3nb.report.render.table import markdown_text
+
+    if "training" in values:
+        heading = next((c.source for c in nb.cells if c.cell_type == "markdown"), "# Training")
+        folder = Path(values["training"]).name
+        return f"{heading.split(chr(10))[0].removeprefix('# ')} · {markdown_text(folder)}"
+    if "checkpoint" not in values:
+        return None
+    parts = [find_source(values["checkpoint"]).label, values.get("tier", "")]
+    if "tier" not in values:
+        heading = next((c.source for c in nb.cells if c.cell_type == "markdown"), "# Run")
+        parts.insert(0, heading.split("\n")[0].removeprefix("# "))
+    if values.get("pooling", "auto") != "auto":
+        parts.append(values["pooling"])
+    return " · ".join(markdown_text(str(part)) for part in parts if part)
+
+
+def clean(nb: Any, *, title: str | None = None) -> Any:
+    """A copy of an executed notebook that is fit for the book.
+
+    Widgets and progress bars are dropped (they show a stale 0 %), parameters are hidden
+    (the page's last table has them), and the heading says which run this is.
+    """
+    nb = copy.deepcopy(nb)
+    nb.metadata.pop("widgets", None)
+    for cell in nb.cells:
+        tags = cell.metadata.get("tags", [])
+        if {"parameters", "injected-parameters"} & set(tags):
+            cell.metadata["tags"] = sorted({*tags, "remove-cell"})
+        if cell.cell_type == "code":
+            cell.outputs = [output for output in map(_clean_output, cell.outputs) if output]
+    first = next((cell for cell in nb.cells if cell.cell_type == "markdown"), None)
+    if title and first is not None and first.source.startswith("# "):
+        first.source = "\n".join([f"# {title}", *first.source.split("\n")[1:]])
+    return nb
+
+
+def _clean_output(output: Any) -> Any:
+    if output.output_type == "stream" and output.name == "stderr":
+        lines = re.split(r"\r|\n", output.text)
+        kept = [line for line in lines if line.strip() and not _NOISE.search(line)]
+        output.text = "\n".join(kept)
+        return output if kept else None
+    if "application/vnd.jupyter.widget-view+json" in output.get("data", {}):
+        return None
+    return output

@@ -1,0 +1,221 @@
+"""What a sweep runs: checkpoint × tier × notebook, from a TOML file or from flags.
+
+    checkpoints = ["runs/ul2/checkpoint-*", "all-MiniLM-L6-v2"]   # globs, by step
+    tiers = ["smoke"]
+    notebooks = ["eval"]
+    at_once = 0      # 0: as many as fit
+    book = true      # build the book at the end
+
+    [parameters]     # for every notebook that declares them
+    batch_size = 64
+
+    [[runs]]         # one more run, with parameters of its own
+    notebook = "ablation"
+    parameters = { training = "demo" }
+
+Paths are seen from the working directory or from the root, as everywhere.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import nbformat
+
+from qwen3nb import paths
+from qwen3nb.execution.notebook import (
+    ParameterError,
+    declared_parameters,
+    find_notebook,
+    typed_parameters,
+)
+from qwen3nb.execution.sweep import Job
+
+__all__ = ["SweepPlan", "read_plan"]
+
+
+@dataclass(frozen=True)
+class SweepPlan:
+    """What is to be run.
+
+    Attributes:
+        checkpoints: for the notebooks that declare ``checkpoint``; globs allowed.
+        tiers: for the notebooks that declare ``tier``.
+        notebooks: names; without any, and without ``runs``, it is ``eval``.
+        parameters: for every notebook that declares them.
+        typed: likewise, as strings from a command line.
+        runs: notebooks with parameters of their own.
+        at_once: processes at a time; 0: as many as fit.
+        book: whether to build the book at the end.
+    """
+
+    checkpoints: tuple[str, ...] = ()
+    tiers: tuple[str, ...] = ()
+    notebooks: tuple[str, ...] = ()
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    typed: Mapping[str, str] = field(default_factory=dict)
+    runs: tuple[tuple[str, Mapping[str, Any]], ...] = ()
+    at_once: int = 0
+    book: bool = True
+
+    def jobs(self) -> list[Job]:
+        """Every run, each once.
+
+        Raises:
+            ParameterError: something that no notebook would use, or a glob without a match.
+            FileNotFoundError: no such notebook.
+        """
+        notebooks = self.notebooks
+        if not notebooks and (self.checkpoints or self.tiers or not self.runs):
+            notebooks = ("eval",)
+        declared = {name: _declared(name) for name in (*notebooks, *(n for n, _ in self.runs))}
+        self._refuse_unused(declared)
+        checkpoints = [found for each in self.checkpoints for found in expanded(each)]
+        jobs = []
+        for name in notebooks:
+            axes: list[list[dict[str, str]]] = [
+                [{axis: value} for value in values] if axis in declared[name] and values else [{}]
+                for axis, values in (("checkpoint", checkpoints), ("tier", self.tiers))
+            ]
+            for point in itertools.product(*axes):
+                jobs.append(self._job(name, {k: v for part in point for k, v in part.items()}))
+        jobs += [self._job(name, own) for name, own in self.runs]
+        return [job for i, job in enumerate(jobs) if job not in jobs[:i]]
+
+    def _job(self, name: str, own: Mapping[str, Any]) -> Job:
+        notebook = find_notebook(name)
+        declared = _declared(name)
+        shared = {key: value for key, value in self.parameters.items() if key in declared}
+        texts = {key: value for key, value in self.typed.items() if key in declared}
+        return Job(name, {**shared, **typed_parameters(notebook, texts), **own})
+
+    def _refuse_unused(self, declared: Mapping[str, Any]) -> None:
+        """What was asked for must be a parameter of some notebook."""
+        problems = []
+        for axis, values in (("checkpoint", self.checkpoints), ("tier", self.tiers)):
+            if axis in self.parameters or axis in self.typed:
+                problems.append(f"{axis} is no shared parameter; list it under {axis}s")
+            if values and not any(axis in each for each in declared.values()):
+                problems.append(f"{axis}s are given, but none of {', '.join(declared)} takes one")
+        for name in (*self.parameters, *self.typed):
+            if not any(name in each for each in declared.values()):
+                there = sorted({known for each in declared.values() for known in each})
+                problems.append(
+                    f"unknown parameter {name!r}: none of {', '.join(declared)} declares it. "
+                    f"There are: {', '.join(there)}"
+                )
+        if problems:
+            raise ParameterError("\n".join(problems))
+
+
+def _declared(name: str) -> set[str]:
+    return set(declared_parameters(nbformat.read(find_notebook(name), as_version=4)))
+
+
+def expanded(spec: str) -> list[str]:
+    """The folders that a glob matches, numbers in their names in order; else ``spec`` itself.
+
+    Raises:
+        ParameterError: a glob that matches no folder.
+    """
+    if not re.search(r"[*?\[]", spec):
+        return [spec]
+    pattern = Path(spec).expanduser()
+    if pattern.is_absolute():
+        bases, pattern = [Path(pattern.anchor)], pattern.relative_to(pattern.anchor)
+    else:
+        bases = [Path.cwd(), paths.root()]
+    for base in bases:
+        found = [path for path in base.glob(str(pattern)) if path.is_dir()]
+        if found:
+            return [paths.shown(path) for path in sorted(found, key=_by_number)]
+    raise ParameterError(f"no folder matches {spec!r}, seen from {' or '.join(map(str, bases))}")
+
+
+def _by_number(path: Path) -> list[tuple[int, str]]:
+    """``checkpoint-900`` before ``checkpoint-1000``."""
+    parts = re.split(r"(\d+)", str(path))
+    return [(int(part), "") if part.isdigit() else (0, part) for part in parts]
+
+
+def _strings(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(each, str) and each for each in value):
+        raise ValueError("a list of strings")
+    return tuple(value)
+
+
+def _table(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError("a table")
+    return value
+
+
+def _count(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError("a whole number, 0 or more")
+    return value
+
+
+def _yes_or_no(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("true or false")
+    return value
+
+
+def _runs(value: Any) -> tuple[tuple[str, Mapping[str, Any]], ...]:
+    wanted = "[[runs]] tables with `notebook`, a name, and perhaps `parameters`, a table"
+    if not isinstance(value, list):
+        raise ValueError(wanted)
+    runs = []
+    for each in value:
+        if not isinstance(each, dict) or not {"notebook"} <= set(each) <= {
+            "notebook",
+            "parameters",
+        }:
+            raise ValueError(wanted)
+        name, own = each["notebook"], each.get("parameters", {})
+        if not isinstance(name, str) or not isinstance(own, dict):
+            raise ValueError(wanted)
+        runs.append((name, own))
+    return tuple(runs)
+
+
+# Every key of the file, with what reads it and says what it expects.
+KEYS: dict[str, Callable[[Any], Any]] = {
+    "checkpoints": _strings,
+    "tiers": _strings,
+    "notebooks": _strings,
+    "parameters": _table,
+    "runs": _runs,
+    "at_once": _count,
+    "book": _yes_or_no,
+}
+
+
+def read_plan(file: Path) -> SweepPlan:
+    """The plan in a TOML file.
+
+    Raises:
+        ParameterError: not TOML, an unknown key, or a value of another kind; names the file.
+    """
+    try:
+        given = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ParameterError(f"{file}: not TOML ({error})") from None
+    if unknown := [name for name in given if name not in KEYS]:
+        raise ParameterError(
+            f"{file}: unknown key {', '.join(map(repr, unknown))}. There are: {', '.join(KEYS)}"
+        )
+    read = {}
+    for name, value in given.items():
+        try:
+            read[name] = KEYS[name](value)
+        except ValueError as error:
+            raise ParameterError(f"{file}: {name} is {value!r}; expected {error}") from None
+    return SweepPlan(**read)

@@ -1,0 +1,139 @@
+"""Put an export on the hub, and nothing that does not belong there.
+
+The folder is looked through before anything leaves the machine: a key, a token or a
+pickle in it stops the upload, with the file's name and never its content.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+
+from qwen3nb.checkpoints.checkpoint import CheckpointError, open_checkpoint
+from qwen3nb.extraction.export import read_provenance
+from qwen3nb.utils.secrets import secret_values
+
+__all__ = ["Upload", "plan_push", "push"]
+
+_SECRET_NAMES = (
+    ".env*", "*.env", "*.pem", "*.key", "*.p12", "*.pfx", "id_rsa*", "id_ed25519*", "id_ecdsa*",
+    ".netrc", "_netrc", ".git-credentials", ".pypirc", ".npmrc", "*credentials*", "*secret*",
+    "token", "stored_tokens", "*.kdbx",
+)  # fmt: skip
+_PICKLES = ("*.pt", "*.pth", "*.pkl", "*.pickle", "*.bin", "*.ckpt", "*.joblib")
+# Tokens that say what they are.
+_SECRET_TEXT = re.compile(
+    rb"\bhf_[A-Za-z0-9]{20,}|\bgh[pousr]_[A-Za-z0-9]{30,}|\bgithub_pat_\w{30,}|"
+    rb"\bglpat-[\w-]{20,}|\bsk-[A-Za-z0-9_-]{32,}|\bAKIA[0-9A-Z]{16}\b|\bxox[abprs]-[\w-]{10,}|"
+    rb"\bAIza[\w-]{35}|-----BEGIN [A-Z ]*PRIVATE KEY-----"
+)
+_TEXT = (".json", ".md", ".txt", ".py", ".jinja", ".toml", ".yaml", ".yml", ".cfg", ".ini", "")
+_REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A file that would go.
+
+    Attributes:
+        path: relative to the folder, with forward slashes.
+        size: bytes.
+    """
+
+    path: str
+    size: int
+
+
+def plan_push(folder: Path | str) -> list[Upload]:
+    """The files of an export that would be uploaded.
+
+    Raises:
+        CheckpointError: the folder is no export of ours, or holds something that must not
+            leave the machine: a secret by name or by content, a pickle, a link.
+    """
+    folder = Path(folder)
+    open_checkpoint(folder)
+    if read_provenance(folder) is None:
+        raise CheckpointError(
+            f"{folder}: no qwen3nb.json, so this is not an export; `qwen3nb extract` makes one"
+        )
+    files = sorted(path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+    values = [value.encode() for value in secret_values()]
+    problems = [
+        f"{path.relative_to(folder)}: {why}" for path in files if (why := _refusal(path, values))
+    ]
+    if problems:
+        listed = "\n  ".join(problems)
+        raise CheckpointError(f"{folder}: nothing was uploaded, remove first\n  {listed}")
+    return [Upload(path.relative_to(folder).as_posix(), path.stat().st_size) for path in files]
+
+
+def _refusal(path: Path, values: list[bytes]) -> str | None:
+    """Why a file must not be uploaded, or None."""
+    name = path.name.lower()
+    if path.is_symlink() or not path.is_file():
+        return "a link or a special file; copy the file itself here"
+    if any(fnmatch(name, pattern) for pattern in _SECRET_NAMES):
+        return "by its name it holds a secret"
+    if any(fnmatch(name, pattern) for pattern in _PICKLES):
+        return "a pickle, which runs code when it is loaded"
+    if path.suffix.lower() in _TEXT:
+        content = path.read_bytes()
+        if _SECRET_TEXT.search(content) or any(value in content for value in values):
+            return "a token or a private key is in it"
+    return None
+
+
+def push(
+    folder: Path | str,
+    repository: str,
+    *,
+    private: bool = False,
+    revision: str | None = None,
+    message: str | None = None,
+) -> str:
+    """Upload an export to the hub and return the address of the commit.
+
+    Args:
+        folder: the export.
+        repository: ``organisation/name``; made if it is not there.
+        private: whether a repository that is made is private.
+        revision: a branch; by default the main one.
+        message: of the commit; by default it names the model and its source's digest.
+
+    Raises:
+        CheckpointError: see `plan_push`.
+        ValueError: a malformed name, or the hub refuses; says what to do.
+    """
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import LocalTokenNotFoundError
+
+    if not _REPOSITORY.fullmatch(repository):
+        raise ValueError(f"expected a repository such as organisation/name; got {repository!r}")
+    folder = Path(folder)
+    files = plan_push(folder)
+    provenance = read_provenance(folder) or {}
+    source = provenance.get("source", {}).get("digest", "")[:12]
+    try:
+        api = HfApi()
+        api.create_repo(repository, private=private, exist_ok=True)
+        if revision is not None:
+            api.create_branch(repository, branch=revision, exist_ok=True)
+        done = api.upload_folder(
+            repo_id=repository,
+            folder_path=folder,
+            allow_patterns=[file.path for file in files],
+            revision=revision,
+            commit_message=message or f"{provenance.get('label', folder.name)} from {source}",
+        )
+    except LocalTokenNotFoundError:
+        raise ValueError("not logged in to the hub; `hf auth login` first") from None
+    except Exception as error:  # noqa: BLE001 - the hub's client lets its transport's through
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
+        raise ValueError(
+            f"the hub did not take {repository}: {reason}. Is the network there, and does "
+            "`hf auth whoami` name an account that may write to it?"
+        ) from None
+    return str(done.commit_url)

@@ -1,0 +1,269 @@
+"""Does the export compute what its source computes?
+
+The source is run by the encoder-decoder's own class under its own names, the export is
+loaded from the disk by the stock class, so that a mistake in re-keying, in the
+configuration or in the tokenizer shows. Both see texts of different lengths in
+padded batches. One of the two models is in memory at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from qwen3nb.checkpoints.checkpoint import Checkpoint, CheckpointError
+from qwen3nb.models.modeling.configuration import Qwen3EncoderConfig
+from qwen3nb.models.modeling.dtypes import torch_dtype
+from qwen3nb.models.modeling.pooling import pool
+from qwen3nb.models.modeling.qwen3_encoder import causal_leak, padded
+from qwen3nb.models.modeling.qwen3_seq2seq import Qwen3ForSeq2SeqLM, Qwen3Seq2SeqConfig
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+    from torch import Tensor
+
+    from qwen3nb.extraction.export import Options
+
+__all__ = ["MAX_DIFFERENCE", "TEXTS", "Verification", "verify"]
+
+MAX_DIFFERENCE = 1e-5
+# Short, long, of several scripts; none has a special token in it.
+TEXTS = (
+    "Hi.",
+    "Which planet is nearest to the sun?",
+    "def mean(values):\n    return sum(values) / len(values)",
+    "Größe, naïveté, 日本語の文章, Ελληνικά, עברית: one text in several scripts.",
+    "A sentence that is said again and again, so that it grows long. " * 9,
+)
+_RANDOM_LENGTHS = (2, 7, 33, 120)
+_SIDES = ("right", "left")
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What was compared, and how far apart it was.
+
+    Attributes:
+        max_difference: greatest absolute difference of a state over all real tokens,
+            float32, between the source with its weights in the export's precision and
+            the export.
+        sentence_transformers_difference: the same of a pooled vector, between the source
+            and sentence-transformers on the export.
+        rounding: greatest difference that the export's precision makes; 0 in float32.
+        leak: how far the first state moves when only the last token changes.
+        lengths: tokens of each input compared.
+        probe: a fixed input and its vector, for ``check_encoder.py``.
+    """
+
+    max_difference: float
+    sentence_transformers_difference: float
+    rounding: float
+    leak: float
+    lengths: tuple[int, ...]
+    probe: dict[str, Any]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For the provenance."""
+        return {
+            "max_difference": self.max_difference,
+            "bound": MAX_DIFFERENCE,
+            "sentence_transformers_difference": self.sentence_transformers_difference,
+            "rounding": self.rounding,
+            "causal_leak": self.leak,
+            "texts": len(self.lengths),
+            "tokens": list(self.lengths),
+            "padding": list(_SIDES),
+        }
+
+
+def verify(
+    source: Checkpoint,
+    embedding: str,
+    export: Path,
+    *,
+    config: Qwen3EncoderConfig,
+    options: Options,
+    tokenizer: Tokenizer,
+) -> Verification:
+    """Compare the export in the folder ``export`` with the encoder of ``source``.
+
+    Args:
+        source: the encoder-decoder.
+        embedding: name of the tensor that holds the encoder's embedding.
+        export: a complete model directory.
+        config: the encoder's configuration, as read from the source.
+        options: how the export was asked to be.
+        tokenizer: the source's, with what the options put around a text.
+
+    Raises:
+        CheckpointError: states or pooled vectors differ by more than `MAX_DIFFERENCE` in
+            float32, the tokenizer gives other tokens once loaded, or the export runs
+            causally.
+    """
+    rows = _inputs(tokenizer, export, options, vocabulary=config.vocab_size)
+    exact = _source_states(source, embedding, rows, config, dtype=torch.float32)
+    theirs = exact
+    if options.dtype != "float32":
+        dtype = torch_dtype(options.dtype)
+        theirs = _source_states(source, embedding, rows, config, dtype=dtype)
+    rounding = max(
+        float((a - b).abs().max()) for a, b in zip(exact["right"], theirs["right"], strict=True)
+    )
+    del exact
+    difference, leak, probe = _compare(export, rows, theirs, source)
+    vectors = torch.cat(
+        [
+            pool(states[None], torch.ones(1, len(states)), how=options.pooling,
+                 normalize=options.normalize)
+            for states in theirs["right"][: len(TEXTS)]
+        ]
+    )  # fmt: skip
+    other = _sentence_transformers_difference(export, vectors)
+    scale = 1.0 if options.normalize else max(1.0, float(vectors.abs().max()))
+    if not other <= MAX_DIFFERENCE * scale:
+        raise CheckpointError(
+            f"{source.folder}: sentence-transformers computes vectors from the export that differ "
+            f"by {other:.2e}, more than {MAX_DIFFERENCE * scale:.0e}; nothing was written"
+        )
+    lengths = tuple(len(row) for row in rows)
+    return Verification(difference, other, rounding, leak, lengths, probe)
+
+
+def _inputs(
+    tokenizer: Tokenizer, export: Path, options: Options, *, vocabulary: int
+) -> list[list[int]]:
+    """Token ids to compare on: texts through the tokenizer, random ids, the last row."""
+    from transformers import AutoTokenizer
+
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(options.max_length)
+    rows = [encoding.ids for encoding in tokenizer.encode_batch(list(TEXTS))]
+    try:
+        loaded = AutoTokenizer.from_pretrained(export)
+        again = loaded(list(TEXTS), truncation=True, max_length=options.max_length)["input_ids"]
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise CheckpointError(f"its tokenizer cannot be loaded by transformers ({error})") from None
+    for text, row, other in zip(TEXTS, rows, again, strict=True):
+        if row != list(other):
+            raise CheckpointError(
+                f"transformers reads other tokens from the same tokenizer files: {text!r:.40} is "
+                f"{row[:8]} in tokenizer.json but {list(other)[:8]} once loaded; "
+                "check tokenizer_config.json"
+            )
+    generator = torch.Generator().manual_seed(0)
+    random = [
+        torch.randint(0, vocabulary, (length,), generator=generator).tolist()
+        for length in _RANDOM_LENGTHS
+    ]
+    return [row for row in rows if row] + random + [[0, vocabulary - 1]]
+
+
+def _source_states(
+    source: Checkpoint,
+    embedding: str,
+    rows: Sequence[Sequence[int]],
+    config: Qwen3EncoderConfig,
+    *,
+    dtype: torch.dtype,
+) -> dict[str, list[Tensor]]:
+    """States (T, H) of each row, per side of padding, weights rounded to ``dtype``."""
+    model = _source_model(source, embedding, config, dtype=dtype)
+    states = {}
+    for side in _SIDES:
+        ids, mask = padded(rows, side=side)
+        with torch.inference_mode():
+            out = model.encode(ids, mask)
+        states[side] = [out[row][mask[row].bool()] for row in range(len(rows))]
+    return states
+
+
+def _source_model(
+    source: Checkpoint, embedding: str, config: Qwen3EncoderConfig, *, dtype: torch.dtype
+) -> Qwen3ForSeq2SeqLM:
+    """The encoder-decoder with the encoder's weights; its decoder stays without memory."""
+    kept = (
+        "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "rms_norm_eps",
+        "num_attention_heads", "num_key_value_heads", "max_position_embeddings",
+    )  # fmt: skip
+    fields = {key: getattr(config, key) for key in kept}
+    theta = config.rope_parameters["rope_theta"]
+    with torch.device("meta"):
+        model = Qwen3ForSeq2SeqLM(
+            Qwen3Seq2SeqConfig(**fields, _head_dim=config.head_dim, rope_theta=theta)
+        )
+    encoder = model.model.encoder
+    prefix = "model.encoder."
+    state = {
+        name.removeprefix(prefix): source.read(name).to(dtype).float()
+        for name in source.tensors
+        if name.startswith(f"{prefix}layers.") or name == f"{prefix}norm.weight"
+    }
+    state["embed_tokens.weight"] = source.read(embedding).to(dtype).float()
+    encoder.load_state_dict(state, strict=True, assign=True)
+    encoder.rotary_emb = type(encoder.rotary_emb)(config=encoder.config)  # its buffers, for real
+    return model.eval()
+
+
+def _compare(
+    export: Path, rows: Sequence[Sequence[int]], theirs: dict[str, list[Tensor]], source: Checkpoint
+) -> tuple[float, float, dict[str, Any]]:
+    """Greatest difference, leak and probe of the export, loaded by the stock class."""
+    from transformers import AutoModel
+
+    model = AutoModel.from_pretrained(export, dtype=torch.float32).eval()
+    difference = 0.0
+    for side in _SIDES:
+        ids, mask = padded(rows, side=side)
+        with torch.inference_mode():
+            states = model(input_ids=ids, attention_mask=mask).last_hidden_state
+        for row, expected in enumerate(theirs[side]):
+            ours = states[row][mask[row].bool()]
+            difference = max(difference, float((ours - expected).abs().max()))
+    if not difference <= MAX_DIFFERENCE:
+        raise CheckpointError(
+            f"{source.folder}: the export differs from its source by {difference:.2e}, "
+            f"more than {MAX_DIFFERENCE:.0e}; nothing was written"
+        )
+    leak = causal_leak(model, vocab_size=model.config.vocab_size)
+    if not leak > 0:
+        raise CheckpointError(
+            f"{source.folder}: the export runs causally under this transformers release; "
+            "5.2 or newer is needed. Nothing was written"
+        )
+    return difference, leak, _probe(model)
+
+
+@torch.inference_mode()
+def _probe(model: Any) -> dict[str, Any]:
+    """A fixed input, another last token, and the mean vector, for ``check_encoder.py``."""
+    rows = model.config.vocab_size
+    ids = [(11 * index + 5) % rows for index in range(12)]
+    states = model(input_ids=torch.tensor([ids])).last_hidden_state[0]
+    vector = torch.nn.functional.normalize(states.mean(0), dim=0)
+    return {
+        "ids": ids,
+        "other_last": (ids[-1] + rows // 2) % rows,
+        "mean_vector": [round(value, 6) for value in vector.tolist()],
+    }
+
+
+def _sentence_transformers_difference(export: Path, vectors: Tensor) -> float:
+    from sentence_transformers import SentenceTransformer
+
+    try:
+        model = SentenceTransformer(
+            str(export), device="cpu", model_kwargs={"dtype": torch.float32}
+        )
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise CheckpointError(
+            f"sentence-transformers cannot load the export ({error}); nothing was written"
+        ) from None
+    theirs = model.encode(
+        list(TEXTS), prompt="", batch_size=len(TEXTS), convert_to_tensor=True,
+        show_progress_bar=False,
+    )  # fmt: skip
+    return float((theirs.float() - vectors).abs().max())

@@ -1,0 +1,168 @@
+"""From values per query to one number with its interval.
+
+An aggregate is named in the record together with the columns it is made of, so that
+it can be computed again from them: that is what `qwen3nb verify` does.
+
+Intervals are percentile bootstrap intervals (Efron and Tibshirani 1993, chapter 13)
+over queries (for STS: over pairs; for clustering: over the repeated draws).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+
+from qwen3nb.utils.choices import one_of
+
+__all__ = ["AGGREGATES", "REPORTED", "RESAMPLES", "Aggregate", "aggregate", "reported"]
+
+RESAMPLES = 2000
+REPORTED = "reported"  # a value that another program gave, without values per query
+LEVEL = 0.95
+_BLOCK = 4_000_000  # values resampled at once: bounds the memory
+Array = NDArray[np.float64]
+
+
+def _mean(values: Array) -> Array:
+    """Mean of the first column of (R, n, 1): (R,)."""
+    result: Array = values[..., 0].mean(axis=-1)
+    return result
+
+
+def _pearson(values: Array) -> Array:
+    """Pearson correlation of the two columns of (R, n, 2): (R,); NaN where one is constant."""
+    centred = values - values.mean(axis=-2, keepdims=True)
+    covariance = (centred[..., 0] * centred[..., 1]).sum(axis=-1)
+    spread = np.sqrt((centred**2).sum(axis=-2))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        result: Array = covariance / (spread[..., 0] * spread[..., 1])
+    # Centring a constant column leaves rounding errors, whose correlation is noise.
+    constant = (np.ptp(values, axis=-2) == 0).any(axis=-1)
+    return np.where(constant, np.nan, result)
+
+
+def _spearman(values: Array) -> Array:
+    """Pearson correlation of the ranks."""
+    return _pearson(rankdata(values, axis=-2))
+
+
+def _macro_f1(values: Array) -> Array:
+    """Mean F1 over classes of (R, n, 2), true and predicted class numbers: (R,).
+
+    A class counts if it is true or predicted at least once, as in scikit-learn.
+    """
+    truth, predicted = values[..., 0], values[..., 1]
+    total, present = np.zeros(len(values)), np.zeros(len(values))
+    for label in np.unique(values):
+        there, said = truth == label, predicted == label
+        size = there.sum(axis=-1) + said.sum(axis=-1)
+        total += 2 * (there & said).sum(axis=-1) / np.maximum(size, 1)
+        present += size > 0
+    result: Array = total / present
+    return result
+
+
+AGGREGATES: dict[str, Callable[[Array], Array]] = {
+    "macro_f1": _macro_f1,
+    "mean": _mean,
+    "pearson": _pearson,
+    "spearman": _spearman,
+}
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """One number made of many.
+
+    Attributes:
+        value: the number, or None where it is undefined.
+        low: lower end of the 95 % interval, or None.
+        high: upper end, or None.
+        n: how many queries (pairs, draws) it is made of.
+        how: name in `AGGREGATES`, or ``reported``.
+        columns: names of the per-query columns it is made of.
+        undefined: why there is no value, or empty.
+    """
+
+    value: float | None
+    low: float | None
+    high: float | None
+    n: int
+    how: str
+    columns: tuple[str, ...]
+    undefined: str = ""
+
+
+def reported(value: float, *, n: int) -> Aggregate:
+    """A value as another program gave it: without values per query there is no interval.
+
+    Raises:
+        ValueError: it is not finite.
+    """
+    if not math.isfinite(value):
+        raise ValueError(f"expected a finite value; got {value}")
+    return Aggregate(float(value), None, None, n, REPORTED, ())
+
+
+def aggregate(
+    per_query: Mapping[str, Mapping[str, float]],
+    *,
+    how: str,
+    columns: Sequence[str],
+    seed: int,
+    resamples: int = RESAMPLES,
+) -> Aggregate:
+    """Aggregate columns of ``per_query`` (column, then query id, to value).
+
+    The queries are taken in the order of their ids, so the same values and the same
+    seed give the same interval wherever they come from.
+
+    Raises:
+        ValueError: unknown ``how``, columns that do not cover the same queries, or a
+            value that is not finite.
+    """
+    one_of("aggregate", how, AGGREGATES)
+    queries = sorted(per_query[columns[0]])
+    for column in columns[1:]:
+        if sorted(per_query[column]) != queries:
+            raise ValueError(f"columns {columns[0]!r} and {column!r} cover different queries")
+    values = np.array([[per_query[column][query] for column in columns] for query in queries])
+    if not np.isfinite(values).all():
+        query = queries[int(np.argwhere(~np.isfinite(values))[0, 0])]
+        raise ValueError(f"query {query!r} has a value that is not finite")
+    n = len(queries)
+    if n == 0:
+        return Aggregate(None, None, None, 0, how, tuple(columns), "no queries")
+    value = float(AGGREGATES[how](values[None])[0])
+    if math.isnan(value):
+        reason = "one of the columns is constant"
+        return Aggregate(None, None, None, n, how, tuple(columns), reason)
+    low, high = _interval(values, AGGREGATES[how], seed=seed, resamples=resamples)
+    return Aggregate(value, low, high, n, how, tuple(columns))
+
+
+def _interval(
+    values: Array, statistic: Callable[[Array], Array], *, seed: int, resamples: int
+) -> tuple[float | None, float | None]:
+    """Ends of the percentile interval; None for a single query, which has no spread."""
+    n = len(values)
+    if n < 2:
+        return None, None
+    generator = np.random.default_rng(seed)
+    step = max(1, _BLOCK // values.size)
+    drawn = []
+    for start in range(0, resamples, step):
+        picks = generator.integers(0, n, size=(min(step, resamples - start), n))
+        drawn.append(statistic(values[picks]))
+    statistics = np.concatenate(drawn)
+    statistics = statistics[np.isfinite(statistics)]  # a resample may hold one value only
+    if len(statistics) == 0:
+        return None, None
+    tail = (1 - LEVEL) / 2
+    low, high = np.quantile(statistics, [tail, 1 - tail])
+    return float(low), float(high)

@@ -1,0 +1,1 @@
+"""Texts to vectors: the encoders, their prompts, the embedding cache."""

@@ -1,0 +1,347 @@
+"""Vectors kept between runs, one SQLite file per encoder identity.
+
+The key of a vector is the SHA-256 of the text as the encoder sees it, prompt
+included; everything else that could change it (weights, tokenizer, pooling,
+precision, …) is part of the identity and so of the file's name. A role changes a vector
+by its prompt alone, so two roles share a vector only where they share the whole input.
+
+Each vector is stored with a checksum: one that does not agree is counted and computed
+again. SQLite's write-ahead log with full syncing makes a kill or a second process
+harmless; where the log cannot be trusted, on a network's disk, the older journal is used.
+A cache that cannot be written or read costs time, never a run: one warning, and on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import sqlite3
+import time
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qwen3nb.utils.atomic_files import read_json, write_json
+from qwen3nb.utils.choices import one_of
+
+__all__ = ["EmbeddingCache", "connect", "is_damage", "is_sound", "journal_mode", "text_key"]
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+Row = tuple[Any, Any, Any]  # key, value, checksum: of any type where a file is damaged
+LAYOUT = 2  # of the file; 1 kept the vectors inside the key's tree
+_WAIT = 60.0  # seconds for another process's transaction
+_ASKED_AT_ONCE = 500  # below SQLite's limit on variables in one statement
+_SCAN_FROM = 1 / 8  # of the stored vectors: reading all in their order is faster then
+_DAMAGE = {
+    sqlite3.SQLITE_ERROR,  # a statement that was fine on a sound schema
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_FORMAT,
+    sqlite3.SQLITE_TOOBIG,
+    sqlite3.SQLITE_MISMATCH,
+}
+_NETWORK = ("nfs", "cifs", "smb", "lustre", "gpfs", "beegfs", "ceph", "glusterfs", "9p", "afs")
+
+
+def text_key(text: str) -> bytes:
+    """The key of a text, prompt included: 32 bytes."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+def is_sound(row: Row, *, size: int | None = None) -> bool:
+    """Whether a stored row agrees with its checksum, and has ``size`` bytes if given."""
+    key, value, checksum = row
+    if not isinstance(key, bytes) or not isinstance(value, bytes):
+        return False
+    right_size = len(value) == size if size is not None else len(value) % 4 == 0
+    return right_size and zlib.crc32(value, zlib.crc32(key)) == checksum
+
+
+def is_damage(error: Exception) -> bool:
+    """Whether a file's content is at fault, and not the disk, the rights or a lock."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return code is not None and code & 0xFF in _DAMAGE
+
+
+def journal_mode(folder: Path, *, mounts: Path = Path("/proc/self/mounts")) -> str:
+    """``wal``, or ``delete`` on a network's disk, where the log's shared memory fails.
+
+    ``QWEN3NB_CACHE_JOURNAL`` decides instead where it is set.
+
+    Raises:
+        ValueError: it is set to something else.
+    """
+    if chosen := os.environ.get("QWEN3NB_CACHE_JOURNAL"):
+        return one_of("QWEN3NB_CACHE_JOURNAL", chosen, ("wal", "delete"))
+    if not mounts.is_file():  # not Linux
+        return "wal"
+    place, kinds = folder.resolve(), {}
+    for line in mounts.read_text(encoding="utf-8", errors="replace").splitlines():
+        _, point, kind, *_ = line.split(" ")
+        kinds[point.replace("\\040", " ")] = kind
+    kind = next((kinds[str(at)] for at in (place, *place.parents) if str(at) in kinds), "")
+    remote = kind.removeprefix("fuse.").startswith(_NETWORK) or kind == "fuse.sshfs"
+    return "delete" if remote else "wal"
+
+
+class EmbeddingCache:
+    """Vectors of one encoder in ``file``; inside ``with`` the file stays open.
+
+    Attributes:
+        file: the SQLite file; made when first written to.
+        about: whose vectors these are, kept as JSON beside the file.
+        damaged: how many stored vectors failed their checksum so far.
+    """
+
+    def __init__(self, file: Path, *, about: Mapping[str, Any] | None = None) -> None:
+        self.file = file
+        self.about = dict(about) if about is not None else None
+        self.damaged = 0
+        self._database: sqlite3.Connection | None = None
+        self._kept = False
+        self._off: set[str] = set()  # of "read" and "store": what was given up
+        self._signed = False
+        self._inode: int | None = None  # of the file as it was opened
+
+    def __enter__(self) -> EmbeddingCache:
+        self._kept = True
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._kept = False
+        self._close()
+
+    def get(self, keys: Iterable[bytes]) -> dict[bytes, NDArray[np.float32]]:
+        """The float32 vectors that are there, by key."""
+        found: dict[bytes, NDArray[np.float32]] = {}
+
+        def take(key: bytes, value: bytes) -> None:
+            found[key] = np.frombuffer(value, dtype="<f4")
+
+        self._each(list(keys), take)
+        return found
+
+    def fill(self, keys: Sequence[bytes], vectors: NDArray[np.float32]) -> NDArray[np.bool_]:
+        """Write what is there into the rows of ``vectors`` (N, D); which rows, (N,).
+
+        Args:
+            keys: N distinct keys.
+            vectors: changed in place; in C order.
+        """
+        if not vectors.size:
+            return np.zeros(len(keys), dtype=bool)
+        size, memory = 4 * vectors.shape[1], vectors.data.cast("B")
+        places = {key: place for place, key in enumerate(keys)}
+        found = np.zeros(len(keys), dtype=bool)
+
+        def take(key: bytes, value: bytes) -> None:
+            place = places[key]
+            memory[place * size : (place + 1) * size] = value
+            found[place] = True
+
+        self._each(keys, take, size=size)
+        return found
+
+    def _each(
+        self,
+        keys: Sequence[bytes],
+        take: Callable[[bytes, bytes], None],
+        *,
+        size: int | None = None,
+    ) -> None:
+        """``take`` every sound vector of ``keys``; count and report the others."""
+        if not self.file.is_file():
+            return
+        damaged: set[Any] = set()
+
+        def read(database: sqlite3.Connection) -> None:
+            for row in _rows(database, keys):
+                if is_sound(row, size=size):
+                    take(row[0], row[1])
+                else:
+                    damaged.add(row[0])
+
+        self._attempt("read", read, None)
+        if damaged:
+            log.warning("%s: %d damaged vectors, to be computed again", self.file, len(damaged))
+        self.damaged += len(damaged)
+
+    def put(self, vectors: Mapping[bytes, NDArray[np.float32]]) -> bool:
+        """Store vectors, durably, in one transaction; a damaged one is replaced.
+
+        Returns whether they are stored: after a full disk or a folder that may not be
+        written, which is warned of once, nothing is any more.
+        """
+        rows = []
+        for key, vector in vectors.items():
+            value = np.ascontiguousarray(vector, dtype="<f4").tobytes()
+            rows.append((key, value, zlib.crc32(value, zlib.crc32(key))))
+
+        def insert(database: sqlite3.Connection) -> bool:
+            self._sign()
+            with database:
+                database.execute("begin immediate")
+                database.executemany(
+                    "insert into e values (?, ?, ?) "
+                    "on conflict (k) do update set v = excluded.v, crc = excluded.crc",
+                    rows,
+                )
+            return True
+
+        return self._attempt("store", insert, False)
+
+    def touch(self) -> None:
+        """Note that the vectors were of use today, for whoever prunes."""
+        if self.about is not None and self.about_file.is_file() and not self._signed:
+            self._attempt("store", lambda _: self._sign(), None)
+
+    @property
+    def about_file(self) -> Path:
+        """The JSON beside the file; its time of change is that of the last use."""
+        return self.file.with_suffix(".json")
+
+    def _sign(self) -> None:
+        """Write whose vectors these are, or if it is there already, that they were used."""
+        if self.about is None or self._signed:
+            return
+        if not _says(self.about_file, self.about):
+            write_json(self.about_file, self.about)
+        os.utime(self.about_file)
+        self._signed = True
+
+    def __len__(self) -> int:
+        if not self.file.is_file():
+            return 0
+        return self._attempt("read", lambda db: int(_one(db, "select count(*) from e")), 0)
+
+    def _attempt(self, what: str, action: Callable[[sqlite3.Connection], T], otherwise: T) -> T:
+        """``action`` on the database; a damaged file is moved aside, then once more."""
+        if what in self._off:
+            return otherwise
+        for last in (False, True):
+            try:
+                return action(self._opened())
+            except (sqlite3.Error, OSError) as error:
+                self._close()
+                if not last and is_damage(error) and self._moved_aside(error):
+                    continue
+                self._off.add(what)
+                log.warning("%s: cannot %s vectors (%s); going on without", self.file, what, error)
+                return otherwise
+            finally:
+                if not self._kept:
+                    self._close()
+        return otherwise
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._database is None:
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            self._inode = self.file.stat().st_ino if self.file.is_file() else None
+            self._database = connect(self.file)
+        return self._database
+
+    def _close(self) -> None:
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+
+    def _moved_aside(self, error: Exception) -> bool:
+        """Make room for a fresh file, unless another process just did."""
+        if self.file.is_file() and self.file.stat().st_ino != self._inode:
+            return True
+        log.warning("%s is not readable (%s); moved aside, starting afresh", self.file, error)
+        try:
+            for file in self.file.parent.glob(f"{self.file.name}*"):
+                if not file.name.endswith(".damaged"):
+                    file.replace(file.with_name(f"{file.name}.damaged"))
+        except OSError as failed:
+            log.warning("%s cannot be moved (%s)", self.file, failed)
+            return False
+        return True
+
+
+def connect(file: Path) -> sqlite3.Connection:
+    """Open a cache's file, made or brought to the present layout if need be.
+
+    In a folder that may not be written, it is opened for reading alone.
+
+    Raises:
+        sqlite3.Error: it cannot be opened, or a newer release wrote it.
+    """
+    until = time.monotonic() + _WAIT
+    while True:
+        try:
+            return _prepared(file)
+        except sqlite3.OperationalError as error:
+            # Two processes that make a file at once are told so without any waiting.
+            busy = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY
+            if not busy or time.monotonic() > until:
+                raise
+        time.sleep(0.05)
+
+
+def _prepared(file: Path) -> sqlite3.Connection:
+    writable = os.access(file.parent, os.W_OK)
+    name = f"{file.absolute().as_uri()}{'' if writable else '?mode=ro&immutable=1'}"
+    # Autocommit: transactions are opened by hand, where they begin.
+    database = sqlite3.connect(name, uri=True, timeout=_WAIT, isolation_level=None)
+    database.text_factory = bytes
+    try:
+        database.execute("pragma cache_size = -32768")  # KiB: the keys' tree stays in memory
+        if writable:
+            database.execute("pragma page_size = 65536")
+            database.execute(f"pragma journal_mode = {journal_mode(file.parent)}")
+            database.execute("pragma synchronous = full")
+        if _one(database, "pragma user_version") != LAYOUT:
+            _bring_up(database, file)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _bring_up(database: sqlite3.Connection, file: Path) -> None:
+    """Make the table, or move the vectors of the first layout into it."""
+    with database:
+        database.execute("begin immediate")
+        found = _one(database, "pragma user_version")
+        if found > LAYOUT:
+            raise sqlite3.NotSupportedError(f"layout {found}, written by a newer qwen3nb")
+        database.execute("create table if not exists e (k blob primary key, v blob, crc int)")
+        if _one(database, "select count(*) from sqlite_master where name = 'vectors'"):
+            log.warning("%s: brought to the present layout, once", file)
+            database.execute("insert or ignore into e select k, v, crc from vectors")
+            database.execute("drop table vectors")
+        database.execute(f"pragma user_version = {LAYOUT}")
+
+
+def _rows(database: sqlite3.Connection, keys: Sequence[bytes]) -> Iterator[Row]:
+    """The rows of ``keys``: looked up, or if they are many, by reading the whole table."""
+    stored = _one(database, "select max(rowid) from e") or 0
+    if len(keys) >= _SCAN_FROM * stored:
+        wanted = set(keys)
+        for row in database.execute("select k, v, crc from e"):
+            if row[0] in wanted:
+                yield row
+        return
+    for start in range(0, len(keys), _ASKED_AT_ONCE):
+        part = keys[start : start + _ASKED_AT_ONCE]
+        marks = ",".join("?" * len(part))  # question marks only, never a value
+        yield from database.execute(f"select k, v, crc from e where k in ({marks})", part)  # noqa: S608
+
+
+def _one(database: sqlite3.Connection, query: str) -> Any:
+    return database.execute(query).fetchone()[0]
+
+
+def _says(file: Path, about: Mapping[str, Any]) -> bool:
+    try:
+        return file.is_file() and bool(read_json(file) == about)
+    except ValueError:  # cut or overwritten: to be written again
+        return False

@@ -1,0 +1,171 @@
+"""Texts in a file to vectors in a file, with memory that does not grow with either."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from qwen3nb.models.encoders.base import Encoder, EncoderError
+from qwen3nb.utils.atomic_files import new_file
+
+__all__ = ["Encoded", "check_output", "check_texts", "encode_to_file", "read_texts"]
+
+_AT_ONCE = 4096  # texts held at once: enough for texts of like length to meet
+_HEADER = 128  # bytes: room for any number of rows
+_LONGEST = 64 << 20  # bytes of a line: beyond, it is no list of texts
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """What `encode_to_file` wrote.
+
+    Attributes:
+        file: the .npy file.
+        rows: its rows, one per text.
+        dimension: its columns.
+        hits: texts that came from the cache; a text counts once per 4,096.
+        misses: texts that went through the model.
+    """
+
+    file: Path
+    rows: int
+    dimension: int
+    hits: int
+    misses: int
+
+
+def encode_to_file(
+    encoder: Encoder,
+    texts: Iterable[str],
+    file: Path,
+    *,
+    role: str | None = None,
+    total: int | None = None,
+) -> Encoded:
+    """Write the vectors of ``texts``, in their order, to a .npy file of float32 (N, D).
+
+    Texts are taken 4,096 at a time. The file takes its name when it is complete; what
+    was there stays until then. After a kill, an encoder with a cache starts where it
+    was: at most the 512 texts in hand are encoded again.
+
+    Args:
+        encoder: what encodes.
+        texts: any number of them.
+        file: where to.
+        role: ``query`` or ``passage``; decides the prompt.
+        total: how many there are, if known: for the bar, and checked at the end.
+
+    Raises:
+        EncoderError: a text that cannot be encoded, or other than ``total`` of them.
+    """
+    before = (encoder.stats.cached, encoder.stats.encoded)
+    rows, source = 0, iter(texts)
+    with new_file(file) as handle, _one_bar(encoder, total) as bar:
+        handle.write(_header(0, encoder.dimension))
+        while part := list(itertools.islice(source, _AT_ONCE)):
+            try:
+                vectors = encoder.encode(part, role=role)
+            except EncoderError as error:
+                raise EncoderError(f"counted from text {rows}: {error}") from None
+            handle.write(vectors.astype("<f4", copy=False).data)
+            rows += len(part)
+            bar.update(len(part))
+        if total not in (None, rows):
+            raise EncoderError(f"expected {total} texts; got {rows}: did the input change?")
+        handle.seek(0)
+        handle.write(_header(rows, encoder.dimension))
+    return Encoded(
+        file=file,
+        rows=rows,
+        dimension=encoder.dimension,
+        hits=encoder.stats.cached - before[0],
+        misses=encoder.stats.encoded - before[1],
+    )
+
+
+@contextmanager
+def _one_bar(encoder: Encoder, total: int | None) -> Iterator[tqdm[Any]]:
+    """A bar over all texts, in the place of the encoder's own over each part."""
+    shown, encoder.show_progress = encoder.show_progress, False
+    try:
+        with tqdm(
+            total=total, desc=encoder.label, unit=" texts", delay=2, leave=False, disable=not shown
+        ) as bar:
+            yield bar
+    finally:
+        encoder.show_progress = shown
+
+
+def _header(rows: int, dimension: int) -> bytes:
+    """A .npy header of ``_HEADER`` bytes, version 1.0: magic, length, padded description."""
+    shape = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, {dimension}), }}"
+    start = b"\x93NUMPY\x01\x00" + (_HEADER - 10).to_bytes(2, "little")
+    return start + shape.encode("ascii").ljust(_HEADER - 11) + b"\n"
+
+
+def read_texts(file: Path) -> Iterator[str]:
+    """The texts of a file with one ``{"text": ...}`` per line; empty lines are refused.
+
+    Raises:
+        ValueError: a line that is something else, by its number.
+    """
+    with file.open("rb") as handle:
+        for number in itertools.count(1):
+            line = handle.readline(_LONGEST + 1)
+            if not line:
+                return
+            yield _text(line, where=f"{file}:{number}")
+
+
+def _text(line: bytes, *, where: str) -> str:
+    if len(line) > _LONGEST:
+        raise ValueError(f"{where}: a line of more than {_LONGEST >> 20} MiB")
+    try:
+        value = json.loads(line.decode("utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f"{where}: not JSON ({error})") from None
+    text = value.get("text") if isinstance(value, dict) else None
+    if not isinstance(text, str):
+        found = f"text of type {type(text).__name__}" if isinstance(value, dict) else "no object"
+        raise ValueError(f'{where}: expected {{"text": "…"}}; got {found}')
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise ValueError(f"{where}: the text is not valid Unicode (a lone surrogate)") from None
+    return text
+
+
+def check_texts(file: Path) -> int:
+    """How many texts ``file`` has, every line being read and checked.
+
+    Raises:
+        ValueError: none, no such file, or a line that is no text, by its number.
+    """
+    if not file.is_file():
+        raise ValueError(f"{file}: no such file")
+    count = sum(1 for _ in read_texts(file))
+    if not count:
+        raise ValueError(f'{file} is empty; expected one {{"text": "…"}} per line')
+    return count
+
+
+def check_output(file: Path) -> None:
+    """Refuse a name that could not be written, before any work is done.
+
+    Raises:
+        ValueError: no .npy file, a folder, or in a folder that is missing or read-only.
+    """
+    if file.suffix != ".npy" or file.is_dir():
+        raise ValueError(f"{file}: expected the name of a .npy file")
+    if not file.parent.is_dir():
+        raise ValueError(f"{file.parent}: no such folder to write to")
+    if not os.access(file.parent, os.W_OK):
+        raise ValueError(f"{file.parent}: this folder may not be written to")

@@ -1,0 +1,40 @@
+"""Random vectors: what a score is worth that knows nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from qwen3nb.models.encoders.base import Encoder, Vectors
+from qwen3nb.models.encoders.embedding_cache import text_key
+from qwen3nb.models.sources.resolve import Source
+
+__all__ = ["RandomEncoder"]
+
+
+class RandomEncoder(Encoder):
+    """A random unit vector per text: the floor every other number stands on.
+
+    A text's vector is drawn from a generator seeded with the seed and the text, so it
+    does not depend on what else is encoded.
+    """
+
+    def __init__(self, source: Source, *, seed: int, dimension: int = 128, **options: Any) -> None:
+        self._seed, self._dimension = seed, dimension
+        super().__init__(source, settings={"seed": seed, "dimension": dimension}, **options)
+
+    @property
+    def dimension(self) -> int:
+        """D, the length of a vector."""
+        return self._dimension
+
+    def _embed(self, texts: Sequence[str]) -> Vectors:
+        rows = []
+        for text in texts:
+            entropy = int.from_bytes(text_key(text)[:16], "little")
+            rows.append(np.random.default_rng([self._seed, entropy]).normal(size=self._dimension))
+        vectors = np.asarray(rows, dtype=np.float32).reshape(len(rows), self._dimension)
+        unit: Vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        return unit

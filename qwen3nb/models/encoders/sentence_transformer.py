@@ -1,0 +1,185 @@
+"""sentence-transformers models: theirs to load and tokenise, ours to run where we can.
+
+A model that is a transformer we can pack, a pooling we know and at most a normalisation,
+and nothing else, runs on the package's own path. Any other runs in sentence-transformers.
+The vectors are the same, which tests compare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from qwen3nb.models.encoders.base import Encoder, Vectors
+from qwen3nb.models.encoders.transformer import end_token, library_versions, pick_device
+from qwen3nb.models.inference.flash_varlen import varlen_kernel
+from qwen3nb.models.inference.packing import packing_of
+from qwen3nb.models.inference.runner import Engine
+from qwen3nb.models.modeling.dtypes import torch_dtype
+from qwen3nb.models.sources.resolve import Source, SpecError
+
+__all__ = ["SentenceTransformerEncoder", "known_pooling"]
+
+# Their names for the poolings that are ours too.
+_POOLINGS = {"mean": "mean", "cls": "cls", "lasttoken": "last", "weightedmean": "weighted_mean"}
+_PLAIN_TEXT = {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}
+_FEATURES = {"input_ids", "attention_mask", "token_type_ids", "modality"}
+
+
+class SentenceTransformerEncoder(Encoder):
+    """A sentence-transformers model.
+
+    Attributes:
+        engine: what runs it; None where sentence-transformers does.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        pooling: str | None,
+        max_length: int | None,
+        device: str,
+        dtype: str,
+        batch_size: int,
+        prefix: str = "",
+        append_eos: bool = False,
+        normalize: bool | None = None,
+        **options: Any,
+    ) -> None:
+        _check_options(
+            source, pooling=pooling, others=prefix or append_eos or normalize is not None
+        )
+        self._batch_size = batch_size
+        self._model = _load(source, device=pick_device(device), dtype=torch_dtype(dtype))
+        if max_length is not None:
+            self._model.max_seq_length = max_length
+        self.max_length = self._model.max_seq_length
+        self._parameters = sum(parameter.numel() for parameter in self._model.parameters())
+        self.engine = _engine(self._model, batch_size=batch_size)
+        super().__init__(
+            source,
+            settings={
+                "max_length": self.max_length,
+                "normalize": True,
+                "dtype": dtype,
+                "versions": {**library_versions(), "sentence-transformers": _version()},
+                **({"attention": "varlen"} if self.way == "varlen" else {}),
+            },
+            **options,
+        )
+
+    @property
+    def way(self) -> str:
+        """``packed``, ``varlen`` or ``sentence-transformers``."""
+        return self.engine.way if self.engine is not None else "sentence-transformers"
+
+    @property
+    def device(self) -> str:
+        """Where the model runs."""
+        return str(self._model.device)
+
+    @property
+    def dimension(self) -> int:
+        """D, the length of a vector."""
+        return int(self._model.get_embedding_dimension())
+
+    @property
+    def parameters(self) -> int:
+        """Number of parameters, embeddings included."""
+        return self._parameters
+
+    def _embed(self, texts: Sequence[str]) -> Vectors:
+        if self.engine is not None:
+            return self.engine.vectors(self._tokenise(texts), done=self._tick)
+        # prompt="": prompts are ours to add; a default one would come twice, unseen.
+        vectors: Vectors = self._model.encode(
+            list(texts),
+            prompt="",
+            batch_size=self._batch_size,
+            show_progress_bar=False,
+            convert_to_numpy=True,
+            normalize_embeddings=True,
+        )
+        return vectors.astype(np.float32, copy=False)
+
+    def _tokenise(self, texts: Sequence[str]) -> list[list[int]]:
+        """Token ids as sentence-transformers makes them, without its padding."""
+        features = self._model.preprocess(list(texts), prompt="")
+        ids, mask = features["input_ids"].cpu(), features["attention_mask"].cpu()
+        rows = [row[real].tolist() for row, real in zip(ids, mask.bool(), strict=True)]
+        self.stats.empty += sum(not row for row in rows)
+        return [row or [end_token(self._model.tokenizer)] for row in rows]
+
+
+def _check_options(source: Source, *, pooling: str | None, others: object) -> None:
+    """Refuse options that such a model does not take."""
+    if others:
+        raise SpecError(
+            f"{source.label} runs as sentence-transformers has it; prefix, append_eos and "
+            "normalize are for Qwen3 encoders and language models"
+        )
+    if pooling is not None:
+        raise SpecError(
+            f"{source.label} brings its own pooling (modules.json); "
+            f"leave pooling at 'auto', not {pooling!r}"
+        )
+
+
+def _load(source: Source, *, device: str, dtype: torch.dtype) -> Any:
+    from sentence_transformers import SentenceTransformer
+
+    return SentenceTransformer(
+        str(source.folder),
+        device=device,
+        model_kwargs={"dtype": dtype, "use_safetensors": True},
+    ).eval()
+
+
+def _version() -> str:
+    import sentence_transformers
+
+    return str(sentence_transformers.__version__).split(".")[0]
+
+
+def _engine(model: Any, *, batch_size: int) -> Engine | None:
+    """The engine that gives the vectors of ``model``; None if only it can run itself."""
+    pooling = known_pooling(model)
+    if pooling is None or packing_of(model[0].model) is None:
+        return None
+    inner = model[0].model
+    if inner.device.type != "cpu" and varlen_kernel(inner) is None:
+        return None  # padded either way
+    return Engine(inner, pooling=pooling, normalize=True, batch_size=batch_size)
+
+
+def known_pooling(model: Any) -> str | None:
+    """Our name for how ``model`` pools, or None if it is more than a pooled transformer.
+
+    Known are the classes of sentence-transformers itself, in this order: Transformer
+    with plain text as its only input, Pooling by one of four rules, perhaps Normalize.
+    """
+    modules = list(model)
+    kinds = [type(module) for module in modules]
+    ours = all(kind.__module__.startswith("sentence_transformers.") for kind in kinds)
+    names = [kind.__name__ for kind in kinds]
+    if not ours or names not in (
+        ["Transformer", "Pooling"],
+        ["Transformer", "Pooling", "Normalize"],
+    ):
+        return None
+    first, pooling = modules[0], modules[1]
+    plain = (
+        getattr(first, "modality_config", None) == _PLAIN_TEXT
+        and getattr(first, "module_output_name", None) == "token_embeddings"
+        and getattr(first, "query_expansion", None) is None
+        and getattr(model, "truncate_dim", None) is None
+        and getattr(pooling, "include_prompt", False)
+        and (len(modules) == 2 or modules[2].module_output_name == "sentence_embedding")
+        and set(model.preprocess(["a text"], prompt="")) <= _FEATURES
+    )
+    mode = getattr(pooling, "pooling_mode", None)
+    return _POOLINGS.get(mode) if plain and isinstance(mode, str) else None

@@ -1,0 +1,278 @@
+"""Encoders that run a transformer with a pooling of our own.
+
+Served are bidirectional Qwen3 directories, encoder-decoder checkpoints (their encoder is
+taken out in memory), causal language models, as they are or made bidirectional, with or
+without a LoRA adapter, and the encoders of other encoder-decoders such as T5Gemma 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from qwen3nb.checkpoints.checkpoint import CheckpointError, open_checkpoint
+from qwen3nb.checkpoints.tied_weights import embedding_name
+from qwen3nb.models.encoders.base import Encoder, Vectors
+from qwen3nb.models.inference.runner import Engine
+from qwen3nb.models.modeling.configuration import encoder_config
+from qwen3nb.models.modeling.dtypes import torch_dtype
+from qwen3nb.models.modeling.pooling import POOLINGS
+from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel, causal_leak
+from qwen3nb.models.modeling.qwen3_seq2seq import encoder_name
+from qwen3nb.models.modeling.tokenizer_template import surround
+from qwen3nb.models.sources.resolve import Source, SpecError
+from qwen3nb.utils.atomic_files import read_json
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+__all__ = ["TransformerEncoder", "end_token", "library_versions", "pick_device"]
+
+MAX_LENGTH = 512
+
+
+def pick_device(device: str) -> str:
+    """``device``, or for ``auto`` the GPU if there is one.
+
+    Raises:
+        ValueError: a device this machine does not have.
+    """
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(
+            f"device {device!r} is not usable here ({reason}); choose auto, cpu or cuda"
+        ) from None
+    return device
+
+
+def library_versions() -> dict[str, str]:
+    """Major versions of the libraries that compute the vectors."""
+    import transformers
+
+    return {
+        "torch": torch.__version__.split(".")[0],
+        "transformers": transformers.__version__.split(".")[0],
+    }
+
+
+class TransformerEncoder(Encoder):
+    """A Qwen3 encoder, or any causal language model, with a pooling of our own.
+
+    Attributes:
+        engine: what runs it.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        pooling: str | None,
+        max_length: int | None,
+        device: str,
+        dtype: str,
+        batch_size: int,
+        prefix: str = "",
+        append_eos: bool = False,
+        normalize: bool | None = None,
+        bidirectional: bool = False,
+        **options: Any,
+    ) -> None:
+        assert source.folder is not None  # noqa: S101 - kinds without a folder come elsewhere
+        self._device = pick_device(device)
+        stored = _stored_settings(source)
+        self.pooling = _pooling(source, pooling or stored.get("pooling") or source.pooling)
+        self.normalize = bool(stored.get("normalize", True)) if normalize is None else normalize
+        self.max_length = max_length or stored.get("max_length") or MAX_LENGTH
+        model = _load_model(source, torch_dtype(dtype), bidirectional=bidirectional)
+        model = model.to(self._device).eval()
+        origin = (source.base or source).folder or source.folder
+        self._tokenizer = _load_tokenizer(origin, model.config)
+        if prefix or append_eos:
+            end = self._tokenizer.eos_token if append_eos else None
+            surround(self._tokenizer.backend_tokenizer, prefix=prefix, end=end)
+        self._parameters = sum(parameter.numel() for parameter in model.parameters())
+        attention = model.config._attn_implementation
+        self.engine = Engine(
+            model, pooling=self.pooling, normalize=self.normalize, batch_size=batch_size
+        )
+        super().__init__(
+            source,
+            settings={
+                "pooling": self.pooling,
+                "normalize": self.normalize,
+                "max_length": self.max_length,
+                "prefix": prefix,
+                "append_eos": append_eos,
+                "dtype": dtype,
+                "causal": source.kind in ("decoder", "adapter") and not bidirectional,
+                # Packing changes nothing beyond rounding; another kernel in 16 bits does.
+                "attention": "varlen" if self.engine.way == "varlen" else attention,
+                "versions": library_versions(),
+            },
+            **options,
+        )
+
+    @property
+    def device(self) -> str:
+        """Where the model runs."""
+        return self._device
+
+    @property
+    def dimension(self) -> int:
+        """D, the length of a vector."""
+        return int(self.engine.model.config.get_text_config().hidden_size)
+
+    @property
+    def parameters(self) -> int:
+        """Number of parameters, embeddings included."""
+        return self._parameters
+
+    def _embed(self, texts: Sequence[str]) -> Vectors:
+        return self.engine.vectors(self._tokenise(texts), done=self._tick)
+
+    def _tokenise(self, texts: Sequence[str]) -> list[list[int]]:
+        if not texts:
+            return []
+        encoded = self._tokenizer(
+            list(texts),
+            truncation=True,
+            max_length=self.max_length,
+            split_special_tokens=True,
+            return_attention_mask=False,
+        )
+        self.stats.cut += sum(bool(each.overflowing) for each in encoded.encodings or ())
+        rows = [list(row) for row in encoded["input_ids"]]
+        self.stats.empty += sum(not row for row in rows)
+        return [row or [self._end] for row in rows]
+
+    @property
+    def _end(self) -> int:
+        """The token that stands for a text without tokens."""
+        return end_token(self._tokenizer)
+
+
+def end_token(tokenizer: PreTrainedTokenizerBase) -> int:
+    """The id of the token that stands for a text without tokens."""
+    end = tokenizer.eos_token_id if tokenizer.eos_token_id is not None else tokenizer.pad_token_id
+    return int(end or 0)
+
+
+def _pooling(source: Source, known: str | None) -> str:
+    """The pooling that is ``known``; a language model has none of its own."""
+    if known is None:
+        raise SpecError(
+            f"{source.folder}: a language model, which says nothing of pooling; "
+            f"choose one of: {', '.join(POOLINGS)}"
+        )
+    return known
+
+
+def _stored_settings(source: Source) -> dict[str, Any]:
+    """Pooling, normalisation and maximum length that come with the model."""
+    if source.kind == "seq2seq":
+        return {"pooling": "mean", "normalize": True, "max_length": MAX_LENGTH}
+    if source.kind == "adapter":
+        return {"pooling": "last", "normalize": True, "max_length": MAX_LENGTH}
+    assert source.folder is not None  # noqa: S101
+    config = read_json(source.folder / "config.json")
+    settings = {
+        "pooling": config.get("pooling_mode"),
+        "normalize": config.get("normalize", True),
+    }
+    limits = source.folder / "sentence_bert_config.json"
+    if limits.is_file():
+        settings["max_length"] = read_json(limits).get("max_seq_length")
+    return settings
+
+
+def _load_model(source: Source, dtype: torch.dtype, *, bidirectional: bool = False) -> Any:
+    assert source.folder is not None  # noqa: S101
+    if source.kind == "adapter":
+        from qwen3nb.models.rerankers.load import load_causal
+
+        model = load_causal(source, dtype).model
+        if bidirectional:
+            model.config.is_causal = False
+    elif source.kind == "t5":
+        return _stock(source.folder, dtype).get_encoder()
+    elif source.kind == "decoder":
+        model = _stock(source.folder, dtype, bidirectional=bidirectional)
+    elif source.kind == "encoder":
+        model = _stock(source.folder, dtype, kind=Qwen3EncoderModel)
+    else:
+        model = _from_seq2seq(source.folder).to(dtype)
+    if bidirectional or source.kind in ("encoder", "seq2seq"):
+        _check_bidirectional(model, source.folder)
+    return model
+
+
+def _stock(
+    folder: Path, dtype: torch.dtype, *, kind: Any = None, bidirectional: bool = False
+) -> Any:
+    """A model by transformers' own class, without a random weight in it.
+
+    Raises:
+        SpecError: weights are missing, or of another shape.
+    """
+    from transformers import AutoConfig, AutoModel
+
+    # Without safetensors, a state dict that `open_checkpoint` found to hold tensors only.
+    safe = open_checkpoint(folder).files[0].suffix == ".safetensors"
+    options: dict[str, Any] = {"dtype": dtype, "use_safetensors": safe}
+    if bidirectional:
+        options["config"] = AutoConfig.from_pretrained(folder)
+        options["config"].is_causal = False
+    try:
+        model, info = (kind or AutoModel).from_pretrained(
+            folder, output_loading_info=True, **options
+        )
+    except (RuntimeError, KeyError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise SpecError(f"{folder}: cannot be loaded ({reason})") from None
+    # A pooler over the first token comes with BERT's class and is not used here.
+    if missing := sorted(key for key in info["missing_keys"] if not key.startswith("pooler.")):
+        raise SpecError(
+            f"{folder}: has no {missing[0]} ({len(missing)} tensors missing), which would be "
+            "random; its weights are another model's, or their names have a wrapper's prefix"
+        )
+    return model
+
+
+def _check_bidirectional(model: Any, folder: Path) -> None:
+    if not causal_leak(model.eval(), vocab_size=model.config.vocab_size) > 0:
+        raise SpecError(
+            f"{folder}: this transformers release runs the model causally although it is to be "
+            "bidirectional; its vectors would be wrong. Install transformers 5.2 or newer; "
+            "not every architecture can be made bidirectional"
+        )
+
+
+def _from_seq2seq(folder: Path) -> Qwen3EncoderModel:
+    """The encoder of an encoder-decoder checkpoint, taken out in memory."""
+    checkpoint = open_checkpoint(folder)
+    model = Qwen3EncoderModel(encoder_config(checkpoint.config))
+    names = {new: name for name in checkpoint.tensors if (new := encoder_name(name)) is not None}
+    if embedding := embedding_name(checkpoint):
+        names["embed_tokens.weight"] = embedding
+    try:
+        model.load_state_dict({new: checkpoint.read(name) for new, name in names.items()})
+    except RuntimeError as error:
+        raise CheckpointError(f"{folder}: the weights do not fit config.json\n{error}") from None
+    return model
+
+
+def _load_tokenizer(folder: Path, config: Any) -> PreTrainedTokenizerBase:
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, config=config)
+    except (OSError, ValueError) as error:
+        raise SpecError(f"{folder}: its tokenizer cannot be loaded ({error})") from None
+    return tokenizer

@@ -1,0 +1,1 @@
+"""Fast exact forwards: packing, attention, linear layers, shared prefixes."""

@@ -1,0 +1,196 @@
+"""Texts through a model without padding: one row, one after the other.
+
+The texts of a batch are sorted by length and concatenated; positions start again with
+each text. Everything in a transformer but attention works on single tokens, so nothing
+else notices. Attention runs per text: texts of equal length are viewed as (n, L, heads,
+head size) and go through PyTorch's scaled dot product together, without a mask.
+
+What a forward needs to know of its texts travels as an argument (`Layout`) through
+transformers' own attention interface; nothing is kept between forwards. A model that
+was prepared by `prepare` refuses to run without it, for padded batches would silently
+attend to padding.
+
+Rule: packed are the architectures in `_FAMILIES`, without sliding windows, and with
+rotary frequencies (if any) that do not depend on the batch. Others run padded.
+
+Shapes: T tokens of all texts, N texts, L tokens of one text, H hidden size, D head size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain, groupby
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from qwen3nb.models.inference.attention import FIXED_ROPES, attend_with, other_layers, rope_type
+from qwen3nb.models.inference.flash_varlen import Kernel
+from qwen3nb.models.modeling.pooling import pool
+
+__all__ = ["Layout", "Packing", "packing_of", "pool_packed", "prepare"]
+
+ATTENTION = "qwen3nb_packed"
+
+
+@dataclass(frozen=True)
+class _Family:
+    """How an architecture treats order: may it be causal, where do its positions start."""
+
+    decoder: bool = False
+    after_padding: bool = False  # positions start after the padding token's id
+
+
+_FAMILIES = {
+    "qwen3nb.models.modeling.qwen3_encoder.Qwen3EncoderModel": _Family(decoder=True),
+    "transformers.models.bert.modeling_bert.BertModel": _Family(),
+    "transformers.models.llama.modeling_llama.LlamaModel": _Family(decoder=True),
+    "transformers.models.qwen2.modeling_qwen2.Qwen2Model": _Family(decoder=True),
+    "transformers.models.qwen3.modeling_qwen3.Qwen3Model": _Family(decoder=True),
+    "transformers.models.roberta.modeling_roberta.RobertaModel": _Family(after_padding=True),
+    "transformers.models.xlm_roberta.modeling_xlm_roberta.XLMRobertaModel": _Family(
+        after_padding=True
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the texts of a packed row are.
+
+    Attributes:
+        groups: (first token, texts, tokens per text) of each run of equal length.
+        causal: whether a token sees only what stands before it in its own text.
+        limits: where each text starts and the last one ends: (N + 1), int32.
+        kernel: attention over ragged texts in one call; None for one call per group.
+    """
+
+    groups: tuple[tuple[int, int, int], ...]
+    causal: bool
+    limits: Tensor
+    kernel: Kernel | None = None
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float | None) -> Tensor:
+        """Attention (1, T, heads, D) of (1, heads, T, D), each text to itself only."""
+        if self.kernel is not None:
+            q, k, v = (each[0].transpose(0, 1) for each in (query, key, value))
+            longest, causal = self.groups[0][2], self.causal
+            out = self.kernel(q, k, v, self.limits, longest, scale=scale, causal=causal)
+            return out.unsqueeze(0)
+        parts = []
+        for group in self.groups:
+            q, k, v = (_view(each, *group) for each in (query, key, value))
+            part = scaled_dot_product_attention(
+                *(q, k, v),
+                is_causal=self.causal and group[2] > 1,
+                scale=scale,
+                enable_gqa=q.shape[1] != k.shape[1],
+            )
+            parts.append(part.transpose(1, 2).flatten(0, 1))
+        return torch.cat(parts).unsqueeze(0)
+
+
+def _view(states: Tensor, start: int, texts: int, length: int) -> Tensor:
+    """A group (texts, heads, L, D) of packed states (1, heads, T, D), nothing copied."""
+    part = states[0, :, start : start + texts * length]
+    return part.unflatten(1, (texts, length)).transpose(0, 1)
+
+
+@dataclass(frozen=True)
+class Packing:
+    """How one model runs packed.
+
+    Attributes:
+        causal: whether its attention is causal.
+        first: the position of a text's first token.
+        kernel: see `Layout`.
+    """
+
+    causal: bool
+    first: int = 0
+    kernel: Kernel | None = None
+
+    def states(self, model: Any, rows: Sequence[Sequence[int]]) -> tuple[Tensor, Layout]:
+        """Token states (T, H) of ``rows``, and where each row is.
+
+        Rows of equal length must stand together; the longest first.
+        """
+        lengths = torch.tensor([len(row) for row in rows])
+        ends = lengths.cumsum(0)
+        groups, start = [], 0
+        for length, same in groupby(lengths.tolist()):
+            texts = len(list(same))
+            groups.append((start, texts, length))
+            start += texts * length
+        layout = Layout(
+            tuple(groups),
+            causal=self.causal,
+            limits=torch.nn.functional.pad(ends, (1, 0)).int().to(model.device),
+            kernel=self.kernel,
+        )
+        ids = torch.tensor([list(chain.from_iterable(rows))], device=model.device)
+        positions = torch.arange(start) - (ends - lengths).repeat_interleave(lengths) + self.first
+        output = model(
+            input_ids=ids,
+            position_ids=positions.unsqueeze(0).to(model.device),
+            packing=layout,
+        )
+        return output.last_hidden_state[0], layout
+
+
+def packing_of(model: Any, *, kernel: Kernel | None = None) -> Packing | None:
+    """How ``model`` runs packed, or None if it must be padded (see the rule above)."""
+    kind = type(model)
+    family = _FAMILIES.get(f"{kind.__module__}.{kind.__qualname__}")
+    config = model.config
+    if (
+        family is None
+        or other_layers(config)
+        or rope_type(config) not in FIXED_ROPES
+        or (not family.decoder and getattr(config, "is_decoder", False))
+    ):
+        return None
+    return Packing(
+        causal=family.decoder and bool(getattr(config, "is_causal", True)),
+        first=config.pad_token_id + 1 if family.after_padding else 0,
+        kernel=kernel,
+    )
+
+
+def prepare(model: Any) -> None:
+    """Let ``model`` attend by layout; from then on it runs packed only."""
+    attend_with(model, ATTENTION, _attention)
+
+
+def _attention(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    scaling: float | None = None,
+    packing: Layout | None = None,
+    **_: Any,
+) -> tuple[Tensor, None]:
+    """What transformers calls in each layer.
+
+    ``module.is_causal`` is not asked: it is True in Qwen3's layers even when the
+    configuration says otherwise. The layout knows.
+    """
+    if packing is None:
+        raise ValueError("this model was prepared for packed texts and needs their layout")
+    return packing.attend(query, key, value, scale=scaling), None
+
+
+def pool_packed(states: Tensor, layout: Layout, *, how: str, normalize: bool) -> Tensor:
+    """Vectors (N, H), float32, of packed ``states`` (T, H); see `qwen3nb.pool`."""
+    vectors = []
+    for start, texts, length in layout.groups:
+        group = states[start : start + texts * length].unflatten(0, (texts, length))
+        ones = torch.ones(texts, length, dtype=torch.long, device=states.device)
+        vectors.append(pool(group, ones, how=how, normalize=normalize))
+    return torch.cat(vectors)

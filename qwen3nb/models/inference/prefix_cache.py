@@ -1,0 +1,240 @@
+"""The beginning that many texts share goes through the model once.
+
+A causal model computes for each token a key and a value per layer, which depend on
+nothing that comes later. Kept, they stand for the beginning of every text that starts
+with the same tokens: only the rest of each text is computed.
+
+Rests are padded on the right; no token sees the padding behind it, and padding's own
+states are not looked at. Only the state of the last token is returned, so the last layer
+computes keys and values of all tokens, and everything else of that one.
+
+Shapes: N texts, T tokens of the longest rest, P tokens of the prefix, H hidden size,
+D head size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from qwen3nb.models.inference.attention import FIXED_ROPES, attend_with, other_layers, rope_type
+from qwen3nb.models.sources.resolve import SpecError
+
+__all__ = ["Prefix", "PrefixModel"]
+
+ATTENTION = "qwen3nb_prefix"
+_FAMILIES = ("qwen3", "qwen2", "llama")
+Pair = tuple[Tensor, Tensor]
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """Tokens, and what a model computed of them.
+
+    Attributes:
+        ids: the P tokens.
+        layers: keys and values per layer, each (1, key heads, P, D); empty for no tokens.
+    """
+
+    ids: tuple[int, ...] = ()
+    layers: tuple[Pair, ...] = ()
+
+    def cut(self, length: int) -> Prefix:
+        """The first ``length`` tokens of it, nothing copied."""
+        if length == 0:
+            return Prefix()
+        layers = tuple((key[:, :, :length], value[:, :, :length]) for key, value in self.layers)
+        return Prefix(self.ids[:length], layers)
+
+
+class _Memory:
+    """What one forward attends to besides its own tokens; keeps its keys if it is told to."""
+
+    def __init__(self, prefix: Prefix, *, keep: bool) -> None:
+        self.prefix = prefix
+        self.kept: dict[int, Pair] | None = {} if keep else None
+        self._mask: Tensor | None = None
+
+    def attend(
+        self, layer: int, query: Tensor, key: Tensor, value: Tensor, *, scale: float | None
+    ) -> Tensor:
+        """Attention (N, heads, T, D): each token to the prefix and to its text so far."""
+        key, value = self.with_prefix(layer, key, value)
+        mask = self._visible(query, key.shape[2])
+        return _attend(query, key, value, mask=mask, scale=scale)
+
+    def with_prefix(self, layer: int, key: Tensor, value: Tensor) -> Pair:
+        """Keys and values (N, key heads, P + T, D), kept if that was asked for."""
+        if self.prefix.layers:
+            key, value = (
+                torch.cat([old.expand(len(new), -1, -1, -1), new], dim=2)
+                for old, new in zip(self.prefix.layers[layer], (key, value), strict=True)
+            )
+        if self.kept is not None:
+            self.kept[layer] = (key, value)
+        return key, value
+
+    def _visible(self, query: Tensor, keys: int) -> Tensor:
+        """0 where a token may look, minus infinity elsewhere: (T, P + T), made once."""
+        if self._mask is None:
+            tokens = query.shape[2]
+            mask = torch.full((tokens, keys), -torch.inf, dtype=query.dtype, device=query.device)
+            self._mask = mask.triu(keys - tokens + 1)
+        return self._mask
+
+
+def _attend(
+    query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor, scale: float | None
+) -> Tensor:
+    gqa = query.shape[1] != key.shape[1]
+    return scaled_dot_product_attention(
+        query, key, value, attn_mask=mask, scale=scale, enable_gqa=gqa
+    )
+
+
+@dataclass(frozen=True)
+class _LastLayer:
+    """A decoder layer and the norm behind it, for the last token of each text."""
+
+    layer: Any
+    norm: Any
+    index: int
+
+    def remember(self, states: Tensor, rotary: Pair, memory: _Memory) -> None:
+        """Keep the keys and values of all tokens; nothing else of this layer is needed."""
+        self._keys(self.layer.input_layernorm(states), rotary, memory)
+
+    def states(self, states: Tensor, rotary: Pair, memory: _Memory, last: Tensor) -> Tensor:
+        """The state (N, H) of token ``last`` (N,) of each text, of ``states`` (N, T, H)."""
+        attention, rows = self.layer.self_attn, torch.arange(len(states), device=states.device)
+        normed = self.layer.input_layernorm(states)
+        key, value = self._keys(normed, rotary, memory)
+        own = tuple(part[0, last].unsqueeze(1) for part in rotary)
+        query = self._heads(attention.q_proj, "q_norm", normed[rows, last].unsqueeze(1), own)
+        ends = last + key.shape[2] - states.shape[1]
+        beyond = torch.arange(key.shape[2], device=states.device) > ends.unsqueeze(1)
+        mask = torch.zeros_like(beyond, dtype=query.dtype).masked_fill(beyond, -torch.inf)
+        out = _attend(query, key, value, mask=mask[:, None, None], scale=attention.scaling)
+        residual = states[rows, last] + attention.o_proj(out.flatten(1))
+        mlp = self.layer.mlp(self.layer.post_attention_layernorm(residual))
+        result: Tensor = self.norm(residual + mlp)
+        return result
+
+    def _keys(self, normed: Tensor, rotary: Pair, memory: _Memory) -> Pair:
+        attention = self.layer.self_attn
+        key = self._heads(attention.k_proj, "k_norm", normed, rotary)
+        value = attention.v_proj(normed).unflatten(-1, (-1, attention.head_dim)).transpose(1, 2)
+        return memory.with_prefix(self.index, key, value)
+
+    def _heads(self, linear: Any, norm: str, states: Tensor, rotary: tuple[Tensor, ...]) -> Tensor:
+        """(N, heads, T, D): projected, normed where the family does, and turned by position."""
+        attention = self.layer.self_attn
+        heads = linear(states).unflatten(-1, (-1, attention.head_dim))
+        if hasattr(attention, norm):
+            heads = getattr(attention, norm)(heads)
+        heads = heads.transpose(1, 2)
+        cos, sin = (part.unsqueeze(1) for part in rotary)
+        half = heads.shape[-1] // 2
+        turned = torch.cat([-heads[..., half:], heads[..., :half]], dim=-1)
+        result: Tensor = heads * cos + turned * sin
+        return result
+
+
+class PrefixModel:
+    """A causal transformer without its output matrix, run on what follows a prefix."""
+
+    def __init__(self, model: Any) -> None:
+        """Take over ``model``, which from now on runs here only.
+
+        Args:
+            model: transformers' Qwen3, Qwen2 or Llama without a head, on its device, in
+                evaluation mode.
+
+        Raises:
+            SpecError: an architecture whose tokens do not depend on their past alone, in
+                a way that is known here.
+        """
+        check_causal(model.config)
+        attend_with(model, ATTENTION, _attention)
+        *first, last = model.layers
+        self._last = _LastLayer(last, model.norm, len(first))
+        model.layers, model.norm = torch.nn.ModuleList(first), torch.nn.Identity()
+        model.config.num_hidden_layers = len(first)
+        self.model = model
+
+    @torch.inference_mode()
+    def extend(self, prefix: Prefix, ids: Sequence[int]) -> Prefix:
+        """``prefix`` with ``ids`` behind it."""
+        if not ids:
+            return prefix
+        memory = _Memory(prefix, keep=True)
+        states, rotary = self._run(torch.tensor([list(ids)]), memory)
+        self._last.remember(states, rotary, memory)
+        kept = memory.kept or {}
+        return Prefix((*prefix.ids, *ids), tuple(kept[layer] for layer in sorted(kept)))
+
+    @torch.inference_mode()
+    def last_states(self, prefix: Prefix, rests: Sequence[Sequence[int]]) -> Tensor:
+        """The state (N, H) of each text's last token; no rest may be empty."""
+        lengths = torch.tensor([len(rest) for rest in rests])
+        ids = torch.zeros(len(rests), int(lengths.max()), dtype=torch.long)
+        for row, rest in zip(ids, rests, strict=True):
+            row[: len(rest)] = torch.tensor(rest)
+        memory = _Memory(prefix, keep=False)
+        states, rotary = self._run(ids, memory)
+        return self._last.states(states, rotary, memory, lengths.to(states.device) - 1)
+
+    def _run(self, ids: Tensor, memory: _Memory) -> tuple[Tensor, Pair]:
+        """States (N, T, H) before the last layer, and cosine and sine of each position."""
+        start = len(memory.prefix.ids)
+        device = self.model.device
+        positions = torch.arange(start, start + ids.shape[1], device=device).unsqueeze(0)
+        output = self.model(
+            input_ids=ids.to(device), position_ids=positions, use_cache=False, memory=memory
+        )
+        states: Tensor = output.last_hidden_state
+        return states, self.model.rotary_emb(states, positions)
+
+
+def check_causal(config: Any) -> None:
+    """Refuse a model that a prefix cannot stand for.
+
+    Raises:
+        SpecError: another family, a bidirectional model, sliding windows, or rotary
+            frequencies that change with the length; says which.
+    """
+    rope, odd = rope_type(config), other_layers(config)
+    if config.model_type not in _FAMILIES:
+        why = f"is of type {config.model_type!r}, expected one of {', '.join(_FAMILIES)}"
+    elif getattr(config, "is_causal", True) is False:
+        why = "is bidirectional; a reranker is a causal language model"
+    elif odd:
+        why = f"has layers with {', '.join(sorted(odd))}, expected full attention only"
+    elif rope not in FIXED_ROPES:
+        why = f"has {rope!r} rotary positions, expected one of {', '.join(FIXED_ROPES)}"
+    else:
+        return
+    raise SpecError(f"this model {why}")
+
+
+def _attention(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    scaling: float | None = None,
+    memory: _Memory | None = None,
+    **_: Any,
+) -> tuple[Tensor, None]:
+    """What transformers calls in each layer: (N, T, heads, D)."""
+    if memory is None:
+        raise ValueError("this model was prepared for prefixes; run it through PrefixModel")
+    states = memory.attend(module.layer_idx, query, key, value, scale=scaling)
+    return states.transpose(1, 2).contiguous(), None

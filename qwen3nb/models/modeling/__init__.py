@@ -1,0 +1,1 @@
+"""Architectures and pure tensor rules: configuration, pooling, dtypes, tokenizer templates."""

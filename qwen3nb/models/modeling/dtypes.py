@@ -1,0 +1,26 @@
+"""The number formats a model can be kept in, by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from qwen3nb.utils.choices import one_of
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["DTYPES", "torch_dtype"]
+
+DTYPES = ("float32", "bfloat16", "float16")
+
+
+def torch_dtype(name: str) -> torch.dtype:
+    """The torch dtype called ``name``.
+
+    Raises:
+        ValueError: it is none of `DTYPES`; the message lists them.
+    """
+    import torch
+
+    dtype: torch.dtype = getattr(torch, one_of("dtype", name, DTYPES))
+    return dtype

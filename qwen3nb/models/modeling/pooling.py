@@ -1,0 +1,64 @@
+"""From one vector per token to one vector per text.
+
+Every rule is a weight for each *real* token, and a token's weight depends on its
+rank among the real tokens of its row, never on the column it sits in. That is
+what makes left and right padding give the same vector.
+
+Shapes: B texts, T columns (padding included), D hidden size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from qwen3nb.utils.choices import one_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["POOLINGS", "pool"]
+
+# `rank` (B, T) counts the real tokens of a row from 1; it is 0 on padding.
+_WEIGHTS: dict[str, Callable[[Tensor], Tensor]] = {
+    "mean": lambda rank: (rank > 0).float(),
+    "cls": lambda rank: (rank == 1).float(),
+    "last": lambda rank: ((rank > 0) & (rank == rank.amax(dim=1, keepdim=True))).float(),
+    "weighted_mean": lambda rank: rank.float(),
+}
+POOLINGS = tuple(_WEIGHTS)
+
+
+def pool(states: Tensor, mask: Tensor, *, how: str, normalize: bool = False) -> Tensor:
+    """Pool ``states`` (B, T, D) to float32 vectors (B, D).
+
+    Args:
+        states: last hidden states (B, T, D), any float type.
+        mask: (B, T), non-zero on real tokens. Padding may be on either side.
+        how: ``mean``; ``cls``, the first real token (Qwen3 has no CLS token);
+            ``last``, the last real token; ``weighted_mean``, the i-th real token
+            weighted by i (Muennighoff 2022, SGPT).
+        normalize: divide each vector by its Euclidean norm.
+
+    The inputs are not changed, and what padding columns hold cannot reach the
+    result, not even NaN.
+
+    Raises:
+        ValueError: unknown ``how``, shapes that disagree, or a row without a real token.
+    """
+    one_of("pooling", how, POOLINGS)
+    if states.ndim != 3 or mask.shape != states.shape[:2]:
+        raise ValueError(
+            "expected states (B, T, D) and mask (B, T); "
+            f"got {tuple(states.shape)} and {tuple(mask.shape)}"
+        )
+    real = mask != 0
+    if empty := (~real.any(dim=1)).nonzero().flatten().tolist():
+        raise ValueError(f"rows {empty} have no real token: nothing to pool")
+    weights = _WEIGHTS[how](real.long().cumsum(dim=1) * real)
+    weights = (weights / weights.sum(dim=1, keepdim=True)).unsqueeze(1)
+    vectors = weights @ states.float().masked_fill(~real.unsqueeze(-1), 0.0)
+    vectors = vectors.squeeze(1)
+    if not normalize:
+        return vectors
+    return vectors / vectors.norm(dim=1, keepdim=True).clamp_min(1e-12)

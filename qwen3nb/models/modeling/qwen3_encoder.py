@@ -1,0 +1,196 @@
+"""The bidirectional Qwen3 encoder: stock layers, stock weight names, pooled output.
+
+`Qwen3EncoderModel` is `transformers.Qwen3Model` with ``is_causal: false`` in its
+configuration, which makes transformers build the bidirectional mask itself, plus
+a ``pooler_output``. A directory it saves loads in plain ``AutoModel``, and the
+other way round: the weight names are the same.
+
+Shapes: B texts, T tokens, H hidden size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+import transformers
+from torch import Tensor
+from tqdm import tqdm
+from transformers import Qwen3Model
+from transformers.utils import ModelOutput
+
+from qwen3nb.models.batching import batches_by_tokens
+from qwen3nb.models.modeling.configuration import Qwen3EncoderConfig
+from qwen3nb.models.modeling.pooling import POOLINGS, pool
+from qwen3nb.utils.choices import one_of
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+__all__ = [
+    "Qwen3EncoderModel",
+    "Qwen3EncoderOutput",
+    "causal_leak",
+    "padded",
+]
+
+OLDEST_TRANSFORMERS = (5, 2)  # the first that honours is_causal: false
+
+
+@dataclass
+class Qwen3EncoderOutput(ModelOutput):
+    """What the encoder returns.
+
+    Attributes:
+        last_hidden_state: (B, T, H).
+        pooler_output: (B, H) float32, pooled and, if configured so, normalised.
+        hidden_states: T-long states after the embedding and each layer, when asked for.
+        attentions: (B, heads, T, T) per layer, when asked for.
+    """
+
+    last_hidden_state: Tensor | None = None
+    pooler_output: Tensor | None = None
+    hidden_states: tuple[Tensor, ...] | None = None
+    attentions: tuple[Tensor, ...] | None = None
+
+
+class Qwen3EncoderModel(Qwen3Model):
+    """`Qwen3Model`, bidirectional, with a ``pooler_output``."""
+
+    config_class = Qwen3EncoderConfig
+    config: Qwen3EncoderConfig
+
+    def __init__(self, config: Qwen3EncoderConfig) -> None:
+        if getattr(config, "is_causal", True):
+            raise ValueError(
+                "Qwen3EncoderModel needs a configuration with is_causal: false; "
+                "with is_causal: true this is an ordinary Qwen3Model"
+            )
+        one_of("pooling_mode", config.pooling_mode, POOLINGS)
+        release = tuple(map(int, transformers.__version__.split(".")[:2]))
+        if release < OLDEST_TRANSFORMERS:
+            raise RuntimeError(
+                f"transformers {transformers.__version__} would run this encoder causally without "
+                "a word, and its vectors would be wrong; install transformers 5.2 or newer"
+            )
+        super().__init__(config)
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        *,
+        inputs_embeds: Tensor | None = None,
+        return_dict: bool | None = None,
+        **kwargs: Any,
+    ) -> Qwen3EncoderOutput | tuple[Tensor, ...]:
+        """Encode (B, T) token ids, or (B, T, H) ``inputs_embeds``.
+
+        ``attention_mask`` (B, T) is 1 on real tokens; without one, all are real.
+        ``output_hidden_states`` and ``output_attentions`` work as in any transformers
+        model; ``return_dict=False`` gives the tuple of what is not None.
+        """
+        outputs = super().forward(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            inputs_embeds=inputs_embeds,
+            use_cache=False,
+            return_dict=True,
+            **kwargs,
+        )
+        states = outputs.last_hidden_state
+        mask = attention_mask
+        if mask is None:
+            mask = torch.ones(states.shape[:2], dtype=torch.long, device=states.device)
+        result = Qwen3EncoderOutput(
+            last_hidden_state=states,
+            pooler_output=pool(
+                states, mask, how=self.config.pooling_mode, normalize=self.config.normalize
+            ),
+            hidden_states=outputs.hidden_states,
+            attentions=outputs.attentions,
+        )
+        if return_dict is None:
+            return_dict = self.config.return_dict
+        return result if return_dict else result.to_tuple()
+
+    @torch.inference_mode()
+    def encode(
+        self,
+        texts: str | Sequence[str],
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        batch_size: int = 32,
+        max_length: int = 512,
+        show_progress: bool = False,
+        device: str | torch.device | None = None,
+    ) -> Tensor:
+        """Vectors (N, H) float32 on the CPU, in the order of ``texts``; (H,) for one string.
+
+        The model is put into evaluation mode and stays there. Texts of like length
+        share a batch, padded on the right whatever the tokenizer's default is.
+
+        Args:
+            texts: a text or a list of them.
+            tokenizer: from ``AutoTokenizer.from_pretrained`` on the model's own folder.
+            batch_size: texts per batch.
+            max_length: tokens after which a text is cut; what the tokenizer appends stays.
+            show_progress: whether there is a bar.
+            device: where to run; None for where the model is.
+
+        Raises:
+            ValueError: a text without any token.
+        """
+        if isinstance(texts, str):
+            return self.encode([texts], tokenizer, max_length=max_length, device=device)[0]
+        self.eval()
+        if device is not None:
+            self.to(device)
+        if not texts:
+            return torch.empty(0, self.config.hidden_size)
+        rows = tokenizer(list(texts), truncation=True, max_length=max_length)["input_ids"]
+        if empty := [index for index, row in enumerate(rows) if not row]:
+            raise ValueError(f"texts {empty[:5]} have no token; drop empty texts before encoding")
+        vectors = torch.empty(len(rows), self.config.hidden_size)
+        lengths = [len(row) for row in rows]
+        with tqdm(total=len(rows), unit="text", disable=not show_progress) as bar:
+            for batch in batches_by_tokens(lengths, size=batch_size):
+                ids, mask = padded([rows[index] for index in batch], device=self.device)
+                vectors[batch] = self(input_ids=ids, attention_mask=mask).pooler_output.cpu()
+                bar.update(len(batch))
+        return vectors
+
+
+def padded(
+    rows: Sequence[Sequence[int]], *, side: str = "right", device: Any = None
+) -> tuple[Tensor, Tensor]:
+    """Ids and mask (B, T) of B rows of token ids, padded with 0 on ``side``."""
+    width = max(map(len, rows))
+    ids = torch.zeros(len(rows), width, dtype=torch.long)
+    mask = torch.zeros_like(ids)
+    for index, row in enumerate(rows):
+        where = slice(0, len(row)) if side == "right" else slice(width - len(row), width)
+        ids[index, where] = torch.as_tensor(row)
+        mask[index, where] = 1
+    return ids.to(device), mask.to(device)
+
+
+@torch.inference_mode()
+def causal_leak(model: torch.nn.Module, *, vocab_size: int) -> float:
+    """How much the first token's state moves when only the last token changes.
+
+    Zero for a model that runs causally; clearly above zero for a bidirectional one.
+    transformers before 5.2 runs ``is_causal: false`` models causally without a word,
+    so `load_encoder` and the extraction look instead of trusting the configuration.
+    """
+    device = next(model.parameters()).device
+    ids = torch.arange(1, 7, device=device).remainder(vocab_size).unsqueeze(0)
+    other = ids.clone()
+    other[0, -1] = (other[0, -1] + vocab_size // 2) % vocab_size
+    first, second = (
+        model(input_ids=each, attention_mask=torch.ones_like(each)).last_hidden_state[0, 0].float()
+        for each in (ids, other)
+    )
+    return float((first - second).abs().max())

@@ -1,0 +1,263 @@
+"""The encoder-decoder a UL2 training writes, on stock Qwen3 layers.
+
+Needed to train the demo's checkpoints and to verify an extraction against its
+source. The names of weights and configuration fields are those such trainings
+write (one shared embedding, tied to both stacks and to the output):
+
+    model.shared.weight
+    model.{encoder,decoder}.layers.N....      as in Qwen3Model
+    model.{encoder,decoder}.norm.weight
+
+The encoder is `Qwen3Model` run bidirectionally. The decoder's attention is merged,
+as in T5Gemma 2 (Zhang et al. 2025): one softmax over its own earlier positions and
+over the encoder's states, with one set of projections for both. Rotary positions
+apply to the decoder's queries and own keys, not to the encoder's keys.
+
+Shapes: B texts, S source tokens, T target tokens, H hidden size, V vocabulary rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import PreTrainedConfig, PreTrainedModel, Qwen3Config, Qwen3Model
+from transformers.modeling_outputs import Seq2SeqLMOutput
+from transformers.models.qwen3.modeling_qwen3 import (
+    Qwen3Attention,
+    Qwen3DecoderLayer,
+    Qwen3RMSNorm,
+    Qwen3RotaryEmbedding,
+    apply_rotary_pos_emb,
+)
+
+from qwen3nb.models.modeling.configuration import encoder_config
+
+__all__ = ["Qwen3ForSeq2SeqLM", "Qwen3Seq2SeqConfig", "encoder_name", "shift_right"]
+
+IGNORED = -100  # the label that cross entropy skips, as everywhere in transformers
+
+_SHARED = "model.shared.weight"
+_ENCODER = "model.encoder."
+_ALIASES = {
+    "model.encoder.embed_tokens.weight": _SHARED,
+    "model.decoder.embed_tokens.weight": _SHARED,
+    "lm_head.weight": _SHARED,
+}
+
+
+def encoder_name(name: str) -> str | None:
+    """The Qwen3 name of an encoder-decoder tensor, or None if the encoder has no use for it.
+
+    >>> encoder_name("model.shared.weight")
+    'embed_tokens.weight'
+    >>> encoder_name("model.encoder.layers.3.mlp.up_proj.weight")
+    'layers.3.mlp.up_proj.weight'
+    >>> encoder_name("model.decoder.norm.weight") is None
+    True
+    """
+    if name == _SHARED:
+        return "embed_tokens.weight"
+    if name in _ALIASES or not name.startswith(_ENCODER):
+        return None
+    return name.removeprefix(_ENCODER)
+
+
+class Qwen3Seq2SeqConfig(PreTrainedConfig):
+    """The configuration as it lies on disk beside such a checkpoint.
+
+    ``vocab_size`` counts the rows of the embedding, which is more than the tokenizer
+    has entries; ``_head_dim`` is the size of one attention head.
+    """
+
+    model_type = "qwen3_encdec"
+
+    vocab_size: int = 152036
+    hidden_size: int = 1024
+    intermediate_size: int = 3072
+    num_hidden_layers: int = 28
+    num_attention_heads: int = 16
+    num_key_value_heads: int = 8
+    _head_dim: int | None = None
+    hidden_act: str = "silu"
+    max_position_embeddings: int = 32768
+    initializer_range: float = 0.02
+    rms_norm_eps: float = 1e-6
+    rope_theta: float = 10000.0
+    rope_scaling: dict[str, Any] | None = None
+    attention_dropout: float = 0.0
+    use_merged_attention: bool = True
+    num_sentinel_tokens: int = 100
+    sentinel_token_start_id: int | None = None
+    is_encoder_decoder: bool = True
+    tie_word_embeddings: bool = True
+    use_cache: bool = False
+    decoder_start_token_id: int | None = None
+    pad_token_id: int | None = None
+    eos_token_id: int | None = None
+
+    def stack_config(self, *, causal: bool) -> Qwen3Config:
+        """The stock configuration of one stack."""
+        config = encoder_config(self.to_dict())
+        config.is_causal = causal
+        config._attn_implementation = "sdpa"
+        return config
+
+
+class _MergedAttention(Qwen3Attention):
+    """Self- and cross-attention in one softmax, sharing every projection."""
+
+    def forward(
+        self,
+        hidden_states: Tensor,
+        position_embeddings: tuple[Tensor, Tensor],
+        attention_mask: Tensor,
+        encoder_hidden_states: Tensor,
+        **_: Any,
+    ) -> tuple[Tensor, None]:
+        """Attend from (B, T, H) to itself and to (B, S, H); the mask is (B, 1, T, T + S)."""
+
+        def heads(projected: Tensor) -> Tensor:
+            return projected.unflatten(-1, (-1, self.head_dim))
+
+        query = self.q_norm(heads(self.q_proj(hidden_states))).transpose(1, 2)
+        own_key = self.k_norm(heads(self.k_proj(hidden_states))).transpose(1, 2)
+        query, own_key = apply_rotary_pos_emb(query, own_key, *position_embeddings)
+        source_key = self.k_norm(heads(self.k_proj(encoder_hidden_states))).transpose(1, 2)
+        both = torch.cat([hidden_states, encoder_hidden_states], dim=1)
+        attended = F.scaled_dot_product_attention(
+            query,
+            torch.cat([own_key, source_key], dim=2),
+            heads(self.v_proj(both)).transpose(1, 2),
+            attn_mask=attention_mask,
+            dropout_p=self.attention_dropout if self.training else 0.0,
+            scale=self.scaling,
+            enable_gqa=True,
+        )
+        return self.o_proj(attended.transpose(1, 2).flatten(2)), None
+
+
+class _Decoder(nn.Module):
+    """Stock Qwen3 layers with merged attention."""
+
+    def __init__(self, config: Qwen3Config) -> None:
+        super().__init__()
+        self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.layers = nn.ModuleList(
+            Qwen3DecoderLayer(config, index) for index in range(config.num_hidden_layers)
+        )
+        for index, layer in enumerate(self.layers):
+            layer.self_attn = _MergedAttention(config, index)
+        self.norm = Qwen3RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
+        self.rotary_emb = Qwen3RotaryEmbedding(config=config)
+
+    def forward(self, ids: Tensor, source: Tensor, source_mask: Tensor) -> Tensor:
+        """(B, T) ids, (B, S, H) encoder states, (B, S) mask to (B, T, H)."""
+        states = self.embed_tokens(ids)
+        length = ids.shape[1]
+        position_ids = torch.arange(length, device=ids.device).unsqueeze(0)
+        rotary = self.rotary_emb(states, position_ids)
+        own = torch.ones(length, length, dtype=torch.bool, device=ids.device).tril()
+        own = own.expand(len(ids), 1, length, length)
+        other = (source_mask != 0)[:, None, None, :].expand(-1, 1, length, -1)
+        mask = torch.cat([own, other], dim=-1)
+        for layer in self.layers:
+            states = layer(
+                states,
+                attention_mask=mask,
+                position_embeddings=rotary,
+                encoder_hidden_states=source,
+            )
+        return self.norm(states)
+
+
+class _Stacks(nn.Module):
+    """The shared embedding, the encoder and the decoder."""
+
+    def __init__(self, config: Qwen3Seq2SeqConfig) -> None:
+        super().__init__()
+        self.shared = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.encoder = Qwen3Model(config.stack_config(causal=False))
+        self.decoder = _Decoder(config.stack_config(causal=True))
+
+
+def shift_right(labels: Tensor, *, start: int, pad: int) -> Tensor:
+    """Decoder inputs for ``labels`` (B, T): one to the right, ``start`` first, no -100."""
+    shifted = labels.new_full(labels.shape, start)
+    shifted[:, 1:] = labels[:, :-1]
+    return shifted.masked_fill(shifted == IGNORED, pad)
+
+
+class Qwen3ForSeq2SeqLM(PreTrainedModel):
+    """Qwen3 encoder-decoder with a tied, shared embedding."""
+
+    config_class = Qwen3Seq2SeqConfig
+    config: Qwen3Seq2SeqConfig
+    base_model_prefix = "model"
+    supports_gradient_checkpointing = False
+    _supports_sdpa = True
+    _tied_weights_keys = _ALIASES
+
+    def __init__(self, config: Qwen3Seq2SeqConfig) -> None:
+        super().__init__(config)
+        self.model = _Stacks(config)
+        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        self.post_init()
+
+    def get_input_embeddings(self) -> nn.Module:
+        """The shared embedding."""
+        return self.model.shared
+
+    def set_input_embeddings(self, value: nn.Embedding) -> None:
+        """Replace the shared embedding; call `tie_weights` after."""
+        self.model.shared = value
+
+    def encode(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Encoder states (B, S, H) of (B, S) ids."""
+        return self.model.encoder(
+            input_ids=input_ids, attention_mask=attention_mask, use_cache=False
+        ).last_hidden_state
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        labels: Tensor | None = None,
+        decoder_input_ids: Tensor | None = None,
+        **_: Any,
+    ) -> Seq2SeqLMOutput:
+        """Denoise: (B, S) ids, and (B, T) labels or decoder ids, to logits (B, T, V).
+
+        The loss is the mean cross entropy over labels that are not -100.
+
+        Raises:
+            ValueError: neither labels nor decoder ids, or no token to start with.
+        """
+        if attention_mask is None:
+            attention_mask = torch.ones_like(input_ids)
+        if decoder_input_ids is None:
+            if labels is None:
+                raise ValueError("expected labels or decoder_input_ids; got neither")
+            start, pad = self.config.decoder_start_token_id, self.config.pad_token_id
+            if start is None or pad is None:
+                raise ValueError("config lacks decoder_start_token_id or pad_token_id")
+            decoder_input_ids = shift_right(labels, start=start, pad=pad)
+        source = self.encode(input_ids, attention_mask)
+        logits = self.lm_head(self.model.decoder(decoder_input_ids, source, attention_mask))
+        loss = None
+        if labels is not None:
+            loss = F.cross_entropy(
+                logits.flatten(0, 1).float(), labels.flatten(), ignore_index=IGNORED
+            )
+        return Seq2SeqLMOutput(loss=loss, logits=logits, encoder_last_hidden_state=source)
+
+
+def with_aliases(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """``state`` plus the aliases of the shared embedding that safetensors leaves out."""
+    full = dict(state)
+    for alias, source in _ALIASES.items():
+        full.setdefault(alias, full[source])
+    return full

@@ -1,0 +1,1 @@
+"""Query-document pairs to log-odds: the yes/no reranker."""

@@ -1,0 +1,182 @@
+"""Load what a yes/no reranker needs of a language model, and nothing more.
+
+Of the output matrix (a row per token of the vocabulary, 151,936 for Qwen3) only the rows
+of ``yes`` and ``no`` are kept. An adapter is merged in float32 before the weights take
+the number format they run in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from qwen3nb.checkpoints.checkpoint import open_checkpoint
+from qwen3nb.models.inference.onednn_linear import prepack
+from qwen3nb.models.inference.prefix_cache import check_causal
+from qwen3nb.models.modeling.dtypes import torch_dtype
+from qwen3nb.models.rerankers.prompt_template import INSTRUCTION
+from qwen3nb.models.rerankers.yes_no import MAX_LENGTH, YesNoReranker
+from qwen3nb.models.sources.lora import adapter_source, load_merged
+from qwen3nb.models.sources.resolve import Source, SpecError, fetch, find_source
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import PreTrainedTokenizerBase
+
+__all__ = ["YesNoModel", "load_reranker"]
+
+
+@dataclass(frozen=True)
+class YesNoModel:
+    """A causal language model, taken apart.
+
+    Attributes:
+        backbone: everything but the output matrix, on its device, in evaluation mode.
+        head: the output matrix (vocabulary, hidden size), as it is stored.
+        tokenizer: its tokenizer.
+        dtype: the name of the number format it runs in.
+        parameters: how many it has; the output matrix counts where it is not the embedding.
+    """
+
+    backbone: Any
+    head: Tensor
+    tokenizer: PreTrainedTokenizerBase
+    dtype: str
+    parameters: int
+
+    @property
+    def config(self) -> Any:
+        """The model's configuration."""
+        return self.backbone.config
+
+    @property
+    def library(self) -> tuple[str, str]:
+        """The library that runs it, and its version."""
+        import transformers
+
+        return "transformers", transformers.__version__
+
+    def rows(self, yes: int, no: int) -> Tensor:
+        """The rows of no and yes, float32: (2, hidden size), a copy."""
+        if not 0 <= max(yes, no) < len(self.head):
+            raise SpecError(
+                f"the tokenizer's ids of yes and no ({yes}, {no}) are beyond the output "
+                f"matrix's {len(self.head)} rows; tokenizer and model do not belong together"
+            )
+        return self.head[[no, yes]].detach().float().clone()
+
+
+def load_reranker(
+    model: str | Path,
+    *,
+    adapter: str | Path | None = None,
+    template: str | None = None,
+    instruction: str | None = None,
+    max_length: int = MAX_LENGTH,
+    device: str = "auto",
+    dtype: str = "float32",
+    budget: int | None = None,
+) -> YesNoReranker:
+    """The yes/no reranker that ``model`` names.
+
+    Args:
+        model: the folder or hub id of a causal language model (a Qwen3-Reranker is one),
+            or the folder of a LoRA adapter whose base can be found.
+        adapter: folder of a LoRA adapter for ``model``.
+        template: ``qwen3-reranker`` (the model card's) or ``double-newline``; None for
+            what the kind of model was trained with: the second for adapters.
+        instruction: what to look for; None for `INSTRUCTION`, that of web search.
+        max_length: tokens of a pair, template included; longer documents are cut.
+        device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
+        dtype: ``float32``, or for speed at the price of exactness ``bfloat16`` or ``float16``.
+        budget: tokens per forward; changes the speed, not the scores.
+
+    Raises:
+        SpecError: no such model, or one that is no causal language model.
+        RerankError: a tokenizer without yes and no, or a window that does not fit.
+        ValueError: an unknown template, dtype or device.
+    """
+    if adapter is not None:
+        source = adapter_source(Path(adapter), base=model)
+    else:
+        source = find_source(str(model))
+        source = fetch(source) if source.kind == "hub" else source
+    loaded = load_yes_no(source, device=device, dtype=dtype)
+    return YesNoReranker(
+        source,
+        loaded,
+        template=template or ("double-newline" if source.kind == "adapter" else "qwen3-reranker"),
+        instruction=INSTRUCTION if instruction is None else instruction,
+        max_length=max_length,
+        budget=budget,
+    )
+
+
+def load_yes_no(
+    source: Source, *, device: str = "auto", dtype: str = "float32", linears: str = "auto"
+) -> YesNoModel:
+    """Load a causal language model, its adapter merged in, and take it apart.
+
+    Args:
+        source: found by `find_source` or `adapter_source`.
+        device: see `load_reranker`.
+        dtype: see `load_reranker`.
+        linears: ``auto`` for whichever linear layers are faster, or ``torch``.
+
+    Raises:
+        SpecError: it is no causal language model.
+    """
+    from qwen3nb.models.encoders.transformer import _load_tokenizer, pick_device
+
+    # A Qwen3-Reranker may bring files of sentence-transformers; it is a decoder all the same.
+    if source.kind not in ("decoder", "adapter", "sentence-transformers"):
+        raise SpecError(
+            f"{source.label} is of kind {source.kind!r}; a yes/no reranker is a causal language "
+            "model, with or without a LoRA adapter"
+        )
+    where = pick_device(device)
+    source.fingerprint()  # reads the headers: a pickle is refused before anything is loaded
+    model = load_causal(source, torch_dtype(dtype)).to(where).eval()
+    check_causal(model.config)
+    folder = (source.base or source).folder
+    assert folder is not None  # noqa: S101 - these kinds have one
+    tokenizer = _load_tokenizer(folder, model.config)
+    count = sum(parameter.numel() for parameter in model.parameters())  # tied ones once
+    head = model.get_output_embeddings().weight
+    loaded = YesNoModel(model.model, head, tokenizer, dtype, count)
+    if linears == "auto":
+        prepack(loaded.backbone)
+    return loaded
+
+
+def load_causal(source: Source, dtype: torch.dtype) -> Any:
+    """The whole causal language model, an adapter merged in.
+
+    Raises:
+        SpecError: weights are missing.
+    """
+    folder = (source.base or source).folder
+    assert folder is not None  # noqa: S101 - causal models have one
+    if source.kind != "adapter":
+        return _causal_model(folder, dtype)
+    return load_merged(source, _causal_model(folder, torch.float32)).to(dtype)
+
+
+def _causal_model(folder: Path, dtype: torch.dtype) -> Any:
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    check_causal(AutoConfig.from_pretrained(folder))
+    opened = open_checkpoint(folder)
+    safe = opened.files[0].suffix == ".safetensors"
+    model, info = AutoModelForCausalLM.from_pretrained(
+        folder, dtype=dtype, use_safetensors=safe, output_loading_info=True
+    )
+    if missing := sorted(info["missing_keys"]):
+        raise SpecError(
+            f"{folder}: has no {missing[0]} ({len(missing)} tensors missing), which would be "
+            "random; a yes/no reranker needs a causal language model with its output matrix"
+        )
+    return model

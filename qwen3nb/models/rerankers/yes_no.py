@@ -1,0 +1,317 @@
+"""Is this document what the query asks for: yes or no, as a language model sees it.
+
+A reranker is a causal language model: a base model, a base with a LoRA adapter, or a
+Qwen3-Reranker. Its score for a pair is read off the last position alone:
+
+    log-odds = logit(yes) - logit(no)      P(yes) = 1 / (1 + exp(-log-odds))
+
+which is the softmax over the two. Ranking uses the log-odds: P(yes) reaches 0 or 1, and
+in half precision steps so coarse that documents tie, long before the log-odds do.
+
+What is not computed: the logits of other tokens and positions, and, for each document,
+what stands before it (see `qwen3nb.models.inference.prefix_cache`).
+
+Shapes: N documents or pairs.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from qwen3nb.models.batching import batches_by_tokens, deduplicate
+from qwen3nb.models.counters import Stats
+from qwen3nb.models.inference.prefix_cache import Prefix, PrefixModel
+from qwen3nb.models.modeling.dtypes import torch_dtype
+from qwen3nb.models.mteb_meta import mteb_meta
+from qwen3nb.models.rerankers.prompt_template import (
+    INSTRUCTION,
+    TEMPLATES,
+    PairTokens,
+    RerankError,
+    common_start,
+)
+from qwen3nb.models.sources.resolve import Source
+from qwen3nb.utils.atomic_files import sha256_json
+from qwen3nb.utils.choices import one_of
+
+if TYPE_CHECKING:
+    from mteb.models.model_meta import ModelMeta
+    from torch import Tensor
+
+    from qwen3nb.models.rerankers.load import YesNoModel
+
+__all__ = ["RerankStats", "Scores", "YesNoReranker", "count_ties"]
+
+SCORING = 1  # raise when scores change for the same model: part of every identity
+MAX_LENGTH = 512
+BUDGET = {"cpu": 1024, "cuda": 16_384}  # tokens per forward
+_logger = logging.getLogger(__name__)
+Floats = NDArray[np.float64]
+
+
+@dataclass
+class RerankStats(Stats):
+    """What a reranker did so far; ``texts`` are pairs, ``cut`` documents that lost tokens.
+
+    Attributes:
+        tokens: tokens that went through the model.
+        shared: tokens that did not, because their states were kept.
+        saturated: pairs whose P(yes) is exactly 0 or 1 in the model's number format.
+        tied: documents with the P(yes), in that format, of another one of their query.
+        equal: documents with the very log-odds of another one of their query.
+    """
+
+    tokens: int = 0
+    shared: int = 0
+    saturated: int = 0
+    tied: int = 0
+    equal: int = 0
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Scores of N pairs, in the order they were given.
+
+    Attributes:
+        log_odds: logit of yes minus logit of no: what ranks.
+        p_yes: the probability of yes among yes and no.
+        truncated: whether the document lost tokens.
+    """
+
+    log_odds: Floats
+    p_yes: Floats
+    truncated: NDArray[np.bool_]
+
+
+class YesNoReranker:
+    """Scores pairs of query and document; MTEB's ``CrossEncoderProtocol``.
+
+    Attributes:
+        label: a name fit for files and tables.
+        settings: everything that decides its scores, as JSON; see `identity`.
+        stats: what it did so far.
+        instruction: what the model is told to look for.
+        max_length: tokens of a pair, template included.
+    """
+
+    searches_only = True
+    reranks_only = True
+
+    def __init__(
+        self,
+        source: Source,
+        model: YesNoModel,
+        *,
+        template: str = "qwen3-reranker",
+        instruction: str = INSTRUCTION,
+        max_length: int = MAX_LENGTH,
+        budget: int | None = None,
+    ) -> None:
+        """Take over a loaded ``model``; `load_reranker` loads one.
+
+        Raises:
+            RerankError: a window the model or the template does not allow, or a tokenizer
+                without yes and no.
+            ValueError: an unknown template.
+        """
+        limit = int(model.config.max_position_embeddings)
+        if not 0 < max_length <= limit:
+            raise RerankError(f"expected a maximum length of 1 to {limit}; got {max_length}")
+        self.source, self.label = source, source.label
+        self.instruction, self.max_length = instruction, max_length
+        chosen = TEMPLATES[one_of("template", template, TEMPLATES)]
+        self._pairs = PairTokens(
+            model.tokenizer, template=chosen, instruction=instruction, max_length=max_length
+        )
+        self._model = PrefixModel(model.backbone)
+        self._rows = model.rows(self._pairs.yes, self._pairs.no)
+        self.parameters, self._dtype = model.parameters, model.dtype
+        self._budget = budget or BUDGET.get(model.backbone.device.type, BUDGET["cpu"])
+        self._system: Prefix | None = None
+        self.stats = RerankStats()
+        self.settings: dict[str, Any] = {
+            "scoring": SCORING,
+            "model": source.fingerprint(),
+            "template": [chosen.name, chosen.prefix, chosen.head("", ""), chosen.suffix],
+            "instruction": instruction,
+            "max_length": max_length,
+            "dtype": model.dtype,
+            "versions": {
+                name: version.split(".")[0]
+                for name, version in (("torch", torch.__version__), model.library)
+            },
+        }
+
+    @property
+    def identity(self) -> str:
+        """SHA-256 of everything that decides this reranker's scores."""
+        return sha256_json(self.settings)
+
+    @property
+    def device(self) -> str:
+        """Where the model runs."""
+        return str(self._model.model.device)
+
+    def score(self, query: str, documents: Sequence[str]) -> Scores:
+        """Scores of ``documents`` for one query; equal documents are scored once.
+
+        Raises:
+            RerankError: a query too long for the window, a text that is none, or a score
+                that is not finite.
+        """
+        started, tokens = time.perf_counter(), self.stats.tokens
+        distinct, where = deduplicate(list(documents))
+        rows = self._pairs.rows(query, distinct)
+        log_odds = self._log_odds(rows.shared, rows.rests)
+        bad = np.flatnonzero(~np.isfinite(log_odds))
+        if len(bad):
+            raise RerankError(
+                f"{self.label}: the score of document {where.index(int(bad[0]))} is not finite, "
+                f"for the query {query!r:.80}"
+            )
+        self._count(log_odds, rows.cut, rows.rests, where)
+        whole = sum(len(rows.shared) + len(rest) for rest in rows.rests)
+        self.stats.shared += whole - (self.stats.tokens - tokens)
+        self.stats.seconds += time.perf_counter() - started
+        scores = log_odds[where]
+        return Scores(scores, sigmoid(scores), np.array(rows.cut, dtype=bool)[where])
+
+    def score_pairs(self, pairs: Iterable[tuple[str, str]]) -> Scores:
+        """Scores of pairs of query and document; pairs of one query go together.
+
+        Raises:
+            RerankError: see `score`.
+        """
+        places: dict[str, list[int]] = {}
+        documents: list[str] = []
+        for index, (query, document) in enumerate(pairs):
+            places.setdefault(query, []).append(index)
+            documents.append(document)
+        log_odds = np.empty(len(documents))
+        truncated = np.empty(len(documents), dtype=bool)
+        for query, indices in places.items():
+            part = self.score(query, [documents[index] for index in indices])
+            log_odds[indices], truncated[indices] = part.log_odds, part.truncated
+        return Scores(log_odds, sigmoid(log_odds), truncated)
+
+    def predict(self, inputs1: Any, inputs2: Any, **_: Any) -> Floats:
+        """Log-odds (N,) of two lists of strings, or of the batches MTEB gives.
+
+        Raises:
+            RerankError: see `score`.
+        """
+        queries, documents = _texts(inputs1), _texts(inputs2)
+        if len(queries) != len(documents):
+            raise RerankError(f"{len(queries)} queries and {len(documents)} documents do not pair")
+        return self.score_pairs(zip(queries, documents, strict=True)).log_odds
+
+    @property
+    def mteb_model_meta(self) -> ModelMeta:
+        """MTEB's description; its name and revision are this reranker's alone."""
+        return mteb_meta(self, dimension=None, kinds=["cross-encoder"])
+
+    def _log_odds(self, shared: tuple[int, ...], rests: Sequence[Sequence[int]]) -> Floats:
+        result = np.empty(len(rests))
+        if not rests:
+            return result
+        prefix = self._prefix(shared)
+        for batch in batches_by_tokens([len(r) for r in rests], budget=self._budget, padded=True):
+            states = self._model.last_states(prefix, [rests[index] for index in batch])
+            result[batch] = self._difference(states)
+        return result
+
+    def _difference(self, states: Tensor) -> Floats:
+        """Logit of yes minus logit of no, in float32 whatever the model's format is."""
+        no, yes = (states.float() @ self._rows.T).T.cpu().numpy().astype(np.float64)
+        difference: Floats = yes - no
+        return difference
+
+    def _prefix(self, shared: tuple[int, ...]) -> Prefix:
+        """Keys and values of what the documents of a query share.
+
+        Its first part is the same for all queries, and computed once.
+        """
+        if self._system is None:
+            self._system = self._model.extend(Prefix(), self._pairs.system)
+            self.stats.tokens += len(self._pairs.system)
+        start = self._system.cut(common_start(self._system.ids, shared))
+        self.stats.tokens += len(shared) - len(start.ids)
+        return self._model.extend(start, shared[len(start.ids) :])
+
+    def _count(
+        self, log_odds: Floats, cut: list[bool], rests: list[list[int]], where: list[int]
+    ) -> None:
+        stats = self.stats
+        saturated, tied, equal = count_ties(log_odds, rests, dtype=self._dtype)
+        if tied and not stats.tied:
+            _logger.warning(
+                "%s: P(yes) of different documents is equal in %s (%d of the %d documents of one "
+                "query; %d are exactly 0 or 1); ranking uses the log-odds, which differ. "
+                "stats.tied counts on",
+                *(self.label, self._dtype, tied, len(log_odds), saturated),
+            )
+        if equal and not stats.equal:
+            _logger.warning(
+                "%s: %d of the %d documents of one query have equal log-odds though their tokens "
+                "differ; their order is that of their ids. stats.equal counts on",
+                *(self.label, equal, len(log_odds)),
+            )
+        stats.texts += len(where)
+        stats.encoded += len(log_odds)
+        stats.cut += sum(cut[index] for index in where)
+        stats.saturated += saturated
+        stats.tied += tied
+        stats.equal += equal
+        stats.tokens += sum(map(len, rests))
+
+
+def count_ties(
+    log_odds: Floats, rows: Sequence[Sequence[int]], *, dtype: str
+) -> tuple[int, int, int]:
+    """How many of one query's documents saturate, tie in P(yes), and tie in the log-odds.
+
+    P(yes) is taken in the number format ``dtype``. Documents with the same tokens (after
+    cutting) must tie and are not counted; nor are, among those that tie in P(yes), those
+    that tie in the log-odds already.
+
+    Args:
+        log_odds: one per document.
+        rows: tokens per document.
+        dtype: one of `qwen3nb.models.modeling.dtypes.DTYPES`.
+    """
+    distinct = {tuple(row): score for row, score in zip(rows, log_odds, strict=True)}
+    scores = np.array(list(distinct.values()))
+    rounded = torch.as_tensor(sigmoid(scores)).to(torch_dtype(dtype)).double().numpy()
+    saturated = int(((rounded == 0) | (rounded == 1)).sum())
+    equal = _repeated(scores)
+    return saturated, int((_repeated(rounded) & ~equal).sum()), int(equal.sum())
+
+
+def _repeated(values: Floats) -> NDArray[np.bool_]:
+    """Which values occur more than once."""
+    _, where, counts = np.unique(values, return_inverse=True, return_counts=True)
+    repeated: NDArray[np.bool_] = counts[where] > 1
+    return repeated
+
+
+def sigmoid(log_odds: Floats) -> Floats:
+    """P(yes), without overflow at either end."""
+    half = np.exp(-np.abs(log_odds))
+    result: Floats = np.where(log_odds >= 0, 1, half) / (1 + half)
+    return result
+
+
+def _texts(inputs: Any) -> list[str]:
+    """The strings of a list, or of MTEB's batches."""
+    texts: list[str] = []
+    for item in inputs:
+        texts.extend(item["text"] if isinstance(item, dict) else [item])
+    return texts

@@ -1,0 +1,1 @@
+"""Vectors or texts to ranked documents: exact search, BM25, fusion, FAISS indexes."""

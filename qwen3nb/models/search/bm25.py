@@ -1,0 +1,112 @@
+"""BM25, the baseline that needs no training, as an MTEB search model.
+
+bm25s does the work; its recipe (tokeniser, stop words, k1, b, variant) is recorded
+with every number, since BM25 differs more between implementations than many models
+differ from one another.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import bm25s
+
+from qwen3nb.models.counters import Stats
+from qwen3nb.models.mteb_meta import mteb_meta
+from qwen3nb.models.sources.resolve import Source
+from qwen3nb.utils.atomic_files import sha256_json
+
+if TYPE_CHECKING:
+    from mteb.models.model_meta import ModelMeta
+
+__all__ = ["BM25"]
+
+RECIPE = {"method": "lucene", "k1": 1.5, "b": 0.75, "stop_words": "en", "stemmer": None}
+
+
+class BM25:
+    """BM25 over a corpus, for retrieval and reranking tasks only.
+
+    A document that shares no word with the query is not retrieved: its score is 0, and
+    a rank among such ties would be an accident of its id.
+    """
+
+    searches_only = True
+    device = "cpu"
+
+    def __init__(self, source: Source) -> None:
+        self.label = source.label
+        self.source = source
+        self.settings: dict[str, Any] = {"model": {"kind": "bm25"}, **RECIPE}
+        self.settings["bm25s"] = bm25s.__version__
+        self.stats = Stats()
+        self._documents: list[str] = []
+        self._places: dict[str, int] = {}
+        self._index = bm25s.BM25()
+
+    @property
+    def identity(self) -> str:
+        """SHA-256 of the recipe."""
+        return sha256_json(self.settings)
+
+    def index(self, corpus: Any, **_: Any) -> None:
+        """Index MTEB's corpus: rows with ``id``, ``text`` and perhaps ``title``."""
+        started = time.perf_counter()
+        self._documents = [str(row["id"]) for row in corpus]
+        self._places = {name: place for place, name in enumerate(self._documents)}
+        texts = [f"{row.get('title') or ''} {row['text']}".strip() for row in corpus]
+        self._index = bm25s.BM25(method=RECIPE["method"], k1=RECIPE["k1"], b=RECIPE["b"])
+        self._index.index(self._tokens(texts), show_progress=False)
+        self._count(len(texts), started)
+
+    def search(
+        self, queries: Any, *, top_k: int, top_ranked: Any = None, **_: Any
+    ) -> dict[str, dict[str, float]]:
+        """Scores of the ``top_k`` best documents per query, or of those in ``top_ranked``."""
+        started = time.perf_counter()
+        depth = len(self._documents) if top_ranked is not None else top_k
+        rows, scores = self._index.retrieve(
+            self._tokens([row["text"] for row in queries]),
+            k=min(depth, len(self._documents)),
+            show_progress=False,
+        )
+        run: dict[str, dict[str, float]] = {}
+        for query, places, values in zip(queries, rows, scores, strict=True):
+            found = {
+                self._documents[place]: float(value)
+                for place, value in zip(places, values, strict=True)
+                if value > 0
+            }
+            if top_ranked is not None:
+                allowed = set(top_ranked[query["id"]])
+                found = {name: value for name, value in found.items() if name in allowed}
+            run[str(query["id"])] = found
+        self._count(len(run), started)
+        return run
+
+    def score(self, query: str, documents: Sequence[str]) -> list[float]:
+        """Scores of ``documents``, ids of the index, for one query; 0 without a common word."""
+        started = time.perf_counter()
+        words = bm25s.tokenize(
+            [query], stopwords=RECIPE["stop_words"], show_progress=False, return_ids=False
+        )[0]
+        known = [word for word in words if word in self._index.vocab_dict]
+        scores = self._index.get_scores(known) if known else [0.0] * len(self._documents)
+        self._count(1, started)
+        return [float(scores[self._places[name]]) for name in documents]
+
+    @staticmethod
+    def _tokens(texts: list[str]) -> Any:
+        return bm25s.tokenize(texts, stopwords=RECIPE["stop_words"], show_progress=False)
+
+    def _count(self, texts: int, started: float) -> None:
+        self.stats.texts += texts
+        self.stats.encoded += texts
+        self.stats.seconds += time.perf_counter() - started
+
+    @property
+    def mteb_model_meta(self) -> ModelMeta:
+        """MTEB's description; its revision is the recipe's identity."""
+        return mteb_meta(self, dimension=None, kinds=["sparse"])

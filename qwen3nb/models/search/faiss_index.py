@@ -1,0 +1,400 @@
+"""Approximate search: what an index loses against exact search, and what it saves.
+
+Every index is built by FAISS on the same vectors, by one thread (several would build
+another HNSW graph each time) and from one seed. Recall is judged by true similarities,
+not by ids: a document as near as the k-th true neighbour is one, whichever of them the
+exact search happened to list. An index's memory is the size of its serialised bytes.
+
+Shapes: N documents, Q queries, D dimensions.
+
+References:
+    Johnson et al., arXiv:1702.08734 (FAISS); Malkov and Yashunin, arXiv:1603.09320 (HNSW);
+    Jégou et al. 2011 (PQ); Aumüller et al., arXiv:1807.05614 (recall by distance).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qwen3nb.utils.choices import one_of
+
+__all__ = [
+    "FAMILIES",
+    "AnnIndex",
+    "Family",
+    "Speed",
+    "build_index",
+    "exact_search",
+    "measure_speed",
+    "recall_at_k",
+    "threads_of",
+]
+
+Vectors = NDArray[np.float32]
+Ids = NDArray[np.int64]
+SINGLES = 0.5  # seconds after which no further single query is timed, once there are 20
+BATCHES = 0.2  # seconds that batches are repeated for, at least three times
+TOLERANCE = 1e-6  # similarities closer than this are ties
+_TRAINED = 39  # vectors per centroid that FAISS asks for
+_BLOCK = 256  # queries compared at once
+_GPU = ("flat", "ivf")
+
+
+@dataclass(frozen=True)
+class Family:
+    """A kind of index.
+
+    Attributes:
+        about: what it is, in a few words.
+        parameter: what trades recall for speed when searching, by FAISS's name, or empty.
+        grid: values of it to try.
+    """
+
+    about: str
+    parameter: str = ""
+    grid: tuple[int, ...] = ()
+
+
+FAMILIES = {
+    "flat": Family("every vector, exactly"),
+    "ivf": Family("vectors by cell, some cells searched", "nprobe", (1, 2, 4, 8, 16, 32, 64)),
+    "hnsw": Family("a graph of neighbours", "efSearch", (16, 32, 64, 128, 256, 512)),
+    "pq": Family("product quantisation"),
+    "sq8": Family("8 bits per dimension"),
+    "binary": Family("1 bit per dimension, the best re-scored", "rescore", (1, 4, 16)),
+}
+
+
+@dataclass(frozen=True)
+class AnnIndex:
+    """A built index.
+
+    Attributes:
+        family: one of `FAMILIES`.
+        made: how, as FAISS's factory writes it.
+        build_seconds: training and adding, one thread.
+        size: bytes of the serialised index.
+        device: ``cpu`` or ``cuda``.
+        largest: the parameter's largest value, or None.
+        search: queries (Q, D), k and the parameter's value to scores and ids (Q, k), the
+            best first; ids that were not found are −1.
+    """
+
+    family: str
+    made: str
+    build_seconds: float
+    size: int
+    device: str
+    largest: int | None
+    search: Callable[[Vectors, int, int | None], tuple[Vectors, Ids]]
+
+    def values(self, grid: Sequence[int] | None = None) -> list[int | None]:
+        """Values to try; what is above the largest becomes the largest."""
+        if not FAMILIES[self.family].parameter:
+            return [None]
+        chosen = FAMILIES[self.family].grid if grid is None else grid
+        return list(dict.fromkeys(min(each, self.largest or each) for each in sorted(chosen)))
+
+
+@dataclass(frozen=True)
+class Speed:
+    """How fast an index answers.
+
+    Attributes:
+        threads: how many it may use.
+        p50: milliseconds of a single query, median.
+        p95: likewise, 95th percentile.
+        singles: how many single queries were timed.
+        qps: queries per second, all queries in one batch, median of the repetitions.
+    """
+
+    threads: int
+    p50: float
+    p95: float
+    singles: int
+    qps: float
+
+
+def exact_search(vectors: Vectors, queries: Vectors, k: int) -> tuple[Vectors, Ids]:
+    """Similarities (dot products) and ids (Q, min(k, N)), best first, ties by id.
+
+    Raises:
+        ValueError: ``k`` below 1, or vectors and queries of different dimensions.
+    """
+    _checked(vectors, queries, k)
+    k = min(k, len(vectors))
+    scores, ids = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
+    for start in range(0, len(queries), _BLOCK):
+        block = queries[start : start + _BLOCK] @ vectors.T
+        order = np.argsort(-block, axis=1, kind="stable")[:, :k]
+        ids[start : start + _BLOCK] = order
+        scores[start : start + _BLOCK] = np.take_along_axis(block, order, axis=1)
+    return scores, ids
+
+
+def recall_at_k(
+    found: Ids, vectors: Vectors, queries: Vectors, *, k: int, truth: Ids | None = None
+) -> NDArray[np.float64]:
+    """Share of the true k nearest that was found, per query: (Q,).
+
+    A document found among the first k counts if it is as similar as the k-th true neighbour
+    (to 1e-6); the same document twice counts once, −1 never. The divisor is min(k, N).
+
+    Args:
+        found: ids (Q, k or more), best first, −1 for none.
+        vectors: documents (N, D).
+        queries: (Q, D).
+        k: depth.
+        truth: ids (Q, k) of an exact search, if there is one already.
+
+    Raises:
+        ValueError: shapes that do not fit, or ``k`` below 1.
+    """
+    _checked(vectors, queries, k)
+    if len(found) != len(queries):
+        raise ValueError(f"expected found ids of {len(queries)} queries; got {len(found)}")
+    if truth is None:
+        truth = exact_search(vectors, queries, k)[1]
+    wanted = min(k, len(vectors))
+    recall = np.zeros(len(queries))
+    for row, query in enumerate(queries.astype(np.float64)):
+        threshold = (vectors[truth[row, :wanted]].astype(np.float64) @ query).min()
+        ids = np.unique(found[row, :k])
+        ids = ids[ids >= 0]
+        near = vectors[ids].astype(np.float64) @ query >= threshold - TOLERANCE
+        recall[row] = min(int(near.sum()), wanted) / wanted
+    return recall
+
+
+def build_index(
+    vectors: Vectors, *, family: str, seed: int = 0, device: str = "cpu", **options: int
+) -> AnnIndex:
+    """Build an index of documents (N, D) for inner products.
+
+    Args:
+        vectors: documents; of length 1 if the similarity is to be the cosine.
+        family: one of `FAMILIES`.
+        seed: of what is drawn when building.
+        device: ``cuda`` or ``auto`` puts flat and IVF on the GPU, if FAISS was built for
+            one; ``device`` of the index says where it is.
+        options: ``nlist`` of IVF (default √N, so that a cell has enough to train on);
+            ``m`` (links, 32) and ``efConstruction`` (200) of HNSW; ``m`` (bytes or half
+            bytes per vector) and ``bits`` (4 or 8) of PQ.
+
+    Raises:
+        ValueError: an unknown family or option, or one out of its range.
+        ImportError: FAISS is not installed; says how.
+    """
+    one_of("index", family, FAMILIES)
+    if vectors.ndim != 2 or not len(vectors):
+        raise ValueError(f"expected documents (N, D), N of 1 or more; got {vectors.shape}")
+    vectors = np.ascontiguousarray(vectors, dtype=np.float32)
+    makers = {"ivf": _ivf, "hnsw": _hnsw, "pq": _pq, "binary": _binary}
+    faiss = _faiss()
+    with threads_of(1):
+        started = time.perf_counter()
+        if family in ("flat", "sq8"):
+            _refuse(options)
+            made, largest = {"flat": "Flat", "sq8": "SQ8"}[family], None
+            index = faiss.index_factory(vectors.shape[1], made, faiss.METRIC_INNER_PRODUCT)
+        else:
+            made, index, largest = makers[family](faiss, vectors, seed, options)
+        if family == "binary":
+            index.add(_bits(vectors))
+        else:
+            index.train(vectors)
+            index.add(vectors)
+        seconds = time.perf_counter() - started
+    write = faiss.serialize_index_binary if family == "binary" else faiss.serialize_index
+    size = len(write(index))
+    if family == "binary":
+        return AnnIndex(family, made, seconds, size, "cpu", largest, _binary_search(index))
+    place = "cuda" if _on_gpu(faiss, family, device) else "cpu"
+    search = _search(_to_gpu(index, device) if place == "cuda" else index, family, largest, place)
+    return AnnIndex(family, made, seconds, size, place, largest, search)
+
+
+def _on_gpu(faiss: Any, family: str, device: str) -> bool:
+    there = hasattr(faiss, "StandardGpuResources") and faiss.get_num_gpus() > 0
+    return there and family in _GPU and device.startswith(("cuda", "auto"))
+
+
+def _to_gpu(index: Any, device: str) -> Any:
+    faiss = _faiss()
+    resources = faiss.StandardGpuResources()
+    moved = faiss.index_cpu_to_gpu(resources, int(device.partition(":")[2] or 0), index)
+    moved.resources = resources  # which must live as long as the index
+    return moved
+
+
+def _ivf(faiss: Any, vectors: Vectors, seed: int, options: dict[str, int]) -> tuple[str, Any, int]:
+    n, dimension = vectors.shape
+    nlist = options.pop("nlist", max(1, min(4 * math.isqrt(n), n // _TRAINED)))
+    _refuse(options)
+    _within("nlist", nlist, 1, n)
+    made = f"IVF{nlist},Flat"
+    index = faiss.index_factory(dimension, made, faiss.METRIC_INNER_PRODUCT)
+    index.cp.seed = seed + 1
+    return made, index, nlist
+
+
+def _hnsw(faiss: Any, vectors: Vectors, seed: int, options: dict[str, int]) -> tuple[str, Any, int]:
+    links = options.pop("m", 32)
+    effort = options.pop("efConstruction", 200)
+    _refuse(options)
+    _within("m", links, 2, 512)
+    made = f"HNSW{links}"  # searches with at least k candidates, whatever efSearch
+    index = faiss.index_factory(vectors.shape[1], made, faiss.METRIC_INNER_PRODUCT)
+    index.hnsw.efConstruction = effort
+    index.hnsw.rng = faiss.RandomGenerator(seed + 1)
+    return f"{made}, efConstruction {effort}", index, 2**31 - 1
+
+
+def _pq(faiss: Any, vectors: Vectors, seed: int, options: dict[str, int]) -> tuple[str, Any, None]:
+    n, dimension = vectors.shape
+    bits = options.pop("bits", 8 if n >= _TRAINED * 256 else 4)
+    largest = next(m for m in range(max(1, dimension // 4), 0, -1) if dimension % m == 0)
+    parts = options.pop("m", largest)
+    _refuse(options)
+    if bits not in (4, 8) or parts < 1 or dimension % parts or n < 2**bits:
+        raise ValueError(
+            f"PQ{parts}x{bits} of {n} vectors of {dimension} dimensions: expected 4 or 8 bits, "
+            "m that divides the dimension, and at least 2^bits vectors"
+        )
+    # "np": without polysemous training, which a plain search does not use.
+    index = faiss.index_factory(dimension, f"PQ{parts}x{bits}np", faiss.METRIC_INNER_PRODUCT)
+    index.pq.cp.seed = seed + 1
+    index.pq.cp.min_points_per_centroid = 1  # what there is is what is trained on
+    return f"PQ{parts}x{bits}", index, None
+
+
+def _binary(
+    faiss: Any, vectors: Vectors, seed: int, options: dict[str, int]
+) -> tuple[str, Any, int]:
+    _refuse(options)
+    n, dimension = vectors.shape
+    return f"sign bits {dimension}", faiss.IndexBinaryFlat(-(-dimension // 8) * 8), n
+
+
+def _search(
+    index: Any, family: str, largest: int | None, place: str
+) -> Callable[[Vectors, int, int | None], tuple[Vectors, Ids]]:
+    parameter = FAMILIES[family].parameter
+    faiss = _faiss()
+    settings = faiss.GpuParameterSpace if place == "cuda" else faiss.ParameterSpace
+
+    def search(queries: Vectors, k: int, value: int | None) -> tuple[Vectors, Ids]:
+        if (value is None) != (not parameter):
+            raise ValueError(
+                f"{family} is searched with {parameter or 'no parameter'}; got {value}"
+            )
+        if value is not None:
+            _within(parameter, value, 1, largest or value)
+            settings().set_index_parameter(index, parameter, value)
+        return index.search(np.ascontiguousarray(queries), min(k, index.ntotal))
+
+    return search
+
+
+def _binary_search(index: Any) -> Callable[[Vectors, int, int | None], tuple[Vectors, Ids]]:
+    """Hamming distance of signs; with ``rescore`` r, the r·k best by query · signs."""
+    codes = _faiss().vector_to_array(index.xb).reshape(index.ntotal, -1)
+
+    def search(queries: Vectors, k: int, value: int | None) -> tuple[Vectors, Ids]:
+        _within("rescore", 0 if value is None else value, 1, index.ntotal)
+        k = min(k, index.ntotal)
+        distances, ids = index.search(_bits(queries), min(k * (value or 1), index.ntotal))
+        if value == 1:
+            return -distances.astype(np.float32), ids.astype(np.int64)
+        signs = np.unpackbits(codes[ids], axis=2, count=queries.shape[1]).astype(np.float32) * 2 - 1
+        scores = np.einsum("qd,qnd->qn", queries, signs)
+        order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+        return np.take_along_axis(scores, order, axis=1), np.take_along_axis(ids, order, axis=1)
+
+    return search
+
+
+def measure_speed(
+    search: Callable[[Vectors], object], queries: Vectors, *, threads: int = 1
+) -> Speed:
+    """Time ``search`` on queries (Q, D), after warming it up with the same ones.
+
+    Raises:
+        ValueError: no queries, or ``threads`` below 1.
+    """
+    if not len(queries) or threads < 1:
+        raise ValueError(f"expected queries and threads; got {len(queries)} and {threads}")
+    with threads_of(threads):
+        search(queries)
+        for row in range(min(5, len(queries))):
+            search(queries[row : row + 1])
+        singles: list[float] = []
+        for row in range(len(queries)):
+            singles += [_seconds(search, queries[row : row + 1])]
+            if len(singles) >= 20 and sum(singles) > SINGLES:
+                break
+        batches: list[float] = []
+        while len(batches) < 3 or sum(batches) < BATCHES:
+            batches.append(_seconds(search, queries))
+    p50, p95 = np.quantile(singles, [0.5, 0.95]) * 1000
+    qps = len(queries) / float(np.median(batches))
+    return Speed(threads, float(p50), float(p95), len(singles), qps)
+
+
+def _seconds(search: Callable[[Vectors], object], queries: Vectors) -> float:
+    started = time.perf_counter()
+    search(queries)
+    return time.perf_counter() - started
+
+
+@contextmanager
+def threads_of(count: int) -> Iterator[None]:
+    """FAISS, OpenMP and BLAS use ``count`` threads inside the block."""
+    from threadpoolctl import threadpool_limits
+
+    faiss = _faiss()
+    before = faiss.omp_get_max_threads()
+    with threadpool_limits(limits=count):
+        faiss.omp_set_num_threads(count)
+        try:
+            yield
+        finally:
+            faiss.omp_set_num_threads(before)
+
+
+def _bits(vectors: Vectors) -> NDArray[np.uint8]:
+    return np.packbits(vectors > 0, axis=1)
+
+
+def _faiss() -> Any:
+    try:
+        import faiss
+    except ImportError as error:
+        raise ImportError("no faiss: pip install 'qwen3nb[cpu]', or [gpu]") from error
+    return faiss
+
+
+def _refuse(options: Mapping[str, int]) -> None:
+    if options:
+        raise ValueError(f"unknown option of this index: {', '.join(options)}")
+
+
+def _within(name: str, value: int, low: int, high: int) -> None:
+    if not low <= value <= high:
+        raise ValueError(f"{name} is {value}; expected {low} to {high}")
+
+
+def _checked(vectors: Vectors, queries: Vectors, k: int) -> None:
+    if vectors.ndim != 2 or queries.ndim != 2 or vectors.shape[1] != queries.shape[1] or k < 1:
+        raise ValueError(
+            f"expected documents (N, D), queries (Q, D) and k of 1 or more; got "
+            f"{vectors.shape}, {queries.shape} and {k}"
+        )

@@ -1,0 +1,147 @@
+"""Several searches as one: reciprocal rank fusion of BM25 and encoders.
+
+Named by a plus sign, as in ``bm25+all-MiniLM-L6-v2``. Ranks are fused, not scores, so
+that nothing has to be calibrated.
+
+References:
+    Cormack, Clarke and Buettcher 2009 (reciprocal rank fusion, k = 60).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qwen3nb.metrics.retrieval import rank_documents
+from qwen3nb.models.counters import Stats
+from qwen3nb.models.encoders.base import Encoder
+from qwen3nb.models.mteb_meta import mteb_meta
+from qwen3nb.models.search.bm25 import BM25
+from qwen3nb.models.search.exact import nearest
+from qwen3nb.models.sources.resolve import Source
+from qwen3nb.utils.atomic_files import sha256_json
+
+if TYPE_CHECKING:
+    from mteb.models.model_meta import ModelMeta
+
+__all__ = ["FUSION", "Fusion", "fuse"]
+
+FUSION = 60
+_DEEPER = 2  # each part searches deeper than what comes out: fusion lifts from below
+
+
+def fuse(runs: Sequence[Mapping[str, Mapping[str, float]]]) -> dict[str, dict[str, float]]:
+    """Reciprocal rank fusion: the sum of 1 / (60 + rank) over the runs a document is in.
+
+    >>> fuse([{"q": {"a": 2.0, "b": 1.0}}, {"q": {"b": 9.0}}])["q"]["b"] == 1 / 62 + 1 / 61
+    True
+    """
+    fused: dict[str, dict[str, float]] = {}
+    for run in runs:
+        for query, scores in run.items():
+            found = fused.setdefault(query, {})
+            for rank, document in enumerate(rank_documents(scores), start=1):
+                found[document] = found.get(document, 0.0) + 1 / (FUSION + rank)
+    return fused
+
+
+class _Dense:
+    """An encoder that indexes and searches a corpus, exactly, as BM25 does."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self._encoder = encoder
+        self._documents: list[str] = []
+        self._vectors: NDArray[np.float32] = np.empty((0, 0), dtype=np.float32)
+
+    def index(self, corpus: Any, *, task_metadata: Any = None, **_: Any) -> None:
+        self._documents = [str(row["id"]) for row in corpus]
+        texts = [f"{row.get('title') or ''} {row['text']}".strip() for row in corpus]
+        self._vectors = self._encoder.encode(texts, role="passage", task_metadata=task_metadata)
+
+    def search(
+        self,
+        queries: Any,
+        *,
+        top_k: int,
+        top_ranked: Any = None,
+        task_metadata: Any = None,
+        **_: Any,
+    ) -> dict[str, dict[str, float]]:
+        names = [str(row["id"]) for row in queries]
+        texts = [row["text"] for row in queries]
+        asked = self._encoder.encode(texts, role="query", task_metadata=task_metadata)
+        vectors = dict(zip(names, asked, strict=True))
+        if top_ranked is None:
+            return nearest(vectors, self._documents, self._vectors, k=top_k)
+        return {name: self._among(vectors[name], top_ranked[name]) for name in names}
+
+    def _among(self, query: NDArray[np.float32], allowed: Iterable[str]) -> dict[str, float]:
+        """Scores of some documents only, all of those."""
+        wanted = set(allowed)
+        places = [place for place, name in enumerate(self._documents) if name in wanted]
+        names = [self._documents[place] for place in places]
+        found = nearest({"": query}, names, self._vectors[places], k=max(1, len(names)))
+        return found[""]
+
+
+class Fusion:
+    """Searches fused by rank, as one MTEB search model: retrieval and reranking only."""
+
+    searches_only = True
+
+    def __init__(self, source: Source, parts: Sequence[Encoder | BM25]) -> None:
+        self.label = source.label
+        self.source = source
+        self.parts = list(parts)
+        self.settings: dict[str, Any] = {
+            "model": {"kind": "fusion"},
+            "k": FUSION,
+            "depth": _DEEPER,
+            "of": [part.settings for part in self.parts],
+        }
+        self._searches: list[Any] = [
+            part if isinstance(part, BM25) else _Dense(part) for part in self.parts
+        ]
+
+    @property
+    def device(self) -> str:
+        """Where the last part runs."""
+        return self.parts[-1].device
+
+    @property
+    def identity(self) -> str:
+        """SHA-256 of the parts' settings and of how they are fused."""
+        return sha256_json(self.settings)
+
+    @property
+    def stats(self) -> Stats:
+        """What the parts did so far, together."""
+        total = Stats()
+        for part in self.parts:
+            for name, value in vars(part.stats).items():
+                setattr(total, name, getattr(total, name) + value)
+        return total
+
+    def index(self, corpus: Any, **options: Any) -> None:
+        """Index MTEB's corpus by every part."""
+        for search in self._searches:
+            search.index(corpus, **options)
+
+    def search(self, queries: Any, *, top_k: int, **options: Any) -> dict[str, dict[str, float]]:
+        """The ``top_k`` best documents per query by the sum of reciprocal ranks."""
+        runs = [
+            search.search(queries, top_k=_DEEPER * top_k, **options) for search in self._searches
+        ]
+        fused = fuse([{q: dict(found) for q, found in run.items()} for run in runs])
+        return {
+            query: {document: scores[document] for document in rank_documents(scores)[:top_k]}
+            for query, scores in fused.items()
+        }
+
+    @property
+    def mteb_model_meta(self) -> ModelMeta:
+        """MTEB's description; name and revision are those of this very combination."""
+        return mteb_meta(self, dimension=None, kinds=["dense"])

@@ -1,0 +1,1 @@
+"""A model specification resolved once: its kind, its folder, its identity."""

@@ -1,0 +1,219 @@
+"""LoRA adapters: found, checked against their base by headers alone, merged into it.
+
+PEFT applies an adapter and says little when it does not fit: a tensor without a module
+is skipped, a module without a tensor keeps its random start. Here names and shapes of
+adapter and base are compared first, both ways, before anything is loaded. Merging (Hu
+et al. 2021, https://arxiv.org/abs/2106.09685, section 4.1) is PEFT's, in 32-bit floats.
+
+Only ``adapter_model.safetensors`` is read: a pickle can run code.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from pathlib import Path
+from typing import Any
+
+from qwen3nb import paths
+from qwen3nb.checkpoints.checkpoint import Checkpoint, CheckpointError, open_checkpoint
+from qwen3nb.checkpoints.safetensors_header import TensorEntry, read_safetensors
+from qwen3nb.models.sources.resolve import Source, SpecError, find_source
+from qwen3nb.utils.atomic_files import read_json, sha256_json
+
+__all__ = ["adapter_fingerprint", "adapter_source", "load_merged"]
+
+WEIGHTS = "adapter_model.safetensors"
+_TENSOR = re.compile(
+    r"base_model\.model\.(?P<module>.+)\.lora_(?P<side>[AB])(?:\.default)?\.weight"
+)
+# Fields of adapter_config.json that change what is computed, and the values known here.
+_PLAIN: dict[str, tuple[Any, ...]] = {
+    "peft_type": ("LORA",),
+    "bias": ("none", None),
+    "modules_to_save": (None, []),
+    "use_dora": (False, None),
+    "layers_to_transform": (None,),
+    "layer_replication": (None,),
+    "trainable_token_indices": (None,),
+    "target_parameters": (None, []),
+    "fan_in_fan_out": (False, None),
+}
+_LABELS = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+def adapter_source(folder: Path, *, base: str | Path | None = None) -> Source:
+    """The adapter in ``folder`` with the model it belongs to, checked to fit each other.
+
+    The base is ``base``, else what ``adapter_config.json`` names: a folder beside the
+    adapter or above it, a folder seen from here, or an id on the hub.
+
+    Raises:
+        SpecError: no adapter, no base, or two that do not fit; says which tensor.
+    """
+    config = _config(folder)
+    named = str(base if base is not None else config.get("base_model_name_or_path") or "")
+    found = _base(folder, named, given=base is not None)
+    if found.kind == "hub":
+        from qwen3nb.models.sources.resolve import fetch
+
+        found = fetch(found)
+    if found.kind not in ("decoder", "sentence-transformers") or found.folder is None:
+        raise SpecError(f"{named}: not a causal language model, so no base for {folder}")
+    source = Source(paths.shown(folder), "adapter", _label(folder), folder=folder, base=found)
+    _check_fit(folder, config, found.folder)
+    return source
+
+
+def adapter_fingerprint(folder: Path) -> dict[str, Any]:
+    """What decides the effect of the adapter: its configuration and its weights."""
+    # Where the base lay while training says nothing of what it is.
+    config = {k: v for k, v in _config(folder).items() if k != "base_model_name_or_path"}
+    return {"weights": _opened(folder).digest(), "config": sha256_json(config)}
+
+
+def load_merged(source: Source, model: Any) -> Any:
+    """``model`` (the base in float32, with its head) with the adapter merged in.
+
+    Raises:
+        CheckpointError: a tensor of the adapter is not of a float type, or not finite.
+    """
+    from peft import PeftModel
+
+    assert source.folder is not None  # noqa: S101 - adapters have one
+    opened = _opened(source.folder)
+    for name in opened.tensors:
+        opened.read(name)  # looks at every value
+    with warnings.catch_warnings():
+        # PEFT still asks transformers for a property that has a new name.
+        warnings.filterwarnings("ignore", category=FutureWarning, module=r"transformers\..*")
+        adapted = PeftModel.from_pretrained(model, str(source.folder), is_trainable=False)
+        return adapted.merge_and_unload(safe_merge=True)
+
+
+def _opened(folder: Path) -> Checkpoint:
+    return Checkpoint(folder, {}, read_safetensors(folder / WEIGHTS))
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    """The adapter's configuration, once it is known to be one that is understood."""
+    file = folder / "adapter_config.json"
+    if not file.is_file():
+        raise SpecError(f"{folder}: no adapter_config.json, so no LoRA adapter")
+    if not (folder / WEIGHTS).is_file():
+        pickled = ", ".join(sorted(each.name for each in folder.glob("adapter_model.*")))
+        raise SpecError(
+            f"{folder}: no {WEIGHTS}"
+            + (f"; {pickled} is not read, because such a file can run code" if pickled else "")
+        )
+    try:
+        config = read_json(file)
+    except ValueError as error:
+        raise SpecError(str(error)) from None
+    if not isinstance(config, dict):
+        raise SpecError(f"{file}: expected an object, got {type(config).__name__}")
+    for name, known in _PLAIN.items():
+        if config.get(name) not in known and not (name not in config and None in known):
+            raise SpecError(
+                f"{file}: {name} is {config.get(name)!r}; of adapters, plain LoRA is supported "
+                f"({name} {known[0]!r})"
+            )
+    rank = config.get("r")
+    if not isinstance(rank, int) or rank < 1:
+        raise SpecError(f"{file}: r is {rank!r}, expected a positive whole number")
+    return config
+
+
+def _base(folder: Path, named: str, *, given: bool) -> Source:
+    if not named:
+        raise SpecError(f"{folder}: adapter_config.json names no base; give it as base")
+    if not given and not Path(named).is_absolute():
+        for above in folder.resolve().parents:
+            if (above / named / "config.json").is_file():
+                return find_source(str(above / named))
+    try:
+        return find_source(named)
+    except SpecError as error:
+        hint = "" if given else " It is what adapter_config.json names; give its folder as base."
+        raise SpecError(f"{folder}: its base is not found: {error}.{hint}") from None
+
+
+def _label(folder: Path) -> str:
+    """``rank_only_r4-seed_42`` for ``…/rank_only_r4/seed_42/checkpoints/final``."""
+    place = folder.resolve()
+    parts = [part for part in place.parts if part not in ("checkpoints", "final")][-2:]
+    return _LABELS.sub("-", "-".join(parts)).strip("-.") or "adapter"
+
+
+def _check_fit(folder: Path, config: dict[str, Any], base: Path) -> None:
+    """Compare the adapter's tensors with the base's, names and shapes, both ways."""
+    file = folder / WEIGHTS
+    try:
+        adapter, tensors = read_safetensors(file), open_checkpoint(base).tensors
+    except CheckpointError as error:
+        raise SpecError(str(error)) from None
+    pairs: dict[str, dict[str, TensorEntry]] = {}
+    for name, entry in adapter.items():
+        match = _TENSOR.fullmatch(name)
+        if match is None:
+            raise SpecError(f"{file}: {name} is not a tensor of a plain LoRA adapter")
+        pairs.setdefault(match["module"], {})[match["side"]] = entry
+    if not pairs:
+        raise SpecError(f"{file}: holds no tensor")
+    for module, sides in pairs.items():
+        _check_module(file, config, module, sides, tensors.get(f"{module}.weight"))
+    _check_targets(file, config, set(pairs), [name for name in tensors if name.endswith(".weight")])
+
+
+def _check_module(
+    file: Path,
+    config: dict[str, Any],
+    module: str,
+    sides: dict[str, TensorEntry],
+    base: TensorEntry | None,
+) -> None:
+    if base is None:
+        raise SpecError(f"{file}: adapts {module}, which the base does not have; is it another's?")
+    if missing := {"A", "B"} - sides.keys():
+        raise SpecError(f"{file}: {module} has no lora_{missing.pop()}")
+    rank = _rank(config, module)
+    if len(base.shape) != 2:
+        raise SpecError(f"{file}: adapts {module}, which is no linear layer: {list(base.shape)}")
+    outputs, inputs = base.shape
+    for side, expected in (("A", (rank, inputs)), ("B", (outputs, rank))):
+        if tuple(sides[side].shape) != expected:
+            raise SpecError(
+                f"{file}: lora_{side} of {module} has shape {list(sides[side].shape)}; rank "
+                f"{rank} of adapter_config.json and the base's weight {list(base.shape)} "
+                f"need {list(expected)}"
+            )
+
+
+def _rank(config: dict[str, Any], module: str) -> int:
+    """The rank for a module; ``rank_pattern`` holds the exceptions, as PEFT reads them."""
+    for pattern, rank in (config.get("rank_pattern") or {}).items():
+        if re.match(rf"(.*\.)?({pattern})$", module):
+            return int(rank)
+    return int(config["r"])
+
+
+def _check_targets(
+    file: Path, config: dict[str, Any], adapted: set[str], weights: list[str]
+) -> None:
+    """Every module that is a target has tensors, and no other has."""
+    targets = config.get("target_modules")
+    if isinstance(targets, str):
+        if targets == "all-linear":
+            return
+        pattern = re.compile(targets)
+        wanted = {n for w in weights if pattern.fullmatch(n := w.removesuffix(".weight"))}
+    else:
+        endings = tuple(targets or ())
+        modules = [name.removesuffix(".weight") for name in weights]
+        wanted = {m for m in modules if m in endings or m.endswith(tuple(f".{e}" for e in endings))}
+        for ending in endings:
+            if not any(m == ending or m.endswith(f".{ending}") for m in modules):
+                raise SpecError(f"{file}: its target module {ending!r} is not in the base")
+    if odd := sorted(wanted ^ adapted):
+        what = "has no tensors" if odd[0] in wanted else "is no target of adapter_config.json"
+        raise SpecError(f"{file}: {odd[0]} {what} ({len(odd)} such)")

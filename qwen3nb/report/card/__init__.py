@@ -1,0 +1,1 @@
+"""The model card, from records and what only its authors know."""

@@ -1,0 +1,185 @@
+"""The model card: from the export's provenance and the results, and nothing else.
+
+What is not known is said to be missing; nothing is filled in.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import qwen3nb
+from qwen3nb.evaluation.mteb.tiers import TIERS
+from qwen3nb.extraction.export import read_provenance
+from qwen3nb.models.modeling.pooling import POOLINGS
+from qwen3nb.models.sources.resolve import find_source
+from qwen3nb.records.record import Result
+from qwen3nb.report.card.facts import (
+    details,
+    origin,
+    read_facts,
+    source_folder,
+    training_facts,
+    training_of,
+)
+from qwen3nb.report.leaderboard.limitations import limitations
+from qwen3nb.report.leaderboard.score_table import comparison_table
+from qwen3nb.report.leaderboard.suite import suite_table, summarise
+from qwen3nb.report.leaderboard.tables import latest, results_table
+from qwen3nb.report.render.table import markdown_text
+from qwen3nb.utils.atomic_files import read_json
+
+__all__ = ["card_body", "card_text"]
+
+_TAGS = (
+    "sentence-transformers", "feature-extraction", "sentence-similarity", "mteb", "qwen3", "encoder"
+)  # fmt: skip
+# Of states (B, T, D) and a mask (B, T), as a reader of the card would write it.
+_POOLING_CODE = {
+    "mean": "vectors = (states * mask.unsqueeze(-1)).sum(1) / mask.sum(1, keepdim=True)",
+    "cls": "first = mask.argmax(1)\nvectors = states[torch.arange(len(states)), first]",
+    "last": "last = (mask.cumsum(1) * mask).argmax(1)\n"
+    "vectors = states[torch.arange(len(states)), last]",
+    "weighted_mean": "weights = (mask.cumsum(1) * mask).unsqueeze(-1)\n"
+    "vectors = (states * weights).sum(1) / weights.sum(1)",
+}
+
+
+def card_body(
+    folder: Path | str,
+    results: Sequence[Result],
+    *,
+    tier: str = "smoke",
+    facts: Path | None = None,
+) -> str:
+    """The card without its front matter, as Markdown.
+
+    Args:
+        folder: an extracted model directory.
+        results: any records; those of this model and its tier are shown.
+        tier: whose tasks the comparison shows.
+        facts: a TOML file with what only the authors know; see `FACTS`.
+
+    Raises:
+        ValueError: the folder was not written by `extract`, or a fact is none.
+    """
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    folder = Path(folder)
+    provenance = _provenance(folder)
+    # Not HTML: every value that comes from elsewhere goes through markdown_text.
+    template = Environment(
+        loader=PackageLoader("qwen3nb.report", "."),
+        undefined=StrictUndefined,
+        trim_blocks=False,
+        keep_trailing_newline=True,
+        autoescape=False,  # noqa: S701 - Markdown, escaped value by value
+    ).get_template("card.md.j2")
+    return template.render(
+        **_about(folder, provenance, read_facts(facts)),
+        **_measured(folder, results, tier=tier),
+        version=qwen3nb.__version__,
+    )
+
+
+def _about(folder: Path, provenance: dict[str, Any], stated: dict[str, Any]) -> dict[str, Any]:
+    """What the template says of the model itself."""
+    source = find_source(str(folder))
+    training = training_of(source_folder(provenance))
+    pooling = provenance["pooling"]
+    return {
+        # Themes print a page's title unescaped in places: only the file-safe label will do.
+        "label": source.label,
+        "parameters": f"{provenance['parameters']:,}",
+        "dimension": provenance["dimension"],
+        "pooling": pooling,
+        "other_pooling": next(each for each in POOLINGS if each != pooling),
+        "pooling_code": _POOLING_CODE[pooling],
+        "normalize": provenance["normalize"],
+        "max_length": provenance["max_length"],
+        "folder": re.sub(r"""["'`\\\s<>]""", "-", folder.name),  # within code, quoted
+        "toy": str(training.get("data", "")).startswith("PyDocs"),
+        "details": _escaped(details(read_json(folder / "config.json"), provenance, stated)),
+        "origin": _escaped(origin(provenance, source.fingerprint())),
+        "training": _escaped(training_facts(training, stated)),
+        "unrecorded": not training,
+        "ul2": "ul2" in str(training.get("objective", stated.get("objective", ""))).lower(),
+        "citation": markdown_text(stated.get("citation", "")),
+        "thanks": markdown_text(stated.get("acknowledgements", "")),
+    }
+
+
+def _measured(folder: Path, results: Sequence[Result], *, tier: str) -> dict[str, Any]:
+    """What the template says of the results."""
+    own = _of_model(folder, results)
+    limits = limitations(own, latest(results))
+    asked = TIERS[tier].tasks
+    return {
+        "evaluation": results_table(own).markdown() if own else "",
+        "suite": suite_table(summarise(own, asked=asked)).markdown() if own else "",
+        "comparison": comparison_table(results, tier=tier).markdown() if own else "",
+        "limits": [markdown_text(limit) for limit in limits],
+        "runs": ", ".join(sorted({markdown_text(result.run) for result in own})),
+    }
+
+
+def card_text(
+    folder: Path | str,
+    results: Sequence[Result],
+    *,
+    tier: str = "smoke",
+    facts: Path | None = None,
+) -> str:
+    """The whole card, with the front matter that the hub reads.
+
+    Raises:
+        ValueError: as in `card_body`.
+    """
+    from huggingface_hub import EvalResult, ModelCardData
+
+    folder = Path(folder)
+    body = card_body(folder, results, tier=tier, facts=facts)
+    stated = read_facts(facts)
+    evaluated = [
+        EvalResult(
+            task_type=result.task["type"],
+            dataset_type=result.task["dataset"],
+            dataset_name=result.task["name"],
+            dataset_revision=result.task["revision"],
+            metric_type=result.task["main_metric"],
+            metric_value=result.main.value,
+        )
+        for result in _of_model(folder, results)
+        if result.main.value is not None
+    ]
+    data = ModelCardData(
+        model_name=_provenance(folder)["label"],
+        library_name="transformers",
+        pipeline_tag="sentence-similarity",
+        tags=list(_TAGS),
+        license=stated.get("license"),
+        language=stated.get("language"),
+        datasets=stated.get("datasets"),
+        base_model=stated.get("base_model"),
+        eval_results=evaluated or None,
+    )
+    return f"---\n{data.to_yaml()}\n---\n\n{body}"
+
+
+def _provenance(folder: Path) -> dict[str, Any]:
+    found = read_provenance(folder)
+    if found is None:
+        raise ValueError(f"{folder}: no qwen3nb.json; a card is made for an extracted model")
+    return found
+
+
+def _escaped(rows: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    return [(markdown_text(name), markdown_text(value)) for name, value in rows]
+
+
+def _of_model(folder: Path, results: Sequence[Result]) -> list[Result]:
+    """The records of the model in ``folder``: same weights and files, whatever its label."""
+    fingerprint = find_source(str(folder)).fingerprint()
+    return [r for r in latest(results) if r.model["settings"]["model"] == fingerprint]

@@ -1,0 +1,179 @@
+"""What a model card says of a model: read from its files and its training's, never filled in."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from qwen3nb import paths
+from qwen3nb.utils.atomic_files import read_json
+from qwen3nb.utils.choices import one_of
+
+__all__ = [
+    "FACTS",
+    "NOT_GIVEN",
+    "details",
+    "origin",
+    "read_facts",
+    "source_folder",
+    "training_facts",
+    "training_of",
+]
+
+NOT_GIVEN = "not given"
+# What a file of facts may say, for what no file of a training does.
+FACTS = (
+    "license", "language", "datasets", "base_model", "objective", "mixture", "data", "tokens",
+    "hardware", "duration", "citation", "acknowledgements",
+)  # fmt: skip
+_LISTS = ("language", "datasets")
+Rows = list[tuple[str, str]]
+
+
+def read_facts(file: Path | None) -> dict[str, Any]:
+    """What the authors say of their model, from a TOML file; nothing without one.
+
+    ``language`` and ``datasets`` are lists of strings, everything else is a string.
+
+    Raises:
+        ValueError: an unknown key (the message lists those there are), or another type.
+    """
+    if file is None:
+        return {}
+    try:
+        found = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{file}: not TOML: {error}") from None
+    for name, value in found.items():
+        one_of("fact", name, FACTS)
+        texts = value if name in _LISTS else [value]
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            wanted = "a list of strings" if name in _LISTS else "a string"
+            raise ValueError(f"{file}: {name} is {value!r}; expected {wanted}")
+    return found
+
+
+def details(
+    config: Mapping[str, Any], provenance: Mapping[str, Any], facts: Mapping[str, Any]
+) -> Rows:
+    """What the model is: its shape from ``config.json``, its use from the export."""
+    heads = f"{config['num_attention_heads']}, key/value {config['num_key_value_heads']}"
+    surround = [f"begins with {provenance['prefix']!r}"] if provenance["prefix"] else []
+    surround += ["ends with the end-of-text token"] if provenance["append_eos"] else []
+    rows: list[tuple[str, Any]] = [
+        ("type", "Qwen3 encoder, bidirectional attention"),
+        ("base model", facts.get("base_model")),
+        ("parameters", f"{provenance['parameters']:,}, embeddings included"),
+        ("layers", config["num_hidden_layers"]),
+        ("hidden size", config["hidden_size"]),
+        ("attention heads", f"{heads}, of {config['head_dim']} dimensions"),
+        ("vocabulary", f"{config['vocab_size']:,} rows"),
+        ("vectors", f"{provenance['dimension']} dimensions, pooling {provenance['pooling']}, "
+                    + ("length 1" if provenance["normalize"] else "not normalised")),
+        ("a text", ", ".join(surround) or "is taken as it is"),
+        ("longest text", f"{provenance['max_length']} tokens; what follows is cut"),
+        ("stored as", provenance["dtype"]),
+        ("languages", ", ".join(facts.get("language", ()))),
+        ("licence", facts.get("license")),
+    ]  # fmt: skip
+    return _stated(rows)
+
+
+def origin(provenance: Mapping[str, Any], fingerprint: Mapping[str, Any]) -> Rows:
+    """The checkpoint it was taken from, the digests, and what was verified."""
+    source, check = provenance["source"], provenance["verification"]
+    rows = [
+        ("taken from", Path(source["folder"]).name),
+        ("SHA-256 of the source's weights", source["digest"]),
+    ]
+    if averaging := source.get("averaging"):
+        rows.append(("average of", f"{averaging['rule']}: {', '.join(averaging['averaged_from'])}"))
+        rows += [
+            (f"SHA-256 of {name}", digest)
+            for name, digest in averaging.get("digests", {}).items()
+        ]  # fmt: skip
+    elif source.get("step") is not None:
+        rows.append(("training step", str(source["step"])))
+    rows += [
+        ("SHA-256 of these weights", str(fingerprint["weights"])),
+        (
+            "verified",
+            f"greatest difference to the source encoder {check['max_difference']:.1e} (bound "
+            f"{check['bound']:.0e}) over {check['texts']} texts of {min(check['tokens'])} to "
+            f"{max(check['tokens'])} tokens, padded {' and '.join(check['padding'])}",
+        ),
+        (
+            "in sentence-transformers",
+            f"differs by at most {check['sentence_transformers_difference']:.1e}"
+            if check.get("sentence_transformers_difference") is not None
+            else "not checked",
+        ),
+        ("written with", ", ".join(f"{k} {v}" for k, v in provenance["versions"].items())),
+    ]
+    return rows
+
+
+def training_of(source: Path) -> dict[str, Any]:
+    """The run's own records beside or above a checkpoint: ``training.json`` and the trainer's.
+
+    What ``trainer_state.json`` says is under ``trainer``.
+    """
+    found: dict[str, Any] = {}
+    for folder in (source, source.parent):
+        if (folder / "training.json").is_file():
+            found = dict(read_json(folder / "training.json"))
+            break
+    state = source / "trainer_state.json"
+    if state.is_file():
+        found["trainer"] = read_json(state)
+    return found
+
+
+def training_facts(training: Mapping[str, Any], facts: Mapping[str, Any]) -> Rows:
+    """The training as its own files have it; where they are silent, as its authors say."""
+    settings, trainer = training.get("settings", {}), training.get("trainer", {})
+    log = [entry for entry in trainer.get("log_history", ()) if isinstance(entry, dict)]
+    rates = [entry["learning_rate"] for entry in log if "learning_rate" in entry]
+    tokens = training.get("tokens_seen")
+    rows: list[tuple[str, Any]] = [
+        ("objective", training.get("objective") or facts.get("objective")),
+        ("mixture", _mixture(training) or facts.get("mixture")),
+        ("data", training.get("data") or facts.get("data") or ", ".join(facts.get("datasets", ()))),
+        ("tokens seen", f"{tokens:,}" if tokens else facts.get("tokens")),
+        ("steps", settings.get("steps") or trainer.get("global_step")),
+        ("epochs", trainer.get("epoch")),
+        ("texts per step", settings.get("batch") or trainer.get("train_batch_size")),
+        ("peak learning rate", settings.get("learning_rate") or max(rates, default=None)),
+        ("eval_loss at this step", _at_step(log, trainer.get("global_step"), "eval_loss")),
+        ("hardware", training.get("hardware") or facts.get("hardware")),
+        ("duration", _seconds(training.get("seconds")) or facts.get("duration")),
+        ("seed", settings.get("seed")),
+    ]
+    return _stated(rows)
+
+
+def _mixture(training: Mapping[str, Any]) -> str:
+    return "; ".join(
+        f"{each['mode']} {each['share']:.0%}" for each in training.get("denoisers", ())
+    )
+
+
+def _at_step(log: Iterable[Mapping[str, Any]], step: object, metric: str) -> str | None:
+    """The entry of that very step: the last one of a cumulative log may be an earlier step's."""
+    value = next((e[metric] for e in log if e.get("step") == step and metric in e), None)
+    return None if value is None else f"{value:.4f}"
+
+
+def _seconds(seconds: float | None) -> str | None:
+    return None if seconds is None else f"{seconds:,.0f} s"
+
+
+def _stated(rows: Iterable[tuple[str, Any]]) -> Rows:
+    return [(name, NOT_GIVEN if value in (None, "") else str(value)) for name, value in rows]
+
+
+def source_folder(provenance: Mapping[str, Any]) -> Path:
+    """Where the checkpoint was when the model was taken from it; it may be gone."""
+    return paths.root() / str(provenance["source"]["folder"])

@@ -1,0 +1,1 @@
+"""Pages on differences: tables, figures, candidates, the explorer of queries."""

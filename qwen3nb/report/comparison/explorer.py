@@ -1,0 +1,233 @@
+"""Two models query by query, to click through: what did the one find and the other not?
+
+The page holds the numbers; plotly's script, once for the book, draws them. Nothing is
+fetched. A reader without scripts has the table of the greatest differences.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import textwrap
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from qwen3nb.analysis.comparison.alignment import ScoreMatrix, pair_results
+from qwen3nb.records.record import Result
+from qwen3nb.report.leaderboard.tables import latest, short_task
+from qwen3nb.report.render.figure import model_colors
+from qwen3nb.report.render.table import Cell, Table
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+__all__ = ["Explorer", "explore", "query_texts"]
+
+_JITTER = 0.012  # of the range of scores, so that equal points can be told apart
+_GOLDEN = (5**0.5 - 1) / 2
+
+
+@dataclass(frozen=True)
+class Explorer:
+    """Scores of models on the queries that all of them answered.
+
+    Attributes:
+        matrix: the scores of two models or more.
+        texts: of queries, by id; a query without one is shown by its id.
+        note: why there are no texts, if there are none.
+    """
+
+    matrix: ScoreMatrix
+    texts: Mapping[str, str]
+    note: str = ""
+
+    @property
+    def models(self) -> list[str]:
+        """Names, the best mean first."""
+        order = np.argsort(-self.matrix.scores.mean(axis=1), kind="stable")
+        return [self.matrix.systems[index] for index in order]
+
+    def figure(self, first: str = "", second: str = "") -> Figure:
+        """A point per query, one model's score across and the other's up.
+
+        Args:
+            first: name of the model across; by default the best.
+            second: name of the model up; by default the second best.
+
+        Raises:
+            ValueError: no such model; lists those there are.
+        """
+        from plotly.graph_objects import Figure, Scatter
+
+        across, up = first or self.models[0], second or self.models[1]
+        x, y = self.matrix.column(across), self.matrix.column(up)
+        dx, dy = _jitter(len(x))
+        points = Scatter(
+            x=(x + dx).tolist(),
+            y=(y + dy).tolist(),
+            customdata=[
+                [self._wrapped(query), float(a), float(b)]
+                for query, a, b in zip(self.matrix.queries, x, y, strict=True)
+            ],
+            mode="markers",
+            marker={"size": 9, "opacity": 0.55, "color": model_colors([across])[across]},
+            hovertemplate="%{customdata[0]}<br>across %{customdata[1]:.3f}, "
+            "up %{customdata[2]:.3f}<extra></extra>",
+        )
+        even = Scatter(x=[0, 1], y=[0, 1], mode="lines", line={"dash": "dot", "width": 1},
+                       hoverinfo="skip")  # fmt: skip
+        return Figure([points, even], self._layout(across, up))
+
+    def _layout(self, across: str, up: str) -> dict[str, Any]:
+        axis = {"range": [-0.04, 1.04], "zeroline": False}
+        metric = self.matrix.metric
+        return {
+            "showlegend": False,
+            "hovermode": "closest",
+            "dragmode": "pan",
+            "paper_bgcolor": "rgba(0,0,0,0)",
+            "plot_bgcolor": "rgba(0,0,0,0)",
+            "margin": {"l": 60, "r": 10, "t": 10, "b": 50},
+            "height": 460,
+            "xaxis": {**axis, "title": {"text": f"{metric}, {html.escape(across)}"}},
+            "yaxis": {**axis, "title": {"text": f"{metric}, {html.escape(up)}"}},
+            "template": "none",
+        }
+
+    def _wrapped(self, query: str) -> str:
+        """A query's text for a hover box: lines of 60 letters, escaped."""
+        text = " ".join(self.texts.get(query, query).split())
+        lines = textwrap.wrap(text, 60, max_lines=5, placeholder=" …") or [query]
+        return "<br>".join(html.escape(line) for line in lines)
+
+    def table(self, *, most: int = 12) -> Table:
+        """The queries on which the two best models differ most."""
+        across, up = self.models[0], self.models[1]
+        first, second = self.matrix.column(across), self.matrix.column(up)
+        order = np.argsort(-np.abs(first - second), kind="stable")[:most]
+        rows = tuple(
+            (
+                Cell(self.texts.get(self.matrix.queries[i], self.matrix.queries[i])),
+                *(Cell(f"{v:.3f}", value=float(v)) for v in (first[i], second[i])),
+                Cell(f"{first[i] - second[i]:+.3f}", value=float(first[i] - second[i])),
+            )
+            for i in order
+        )
+        return Table(
+            ("query", f"{across}\n{self.matrix.metric}", f"{up}\n{self.matrix.metric}", "Δ"),
+            rows,
+            f"{short_task(self.matrix.task)}: the {len(rows)} queries of {len(first)} on which "
+            "the two models with the best means differ most: picked because they differ, they "
+            "say nothing of the mean.",
+            kind="words",
+        )
+
+    def _data(self) -> dict[str, Any]:
+        """What the page's script draws from."""
+        dx, dy = _jitter(len(self.matrix.queries))
+        return {
+            "figure": json.loads(self.figure().to_json()),
+            "metric": self.matrix.metric,
+            "models": self.models,
+            "scores": {name: self.matrix.column(name).tolist() for name in self.models},
+            "colors": model_colors(self.models),
+            "texts": [self.texts.get(query, query) for query in self.matrix.queries],
+            "ids": list(self.matrix.queries),
+            "jitter": [dx.tolist(), dy.tolist()],
+        }
+
+    def _repr_html_(self) -> str:
+        data = json.dumps(self._data(), allow_nan=False).replace("<", "\\u003c")
+        boxes = "".join(
+            f'<label>{said} <select data-axis="{axis}">'
+            + "".join(
+                f"<option{' selected' if i == chosen else ''}>{html.escape(name)}</option>"
+                for i, name in enumerate(self.models)
+            )
+            + "</select></label>"
+            for said, axis, chosen in (("across", "x", 0), ("up", "y", 1))
+        )
+        alt = (
+            f"A point per query of {short_task(self.matrix.task)}: {self.matrix.metric} of one "
+            f"model across, of another up; {len(self.matrix.queries)} queries."
+        )
+        return (
+            f'<div class="q-explorer"><div class="q-controls">{boxes}</div>'
+            f'<div class="q-plot" role="img" aria-label="{html.escape(alt, quote=True)}"></div>'
+            '<div class="q-chosen" role="status">Click on a point to see the query and what '
+            "every model scores on it.</div>"
+            f"{_said(self.note)}<noscript><p>This figure needs a script; the table below does "
+            "not.</p></noscript>"
+            f'<script type="application/json">{data}</script></div>'
+        )
+
+
+def _jitter(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Small steps aside for each of ``count`` points, the same every time: two (count,)."""
+    turns = np.arange(count) * _GOLDEN
+    radius = _JITTER * np.sqrt((np.arange(count) * _GOLDEN * _GOLDEN) % 1)
+    return radius * np.cos(2 * np.pi * turns), radius * np.sin(2 * np.pi * turns)
+
+
+@dataclass(frozen=True)
+class Nothing:
+    """In the place of an explorer: why there is none."""
+
+    why: str
+
+    def table(self) -> Table:
+        """An empty table that says why."""
+        return Table(("query",), (), self.why)
+
+    def _repr_html_(self) -> str:
+        return _said(self.why)
+
+
+def _said(text: str) -> str:
+    return f'<p class="q-note">{html.escape(text)}</p>' if text else ""
+
+
+def explore(
+    results: Iterable[Result],
+    *,
+    task: str,
+    metric: str = "nDCG@10",
+    texts: Mapping[str, str] | None = None,
+) -> Explorer | Nothing:
+    """The explorer of a task, or a word why there is none.
+
+    Args:
+        results: any records.
+        task: its name.
+        metric: a per-query metric between 0 and 1.
+        texts: of the queries, by id; by default read with `query_texts`, and where the data
+            are not at hand the ids stand for them and a note says so.
+    """
+    found = pair_results(latest(results), metric=metric, tasks=[task])
+    if not found.matrices:
+        reasons = "; ".join(found.left_out) or "there is none"
+        return Nothing(f"Two models with {metric} on {task} are needed: {reasons}.")
+    if texts is not None:
+        return Explorer(found.matrices[0], texts)
+    try:
+        return Explorer(found.matrices[0], query_texts(task))
+    except (ValueError, OSError) as error:
+        cause = " ".join(str(error).split())[:200]
+        return Explorer(found.matrices[0], {}, f"The queries' texts are not at hand: {cause}")
+
+
+def query_texts(task: str) -> dict[str, str]:
+    """The queries of a retrieval or reranking task, by id.
+
+    Raises:
+        ValueError: an unknown task, or one that has no queries.
+        OSError: its data are not here and cannot be fetched.
+    """
+    from qwen3nb.datasets.collection import from_mteb
+    from qwen3nb.evaluation.mteb.select import select_tasks
+
+    (chosen,) = select_tasks(names=[task])
+    return {key: text for each in from_mteb(chosen) for key, text in each.queries.items()}

@@ -1,0 +1,1 @@
+"""The leaderboard page: score tables, ranks, findings, limitations."""

@@ -1,0 +1,298 @@
+"""Figures of results: an interval on every mean, one colour per model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from qwen3nb.evaluation.mteb.tiers import TIERS
+from qwen3nb.records.record import Result
+from qwen3nb.report.leaderboard.tables import latest, model_names, short_task
+from qwen3nb.report.render.figure import (
+    COLORS,
+    GREY,
+    SMALL,
+    Picture,
+    grid,
+    model_colors,
+    plain,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["bars_figure", "comparison_figure", "per_query_figure", "similarity_figure"]
+
+_INTERVAL = "95 % percentile bootstrap interval over the n given with each task"
+
+
+@dataclass(frozen=True)
+class _Board:
+    """Main values of models on tasks.
+
+    Attributes:
+        tasks: names, in the tier's order, of those that somebody was run on.
+        models: names, the best on the first task first.
+        scores: record per model and task.
+        colors: per model.
+    """
+
+    tasks: tuple[str, ...]
+    models: tuple[str, ...]
+    scores: Mapping[tuple[str, str], Result]
+    colors: Mapping[str, str]
+
+    def example(self, task: str) -> Result | None:
+        """A record on the task, for its metric and n."""
+        return next((r for (_, name), r in self.scores.items() if name == task), None)
+
+    def measure(self, task: str) -> str:
+        """The task's main metric and n."""
+        found = self.example(task)
+        return "" if found is None else f"{found.task['main_metric']}, n = {found.main.n}"
+
+
+def _board(results: Iterable[Result], tier: str) -> _Board:
+    tasks = TIERS[tier].tasks
+    chosen = [result for result in latest(results) if result.task["name"] in tasks]
+    names = model_names(chosen)
+    scores = {(names[r.model["identity"]], r.task["name"]): r for r in chosen}
+
+    def key(name: str) -> tuple[bool, float, str]:
+        found = scores.get((name, tasks[0]))
+        value = found.main.value if found else None
+        return value is None, -(value or 0.0), name
+
+    return _Board(tasks, tuple(sorted(names.values(), key=key)), scores, _colors(chosen))
+
+
+def _colors(results: Iterable[Result]) -> dict[str, str]:
+    """A colour per name, by the label alone where the name is the label."""
+    return model_colors(model_names(list(results)).values())
+
+
+def comparison_figure(results: Iterable[Result], *, tier: str) -> Picture:
+    """A panel per task; a point and its 95 % interval per model, the best on top.
+
+    Models keep their row and colour in every panel; a missing result is an empty row.
+    """
+    board = _board(results, tier)
+    return Picture(
+        name=f"comparison-{tier}",
+        draw=lambda width: _comparison(board, width),
+        caption=f"Every model on every task of the tier {tier}: mean and {_INTERVAL}. Rows are "
+        "ordered by the first panel; a row without a point was not measured. Intervals that "
+        "overlap say little of a difference; the paired tests do.",
+        alt=f"A panel per task with a point and an interval per model. {_in_words(board)}",
+    )
+
+
+def _in_words(board: _Board) -> str:
+    task = board.tasks[0]
+    said = [
+        f"{name} {found.main.value:.3f}"
+        for name in board.models
+        if (found := board.scores.get((name, task))) and found.main.value is not None
+    ]
+    return f"{short_task(task)}: {', '.join(said) or 'no values'}."
+
+
+def _comparison(board: _Board, width: float) -> Figure:
+    import matplotlib.pyplot as plt
+
+    rows, tasks = tuple(reversed(board.models)), board.tasks
+    columns = min(3 if width > 5 else 1, len(tasks))
+    lines = -(-len(tasks) // columns)
+    size = (width, lines * (0.165 * len(rows) + 0.72))
+    figure, axes = plt.subplots(lines, columns, figsize=size, sharey=True, squeeze=False)
+    panels = list(axes.flat)
+    for axis, task in zip(panels, tasks, strict=False):
+        for row, name in enumerate(rows):
+            if (name, task) in board.scores:
+                _interval(axis, row, board.scores[name, task], board.colors[name])
+        axis.set_title(plain(short_task(task), most=34))
+        axis.set_xlabel(board.measure(task))
+        axis.set_xlim(left=min(0.0, axis.get_xlim()[0]))
+        axis.set_ylim(-0.6, len(rows) - 0.4)
+        axis.tick_params(axis="y", length=0)
+        axis.spines["left"].set_visible(False)
+        grid(axis)
+    for axis in panels[len(tasks) :]:
+        axis.remove()
+    for line in axes:
+        line[0].set_yticks(range(len(rows)), [plain(name, most=30) for name in rows])
+    return figure
+
+
+def _interval(axis: Axes, row: int, result: Result, color: str) -> None:
+    """A point with its interval, in the colour of its model."""
+    value, low, high = result.main.value, result.main.low, result.main.high
+    if value is None:
+        return
+    if low is not None and high is not None:
+        axis.plot([low, high], [row, row], color=color, linewidth=1.8, solid_capstyle="butt")
+    axis.plot([value], [row], "o", color=color, markersize=4)
+
+
+def bars_figure(results: Iterable[Result], *, tier: str, most: int = 8) -> Picture | None:
+    """A group of bars per task, a bar per model with its interval; what is missing says so.
+
+    None without any results of the tier.
+
+    Args:
+        results: any records.
+        tier: whose tasks are shown.
+        most: models; the best on the tier's first task are taken.
+    """
+    board = _board(results, tier)
+    shown = board.models[:most]
+    if not shown:
+        return None
+    left_out = len(board.models) - len(shown)
+    return Picture(
+        name=f"bars-{tier}",
+        draw=lambda width: _bars(board, shown, width),
+        caption=f"Main metric of each task of the tier {tier}, a bar per model with its "
+        f"{_INTERVAL}; × is not measured, which is not zero."
+        + (f" {left_out} more models are left out." if left_out else ""),
+        alt=f"Groups of bars, one group per task. {_in_words(board)}",
+    )
+
+
+def _bars(board: _Board, models: Sequence[str], width: float) -> Figure:
+    import matplotlib.pyplot as plt
+    from matplotlib.patches import Rectangle
+
+    per_line = 6 if width > 5 else 3
+    lines = -(-len(board.tasks) // per_line)
+    figure, axes = plt.subplots(lines, 1, figsize=(width, 1.75 * lines + 0.5), squeeze=False)
+    for line, axis in enumerate(axes[:, 0]):
+        tasks = board.tasks[line * per_line : (line + 1) * per_line]
+        for place, task in enumerate(tasks):
+            _group(axis, place, [board.scores.get((name, task)) for name in models],
+                   [board.colors[name] for name in models])  # fmt: skip
+        told = [board.measure(t) for t in tasks]
+        if width < 5:
+            told = [each.replace(", ", "\n") for each in told]
+        names = [plain(short_task(task), most=18) for task in tasks]
+        labels = [f"{name}\n{each}" for name, each in zip(names, told, strict=True)]
+        axis.set_xticks(range(len(tasks)), labels, fontsize=SMALL)
+        axis.set_xlim(-0.5, per_line - 0.5 if lines > 1 else len(tasks) - 0.5)
+        axis.tick_params(axis="x", length=0)
+        axis.axhline(0, color=GREY, linewidth=0.7)
+        axis.set_ylabel("main metric")
+        grid(axis, which="y")
+    bars = [Rectangle((0, 0), 1, 1, color=board.colors[name]) for name in models]
+    named = [plain(name, most=26) for name in models]
+    figure.legend(bars, named, loc="outside lower center", ncols=4 if width > 5 else 2,
+                  handlelength=0.9, columnspacing=1.2)  # fmt: skip
+    return figure
+
+
+def _group(axis: Axes, place: int, found: Sequence[Result | None], colors: Sequence[str]) -> None:
+    """One task: a bar per model, side by side."""
+    wide = 0.84 / max(len(found), 1)
+    for index, (result, color) in enumerate(zip(found, colors, strict=True)):
+        x = place - 0.42 + wide * (index + 0.5)
+        main = result.main if result else None
+        if main is None or main.value is None:
+            axis.plot([x], [0.0], "x", color=color, markersize=3.5, clip_on=False)
+            continue
+        axis.bar(x, main.value, width=wide * 0.9, color=color, alpha=0.85)
+        if main.low is not None and main.high is not None:
+            axis.plot([x, x], [main.low, main.high], color=GREY, linewidth=1.1)
+
+
+def per_query_figure(results: Sequence[Result], *, metric: str = "nDCG@10") -> Picture | None:
+    """How a retrieval metric is spread over queries, a panel per task; None without any."""
+    chosen = [result for result in results if metric in result.per_query]
+    if not chosen:
+        return None
+    means = ", ".join(
+        f"{short_task(r.task['name'])} mean {np.mean(list(r.per_query[metric].values())):.3f}, "
+        f"n = {len(r.per_query[metric])}"
+        for r in chosen
+    )
+    return Picture(
+        name="per-query",
+        draw=lambda width: _per_query(chosen, metric, width),
+        caption=f"Queries by their {metric}: {means}. Two hills at the ends are a model that "
+        "finds the document or does not; a hill in the middle one that finds it late.",
+        alt=f"Histograms of {metric} over queries: {means}.",
+        columns=2 if len(chosen) > 1 else 1,
+    )
+
+
+def _per_query(results: Sequence[Result], metric: str, width: float) -> Figure:
+    import matplotlib.pyplot as plt
+
+    columns = min(len(results), 3 if width > 5 else 1)
+    lines = -(-len(results) // columns)
+    size = (width, 1.75 * lines)
+    figure, axes = plt.subplots(lines, columns, figsize=size, sharey=True, squeeze=False)
+    for axis, result in zip(axes.flat, results, strict=False):
+        values = list(result.per_query[metric].values())
+        axis.hist(values, bins=np.linspace(0, 1, 21).tolist(), color=COLORS[0])
+        mean = float(np.mean(values))
+        axis.axvline(mean, color=COLORS[1], linewidth=1.5)
+        axis.annotate(
+            f"mean {mean:.3f}",
+            (mean, 0.97),
+            xycoords=("data", "axes fraction"),
+            xytext=(-4 if mean > 0.5 else 4, 0),
+            textcoords="offset points",
+            ha="right" if mean > 0.5 else "left",
+            va="top",
+        )
+        axis.set_title(f"{plain(short_task(result.task['name']))}, n = {len(values)}")
+        axis.set_xlabel(f"{metric} of a query")
+        axis.set_ylabel("queries")
+        axis.label_outer()
+    for axis in list(axes.flat)[len(results) :]:
+        axis.remove()
+    return figure
+
+
+def similarity_figure(results: Sequence[Result]) -> Picture | None:
+    """Cosine similarity of sentence pairs by their gold score; None without an STS task."""
+    result = next((result for result in results if "gold" in result.per_query), None)
+    if result is None:
+        return None
+    n = len(result.per_query["gold"])
+    value = result.main.value
+    told = "" if value is None else f"; {result.task['main_metric']} {value:.3f}"
+    return Picture(
+        name="similarity",
+        draw=lambda width: _similarity(result, width),
+        caption=f"Cosine of each sentence pair of {result.task['name']} by its gold score, "
+        f"rounded (n = {n} pairs{told}); lines are medians. A useful encoder climbs from left "
+        "to right, and its columns overlap little.",
+        alt=f"Cosine similarity by gold score, {n} pairs{told}.",
+    )
+
+
+def _similarity(result: Result, width: float) -> Figure:
+    import matplotlib.pyplot as plt
+
+    gold, cosine = result.per_query["gold"], result.per_query["cosine"]
+    grades = sorted({round(value) for value in gold.values()})
+    figure, axis = plt.subplots(figsize=(width, 2.3))
+    for place in grades:
+        values = sorted(cosine[pair] for pair in gold if round(gold[pair]) == place)
+        spread = np.linspace(-0.22, 0.22, len(values))
+        axis.plot(place + spread, values, ".", color=COLORS[0], alpha=0.6, markersize=4)
+        middle = float(np.median(values))
+        axis.plot([place - 0.3, place + 0.3], [middle] * 2, color=COLORS[1], linewidth=1.8)
+        axis.annotate(
+            f"{middle:.2f}", (place + 0.3, middle), xytext=(2, 0), fontsize=SMALL,
+            textcoords="offset points", va="center",
+        )  # fmt: skip
+    axis.set_xticks(grades)
+    axis.set_xlabel("gold score of a pair (rounded); line: median")
+    axis.set_ylabel("cosine similarity")
+    grid(axis, which="y")
+    return figure

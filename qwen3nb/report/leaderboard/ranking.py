@@ -1,0 +1,181 @@
+"""The order of the models, and how much of it is noise: ranks, tie groups, categories."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from qwen3nb.analysis.comparison.alignment import Pairing, ScoreMatrix, pair_results
+from qwen3nb.analysis.comparison.ranking_by_type import CategoryBoards, category_leaderboards
+from qwen3nb.evaluation.mteb.tiers import TIERS
+from qwen3nb.records.record import Result
+from qwen3nb.report.leaderboard.tables import latest, short_task
+from qwen3nb.report.render.figure import GREY, SMALL, Picture, grid, model_colors, plain
+from qwen3nb.report.render.table import Cell, Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from qwen3nb.analysis.comparison.ranking import Leaderboard, Standing
+
+__all__ = ["categories_table", "rank_figure", "rank_table", "standings"]
+
+NOTHING = "Ranks need two or more models with scores per query on the same tasks."
+
+
+def standings(
+    results: Iterable[Result], *, tier: str, alpha: float = 0.05, seed: int = 0
+) -> CategoryBoards | None:
+    """Ranks over a tier's tasks that have a score per query, and by type of task.
+
+    The tasks are those that most models have: a model without one of them is named, not
+    ranked. None if fewer than two models can be ranked.
+    """
+    tasks = TIERS[tier].tasks
+    chosen = [result for result in latest(results) if result.task["name"] in tasks]
+    pairing = pair_results(chosen)
+    ranked = _rankable(pairing)
+    if not ranked:
+        return None
+    types = {result.task["name"]: result.task["type"] for result in chosen}
+    return category_leaderboards(ranked, types, alpha=alpha, seed=seed)
+
+
+def _rankable(pairing: Pairing) -> list[ScoreMatrix]:
+    """The tasks to rank on, if two or more systems have all of them."""
+    matrices = list(pairing.matrices)
+    while matrices:
+        common = set.intersection(*(set(matrix.systems) for matrix in matrices))
+        if len(common) > 1:
+            return matrices
+        matrices.remove(min(matrices, key=lambda matrix: len(matrix.systems)))
+    return []
+
+
+def rank_table(boards: CategoryBoards | None) -> Table:
+    """A row per model: rank, its interval, mean, share of first places, tie groups."""
+    columns = ("model", "rank\n95 % interval", "mean\n95 % interval", "first in", "tie groups")
+    if boards is None:
+        return Table(columns, (), NOTHING)
+    board = boards.overall
+    rows = tuple(
+        (
+            Cell(each.system),
+            Cell(
+                str(each.rank),
+                "{} to {}".format(*each.rank_interval),
+                value=each.rank,
+                interval=each.rank_interval,
+            ),
+            Cell(
+                f"{each.mean:.3f}",
+                "[{:.3f}, {:.3f}]".format(*each.interval),
+                value=each.mean,
+                interval=each.interval,
+            ),
+            Cell(f"{100 * each.best:.1f} %", value=each.best),
+            Cell(" ".join(map(_letter, each.groups)) or "–"),
+        )
+        for each in board.standings
+    )
+    caption = "Ranks with their intervals; models that no test tells apart share a letter."
+    return Table(columns, rows, _note(board), name="ranks", caption=caption)
+
+
+def _letter(number: int) -> str:
+    """a, b, …, z, then numbers: a tie group's name."""
+    return chr(ord("a") + number - 1) if number <= 26 else str(number)
+
+
+def _tasks(board: Leaderboard) -> str:
+    sizes = zip(board.tasks, board.queries, strict=True)
+    return ", ".join(f"{short_task(task)} (n = {n})" for task, n in sizes)
+
+
+def _note(board: Leaderboard) -> str:
+    pairs = len(board.standings) - 1
+    left_out = "".join(f" {reason}." for reason in board.left_out)
+    return (
+        f"Mean over {_tasks(board)}, every task counting once; percentile bootstrap over queries, "
+        "10,000 resamples, ranked again in each. Models with a letter in common cannot be told "
+        f"apart (paired permutation test, Holm over all pairs, alpha {board.alpha:g}): "
+        f"{board.adjacent_separable} of {pairs} neighbouring pairs differ.{left_out}"
+    )
+
+
+def rank_figure(boards: CategoryBoards | None) -> Picture | None:
+    """Rank and its 95 % interval per model, best on top; tie groups as bars on the right.
+
+    None if fewer than two models can be ranked.
+    """
+    if boards is None:
+        return None
+    board = boards.overall
+    words = "; ".join("{}: {} ({} to {})".format(e.system, e.rank, *e.rank_interval)
+                      for e in board.standings)  # fmt: skip
+    return Picture(
+        name="ranks",
+        draw=lambda width: _draw_ranks(board, width),
+        caption="Rank of each model by its mean over "
+        f"{_tasks(board)}, with the 95 % percentile interval over 10,000 resamples of the queries. "
+        "Bars at the right join models that no test tells apart (paired permutation test, Holm "
+        f"over all pairs, alpha {board.alpha:g}).",
+        alt=f"Rank and interval of each model. {words}.",
+    )
+
+
+def _draw_ranks(board: Leaderboard, width: float) -> Figure:
+    import matplotlib.pyplot as plt
+
+    count = len(board.standings)
+    rows = {each.system: count - 1 - place for place, each in enumerate(board.standings)}
+    colors = model_colors(rows)
+    figure, axis = plt.subplots(figsize=(width, 0.21 * count + 0.75))
+    for each in board.standings:
+        row, color = rows[each.system], colors[each.system]
+        axis.plot(each.rank_interval, [row, row], color=color, linewidth=2)
+        axis.plot([each.rank], [row], "o", color=color, markersize=4.5)
+    for number, group in enumerate(board.groups):
+        place = count + 0.6 + 0.45 * number
+        ends = [rows[group[0]] + 0.3, rows[group[-1]] - 0.3]
+        axis.plot([place, place], ends, color=GREY, linewidth=2.5, clip_on=False)
+        text = _letter(number + 1)
+        axis.annotate(text, (place, ends[0]), ha="center", va="bottom", fontsize=SMALL)
+    axis.set_yticks(list(rows.values()), [plain(name, most=44) for name in rows])
+    axis.set_xlim(0.5, count + 0.6 + 0.45 * max(1, len(board.groups)))
+    axis.set_xticks(range(1, count + 1))
+    axis.set_ylim(-0.6, count - 0.1)
+    axis.tick_params(axis="y", length=0)
+    grid(axis)
+    axis.set_xlabel("rank, 1 is best")
+    return figure
+
+
+def categories_table(boards: CategoryBoards | None) -> Table:
+    """Mean and rank by type of task; orders that turn round are named below."""
+    if boards is None:
+        return Table(("model",), (), NOTHING)
+    columns = ("model", "all tasks", *boards.boards)
+    places = [
+        {each.system: each for each in board.standings}
+        for board in (boards.overall, *boards.boards.values())
+    ]
+    rows = tuple(
+        (Cell(each.system), *(_place(place.get(each.system)) for place in places))
+        for each in boards.overall.standings
+    )
+    said = " ".join(f"{each.text}." for each in boards.reversals) or "None."
+    notes = "".join(f" {note}." for note in boards.notes)
+    text = "Mean, in brackets the rank; 95 % percentile bootstrap intervals over queries. Orders "
+    text += f"that turn round (Simpson's paradox): {said}{notes}"
+    return Table(columns, rows, text)
+
+
+def _place(standing: Standing | None) -> Cell:
+    if standing is None:
+        return Cell("not run")
+    ends = "[{:.3f}, {:.3f}]".format(*standing.interval)
+    return Cell(
+        f"{standing.mean:.3f} ({standing.rank})", ends, value=standing.mean,
+        interval=standing.interval,
+    )  # fmt: skip

@@ -1,0 +1,167 @@
+"""What an evaluation over many tasks comes to, by type and over all, and what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from qwen3nb.records.record import Result
+from qwen3nb.report.render.table import Cell, Table
+
+if TYPE_CHECKING:
+    from qwen3nb.evaluation.mteb.plan import Planned
+    from qwen3nb.evaluation.studies.reproduce import Reproduction
+
+__all__ = ["Summary", "plan_table", "reproduction_table", "suite_table", "summarise"]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Means of main scores, as MTEB defines them.
+
+    Attributes:
+        label: of the model.
+        by_type: mean over the tasks of each MTEB type.
+        tasks: number of tasks of each type.
+        over_tasks: mean over all tasks; None without any.
+        over_types: mean over the types' means; None without any.
+        missing: tasks that were asked for and have no result, with the reason.
+    """
+
+    label: str
+    by_type: dict[str, float]
+    tasks: dict[str, int]
+    over_tasks: float | None
+    over_types: float | None
+    missing: dict[str, str]
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return vars(self)
+
+
+def summarise(
+    results: Iterable[Result], *, asked: Sequence[str] = (), reasons: dict[str, str] | None = None
+) -> Summary:
+    """Summarise one model's results.
+
+    Parts of a task that is made of others (CQADupStack's forums) count as one task, with
+    the mean of the parts; if a part is missing, so is the task.
+
+    Args:
+        results: of one model.
+        asked: names of the tasks that were to be run, parts by their own names.
+        reasons: why a task has no result.
+
+    Raises:
+        ValueError: results of several models.
+    """
+    results = list(results)
+    labels = {result.model["label"] for result in results}
+    if len(labels) > 1:
+        raise ValueError(f"expected results of one model, got {', '.join(sorted(labels))}")
+    have = {result.task["name"] for result in results}
+    missing = {name: (reasons or {}).get(name, "not run") for name in asked if name not in have}
+    groups: dict[str, list[Result]] = {}
+    for result in results:
+        groups.setdefault(result.task.get("group", result.task["name"]), []).append(result)
+    types: dict[str, list[float]] = {}
+    for parts in groups.values():
+        values = [value for part in parts if (value := main_score(part)) is not None]
+        if len(values) == len(parts):
+            types.setdefault(parts[0].task["type"], []).append(sum(values) / len(values))
+    by_type = {name: sum(values) / len(values) for name, values in sorted(types.items())}
+    everything = [value for values in types.values() for value in values]
+    return Summary(
+        label=next(iter(labels), ""),
+        by_type=by_type,
+        tasks={name: len(values) for name, values in sorted(types.items())},
+        over_tasks=sum(everything) / len(everything) if everything else None,
+        over_types=sum(by_type.values()) / len(by_type) if by_type else None,
+        missing=missing,
+    )
+
+
+def main_score(result: Result) -> float | None:
+    """MTEB's main score of the task, which may be another metric than the record's main."""
+    theirs = result.task.get("mteb")
+    return float(theirs["value"]) if theirs else result.main.value
+
+
+def suite_table(summary: Summary) -> Table:
+    """The means as a table: a row per type, the two overall means, what is missing."""
+
+    def shown(value: float | None) -> str:
+        return "undefined" if value is None else f"{value:.4f}"
+
+    rows = [
+        (Cell(name), Cell(str(summary.tasks[name])), Cell(shown(value)))
+        for name, value in summary.by_type.items()
+    ]
+    total = str(sum(summary.tasks.values()))
+    rows += [
+        (Cell("mean over tasks"), Cell(total), Cell(shown(summary.over_tasks), strong=True)),
+        (
+            Cell("mean over types"),
+            Cell(str(len(summary.by_type))),
+            Cell(shown(summary.over_types), strong=True),
+        ),
+    ]
+    gone = "; ".join(f"{name} ({reason})" for name, reason in sorted(summary.missing.items()))
+    return Table(
+        ("MTEB type", "n", "mean main score"),
+        tuple(rows),
+        f"Missing: {gone or 'nothing'}. A mean over different tasks has no unit; it compares "
+        "models on the very same tasks only.",
+    )
+
+
+def plan_table(planned: Sequence[Planned]) -> Table:
+    """A run to come: tasks, data, texts, and the minutes they are expected to take."""
+    rows = tuple(
+        (
+            Cell(each.task),
+            Cell(each.type),
+            Cell(each.dataset, f"@ {each.revision}"),
+            Cell("unknown" if each.texts is None else f"{each.texts:,}"),
+            Cell("–" if each.minutes is None else f"{each.minutes:,.1f}"),
+            Cell("record found" if each.status == "there" else each.status),
+        )
+        for each in planned
+    )
+    known = [each.minutes for each in planned if each.minutes is not None]
+    total = f"About {sum(known):,.1f} minutes of encoding in all. " if known else ""
+    return Table(
+        ("task", "MTEB type", "data", "distinct texts", "minutes", "before the run"),
+        rows,
+        f"{total}Minutes: texts at the pace of a short sample on this device; an upper bound, for "
+        "texts in the cache cost nothing.",
+    )
+
+
+def reproduction_table(found: Iterable[Reproduction]) -> Table:
+    """Published scores beside ours, those that could not be run with the reason."""
+    rows = []
+    for done in found:
+        each = done.published
+        ours = Cell(done.verdict, done.reason) if done.value is None else Cell(f"{done.value:.4f}")
+        off = "not run" if done.value is None else f"{done.value - each.value:+.4f}"
+        rows.append(
+            (
+                Cell(each.model),
+                Cell(each.task),
+                Cell(f"{each.value:.4f}", each.source),
+                ours,
+                Cell(off),
+                Cell(f"{each.tolerance:g}"),
+                Cell("none" if done.value is None else done.verdict, strong=done.verdict == "FAIL"),
+            )
+        )
+    return Table(
+        ("model", "task", "published", "ours", "difference", "tolerance", "verdict"),
+        tuple(rows),
+        "Main scores as MTEB defines them. OK: within the tolerance; OKish: within five times it. "
+        "mteb: its results repository; card: the model's authors; stored: first measured here.",
+        kind="words",
+    )

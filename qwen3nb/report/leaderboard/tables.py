@@ -1,0 +1,278 @@
+"""From records to tables: every number with its interval, every gap with its reason."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from qwen3nb.analysis.comparison.alignment import model_names, pair_against
+from qwen3nb.analysis.comparison.pairwise import Pair, compare_pairs
+from qwen3nb.evaluation.mteb.tiers import TIERS
+from qwen3nb.metrics.aggregate import Aggregate
+from qwen3nb.records.record import Result
+from qwen3nb.report.render.table import Cell, Table
+
+__all__ = [
+    "checks_table",
+    "cost_table",
+    "failures_table",
+    "headline_table",
+    "latest",
+    "model_names",
+    "number",
+    "provenance_table",
+    "results_table",
+    "short_task",
+    "task_differences_table",
+]
+
+# Settings that make one model several rows, if records differ in them; with what an older
+# record, which does not name them, meant.
+_USES: dict[str, Any] = {
+    "pooling": None,
+    "max_length": None,
+    "dtype": None,
+    "prompts": None,
+    "prefix": "",
+    "append_eos": False,
+    "normalize": True,
+}
+
+
+def number(value: Aggregate, *, strong: bool = False, link: str = "") -> Cell:
+    """A value with its interval, or why there is none."""
+    if value.value is None:
+        return Cell("undefined", value.undefined, link=link)
+    ends = None if value.low is None or value.high is None else (value.low, value.high)
+    detail = "[{:.3f}, {:.3f}]".format(*ends) if ends else ""
+    return Cell(
+        f"{value.value:.3f}", detail, link=link, strong=strong, value=value.value, interval=ends
+    )
+
+
+def short_task(name: str) -> str:
+    """A task's name for a narrow column: ``PyDocsSampleRetrieval`` is ``Retrieval``."""
+    return re.sub(r"^PyDocs(Sample)?(?=.)", "", name)
+
+
+def latest(results: Iterable[Result]) -> list[Result]:
+    """Of records that differ in content only, the one finished last.
+
+    A checkpoint that is overwritten is another model under the same label; its old
+    records stay on disk and out of the tables.
+    """
+    newest: dict[tuple[Any, ...], Result] = {}
+    for result in results:
+        settings = result.model["settings"]
+        use = tuple(str(settings.get(name, before)) for name, before in _USES.items())
+        key = (result.model["label"], use, result.seed, result.task["name"])
+        if key not in newest or newest[key].finished <= result.finished:
+            newest[key] = result
+    return list(newest.values())
+
+
+def results_table(results: Sequence[Result], *, skipped: Mapping[str, str] | None = None) -> Table:
+    """One model's results: a row per task and metric."""
+    rows = []
+    for result in results:
+        for name, value in result.metrics.items():
+            main = name == result.task["main_metric"]
+            rows.append(
+                (
+                    Cell(result.task["name"], link=""),
+                    Cell(name),
+                    number(value, strong=main),
+                    Cell(f"{value.n} {result.task['unit']}"),
+                )
+            )
+    for task, reason in (skipped or {}).items():
+        rows.append((Cell(task), Cell("–"), Cell("not applicable", reason), Cell("–")))
+    return Table(
+        ("task", "metric", "value", "n"),
+        tuple(rows),
+        "Main metric in bold. Intervals: 95 %, percentile bootstrap over n.",
+    )
+
+
+def _value(result: Result) -> float:
+    return result.main.value if result.main.value is not None else float("-inf")
+
+
+def task_differences_table(
+    results: Iterable[Result], *, task: str, metric: str, baseline: str = "", seed: int = 0
+) -> Table:
+    """Every model against ``baseline`` (a label), query by query, Holm-corrected.
+
+    Without a baseline, the model with the best mean is the one to compare with.
+
+    Raises:
+        ValueError: the baseline has no record on this task.
+    """
+    chosen = [result for result in latest(results) if result.task["name"] == task]
+    if not chosen and not baseline:
+        return Table(("model",), (), f"No results on {task} yet.")
+    if not baseline:
+        baseline = max(chosen, key=_value).model["label"]
+    reference = next((r for r in chosen if r.model["label"] == baseline), None)
+    if reference is None:
+        raise ValueError(
+            f"no result of {baseline!r} on {task}; there are: "
+            + (", ".join(sorted(r.model["label"] for r in chosen)) or "none")
+        )
+    pairing = pair_against(chosen, reference, metric=metric)
+    unpaired = [sum(map(len, matrix.unpaired.values())) for matrix in pairing.matrices]
+    pairs = compare_pairs(pairing.matrices, seed=seed).pairs
+    rows = [
+        _difference_row(pair, count)
+        for pair, count in sorted(
+            zip(pairs, unpaired, strict=True), key=lambda each: -each[0].difference
+        )
+    ]
+    left_out = "".join(f" {reason}." for reason in pairing.left_out)
+    return Table(
+        ("model", f"Δ {metric}\nto {baseline}", "p\nHolm", "won / tied / lost", "queries"),
+        tuple(rows),
+        f"{short_task(task)}: paired over queries; 95 % percentile bootstrap interval of the "
+        f"difference (10,000 resamples), two-sided paired permutation test, Holm over these "
+        f"{len(rows)} comparisons; p < 0.05 in bold.{left_out}",
+    )
+
+
+def _difference_row(pair: Pair, unpaired: int) -> tuple[Cell, ...]:
+    interval = pair.interval
+    ends = "[{:+.3f}, {:+.3f}]".format(*interval) if interval else "a single query has no spread"
+    return (
+        Cell(pair.first),
+        Cell(f"{pair.difference:+.3f}", ends),
+        Cell(f"{pair.adjusted:.4f}", strong=pair.adjusted < 0.05),
+        Cell(f"{pair.won} / {pair.tied} / {pair.lost}"),
+        Cell(str(pair.n), f"{unpaired} unpaired" if unpaired else ""),
+    )
+
+
+def checks_table(checks: Iterable[Any]) -> Table:
+    """The first look's checks, one per row."""
+    rows = tuple(
+        (
+            Cell(check.name),
+            Cell(check.verdict, strong=check.verdict in ("WARNING", "FAILED")),
+            Cell(check.found, _interval(check)),
+            Cell(check.expected, check.remark),
+            Cell(check.n or "–"),
+        )
+        for check in checks
+    )
+    return Table(
+        ("check", "verdict", "found", "expected", "n"),
+        rows,
+        "Intervals: 95 %, percentile bootstrap over queries or pairs. On data that stand in for "
+        "those a target was set for, a miss only warns, unless the interval reaches chance.",
+        kind="words",
+    )
+
+
+def _interval(check: Any) -> str:
+    return f"[{check.low:.3f}, {check.high:.3f}]" if check.low is not None else ""
+
+
+def provenance_table(results: Sequence[Result]) -> Table:
+    """Where one model's numbers come from."""
+    if not results:
+        return Table(("what", "value"), ())
+    last = max(results, key=lambda result: result.finished)
+    facts = {
+        "model": last.model["label"],
+        "identity (SHA-256)": last.model["identity"],
+        "spec": last.model["spec"],
+        "parameters": f"{last.model['parameters']:,}" if last.model["parameters"] else "none",
+        **{key: str(last.model["settings"][key]) for key in _USES if key in last.model["settings"]},
+        "seed": str(last.seed),
+        ("pairs" if "template" in last.model["settings"] else "vectors"): _hits(results),
+        "run": last.run,
+        "finished (UTC)": last.finished,
+        "device": f"{last.environment['device']}, {last.environment['precision']}",
+        "Python": last.environment["python"],
+        **last.environment["versions"],
+    }
+    for result in results:
+        facts[f"data of {result.task['name']}"] = (
+            f"{result.task['dataset']} at {result.task['revision'][:12]}"
+        )
+    rows = tuple((Cell(key), Cell(value or "none")) for key, value in facts.items())
+    return Table(("what", "value"), rows, kind="facts")
+
+
+def _hits(results: Sequence[Result]) -> str:
+    """How many vectors were computed, and how many distinct texts the cache had."""
+    encoded = sum(result.cost["encoded"] for result in results)
+    cached = sum(result.cost.get("cached", 0) for result in results)
+    return f"{encoded:,} computed, {cached:,} from the cache"
+
+
+def headline_table(
+    results: Iterable[Result], *, tier: str, links: Mapping[str, str] | None = None
+) -> Table:
+    """The tier's first task, a row per model: what the landing page shows."""
+    task = TIERS[tier].tasks[0]
+    chosen = sorted(
+        (result for result in latest(results) if result.task["name"] == task),
+        key=_value,
+        reverse=True,
+    )
+    if not chosen:
+        return Table(("model",), (), f"No results of the {tier} tier yet: `make demo` makes some.")
+    names = model_names(chosen)
+    metric = chosen[0].task["main_metric"]
+    rows = tuple(
+        (
+            Cell(names[result.model["identity"]], link=(links or {}).get(result.run, "")),
+            number(result.main, link=(links or {}).get(result.run, "")),
+            Cell(f"{result.main.n} {result.task['unit']}", value=result.main.n),
+        )
+        for result in chosen
+    )
+    return Table(("model", f"{short_task(task)}\n{metric}", "n"), rows)
+
+
+def cost_table(results: Iterable[Result], *, links: Mapping[str, str] | None = None) -> Table:
+    """What each model's records cost to make; ``links`` is the page of each run id."""
+    by_model: dict[str, list[Result]] = {}
+    chosen = latest(results)
+    names = model_names(chosen)
+    for result in chosen:
+        by_model.setdefault(names[result.model["identity"]], []).append(result)
+    rows = []
+    for name, group in sorted(by_model.items()):
+        encoded = sum(result.cost["encoded"] for result in group)
+        peak = max(result.cost["peak_memory_bytes"] or 0 for result in group)
+        speeds = [r.cost["texts_per_second"] for r in group if r.cost["texts_per_second"]]
+        seconds = sum(result.cost["seconds"] for result in group)
+        size = group[0].model["parameters"]
+        page = (links or {}).get(max(group, key=lambda result: result.finished).run, "")
+        rows.append(
+            (
+                Cell(name, link=page),
+                Cell(f"{size:,}", value=size) if size else Cell("none"),
+                Cell(f"{seconds:.1f}", value=seconds),
+                Cell(f"{encoded:,}", value=encoded),
+                Cell(f"{min(speeds):,.0f} to {max(speeds):,.0f}", value=max(speeds))
+                if speeds
+                else Cell("none encoded"),
+                Cell(f"{peak / 2**20:,.0f}", value=peak / 2**20) if peak else Cell("not measured"),
+                Cell(group[0].environment["device"]),
+            )
+        )
+    columns = ("model", "parameters", "seconds", "texts encoded", "texts/s", "peak MiB", "device")
+    return Table(
+        columns,
+        tuple(rows),
+        "Seconds of all tasks, loading the data and scoring included; texts that came from the "
+        "cache are not among those encoded. Peak memory is that of the whole process.",
+    )
+
+
+def failures_table(failures: Mapping[str, str]) -> Table:
+    """Tasks that failed and why; empty if none did."""
+    rows = tuple((Cell(where), Cell(reason)) for where, reason in sorted(failures.items()))
+    return Table(("run", "why"), rows, "" if rows else "No task failed.", kind="words")

@@ -1,0 +1,1 @@
+"""One table, one figure, and every format they are written in."""

@@ -1,0 +1,45 @@
+"""A table on a terminal."""
+
+from __future__ import annotations
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from qwen3nb.report.render.table import Cell, Table
+
+__all__ = ["print_table"]
+
+_PIPE = 120  # columns of what is no terminal: a file, a log
+_STYLES = {"PASSED": "green", "WARNING": "yellow", "FAILED": "bold red"}
+
+
+def print_table(table: Table) -> None:
+    """Print ``table``, verdicts in colour where the terminal has colours.
+
+    Foreign strings are shown as they are, never read as markup or as control codes.
+    """
+    shown = RichTable(box=SIMPLE_HEAD, pad_edge=False)
+    for column in table.columns:
+        shown.add_column(_plain(column), overflow="fold")
+    for row in table.rows:
+        shown.add_row(*[_cell(cell) for cell in row])
+    console = Console()
+    if not console.is_terminal:
+        console.width = max(console.width, _PIPE)
+    console.print(shown)
+    if table.note:
+        console.print(_plain(table.note))
+
+
+def _cell(cell: Cell) -> Text:
+    text = _plain(cell.text)
+    text.stylize(_STYLES.get(cell.text, ""))
+    if cell.detail:
+        text.append("\n").append_text(_plain(cell.detail, "dim"))
+    return text
+
+
+def _plain(text: str, style: str = "") -> Text:
+    return Text("".join(c if c.isprintable() or c == "\n" else "�" for c in text), style=style)

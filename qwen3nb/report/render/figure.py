@@ -1,0 +1,212 @@
+"""How figures look: sizes, type, colours, and a picture that draws itself anew where it is shown.
+
+A `Picture` is a recipe. On a page it is an inline SVG whose text takes the page's colour
+and type, light or dark; for a paper it is drawn again at the width asked for, in dark ink,
+with the fonts embedded.
+"""
+
+from __future__ import annotations
+
+import colorsys
+import hashlib
+import html
+import io
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "COLORS",
+    "FORMATS",
+    "GREY",
+    "SMALL",
+    "WIDTHS",
+    "Picture",
+    "grid",
+    "model_colors",
+    "plain",
+    "style",
+]
+
+# After Okabe and Ito, told apart by colour-blind readers; yellow and the light tones are
+# darker here, so that each has a contrast of 3 with a white page and with a dark one.
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#C2679B", "#A87B00", "#7A6FD0", "#2E95BF", "#B5495B")
+GREY = "#7d8590"  # text and axes on screen, where the page is light or dark
+_PAPER = "#1f2328"  # and on paper
+STYLE = Path(__file__).with_name("book.mplstyle")
+_WEIGHT = (0.2126, 0.7152, 0.0722)
+WIDTHS = {1: 3.35, 2: 6.9}  # inches, of one column and of two
+SMALL = 7  # points; nothing is set smaller
+FORMATS = ("pdf", "svg", "png")
+# Whoever is in most comparisons has a colour of its own; other models have what their name
+# comes to.
+_FIXED = {
+    "random": "#8A8F98",
+    "bm25": "#8C6D46",
+    "all-MiniLM-L6-v2": "#2E95BF",
+    "bm25-plus-all-MiniLM-L6-v2": "#A87B00",
+    "Qwen3-0.6B": "#5F8A1F",
+}
+_FREE = ("#0072B2", "#D55E00", "#009E73", "#C2679B", "#7A6FD0", "#B5495B", "#00858A", "#8F5FA8")
+
+
+@contextmanager
+def style(*, ink: str = "") -> Iterator[None]:
+    """The book's look, for figures made inside the block.
+
+    They are closed at its end: a notebook shows the figure that a cell returns, and
+    would show one that is still open a second time.
+
+    Args:
+        ink: colour of text and axes, in the place of the grey for both kinds of page.
+    """
+    import matplotlib.pyplot as plt
+
+    before = set(plt.get_fignums())
+    names = ("axes.edgecolor", "axes.labelcolor", "axes.titlecolor", "text.color")
+    inked = dict.fromkeys((*names, "xtick.color", "ytick.color"), ink) if ink else {}
+    with plt.style.context([STYLE, inked]):
+        yield
+    for number in set(plt.get_fignums()) - before:
+        plt.close(number)
+
+
+def model_colors(labels: Iterable[str]) -> dict[str, str]:
+    """A colour per model, from its label alone, so that it is the same on every page.
+
+    Frequent baselines have a fixed one. Where two labels of one figure come to the same,
+    the later in the alphabet takes the next free one; past the last, shades of them.
+    """
+    chosen: dict[str, str] = {}
+    taken: set[str] = set()
+    for label in sorted(set(labels)):
+        start = int(hashlib.sha256(label.encode()).hexdigest(), 16) % len(_FREE)
+        order = (_FREE[(start + step) % len(_FREE)] for step in range(len(_FREE)))
+        color = _FIXED.get(label) or next((each for each in order if each not in taken), "")
+        chosen[label] = color or _shade(_FREE[start], len(chosen))
+        taken.add(chosen[label])
+    return chosen
+
+
+def _shade(color: str, index: int) -> str:
+    """The colour with its hue turned, as light as the others: for the ninth model and later."""
+    red, green, blue = (int(color[place : place + 2], 16) / 255 for place in (1, 3, 5))
+    hue, _, full = colorsys.rgb_to_hls(red, green, blue)
+    turned = (hue + 0.11 * (index % 7 + 1)) % 1
+    shades = [colorsys.hls_to_rgb(turned, step / 100, full * 0.7) for step in range(30, 70)]
+    # Luminance of ITU-R BT.709 for gamma 2.2: middling reads on white and on dark.
+    chosen = min(shades, key=lambda s: abs(sum(_WEIGHT[i] * s[i] ** 2.2 for i in range(3)) - 0.2))
+    return "#" + "".join(f"{round(255 * part):02X}" for part in chosen)
+
+
+def plain(text: str, *, most: int = 60) -> str:
+    """Foreign text for a figure: one line, no formula, no control characters, not too long."""
+    line = _line(text)
+    short = line if len(line) <= most else f"{line[: most - 1]}…"
+    return short.replace("$", r"\$")
+
+
+def _line(text: str) -> str:
+    """Text in one line, without control characters."""
+    return "".join(char for char in " ".join(text.split()) if char.isprintable())
+
+
+def grid(axis: Axes, *, which: str = "x") -> None:
+    """Quiet lines to read values by, behind the data."""
+    axis.set_axisbelow(True)
+    axis.grid(axis=which, color=GREY, alpha=0.25, linewidth=0.6)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure that is drawn where it is needed.
+
+    Attributes:
+        name: of its file, and of what is linked to.
+        draw: makes the figure at a width in inches; called inside `style`.
+        caption: what to see, n, and the test.
+        alt: what a reader who does not see it should know.
+        columns: how many columns of a page it is made for.
+    """
+
+    name: str
+    draw: Callable[[float], Figure]
+    caption: str = ""
+    alt: str = ""
+    columns: int = 2
+
+    def figure(self, *, columns: int = 0, ink: str = "") -> Figure:
+        """Drawn for one column or two (by default its own), as a matplotlib figure."""
+        with style(ink=ink):
+            return self.draw(WIDTHS[columns or self.columns])
+
+    @property
+    def axes(self) -> list[Axes]:
+        """The axes of the figure."""
+        return self.figure().axes
+
+    def svg(self, *, columns: int = 0) -> str:
+        """For a page: text in the page's colour and type, ids of its own, alt text inside.
+
+        The same data give the same bytes.
+        """
+        with style():
+            text = _rendered(self.figure(columns=columns), "svg", fonttype="none").decode()
+        text = text[text.index("<svg") :]
+        text = re.sub(GREY, "currentColor", text, flags=re.IGNORECASE)
+        # Its style sheet would style the page; its metadata name the library.
+        drop = r"<metadata>.*?</metadata>|<!--.*?-->|<style.*?</style>"
+        text = re.sub(drop, "", text, flags=re.DOTALL)
+        mark = hashlib.sha256(text.encode()).hexdigest()[:8]
+        text = re.sub(r'\bid="', f'id="q{mark}-', text)
+        text = re.sub(r'(href="|url\()#', rf"\1#q{mark}-", text)
+        label = html.escape(_line(self.alt or self.caption), quote=True)
+        return text.replace("<svg", f'<svg role="img" class="q-svg" aria-label="{label}"', 1)
+
+    def save(self, path: Path | str, *, format: str = "", columns: int = 0) -> Path:
+        """Write it for a paper: exactly one column or two wide, in dark ink, fonts embedded.
+
+        Args:
+            path: of the file; its ending says the format unless ``format`` does.
+            format: ``pdf``, ``svg`` or ``png`` (300 dots per inch, on white).
+            columns: 1 or 2; by default what it is made for.
+
+        Raises:
+            ValueError: another format.
+        """
+        from qwen3nb.utils.atomic_files import write_bytes
+        from qwen3nb.utils.choices import one_of
+
+        path = Path(path)
+        kind = one_of("format", format or path.suffix.removeprefix("."), FORMATS)
+        with style(ink=_PAPER):
+            figure = self.figure(columns=columns, ink=_PAPER)
+            return write_bytes(path, _rendered(figure, kind, fonttype="path"))
+
+    def _repr_html_(self) -> str:
+        said = html.escape(_line(self.caption))
+        caption = f"<figcaption>{said}</figcaption>" if said else ""
+        return f'<figure class="q-figure"><div>{self.svg()}</div>{caption}</figure>'
+
+
+def _rendered(figure: Figure, kind: str, *, fonttype: str) -> bytes:
+    """The file of a figure, without dates or random ids."""
+    from matplotlib import rc_context
+
+    stamp: dict[str, dict[str, Any]] = {
+        "svg": {"Date": None},
+        "pdf": {"CreationDate": None},
+        "png": {"Software": None},
+    }
+    buffer = io.BytesIO()
+    look: dict[str, Any] = {"facecolor": "white", "dpi": 300} if kind == "png" else {}
+    with rc_context({"svg.fonttype": fonttype, "svg.hashsalt": "qwen3nb", "pdf.fonttype": 42}):
+        figure.savefig(buffer, format=kind, metadata=stamp[kind], **look)
+    return buffer.getvalue()

@@ -1,0 +1,245 @@
+"""Approximate search and compressed vectors, as tables and figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from qwen3nb.analysis.stats.paired_tests import paired_bootstrap
+from qwen3nb.metrics.aggregate import Aggregate, aggregate
+from qwen3nb.report.leaderboard.tables import number
+from qwen3nb.report.render.figure import COLORS, GREY, Picture, grid, plain
+from qwen3nb.report.render.table import Cell, Table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from qwen3nb.evaluation.retrieval.ann import AnnPoint, AnnSuite, Compressed
+
+__all__ = ["ann_figure", "ann_table", "compression_figure", "compression_table", "frontier"]
+
+_MARKERS = "os^DvP"
+
+
+def mean_of(values: Mapping[str, float], *, seed: int = 0) -> Aggregate:
+    """Mean over queries with its interval."""
+    return aggregate({"value": values}, how="mean", columns=("value",), seed=seed)
+
+
+def _mean(values: Mapping[str, float]) -> float:
+    return sum(values.values()) / len(values)
+
+
+def frontier(found: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The points that no other beats: (recall, queries per second), by rising recall.
+
+    A point is beaten by one that is at least as good in both and better in one.
+
+    >>> frontier([(0.9, 10), (0.8, 5), (0.5, 20), (1.0, 1)])
+    [(0.5, 20), (0.9, 10), (1.0, 1)]
+    """
+    kept: list[tuple[float, float]] = []
+    for recall, speed in sorted(set(found), reverse=True):
+        if not kept or speed > kept[-1][1]:
+            kept.append((recall, speed))
+    return kept[::-1]
+
+
+def ann_table(suite: AnnSuite, *, seed: int = 0) -> Table:
+    """A row per index and setting; in bold what is on the frontier of the first threads."""
+    best = set(frontier([_place(point, 0) for point in suite.points]))
+    rows = tuple(_row(point, suite, best, seed) for point in suite.points)
+    threads = [f"{s.threads} thread{'s' * (s.threads > 1)}" for s in suite.points[0].speeds]
+    singles = min(s.singles for point in suite.points for s in point.speeds)
+    speeds = [
+        head
+        for each in threads
+        for head in (f"single query, ms\n{each}: median, 95 %", f"queries/s\n{each}")
+    ]
+    return Table(
+        ("index", f"recall@{suite.k}", *speeds, "build s\n1 thread", "MiB", "nDCG@10\nΔ to exact"),
+        rows,
+        f"{suite.label} on {suite.task}: {suite.documents:,} documents, {suite.queries:,} "
+        f"queries, {suite.dimension} dimensions, {suite.similarity}. Recall counts documents "
+        "as near as the k-th true neighbour. Timed after warming up, at least "
+        f"{singles} single queries each; queries/s with all of them in one batch. MiB: the "
+        "serialised index. Intervals: 95 %, percentile bootstrap over queries. Bold: no other "
+        f"index is both faster ({threads[0]}, batch) and better.",
+    )
+
+
+def _row(
+    point: AnnPoint, suite: AnnSuite, best: set[tuple[float, float]], seed: int
+) -> tuple[Cell, ...]:
+    on_frontier = _place(point, 0) in best
+    where = "" if point.device == "cpu" else f", {point.device}"
+    cells = [
+        Cell(point.name, f"{point.made}{where}" if point.made.lower() != point.name else ""),
+        number(mean_of(point.recall, seed=seed), strong=on_frontier),
+    ]
+    for speed in point.speeds:
+        cells.append(Cell(f"{speed.p50:.3f}", f"{speed.p95:.3f}"))
+        cells.append(Cell(f"{speed.qps:,.0f}", strong=on_frontier and speed is point.speeds[0]))
+    cells += [
+        Cell(f"{point.build_seconds:.2g}"),
+        Cell(f"{point.size / 2**20:.2f}"),
+        _difference(point.ndcg, suite.exact, seed),
+    ]
+    return tuple(cells)
+
+
+def _difference(ours: Mapping[str, float], exact: Mapping[str, float], seed: int) -> Cell:
+    """The mean, and its paired difference to the exact one with an interval."""
+    queries = sorted(exact)
+    found = paired_bootstrap(
+        [ours[query] for query in queries], [exact[query] for query in queries], seed=seed
+    )
+    return Cell(f"{_mean(ours):.3f}", f"{found.difference:+.3f} {_ends(found.interval)}")
+
+
+def _ends(interval: tuple[float, float] | None) -> str:
+    return "(no interval)" if interval is None else "[{:+.3f}, {:+.3f}]".format(*interval)
+
+
+def _place(point: AnnPoint, which: int) -> tuple[float, float]:
+    return _mean(point.recall), point.speeds[which].qps
+
+
+def ann_figure(suite: AnnSuite) -> Picture:
+    """Recall against queries per second, a panel per number of threads, with the frontier."""
+    best = frontier([_place(point, 0) for point in suite.points])
+    told = "; ".join(f"recall {recall:.3f} at {speed:,.0f} queries/s" for recall, speed in best)
+    return Picture(
+        name=f"ann-{suite.task}",
+        draw=lambda width: _frontiers(suite, width),
+        caption=f"{suite.label} on {suite.task}, {suite.documents:,} documents: recall@{suite.k}, "
+        f"mean over n = {suite.queries:,} queries, against the speed of one batch. Up and right "
+        "is better; on the grey line no other index is both faster and better. Pale "
+        "bars: 95 % percentile bootstrap intervals of the recall over queries.",
+        alt=f"Recall against queries per second of approximate indexes. Frontier: {told}.",
+    )
+
+
+def _frontiers(suite: AnnSuite, width: float) -> Figure:
+    import matplotlib.pyplot as plt
+
+    panels = len(suite.points[0].speeds)
+    columns = panels if width > 5 else 1
+    lines = -(-panels // columns)
+    figure, axes = plt.subplots(
+        lines, columns, figsize=(width, 2.3 * lines + 0.45), sharex=True, sharey=True,
+        squeeze=False,
+    )  # fmt: skip
+    for which, axis in enumerate(axes.flat):
+        _panel(axis, suite, which)
+        axis.set_ylabel("queries per second, one batch")
+        axis.label_outer()
+    handles, labels = axes[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4 if width > 5 else 2)
+    return figure
+
+
+def _panel(axis: Axes, suite: AnnSuite, which: int) -> None:
+    line = frontier([_place(point, which) for point in suite.points])
+    # The marker shows a frontier of a single point.
+    axis.plot(*zip(*line, strict=True), "o-", color=GREY, linewidth=5, markersize=9,
+              markeredgewidth=0, alpha=0.3, label="frontier")  # fmt: skip
+    for index, family in enumerate(dict.fromkeys(point.family for point in suite.points)):
+        points = [point for point in suite.points if point.family == family]
+        places = [_place(point, which) for point in points]
+        parameter = points[0].parameter
+        axis.plot(
+            *zip(*places, strict=True),
+            color=COLORS[index % len(COLORS)],
+            marker=_MARKERS[index % len(_MARKERS)],
+            markersize=4.5,
+            linewidth=1,
+            label=plain(f"{family} ({parameter})" if parameter else family),
+        )
+        _recall_intervals(axis, points, which, COLORS[index % len(COLORS)])
+    speed = suite.points[0].speeds[which]
+    axis.set_yscale("log")
+    axis.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}")
+    axis.set_xlabel(f"recall@{suite.k}")
+    axis.set_title(f"{speed.threads} thread{'s' * (speed.threads > 1)}")
+    grid(axis, which="both")
+
+
+def _recall_intervals(axis: Axes, points: Sequence[AnnPoint], which: int, color: str) -> None:
+    """A pale bar through each point: the interval of its mean recall over queries."""
+    for point in points:
+        found = mean_of(point.recall)
+        if found.low is not None and found.high is not None:
+            speed = point.speeds[which].qps
+            axis.plot([found.low, found.high], [speed] * 2, color=color, linewidth=1.2, alpha=0.45)
+
+
+def compression_table(suite: AnnSuite, *, seed: int = 0) -> Table:
+    """A row per kind and dimension: bytes, nDCG@10, and what is lost."""
+    full = suite.compressed[0]
+    rows = tuple(
+        (
+            Cell(str(each.dimension)),
+            Cell(each.kind),
+            Cell(f"{each.size:,}", f"1/{full.size / each.size:.3g}"),
+            number(mean_of(each.ndcg, seed=seed)),
+            _loss(each, full, seed),
+        )
+        for each in suite.compressed
+    )
+    return Table(
+        ("dimensions", "vectors", "bytes per document", "nDCG@10", "Δ to full float32"),
+        rows,
+        f"{suite.label} on {suite.task}, n = {suite.queries} queries; exact search. The first "
+        "dimensions, at length 1 again where the similarity is the cosine; a model that was "
+        "not trained for it loses more. int8: documents in 255 steps per dimension. Intervals: "
+        "95 %, percentile bootstrap over queries, differences paired.",
+    )
+
+
+def _loss(each: Compressed, full: Compressed, seed: int) -> Cell:
+    if each is full:
+        return Cell("–")
+    queries = sorted(full.ndcg)
+    found = paired_bootstrap(
+        [each.ndcg[query] for query in queries], [full.ndcg[query] for query in queries], seed=seed
+    )
+    return Cell(f"{found.difference:+.3f}", _ends(found.interval))
+
+
+def compression_figure(suite: AnnSuite, *, seed: int = 0) -> Picture:
+    """nDCG@10 by bytes per document, a line per kind, with intervals over queries."""
+    full = suite.compressed[0]
+    return Picture(
+        name=f"compression-{suite.task}",
+        draw=lambda width: _compression(suite, width, seed),
+        caption=f"{suite.label} on {suite.task}: nDCG@10 by the bytes a document takes, with 95 % "
+        f"percentile bootstrap intervals over n = {suite.queries} queries. The paired "
+        "differences in the table tell more than two intervals that overlap.",
+        alt=f"nDCG@10 by bytes per document; {_mean(full.ndcg):.3f} at {full.size:,} bytes.",
+    )
+
+
+def _compression(suite: AnnSuite, width: float, seed: int) -> Figure:
+    import matplotlib.pyplot as plt
+
+    figure, axis = plt.subplots(figsize=(width, 2.6))
+    for index, kind in enumerate(dict.fromkeys(each.kind for each in suite.compressed)):
+        chosen = [each for each in suite.compressed if each.kind == kind]
+        sizes = [each.size for each in chosen]
+        means = [mean_of(each.ndcg, seed=seed) for each in chosen]
+        low = [found.low or 0.0 for found in means]
+        high = [found.high or 0.0 for found in means]
+        color, marker = COLORS[index % len(COLORS)], _MARKERS[index % len(_MARKERS)]
+        axis.fill_between(sizes, low, high, color=color, alpha=0.12, linewidth=0)
+        axis.plot(sizes, [found.value or 0.0 for found in means], color=color, linewidth=1.3,
+                  marker=marker, markersize=4, label=plain(kind))  # fmt: skip
+    axis.set_xscale("log", base=2)
+    axis.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    axis.set_xlabel("bytes per document")
+    axis.set_ylabel("nDCG@10, with 95 % interval")
+    axis.set_ylim(bottom=0)
+    axis.legend(loc="lower right")
+    grid(axis, which="y")
+    return figure

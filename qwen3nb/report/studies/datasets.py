@@ -1,0 +1,127 @@
+"""Tables that show what is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from qwen3nb.datasets.pydocs.build import OWN, PyDocs
+from qwen3nb.datasets.pydocs.mteb_tasks import author_sts
+from qwen3nb.evaluation.mteb.tiers import TIERS
+from qwen3nb.report.leaderboard.tables import number
+from qwen3nb.report.render.table import Cell, Table
+
+__all__ = [
+    "difficulty_table",
+    "examples_table",
+    "pairs_table",
+    "prediction_table",
+    "pydocs_table",
+    "tier_table",
+]
+
+
+def tier_table(tier: str) -> Table:
+    """The tasks of a tier: what they are and on which data.
+
+    Raises:
+        ValueError: an unknown tier.
+    """
+    from qwen3nb.evaluation.mteb.select import tier_tasks
+
+    rows = [
+        (
+            Cell(task.metadata.name),
+            Cell(task.metadata.type),
+            Cell(task.metadata.description),
+            Cell(task.metadata.dataset["revision"][:12]),
+        )
+        for task in tier_tasks(tier)
+    ]
+    columns = ("task", "type", "what it is", "data")
+    return Table(columns, tuple(rows), TIERS[tier].about, kind="words")
+
+
+def pydocs_table(sets: Mapping[str, PyDocs]) -> Table:
+    """Sizes and identity of PyDocs and its sample."""
+    rows = []
+    for name, pydocs in sets.items():
+        judged = sum(len(grades) for grades in pydocs.qrels.values())
+        rows.append(
+            (
+                Cell(name),
+                Cell(f"{len(pydocs.entries):,}"),
+                Cell(f"{len(pydocs.asked):,}"),
+                Cell(f"{judged:,}"),
+                Cell(pydocs.identity[:12]),
+            )
+        )
+    versions = ", ".join(f"{name} {v}" for name, v in next(iter(sets.values())).versions.items())
+    columns = ("set", "documents", "queries", "judgements", "identity")
+    return Table(columns, tuple(rows), f"Built from {versions}.")
+
+
+def difficulty_table(pydocs: PyDocs, specs: Sequence[str] = ("bm25", "random")) -> Table:
+    """How far each model gets on the whole of PyDocs, the own document alone relevant."""
+    from qwen3nb.evaluation.retrieval.pydocs_difficulty import own_document_ndcg
+    from qwen3nb.models.encoders.base import load_model
+
+    rows = []
+    for spec in specs:
+        found = own_document_ndcg(load_model(spec, show_progress=False), pydocs)
+        rows.append((Cell(spec), number(found), Cell(f"{found.n} queries")))
+    return Table(
+        ("model", "whole, own document\nnDCG@10", "n"),
+        tuple(rows),
+        "Not comparable with the sample's values, which have fewer documents and graded "
+        "judgements.",
+    )
+
+
+def prediction_table(tier: str = "fast") -> Table:
+    """How a tier ranks models, compared with how other tasks do; from published scores."""
+    from qwen3nb.evaluation.studies.tier_validity import predict_elsewhere
+
+    found = predict_elsewhere(tier)
+    rows = [
+        (
+            Cell(each.predictor, f"{len(each.tasks)} tasks" if len(each.tasks) > 1 else ""),
+            number(each.correlation, strong=each is found[0]),
+            Cell(str(each.correlation.n)),
+        )
+        for each in found
+    ]
+    return Table(
+        ("predictor", "rank correlation", "models"),
+        tuple(rows),
+        f"Spearman over models with the {found[0].target} ({', '.join(found[0].targets)}); "
+        "95 % bootstrap interval over models. Scores: embeddings-benchmark/results at f4cc6c8.",
+    )
+
+
+def examples_table(pydocs: PyDocs, *, count: int = 5) -> Table:
+    """Every n-th query with the start of its own document."""
+    step = max(1, len(pydocs.asked) // count)
+    rows = []
+    for name in pydocs.asked[::step][:count]:
+        related = sum(grade < OWN for grade in pydocs.qrels[name].values())
+        text = pydocs.corpus[name]
+        rows.append(
+            (
+                Cell(pydocs.queries[name]),
+                Cell(f"{text[:160]}…" if len(text) > 160 else text, name),
+                Cell(str(related)),
+            )
+        )
+    return Table(("query", "document", "related"), tuple(rows), kind="words")
+
+
+def pairs_table() -> Table:
+    """The first author-written pair of each grade."""
+    first: dict[float, tuple[str, str]] = {}
+    for one, other, gold in author_sts():
+        first.setdefault(gold, (one, other))
+    rows = tuple(
+        (Cell(f"{gold:.0f}"), Cell(one), Cell(other))
+        for gold, (one, other) in sorted(first.items(), reverse=True)
+    )
+    return Table(("gold", "one", "other"), rows, kind="words")

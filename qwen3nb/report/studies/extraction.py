@@ -1,0 +1,227 @@
+"""Extraction, averaging and their options, as tables and figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from qwen3nb.checkpoints.checkpoint import metric_of, open_checkpoint, step_of
+from qwen3nb.checkpoints.safetensors_header import CheckpointError
+from qwen3nb.report.leaderboard.tables import number
+from qwen3nb.report.render.figure import COLORS, Picture, grid, plain
+from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
+from qwen3nb.report.render.table import Cell, Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from qwen3nb.analysis.comparison.ablation_effects import Effect
+    from qwen3nb.checkpoints.drift import Change
+    from qwen3nb.evaluation.studies.ablation import Outcome
+    from qwen3nb.extraction.extract import Extraction
+
+__all__ = [
+    "ablation_table",
+    "averaging_table",
+    "checkpoints_table",
+    "drift_figure",
+    "effects_figure",
+    "effects_table",
+    "extraction_table",
+]
+
+
+def checkpoints_table(
+    folders: Sequence[Path], *, chosen: Sequence[Path] = (), metric: str = "eval_loss"
+) -> Table:
+    """The checkpoints of a training, the chosen ones in bold."""
+    rows = []
+    for folder in folders:
+        checkpoint = open_checkpoint(folder)
+        entries = checkpoint.tensors.values()
+        try:
+            value = f"{metric_of(folder, metric):.4f}"
+        except CheckpointError:
+            value = "not known"
+        rows.append(
+            (
+                Cell(folder.name, strong=folder in chosen),
+                Cell(str(step_of(folder))),
+                Cell(value),
+                Cell(f"{sum(entry.count for entry in entries):,}"),
+                Cell(", ".join(sorted({entry.dtype for entry in entries}))),
+                Cell(checkpoint.digest()[:12]),
+            )
+        )
+    columns = ("checkpoint", "step", metric, "parameters", "stored as", "digest")
+    note = f"In bold: the {len(chosen)} that were chosen." if chosen else ""
+    return Table(columns, tuple(rows), note)
+
+
+def extraction_table(done: Extraction) -> Table:
+    """What was verified after writing, each with its bound."""
+    from qwen3nb.extraction.verify import MAX_DIFFERENCE
+
+    found, bound = done.verification, f"≤\u00a0{MAX_DIFFERENCE:g}"
+    lengths = f"{len(found.lengths)} inputs of {min(found.lengths)} to {max(found.lengths)} tokens"
+    rows = [
+        ("states, export against source", f"{found.max_difference:.1e}", bound,
+         f"{lengths}, padded left and right; the export by the stock class, from the disk"),
+        ("vectors, sentence-transformers against source",
+         f"{found.sentence_transformers_difference:.1e}", bound,
+         "pooled as the export says"),
+        ("first state, when the last token changes", f"{found.leak:.1e}", "> 0",
+         "0 would mean that the encoder runs causally"),
+        ("what the stored precision rounds away", f"{found.rounding:.1e}", "none",
+         "greatest change of a state"),
+    ]  # fmt: skip
+    rows += [("warning", "–", "–", text) for text in done.warnings]
+    return Table(
+        ("verified", "greatest difference", "bound", "how"),
+        tuple(tuple(map(Cell, row)) for row in rows),
+        f"{done.label}: {done.parameters:,} parameters, in {done.folder.name}.",
+        kind="words",
+    )
+
+
+def drift_figure(changes: Sequence[Change]) -> Picture:
+    """Relative change of each layer between consecutive checkpoints, a line per pair."""
+    pairs = list(dict.fromkeys((change.earlier, change.later) for change in changes))
+    told = "; ".join(
+        f"{earlier} to {later}: mean "
+        f"{np.mean([c.relative for c in changes if (c.earlier, c.later) == (earlier, later)]):.3f}"
+        for earlier, later in pairs
+    )
+    return Picture(
+        name="drift",
+        draw=lambda width: _drift(changes, pairs, width),
+        caption="How far the weights moved between checkpoints, relative to their size: "
+        f"‖later − earlier‖ / ‖earlier‖ of each tensor, n = {len(changes)} in all. Layers that "
+        "still move were not done learning.",
+        alt=f"Relative change of weights by layer and by module. {told}.",
+    )
+
+
+def _drift(changes: Sequence[Change], pairs: Sequence[tuple[str, str]], width: float) -> Figure:
+    import matplotlib.pyplot as plt
+
+    layers = sorted({c.layer for c in changes if c.layer is not None})
+    wide = width > 5
+    figure, axes = plt.subplots(1 if wide else 2, 2 if wide else 1,
+                                figsize=(width, 2.4 if wide else 4.4))  # fmt: skip
+    left, right = axes
+    for index, (earlier, later) in enumerate(pairs):
+        own = [c for c in changes if (c.earlier, c.later) == (earlier, later)]
+        means = [float(np.mean([c.relative for c in own if c.layer == n])) for n in layers]
+        left.plot(layers, means, "o-", color=COLORS[index % len(COLORS)], markersize=3.5,
+                  label=plain(f"{earlier} → {later}"))  # fmt: skip
+    left.set(xlabel="layer", title="by layer, mean over its tensors")
+    left.set_xticks(layers if len(layers) < 12 else layers[::4])
+    left.set_ylabel("relative change of weights")
+    left.set_ylim(bottom=0)
+    if pairs:
+        left.legend()
+    grid(left, which="y")
+    modules = sorted({c.module for c in changes}, reverse=True)
+    means = [float(np.mean([c.relative for c in changes if c.module == m])) for m in modules]
+    right.barh([plain(module) for module in modules], means, color=COLORS[0], height=0.65)
+    right.set(xlabel="relative change of weights", title="by module, mean over all")
+    right.tick_params(axis="y", length=0)
+    grid(right)
+    return figure
+
+
+def averaging_table(
+    distances: dict[str, float], agreement: dict[str, tuple[float, float]]
+) -> Table:
+    """How far each checkpoint lies from the mean: its weights, and its vectors."""
+    rows = [
+        (
+            Cell(name),
+            Cell(f"{distance:.4f}"),
+            Cell(f"{agreement[name][0]:.4f}", f"lowest {agreement[name][1]:.4f}"),
+        )
+        for name, distance in distances.items()
+    ]
+    return Table(
+        ("checkpoint", "weights\n‖w − mean‖ / ‖mean‖", "vectors\ncosine with the mean's"),
+        tuple(rows),
+        "Cosine: mean over the sentences of AuthorSTS, and the lowest of them. Far "
+        "weights with near vectors are directions that do not matter to the output.",
+    )
+
+
+def ablation_table(outcomes: Sequence[Outcome]) -> Table:
+    """Every variant with its score, the best first."""
+    ordered = sorted(outcomes, key=lambda each: -(each.result.main.value or 0.0))
+    rows = [
+        (
+            Cell(each.variant.pooling),
+            Cell(each.variant.weights),
+            Cell(each.variant.around),
+            Cell("length 1, cosine" if each.variant.length == "unit" else "kept, dot product"),
+            number(each.result.main, strong=each is ordered[0]),
+        )
+        for each in ordered
+    ]
+    first = ordered[0].result
+    return Table(
+        ("pooling", "weights", "around a text", "vectors", f"{first.task['main_metric']}"),
+        tuple(rows),
+        f"{first.task['name']}, n = {first.main.n} {first.task['unit']}. Intervals: 95 %, "
+        "percentile bootstrap. The best is one of many: its value is that of a lucky one.",
+    )
+
+
+def effects_table(found: Sequence[Effect]) -> Table:
+    """What each option changes, with interval and corrected p-value."""
+    rows = [
+        (
+            Cell(each.factor),
+            Cell(each.level, f"instead of {each.reference}"),
+            Cell(f"{each.found.difference:+.4f}", _ends(each.found.interval)),
+            Cell(f"{each.p_value:.4f}", strong=each.p_value < 0.05),
+            Cell(str(each.settings)),
+        )
+        for each in found
+    ]  # fmt: skip
+    return Table(
+        ("option", "setting", "difference", "p\nHolm", "averaged over"),
+        tuple(rows),
+        f"Paired over {found[0].found.n if found else 0} queries, each averaged over the "
+        "combinations of the other options; 95 % percentile bootstrap interval, two-sided "
+        f"paired permutation test, Holm over these {len(rows)}.",
+    )
+
+
+def _ends(interval: tuple[float, float] | None) -> str:
+    return "no interval" if interval is None else "[{:+.4f}, {:+.4f}]".format(*interval)
+
+
+def effects_figure(found: Sequence[Effect]) -> Picture:
+    """The same as a forest plot: a row per setting, its difference and interval."""
+    factors = list(dict.fromkeys(each.factor for each in found))
+    rows = [
+        ForestRow(
+            f"{each.factor}: {each.level}, not {each.reference}",
+            each.found.difference,
+            each.found.interval[0] if each.found.interval else None,
+            each.found.interval[1] if each.found.interval else None,
+            color=COLORS[factors.index(each.factor) % len(COLORS)],
+            clear=each.p_value < 0.05,
+        )
+        for each in found
+    ]
+    n = found[0].found.n if found else 0
+    return forest_figure(
+        rows,
+        xlabel="difference of the mean over queries, with 95 % interval",
+        name="effects",
+        caption=f"What each option changes: paired over n = {n} queries, each averaged over the "
+        "combinations of the other options, with 95 % percentile bootstrap intervals. A filled "
+        "mark differs: two-sided paired permutation test, p < 0.05 after Holm over these "
+        f"{len(rows)}.",
+    )

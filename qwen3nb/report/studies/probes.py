@@ -1,0 +1,64 @@
+"""Probes as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from qwen3nb.report.leaderboard.tables import number
+from qwen3nb.report.render.table import Cell, Table
+
+if TYPE_CHECKING:
+    from qwen3nb.evaluation.embeddings.probes import Probes
+    from qwen3nb.evaluation.embeddings.word_similarity import WordSimilarity
+
+__all__ = ["probes_table"]
+
+
+def probes_table(found: Sequence[Probes]) -> Table:
+    """A row per model and measure, with what it stands on."""
+    rows = tuple(row for each in found for row in _rows(each))
+    return Table(
+        ("model", "probe", "measure", "value", "n"),
+        rows,
+        "Intervals: 95 %, percentile bootstrap over pairs or texts; of clusters over the "
+        "seeds of k-means. V-measure and NMI with the arithmetic mean are the same number.",
+    )
+
+
+def _rows(found: Probes) -> list[tuple[Cell, ...]]:
+    model, geometry = Cell(found.label), found.geometry
+    rows: list[tuple[Cell, ...]] = [
+        (model, Cell(name), Cell("Spearman", _test(words)), number(words.spearman),
+         Cell(f"{words.n} pairs", f"{words.coverage:.1%} covered"))
+        for name, words in found.words.items()
+    ]  # fmt: skip
+    rows += [
+        (model, Cell(name), Cell(f"top-{solved.topk} accuracy", "3CosAdd"), number(solved.accuracy),
+         Cell(f"{solved.n} questions", f"{solved.coverage:.1%} covered"))
+        for name, solved in found.analogies.items()
+    ]  # fmt: skip
+    texts = Cell(f"{found.clusters.n} texts", f"{found.clusters.clusters} labels")
+    rows += [
+        (model, Cell("clusters"), Cell(name), number(value), texts)
+        for name, value in found.clusters.scores.items()
+    ]
+    learnt = Cell(f"{found.transfer.n} texts", f"{found.transfer.n_train} to learn from")
+    rows.append(
+        (model, Cell("transfer"), Cell("accuracy"), number(found.transfer.accuracy), learnt)
+    )
+    rows.append(
+        (model, Cell("transfer"), Cell("macro F1"), number(found.transfer.macro_f1), learnt)
+    )
+    for name, value, n in (
+        ("uniformity", geometry.uniformity, f"{geometry.n} texts"),
+        ("alignment", geometry.alignment, f"{geometry.n_pairs} pairs"),
+        ("anisotropy", geometry.anisotropy, f"{geometry.n} texts"),
+    ):
+        shown = Cell("undefined") if value is None else Cell(f"{value:.3f}")
+        rows.append((model, Cell("geometry"), Cell(name), shown, Cell(n)))
+    return rows
+
+
+def _test(words: WordSimilarity) -> str:
+    return "" if words.p_value is None else f"p = {words.p_value:.1e}"

@@ -1,0 +1,296 @@
+"""What a reranker made of a first stage: gains, order, calibration, examples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qwen3nb.analysis.stats.paired_tests import holm, paired_bootstrap, permutation_test
+from qwen3nb.datasets.collection import Collection, find_collections
+from qwen3nb.datasets.trec import read_run
+from qwen3nb.evaluation.retrieval.first_stage import Run
+from qwen3nb.metrics.aggregate import Aggregate, aggregate
+from qwen3nb.metrics.retrieval import rank_documents
+from qwen3nb.records.record import Result
+from qwen3nb.report.leaderboard.tables import number, short_task
+from qwen3nb.report.render.table import Cell, Table
+
+if TYPE_CHECKING:
+    from qwen3nb.models.rerankers.yes_no import YesNoReranker
+
+__all__ = [
+    "Reranked",
+    "cases_table",
+    "compared",
+    "in_words",
+    "order_table",
+    "probability",
+    "reliability",
+    "rerank_table",
+    "reranked",
+    "reranker_table",
+]
+
+METRIC = "nDCG@10"
+_BINS = 10
+_SHOWN = 160  # characters of a text
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Reranked:
+    """One data set: its record and its two runs.
+
+    Attributes:
+        result: the record.
+        collection: texts and judgements.
+        first: what the first stage found.
+        run: log-odds per query and document.
+    """
+
+    result: Result
+    collection: Collection
+    first: Run
+    run: Run
+
+    @property
+    def name(self) -> str:
+        """The data set's."""
+        return str(self.result.config["collection"])
+
+    def pairs(self) -> tuple[Floats, NDArray[np.bool_]]:
+        """Log-odds (N,) of all pairs that were scored, and whether each is relevant."""
+        rows = [
+            (score, self._relevant(query, document))
+            for query, scores in self.run.items()
+            for document, score in scores.items()
+        ]
+        return np.array([row[0] for row in rows]), np.array([row[1] for row in rows], dtype=bool)
+
+    def order(self) -> dict[str, float]:
+        """Per query, how often a relevant candidate is scored above one that is not.
+
+        Ties count one half; queries without both kinds are left out.
+        """
+        found = {}
+        for query, scores in self.run.items():
+            good = np.array([s for d, s in scores.items() if self._relevant(query, d)])
+            bad = np.array([s for d, s in scores.items() if not self._relevant(query, d)])
+            if len(good) and len(bad):
+                above = good[:, None] - bad[None, :]
+                found[query] = float((above > 0).mean() + (above == 0).mean() / 2)
+        return found
+
+    def _relevant(self, query: str, document: str) -> bool:
+        return self.collection.qrels[query].get(document, 0) > 0
+
+
+def reranked(
+    results: Iterable[Result], data: Iterable[Any], *, folder: Path | str | None = None
+) -> list[Reranked]:
+    """Records of `rerank_suite` with their runs, which lie beside them.
+
+    Args:
+        results: the suite's.
+        data: what the suite was given.
+        folder: where the records are; by default `paths.results`.
+
+    Raises:
+        DataError: a run cannot be read.
+    """
+    collections = {each.name: each for spec in data for each in find_collections(spec)}
+    pages = []
+    for result in results:
+        place = result.path(Path(folder) if folder else None)
+        first, run = (read_run(place.with_suffix(end)) for end in (".first.trec", ".trec"))
+        pages.append(Reranked(result, collections[result.config["collection"]], first, run))
+    return pages
+
+
+def reranker_table(reranker: YesNoReranker, results: Sequence[Result]) -> Table:
+    """What was run, and how much of it."""
+    counts = {
+        name: sum(result.config["counts"][name] for result in results)
+        for name in ("pairs", "cut", "saturated", "tied", "equal")
+    }
+    base = reranker.source.base
+    facts = {
+        "model": reranker.label,
+        "adapter": reranker.source.spec if base else "none",
+        "base": base.spec if base else reranker.source.spec,
+        "parameters": f"{reranker.parameters:,}",
+        "instruction": reranker.instruction,
+        "template": str(reranker.settings["template"][0]),
+        "tokens of a pair": f"at most {reranker.max_length}",
+        "first stage": ", ".join(sorted({r.task["name"].split(".", 1)[1] for r in results})),
+        "pairs": f"{counts['pairs']:,}",
+        "documents cut to fit": f"{counts['cut']:,}",
+        "P(yes) exactly 0 or 1": f"{counts['saturated']:,}",
+        "P(yes) tied within a query": f"{counts['tied']:,}",
+        "log-odds tied within a query": f"{counts['equal']:,}",
+        "device": f"{reranker.device}, {reranker.settings['dtype']}",
+    }
+    rows = tuple((Cell(name), Cell(value)) for name, value in facts.items())
+    note = "Ties are of documents with different tokens. Ranking uses the log-odds."
+    return Table(("what", "value"), rows, note, kind="facts")
+
+
+def rerank_table(results: Sequence[Result], *, seed: int = 0) -> Table:
+    """First stage and reranked per data set, the paired difference, ceiling and upper bound."""
+    tests = [compared(result, seed) for result in results]
+    adjusted = holm([p for _, p in tests])
+    rows = [
+        _row(result, found, p)
+        for result, (found, _), p in zip(results, tests, adjusted, strict=True)
+    ]
+    columns = (
+        "data set", f"first stage\n{METRIC}", f"reranked\n{METRIC}", "Δ\nreranked − first",
+        "p, Holm" if len(rows) > 1 else "p", "won, tied, lost",
+        "recall\nfirst stage: the ceiling", f"best order\n{METRIC}",
+    )  # fmt: skip
+    return Table(
+        columns,
+        tuple(rows),
+        "Intervals: 95 %, percentile bootstrap over queries; p: two-sided paired permutation "
+        "test. What the first stage did not find, no reranker can: the best order of its "
+        "documents (an oracle's) is the most a reranker could reach.",
+    )
+
+
+def compared(result: Result, seed: int) -> tuple[Any, float]:
+    """Reranked against its first stage: the paired difference, and p of the permutation test."""
+    ours, first = result.per_query[METRIC], result.per_query[f"first {METRIC}"]
+    pair = [ours[query] for query in ours], [first[query] for query in ours]
+    return paired_bootstrap(*pair, seed=seed), permutation_test(*pair, seed=seed).p_value
+
+
+def _row(result: Result, found: Any, p: float) -> tuple[Cell, ...]:
+    gains = np.array(list(result.per_query[f"gain {METRIC}"].values()))
+    won, lost = int((gains > 0).sum()), int((gains < 0).sum())
+    ends = "[{:+.3f}, {:+.3f}]".format(*found.interval) if found.interval else found.undefined
+    recall = next(name for name in result.metrics if name.startswith("first Recall@"))
+    return (
+        Cell(short_task(result.config["collection"]), f"{result.main.n} queries"),
+        number(result.metrics[f"first {METRIC}"]),
+        number(result.metrics[METRIC], strong=p < 0.05 and found.difference > 0),
+        Cell(f"{found.difference:+.3f}", ends),
+        Cell(f"{p:.4f}", in_words(found.difference, p), strong=p < 0.05),
+        Cell(f"{won}, {len(gains) - won - lost}, {lost}"),
+        number(result.metrics[recall]),
+        number(result.metrics[f"oracle {METRIC}"]),
+    )
+
+
+def in_words(difference: float, p: float) -> str:
+    """Whether a reranker helps, as far as the test shows."""
+    if p >= 0.05:
+        return "no difference shown"
+    return "helps" if difference > 0 else "hurts"
+
+
+def order_table(pages: Sequence[Reranked], *, seed: int = 0) -> Table:
+    """Does it tell relevant candidates from others, and can its probabilities be believed?"""
+    rows = []
+    for page in pages:
+        scores, labels = page.pairs()
+        chance = probability(scores)
+        order = aggregate({"order": page.order()}, how="mean", columns=("order",), seed=seed)
+        middle = float(np.median(scores))
+        rows.append(
+            (
+                Cell(short_task(page.name), f"{len(scores):,} pairs"),
+                number(order),
+                Cell(_against_chance(order)),
+                Cell(f"{labels.mean():.3f}"),
+                Cell(f"{chance.mean():.3f}"),
+                Cell(f"{expected_error(chance, labels):.3f}"),
+                Cell(f"{((chance - labels) ** 2).mean():.3f}"),
+                Cell(f"{middle:+.2f}", f"[{scores.min():+.2f}, {scores.max():+.2f}]"),
+            )
+        )
+    columns = (
+        "data set", "relevant above others\n0.5 is chance", "in words", "relevant\nshare",
+        "P(yes)\nmean", "calibration error\n10 bins", "Brier score", "log-odds\nmedian, range",
+    )  # fmt: skip
+    return Table(
+        columns,
+        tuple(rows),
+        "Relevant above others: of a query's candidates, how often one that is relevant gets "
+        "the higher score; mean over queries that have both kinds. Calibration error: mean "
+        "distance of P(yes) from the share that is relevant, over ten bins by their pairs.",
+    )
+
+
+def _against_chance(order: Aggregate) -> str:
+    if order.low is None or order.high is None:
+        return order.undefined
+    if order.low <= 0.5 <= order.high:
+        return "not told from chance"
+    return "above chance" if order.low > 0.5 else "below chance"
+
+
+def probability(log_odds: Floats) -> Floats:
+    """P(yes) of log-odds (N,)."""
+    from qwen3nb.models.rerankers.yes_no import sigmoid
+
+    return sigmoid(log_odds)
+
+
+def reliability(chance: Floats, labels: NDArray[np.bool_]) -> list[tuple[float, float, int]]:
+    """Mean P(yes), share relevant and number of pairs, per bin that is not empty."""
+    place = np.minimum((chance * _BINS).astype(int), _BINS - 1)
+    return [
+        (float(chance[inside].mean()), float(labels[inside].mean()), int(inside.sum()))
+        for inside in (place == each for each in range(_BINS))
+        if inside.any()
+    ]
+
+
+def expected_error(chance: Floats, labels: NDArray[np.bool_]) -> float:
+    """Expected calibration error (Guo et al. 2017, https://arxiv.org/abs/1706.04599)."""
+    bins = reliability(chance, labels)
+    return sum(n * abs(mean - share) for mean, share, n in bins) / len(labels)
+
+
+def cases_table(pages: Sequence[Reranked], *, helped: bool, count: int = 3, top: int = 3) -> Table:
+    """The queries that changed most: top documents of both, those that are relevant in bold."""
+    changed = [
+        (gain, query, page)
+        for page in pages
+        for query, gain in page.result.per_query[f"gain {METRIC}"].items()
+        if gain and (gain > 0) == helped
+    ]
+    chosen = sorted(changed, key=lambda case: (-abs(case[0]), case[1]))[:count]
+    rows = [row for gain, query, page in chosen for row in _case(page, query, gain, top)]
+    columns = ("query", "rank", "first stage", "reranked")
+    note = "Relevant documents in bold." if rows else "There is no such query."
+    return Table(columns, tuple(rows), note, kind="words")
+
+
+def _case(page: Reranked, query: str, gain: float, top: int) -> list[tuple[Cell, ...]]:
+    both = [rank_documents(run[query])[:top] for run in (page.first, page.run)]
+    rows = []
+    for rank in range(max(map(len, both))):
+        shown = (_document(page, query, ranked, rank) for ranked in both)
+        what = f"{page.name}, {METRIC} {gain:+.3f}"
+        head = Cell(_short(page.collection.queries[query]), what)
+        rows.append((head if rank == 0 else Cell(""), Cell(str(rank + 1)), *shown))
+    return rows
+
+
+def _document(page: Reranked, query: str, ranked: Sequence[str], rank: int) -> Cell:
+    if rank >= len(ranked):
+        return Cell("–")
+    grades: Mapping[str, int] = page.collection.qrels[query]
+    text = _short(page.collection.documents[ranked[rank]])
+    return Cell(text, strong=grades.get(ranked[rank], 0) > 0)
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _SHOWN else line[: _SHOWN - 1] + "…"

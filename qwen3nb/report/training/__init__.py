@@ -1,0 +1,1 @@
+"""Pages on trainings: learning curves, configurations, interference."""

@@ -1,0 +1,227 @@
+"""Figures of trainings: score by step, losses, conflicts of gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from qwen3nb.report.leaderboard.tables import short_task
+from qwen3nb.report.render.figure import GREY, SMALL, Picture, grid, model_colors, plain
+from qwen3nb.report.training.tables import SERIES, TITLES, Trainings
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
+
+    from qwen3nb.analysis.inventory.training_logs import Conflicts, TrainingLog
+    from qwen3nb.analysis.stats.resampling import Array
+    from qwen3nb.analysis.training.learning_curve import Curve
+
+    Curves = Mapping[tuple[str, str, int], Curve]
+
+__all__ = ["conflict_figure", "loss_figure", "trajectory_figure"]
+
+_LABELLED = 60  # cells of a heat map that still have room for their numbers
+
+
+def trajectory_figure(found: Trainings) -> Picture | None:
+    """Score against step, a panel per task, a line per training, 95 % intervals; None if none."""
+    curves = found.curves()
+    if not curves:
+        return None
+    metrics = {each.task: each.metric for each in found.trajectories}
+    words = "; ".join(
+        f"{short_task(task)}, {training}: "
+        + ", ".join(f"{point.step} {point.mean:.3f}" for point in curve.points)
+        for (task, training, _), curve in curves.items()
+    )
+    return Picture(
+        name="trajectory",
+        draw=lambda width: _draw_trajectory(curves, metrics, width),
+        caption="Score by training step: mean and 95 % percentile bootstrap interval over the n "
+        "beside each panel, 10,000 resamples. Step 0 is before training.",
+        alt=f"Score by training step. {words}.",
+    )
+
+
+def _draw_trajectory(curves: Curves, metrics: Mapping[str, str], width: float) -> Figure:
+    tasks = list(dict.fromkeys(task for task, _, _ in curves))
+    several = len({(training, seed) for _, training, seed in curves}) > 1
+    colors = model_colors(_line(training, seed) for _, training, seed in curves)
+    figure, panels = _panels(len(tasks), width)
+    for axis, task in zip(panels, tasks, strict=True):
+        own = {key[1:]: curve for key, curve in curves.items() if key[0] == task}
+        for (training, seed), curve in own.items():
+            name = _line(training, seed)
+            _curve(axis, curve, colors[name], plain(name) if several else "")
+        axis.set_title(plain(short_task(task), most=24))
+        n = max(curve.n for curve in own.values())
+        axis.set(xlabel="training step", ylabel=f"{metrics[task]}, n = {n}")
+        grid(axis, which="y")
+    _legend(figure, panels)
+    return figure
+
+
+def _line(training: str, seed: int) -> str:
+    return f"{training}, seed {seed}"
+
+
+def _curve(axis: Axes, curve: Curve, color: str, label: str) -> None:
+    steps = [point.step for point in curve.points]
+    means = [point.mean for point in curve.points]
+    axis.plot(steps, means, "o-", color=color, label=label or None, markersize=3.5)
+    known = [(point.step, *point.interval) for point in curve.points if point.interval]
+    if known:
+        places, low, high = zip(*known, strict=True)
+        axis.vlines(places, low, high, color=color, linewidth=1.8)
+
+
+def _panels(count: int, width: float) -> tuple[Figure, list[Axes]]:
+    """As many panels, in lines of three, or below one another in one column."""
+    import matplotlib.pyplot as plt
+
+    columns = min(3 if width > 5 else 1, count)
+    lines = -(-count // columns)
+    figure, axes = plt.subplots(lines, columns, figsize=(width, 1.9 * lines), squeeze=False)
+    panels = list(axes.flat)
+    for axis in panels[count:]:
+        axis.remove()
+    return figure, panels[:count]
+
+
+def _legend(figure: Figure, panels: Sequence[Axes]) -> None:
+    """One legend below all panels, if their lines have names."""
+    shown = {
+        str(line.get_label()): line
+        for axis in panels
+        for line in axis.lines
+        if not str(line.get_label()).startswith("_")
+    }
+    if shown:
+        columns = 3 if figure.get_figwidth() > 5 else 1
+        lines, labels = list(shown.values()), list(shown)
+        figure.legend(lines, labels, loc="outside lower center", ncols=columns, fontsize=SMALL)
+
+
+def loss_figure(found: Trainings) -> Picture | None:
+    """Losses and learning rate by step, a line per training; None without a log."""
+    keys = [key for key in SERIES if any(key in log.series for log in found.logs)]
+    if not keys:
+        return None
+    words = "; ".join(
+        f"{log.name}: {TITLES[key]} {log.series[key][0][1]:.3f} to {log.series[key][-1][1]:.3f}"
+        for log in found.logs
+        for key in keys[:-1]
+        if key in log.series
+    )
+    return Picture(
+        name="losses",
+        draw=lambda width: _draw_losses(found.logs, keys, width),
+        caption="Losses and learning rate by step, a line per training, as its log has them; "
+        "single values, so without an interval. What was not logged has no line.",
+        alt=f"Losses by training step. {words}.",
+    )
+
+
+def _draw_losses(logs: Sequence[TrainingLog], keys: Sequence[str], width: float) -> Figure:
+    colors = model_colors(log.name for log in logs)
+    figure, panels = _panels(len(keys), width)
+    for axis, key in zip(panels, keys, strict=True):
+        for log in logs:
+            if values := log.series.get(key):
+                steps, heights = zip(*values, strict=True)
+                color, label = colors[log.name], plain(log.name)
+                axis.plot(steps, heights, ".-", color=color, lw=1.3, markersize=4, label=label)
+        axis.set(title=TITLES[key], xlabel="training step")
+        grid(axis, which="y")
+    _legend(figure, panels)
+    return figure
+
+
+def conflict_figure(found: Trainings) -> Picture | None:
+    """Cosine of the two objectives' gradients: by layer and step, by layer and module, by step.
+
+    A row per joint training, one scale of colours for all. What was not measured is hatched.
+    None without any.
+    """
+    given = [each for each in found.conflicts if each.cosines]
+    if not given:
+        return None
+    words = "; ".join(
+        f"{each.name}: mean {float(np.nanmean(each.by_step())):+.3f}, from "
+        f"{float(np.nanmin(each.by_step())):+.3f} to {float(np.nanmax(each.by_step())):+.3f}"
+        for each in given
+    )
+    return Picture(
+        name="conflicts",
+        draw=lambda width: _draw_conflicts(given, width),
+        caption="Cosine of the gradients of two objectives, a row per joint training: by layer and "
+        "step (mean over modules), by layer and module (mean over steps), and over time (line: "
+        "mean over layers, band: lowest to highest layer). Hatched: not measured.",
+        alt=f"Cosines of gradients by layer, module and step. {words}.",
+    )
+
+
+def _draw_conflicts(given: Sequence[Conflicts], width: float) -> Figure:
+    import matplotlib.pyplot as plt
+
+    tables = [table for each in given for table in (each.by_step(), each.by_module())]
+    largest = max(float(np.nanmax(np.abs(table))) for table in tables)
+    layers = max(len(each.layers) for each in given)
+    height = min(5.0, 1.6 + 0.15 * layers)
+    wide = width > 5
+    shape = (len(given), 3) if wide else (3 * len(given), 1)
+    figure, axes = plt.subplots(
+        *shape, figsize=(width, height * shape[0]), squeeze=False,
+        width_ratios=(1.2, 1.3, 1) if wide else (1,),
+    )  # fmt: skip
+    for (left, middle, right), each in zip(axes.reshape(len(given), 3), given, strict=True):
+        _heat(left, each.by_step(), each.layers, each.steps, largest)
+        image = _heat(middle, each.by_module(), each.layers, each.modules, largest)
+        left.set_title(plain(each.name, most=40), loc="left", fontsize=8)
+        left.set(xlabel="training step, mean over modules", ylabel="layer")
+        middle.set_title("mean over steps", fontsize=8)
+        figure.colorbar(image, ax=middle, label="cosine", shrink=0.9)
+        _over_time(right, each)
+    return figure
+
+
+def _heat(
+    axis: Axes, table: Array, rows: Sequence[str], columns: Sequence[object], largest: float
+) -> AxesImage:
+    """A heat map whose gaps are hatched, with the numbers where there is room."""
+    axis.set_facecolor((0.49, 0.52, 0.56, 0.2))
+    axis.patch.set_hatch("///")
+    axis.patch.set_edgecolor(GREY)
+    shown = np.ma.masked_invalid(table)
+    image = axis.imshow(shown, cmap="RdBu", vmin=-largest, vmax=largest, aspect="auto")
+    every = max(1, len(rows) // 12)
+    axis.set_yticks(range(0, len(rows), every), [plain(name, most=12) for name in rows[::every]])
+    _column_names(axis, [plain(str(name), most=12) for name in columns])
+    axis.tick_params(length=0)
+    if table.size <= _LABELLED and len(columns) <= 7:
+        for (row, column), value in np.ndenumerate(table):
+            if np.isfinite(value):
+                dark = abs(value) > 0.6 * largest
+                axis.text(column, row, f"{value:+.2f}", ha="center", va="center", fontsize=SMALL,
+                          rotation=90, color="white" if dark else "#24292f")  # fmt: skip
+    return image
+
+
+def _column_names(axis: Axes, names: Sequence[str]) -> None:
+    every = max(1, len(names) // 8)
+    turned = 90 if any(len(name) > 4 for name in names) else 0
+    axis.set_xticks(range(0, len(names), every), names[::every], rotation=turned)
+
+
+def _over_time(axis: Axes, each: Conflicts) -> None:
+    """Mean over layers, and from the lowest to the highest layer."""
+    table = np.ma.masked_invalid(each.by_step())
+    axis.axhline(0, color=GREY, linewidth=1)
+    axis.fill_between(each.steps, table.min(axis=0), table.max(axis=0), alpha=0.2, linewidth=0)
+    axis.plot(each.steps, table.mean(axis=0), "o-", markersize=3.5)
+    axis.set_title("mean over layers", fontsize=8)
+    axis.set_xlabel("training step")

@@ -1,0 +1,357 @@
+"""Task interference: what joint training costs, as tables and figures, and the report."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from qwen3nb import paths
+from qwen3nb.analysis.inventory.collect import Collection, load_all_results
+from qwen3nb.analysis.inventory.score import Score
+from qwen3nb.analysis.inventory.training_logs import find_outputs
+from qwen3nb.analysis.training.interference import DEFINITION, Interference, interference
+from qwen3nb.analysis.training.match_runs import REQUIRED
+from qwen3nb.report.leaderboard.tables import short_task
+from qwen3nb.report.render.figure import COLORS, GREY, SMALL, Picture, plain
+from qwen3nb.report.render.table import Cell, Table
+from qwen3nb.report.training.configurations import configurations_table
+from qwen3nb.utils.markdown import number_text, percent_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from qwen3nb.analysis.training.tir_estimate import Estimate, Gate
+
+__all__ = [
+    "InterferenceReport",
+    "interference_figure",
+    "interference_report",
+    "interference_seeds_table",
+    "interference_table",
+    "refusals_table",
+    "trained_scores",
+]
+
+_T = TypeVar("_T")
+TASK_STEPS = (*(name for name in REQUIRED if name != "steps"), "task_steps")
+
+
+@dataclass(frozen=True)
+class InterferenceReport:
+    """What there is about interference, and what it was read from.
+
+    Attributes:
+        found: the estimates and verdicts.
+        folders: where results were looked for.
+        runs: how many trained adapters have scores.
+        flags: what is suspicious about their files.
+        scores: of the trained adapters.
+    """
+
+    found: Interference
+    folders: tuple[str, ...]
+    runs: int
+    flags: tuple[str, ...]
+    scores: tuple[Score, ...] = ()
+
+    @property
+    def hint(self) -> str:
+        """What would let refused pairs be compared, or empty."""
+        lines = [line for group in self.found.groups for line in group.refused]
+        if lines and all("optimiser steps" in line for line in lines):
+            return (
+                "All refused pairs differ in optimiser steps. Where a joint training alternates "
+                "between its tasks, comparing the steps spent on each task instead may be fair "
+                "(task_steps)."
+            )
+        return ""
+
+    def to_markdown(self) -> str:
+        """Verdicts, rule, tables, and what is missing."""
+        found = self.found
+        parts = [
+            "# Task interference",
+            DEFINITION,
+            found.gate.text,
+            f"Compared: same seed, and the same {', '.join(found.required)}.",
+            f"**By point: {found.verdict()}. By evidence: {found.verdict(by='evidence')}.**",
+            interference_table(self, rule=False).markdown(),
+            "## Configurations",
+            configurations_table(self.scores).markdown(),
+            "## By seed",
+            interference_seeds_table(self).markdown(),
+            "## Refused, missing, to be looked at",
+            refusals_table(self).markdown(),
+        ]
+        return "\n\n".join(parts) + "\n"
+
+
+def interference_report(
+    outputs: Path | str | Sequence[Path | str] = "",
+    *,
+    task_steps: bool = False,
+    n_resamples: int = 10_000,
+    seed: int = 0,
+) -> InterferenceReport:
+    """Read trainings' folders, and compare each joint adapter with its specialists.
+
+    Args:
+        outputs: one or more folders of ``<configuration>/seed_<n>``; empty: all below
+            `paths.runs`, and our own records in `paths.results`.
+        task_steps: compare where the steps spent on the task agree, instead of all steps.
+        n_resamples: of the bootstrap over seeds and queries.
+        seed: of the draws.
+
+    Raises:
+        FileNotFoundError: a folder that was named is not there.
+    """
+    folders = _folders(outputs)
+    collection = _collection(folders)
+    scores = _trained(collection)
+    sources = {score.source for score in scores}
+    named = bool(outputs)
+    flags = [
+        f"{flag.kind}: {flag.text}"
+        for flag in collection.flags
+        if named or sources.intersection(flag.files)
+    ]
+    required = TASK_STEPS if task_steps else REQUIRED
+    found = interference(scores, required=required, n_resamples=n_resamples, seed=seed)
+    runs = len({(score.system, score.seed) for score in scores})
+    shown = tuple(map(paths.shown, folders))
+    return InterferenceReport(found, shown, runs, tuple(flags), tuple(scores))
+
+
+def trained_scores() -> list[Score]:
+    """The scores of all trained adapters, read from where `interference_report` looks."""
+    return _trained(_collection(_folders("")))
+
+
+def _collection(folders: Sequence[Path]) -> Collection:
+    return load_all_results(folders) if folders else Collection(())
+
+
+def _trained(collection: Collection) -> list[Score]:
+    return [score for score in collection.scores if "mode" in score.facts]
+
+
+def _folders(outputs: Path | str | Sequence[Path | str]) -> list[Path]:
+    if isinstance(outputs, str | Path) and str(outputs):
+        return [Path(outputs).expanduser()]
+    if not isinstance(outputs, str | Path) and outputs:
+        return [Path(each).expanduser() for each in outputs]
+    own = [paths.results()] if paths.results().is_dir() else []
+    return find_outputs(paths.runs()) + own
+
+
+def _rows(report: InterferenceReport) -> Iterator[tuple[str, Estimate]]:
+    """Every estimate with a name of its own: per configuration its data sets, tasks, mean.
+
+    A task with a single data set is one row, not two that say the same.
+    """
+    several = len(report.found.groups) > 1
+    for group in report.found.groups:
+        prefix = f"{group.system}: " if several else ""
+        sizes = Counter(each.name.partition(": ")[0] for each in group.datasets)
+        tasks = [each for each in group.tasks if sizes[each.name] != 1]
+        for each in (*group.datasets, *tasks, group.overall):
+            if each.tir is not None or each is group.overall:
+                kind, colon, dataset = each.name.partition(": ")
+                yield f"{prefix}{kind}{colon}{short_task(dataset)}", each
+
+
+def interference_table(
+    report: InterferenceReport, *, rule: bool = True, narrow: bool = False
+) -> Table:
+    """TIR with spread, intervals, probability and both verdicts, per data set, task, overall.
+
+    ``rule``: whether the gate's rule goes below it; ``narrow``: without the intervals over
+    seeds alone.
+    """
+    gate, level = report.found.gate, 100 * report.found.level
+    rows = tuple(_row(name, each) for name, each in _rows(report))
+    columns: tuple[str, ...] = (
+        "task\nseeds", "by point\nby evidence", f"TIR in %, ± std\n{level:g} % interval",
+        "over seeds alone\nStudent's", "specialist\n− joint",
+        f"P(TIR\n≥ {100 * gate.pass_at:g} %)",
+    )  # fmt: skip
+    if narrow:
+        columns, rows = _without(columns, 3), tuple(_without(row, 3) for row in rows)
+    caption = "Task interference ratio and the kill gate's verdicts."
+    return Table(columns, rows, _note(report, rule=rule), name="interference", caption=caption)
+
+
+def _without(cells: tuple[_T, ...], place: int) -> tuple[_T, ...]:
+    return cells[:place] + cells[place + 1 :]
+
+
+def _row(name: str, each: Estimate) -> tuple[Cell, ...]:
+    spread = "" if each.std is None else f" ± {_percent(each.std, sign=False)}"
+    error = "" if each.delta_std is None else f"± {each.delta_std:.4f}"
+    overall = each.name == "overall"
+    return (
+        Cell(name, ", ".join(map(str, each.seeds))),
+        Cell(each.by_point, each.by_evidence, strong=overall),
+        Cell(
+            _percent(each.tir) + spread,
+            _percents(each.interval),
+            value=each.tir,
+            interval=each.interval,
+        ),
+        Cell(_percents(each.seed_interval)),
+        Cell(number_text(each.delta, sign=True, digits=4), error, value=each.delta),
+        Cell(number_text(each.probability, digits=2)),
+    )
+
+
+def _percent(share: float | None, *, sign: bool = True) -> str:
+    return number_text(None if share is None else 100 * share, sign=sign, digits=2)
+
+
+def _percents(interval: tuple[float, float] | None) -> str:
+    return "–" if interval is None else f"[{_percent(interval[0])}, {_percent(interval[1])}]"
+
+
+def _note(report: InterferenceReport, *, rule: bool) -> str:
+    if not report.runs:
+        where = ", ".join(report.folders) or paths.shown(paths.runs())
+        return f"No results of trained adapters in {where}."
+    if not report.found.groups:
+        return f"{report.runs} adapters, none of them joint: there is nothing to compare."
+    methods = dict.fromkeys(each.method for _, each in _rows(report) if each.tir is not None)
+    said = "; ".join(methods) or "none, as no pair may be compared"
+    text = "Negative where the joint model is better; ± and the interval over seeds alone say how "
+    text += f"training varies. Intervals: {said}."
+    return f"{text} {report.found.gate.text}" if rule else text
+
+
+def interference_seeds_table(report: InterferenceReport) -> Table:
+    """A row per data set and seed: both scores, their difference, the ratio."""
+    rows = []
+    for name, each in _rows(report):
+        if not each.specialists:
+            continue
+        for seed, ours, joint, delta, tir in zip(
+            each.seeds, each.specialists, each.joints, each.deltas, each.tirs, strict=True
+        ):
+            shown = Cell("–", "the specialist scores 0") if tir is None else Cell(percent_text(tir))
+            rows.append(
+                (
+                    Cell(name),
+                    Cell(str(seed)),
+                    Cell(f"{ours:.4f}"),
+                    Cell(f"{joint:.4f}"),
+                    Cell(f"{delta:+.4f}"),
+                    shown,
+                )
+            )
+    columns = ("task", "seed", "specialist", "joint", "specialist − joint", "TIR")
+    return Table(columns, tuple(rows), "" if rows else "No pair of runs may be compared.")
+
+
+def refusals_table(report: InterferenceReport) -> Table:
+    """What was not compared, what is missing, what is suspicious, and cautions."""
+    found = report.found
+    rows = []
+    for group in found.groups:
+        rows += [("refused", line) for line in group.refused]
+        rows += [("missing", line) for line in group.missing]
+        for each in (*group.tasks, group.overall):
+            rows += [("note", f"{each.name}: {note}") for note in each.notes]
+    rows += [("missing", line) for line in found.missing]
+    rows += [("look at", line) for line in report.flags]
+    if report.hint:
+        rows.append(("note", report.hint))
+    cells = tuple((Cell(kind), Cell(text)) for kind, text in dict.fromkeys(rows))
+    note = "Nothing was refused, nothing is missing." if report.runs else "No adapter was found."
+    note = "" if rows else note
+    return Table(("", "what"), cells, note, kind="words")
+
+
+def interference_figure(report: InterferenceReport) -> Picture | None:
+    """A forest plot of TIR over the gate's bands; None if no pair may be compared.
+
+    Thick: the interval over seeds and queries, where there is one; thin: over seeds alone;
+    rings: single seeds. An interval that leaves the figure ends in an arrow.
+    """
+    rows = [(name, each) for name, each in _rows(report) if each.tir is not None]
+    if not rows:
+        return None
+    words = "; ".join(f"{name}: {_percent(each.tir)} %, {each.by_point}" for name, each in rows)
+    return Picture(
+        name="interference",
+        draw=lambda width: _draw(rows, report.found.gate, width),
+        caption="Task interference ratio (TIR): the share of the specialist's score that joint "
+        "training loses. Diamonds: mean over seeds; rings: single seeds; thick: "
+        "95 % bootstrap interval over seeds and queries, where scores per query were kept; thin: "
+        "95 % Student's interval over the seeds alone, an arrow where it leaves the figure. "
+        "Shaded: the bands of the kill gate.",
+        alt=f"Forest plot of the task interference ratio. {words}.",
+    )
+
+
+def _draw(rows: Sequence[tuple[str, Estimate]], gate: Gate, width: float) -> Figure:
+    import matplotlib.pyplot as plt
+
+    low, high = _limits([each for _, each in rows], gate)
+    figure, axis = plt.subplots(figsize=(width, 0.24 * len(rows) + 1.0))
+    axis.set_xlim(low, high)
+    _bands(axis, gate, low, high)
+    for row, (_, each) in enumerate(reversed(rows)):
+        color = COLORS[1] if each.name == "overall" else COLORS[0]
+        _span(axis, row, each.seed_interval, low, high, color=color, width=1)
+        if each.interval != each.seed_interval:
+            _span(axis, row, each.interval, low, high, color=color, width=3)
+        single = [100 * tir for tir in each.tirs if tir is not None]
+        axis.plot(single, [row] * len(single), "o", mfc="none", mec=color, markersize=4)
+        axis.plot([100 * (each.tir or 0.0)], [row], "D", color=color, markersize=4.5)
+    axis.set_yticks(range(len(rows)), [plain(name, most=40) for name, _ in reversed(rows)])
+    axis.set_ylim(-0.6, len(rows) - 0.3)
+    axis.tick_params(axis="y", length=0)
+    axis.set_xlabel("TIR in %")
+    return figure
+
+
+def _limits(rows: Sequence[Estimate], gate: Gate) -> tuple[float, float]:
+    """Ends of the axis in %: points, intervals and the gate; thin intervals may leave it."""
+    values = [0.0, gate.pass_at, gate.fail_below, 2 * gate.pass_at - gate.fail_below]
+    for each in rows:
+        values += [tir for tir in each.tirs if tir is not None]
+        if each.method != "Student's t over seeds":
+            values += each.interval or ()
+    low, high = 100 * min(values), 100 * max(values)
+    room = max(0.08 * (high - low), 0.5)
+    return low - room, high + room
+
+
+def _bands(axis: Axes, gate: Gate, low: float, high: float) -> None:
+    ends = (high, 100 * gate.pass_at, 100 * gate.fail_below, low)
+    for name, color, right, left in zip(
+        ("PASS", "MARGINAL", "FAIL"), (COLORS[2], COLORS[4], GREY), ends[:3], ends[1:], strict=True
+    ):
+        axis.axvspan(left, right, color=color, alpha=0.13, linewidth=0)
+        narrow = right - left < 0.12 * (high - low)
+        axis.annotate(
+            name, ((left + right) / 2, 1.01), xycoords=("data", "axes fraction"), ha="center",
+            va="bottom", fontsize=SMALL, color=color, rotation=90 if narrow else 0,
+        )  # fmt: skip
+    axis.axvline(0, color=GREY, linewidth=1)
+
+
+def _span(
+    axis: Axes, row: int, interval: tuple[float, float] | None, low: float, high: float,
+    *, color: str, width: float,
+) -> None:  # fmt: skip
+    if interval is None:
+        return
+    left, right = 100 * interval[0], 100 * interval[1]
+    ends = [max(left, low), min(right, high)]
+    axis.plot(ends, [row, row], color=color, linewidth=width, solid_capstyle="butt")
+    if left < low:
+        axis.plot([low], [row], "<", color=color, markersize=5, clip_on=False)
+    if right > high:
+        axis.plot([high], [row], ">", color=color, markersize=5, clip_on=False)

@@ -1,0 +1,55 @@
+"""The report of interference as files: Markdown, JSON, figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from qwen3nb.report.training.figures import conflict_figure, loss_figure
+from qwen3nb.report.training.interference import InterferenceReport, interference_figure
+from qwen3nb.report.training.tables import read_trainings
+from qwen3nb.utils.atomic_files import write_text
+from qwen3nb.utils.markdown import escaped, json_text
+
+__all__ = ["write_interference"]
+
+
+def write_interference(report: InterferenceReport, folder: Path, *, outputs: Path) -> list[Path]:
+    """Write ``interference.md``, ``.json`` and the figures there are into ``folder``.
+
+    Args:
+        report: from `interference_report`.
+        folder: is made if need be.
+        outputs: folder of the trainings, for their losses and conflicts of gradients.
+
+    Returns:
+        The files.
+    """
+    trainings = read_trainings([], tier="smoke", outputs=outputs, adapters_only=True)
+    given = (interference_figure(report), loss_figure(trainings), conflict_figure(trainings))
+    pictures = [picture for picture in given if picture is not None]
+    folder.mkdir(parents=True, exist_ok=True)
+    text = report.to_markdown()
+    for each in pictures:
+        text += f"\n![{each.name}]({each.name}.svg)\n\n{escaped(each.caption)}\n"
+    files = [
+        write_text(folder / "interference.md", text),
+        write_text(folder / "interference.json", _json(report)),
+    ]
+    for each in pictures:
+        files += [each.save(folder / f"{each.name}.{ending}") for ending in ("svg", "pdf")]
+    return files
+
+
+def _json(report: InterferenceReport) -> str:
+    found = report.found
+    return json_text(
+        {
+            "verdict": {"by_point": found.verdict(), "by_evidence": found.verdict(by="evidence")},
+            "rule": found.gate.text,
+            "interference": found,
+            "folders": list(report.folders),
+            "adapters": report.runs,
+            "flags": list(report.flags),
+            "hint": report.hint,
+        }
+    )

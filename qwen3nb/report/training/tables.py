@@ -1,0 +1,297 @@
+"""A training over time: scores by step, what separates checkpoints, losses, conflicts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from qwen3nb import paths
+from qwen3nb.analysis.inventory.training_logs import (
+    CONFLICTS,
+    Conflicts,
+    TrainingLog,
+    find_logs,
+    find_outputs,
+    read_conflicts,
+    read_log,
+    read_trainer_state,
+)
+from qwen3nb.analysis.training.checkpoint_scores import Trajectory, trajectories, trajectory_curve
+from qwen3nb.analysis.training.learning_curve import Curve, best_checkpoint, correlation
+from qwen3nb.analysis.training.seed_variance import SeedCurve, seed_curve
+from qwen3nb.checkpoints.checkpoint import step_of, trainer_state
+from qwen3nb.evaluation.mteb.select import listed
+from qwen3nb.evaluation.mteb.tiers import TIERS
+from qwen3nb.extraction.export import read_provenance
+from qwen3nb.records.record import Result
+from qwen3nb.report.leaderboard.tables import latest, short_task
+from qwen3nb.report.render.table import Cell, Table
+from qwen3nb.utils.markdown import interval_text, number_text
+
+__all__ = [
+    "Trainings",
+    "best_table",
+    "logs_table",
+    "loss_correlation_table",
+    "read_trainings",
+    "variance_table",
+]
+
+_Log = TypeVar("_Log")
+SERIES = ("loss", "eval_loss", "loss_rerank", "loss_emb", "lr")
+TITLES = {
+    "loss": "training loss",
+    "eval_loss": "evaluation loss",
+    "loss_rerank": "loss, reranking",
+    "loss_emb": "loss, embedding",
+    "lr": "learning rate",
+}
+
+
+@dataclass(frozen=True)
+class Trainings:
+    """What there is about trainings: scores by step, logs, conflicts.
+
+    Attributes:
+        trajectories: one per task and training.
+        logs: losses and learning rates, one per run.
+        conflicts: of joint runs.
+        problems: files that cannot be read, and lines that are cut off.
+        seed: of the draws.
+    """
+
+    trajectories: tuple[Trajectory, ...]
+    logs: tuple[TrainingLog, ...]
+    conflicts: tuple[Conflicts, ...]
+    problems: tuple[str, ...]
+    seed: int
+
+    def curves(self) -> dict[tuple[str, str, int], Curve]:
+        """By task, training and seed, where there are two or more steps."""
+        return {
+            (each.task, each.training, number): trajectory_curve(
+                steps, metric=each.metric, seed=self.seed
+            )
+            for each in self.trajectories
+            for number, steps in each.records.items()
+            if len(steps) > 1
+        }
+
+
+def read_trainings(
+    results: Iterable[Result],
+    *,
+    tier: str,
+    task: str = "",
+    metric: str = "",
+    outputs: Path | str = "",
+    adapters_only: bool = False,
+    seed: int = 0,
+) -> Trainings:
+    """Gather scores from records, and logs from folders of trainings.
+
+    Args:
+        results: any records; the newest of each model and task is taken.
+        tier: whose tasks are looked at.
+        task: names with commas, instead of the tier's and those of adapters.
+        metric: by default each task's main metric.
+        outputs: a folder of checkpoints, or of ``<configuration>/seed_<n>``; empty: all
+            below `paths.runs`.
+        adapters_only: leave out what transformers' Trainer logged.
+        seed: of the draws.
+
+    Raises:
+        FileNotFoundError: a folder that was named is not there.
+    """
+    if outputs and not Path(outputs).expanduser().is_dir():
+        raise FileNotFoundError(f"{outputs}: no such folder")
+    base = Path(outputs).expanduser() if outputs else paths.runs()
+    tasks = listed(task) or list(TIERS[tier].tasks)
+    problems: list[str] = []
+    logs = [] if adapters_only else _state_logs(base, problems)
+    conflicts = []
+    for file in find_logs(find_outputs(base)):
+        logs += _read(file, read_log, problems)
+    for file in find_logs(find_outputs(base), CONFLICTS):
+        conflicts += _read(file, read_conflicts, problems)
+    given = latest(results)
+    if not task:  # adapters are evaluated on tasks of their own
+        adapters = {r.task["name"] for r in given if isinstance(r.config.get("training"), dict)}
+        tasks += sorted(adapters - set(tasks))
+    found = trajectories(given, tasks=tasks, metric=metric)
+    cut: list[TrainingLog | Conflicts] = [*logs, *conflicts]
+    problems += [f"{each.name}: {note}" for each in cut for note in each.notes]
+    return Trainings(tuple(found), tuple(logs), tuple(conflicts), tuple(problems), seed)
+
+
+def _read(file: Path, reader: Callable[[Path], _Log], problems: list[str]) -> list[_Log]:
+    try:
+        return [reader(file)]
+    except (ValueError, OSError) as error:
+        problems.append(str(error))
+        return []
+
+
+def _state_logs(base: Path, problems: list[str]) -> list[TrainingLog]:
+    """The log of each training that transformers' Trainer wrote, from its last checkpoint."""
+    last: dict[Path, Path] = {}
+    for file in base.rglob("checkpoint-*/trainer_state.json"):
+        step, other = step_of(file.parent), last.get(file.parents[1])
+        if step is not None and (other is None or step > (step_of(other) or 0)):
+            last[file.parents[1]] = file.parent
+    return [
+        log
+        for folder, checkpoint in sorted(last.items())
+        for log in _read(checkpoint, partial(_state_log, name=_shown(folder)), problems)
+    ]
+
+
+def _state_log(checkpoint: Path, *, name: str) -> TrainingLog:
+    return read_trainer_state(trainer_state(checkpoint), name=name)
+
+
+def _shown(folder: Path) -> str:
+    return paths.shown(folder).removeprefix("runs/")
+
+
+def _log_of(
+    trajectory: Trajectory, steps: Mapping[int, Result], logs: Iterable[TrainingLog]
+) -> TrainingLog | None:
+    """The log of the training that these records' models were extracted from, if known."""
+    sources = set()
+    for result in steps.values():
+        folder = paths.root() / str(result.model["spec"])
+        provenance = read_provenance(folder) if folder.is_dir() else None
+        if provenance is not None:
+            sources.add(_shown(paths.root() / Path(provenance["source"]["folder"]).parent))
+    names = {*sources, trajectory.training}
+    return next((log for log in logs if log.name in names), None)
+
+
+def best_table(found: Trainings) -> Table:
+    """Per task and training the best checkpoint, and whether it can be told from the others."""
+    rows = []
+    for each in found.trajectories:
+        for number, steps in each.scores.items():
+            if len(steps) < 2:
+                continue
+            best = best_checkpoint(steps, seed=found.seed)
+            rows.append(
+                (
+                    Cell(short_task(each.task), each.metric),
+                    Cell(each.training, f"seed {number}" if len(each.records) > 1 else ""),
+                    Cell(str(best.step), f"mean {best.mean:.3f}"),
+                    Cell(number_text(best.difference, sign=True), interval_text(best.interval)),
+                    Cell("yes" if best.separable else "no", strong=best.separable),
+                    Cell(best.statement),
+                )
+            )
+    columns = (
+        "task", "training", "best step", "above the next\n95 % interval", "separable", "in words",
+    )  # fmt: skip
+    note = (
+        "Paired permutation test, Holm over best against each other checkpoint. The best of "
+        "several was chosen by looking at them: its mean flatters it."
+        if rows
+        else "No training has two or more evaluated steps with scores per query."
+    )
+    return Table(columns, tuple(rows), note, kind="words")
+
+
+def variance_table(found: Trainings) -> Table:
+    """Per task, training and step: what makes the mean uncertain, seeds or queries."""
+    rows, alone = [], []
+    for each in found.trajectories:
+        scores = {seed: steps for seed, steps in each.scores.items() if steps}
+        if len(scores) < 2:
+            alone.append(each.training)
+            continue
+        split = seed_curve(scores, seed=found.seed)
+        rows += [_split_row(each, split, place) for place in range(len(split.points))]
+    columns = (
+        "task", "training", "mean ± std\n95 %, seeds and queries", "over seeds alone\nStudent's",
+        "error from\nseeds / queries / both",
+    )  # fmt: skip
+    names = ", ".join(dict.fromkeys(alone))
+    note = (
+        "Crossed random model: shares of the squared error of the mean over seeds and queries; "
+        "an estimate below 0 is set to 0. "
+    )
+    note = note if rows else "A split needs two or more seeds of a training. "
+    return Table(columns, tuple(rows), note + (f"With one seed: {names}." if alone else ""))
+
+
+def _split_row(each: Trajectory, split: SeedCurve, place: int) -> tuple[Cell, ...]:
+    point = split.points[place]
+    shares = point.split.shares
+    parts = " / ".join(f"{100 * share:.0f} %" for share in shares) if shares else "no spread"
+    return (
+        Cell(short_task(each.task), each.metric),
+        Cell(each.training, f"step {point.step}, {len(point.means)} seeds"),
+        Cell(
+            f"{point.mean:.3f} ± {point.std:.3f}",
+            interval_text(point.interval, sign=False),
+            value=point.mean,
+            interval=point.interval,
+        ),
+        Cell(interval_text(point.seed_interval, sign=False)),
+        Cell(parts, "; ".join(note.split(":")[0] + " set to 0" for note in point.split.notes)),
+    )
+
+
+def loss_correlation_table(found: Trainings) -> Table:
+    """Does a lower evaluation loss go with a higher score, over a training's checkpoints?"""
+    rows = []
+    for each in found.trajectories:
+        for steps in each.records.values():
+            log = _log_of(each, steps, found.logs)
+            losses = dict(log.series.get("eval_loss", ())) if log else {}
+            shared = [step for step in sorted(steps) if step in losses]
+            values = [steps[step].metrics[each.metric].value for step in shared]
+            points = [(losses[s], v) for s, v in zip(shared, values, strict=True) if v is not None]
+            if len(points) > 1:
+                rows.append(_correlation_row(each, shared, points))
+    columns = ("task", "training", "Spearman\n95 % interval", "checkpoints", "steps")
+    note = (
+        "Of evaluation loss and score. Checkpoints of one training depend on one another, so the "
+        "interval (Fisher's) is too narrow; a few points say next to nothing."
+        if rows
+        else "No training has two checkpoints with an evaluation loss and a score."
+    )
+    return Table(columns, tuple(rows), note)
+
+
+def _correlation_row(
+    each: Trajectory, steps: Sequence[int], points: Sequence[tuple[float, float]]
+) -> tuple[Cell, ...]:
+    losses, scores = zip(*points, strict=True)
+    value = correlation(losses, scores)
+    detail = interval_text(value.interval) if value.interval else value.undefined
+    return (
+        Cell(short_task(each.task), each.metric),
+        Cell(each.training),
+        Cell(number_text(value.value, sign=True, digits=2), detail),
+        Cell(str(value.n)),
+        Cell(", ".join(map(str, steps))),
+    )
+
+
+def logs_table(found: Trainings) -> Table:
+    """Each log: its steps, its last losses; and what cannot be read."""
+    rows = []
+    for log in found.logs:
+        steps = [step for values in log.series.values() for step, _ in values]
+        last = [
+            f"{TITLES[key]} {log.series[key][-1][1]:.3f}"
+            for key in SERIES[:-1]
+            if key in log.series
+        ]
+        rows.append(
+            (Cell(log.name), Cell(str(max(steps, default=0))), Cell(", ".join(last) or "no loss"))
+        )
+    rows += [(Cell("–"), Cell("–"), Cell("cannot be read", line)) for line in found.problems]
+    note = "" if rows else "No log of a training was found."
+    return Table(("training", "last step", "last values"), tuple(rows), note, kind="words")

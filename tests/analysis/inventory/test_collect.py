@@ -1,0 +1,243 @@
+"""Every kind of results file in one table, and what is suspicious about them."""
+
+import json
+import os
+import shutil
+
+import pytest
+from helpers.scores import record
+
+from qwen3nb.analysis.inventory.collect import load_all_results
+
+QUERIES = {str(i): 0.1 * (i % 7) for i in range(20)}
+
+
+def write(file, value):
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(value if isinstance(value, str) else json.dumps(value))
+    return file
+
+
+def reranking(folder, per_query, *, mean=None, dataset="SciFact", system="rank_only_r4", seed=42):
+    value = sum(per_query.values()) / len(per_query) if mean is None else mean
+    content = {"dataset": dataset, "per_query": per_query, "aggregate": {"ndcg@10": value}}
+    return write(
+        folder / system / f"seed_{seed}" / "results" / "reranking_results.json",
+        {"per_dataset": {dataset: content}, "average": {"ndcg@10": value}},
+    )
+
+
+def mteb(folder, score, *, model="org__model", revision="abc", task="STS", data="r1", subset=None):
+    write(folder / model / revision / "model_meta.json", {"name": None, "revision": revision})
+    entries = [{"main_score": score, "hf_subset": "default"}]
+    if subset is not None:
+        entries.append({"main_score": subset, "hf_subset": "other"})
+    text = json.dumps({"task_name": task, "dataset_revision": data, "scores": {"test": entries}})
+    # MTEB writes bare NaN beside its scores.
+    text = text.replace('"hf_subset"', '"nauc": NaN, "hf_subset"')
+    return write(folder / model / revision / f"{task}.json", text)
+
+
+def kinds(collection):
+    return [flag.kind for flag in collection.flags]
+
+
+def test_three_kinds_of_files_make_one_table(tmp_path):
+    record("mine", {"q1": 0.2, "q2": 0.4}).save(tmp_path)
+    mteb(tmp_path / "mteb" / "results", 0.5, subset=0.7)
+    reranking(tmp_path / "outputs", QUERIES)
+    write(
+        tmp_path / "outputs" / "emb_only_r4" / "seed_1" / "results" / "mteb_results.json",
+        {"per_task": {"SciFact": {"main_score": 0.27}}, "eval_tier": "fast"},
+    )
+    write(tmp_path / "outputs" / "config.json", {"hidden_size": 8})
+    found = load_all_results(tmp_path)
+    assert found.flags == ()
+    assert (found.files, len(found.other)) == (4, 2)  # config.json, model_meta.json
+    table = found.nested()
+    assert table["mine"][0]["T"]["nDCG@10"] == pytest.approx(0.3)
+    assert table["org/model"][None]["STS"]["main_score"] == pytest.approx(0.6)
+    assert table["emb_only_r4"][1]["SciFact"]["main_score"] == 0.27
+    assert table["rank_only_r4"][42]["SciFact"]["nDCG@10"] == pytest.approx(
+        sum(QUERIES.values()) / 20
+    )
+    json.loads(found.to_json())
+    assert "| emb\\_only\\_r4 | 1 | SciFact |" in found.to_markdown()
+
+
+def test_how_a_run_was_trained_comes_with_its_scores(tmp_path):
+    file = reranking(tmp_path, QUERIES)
+    folder = file.parent.parent
+    write(
+        folder / "config.yaml",
+        "model: {base_model_name: tiny}\nlora: {rank: 4}\ntraining: {mode: rank_only}\nseed: 42\n",
+    )
+    write(
+        folder / "train_log.jsonl",
+        '{"step": 20, "timestamp": 5.0}\n\n'
+        '{"type": "epoch_summary", "global_step": 40, "epoch_rerank_steps": 40}\n',
+    )
+    facts = load_all_results(tmp_path).scores[0].facts
+    assert facts == {
+        "mode": "rank_only", "rank": 4, "base": "tiny", "data_seed": 42,
+        "steps": 40, "steps_reranking": 40, "ended": 5.0,
+    }  # fmt: skip
+
+
+def test_our_records_carry_their_training_too(tmp_path):
+    result = record("joint", {"q1": 0.2, "q2": 0.4})
+    training = {"mode": "joint", "rank": 8, "steps": 60, "kind": "embedding"}
+    result.config["training"] = training
+    result.save(tmp_path)
+    score = load_all_results(tmp_path).scores[0]
+    assert score.kind == "embedding"
+    assert {key: score.facts[key] for key in ("mode", "rank", "steps")} == {
+        key: training[key] for key in ("mode", "rank", "steps")
+    }
+
+
+def test_adapters_of_one_configuration_are_one_system(tmp_path):
+    """As `tasks.trained` records them: a label per adapter, the configuration inside."""
+    settings = {"model": {"base_model_name": "tiny"}, "lora": {"rank": 4}, "seed": 7}
+    for seed in (1, 2):
+        result = record(f"joint_r4-{seed}", {"q1": 0.2, "q2": 0.4}, seed=seed)
+        result.config["training"] = {
+            "configuration": "joint_r4", "seed": seed, "mode": "joint", "settings": settings,
+        }  # fmt: skip
+        result.save(tmp_path)
+    scores = load_all_results(tmp_path).scores
+    assert {(score.system, score.seed) for score in scores} == {("joint_r4", 1), ("joint_r4", 2)}
+    facts = scores[0].facts
+    assert (facts["rank"], facts["base"], facts["data_seed"]) == (4, "tiny", 7)
+
+
+def test_a_file_per_data_set_is_read(tmp_path):
+    folder = tmp_path / "joint_r4" / "seed_3" / "results"
+    value = {"dataset": "SciFact", "aggregate": {"ndcg@10": 0.3}, "per_query": {"a": 0.2, "b": 0.4}}
+    write(folder / "SciFact.bm25-100.json", json.dumps(value))
+    value = {"dataset": "STS", "aggregate": {"spearman": 0.5}, "per_query": {}}
+    write(folder / "STS.json", json.dumps(value))
+    sts, reranked = load_all_results(tmp_path).scores
+    assert (reranked.system, reranked.seed, reranked.kind) == ("joint_r4", 3, "reranking")
+    assert (reranked.metric, reranked.value) == ("nDCG@10", pytest.approx(0.3))
+    assert (sts.task, sts.kind, sts.metric, sts.value) == ("STS", "embedding", "spearman", 0.5)
+
+
+def test_the_same_scores_for_different_weights_are_flagged(tmp_path):
+    reranking(tmp_path, QUERIES, seed=1)
+    reranking(tmp_path, QUERIES, seed=2)
+    reranking(tmp_path, {q: v / 2 for q, v in QUERIES.items()}, seed=3)
+    (flag,) = load_all_results(tmp_path).flags
+    assert flag.kind == "same scores"
+    assert "rank_only_r4 (seed 1), rank_only_r4 (seed 2): identical scores on SciFact" in flag.text
+    assert "seed 3" not in flag.text
+
+
+def test_equal_means_of_one_task_or_of_all_zeros_are_no_proof(tmp_path):
+    for revision in ("one", "two"):
+        mteb(tmp_path, 0.5, revision=revision)
+        mteb(tmp_path, 0.0, revision=revision, task="Zero")
+    for seed in (1, 2):
+        reranking(tmp_path, dict.fromkeys(QUERIES, 1.0), seed=seed)
+    assert load_all_results(tmp_path).flags == ()
+    for revision in ("one", "two"):
+        mteb(tmp_path, 0.7, revision=revision, task="Another")
+        (tmp_path / "org__model" / revision / "Zero.json").unlink()
+    assert kinds(load_all_results(tmp_path)) == ["same scores"]
+
+
+def test_files_that_say_two_things_are_flagged(tmp_path):
+    reranking(tmp_path / "a", QUERIES, mean=0.9)
+    first = load_all_results(tmp_path / "a")
+    assert kinds(first) == ["inconsistent", "inconsistent"]  # the data set and the average
+    assert "SciFact says 0.900000, its queries give 0.285000" in first.flags[0].text
+    reranking(tmp_path / "a", QUERIES)
+    reranking(tmp_path / "b", QUERIES)
+    assert kinds(load_all_results(tmp_path)) == ["duplicate"]
+    reranking(tmp_path / "b", {**QUERIES, "1": 0.9})
+    found = load_all_results([tmp_path / "a", tmp_path / "b"])
+    assert kinds(found) == ["inconsistent"]
+    assert "2 files say 0.285000, 0.325000" in found.flags[0].text
+
+
+def test_two_revisions_of_the_data_are_flagged(tmp_path):
+    mteb(tmp_path, 0.5, model="org__a", data="r1")
+    mteb(tmp_path, 0.6, model="org__b", data="r2")
+    (flag,) = load_all_results(tmp_path).flags
+    assert (flag.kind, "r1: org/a; r2: org/b" in flag.text) == ("inconsistent", True)
+
+
+def test_models_mteb_has_no_name_for_are_flagged(tmp_path):
+    mteb(tmp_path, 0.5, model="no_model_name__available", revision="no_revision_available")
+    assert kinds(load_all_results(tmp_path)) == ["nameless"]
+
+
+def test_results_older_than_their_weights_are_flagged(tmp_path):
+    file = reranking(tmp_path, QUERIES)
+    write(file.parent.parent / "train_log.jsonl", '{"step": 1, "timestamp": 20000.0}\n')
+    assert load_all_results(tmp_path).flags == ()
+    os.utime(file, (9200, 9200))
+    (flag,) = load_all_results(tmp_path).flags
+    assert (flag.kind, "3.0 hours before" in flag.text) == ("stale", True)
+
+
+def test_records_of_weights_that_changed_since_are_flagged(tmp_path):
+    record("m", {"q1": 0.2}, identity="1" * 16, finished="2026-01-01").save(tmp_path)
+    record("m", {"q1": 0.4}, identity="2" * 16, finished="2026-01-02").save(tmp_path)
+    (flag,) = load_all_results(tmp_path).flags
+    assert flag.kind == "superseded"
+    assert "11111111, finished 2026-01-01; 22222222 has the same label" in flag.text
+
+
+@pytest.mark.parametrize(
+    ("content", "cause"),
+    [
+        ("{", "not readable as JSON"),
+        ('{"per_dataset": {"A": {"aggregate": {}}}}', "KeyError: 'per_query'"),
+        ('{"per_task": {"A": {"main_score": NaN}}}', "missing or not finite"),
+        ('{"per_task": {"A": {"main_score": null}}}', "float"),
+        ('{"task_name": "A", "scores": {"test": []}}', "missing or not finite"),
+        ('{"schema": "qwen3nb.result/1"}', "not a result record"),
+        ("\udcff", "not readable as JSON"),
+    ],
+)
+def test_broken_files_are_flagged_and_the_rest_is_read(tmp_path, content, cause):
+    reranking(tmp_path, QUERIES)
+    (tmp_path / "x.json").write_bytes(content.encode("utf-8", "surrogateescape"))
+    found = load_all_results(tmp_path)
+    assert kinds(found) == ["unreadable"]
+    assert cause in found.flags[0].text
+    assert len(found.scores) == 1
+
+
+def test_bad_logs_are_named_by_line(tmp_path):
+    file = reranking(tmp_path, QUERIES)
+    log = file.parent.parent / "train_log.jsonl"
+    write(log, '{"step": 1}\n{"ste\n')
+    (flag,) = load_all_results(tmp_path).flags
+    assert "train_log.jsonl:2: not JSON" in flag.text
+    write(log, '{"step": 1}\n{"ste')  # killed while writing: what was written counts
+    found = load_all_results(tmp_path)
+    assert (found.flags, found.scores[0].facts["steps"]) == ((), 1)
+    with pytest.raises(FileNotFoundError, match="no such folder"):
+        load_all_results(tmp_path / "nowhere")
+
+
+def test_real_adapter_results(fixtures, tmp_path):
+    folder = fixtures / "adapters"
+    if not folder.is_dir():
+        pytest.skip("these fixtures hold no adapters")
+    found = load_all_results(folder / "outputs")
+    assert (found.files, len(found.scores), found.flags) == (10, 30, ())
+    facts = next(s.facts for s in found.scores if (s.system, s.seed) == ("joint_single_r4", 42))
+    assert (facts["rank"], facts["steps"], facts["steps_embedding"]) == (4, 60, 20)
+    assert len(facts["weights"]) == 64
+    (flag,) = load_all_results(folder / "stale_mteb_cache_example").flags
+    assert flag.kind == "same scores"
+    assert flag.text.count("seed") == 4
+    # One of the copies put where it claims to come from.
+    shutil.copytree(folder / "outputs", tmp_path / "outputs")
+    source = folder / "stale_mteb_cache_example" / "joint_single_r4-seed_42-mteb_results.json"
+    shutil.copy(source, tmp_path / "outputs/joint_single_r4/seed_42/results/mteb_results.json")
+    flags = load_all_results(tmp_path / "outputs").flags
+    assert "same scores" in {each.kind for each in flags}

@@ -1,0 +1,243 @@
+"""The paired tests against scipy, by hand, and by properties."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qwen3nb.analysis.stats.paired_tests import (
+    adjust,
+    benjamini_hochberg,
+    effect_size,
+    equivalence,
+    holm,
+    minimum_detectable_effect,
+    paired_bootstrap,
+    permutation_test,
+    power,
+    t_test,
+    wilcoxon,
+)
+from qwen3nb.analysis.stats.resampling import resampled_means, sign_flip_extremes
+
+RNG = np.random.default_rng(3)
+A = RNG.beta(0.6, 0.8, size=80)
+B = np.clip(A + RNG.exponential(0.08, size=80) - 0.05, 0, 1)
+
+
+def test_bca_agrees_with_scipys():
+    found = paired_bootstrap(B, A, seed=0, n_resamples=40_000)
+    theirs = scipy.stats.bootstrap(
+        (B - A,), np.mean, method="BCa", n_resamples=40_000, rng=np.random.default_rng(1)
+    ).confidence_interval
+    assert found.bca == pytest.approx(tuple(theirs), abs=0.0012)
+    assert found.bca[0] > found.interval[0]  # skewed to the right: moved to the right
+    assert found.bca[1] > found.interval[1]
+
+
+def test_bca_by_formula():
+    """The same resamples through the formula of Efron and Tibshirani, 14.10."""
+    differences = B - A
+    _, means = resampled_means(differences[:, None], n_resamples=10_000, seed=4)
+    mean = differences.mean()
+    z0 = scipy.stats.norm.ppf((means[:, 0] < mean).mean())
+    jackknife = (differences.sum() - differences) / (len(differences) - 1)
+    u = jackknife.mean() - jackknife
+    a = (u**3).sum() / (6 * (u**2).sum() ** 1.5)
+    z = z0 + scipy.stats.norm.ppf([0.025, 0.975])
+    ends = np.quantile(means[:, 0], scipy.stats.norm.cdf(z0 + z / (1 - a * z)))
+    assert paired_bootstrap(B, A, seed=4).bca == pytest.approx(tuple(ends), abs=1e-6)
+
+
+def test_the_permutation_test_agrees_with_scipys():
+    b = A[:40] + (B[:40] - A[:40]) / 2
+    theirs = scipy.stats.permutation_test(
+        (b, A[:40]), lambda x, y, axis: np.mean(x - y, axis=axis), permutation_type="samples",
+        n_resamples=50_000, vectorized=True, rng=np.random.default_rng(1),
+    ).pvalue  # fmt: skip
+    found = permutation_test(b, A[:40], n_resamples=50_000, seed=0).p_value
+    assert found == pytest.approx(theirs, abs=4 * math.sqrt(theirs / 25_000))
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.integers(-4, 6), min_size=2, max_size=9))
+def test_exact_enumeration_agrees_with_scipys(differences):
+    zeros = np.zeros(len(differences))
+    theirs = scipy.stats.permutation_test(
+        (differences, zeros), lambda x, y, axis: np.abs(np.sum(x - y, axis=axis)),
+        permutation_type="samples", n_resamples=math.inf, alternative="greater", vectorized=True,
+    ).pvalue  # fmt: skip
+    found = permutation_test(differences, zeros, seed=0, exact=True)
+    assert found.p_value == pytest.approx(theirs)
+    assert (found.method, found.resamples) == ("exact", 2 ** len(differences))
+    random_p = permutation_test(differences, zeros, seed=1, n_resamples=4000).p_value
+    assert random_p == pytest.approx(theirs, abs=0.045)
+
+
+def test_exact_enumeration_by_hand():
+    """Of eight sign patterns of (1, 2, 3), only +++ and --- reach 6, and 4 reach 4."""
+    assert permutation_test([1, 2, 3], [0, 0, 0], seed=0, exact=True).p_value == 2 / 8
+    assert permutation_test([-1, 2, 3], [0, 0, 0], seed=0, exact=True).p_value == 4 / 8
+    with pytest.raises(ValueError, match="at most 20 queries"):
+        permutation_test(A, B, seed=0, exact=True)
+
+
+def test_t_test_and_wilcoxon_are_scipys():
+    found, theirs = t_test(B, A), scipy.stats.ttest_rel(B, A)
+    assert (found.statistic, found.p_value) == pytest.approx((theirs.statistic, theirs.pvalue))
+    found, theirs = wilcoxon(B, A), scipy.stats.wilcoxon(B, A)
+    assert (found.statistic, found.p_value) == pytest.approx((theirs.statistic, theirs.pvalue))
+
+
+def test_effect_size_by_hand():
+    """Differences 1, 1, 0, -2, 5: mean 1, variance (0 + 0 + 1 + 9 + 16) / 4 = 6.5."""
+    found = effect_size([1, 1, 0, 0, 5], [0, 0, 0, 2, 0])
+    assert found.d_z == pytest.approx(1 / math.sqrt(6.5))
+    assert (found.won, found.tied, found.lost, found.n) == (3, 1, 1, 5)
+    assert found.shares == (0.6, 0.2, 0.2)
+
+
+def test_tost_by_scipys_one_sided_tests():
+    found = equivalence(B, A, margin=0.05)
+    d = B - A
+    worse = scipy.stats.ttest_1samp(d, -0.05, alternative="greater").pvalue
+    better = scipy.stats.ttest_1samp(d, 0.05, alternative="less").pvalue
+    assert (found.p_no_worse, found.p_no_better) == pytest.approx((worse, better))
+    assert found.no_worse == (worse < 0.05)
+    assert found.equivalent == (max(worse, better) < 0.05)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.floats(0.005, 0.3), st.sampled_from([0.01, 0.05, 0.1]))
+def test_tost_is_the_interval_of_twice_alpha(margin, alpha):
+    """Equivalent at alpha exactly if the 1 - 2 alpha interval lies within the margins."""
+    d = B - A
+    low, high = scipy.stats.t.interval(
+        1 - 2 * alpha, len(d) - 1, loc=d.mean(), scale=scipy.stats.sem(d)
+    )
+    found = equivalence(B, A, margin=margin, alpha=alpha)
+    assert found.no_worse == (low > -margin)
+    assert found.equivalent == (low > -margin and high < margin)
+
+
+def test_the_minimum_detectable_effect_has_that_power():
+    effect = minimum_detectable_effect(A, B)
+    deviation = (A - B).std(ddof=1)
+    assert power(effect, deviation=deviation, n=80) == pytest.approx(0.8)
+    # Cohen's rule: (z_0.975 + z_0.8) standard errors, a little more for t.
+    assert effect == pytest.approx(2.80 * deviation / math.sqrt(80), rel=0.03)
+    assert minimum_detectable_effect(A, B, power=0.9) > effect
+    # The noncentral t of thousands of queries is still computed.
+    many = RNG.normal(size=6980)
+    near = (1.959964 + 0.841621) * many.std(ddof=1) / math.sqrt(6980)
+    assert minimum_detectable_effect(many, np.zeros(6980)) == pytest.approx(near, rel=1e-3)
+    # And that of three: P(|T| > t) as a mean over the spread of the standard deviation.
+    few = minimum_detectable_effect([0.9, -0.1, 0.1], [0, 0, 0])
+    shift = few / scipy.stats.sem([0.9, -0.1, 0.1])
+    ratio = np.sqrt(scipy.stats.chi2.ppf((np.arange(20_000) + 0.5) / 20_000, 2) / 2)
+    limits = scipy.stats.t.ppf(0.975, 2) * ratio
+    reached = scipy.stats.norm.sf(limits - shift) + scipy.stats.norm.cdf(-limits - shift)
+    assert reached.mean() == pytest.approx(0.8, abs=1e-4)
+    with pytest.raises(ValueError, match="power between alpha"):
+        minimum_detectable_effect(A, B, power=0.01)
+
+
+def test_equal_systems_have_stated_answers():
+    boot = paired_bootstrap(A, A, seed=0)
+    assert (boot.difference, boot.interval, boot.bca) == (0, (0, 0), (0, 0))
+    assert permutation_test(A, A, seed=0).p_value == 1
+    assert permutation_test(A[:9], A[:9], seed=0, exact=True).p_value == 1
+    assert (t_test(A, A).p_value, wilcoxon(A, A).p_value) == (1, 1)
+    assert effect_size(A, A).d_z == 0
+    assert minimum_detectable_effect(A, A) is None
+    same = equivalence(A, A, margin=0.01)
+    assert same.no_worse
+    assert same.equivalent
+    assert same.p_no_worse is None
+
+
+def test_a_constant_difference_has_stated_answers():
+    a, b = np.array([0.3, 0.4, 0.5, 0.9]), np.array([0.1, 0.2, 0.3, 0.7])  # 0.2, to rounding
+    boot = paired_bootstrap(a, b, seed=0)
+    assert boot.interval == pytest.approx((0.2, 0.2))
+    assert boot.bca == pytest.approx((0.2, 0.2))
+    assert permutation_test(a, b, seed=0, exact=True).p_value == 2 / 16
+    assert permutation_test(a, b, seed=0, n_resamples=20_000).p_value == pytest.approx(
+        1 / 8, abs=0.01
+    )
+    assert t_test(a, b).p_value is None
+    assert "all the same" in t_test(a, b).undefined
+    assert effect_size(a, b).d_z is None
+    worse = equivalence(b, a, margin=0.1)
+    assert (worse.no_worse, worse.p_no_worse) == (False, None)
+
+
+def test_one_query_has_stated_answers():
+    boot = paired_bootstrap([0.75], [0.25], seed=0)
+    assert (boot.difference, boot.interval, boot.bca) == (0.5, None, None)
+    assert boot.undefined == "a single query has no spread"
+    assert permutation_test([0.7], [0.2], seed=0).p_value == 1
+    assert t_test([0.7], [0.2]).undefined == "a single query has no spread"
+    assert wilcoxon([0.7], [0.2]).p_value == 1
+    assert not equivalence([0.7], [0.7], margin=0.1).no_worse
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_tiny_samples_never_reach_significance(n):
+    a = np.linspace(0.5, 0.9, n)
+    assert permutation_test(a, np.zeros(n), seed=0).p_value > 0.2
+    assert paired_bootstrap(a, np.zeros(n), seed=0).interval is not None
+
+
+def test_refusals():
+    with pytest.raises(ValueError, match="level between 0 and 1; got 95"):
+        paired_bootstrap(A, B, seed=0, level=95)
+    with pytest.raises(ValueError, match="at least one resample"):
+        permutation_test(A, B, seed=0, n_resamples=0)
+    with pytest.raises(ValueError, match="margin above 0"):
+        equivalence(A, B, margin=0)
+    with pytest.raises(ValueError, match="choose one of: holm, benjamini-hochberg, none"):
+        adjust([0.5], how="bonferroni")
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
+def test_corrections_keep_the_order_and_agree_with_scipy(p_values):
+    adjusted = holm(p_values)
+    assert all(p <= q <= 1 for p, q in zip(p_values, adjusted, strict=True))
+    order = np.argsort(p_values, kind="stable")
+    assert (np.diff(np.array(adjusted)[order]) >= 0).all()
+    assert min(adjusted) == pytest.approx(min(1, len(p_values) * min(p_values)))
+    assert benjamini_hochberg(p_values) == pytest.approx(
+        scipy.stats.false_discovery_control(p_values), abs=1e-12
+    )
+    assert adjust(p_values, how="none") == p_values
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 200), st.integers(0, 2**31), st.sampled_from([1.0, 1e-9, 1e7]))
+def test_resampled_means_are_those_of_the_queries_drawn(n, seed, scale):
+    scores = np.random.default_rng(seed).normal(size=(n, 2)) * scale
+    observed, means = resampled_means(scores, n_resamples=5, seed=seed)
+    generator = np.random.default_rng(seed)
+    picks = [generator.integers(0, n, n, dtype=np.uint16) for _ in range(5)]
+    expected = np.array([scores[each].mean(axis=0) for each in picks])
+    assert means == pytest.approx(expected, abs=1e-12 * scale)
+    assert observed == pytest.approx(scores.mean(axis=0), abs=1e-12 * scale)
+
+
+def test_blocks_and_threads_do_not_change_a_bit(monkeypatch):
+    threadpoolctl = pytest.importorskip("threadpoolctl")
+    scores = RNG.random((997, 7))
+    pairs = [(0, 1), (2, 6)]
+    found = []
+    for block, threads in ((2_000_000, 1), (2_000_000, 2), (5_000, 2), (1, 4)):
+        monkeypatch.setattr("qwen3nb.analysis.stats.resampling._BLOCK", block)
+        with threadpoolctl.threadpool_limits(threads):
+            means = resampled_means(scores, n_resamples=400, seed=9)[1]
+            extremes = sign_flip_extremes(scores, pairs, n_resamples=400, seed=9)
+        found.append((means.tobytes(), extremes))
+    assert all(each == found[0] for each in found)

@@ -1,0 +1,274 @@
+"""TIR and the kill gate: by hand, partial results, and what may not be compared."""
+
+import json
+
+import numpy as np
+import pytest
+
+from qwen3nb.analysis.inventory.collect import load_all_results
+from qwen3nb.analysis.inventory.score import Score
+from qwen3nb.analysis.stats.hierarchical_bootstrap import over_seeds, t_interval, t_probability
+from qwen3nb.analysis.training.interference import interference
+from qwen3nb.analysis.training.tir_estimate import Gate, estimate
+
+RNG = np.random.default_rng(8)
+
+
+def run(mode, seed, values, *, kind="reranking", rank=4, steps=40, task="SciFact", **more):
+    """A score; ``values`` is a number, or scores per query."""
+    per_query = {} if isinstance(values, float) else {f"q{i}": v for i, v in enumerate(values)}
+    facts = {"mode": mode, "rank": rank, "base": "base", "data_seed": seed, "steps": steps}
+    return Score(
+        system=more.pop("system", f"{mode}_r{rank}"),
+        seed=seed,
+        task=task,
+        metric="nDCG@10",
+        value=values if isinstance(values, float) else float(np.mean(values)),
+        kind=kind,
+        per_query=per_query,
+        facts={**facts, **more},
+    )
+
+
+def complete(joint, *, seeds=(1, 2), specialist=0.5):
+    """Both tasks without scores per query; ``joint`` per seed, or one for all."""
+    per_seed = joint if isinstance(joint, tuple) else (joint,) * len(seeds)
+    return [
+        score
+        for seed, value in zip(seeds, per_seed, strict=True)
+        for kind, mode in (("reranking", "rank_only"), ("embedding", "emb_only"))
+        for score in (
+            run(mode, seed, specialist, kind=kind),
+            run("joint_single", seed, value, kind=kind),
+        )
+    ]
+
+
+def test_tir_by_hand():
+    """Specialist 0.5; joint 0.49 and 0.47: TIR 2 % and 6 %, mean 4 %, std 2.83 %."""
+    found = interference(complete((0.49, 0.47)), seed=0)
+    (group,) = found.groups
+    reranking, embedding = group.tasks
+    assert reranking.tirs == pytest.approx((0.02, 0.06))
+    assert reranking.tir == pytest.approx(0.04)
+    assert reranking.std == pytest.approx(np.std([0.02, 0.06], ddof=1))
+    assert reranking.deltas == pytest.approx((0.01, 0.03))
+    assert reranking.delta == pytest.approx(0.02)
+    assert embedding.tir == group.overall.tir == pytest.approx(0.04)
+    # Student: 0.04 +- 12.706 * 0.02, far across both thresholds.
+    assert reranking.interval == pytest.approx((0.04 - 12.7062 * 0.02, 0.04 + 12.7062 * 0.02))
+    assert (reranking.by_point, reranking.by_evidence) == ("PASS", "INCONCLUSIVE")
+    assert "Student's t over seeds" in reranking.method
+
+
+@pytest.mark.parametrize(
+    ("joint", "verdict", "code"),
+    [(0.49, "PASS", 0), (0.4901, "MARGINAL", 4), (0.495, "MARGINAL", 4), (0.4951, "FAIL", 3)],
+)
+def test_the_gate_at_its_thresholds(joint, verdict, code):
+    """Of a specialist at 0.5: 2 %, 1.98 %, 1 %, 0.98 %; equal seeds leave no doubt."""
+    found = interference(complete(joint), seed=0)
+    assert (found.verdict(), found.exit_code()) == (verdict, code)
+    assert found.verdict(by="evidence") == verdict
+    assert interference(complete(0.6), seed=0).verdict() == "FAIL"  # joint is better
+
+
+def test_the_rule_and_the_definition_are_printed():
+    text = interference(complete(0.48), seed=0).to_markdown()
+    assert "TIR = (specialist − joint) / specialist" in text
+    assert "PASS at 2 % or more" in text
+    assert "FAIL below 1 %" in text
+    with pytest.raises(ValueError, match="unknown kind of verdict 'mood'"):
+        interference(complete(0.48), seed=0).verdict(by="mood")
+    with pytest.raises(ValueError, match="fail_below <= pass_at"):
+        Gate(pass_at=0.01, fail_below=0.02)
+    strict = Gate(pass_at=0.1, fail_below=0.05)
+    assert interference(complete(0.48), gate=strict, seed=0).verdict() == "FAIL"
+    assert "PASS at 10 % or more" in strict.text
+
+
+def test_the_mean_over_seeds_decides_not_the_maximum():
+    found = interference(complete((0.40, 0.595)), seed=0)  # TIR +20 % and -19 %
+    assert found.groups[0].overall.tir == pytest.approx(0.005)
+    assert found.verdict() == "FAIL"
+
+
+def test_queries_and_seeds_are_both_resampled():
+    base = RNG.random(100)
+    scores = []
+    for seed, lost in ((1, 0.05), (2, 0.06), (3, 0.07)):
+        scores += [run("rank_only", seed, base), run("joint_single", seed, base * (1 - lost))]
+    found = interference(scores, seed=0, n_resamples=2000)
+    reranking = found.groups[0].tasks[0]
+    assert reranking.tir == pytest.approx(0.06)
+    assert reranking.method == "bootstrap over seeds and queries"
+    low, high = reranking.interval
+    # Every query loses the same share, so only the seeds vary: means of 3 of 3, deviations
+    # scaled by sqrt(3/2), reach 0.06 +- 0.01 * 1.22 at most.
+    assert 0.0475 < low < 0.06 < high < 0.0725
+    assert reranking.probability == 1
+    assert reranking.by_evidence == "PASS"
+    assert found.verdict(by="evidence") == "INCONCLUSIVE"  # embedding is missing
+    again = interference(scores, seed=0, n_resamples=2000)
+    assert again.to_json() == found.to_json()
+    json.loads(found.to_json())
+
+
+def test_few_queries_leave_the_verdict_open():
+    base = RNG.random(30)
+    joint = np.clip(base * 0.97 + RNG.normal(0, 0.2, 30), 0, 1)
+    scores = [run(m, s, v) for s in (1, 2) for m, v in (("rank_only", base), ("joint", joint))]
+    reranking = interference(scores, seed=0, n_resamples=1000).groups[0].tasks[0]
+    assert reranking.seed_interval[0] == reranking.seed_interval[1]  # equal seeds
+    assert reranking.interval[0] < 0.01 < 0.02 < reranking.interval[1]
+    assert reranking.by_evidence == "INCONCLUSIVE"
+    assert 0 < reranking.probability < 1
+
+
+def test_one_seed_is_no_evidence():
+    base = RNG.random(50)
+    scores = [run("rank_only", 1, base), run("joint", 1, base * 0.5)]
+    found = interference(scores, seed=0, n_resamples=500).groups[0].tasks[0]
+    assert (found.by_point, found.by_evidence, found.std) == ("PASS", "INCONCLUSIVE", None)
+    assert "one seed" in found.notes[0]
+
+
+def test_a_specialist_at_zero_has_no_ratio():
+    scores = [
+        run("rank_only", 1, 0.0), run("joint", 1, 0.1),
+        run("rank_only", 2, 0.5), run("joint", 2, 0.4),
+    ]  # fmt: skip
+    found = interference(scores, seed=0).groups[0].tasks[0]
+    assert found.tirs == pytest.approx((None, 0.2), nan_ok=False)
+    assert found.tir == pytest.approx(0.2)
+    assert found.deltas == pytest.approx((-0.1, 0.1))
+    assert any("seed 1 scores 0" in note for note in found.notes)
+    nothing = interference(scores[:2], seed=0)
+    assert nothing.groups[0].tasks[0].tir is None
+    assert (nothing.verdict(), nothing.exit_code()) == ("NO RESULT", 6)
+    json.loads(nothing.to_json())
+    # A resample may draw only the queries at 0, too often to ignore.
+    rare = [run("rank_only", 1, [0.0, 0.0, 1.0]), run("joint", 1, [0.0, 0.0, 0.5])]
+    task = interference(rare, seed=0, n_resamples=500).groups[0].tasks[0]
+    assert (task.tir, task.interval) == (0.5, None)
+    assert any("a specialist scores 0" in note for note in task.notes)
+
+
+@pytest.mark.parametrize(
+    ("fact", "reason"),
+    [
+        ({"rank": 8}, "rank 4 against 8"),
+        ({"base": "other"}, "base base against other"),
+        ({"data_seed": 7}, "data seed 1 against 7"),
+        ({"steps": 60}, "optimiser steps 40 against 60"),
+        ({"steps": None}, "optimiser steps 40 against unknown"),
+    ],
+)
+def test_unlike_runs_are_refused_with_the_reason(fact, reason):
+    scores = [run("rank_only", 1, 0.5), run("joint", 1, 0.4, **fact)]
+    (group,) = interference(scores, seed=0).groups
+    assert group.tasks == ()
+    assert group.overall.by_point == "NO RESULT"
+    assert reason in group.refused[0]
+    assert reason in interference(scores, seed=0).to_markdown()
+
+
+def test_what_must_agree_can_be_declared():
+    scores = [
+        run("rank_only", 1, 0.5, steps_reranking=40),
+        run("joint", 1, 0.4, steps=60, steps_reranking=40),
+    ]
+    fair = interference(scores, required=("rank", "base", "data_seed", "task_steps"), seed=0)
+    assert fair.groups[0].tasks[0].tir == pytest.approx(0.2)
+    assert "task_steps" in fair.to_markdown()
+    with pytest.raises(ValueError, match="unknown fact 'colour'; choose one of: rank"):
+        interference(scores, required=("colour",), seed=0)
+
+
+def test_ranks_are_not_mixed():
+    scores = complete(0.49) + [
+        run(mode, 1, value, rank=8, kind=kind)
+        for kind, specialist in (("reranking", "rank_only"), ("embedding", "emb_only"))
+        for mode, value in ((specialist, 0.5), ("joint_single", 0.25))
+    ]
+    four, eight = interference(scores, seed=0).groups
+    assert (four.rank, four.overall.tir) == (4, pytest.approx(0.02))
+    assert (eight.rank, eight.overall.tir) == (8, pytest.approx(0.5))
+
+
+def test_partial_results_give_what_they_can_and_name_the_rest():
+    scores = [s for s in complete((0.49, 0.47)) if not (s.seed == 2 and s.system == "emb_only_r4")]
+    scores += [run("rank_only", 3, 0.5), run("rank_only", 1, 0.7, task="FiQA")]
+    (group,) = interference(scores, seed=0).groups
+    reranking, embedding = group.tasks
+    assert (reranking.seeds, embedding.seeds, group.overall.seeds) == ((1, 2), (1,), (1,))
+    text = "\n".join(group.missing)
+    assert "embedding: no emb_only run of seed 2" in text
+    assert "reranking: no run of joint_single_r4 of seed 3, which rank_only_r4 has" in text
+    assert "reranking: FiQA is left out, no score of joint_single_r4 (seed 1)" in text
+    only = interference([s for s in scores if s.system == "rank_only_r4"], seed=0)
+    assert (only.groups, only.verdict()) == ((), "NO RESULT")
+    assert "rank_only_r4 (seed 1): no joint run of this seed" in only.missing
+    assert "No joint run" in only.to_markdown()
+    assert interference([], seed=0).exit_code() == 6
+
+
+def test_two_specialists_are_not_chosen_between():
+    scores = [run("rank_only", 1, 0.5, system=name) for name in "ab"] + [run("joint", 1, 0.4)]
+    assert "several specialists" in interference(scores, seed=0).groups[0].refused[0]
+
+
+def test_data_sets_are_averaged_and_shown():
+    scores = [
+        run(mode, seed, value, task=task)
+        for seed in (1, 2)
+        for task, pair in (("A", (0.8, 0.4)), ("B", (0.2, 0.2)))
+        for mode, value in zip(("rank_only", "joint"), pair, strict=True)
+    ]
+    (group,) = interference(scores, seed=0).groups
+    assert [(d.name, d.tir) for d in group.datasets] == [
+        ("reranking: A", pytest.approx(0.5)),
+        ("reranking: B", pytest.approx(0.0)),
+    ]
+    assert group.tasks[0].tir == pytest.approx((0.5 - 0.3) / 0.5)
+
+
+def test_deviations_between_seeds_have_the_right_size():
+    """The variance of resampled means of S seeds is s^2 / S, not (S - 1) / S of it."""
+    values = np.tile([0.0, 1.0, 5.0], (200_000, 1))
+    drawn = over_seeds(values, seed=0)
+    assert drawn.mean() == pytest.approx(2.0, abs=0.02)
+    assert drawn.var() == pytest.approx(np.var([0, 1, 5], ddof=1) / 3, rel=0.02)
+    assert over_seeds(values[:, :1], seed=0).tolist() == values[:, 0].tolist()
+    assert t_interval(np.array([1.0]), level=0.95) is None
+    assert t_probability(np.array([1.0, 3.0]), threshold=2.0) == pytest.approx(0.5)
+
+
+def test_an_estimate_of_equal_systems_is_strict_json():
+    found = estimate(
+        "t", (1, 2), np.full((2, 2), 0.4), None, gate=Gate(), level=0.95, seed=0
+    ).estimate
+    assert (found.tir, found.interval, found.probability) == (0.0, (0.0, 0.0), 0.0)
+    assert found.by_evidence == "FAIL"
+
+
+def test_a_real_training(fixtures):
+    folder = fixtures / "adapters" / "outputs"
+    if not folder.is_dir():
+        pytest.skip("these fixtures hold no adapters")
+    scores = load_all_results(folder).scores
+    (refused,) = interference(scores, seed=0, n_resamples=200).groups
+    assert len(refused.refused) == 4
+    assert "optimiser steps 40 against 60" in "\n".join(refused.refused)
+    found = interference(
+        scores, required=("rank", "base", "data_seed", "task_steps"), seed=0, n_resamples=2000
+    )
+    (group,) = found.groups
+    reranking, embedding = group.tasks
+    assert set(reranking.seeds) == {42, 123}
+    # By hand from the files: (0.124386 - 0.197062) / 0.124386, (0.172086 - 0.187980) / 0.172086.
+    by_seed = dict(zip(reranking.seeds, reranking.tirs, strict=True))
+    assert by_seed == pytest.approx({42: -0.58428, 123: -0.09236}, abs=1e-5)
+    assert embedding.method == "Student's t over seeds"
+    assert found.verdict() == "FAIL"
+    assert found.verdict(by="evidence") == "INCONCLUSIVE"

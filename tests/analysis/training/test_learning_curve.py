@@ -1,0 +1,265 @@
+"""Checkpoints and seeds; models on one's own queries."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qwen3nb.analysis.comparison.candidates import compare_models
+from qwen3nb.analysis.training.learning_curve import best_checkpoint, correlation, curve
+from qwen3nb.analysis.training.seed_variance import seed_curve, variance_split
+
+RNG = np.random.default_rng(2)
+BASE = RNG.random(120)
+
+
+def steps(**means):
+    """Checkpoints whose queries all move with their mean, and a little on their own."""
+    return {
+        int(name[1:]): dict(
+            zip(map(str, range(120)), BASE + value + RNG.normal(0, 0.02, 120), strict=True)
+        )
+        for name, value in means.items()
+    }
+
+
+def test_a_curve_and_its_changes():
+    found = curve(steps(s300=0.2, s100=0.0, s200=0.1), n_resamples=1000, seed=0)
+    assert [point.step for point in found.points] == [100, 200, 300]
+    assert found.points[0].change is None
+    for point in found.points[1:]:
+        assert point.change == pytest.approx(0.1, abs=0.01)
+        low, high = point.change_interval
+        assert low < point.change < high
+        # The change is known far better than the score: the queries are the same.
+        assert high - low < (point.interval[1] - point.interval[0]) / 5
+    json.loads(found.to_json())
+    assert "120 queries" in found.to_markdown()
+
+
+def test_the_best_checkpoint_is_named_only_if_it_differs():
+    clear = best_checkpoint(steps(s1=0.0, s2=0.1, s3=0.05), n_resamples=1000, seed=0)
+    assert (clear.step, clear.next_step, clear.separable, clear.tied) == (2, 3, True, ())
+    assert "differs from every other checkpoint" in clear.statement
+    same = steps(s1=0.0)[1]
+    tied = best_checkpoint({10: same, 20: same, 30: {q: v - 1 for q, v in same.items()}}, seed=0)
+    assert (tied.step, tied.next_step, tied.difference) == (10, 20, 0)  # the earlier of equals
+    assert (tied.p_value, tied.separable, tied.tied) == (1, False, (20,))
+    assert "cannot be told from step 20" in tied.statement
+    json.dumps(tied.__dict__, allow_nan=False)
+    only = best_checkpoint({5: same}, seed=0)
+    assert (only.next_step, only.separable) == (None, False)
+
+
+def test_the_best_may_differ_from_the_next_but_not_from_another():
+    """The third varies so much that nothing can be said of it."""
+    queries = [str(i) for i in range(40)]
+    best = dict.fromkeys(queries, 0.5)
+    second = {query: 0.48 + 0.01 * (i % 2) for i, query in enumerate(queries)}
+    wild = {query: float(i % 2) - 0.04 for i, query in enumerate(queries)}
+    found = best_checkpoint({1: best, 2: second, 3: wild}, n_resamples=2000, seed=0)
+    assert (found.step, found.next_step, found.separable, found.tied) == (1, 2, True, (3,))
+    assert "but not from step 3" in found.statement
+
+
+def test_the_variance_split_by_hand():
+    """Two seeds, two queries: [[1, 2], [3, 8]].
+
+    Grand mean 3.5; seed means 1.5, 5.5; query means 2, 5; residuals +-1, so MSR = 4 / 1.
+    MSS = 2 * 8 = 16, MSQ = 2 * 4.5 = 9: seeds (16 - 4) / 2 = 6, queries (9 - 4) / 2 = 2.5.
+    """
+    found = variance_split([[1, 2], [3, 8]])
+    assert (found.seed_variance, found.query_variance, found.residual_variance) == (6, 2.5, 4)
+    assert found.error**2 == pytest.approx(6 / 2 + 2.5 / 2 + 4 / 4)
+    assert found.shares == pytest.approx((3 / 5.25, 1.25 / 5.25, 1 / 5.25))
+
+
+def test_the_variance_split_recovers_what_was_put_in():
+    parts = [
+        variance_split(
+            RNG.normal(0, 0.3, (6, 1)) + RNG.normal(0, 0.5, (1, 50)) + RNG.normal(0, 0.2, (6, 50))
+        )
+        for _ in range(300)
+    ]
+    assert np.mean([p.seed_variance for p in parts]) == pytest.approx(0.09, rel=0.15)
+    assert np.mean([p.query_variance for p in parts]) == pytest.approx(0.25, rel=0.05)
+    assert np.mean([p.residual_variance for p in parts]) == pytest.approx(0.04, rel=0.03)
+
+
+def test_components_below_zero_are_set_to_zero_and_said():
+    found = variance_split([[0, 1], [1, 0]])
+    assert (found.seed_variance, found.query_variance) == (0, 0)
+    assert len(found.notes) == 2
+    assert variance_split([[1, 1], [1, 1]]).shares is None
+    with pytest.raises(ValueError, match="two or more seeds and queries"):
+        variance_split([[1, 2]])
+
+
+def test_a_curve_over_seeds():
+    names = [f"q{i}" for i in range(80)]
+    effects = {1: -0.04, 2: 0.0, 3: 0.04}
+    scores = {
+        number: {
+            step: dict(
+                zip(names, BASE[:80] + effect + step / 1000 + RNG.normal(0, 0.01, 80), strict=True)
+            )
+            for step in (100, 200, 300)
+            if (number, step) != (3, 200) and (number == 1 or step < 300)
+        }
+        for number, effect in effects.items()
+    }
+    del scores[2][100]["q7"]
+    found = seed_curve(scores, n_resamples=2000, seed=0)
+    assert [(point.step, len(point.means)) for point in found.points] == [(100, 3), (200, 2)]
+    assert found.left_out == (
+        "step 100: 1 queries of seed 1 do not pair (q7)",
+        "step 100: 1 queries of seed 3 do not pair (q7)",
+        "step 200: no score of seed 3",
+        "step 300: no score of seed 2, 3",
+    )
+    first = found.points[0]
+    assert first.std == pytest.approx(0.04, abs=0.003)
+    assert first.seed_interval[0] < first.interval[0] < first.mean < first.interval[1]
+    assert first.split.seed_variance == pytest.approx(0.0016, rel=0.1)
+    assert "3 | " in found.to_markdown()
+    json.loads(found.to_json())
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(-50, 50), min_size=4, max_size=12, unique=True), st.integers(0, 99))
+def test_correlations_are_scipys(x, seed):
+    y = np.random.default_rng(seed).normal(size=len(x))
+    theirs = scipy.stats.pearsonr(x, y)
+    found = correlation(x, y, how="pearson")
+    assert found.value == pytest.approx(theirs.statistic)
+    if found.interval:
+        assert found.interval == pytest.approx(tuple(theirs.confidence_interval()), abs=1e-9)
+    assert correlation(x, y).value == pytest.approx(scipy.stats.spearmanr(x, y).statistic)
+
+
+def test_the_interval_of_a_rank_correlation_by_hand():
+    x, y = range(10), [0, 1, 2, 3, 4, 9, 8, 7, 6, 5]
+    found = correlation(x, y)
+    r = found.value
+    half = 1.959964 * math.sqrt((1 + r * r / 2) / 7)
+    assert found.interval == pytest.approx(
+        (math.tanh(math.atanh(r) - half), math.tanh(math.atanh(r) + half)), abs=1e-5
+    )
+    assert found.n == 10
+
+
+def test_correlations_without_an_answer_say_why():
+    assert correlation([1, 1, 1], [1, 2, 3]).undefined == "one of the measures is constant"
+    assert correlation([1], [2]).undefined == "fewer than two points"
+    few = correlation([1, 2, 3], [3, 1, 2])
+    assert (few.value, few.interval) == (pytest.approx(-0.5), None)
+    exact = correlation([1, 2, 3, 4, 5], [5, 4, 3, 2, 1])
+    assert (exact.value, exact.interval) == (pytest.approx(-1), None)
+    with pytest.raises(ValueError, match="equally long"):
+        correlation([1, 2], [1])
+    with pytest.raises(ValueError, match="finite"):
+        correlation([1, float("nan")], [1, 2])
+
+
+def own(**shifts):
+    """Scores of models on 100 queries, better than ``current`` by their shift."""
+    base = np.clip(BASE[:100], 0.2, 0.8)
+    names = [f"q{i:03d}" for i in range(100)]
+    noise = {name: RNG.normal(0, 0.02, 100) for name in shifts}
+    return {
+        name: {
+            metric: dict(zip(names, base + shift + noise[name], strict=True))
+            for metric in ("MRR@10", "nDCG@10")
+        }
+        for name, shift in {"current": 0.0, **shifts}.items()
+        if name != "current" or noise.setdefault("current", np.zeros(100)) is not None
+    }
+
+
+def test_the_rule_needs_both_evidence_and_size():
+    found = compare_models(
+        own(up=0.1, down=-0.1, slightly=0.03), current="current", n_resamples=1000, seed=0
+    )
+    said = {each.model: each.verdict for each in found.recommendations}
+    none = "no significant difference"
+    assert said == {"up": "better", "down": "worse", "slightly": none}
+    text = {each.model: each.text for each in found.recommendations}
+    assert "real, but not more than 0.05" in text["slightly"]
+    assert len(found.differences) == 6
+    assert all(d.adjusted == pytest.approx(6 / 1001, rel=0.01) for d in found.differences)
+    assert "Holm over 6 tests" in found.rule
+    json.loads(found.to_json())
+    loose = compare_models(
+        own(slightly=0.03), current="current", threshold=0.01, n_resamples=1000, seed=0
+    )
+    assert loose.recommendations[0].verdict == "better"
+
+
+def test_a_large_difference_on_few_queries_may_be_chance():
+    scores = {
+        "current": {"MRR@10": {"a": 0.1, "b": 0.9, "c": 0.5}},
+        "new": {"MRR@10": {"a": 1.0, "b": 0.8, "c": 0.6, "d": 1.0}},
+    }
+    found = compare_models(scores, current="current", tested=("MRR@10",), seed=0)
+    assert found.recommendations[0].verdict == "no significant difference"
+    assert "it may be chance" in found.recommendations[0].text
+    assert found.notes == ("new, MRR@10: 1 queries of new do not pair (d)",)
+    assert (found.changes[0].query, found.changes[0].difference) == ("a", pytest.approx(0.9))
+
+
+def test_identical_models_and_untested_metrics():
+    scores = own(twin=0.0)
+    scores["twin"] = scores["current"] = {
+        **scores["current"],
+        "P@5": dict.fromkeys(scores["current"]["MRR@10"], 0.2),
+    }
+    categories = dict.fromkeys(list(scores["twin"]["MRR@10"])[:30], "short")
+    found = compare_models(
+        scores, current="current", categories=categories, n_resamples=200, seed=0
+    )
+    assert found.recommendations[0].verdict == "no significant difference"
+    assert all(d.adjusted in (1, None) for d in found.differences)
+    untested = [d for d in found.differences if d.metric == "P@5"]
+    assert untested[0].p_value is None
+    assert found.changes == ()
+    assert [row.category for row in found.breakdowns[0].rows] == ["(no category)", "short"]
+    json.loads(found.to_json())
+    assert "**twin** by category" in found.to_markdown()
+
+
+def test_comparisons_refuse():
+    scores = own(new=0.1)
+    with pytest.raises(ValueError, match="no model 'old'; there are: current, new"):
+        compare_models(scores, current="old", seed=0)
+    with pytest.raises(ValueError, match="no model to compare"):
+        compare_models({"current": scores["current"]}, current="current", seed=0)
+    with pytest.raises(ValueError, match="'new' has no nDCG@10; it has: MRR@10"):
+        compare_models(
+            {**scores, "new": {"MRR@10": scores["new"]["MRR@10"]}}, current="current", seed=0
+        )
+    with pytest.raises(ValueError, match="decides, but is not tested"):
+        compare_models(scores, current="current", decides="P@5", seed=0)
+
+
+def test_a_real_report_of_the_same_kind(fixtures):
+    """An existing tool's example: its t-test has p = 0.3383 on MRR."""
+    files = sorted((fixtures / "star_search" / "example_report").glob("*.json"))
+    if not files:
+        pytest.skip("these fixtures hold no example report")
+    models = json.loads(files[0].read_text())["models"]
+    names = {"MRR@10": "mrr", "nDCG@10": "ndcg_at_10"}
+    scores = {
+        model["model_name"]: {
+            ours: {each["query_id"]: each["metrics"][theirs] for each in model["per_query_results"]}
+            for ours, theirs in names.items()
+        }
+        for model in models
+    }
+    found = compare_models(scores, current=models[0]["model_name"], seed=0)
+    assert found.differences[0].t_p_value == pytest.approx(0.3383, abs=1e-4)
+    assert found.differences[0].difference == pytest.approx(0.051, abs=1e-3)
+    assert found.recommendations[0].verdict == "no significant difference"

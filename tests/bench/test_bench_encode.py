@@ -1,0 +1,82 @@
+from types import SimpleNamespace
+
+import pytest
+from click.testing import CliRunner
+from helpers import TEXTS
+
+from qwen3nb.bench import encode
+from qwen3nb.bench.encode import Way, bench_encode, bench_texts, machine, write_random_encoder
+from qwen3nb.cli import main as cli
+
+SHAPE = {
+    **encode._SHAPE,
+    "vocab_size": 600,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+}
+
+
+@pytest.fixture
+def entries(monkeypatch):
+    """PyDocs in small."""
+    import qwen3nb.datasets.pydocs.mteb_tasks  # noqa: F401 - first, or it would keep the fake
+
+    found = [SimpleNamespace(summary=f"Return {i}.", text=f"It is {i}. " * i) for i in range(1, 40)]
+    pydocs = SimpleNamespace(entries=[*found, found[0]])
+    monkeypatch.setattr("qwen3nb.datasets.pydocs.build.load_pydocs", lambda: pydocs)
+
+
+def test_every_way_gives_the_same_vectors(tmp_path):
+    write_random_encoder(tmp_path, list(TEXTS), shape=SHAPE)
+    (result,) = bench_encode(str(tmp_path), texts={"a few": list(TEXTS)}, rounds=1)
+    assert all(way.equal for way in result.ways)
+    assert result.ways[0].name == f"sentence-transformers, batch {result.batch_size}"
+    assert result.ways[0].ratio == result.ways[0].cpu_ratio == 1
+    assert [way.name for way in result.ways[-4:]] == [
+        "padded, sorted, by tokens",
+        "packed",
+        "packed, oneDNN",
+        "load_encoder(...).encode",
+    ]
+    title, head, *rows = result.table().splitlines()
+    assert title.endswith(("a load chooses oneDNN", "a load chooses PyTorch"))
+    assert f"4 texts, {result.tokens} tokens, medians of 1 rounds" in title
+    assert len({len(line) for line in (head, *rows)}) == 1
+    assert head.split()[:3] == ["way", "s", "texts/s"]
+
+
+def test_a_way_is_equal_by_both_measures():
+    def way(cosine, difference):
+        return Way("w", 1.0, 1.0, 1.0, 1.0, cosine=cosine, difference=difference)
+
+    assert way(0.999995, 1e-6).equal
+    assert not way(0.99998, 1e-6).equal
+    assert not way(0.999995, 2e-5).equal
+
+
+def test_texts_are_distinct_and_as_many_as_asked_for(entries):
+    sets = bench_texts(20)
+    assert sets.keys() == {"short sentences", "mixed lengths"}
+    for texts in sets.values():
+        assert len(texts) == len(set(texts)) == 20
+    assert max(map(len, sets["short sentences"])) < max(map(len, sets["mixed lengths"]))
+
+
+def test_what_cannot_be_measured_is_said():
+    with pytest.raises(ValueError, match="at least 1 round; got 0"):
+        next(bench_encode("all-MiniLM-L6-v2", texts={}, rounds=0))
+    with pytest.raises(ValueError, match="e5-base-v2: not on this machine"):
+        next(bench_encode("e5-base-v2", texts={}))
+
+
+def test_the_command_prints_a_table_per_model_and_set(tmp_path, entries):
+    write_random_encoder(tmp_path, list(TEXTS), shape=SHAPE)
+    command = ["bench", "encode", "--model", str(tmp_path), "--texts", "6", "--rounds", "1"]
+    done = CliRunner().invoke(cli.main, command)
+    assert done.exit_code == 0, done.output
+    assert done.output.count("load_encoder(...).encode") == 2
+    assert f"{machine().split(',')[0]}" in done.output

@@ -1,0 +1,135 @@
+"""Pages as a reader uses them, in a browser where there is one."""
+
+import pytest
+from helpers import REPOSITORY
+from helpers.browser import used
+
+from qwen3nb.book.accessibility import images_without_alt
+from qwen3nb.report.render.table import Cell, Table
+
+SCRIPT = REPOSITORY / "book" / "_static" / "q-tables.js"
+# The first column in the order of the rows, and the state of each head.
+STATE = """
+const seen = () => ({
+  order: [...document.querySelectorAll('tbody tr')].filter(r => !r.hidden)
+    .map(r => r.cells[0].firstChild.textContent),
+  heads: [...document.querySelectorAll('thead th')].map(h => h.getAttribute('aria-sort')),
+});
+const press = i => document.querySelectorAll('thead button')[i].click();
+"""
+
+
+@pytest.fixture
+def page(tmp_path):
+    values = {"b": 0.5001, "a": 0.5002, "d": None, "c": -0.25, **{f"m{i}": i for i in range(6)}}
+    rows = [
+        (Cell(name), Cell("0.500", "[0, 1]", value=value) if value is not None else Cell("not run"),
+         Cell(f"{1000 * index:,}"))
+        for index, (name, value) in enumerate(values.items())
+    ]  # fmt: skip
+    file = tmp_path / "page.html"
+    table = Table(("model", "x\nn = 3", "texts"), tuple(rows))
+    file.write_text(
+        f"<!DOCTYPE html><html><head><title>t</title></head><body>{table.html()}"
+        f'<script src="{SCRIPT.as_uri()}"></script></body></html>'
+    )
+    return file
+
+
+def test_a_click_sorts_by_the_value_and_says_so(page, tmp_path):
+    said = used(page, STATE + """
+        const states = [seen()];
+        for (const i of [1, 1, 0, 0, 2]) { press(i); states.push(seen()); }
+        return states;""", folder=tmp_path / "p")  # fmt: skip
+    start, down, up, names, back, texts = said
+    assert start["order"][:4] == ["b", "a", "d", "c"]
+    assert start["heads"] == [None, None, None]
+    numbers = [f"m{i}" for i in (5, 4, 3, 2, 1)]
+    assert down["order"] == [*numbers, "a", "b", "m0", "c", "d"]  # by value, what is missing last
+    assert down["heads"] == [None, "descending", None]
+    assert up["order"] == ["c", "m0", "b", "a", *reversed(numbers), "d"]
+    assert up["heads"] == [None, "ascending", None]
+    assert names["order"] == sorted(start["order"])
+    assert back["order"] == sorted(start["order"], reverse=True)
+    assert texts["order"] == list(reversed(start["order"]))  # "9,000" is a number
+
+
+def test_heads_are_buttons_for_the_keyboard(page, tmp_path):
+    said = used(page, STATE + """
+        const button = document.querySelectorAll('thead button')[1];
+        button.focus();
+        return [document.activeElement === button, button.type, button.textContent];
+        """, folder=tmp_path / "p")  # fmt: skip
+    assert said == [True, "button", "xn\u00a0=\u00a03"]
+
+
+def test_the_box_filters_rows_by_every_word(page, tmp_path):
+    said = used(page, STATE + """
+        const box = document.querySelector('input.q-filter');
+        const found = [];
+        for (const text of ['NOT run', 'm 5,000', 'nothing', '']) {
+          box.value = text;
+          box.dispatchEvent(new Event('input'));
+          found.push([seen().order, document.querySelector('.q-count').textContent]);
+        }
+        return found;""", folder=tmp_path / "p")  # fmt: skip
+    assert said[0] == [["d"], "1 of 10 rows"]
+    assert said[1] == [["m1"], "1 of 10 rows"]
+    assert said[2] == [[], "0 of 10 rows"]
+    assert (len(said[3][0]), said[3][1]) == (10, "")
+
+
+def test_a_short_table_has_no_box(tmp_path):
+    file = tmp_path / "page.html"
+    table = Table(("a",), ((Cell("x"),), (Cell("y"),)))
+    file.write_text(f'<html><body>{table.html()}<script src="{SCRIPT.as_uri()}"></script></body>')
+    count = "return ['input', 'thead button'].map(s => document.querySelectorAll(s).length);"
+    said = used(file, count, folder=tmp_path / "p")
+    assert said == [0, 1]
+
+
+def test_without_the_script_the_table_is_a_table(page):
+    text = page.read_text()
+    assert text.count("<tr>") == 11
+    assert "<button" not in text
+    assert "<input" not in text
+
+
+def test_on_a_phone_only_the_box_of_a_wide_table_or_figure_scrolls(tmp_path):
+    from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
+
+    wide = Table(tuple(f"column {i}" for i in range(12)), ((Cell("a long name"),) * 12,) * 3)
+    words = Table(("a", "b"), ((Cell("name"), Cell("word " * 40 + "x" * 300)),), kind="facts")
+    figure = forest_figure([ForestRow("m", 1.0, 0.5, 1.5)], xlabel="x", caption="said " * 40)
+    style = (REPOSITORY / "book" / "_static" / "qwen3nb.css").as_uri()
+    body = wide.html() + words.html() + figure._repr_html_()
+    file = tmp_path / "page.html"
+    file.write_text(
+        f'<html><head><link rel="stylesheet" href="{style}"></head><body style="margin:0">'
+        f'<div id="page" style="width:360px">{body}</div></body></html>'
+    )
+    said = used(file, """
+        const page = document.getElementById('page');
+        const boxes = [...page.querySelectorAll('.q-scroll, figure > div')];
+        return [page.scrollWidth, boxes.map(box => [box.clientWidth <= 360,
+                                                    box.scrollWidth > box.clientWidth])];
+        """, folder=tmp_path / "p")  # fmt: skip
+    assert said[0] <= 360
+    assert said[1] == [[True, True], [True, False], [True, True]]
+
+
+@pytest.mark.parametrize(
+    ("page", "found"),
+    [
+        ('<img src="a.png" alt="A curve that climbs.">', []),
+        ('<img src="a.png">', ["a.png"]),
+        ('<img alt="" src="a.png">', ["a.png"]),
+        ('<img alt="_images/a.png" src="_images/a.png">', ["_images/a.png"]),
+        ('<svg role="img" aria-label="A curve."></svg>', []),
+        ("<svg role='img'></svg>", ["svg"]),
+        ('<svg aria-hidden="true"></svg>', []),
+    ],
+)
+def test_images_without_an_alternative_are_found(tmp_path, page, found):
+    (tmp_path / "p.html").write_text(f"<html><body>{page}</body></html>")
+    assert images_without_alt(tmp_path) == [("p.html", each) for each in found]

@@ -1,0 +1,257 @@
+"""The built book as a whole: strict, safe whatever its data are called, and right in a browser.
+
+One book is built for all tests here, from records with hostile names, a run on a model in a
+folder with a hostile name, and thirty pages of runs.
+"""
+
+import json
+import re
+import shutil
+import time
+from html.parser import HTMLParser
+from pathlib import Path
+from types import SimpleNamespace
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from helpers import REPOSITORY
+from helpers.browser import used
+from helpers.html import HOSTILE
+from helpers.records import make
+
+from qwen3nb.book.build import build_book, remote_resources
+from qwen3nb.execution.notebook import run_notebook
+
+pytestmark = pytest.mark.slow
+
+PLANTED = "hf_planted0123456789secret"
+RUNS = 30
+# What the theme itself puts into buttons.
+THEME = re.compile(r"^(toggle|window\.print|initThebe|document\.)")
+NAMES = ("runs/leaderboard", "index", "runs/compare", "runs/card")
+
+
+@pytest.fixture(scope="module")
+def book(tmp_path_factory, encoder_folder, shared_cache):
+    """The folder of the pages, how long the build took, and everything else that was written."""
+    home = tmp_path_factory.mktemp("book")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("QWEN3NB_HOME", str(home))
+        patch.setenv("QWEN3NB_CACHE", str(shared_cache))
+        patch.setenv("HF_TOKEN", PLANTED)
+        for name in ("notebooks", "book"):
+            ignored = shutil.ignore_patterns("runs", ".ipynb_*")
+            shutil.copytree(REPOSITORY / name, home / name, ignore=ignored)
+        shutil.copyfile(REPOSITORY / "_config.yml", home / "_config.yml")
+        write_records()
+        write_runs(home, encoder_folder)
+        first = build_book(show_progress=False)  # with the execution of the pages
+        started = time.perf_counter()
+        html = build_book(show_progress=False).parent
+        seconds = time.perf_counter() - started
+        assert first.parent == html
+    return SimpleNamespace(home=home, html=html, seconds=seconds)
+
+
+def write_records():
+    """Records whose every name is hostile, and a failure with a hostile reason.
+
+    Ours refuse such names; a folder of results that came from elsewhere may have them.
+    """
+    for index, text in enumerate(HOSTILE):
+        for task in ("PyDocsSampleRetrieval", "other"):
+            scores = [0.1 * index + 0.01 * query for query in range(20)]
+            settings = {"model": {"kind": text}, "pooling": text, "prompts": text}
+            record = make(f"m{index}", task=task, scores=scores, settings=settings)
+            record.environment["versions"][text] = text
+            file = record.save()
+            stored = json.loads(file.read_text())
+            stored["model"].update(label=text, spec=text)
+            stored["task"].update(dataset=text, unit=text)
+            if task == "other":
+                stored["task"]["name"] = text
+            file.write_text(json.dumps({**stored, "run": text}))
+        file.with_suffix(".error.txt").write_text(f"Traceback\nValueError: {text} {PLANTED}\n")
+
+
+def write_runs(home, encoder_folder):
+    """A run on a model in a folder with a hostile name, and copies of its page."""
+    hostile = home / "runs" / "<img src=x onerror=alert(1)> [x](javascript:alert(1)) `$x$"
+    shutil.copytree(encoder_folder, hostile)
+    parameters = {"checkpoint": str(hostile), "tasks": "AuthorSTS"}
+    page = run_notebook("eval", parameters, show_progress=False)
+    for index in range(RUNS - 1):
+        text = json.loads(page.read_text())
+        first = next(cell for cell in text["cells"] if cell["cell_type"] == "markdown")
+        first["source"] = f"# Run {index}"
+        page.with_name(f"eval-run-{index:02d}-smoke.ipynb").write_text(json.dumps(text))
+
+
+class Page(HTMLParser):
+    """What a page links to, shows and runs."""
+
+    def __init__(self, file):
+        super().__init__()
+        self.links, self.ids, self.images, self.active, self.text = [], set(), [], [], []
+        self._script = False
+        self.feed(file.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attrs):
+        found = dict(attrs)
+        self._script = tag == "script" and found.get("type") != "application/json"
+        self.ids.update(value for name, value in attrs if name in ("id", "name") and value)
+        self.links += [(tag, value) for name, value in attrs if name in ("href", "src") and value]
+        if tag in ("img", "svg"):
+            self.images.append((tag, found))
+        self.active += [
+            value for name, value in attrs if name.startswith("on") and not THEME.match(value or "")
+        ]
+        self.active += [
+            value for name, value in attrs if (value or "").strip().lower().startswith("javascript")
+        ]
+
+    def handle_data(self, data):
+        if self._script and "alert(1)" in data:
+            self.active.append(data)
+        self.text.append(data)
+
+
+def pages(book):
+    """The pages; the theme's templates among its own files are none."""
+    found = sorted(file for file in book.html.rglob("*.html") if "_static" not in file.parts)
+    return {file: Page(file) for file in found}
+
+
+def test_nothing_foreign_is_active_on_any_page(book):
+    found = pages(book)
+    assert len(found) > RUNS
+    for file, page in found.items():
+        assert page.active == [], file.name
+        assert "root:x:0:0" not in " ".join(page.text), file.name
+        assert not any(link == "x" for _, link in page.links), file.name
+    shown = " ".join(found[book.html / "runs" / "leaderboard.html"].text)
+    assert "<script>alert(1)</script>" in shown  # as text: nothing was dropped
+
+
+def test_no_token_is_in_anything_that_was_published(book):
+    for folder in (book.html, book.home / "book", book.home / "results" / "partial"):
+        for file in folder.rglob("*"):
+            if file.is_file():
+                assert PLANTED.encode() not in file.read_bytes(), file
+
+
+def test_nothing_is_fetched_from_elsewhere(book):
+    assert remote_resources(book.html) == []
+
+
+def test_every_link_within_the_book_leads_somewhere(book):
+    found = pages(book)
+    broken = []
+    for file, page in found.items():
+        for tag, link in page.links:
+            parts = urlsplit(link)
+            if parts.scheme or link.startswith("//") or tag == "use":
+                continue
+            target = (file.parent / unquote(parts.path)).resolve() if parts.path else file
+            if not target.exists():
+                broken.append((file.name, link))
+            elif parts.fragment and target in found:
+                missing = unquote(parts.fragment) not in found[target].ids
+                broken += [(file.name, link)] if missing else []
+    assert broken == []
+
+
+def test_every_picture_says_what_it_shows(book):
+    for file, page in pages(book).items():
+        for tag, found in page.images:
+            if tag == "img":
+                assert (found.get("alt") or "").strip(), (file.name, found)
+            elif "q-svg" in (found.get("class") or ""):
+                assert (found.get("aria-label") or "").strip(), (file.name, found)
+
+
+def test_thirty_runs_build_fast_and_stay_small(book):
+    size = sum(file.stat().st_size for file in book.html.rglob("*") if file.is_file())
+    assert size < 40 * 2**20
+    assert len(list((book.html / "runs").glob("eval-*.html"))) == RUNS
+
+
+def test_a_value_that_is_missing_stops_the_build(book, monkeypatch, tmp_path):
+    """The glued findings are gone: a strict build of the same sources must say so."""
+    from qwen3nb.book.build import BookError
+
+    copy = tmp_path / "copy"
+    shutil.copytree(book.home, copy, ignore=shutil.ignore_patterns("_build", "results"))
+    index = copy / "book" / "index.md"
+    index.write_text(index.read_text().replace("{glue} findings", "{glue} findngs"))
+    monkeypatch.setenv("QWEN3NB_HOME", str(copy))
+    with pytest.raises(BookError, match="findngs"):
+        build_book(show_progress=False)
+
+
+# Contrast after WCAG 2.2, 1.4.3, of everything that has text of its own in the article.
+CONTRAST = """
+const channel = v => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
+const numbers = c => c.match(/[\\d.]+/g).map(Number);
+const light = c => { const [r, g, b] = numbers(c).map(channel);
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+const behind = e => { for (; e; e = e.parentElement) {
+  const c = numbers(getComputedStyle(e).backgroundColor); if (c.length < 4 || c[3] === 1)
+    return getComputedStyle(e).backgroundColor; } return 'rgb(255, 255, 255)'; };
+const seen = e => e.checkVisibility() && e.getClientRects().length;
+const worst = [];
+for (const e of document.querySelectorAll('article *, nav a, .bd-article *')) {
+  const own = [...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim());
+  if (!own || !seen(e) || e.closest('pre, svg, math')) continue;
+  const style = getComputedStyle(e);
+  if (!style.color.startsWith('rgb(')) continue;
+  const [a, b] = [light(style.color), light(behind(e))];
+  const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+  if (ratio < 4.5) worst.push([e.tagName, e.className, e.textContent.slice(0, 30), ratio]);
+}
+return {worst: worst.slice(0, 5), wide: document.documentElement.scrollWidth - innerWidth,
+  figures: document.querySelectorAll('svg.q-svg, img').length,
+  theme: document.documentElement.dataset.theme};
+"""
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_page_is_readable_in_a_browser(book, tmp_path, name, theme):
+    """No script fails, text has contrast, and the page is as wide as the window, in both modes."""
+    script = f"document.documentElement.dataset.theme = '{theme}';" + CONTRAST
+    said = used(book.html / f"{name}.html", script, folder=tmp_path / "profile")
+    assert said["theme"] == theme
+    assert said["worst"] == []
+    assert said["wide"] <= 0
+    assert said["figures"] > 0 or name in ("index", "runs/card")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_page_fits_a_phone(book, tmp_path, name):
+    said = used(
+        book.html / f"{name}.html",
+        "return document.documentElement.scrollWidth - innerWidth",
+        folder=tmp_path / "profile",
+        width=500,  # the narrowest window chromium makes
+    )
+    assert said <= 0
+
+
+def test_every_page_opens_from_its_file_without_an_error(book, tmp_path):
+    names = [file for file in pages(book) if not re.match(r"eval-run-(?!00)", file.name)]
+    for file in names:
+        if file.name not in ("genindex.html", "search.html"):
+            assert used(file, "return document.title", folder=tmp_path / "profile"), file.name
+
+
+def test_the_leaderboard_sorts_in_the_book_itself(book, tmp_path):
+    said = used(
+        Path(book.html / "runs" / "leaderboard.html"),
+        """const table = document.querySelector('table.q');
+        const button = table.querySelectorAll('thead button')[1];
+        button.click();
+        return table.querySelectorAll('thead th')[1].getAttribute('aria-sort');""",
+        folder=tmp_path / "profile",
+    )
+    assert said in ("ascending", "descending")

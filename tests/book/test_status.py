@@ -1,0 +1,131 @@
+"""The page with the state of the book."""
+
+import json
+from dataclasses import replace
+
+import nbformat
+import pytest
+from helpers.failures import failure, moment
+from helpers.notebooks import notebook_of
+from helpers.records import make
+
+from qwen3nb import paths
+from qwen3nb.book.status import (
+    data_versions_table,
+    failed_runs_table,
+    machine_table,
+    runs_table,
+    software_table,
+    verification_table,
+)
+from qwen3nb.records.failures import note_failure
+from qwen3nb.records.record import environment, load_results, taken_over
+
+
+def rows(table):
+    return [[f"{cell.text} {cell.detail}".strip() for cell in row] for row in table.rows]
+
+
+def page(name, **ours):
+    node = notebook_of("pass")
+    node.metadata["qwen3nb"] = ours
+    file = paths.book_runs() / f"{name}.ipynb"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    nbformat.write(node, file)
+    return file
+
+
+def test_runs_with_parameters_that_are_not_default_and_how_they_ended(checkout):
+    eval_parameters = {"checkpoint": "bm25", "tier": "smoke", "pooling": "auto", "limit": 7}
+    page("eval-bm25-smoke-limit-7", notebook="eval", parameters=eval_parameters, seconds=61.24,
+         finished="2026-11-20T12:04:21+00:00")  # fmt: skip
+    page("eval-x", parameters={"checkpoint": "x"}, failed="2026-11-20T12:05:00+00:00", seconds=1)
+    page("data", finished="2026-11-20T12:04:21+00:00", failed="2026-11-21T12:04:21+00:00")
+    page("status", notebook="status", finished="2026-11-20T12:04:21+00:00")
+    (paths.book_runs() / "theirs.ipynb").write_text("{}")
+    table = runs_table()
+    found = {row[0]: row[1:] for row in rows(table)}
+    assert found["eval-bm25-smoke-limit-7"] == [
+        "eval", "checkpoint bm25, limit 7, tier smoke", "finished", "61.2\xa0s",
+        "2026\u201111\u201120 12:04:21",
+    ]  # fmt: skip
+    assert found["eval-x"] == ["eval", "checkpoint x", "failed", "1.0\xa0s", "never"]
+    assert found["data"][2] == "failed; shows an earlier run"
+    assert found["data"][3] == "not recorded"
+    assert set(found) == {"eval-bm25-smoke-limit-7", "eval-x", "data"}
+    assert [row[0] for row in rows(table)][-1] == "eval-bm25-smoke-limit-7"
+    assert table.rows[-1][0].link == "eval-bm25-smoke-limit-7.html"
+    assert table.note == "3 pages, 2 of a run that failed."
+
+
+def test_without_anything_there_is_still_a_page(home):
+    assert runs_table().note == "No page yet."
+    assert failed_runs_table().note == "Nothing failed."
+    assert data_versions_table().note == "No records yet."
+    assert rows(verification_table())[0] == ["records", "0"]
+    assert {row[2] for row in rows(software_table())} == {"0"}
+
+
+def test_what_failed_and_why(home):
+    note_failure(failure(message="one\nno <b>memory</b>\n", more=("results/logs/x.log",)))
+    file = make("m").path()
+    file.parent.mkdir(parents=True)
+    file.with_suffix(".error.txt").write_text("Traceback\nOSError: no disk\n")
+    found = rows(failed_runs_table())
+    assert found[0][0].startswith("eval-bm25-smoke 2026-01-01")
+    assert found[0][1:] == ["ValueError: no <b>memory</b>", "results/logs/x.log"]
+    assert found[1][1] == "OSError: no disk"
+    assert "<b>" not in failed_runs_table().html()
+
+
+def test_the_machine():
+    found = dict(rows(machine_table()))
+    assert int(found["cores"]) >= 1
+    assert found["memory"].endswith(" GiB")
+    assert found["processor"]
+
+
+def test_records_made_with_other_versions_or_of_other_data_are_named(home):
+    here = environment()["versions"]
+    older = {"versions": {**here, "torch": "1.0"}, "device": "cpu", "precision": "float32"}
+    old = replace(make("old", finished="2026-01-01T00:00:00+00:00"), environment=older)
+    old.task["revision"] = "0123456789abcdef"
+    new = replace(make("new", finished="2026-01-02T00:00:00+00:00"),
+                  environment={**older, "versions": here})  # fmt: skip
+    torch = next(row for row in rows(software_table([old, new])) if row[0] == "torch")
+    assert torch[1:] == [here["torch"], "1", "1.0: old on PyDocsSampleRetrieval"]
+    (data,) = rows(data_versions_table([old, new]))
+    assert data == [
+        "PyDocsSampleRetrieval", f"d {'r' * 12}", "1",
+        "0123456789ab: old on PyDocsSampleRetrieval",
+    ]  # fmt: skip
+
+
+def test_whether_records_hold_and_how_many_are_kept_back(home):
+    file = make("m").save()
+    config = {"checkpoint": "bm25", "tier": "smoke"}
+    replace(make("bad"), config=config, finished=moment(15)).save()
+    note_failure(failure())
+    assert rows(verification_table()) == [
+        ["records", "2"], ["kept back", "1, made by runs that failed"], ["verified", "2 of 2 hold"],
+    ]  # fmt: skip
+    value = json.loads(file.read_text())
+    value["metrics"]["nDCG@10"]["value"] = 0.9
+    file.write_text(json.dumps(value))
+    found = rows(verification_table())
+    assert found[2] == ["verified", "1 of 2 hold"]
+    assert "nDCG@10: value is 0.9" in found[3][1]
+    assert rows(verification_table(verify=False))[2] == ["verified", "not now"]
+
+
+@pytest.mark.parametrize("theirs", [True, False])
+def test_a_record_of_a_failed_run_is_signed_by_the_run_that_reuses_it(home, theirs):
+    config = {"checkpoint": "bm25", "tier": "smoke"}
+    left = replace(make("m"), config=config, finished=moment(15 if theirs else 5))
+    left.save()
+    note_failure(failure())
+    assert len(load_results()) == (0 if theirs else 1)
+    signed = taken_over(left, config={**config, "tasks": "x"}, run="later")
+    assert (signed.run == "later") is theirs
+    (result,) = load_results()
+    assert result.run == signed.run

@@ -1,0 +1,60 @@
+import math
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from qwen3nb.checkpoints.averaging import averaged, select_checkpoints
+from qwen3nb.checkpoints.checkpoint import CheckpointError
+from qwen3nb.checkpoints.drift import distance_to, weight_drift
+
+
+@pytest.fixture(scope="module")
+def training(make_checkpoint, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("training")
+    for step in (10, 20, 30):
+        make_checkpoint(folder / f"checkpoint-{step}", seed=step, eval_loss=1 / step)
+    return folder
+
+
+def steps(training):
+    return [training / f"checkpoint-{step}" for step in (10, 20, 30)]
+
+
+def test_the_change_of_a_tensor_by_hand(training):
+    changes = weight_drift(steps(training))
+    one = next(
+        change
+        for change in changes
+        if (change.earlier, change.layer, change.module) == ("checkpoint-20", 1, "mlp.up_proj")
+    )
+    name = "model.encoder.layers.1.mlp.up_proj.weight"
+    before, after = (
+        load_file(training / f"checkpoint-{step}" / "model.safetensors")[name] for step in (20, 30)
+    )
+    assert one.later == "checkpoint-30"
+    assert math.isclose(one.relative, float((after - before).norm() / before.norm()), rel_tol=1e-5)
+    assert {change.module for change in changes if change.layer is None} == {
+        "embedding",
+        "last norm",
+    }
+    assert len(changes) == 2 * (2 * 11 + 2)
+    with pytest.raises(CheckpointError, match="got 1, expected 2 or more"):
+        weight_drift(steps(training)[:1])
+
+
+def test_the_mean_lies_between_its_sources(training):
+    center = averaged(select_checkpoints(training, last=2))
+    assert center.name == "last-2"
+    assert averaged(select_checkpoints(training, last=2)) == center
+    assert averaged(select_checkpoints(training, last=1)) == training / "checkpoint-30"
+    found = distance_to(center, steps(training))
+    assert set(found) == {"checkpoint-10", "checkpoint-20", "checkpoint-30"}
+    assert found["checkpoint-20"] == pytest.approx(found["checkpoint-30"], rel=1e-4)
+    assert found["checkpoint-10"] > found["checkpoint-20"]
+    names = [n for n in load_file(center / "model.safetensors") if "decoder" not in n]
+    mean = load_file(center / "model.safetensors")
+    other = load_file(training / "checkpoint-20" / "model.safetensors")
+    moved = torch.sqrt(sum((other[n] - mean[n]).square().sum() for n in names))
+    size = torch.sqrt(sum(mean[n].square().sum() for n in names))
+    assert found["checkpoint-20"] == pytest.approx(float(moved / size), rel=1e-5)

@@ -1,0 +1,369 @@
+import gzip
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from datetime import date, datetime
+
+import duckdb
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qwen3nb.datasets.custom import documents as sources
+from qwen3nb.datasets.custom.databases import duckdb_rows, sqlite_rows
+from qwen3nb.datasets.custom.documents import Layout, find_layout, read_documents
+from qwen3nb.datasets.custom.text_template import Template
+from qwen3nb.datasets.rows import DataError
+
+STARS = find_layout("gh-star-search")
+SCHEMA = "(id TEXT PRIMARY KEY, text TEXT, n INTEGER)"
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(name, content):
+        content = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
+        (tmp_path / name).write_bytes(content)
+        return tmp_path / name
+
+    return write
+
+
+# Templates.
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ({"a": "1", "b": "2", "c": "3"}, "<1. 2 - 3>"),
+        ({"a": "1", "c": "3"}, "<1 - 3>"),
+        ({"b": " 2 "}, "<2>"),
+        ({"a": " ", "b": ""}, ""),
+        ({"a": "{b.__class__}"}, "<{b.__class__}>"),  # data is never a template
+    ],
+)
+def test_an_empty_part_goes_with_what_stands_before_it(values, text):
+    assert Template.parse("<{a}. {b} - {c}>").fill(values) == text
+
+
+def test_braces_can_be_written_double():
+    assert Template.parse("{{x}} {a}").fill({"a": "1"}) == "{x} 1"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{a.b}", "{a[0]}", "{a!r}", "{a:>10}", "{a:{b}}", "{}", "{0.x}", "{a", "a}", "", "no field"],
+)
+def test_a_template_has_names_only(text):
+    with pytest.raises(DataError, match="text template"):
+        Template.parse(text)
+
+
+@given(st.text(max_size=20))
+def test_any_template_is_read_or_refused(text):
+    try:
+        template = Template.parse(text)
+    except DataError:
+        return
+    assert template.fields
+
+
+# JSONL and CSV.
+
+
+def test_the_same_rows_in_every_format_are_the_same_documents(tmp_path, write):
+    rows = [("a", "one, “two”"), ("b", 'quo"te\nline'), ("7", "x")]
+    lines = "".join(json.dumps({"id": i, "text": t}) + "\n" for i, t in rows)
+    cells = "\ufeffid,text\r\n" + "".join(f'{i},"{t.replace(chr(34), chr(34) * 2)}"\r\n'
+                                          for i, t in rows)  # fmt: skip
+    files = [
+        write("d.jsonl", lines), write("d.jsonl.gz", gzip.compress(lines.encode())),
+        write("d.csv", cells), write("d.csv.gz", gzip.compress(cells.encode())),
+    ]  # fmt: skip
+    with closing(sqlite3.connect(tmp_path / "any.name")) as base, base:
+        base.execute("CREATE TABLE docs (id TEXT, text TEXT)")
+        base.executemany("INSERT INTO docs VALUES (?, ?)", rows)
+    with closing(duckdb.connect(str(tmp_path / "other.name"))) as base:
+        base.execute("CREATE TABLE docs (id TEXT, text TEXT)")
+        base.executemany("INSERT INTO docs VALUES (?, ?)", rows)
+    for file in [*files, tmp_path / "any.name", tmp_path / "other.name"]:
+        assert dict(read_documents(file).texts) == dict(rows), file
+
+
+GOOD = '{"id": "a", "text": "x"}\n'
+MALFORMED_JSONL = [
+    ("", "no documents"),
+    (GOOD + '{"id": "b", "te', ":2: not JSON"),
+    (GOOD + '["a"]\n', ":2: list, expected an object"),
+    (GOOD + '{"id": NaN, "text": "x"}\n', ":2: not JSON .NaN"),
+    ("[" * 100_000 + "\n", ":1: not JSON"),
+    (GOOD + "\n" + GOOD, ":3: id 'a' again; first at .*:1"),
+    (GOOD + '{"text": "x"}\n', ":2: no field 'id'; there are: text"),
+    ('{"id": "a", "body": "x"}\n', "no text: text null|no line has the field 'text'"),
+    (GOOD + '{"id": "b", "text": null}\n', ":2: no text: text null or empty"),
+    (GOOD + '{"id": "b", "text": "  "}\n', ":2: no text"),
+    (GOOD + '{"id": "b", "text": 1.5}\n', ":2: field 'text' is float 1.5, expected a text"),
+    (GOOD + '{"id": "b", "text": true}\n', ":2: field 'text' is bool"),
+    (GOOD + '{"id": "b", "text": {"a": 1}}\n', ":2: field 'text' is dict"),
+    (GOOD + '{"id": "b", "text": ["x", 1]}\n', ":2: field 'text' is list"),
+    (GOOD + '{"id": "b", "text": "\\ud800"}\n', ":2: the text is not valid Unicode"),
+    ('{"id": "\\ud800", "text": "x"}\n', ":1: id .* has characters that no id may have"),
+    ('{"id": "a\\u0000", "text": "x"}\n', ":1: id .* has characters"),
+    ('{"id": "", "text": "x"}\n', ":1: id 'id' is ''"),
+    ('{"id": null, "text": "x"}\n', ":1: id 'id' is None"),
+    ('{"id": true, "text": "x"}\n', ":1: id 'id' is True"),
+    (b"\xff\xfe\n", "cannot be read"),
+    ("version https://git-lfs.github.com/spec/v1\n", ":1: not JSON"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), MALFORMED_JSONL)
+def test_malformed_jsonl_is_refused_with_the_line(write, text, message):
+    with pytest.raises(DataError, match=message):
+        read_documents(write("d.jsonl", text))
+
+
+MALFORMED_CSV = [
+    ("id,name\na,x\n", ":1: no column 'text'; there are: id, name"),
+    ("id,text,id\na,x,b\n", ":1: column 'id' twice"),
+    ("id,text\na,x\nb,y,z\n", ":3: 3 cells, expected 2"),
+    ("id,text\na,x\nb\n", ":3: 1 cells, expected 2"),
+    ('id,text\na,"x\n', "not CSV"),
+    ('id,text\na,"x"y\n', ":2: not CSV"),
+    ("id,text\na,\n", ":2: no text"),
+    ("id,text\na,x\na,y\n", ":3: id 'a' again; first at .*:2"),
+    ("id,text\n" + "a" * 200_000 + ",x\n", ":2: not CSV .*field larger"),
+    ("id,text\n", "no documents"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), MALFORMED_CSV)
+def test_malformed_csv_is_refused_with_the_line(write, text, message):
+    with pytest.raises(DataError, match=message):
+        read_documents(write("d.csv", text))
+
+
+def test_a_gzip_bomb_is_stopped_early_and_cheaply(write):
+    """Blank lines packed a thousandfold; and a line that does not end."""
+    bomb = write("d.jsonl.gz", gzip.compress(b"\n" * (64 << 20), 9))
+    with pytest.raises(DataError, match="MiB unpacked from .* bytes"):
+        read_documents(bomb)
+    line = write("e.jsonl.gz", gzip.compress(b"x" * (32 << 20), 9))
+    with pytest.raises(DataError, match=":1: a line of more than 16 MiB"):
+        read_documents(line)
+
+
+def test_broken_gzip_no_file_a_pipe_and_an_unknown_format_are_refused(write, tmp_path, monkeypatch):
+    whole = gzip.compress(GOOD.encode() * 50)
+    for name, content in (("cut.jsonl.gz", whole[:30]), ("no.jsonl.gz", b"text")):
+        with pytest.raises(DataError, match="cannot be read"):
+            read_documents(write(name, content))
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    for name in ("nothing.jsonl", "pipe.jsonl"):
+        with pytest.raises(DataError, match="no such file, or not a regular one"):
+            read_documents(tmp_path / name)
+    with pytest.raises(DataError, match="neither SQLite nor DuckDB"):
+        read_documents(write("d.txt", "x"))
+    monkeypatch.setattr(sources, "MOST", 3)
+    with pytest.raises(DataError, match="MiB"):
+        read_documents(write("d.jsonl", GOOD))
+
+
+def test_what_a_terminal_obeys_is_not_shown(write, sqlite):
+    with pytest.raises(DataError) as error:
+        read_documents(write("d.jsonl", '{"\\u001b[2J": 1}\n'))
+    assert "\x1b" not in str(error.value)
+    with pytest.raises(DataError) as error:
+        read_documents(sqlite('CREATE TABLE "\x1b[2J" (id TEXT)', "CREATE TABLE b (id TEXT)"))
+    assert "\x1b" not in str(error.value)
+
+
+# Stars, days, lists.
+
+
+def star_row(**changes):
+    row = {"full_name": "a/b", "purpose": None, "description": "d", "topics_array": '["t", "u"]',
+           "stargazers_count": 3, "updated_at": "2025-06-15 00:00:00", "content_hash": None,
+           **changes}  # fmt: skip
+    return json.dumps(row) + "\n"
+
+
+def test_what_the_original_tool_crashes_on_is_read(write):
+    found = read_documents(
+        write("d.jsonl", star_row() + star_row(full_name="c/d", stargazers_count=None,
+                                               updated_at=None, topics_array=["t"])),
+        STARS,
+    )  # fmt: skip
+    assert found.texts == {"a/b": "a/b. d. t u", "c/d": "c/d. d. t"}
+    assert found.stars == {"a/b": 3, "c/d": None}
+    assert found.updated == {"a/b": date(2025, 6, 15), "c/d": None}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"stargazers_count": -1}, "'stargazers_count' is -1, expected a count"),
+        ({"stargazers_count": 1.5}, "expected a count"),
+        ({"stargazers_count": 10**30}, "expected a count"),
+        ({"updated_at": "yesterday"}, "'updated_at' is 'yesterday', expected a day"),
+        ({"updated_at": 5}, "expected a day, as in 2026-01-31"),
+        ({"updated_at": "0001-01-01T00:00:00+14:00"}, "expected a day"),
+        ({"topics_array": "rust, go"}, "expected a list as JSON"),
+        ({"topics_array": '{"a": 1}'}, "is dict .*, expected a list of texts"),
+        ({"topics_array": "[1]"}, "expected a list of texts"),
+    ],
+)
+def test_malformed_stars_days_and_lists_are_refused(write, changes, message):
+    with pytest.raises(DataError, match=rf":1: .*{message}"):
+        read_documents(write("d.jsonl", star_row(**changes)), STARS)
+
+
+def test_days_are_of_utc():
+    day = sources._day
+    assert day("x", "c", "2026-01-01T00:30:00+02:00") == date(2025, 12, 31)
+    assert day("x", "c", "2026-01-01T00:30:00Z") == date(2026, 1, 1)
+    assert day("x", "c", datetime(2026, 1, 1, 23, 59)) == date(2026, 1, 1)
+
+
+def test_an_unknown_preset_lists_the_known_ones():
+    with pytest.raises(ValueError, match="choose one of: gh-star-search"):
+        find_layout("github")
+    assert find_layout("gh-star-search", table="t", text=None).text == STARS.text
+
+
+# Databases.
+
+
+@pytest.fixture
+def sqlite(tmp_path):
+    def make(*statements):
+        file = tmp_path / "d.db"
+        with closing(sqlite3.connect(file)) as base, base:
+            for statement in statements:
+                base.execute(*statement) if isinstance(statement, tuple) else base.execute(
+                    statement
+                )
+        return file
+
+    return make
+
+
+@pytest.fixture
+def duck(tmp_path):
+    def make(*statements):
+        file = tmp_path / "d.duckdb"
+        with closing(duckdb.connect(str(file))) as base:
+            for statement in statements:
+                base.execute(statement)
+        return file
+
+    return make
+
+
+ENDLESS = (
+    "CREATE VIEW endless AS WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) "
+    "SELECT CAST(n AS TEXT) AS id, 'x' AS text FROM r"
+)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "duck"])
+def test_tables_only_and_names_that_are_not_there_list_what_is(kind, request):
+    make = request.getfixturevalue(kind)
+    file = make(f"CREATE TABLE docs {SCHEMA}", "CREATE TABLE other (id TEXT)", ENDLESS)
+    for table, message in (
+        (None, "which table.* there are: docs, other"),
+        ("endless", "'endless' is a view, only tables are read; tables: docs, other"),
+        ("nothing", "no table 'nothing'; there are: docs, other"),
+        ('docs"; DROP TABLE docs; --', "no table"),
+        ("other", "table 'other' has no column 'text' .* there are: id"),
+        ("docs", "no documents"),
+    ):
+        with pytest.raises(DataError, match=message):
+            read_documents(file, Layout(table=table))
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "duck"])
+def test_generated_columns_are_not_run(kind, request):
+    file = request.getfixturevalue(kind)(
+        "CREATE TABLE docs (id TEXT, text TEXT GENERATED ALWAYS AS (id || id) VIRTUAL)",
+        "INSERT INTO docs (id) VALUES ('a')",
+    )
+    with pytest.raises(DataError, match=r"no column 'text' \(generated columns are not read\)"):
+        read_documents(file)
+
+
+def test_odd_names_of_tables_and_columns_are_names(sqlite):
+    file = sqlite('CREATE TABLE "a "" b" (id TEXT, "the text" TEXT)',
+                  "INSERT INTO \"a \"\" b\" VALUES ('x', 'y')")  # fmt: skip
+    assert read_documents(file, Layout(text="{the text}")).texts == {"x": "y"}
+
+
+def test_sqlite_values_of_another_type_are_refused_with_the_row(sqlite, tmp_path):
+    table = "CREATE TABLE docs (id TEXT, text TEXT)"
+    good = "INSERT INTO docs VALUES ('a', 'x')"
+    for bad, message in (
+        (("INSERT INTO docs VALUES ('b', ?)", (b"\x00\x01",)), "row 2: field 'text' is bytes"),
+        ("INSERT INTO docs VALUES ('b', NULL)", "row 2: no text: text null or empty"),
+        ("INSERT INTO docs VALUES (NULL, 'x')", "row 2: id 'id' is None"),
+        ("INSERT INTO docs VALUES ('a', 'x')", "row 2: id 'a' again; first at .*row 1"),
+        ("INSERT INTO docs VALUES ('b', CAST(x'ff' AS TEXT))", "SQLite says: .*UTF-8"),
+        ("INSERT INTO docs VALUES ('b', zeroblob(17000000))", "SQLite says: .*too big"),
+    ):
+        with pytest.raises(DataError, match=message):
+            read_documents(sqlite(table, good, bad))
+        (tmp_path / "d.db").unlink()
+
+
+def test_a_damaged_database_is_refused(sqlite, duck, write):
+    file = sqlite(f"CREATE TABLE docs {SCHEMA}", "INSERT INTO docs VALUES ('a', 'x', 1)")
+    content = file.read_bytes()
+    with pytest.raises(DataError, match="SQLite says"):
+        read_documents(write("cut.db", content[:100] + b"\xff" * 3996))
+    content = duck(f"CREATE TABLE docs {SCHEMA}").read_bytes()
+    with pytest.raises(DataError, match="DuckDB says"):
+        read_documents(write("cut.duckdb", content[:5000]))
+
+
+def test_a_query_that_takes_too_long_is_stopped(sqlite, duck):
+    file = sqlite(
+        f"CREATE TABLE docs {SCHEMA}",
+        "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 20000) "
+        "INSERT INTO docs SELECT n, 'x', n FROM r",
+    )
+    with pytest.raises(DataError, match="interrupted; it had -1 s"):
+        list(sqlite_rows(file, table="docs", columns=["id"], seconds=-1))
+    assert sum(1 for _ in sqlite_rows(file, table="docs", columns=["id"])) == 20_000
+    assert not list(duckdb_rows(duck(f"CREATE TABLE docs {SCHEMA}"), table=None, columns=["id"]))
+
+
+def test_databases_are_opened_for_reading_only(sqlite, duck):
+    sql = (f"CREATE TABLE docs {SCHEMA}", "INSERT INTO docs VALUES ('a', 'x', 1)")
+    for file in (sqlite(*sql), duck(*sql)):
+        before = file.read_bytes(), sorted(path.name for path in file.parent.iterdir())
+        file.chmod(0o444)
+        assert read_documents(file).texts == {"a": "x"}
+        assert before == (file.read_bytes(), sorted(path.name for path in file.parent.iterdir()))
+
+
+def test_names_with_a_question_mark_are_files_not_options(sqlite, tmp_path):
+    file = sqlite(f"CREATE TABLE docs {SCHEMA}", "INSERT INTO docs VALUES ('a', 'x', 1)")
+    odd = file.rename(tmp_path / "d?mode=rwc#é%20.db")
+    assert read_documents(odd).texts == {"a": "x"}
+
+
+def test_duckdb_is_asked_for_where_it_is_missing(duck, monkeypatch):
+    file = duck(f"CREATE TABLE docs {SCHEMA}")
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    with pytest.raises(DataError, match=r"pip install 'qwen3nb\[duckdb\]'"):
+        read_documents(file)
+
+
+def test_reading_documents_loads_no_model():
+    code = "import sys, qwen3nb.datasets.custom.documents; print(' '.join(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert not set(done.stdout.split()) & {"torch", "transformers", "mteb", "numpy", "duckdb"}

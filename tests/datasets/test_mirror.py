@@ -1,0 +1,248 @@
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from qwen3nb.datasets.mirror import (
+    MirrorError,
+    Need,
+    data_revision,
+    fetch,
+    local_data,
+    mirrored,
+    needs,
+)
+from qwen3nb.evaluation.mteb.evaluate import EvaluationError, evaluate
+from qwen3nb.evaluation.mteb.select import select_tasks
+from qwen3nb.models.encoders.base import load_encoder
+from qwen3nb.records.record import verify
+
+
+@pytest.fixture
+def mirror(tmp_path, monkeypatch):
+    folder = tmp_path / "mirror"
+    folder.mkdir()
+    monkeypatch.setenv("QWEN3NB_MIRROR", str(folder))
+    return folder
+
+
+def sts_folder(mirror, scores=(0.0, 2.5, 5.0)):
+    folder = mirror / "mteb" / "stsbenchmark-sts"
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = [
+        {"sentence1": f"text {index}", "sentence2": f"another {index * index}", "score": score}
+        for index, score in enumerate(scores)
+    ]
+    (folder / "test.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
+    return folder
+
+
+def test_only_ids_are_looked_for(mirror):
+    (mirror / "a" / "b").mkdir(parents=True)
+    assert mirrored("a/b") == mirror / "a" / "b"
+    for other in ("a/c", "../mirror/a", "a", "a/b/c", "/etc/passwd", "a/.."):
+        assert mirrored(other) is None
+
+
+def test_what_a_choice_of_tasks_needs():
+    tasks = select_tasks(names=["STSBenchmark", "SciFact", "AuthorSTS"])
+    found = {need.id: need for need in needs(tasks, ["e5-base-v2"])}
+    assert set(found) == {"mteb/stsbenchmark-sts", "mteb/scifact", "intfloat/e5-base-v2"}
+    assert found["mteb/scifact"].used_by == ("SciFact",)
+    assert len(found["mteb/scifact"].revision) == 40
+    assert found["intfloat/e5-base-v2"].kind == "model"
+
+
+def test_a_task_runs_on_the_mirror_and_the_record_says_which_data(mirror, encoder_folder):
+    folder = sts_folder(mirror)
+    task = select_tasks(names=["STSBenchmark"])[0]
+    pinned = task.metadata.dataset["revision"]
+    local = data_revision(task)
+    assert local.startswith("local-")
+    encoder = load_encoder(encoder_folder, cache=False, show_progress=False)
+    result = evaluate(encoder, tasks="STSBenchmark", show_progress=False).results[0]
+    assert (result.task["dataset"], result.task["revision"]) == ("mteb/stsbenchmark-sts", local)
+    assert result.main.n == 3
+    assert select_tasks(names=["STSBenchmark"])[0].metadata.dataset["path"] == (
+        "mteb/stsbenchmark-sts"
+    )
+    # Other data are another result; data noted as fetched are the revision, while unchanged.
+    sts_folder(mirror, scores=(5.0, 0.0, 1.0))
+    again = evaluate(encoder, tasks="STSBenchmark", show_progress=False)
+    assert again.reused == []
+    from qwen3nb.utils.atomic_files import sha256_file
+
+    note = {"revision": pinned, "files": {"test.jsonl": sha256_file(folder / "test.jsonl")}}
+    (folder / ".qwen3nb-fetched.json").write_text(json.dumps(note))
+    assert data_revision(task) == pinned
+    sts_folder(mirror, scores=(1.0, 1.0, 1.5))
+    assert data_revision(task) != pinned
+
+
+def test_data_that_are_nowhere_are_one_error_and_the_other_tasks_run(mirror, encoder_folder):
+    sts_folder(mirror)
+    encoder = load_encoder(encoder_folder, cache=False, show_progress=False)
+    with pytest.raises(EvaluationError, match="1 of 2 tasks failed") as error:
+        evaluate(encoder, tasks=["SciFact", "STSBenchmark"], show_progress=False)
+    text = str(error.value)
+    assert "mteb/scifact cannot be had: not in the mirror" in text
+    assert "`qwen3nb fetch --tasks SciFact --mirror DIR`" in text
+    found = list((mirror.parent / "home" / "results").glob("tiny-*/seed_0/STSBenchmark.json"))
+    assert len(found) == 1
+
+
+def test_a_model_from_the_mirror(mirror, encoder_folder):
+    shutil.copytree(encoder_folder, mirror / "intfloat" / "e5-base-v2")
+    encoder = load_encoder("e5-base-v2", cache=False)
+    assert encoder.label == "e5-base-v2"
+    assert encoder.prompts["query"] == "query: "
+    np.testing.assert_array_equal(
+        encoder.encode("x", role="passage"), load_encoder(encoder_folder).encode("passage: x")
+    )
+
+
+def test_the_path_is_put_back_when_loading_fails(mirror):
+    (mirror / "mteb" / "stsbenchmark-sts").mkdir(parents=True)
+    task = select_tasks(names=["STSBenchmark"])[0]
+
+    def fail():
+        with local_data(task):
+            assert task.metadata.dataset["path"].startswith(str(mirror))
+            raise RuntimeError("no")
+
+    with pytest.raises(RuntimeError, match="no"):
+        fail()
+    assert task.metadata.dataset["path"] == "mteb/stsbenchmark-sts"
+
+
+def test_fetching_notes_what_came_and_goes_on(mirror, monkeypatch):
+    calls = []
+
+    def download(id_, *, local_dir, **options):
+        calls.append((id_, options["repo_type"], options["revision"]))
+        if len(calls) == 1:
+            raise ConnectionError("the line went dead\nat once")
+        local_dir.mkdir(parents=True, exist_ok=True)
+        (local_dir / "data.jsonl").write_text("{}")
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
+    need = Need("dataset", "org/name", "0" * 40, ("T",))
+    silent = {"say": lambda text: None}
+    with pytest.raises(MirrorError, match=r"org/name: the hub does not give it \(the line went"):
+        fetch(need, mirror, **silent)
+    fetch(need, mirror, **silent)
+    fetch(need, mirror, **silent)
+    assert calls == [("org/name", "dataset", "0" * 40)] * 2
+    (mirror / "org" / "name" / "data.jsonl").write_text("changed")
+    fetch(need, mirror, **silent)
+    assert len(calls) == 3
+
+
+def test_a_reranking_task_without_candidates_is_refused():
+    from qwen3nb.evaluation.mteb.evaluate import _load
+
+    task = SimpleNamespace(
+        metadata=SimpleNamespace(name="R", type="Reranking", dataset={"path": "a/b"}),
+        data_loaded=True,
+        dataset={"default": {"test": {"top_ranked": None}}},
+        convert_v1_dataset_format_to_v2=lambda num_proc: None,
+    )
+    with pytest.raises(EvaluationError, match="candidates did not load"):
+        _load(task)
+
+
+@pytest.fixture
+def hub(fixtures):
+    """A look-alike of the hub on this machine, over real data."""
+    program = fixtures / "tools" / "hubmirror.py"
+    if not program.is_file():
+        pytest.skip("the fixtures bring no look-alike of the hub (tools/hubmirror.py)")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    process = subprocess.Popen([sys.executable, program, str(port), fixtures / "data"])
+    try:
+        for _ in range(100):
+            with socket.socket() as attempt:
+                if attempt.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            time.sleep(0.1)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_mirror_filled_from_a_hub_serves_a_node_without_one(hub, tmp_path):
+    """As a user does it: fetch on a connected machine, list and look on another."""
+    environment = {
+        **os.environ,
+        "HF_ENDPOINT": hub,
+        "HF_HUB_OFFLINE": "0",
+        "HF_HOME": str(tmp_path / "hf"),
+        "QWEN3NB_MIRROR": str(tmp_path / "mirror"),
+    }
+    command = [sys.executable, "-m", "qwen3nb.cli.main"]
+    fetch_ = [*command, "fetch", "--tasks", "STSBenchmark"]
+    listed = subprocess.run(
+        [*fetch_, "--list"], env=environment, capture_output=True, text=True, check=True
+    )
+    assert "mteb/stsbenchmark-sts" in listed.stdout
+    assert "0.4 MB" in listed.stdout
+    done = subprocess.run(fetch_, env=environment, capture_output=True, text=True, check=True)
+    assert "1 of 1 are in" in done.stdout
+    again = subprocess.run(fetch_, env=environment, capture_output=True, text=True, check=True)
+    assert "there    mteb/stsbenchmark-sts" in again.stderr
+    code = (
+        "from qwen3nb.evaluation.embeddings.sts import sts_pairs;"
+        "from qwen3nb.datasets.mirror import data_revision;"
+        "from qwen3nb.evaluation.mteb.select import select_tasks as select;"
+        "print(len(sts_pairs('STS-B').gold), data_revision(select(names=['STSBenchmark'])[0]))"
+    )
+    alone = {**environment, "HF_HUB_OFFLINE": "1", "HF_ENDPOINT": "http://127.0.0.1:9"}
+    found = subprocess.run(
+        [sys.executable, "-c", code], env=alone, capture_output=True, text=True, check=True
+    )
+    count, revision = found.stdout.split()
+    assert count == "1379"
+    assert len(revision) == 40
+
+
+def test_a_copy_that_cannot_be_loaded_is_named(mirror, encoder_folder):
+    folder = mirror / "mteb" / "stsbenchmark-sts"
+    folder.mkdir(parents=True)
+    (folder / "test.jsonl").write_text("{broken")
+    encoder = load_encoder(encoder_folder, cache=False, show_progress=False)
+    with pytest.raises(EvaluationError, match="the copy of its data in .* cannot be loaded"):
+        evaluate(encoder, tasks="STSBenchmark", show_progress=False)
+
+
+def test_types_without_scores_per_query_run_too(mirror):
+    """Pairs to classify and summaries: MTEB's value, no interval, and the record says so."""
+    texts = [f"sentence {index} of {index % 5}" for index in range(40)]
+    pairs = {"sent1": texts[:20], "sent2": texts[20:], "labels": [0, 1] * 10}
+    scores = {name: [1.0, 2.0, 3.0, 4.0] for name in ("relevance", "coherence", "fluency")}
+    summaries = [
+        {"text": texts[i], "human_summaries": texts[i : i + 3], "id": str(i), **scores,
+         "machine_summaries": texts[i + 5 : i + 9], "consistency": [1.0, 3.0, 2.0, 4.0]}
+        for i in range(10)
+    ]  # fmt: skip
+    names = {"SprintDuplicateQuestions": [pairs], "SummEvalSummarization.v2": summaries}
+    for name, rows in names.items():
+        folder = mirror / select_tasks(names=[name])[0].metadata.dataset["path"]
+        folder.mkdir(parents=True)
+        (folder / "test.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
+    encoder = load_encoder("random", cache=False, show_progress=False)
+    found = evaluate(encoder, tasks=list(names), show_progress=False).results
+    for result in found:
+        assert result.main.how == "reported"
+        assert result.main.low is None
+        assert result.main.value == pytest.approx(result.task["mteb"]["value"])
+        assert verify(result) == []

@@ -1,0 +1,136 @@
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import AutoTokenizer
+
+from qwen3nb.checkpoints.checkpoint import list_checkpoints, metric_of, open_checkpoint
+from qwen3nb.demo.ul2_denoising import DENOISERS, denoise, hide_spans, hide_suffix
+
+SENTINELS = list(range(1000, 1100))
+
+
+def put_back(source, target):
+    """The original, from a source and what its sentinels hide."""
+    hidden, current = {}, None
+    for token in target:
+        if token >= 1000:
+            current = hidden.setdefault(token, [])
+        else:
+            current.append(token)
+    return [t for token in source for t in (hidden[token] if token >= 1000 else [token])]
+
+
+@given(
+    length=st.integers(4, 80),
+    rate=st.sampled_from([0.15, 0.5]),
+    span=st.sampled_from([1, 3, 8]),
+    seed=st.integers(0, 999),
+)
+@settings(deadline=None, max_examples=150)
+def test_hidden_spans_can_be_put_back(length, rate, span, seed):
+    ids = list(range(length))
+    rng = np.random.default_rng(seed)
+    source, target = hide_spans(ids, rate=rate, span=span, sentinels=SENTINELS, generator=rng)
+    assert put_back(source, target) == ids
+    hidden = sum(token < 1000 for token in target)
+    assert hidden == min(max(1, round(length * rate)), length - 1)
+    assert source[0] == 0
+    used = [token for token in source if token >= 1000]
+    assert used == SENTINELS[: len(used)] == [token for token in target if token >= 1000]
+
+
+@given(length=st.integers(4, 80), seed=st.integers(0, 999))
+@settings(deadline=None, max_examples=50)
+def test_a_hidden_suffix_can_be_put_back(length, seed):
+    ids = list(range(length))
+    source, target = hide_suffix(ids, sentinel=1000, generator=np.random.default_rng(seed))
+    assert put_back(source, target) == ids
+    assert min(len(source), len(target)) - 1 >= length // 4
+
+
+def test_every_denoiser_is_used_as_often_as_it_should():
+    modes = {each.mode: [900 + i] for i, each in enumerate(DENOISERS)}
+    rng = np.random.default_rng(0)
+    counts = dict.fromkeys((900, 901, 902), 0)
+    for _ in range(3000):
+        example = denoise(range(20), modes=modes, sentinels=SENTINELS, end=999, generator=rng)
+        counts[example.source[0]] += 1
+        assert example.source[-1] == example.target[-1] == 999
+    shares = [count / 3000 for count in counts.values()]
+    assert shares == pytest.approx([each.share for each in DENOISERS], abs=0.03)
+    assert sum(each.share for each in DENOISERS) == pytest.approx(1)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    from qwen3nb.demo.train_ul2 import Settings, train_decoder, train_seq2seq
+
+    small = Settings(steps=6, save_every=2, batch=4, length=24, vocabulary=400, hidden=32, layers=1)
+    folder = tmp_path_factory.mktemp("demo") / "train"
+    train_seq2seq(folder, small)
+    train_decoder(folder.parent / "decoder", folder / "tokenizer", small)
+    return folder
+
+
+@pytest.mark.slow
+def test_the_training_writes_real_checkpoints(trained):
+    found = list_checkpoints(trained)
+    assert [path.name for path in found] == ["checkpoint-2", "checkpoint-4", "checkpoint-6"]
+    losses = [metric_of(path) for path in found]
+    assert all(np.isfinite(losses))
+    digests = {open_checkpoint(path).digest() for path in (*found, trained / "init")}
+    assert len(digests) == 4
+    for path in (*found, trained / "init"):
+        assert (path / "tokenizer.json").read_bytes() == (
+            trained / "tokenizer" / "tokenizer.json"
+        ).read_bytes()
+        assert open_checkpoint(path).config["model_type"] == "qwen3_encdec"
+    record = json.loads((trained / "training.json").read_text())
+    assert record["settings"]["steps"] == 6
+    assert record["tokens_seen"] > 0
+
+
+@pytest.mark.slow
+def test_the_training_is_seeded(trained, tmp_path):
+    from qwen3nb.demo.train_ul2 import Settings, train_seq2seq
+
+    settings = Settings(**json.loads((trained / "training.json").read_text())["settings"])
+    again = train_seq2seq(tmp_path / "again", settings)
+    for name in ("init", "checkpoint-6"):
+        assert open_checkpoint(again / name).digest() == open_checkpoint(trained / name).digest()
+
+
+@pytest.mark.slow
+def test_the_tokenizer_is_the_same_however_it_is_loaded(trained):
+    from tokenizers import Tokenizer
+
+    raw = Tokenizer.from_file(str(trained / "tokenizer" / "tokenizer.json"))
+    decoder = trained.parent / "decoder"
+    auto = AutoTokenizer.from_pretrained(decoder)
+    for text in ("Return the mean.", "naïve  café\n\n😀 x_1", "[R] a <b>"):
+        assert auto(text)["input_ids"] == raw.encode(text).ids
+    assert len(auto) <= open_checkpoint(decoder).config["vocab_size"]
+    assert auto.convert_tokens_to_ids("<extra_id_99>") == raw.token_to_id("<extra_id_99>")
+
+
+@pytest.mark.slow
+def test_the_decoder_is_a_language_model_that_can_be_pooled(trained):
+    from qwen3nb.models.encoders.base import load_encoder
+
+    encoder = load_encoder(trained.parent / "decoder", pooling="mean", cache=False)
+    assert encoder.settings["causal"] is True
+    assert np.isfinite(encoder.encode(["a text", "another"])).all()
+
+
+def test_nothing_that_is_measured_is_trained_on():
+    from qwen3nb.datasets.pydocs.mteb_tasks import author_sts, pydocs_sample
+    from qwen3nb.demo.train_ul2 import training_texts
+
+    train, held_out = training_texts()
+    measured = {text for each in pydocs_sample().entries for text in (each.summary, each.text)}
+    measured |= {text for first, second, _ in author_sts() for text in (first, second)}
+    assert not measured & {*train, *held_out}
+    assert len(train) > 3000

@@ -1,0 +1,102 @@
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from helpers.rerankers import write_reranker, write_words
+
+from qwen3nb.analysis.inventory.collect import load_all_results
+from qwen3nb.analysis.training.interference import interference
+from qwen3nb.checkpoints.checkpoint import open_checkpoint
+from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
+from qwen3nb.demo.objectives import last_states
+from qwen3nb.demo.train_causal_lm import BASE, train_base
+from qwen3nb.demo.train_lora import LORA, train_adapters
+from qwen3nb.evaluation.studies.lora_runs import evaluate_trained, find_trained
+from qwen3nb.models.rerankers.load import load_reranker
+from qwen3nb.records.record import load_results
+
+
+@pytest.mark.slow
+def test_adapters_are_written_as_that_training_writes_them(tmp_path):
+    base = write_reranker(tmp_path / "base")
+    settings = replace(LORA, steps=4, batch=2, log_every=2, seeds=(42,), window=900, length=200)
+
+    said = []
+    folders = train_adapters(base, tmp_path / "outputs", settings=settings, say=said.append)
+
+    found = find_trained(tmp_path / "outputs")
+    assert [each.mode for each in found] == ["emb_only", "joint", "rank_only"]
+    assert {each.folder for each in found} == set(folders)
+    assert len(said) == 3
+    for each in found:
+        *lines, last = [
+            json.loads(line) for line in (each.place / "train_log.jsonl").read_text().splitlines()
+        ]
+        assert [line["step"] for line in lines] == [2, 4]
+        assert last["type"] == "epoch_summary"
+        assert last["epoch_steps"] == 4  # the same for every mode
+        assert ("loss_emb" in lines[0]) == each.embeds
+        assert ("loss_rerank" in lines[0]) == (each.mode != "emb_only")
+        conflicts = each.place / "gradient_conflicts.jsonl"
+        assert conflicts.is_file() == (each.mode == "joint")
+        if each.mode == "joint":
+            rows = [json.loads(line) for line in conflicts.read_text().splitlines()]
+            assert [row["step"] for row in rows] == [2, 4]
+            name = "model.base_model.model.model.layers.0.self_attn.q_proj.lora_A.default.weight"
+            assert -1 <= rows[0]["per_layer"][name] <= 1
+            values = rows[0]["per_layer"].values()
+            assert rows[0]["mean_cosine_similarity"] == pytest.approx(sum(values) / len(values))
+
+
+@pytest.mark.slow
+def test_specialists_and_joint_runs_can_be_compared(tmp_path, home):
+    """What the demo leaves is enough for a report on interference, and nothing is refused."""
+    base = write_reranker(home / "runs" / "base")
+    settings = replace(LORA, steps=2, batch=2, log_every=1, seeds=(1, 2), window=900, length=200)
+    train_adapters(base, home / "runs" / "outputs", settings=settings, say=lambda _: None)
+
+    evaluate_trained(
+        home / "runs" / "outputs", [write_words(tmp_path / "words")], depth=4, max_length=900,
+        embedding_tasks=[embedded_task("AuthorSTS")], device="cpu", show_progress=False,
+    )  # fmt: skip
+
+    scores = load_all_results().scores
+    (group,) = interference(scores, seed=0, n_resamples=200).groups
+    assert (group.system, group.rank, group.refused) == ("joint_r8", 8, ())
+    assert [each.name for each in group.tasks] == ["reranking", "embedding"]
+    assert all(each.seeds == (1, 2) for each in group.tasks)
+    facts = [score.facts for score in scores if "mode" in score.facts]
+    assert {each["steps"] for each in facts} == {2}
+    assert {each["data_seed"] for each in facts} == {1, 2}
+    assert {each["base"] for each in facts} == {"runs/base"}
+    assert load_results(adapters=False) == []
+    assert len(load_results()) == 3 * 2 + 2 * 2  # all rank, four embed
+
+
+def test_what_pairs_share_is_computed_once_and_changes_nothing(tmp_path):
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(write_reranker(tmp_path / "base")).eval()
+    rows = [[5, 6, 7, 8, 9], [5, 6, 7, 1], [5, 6, 7, 8, 9, 10, 11], [5, 6]]
+    with torch.inference_mode():
+        found = last_states(model.model, rows)
+        for row, state in zip(rows, found, strict=True):
+            alone = model.model(input_ids=torch.tensor([row])).last_hidden_state[0, -1]
+            torch.testing.assert_close(state, alone, atol=1e-5, rtol=0)
+    loss = last_states(model.model, rows).sum()
+    loss.backward()
+    assert torch.isfinite(model.model.embed_tokens.weight.grad[5]).all()
+    assert model.model.embed_tokens.weight.grad[5].any()  # through what is shared, too
+
+
+@pytest.mark.slow
+def test_the_base_is_a_seeded_language_model_with_yes_and_no(tmp_path):
+    settings = replace(BASE, steps=2, batch=2, vocabulary=2000, hidden=32, window=900)
+    folders = [train_base(tmp_path / name, settings) for name in ("one", "two")]
+    digests = {open_checkpoint(folder).digest() for folder in folders}
+    assert len(digests) == 1
+    reranker = load_reranker(folders[0], template="double-newline", device="cpu")
+    assert np.isfinite(reranker.score("sort rows", ["Sort rows.", "Open a file."]).log_odds).all()
+    assert json.loads((folders[0] / "training.json").read_text())["settings"]["steps"] == 2

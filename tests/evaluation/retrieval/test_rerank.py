@@ -1,0 +1,472 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import numpy as np
+import pytest
+import pytrec_eval
+from helpers.beir import WORDS, write_beir
+from helpers.rerankers import write_reranker
+
+from qwen3nb import paths
+from qwen3nb.datasets.collection import find_collections
+from qwen3nb.datasets.rows import DataError
+from qwen3nb.datasets.trec import read_run, write_run
+from qwen3nb.evaluation.mteb.evaluate import EvaluationError, evaluate
+from qwen3nb.evaluation.retrieval.first_stage import first_stage, fuse
+from qwen3nb.evaluation.retrieval.rerank import rerank_suite
+from qwen3nb.metrics.retrieval import rank_documents
+from qwen3nb.models.encoders.base import load_encoder
+from qwen3nb.models.rerankers.load import load_reranker
+from qwen3nb.records.record import Result, verify_files
+from qwen3nb.report.leaderboard.tables import cost_table
+from qwen3nb.utils.journal import Journal
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory):
+    return write_reranker(tmp_path_factory.mktemp("reranker") / "tiny")
+
+
+@pytest.fixture(scope="module")
+def reranker(folder, shared_cache):
+    return load_reranker(folder, device="cpu")
+
+
+@pytest.fixture
+def beir(tmp_path):
+    return write_beir(tmp_path / "words")
+
+
+def run_suite(reranker, data, **options):
+    return rerank_suite(reranker, data, show_progress=False, **options)
+
+
+def test_search_then_rerank_in_one_call(reranker, beir):
+    suite = run_suite(reranker, [beir], depth=10)
+
+    (result,) = suite.results
+    (collection,) = find_collections(beir)
+    place = result.path()
+    reranked, first = (
+        read_run(place.with_suffix(".trec")),
+        read_run(place.with_suffix(".first.trec")),
+    )
+    assert result.task["name"] == "words.bm25-10"
+    assert len(cost_table([result]).rows) == 1  # what the leaderboard's page shows of it
+    assert verify_files([place]) == {}
+    # Every number by pytrec_eval, from the runs that were written.
+    judge = pytrec_eval.RelevanceEvaluator(
+        {q: dict(g) for q, g in collection.qrels.items()},
+        {"ndcg_cut.10", "recip_rank", "recall.10"},
+    )
+    for prefix, run in (("", reranked), ("first ", first)):
+        theirs = judge.evaluate({q: dict(s) for q, s in run.items()})
+        for query in collection.qrels:
+            ours = {name: column[query] for name, column in result.per_query.items()}
+            assert ours[f"{prefix}nDCG@10"] == pytest.approx(theirs[query]["ndcg_cut_10"], abs=1e-9)
+            assert ours[f"{prefix}MRR@10"] == pytest.approx(theirs[query]["recip_rank"], abs=1e-9)
+    theirs = judge.evaluate(first)
+    recall = {query: each["recall_10"] for query, each in theirs.items()}
+    assert result.per_query["first Recall@10"] == pytest.approx(recall, abs=1e-9)
+    for query, scores in reranked.items():
+        assert scores.keys() == first[query].keys()
+        gain = result.per_query["gain nDCG@10"][query]
+        base = result.per_query["first nDCG@10"][query]
+        assert base + gain == pytest.approx(result.per_query["nDCG@10"][query])
+        assert result.per_query["oracle nDCG@10"][query] >= result.per_query["nDCG@10"][query]
+        score = reranker.score(
+            collection.queries[query], [collection.documents[d] for d in sorted(scores)]
+        )
+        assert [scores[d] for d in sorted(scores)] == score.log_odds.tolist()
+    assert result.config["counts"]["pairs"] == sum(map(len, reranked.values()))
+    assert "extra" not in collection.qrels
+
+
+def test_a_record_that_is_there_is_reused_and_one_of_other_data_is_not(reranker, beir, tmp_path):
+    assert run_suite(reranker, [beir], depth=5).reused == []
+    assert run_suite(reranker, [beir], depth=5).reused == ["words"]
+    with (beir / "corpus.jsonl").open("a") as file:
+        file.write(json.dumps({"_id": "new", "title": "", "text": "sort row"}) + "\n")
+    assert run_suite(reranker, [beir], depth=5).reused == []
+
+
+def test_groups_are_averaged_into_one_and_the_mean_counts_them_once(reranker, beir, tmp_path):
+    for seed, name in enumerate(("android", "gis")):
+        write_beir(tmp_path / "cqadupstack" / name, seed=seed + 5, gzipped=bool(seed))
+
+    suite = run_suite(reranker, [beir, tmp_path / "cqadupstack"], depth=5)
+
+    scores = suite.scores()
+    parts = [r.main.value for r in suite.results if r.config["group"] == "cqadupstack"]
+    assert scores.keys() == {"words", "cqadupstack"}
+    assert len(parts) == 2
+    assert scores["cqadupstack"] == pytest.approx(sum(parts) / 2)
+    assert suite.mean() == pytest.approx(sum(scores.values()) / 2)
+    assert suite.rows()[-1]["dataset"] == "mean"
+    assert suite.rows()[-1]["oracle nDCG@10"] >= suite.rows()[-1]["nDCG@10"]
+
+
+def test_other_first_stages_by_one_parameter(reranker, beir, tmp_path):
+    (collection,) = find_collections(beir)
+    dense = load_encoder("random:16", cache=False)
+    sparse_run = first_stage(collection, "bm25", depth=5).run
+    dense_run = first_stage(collection, dense, depth=5).run
+    file = write_run(tmp_path / "mine.trec", dense_run, tag="mine")
+
+    for query, scores in dense_run.items():
+        (vector,) = dense.encode([collection.queries[query]], role="query")
+        all_scores = dense.encode(list(collection.documents.values()), role="passage") @ vector
+        names = np.array(list(collection.documents))
+        assert rank_documents(scores) == names[np.argsort(-all_scores)[:5]].tolist()
+    assert first_stage(collection, file, depth=5).run == dense_run
+    fused = first_stage(collection, ["bm25", dense], depth=5)
+    assert fused.label == "rrf-bm25-random-16"
+    assert all(len(scores) == 5 for scores in fused.run.values())
+    assert fuse([{"q": {"a": 2.0, "b": 1.0}}, {"q": {"b": 9.0}}]) == {
+        "q": {"a": 1 / 61, "b": 1 / 62 + 1 / 61}
+    }
+    suite = run_suite(reranker, [beir], first=str(file), depth=5)
+    assert suite.results[0].task["name"] == "words.mine-5"
+    assert read_run(suite.results[0].path().with_suffix(".first.trec")) == dense_run
+    assert sparse_run != dense_run
+
+
+def test_the_first_stage_is_kept_with_its_recipe(beir, monkeypatch):
+    (collection,) = find_collections(beir)
+    once = first_stage(collection, depth=5)
+    notes = [json.loads(f.read_text()) for f in (paths.cache() / "first-stage").glob("*.json")]
+    assert once.recipe in [note["recipe"] for note in notes]
+    assert once.recipe["recipe"]["k1"] == 1.5
+    monkeypatch.setattr(
+        "qwen3nb.evaluation.retrieval.first_stage._search", None
+    )  # not called again
+    assert first_stage(collection, depth=5).run == once.run
+
+
+@pytest.mark.parametrize(
+    ("first", "message"),
+    [
+        ("nothing.trec", "no first stage 'nothing.trec'; expected bm25, given"),
+        ("given", "names no candidates"),
+    ],
+)
+def test_first_stages_that_are_none(beir, first, message):
+    with pytest.raises(DataError, match=message):
+        first_stage(find_collections(beir)[0], first)
+
+
+def test_msmarco_dev(reranker, tmp_path):
+    folder = tmp_path / "msmarco"
+    folder.mkdir()
+    passages = {
+        str(i): f"passage about {WORDS[i % 15]} and {WORDS[(i * 7) % 15]}" for i in range(40)
+    }
+    (folder / "queries.dev.small.tsv").write_text("7\tsort\n9\tmean\n11\tnever judged\n")
+    (folder / "qrels.dev.small.tsv").write_text("7\t0\t0\t1\n9\t0\t9\t1\n")
+    top = [
+        f"{q}\t{p}\t{t}\t{passages[p]}\n"
+        for q, t in (("7", "sort"), ("9", "mean"))
+        for p in passages
+    ]
+    (folder / "top1000.dev").write_text("".join(reversed(top)))
+
+    suite = run_suite(reranker, [folder], first="given", depth=10)
+
+    (result,) = suite.results
+    assert result.task["name"] == "MSMARCO-dev.given-10"
+    assert sorted(result.per_query["MRR@10"]) == ["7", "9"]
+    assert result.metrics["first Recall@10"].value == 1.0  # BM25 puts the word's passages first
+    (folder / "run.dev.small.tsv").write_text("7\t3\t1\n7\t0\t2\n9\t9\t1\n")
+    found = first_stage(find_collections(folder)[0], "given", depth=1).run
+    assert {q: list(s) for q, s in found.items()} == {"7": ["3"], "9": ["9"]}
+
+
+def test_a_document_is_no_answer_to_itself(reranker, tmp_path):
+    folder = write_beir(tmp_path / "arguana")
+    queries = (folder / "queries.jsonl").read_text().replace('"q1"', '"d1"')
+    (folder / "queries.jsonl").write_text(queries)
+    qrels = (folder / "qrels" / "test.tsv").read_text().replace("q1\td1\t", "d1\td1\t")
+    (folder / "qrels" / "test.tsv").write_text(qrels.replace("q1\td10\t", "d1\td10\t"))
+    run = first_stage(find_collections(folder)[0], depth=30).run
+    assert "d1" not in run["d1"]
+    assert "d1" in run["q0"] or len(run["q0"]) < 30
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "message"),
+    [
+        ("corpus.jsonl", '{"_id": "d0", "text": "again"}', "corpus.jsonl: id 'd0' twice"),
+        ("corpus.jsonl", '{"_id": "x", "text": nul', r"corpus.jsonl:31: not JSON"),
+        ("corpus.jsonl", '{"_id": "x", "text": null}', r"corpus.jsonl:31: field 'text' is None"),
+        ("corpus.jsonl", '{"_id": 3, "text": "x"}', r"corpus.jsonl:31: field '_id' is 3"),
+        ("qrels/test.tsv", "q1\td1", r"test.tsv:19: 2 fields, expected 3"),
+        ("qrels/test.tsv", "q1\td1\thigh", r"test.tsv:\d+: grade 'high'"),
+        ("qrels/test.tsv", "nobody\td1\t1", "query 'nobody' is judged but has no text"),
+    ],
+)
+def test_data_that_is_wrong_says_where(beir, file, line, message):
+    with (beir / file).open("a") as handle:
+        handle.write(line + "\n")
+    with pytest.raises(DataError, match=message):
+        find_collections(beir)
+
+
+def test_a_data_set_that_fails_leaves_the_others(reranker, beir, tmp_path):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(EvaluationError, match="1 data sets failed; the other 1 are saved"):
+        run_suite(reranker, [tmp_path / "empty", beir], depth=3)
+    with pytest.raises(EvaluationError, match="neither a BEIR folder"):
+        run_suite(reranker, [tmp_path / "empty"])
+
+
+def test_runs_in_trec_format(tmp_path):
+    run = {"q2": {"a": 0.1 + 0.2, "b": 1e-30}, "q1": {"é": -5.0}}
+    file = write_run(tmp_path / "x.trec", run, tag="t")
+    assert file.read_text().splitlines()[1] == "q2 Q0 a 1 0.30000000000000004 t"
+    assert read_run(file) == run
+    with pytest.raises(DataError, match="cannot stand in a TREC run"):
+        write_run(file, {"a b": {"x": 1.0}}, tag="t")
+    for text, message in (
+        ("q Q0 d 1 nan t\n", ":1: the score nan"),
+        ("q Q0 d 1 1 t\nq Q0 d 2 0 t\n", ":2: document 'd' twice"),
+        ("q d\n", ":1: 2 fields"),
+        ("", "no line"),
+    ):
+        file.write_text(text)
+        with pytest.raises(DataError, match=message):
+            read_run(file)
+
+
+def test_a_journal_survives_a_torn_line(tmp_path):
+    file = tmp_path / "j.jsonl"
+    Journal(file).add("a", [1, 2.5])
+    Journal(file).add("b", {"x": 1})
+    whole = file.read_bytes()
+    for cut in range(len(whole) - 1):
+        file.write_bytes(whole[:cut])
+        found = Journal(file)
+        assert found.get("b") is None
+        found.add("c", cut)
+        assert Journal(file).get("c") == cut
+    file.write_bytes(whole.replace(b"2.5", b"2.6"))
+    assert Journal(file).damaged == 1
+    assert Journal(file).get("b") == {"x": 1}
+
+
+CHILD = """
+    import sys, time
+    from qwen3nb.models.rerankers import yes_no as module
+    from qwen3nb.models.rerankers.load import load_reranker
+    from qwen3nb.evaluation.retrieval.rerank import rerank_suite
+    score = module.YesNoReranker.score
+    def slow(self, query, documents):
+        print("scoring", query, flush=True)
+        time.sleep(float(sys.argv[3]))
+        return score(self, query, documents)
+    module.YesNoReranker.score = slow
+    rerank_suite(load_reranker(sys.argv[1], device="cpu"), [sys.argv[2]], depth=4,
+                 show_progress=False)
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_run_loses_one_query_at_most(folder, beir, home, tmp_path, monkeypatch):
+    def start(pause):
+        command = [sys.executable, "-c", textwrap.dedent(CHILD), str(folder), str(beir), str(pause)]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ.copy())
+
+    monkeypatch.setenv("QWEN3NB_CACHE", str(tmp_path / "cache"))
+    child = start(0.2)
+    begun = [child.stdout.readline() for _ in range(4)]  # in the fourth: three are done
+    time.sleep(0.05)
+    child.send_signal(signal.SIGKILL)
+    rest, _ = child.communicate()
+    begun += [line for line in rest.splitlines() if line]
+    assert not list(home.glob("results/*/*/*.json"))
+
+    again = start(0)
+    output, _ = again.communicate()
+
+    assert again.returncode == 0
+    assert len(output.splitlines()) == 8 - len(begun) + 1
+    (file,) = home.glob("results/*/*/*.json")
+    resumed = Result.load(file)
+    whole = run_suite(load_reranker(folder, device="cpu"), [beir], depth=4, fresh=True).results[0]
+    assert resumed.per_query == whole.per_query
+    assert resumed.config == whole.config
+    assert resumed.metrics == whole.metrics
+
+
+# ------------------------------------------------------------------ MTEB
+
+
+def test_mteb_runs_it_on_reranking_and_only_on_that(reranker):
+    from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
+
+    task = embedded_task("PyDocsSampleReranking")
+    task.load_data()
+    data = task.dataset["default"]["test"]
+    kept = list(data["relevant_docs"])[:4]
+    data["queries"] = data["queries"].filter(lambda row: row["id"] in kept)
+    data["relevant_docs"] = {query: data["relevant_docs"][query] for query in kept}
+    data["top_ranked"] = {query: data["top_ranked"][query][:10] for query in kept}
+
+    done = evaluate(reranker, tasks=[task, embedded_task("AuthorSTS")], show_progress=False)
+
+    assert done.skipped == {"AuthorSTS": f"{reranker.label} reranks only"}
+    (result,) = done.results
+    assert result.main.n == 4
+    assert verify_files([result.path()]) == {}
+    suite = run_suite(reranker, [task], first="given", depth=10)
+    # One path through MTEB, one through ours: the same order, the same scores.
+    assert suite.results[0].per_query["nDCG@10"] == pytest.approx(result.per_query["nDCG@10"])
+
+
+def as_mteb_task(collection):
+    """A reranking task of MTEB's own kind, its data in place."""
+    from datasets import Dataset
+
+    from qwen3nb.datasets.pydocs.mteb_tasks import _metadata, _Retrieval
+
+    class TrecQA(_Retrieval):
+        metadata = _metadata(
+            name="TrecQA", type="Reranking", main_score="ndcg_at_10", description="TREC-QA",
+            dataset={"path": "local/trecqa-rerank", "revision": collection.revision},
+            domains=["Encyclopaedic"], annotations_creators="derived", sample_creation="found",
+        )  # fmt: skip
+
+    task = TrecQA()
+    rows = [{"id": i, "title": "", "text": t} for i, t in collection.documents.items()]
+    asked = [{"id": i, "text": t} for i, t in collection.queries.items()]
+    split = {
+        "corpus": Dataset.from_list(rows),
+        "queries": Dataset.from_list(asked),
+        "relevant_docs": {query: dict(grades) for query, grades in collection.qrels.items()},
+        "top_ranked": dict(collection.candidates),
+    }
+    task.dataset, task.data_loaded = {"default": {"test": split}}, True
+    return task
+
+
+def test_a_retrieval_task_by_name_and_as_an_object(reranker):
+    from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task, pydocs_sample
+
+    (result,) = run_suite(reranker, ["PyDocsSampleRetrieval"], depth=2).results
+
+    assert result.task["name"] == "PyDocsSampleRetrieval.bm25-2"
+    assert result.main.n == len(pydocs_sample().queries)
+    again = run_suite(reranker, [embedded_task("PyDocsSampleRetrieval")], depth=2)
+    assert again.reused == ["PyDocsSampleRetrieval"]
+
+
+@pytest.mark.slow
+def test_trec_qa_through_mteb_and_through_the_suite(fixtures, reranker):
+    folder = fixtures / "data" / "local" / "trecqa-rerank"
+    if not folder.is_dir():
+        pytest.skip("the folder of QWEN3NB_FIXTURES has no data/local/trecqa-rerank")
+    (collection,) = find_collections(folder)
+    assert (len(collection.queries), len(collection.documents)) == (89, 1393)
+
+    suite = run_suite(reranker, [collection], first="given")
+
+    (result,) = suite.results
+    assert result.main.n == 89
+    theirs = evaluate(reranker, tasks=[as_mteb_task(collection)], show_progress=False).results[0]
+    assert theirs.main.value == pytest.approx(result.main.value, abs=1e-9)
+    assert result.metrics["first Recall@100"].value > 0.9
+    assert result.metrics["oracle MRR@10"].value == 1.0
+    assert verify_files([result.path()]) == {}
+
+
+# ------------------------------------------------------------------ adapters of a training
+
+
+def write_outputs(folder, base, *, mode="joint_single", seed=42):
+    """One seed of one configuration, as a training leaves it."""
+    import warnings
+
+    import torch
+    import yaml
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    place = folder / f"{mode}_r2" / f"seed_{seed}"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.manual_seed(seed)
+        model = AutoModelForCausalLM.from_pretrained(base)
+        adapted = get_peft_model(model, LoraConfig(r=2, target_modules=["q_proj"]))
+        adapted.save_pretrained(place / "checkpoints" / "final")
+    data = {"instruction_prefix": "Find the function."}
+    (place / "config.yaml").write_text(yaml.safe_dump({"training": {"mode": mode}, "data": data}))
+    return place
+
+
+@pytest.mark.slow
+def test_what_a_training_left_is_found_and_evaluated(folder, beir, tmp_path):
+    from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
+    from qwen3nb.evaluation.studies.lora_runs import evaluate_trained, find_trained
+
+    outputs = tmp_path / "outputs"
+    for mode, seed in (("joint_single", 42), ("rank_only", 7)):
+        write_outputs(outputs, folder, mode=mode, seed=seed)
+    (outputs / "emb_only_r2" / "seed_1" / "checkpoints").mkdir(parents=True)  # not finished
+
+    found = find_trained(outputs)
+    results = evaluate_trained(
+        outputs, [beir], depth=4, embedding_tasks=[embedded_task("AuthorSTS")],
+        device="cpu", show_progress=False,
+    )  # fmt: skip
+
+    assert [(each.configuration, each.seed, each.embeds) for each in found] == [
+        ("joint_single_r2", 42, True),
+        ("rank_only_r2", 7, False),
+    ]
+    done = [(r.config["training"]["configuration"], r.seed, r.task["name"]) for r in results]
+    assert done == [
+        ("joint_single_r2", 42, "words.bm25-4"),
+        ("joint_single_r2", 42, "AuthorSTS"),
+        ("rank_only_r2", 7, "words.bm25-4"),
+    ]
+    kinds = [r.config["training"]["kind"] for r in results]
+    assert kinds == ["reranking", "embedding", "reranking"]
+    assert results[0].config["training"]["steps"] is None  # no log
+    assert results[0].model["settings"]["instruction"] == "Find the function."
+    assert verify_files([result.path() for result in results]) == {}
+    back = json.loads((found[1].place / "results" / "words.bm25-4.json").read_text())
+    assert back["per_query"] == results[2].per_query["nDCG@10"]
+    assert back["aggregate"] == {"ndcg@10": results[2].main.value}
+    assert back["config"]["training"]["mode"] == "rank_only"
+
+
+def test_outputs_that_are_none_say_what_was_looked_for(folder, tmp_path):
+    from qwen3nb.evaluation.studies.lora_runs import find_trained
+    from qwen3nb.models.sources.resolve import SpecError
+
+    with pytest.raises(SpecError, match="no adapter; expected <configuration>/seed_<n>"):
+        find_trained(tmp_path)
+    place = write_outputs(tmp_path, folder)
+    (place / "config.yaml").write_text("training: {mode: contrastive}")
+    with pytest.raises(DataError, match="mode 'contrastive'; expected one of rank_only"):
+        find_trained(tmp_path)
+    (place / "config.yaml").unlink()
+    with pytest.raises(DataError, match=r"config.yaml: not there"):
+        find_trained(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["rank_only_r4", "emb_only_r4", "joint_single_r4"])
+def test_real_outputs_are_found(fixtures, name):
+    from qwen3nb.evaluation.studies.lora_runs import find_trained
+
+    if not (fixtures / "adapters").is_dir():
+        pytest.skip("the folder of QWEN3NB_FIXTURES has no adapters/")
+    found = find_trained(fixtures / "adapters" / "outputs")
+    (one,) = [each for each in found if each.configuration == name]
+    assert (one.seed, one.mode) == (42, name.rsplit("_", 1)[0].removesuffix("_single"))
+    assert one.embeds == (name != "rank_only_r4")
+    assert one.instruction.startswith("Given a web search query")

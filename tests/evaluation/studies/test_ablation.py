@@ -1,0 +1,109 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from qwen3nb.analysis.comparison.ablation_effects import effects
+from qwen3nb.evaluation.studies.ablation import Outcome, Variant, ablate, by_task, variants
+from qwen3nb.metrics.aggregate import aggregate
+from qwen3nb.records.record import Result
+from qwen3nb.report.studies.extraction import ablation_table, effects_figure, effects_table
+
+
+def test_every_combination_the_reference_first():
+    found = variants(poolings=["last", "mean"], averages=[1, 3])
+    assert len(found) == len(set(found)) == 16
+    assert found[0] == Variant("last", "last", "plain", "unit")
+    assert found[-1] == Variant("mean", "mean of last 3", "[R] … EOS", "kept")
+    assert found[-1].name == "mean, mean of last 3, [R] … EOS, kept"
+    assert len(variants(prefix="", append_eos=False, normalization=False, averages=[1])) == 4
+    with pytest.raises(ValueError, match="unknown pooling 'max'"):
+        variants(poolings=["max"])
+    with pytest.raises(ValueError, match="expected positive numbers of checkpoints"):
+        variants(averages=[0])
+
+
+def outcome(variant, scores):
+    per_query = {"nDCG@10": {f"q{i}": float(score) for i, score in enumerate(scores)}}
+    return Outcome(
+        variant,
+        Result(
+            model={"label": "m", "identity": variant.name, "settings": {}},
+            task={"name": "T", "main_metric": "nDCG@10", "unit": "queries"},
+            metrics={"nDCG@10": aggregate(per_query, how="mean", columns=("nDCG@10",), seed=0)},
+            per_query=per_query, seed=0, config={}, environment={}, cost={}, run="r",
+            finished="2026-01-01",
+        ),
+    )  # fmt: skip
+
+
+def made(base, *, pooling=0.0, around=0.0, both=0.0):
+    """Outcomes whose effects are known: added by last pooling, by what is around, by both."""
+    found = []
+    for variant in variants(poolings=["mean", "last"], averages=[1], normalization=False):
+        last, wrapped = variant.pooling == "last", variant.around != "plain"
+        found.append(
+            outcome(variant, base + pooling * last + around * wrapped + both * last * wrapped)
+        )
+    return found
+
+
+def test_an_effect_is_averaged_over_the_other_options():
+    base = np.linspace(0.1, 0.5, 60)
+    found = {each.factor: each for each in effects(made(base, pooling=0.1, both=0.2))}
+    assert set(found) == {"pooling", "around"}
+    assert found["pooling"].found.difference == pytest.approx(0.1 + 0.2 / 2)
+    assert found["around"].found.difference == pytest.approx(0.2 / 2)
+    assert found["pooling"].settings == 2
+    assert (found["pooling"].level, found["pooling"].reference) == ("last", "mean")
+    assert found["pooling"].p_value == pytest.approx(2 / 10_001)  # the smallest, times Holm's 2
+
+
+def test_no_effect_is_said_to_be_none():
+    noise = np.random.default_rng(0)
+    outcomes = [
+        outcome(each.variant, np.clip(0.5 + noise.normal(0, 0.2, 200), 0, 1))
+        for each in made(np.zeros(200))
+    ]
+    for each in effects(outcomes):
+        low, high = each.found.interval
+        assert low < 0 < high
+        assert each.p_value > 0.05
+
+
+def test_effects_are_of_one_task_with_scores_per_query():
+    first, *rest = made(np.full(5, 0.3))
+    other = replace(first.result, task={**first.result.task, "name": "U"})
+    with pytest.raises(ValueError, match="outcomes of one task"):
+        effects([Outcome(first.variant, other), *rest])
+    assert list(by_task([Outcome(first.variant, other), *rest])) == ["U", "T"]
+
+
+def test_what_is_shown():
+    outcomes = made(np.linspace(0.1, 0.5, 30), pooling=0.1)
+    table = ablation_table(outcomes)
+    assert [cell.text for cell in table.rows[0][:2]] == ["last", "last"]
+    assert table.rows[0][-1].strong
+    found = effects(outcomes)
+    assert effects_table(found).rows[0][2].text == "+0.1000"
+    labels = [each.get_text() for each in effects_figure(found).axes[0].get_yticklabels()]
+    assert labels[-1] == "pooling: last, not mean"
+
+
+def test_variants_on_a_real_task(make_checkpoint, tmp_path):
+    """Records lie apart from the leaderboard's; the second time nothing is run."""
+    for step in (10, 20):
+        make_checkpoint(tmp_path / "training" / f"checkpoint-{step}", seed=step)
+    chosen = variants(poolings=["mean"], averages=[1, 2], prefix="[R]", normalization=True)
+    run = lambda: ablate(  # noqa: E731
+        tmp_path / "training", chosen, types=("STS",), show_progress=False
+    )
+    first = run()
+    assert [each.variant for each in first] == chosen
+    identities = {each.result.model["identity"] for each in first}
+    assert len(identities) == len(chosen) == 8
+    again = run()
+    assert [each.result.run for each in again] == [each.result.run for each in first]
+    folders = (tmp_path / "home" / "results" / "ablation").glob("*/seed_0/AuthorSTS.json")
+    assert len(list(folders)) == 8
+    assert not list((tmp_path / "home" / "results").glob("*/seed_0/*.json"))

@@ -1,0 +1,226 @@
+"""What the book says of a run that failed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import nbformat
+import papermill  # noqa: F401 - first, as its command does: it loads our engine
+import pytest
+from helpers.failures import failure, moment
+from helpers.notebooks import call, notebook_of, save
+from helpers.records import make
+
+from qwen3nb import paths
+from qwen3nb.analysis.inventory.collect import load_all_results
+from qwen3nb.book.build import build_book
+from qwen3nb.execution.attempt import Attempt, cell_error
+from qwen3nb.execution.notebook import NotebookError, finished_page, run_key, run_notebook
+from qwen3nb.records.failures import (
+    failed_run,
+    failed_runs,
+    forget_failure,
+    note_failure,
+)
+from qwen3nb.records.record import load_results
+
+
+def shown(page):
+    """Sources and outputs of a page, with its metadata."""
+    node = nbformat.read(page, as_version=4)
+    nbformat.validate(node)
+    sources = "\n".join(cell.source for cell in node.cells if cell.cell_type == "markdown")
+    outputs = "\n".join(
+        output.get("text") or output["data"]["text/html"]
+        for cell in node.cells
+        for output in cell.get("outputs", ())
+    )
+    return sources, outputs, node
+
+
+@pytest.mark.slow
+def test_a_run_that_fails_has_a_page_that_says_so_and_a_success_replaces_it(checkout):
+    path = save(notebook_of("print('before 0.123')", "1 / x"), "small")
+    with pytest.raises(NotebookError, match="a cell failed: ZeroDivisionError") as error:
+        run_notebook(path, {"x": 0}, show_progress=False)
+    assert "as far as it came it is in" in str(error.value)
+    page = checkout / "book" / "runs" / "small.ipynb"
+    sources, outputs, node = shown(page)
+    assert sources.startswith("# small (failed)\n")
+    assert "This run failed" in sources
+    assert "ZeroDivisionError: division by zero" in outputs
+    assert "more in results/partial/small.ipynb" in outputs
+    assert "0.123" not in page.read_text()
+    assert node.metadata.qwen3nb.parameters == {"x": 0}
+    note = failed_run("small")
+    assert (note.error, note.message, note.parameters) == (
+        "ZeroDivisionError", "division by zero", {"x": 0},
+    )  # fmt: skip
+    assert finished_page(path, {"x": 0}) is None
+    (partial,) = (checkout / "results" / "partial").iterdir()
+    assert "before" in partial.read_text()
+
+    assert run_notebook(path, {"x": 1}, show_progress=False) == page
+    assert "failed" not in page.read_text()
+    assert failed_runs() == []
+    assert finished_page(path, {"x": 1}) == page
+
+
+@pytest.mark.slow
+def test_an_earlier_page_is_kept_under_a_notice_for_bare_papermill_too(checkout):
+    node = notebook_of("print('earlier 0.123')", "assert x, '<b>no</b>'")
+    node.cells[0].source = "# A page\n\nWhat it is about."
+    path = save(node, "small")
+    page = run_notebook(path, {"x": 1}, show_progress=False)
+    before = shown(page)
+    for attempt in (1, 2):
+        done = call("small.ipynb", "-p", "x", "0", folder=path.parent, stdin=subprocess.DEVNULL)
+        assert done.returncode == 1, attempt
+        sources, outputs, node = shown(page)
+        assert sources.startswith("# A page\n:::{admonition} A later run failed")
+        assert sources.count("A later run failed") == sources.count("What it is about.") == 1
+        assert outputs.count("AssertionError: <b>no</b>") == 1
+        assert outputs.endswith(before[1])
+    assert [cell.source for cell in node.cells[-3:]] == [c.source for c in before[2].cells[-3:]]
+    # The same run as the page's own is not taken for finished either: it is made again.
+    assert node.metadata.qwen3nb.key == run_key(nbformat.read(path, 4), {"x": 1})
+    assert finished_page(path, {"x": 1}) is None
+    assert run_notebook(path, {"x": 1}, show_progress=False) == page
+    assert shown(page)[1] == before[1]
+
+
+@pytest.mark.slow
+def test_a_killed_kernel_is_a_failure(checkout):
+    path = save(notebook_of("import os, signal; os.kill(os.getpid(), signal.SIGKILL)"), "small")
+    with pytest.raises(NotebookError, match="its kernel died"):
+        run_notebook(path, {}, show_progress=False)
+    _, outputs, _ = shown(checkout / "book" / "runs" / "small.ipynb")
+    assert "DeadKernelError: its kernel died, perhaps for want of memory" in outputs
+
+
+@pytest.mark.slow
+def test_an_explicit_output_that_fails_stays_papermills(checkout):
+    path = save(notebook_of("1 / 0"), "small")
+    assert call("small.ipynb", "out.ipynb", folder=path.parent).returncode == 1
+    assert not (checkout / "book" / "runs").exists()
+    assert failed_runs() == []
+
+
+def attempt(checkout, **changes):
+    page = checkout / "book" / "runs" / "eval-x-smoke.ipynb"
+    values = {"checkpoint": "bm25", "tier": "smoke"}
+    return Attempt(**{"notebook": "eval", "values": values, "page": page, **changes})
+
+
+def test_secrets_are_taken_out_of_page_and_note(checkout):
+    secret = 'hf_"secret"\\secret'  # noqa: S105 - made up
+    run = attempt(checkout)
+    run.fail(notebook_of("1"), "OSError", f"401 for {secret}", secrets=[secret])
+    for file in (run.page, paths.results() / "failed" / "eval-x-smoke.json"):
+        text = file.read_text()
+        assert "401 for [removed]" in text
+        assert "secret" not in text
+
+
+def test_a_long_message_is_cut_in_the_middle_and_colours_go(checkout):
+    run = attempt(checkout)
+    run.fail(notebook_of("1"), "E", "\x1b[31mfirst\x1b[0m" + "x" * 99_999 + "last")
+    message = failed_run("eval-x-smoke").message
+    assert message.startswith("first")
+    assert message.endswith("last")
+    assert len(message) < 5000
+
+
+def test_a_notebook_without_an_error_output_still_has_a_reason():
+    assert cell_error(notebook_of("1")) == ("error", "a cell failed")
+
+
+@pytest.mark.parametrize(
+    ("config", "finished", "theirs"),
+    [
+        ({"checkpoint": "bm25", "tier": "smoke"}, 10, True),
+        ({"checkpoint": "bm25", "tier": "smoke"}, 20, True),
+        ({"checkpoint": "bm25", "tier": "smoke"}, 9, False),
+        ({"checkpoint": "bm25", "tier": "smoke"}, 21, False),
+        ({"checkpoint": "random", "tier": "smoke"}, 15, False),
+        ({"checkpoint": "bm25", "pooling": "last"}, 15, False),
+        ({}, 15, False),
+    ],
+)
+def test_which_records_a_failed_run_made(config, finished, theirs):
+    assert failure().made(config=config, finished=moment(finished)) is theirs
+
+
+def test_records_of_a_failed_run_are_kept_back_until_it_succeeds(home):
+    config = {"checkpoint": "bm25", "tier": "smoke"}
+    bad = replace(make("bad"), config=config, finished=moment(15))
+    good = replace(make("good"), config=config, finished=moment(5))
+    bad.save()
+    good.save()
+    assert {each.model["label"] for each in load_results()} == {"bad", "good"}
+    note_failure(failure())
+    assert [each.model["label"] for each in load_results()] == ["good"]
+    assert {score.system for score in load_all_results().scores} == {"good"}
+    assert failed_runs() == [failure()]
+    assert failure().reason == "ValueError: two"
+    assert failure(message="").reason == "ValueError"
+    forget_failure("eval-bm25-smoke")
+    assert len(load_results()) == 2
+
+
+def test_a_damaged_note_is_named(home):
+    file = note_failure(failure())
+    file.write_text(json.dumps({"page": "x", "more": []}))
+    with pytest.raises(ValueError, match="eval-bm25-smoke.json: not the note of a failed run"):
+        failed_runs()
+
+
+HOSTILE = (
+    "<script>alert(1)</script>\n```{include} /etc/passwd\n```\n:::{include} /etc/passwd\n:::\n"
+    "</pre></table>{{ x }} $x$ [a](javascript:1) {glue:text}`nothing`\n# Heading"
+)
+
+
+@pytest.mark.slow
+def test_the_book_builds_without_results_and_with_a_failed_page_that_is_inert(checkout):
+    index = build_book(show_progress=False)
+    assert "Nothing failed." in (index.parent / "runs" / "status.html").read_text()
+
+    run = attempt(checkout, values={"checkpoint": "bm25", "tier": "smoke", "tasks": HOSTILE})
+    run.fail(nbformat.read(checkout / "notebooks" / "eval.ipynb", 4), "ValueError", HOSTILE)
+    index = build_book(show_progress=False)
+    page = (index.parent / "runs" / "eval-x-smoke.html").read_text()
+    assert "This run failed" in page
+    assert "alert(1)" in page
+    assert "<script>alert" not in page
+    assert "root:" not in page
+    assert 'href="javascript:' not in page
+    assert "<h1>Heading" not in page
+    status = (index.parent / "runs" / "status.html").read_text()
+    assert "eval-x-smoke.html" in status
+    assert "# Heading" in status
+    assert "<script>alert" not in status
+    assert "(failed)" in (index.parent / "index.html").read_text()
+
+
+@pytest.mark.slow
+def test_an_interrupted_run_is_no_failure(checkout):
+    flag = checkout / "pid"
+    code = f"import os, time; open({str(flag)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    save(notebook_of(code), "small")
+    command = [sys.executable, "-m", "qwen3nb.cli.main", "run", "small"]
+    for number in (signal.SIGINT, signal.SIGTERM):
+        flag.unlink(missing_ok=True)
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                   env=os.environ.copy())  # fmt: skip
+        while not (flag.is_file() and flag.read_text()):
+            assert process.poll() is None
+            time.sleep(0.1)
+        process.send_signal(number)
+        assert process.wait(timeout=30) != 0
+        assert not (checkout / "book" / "runs").exists()
+        assert failed_runs() == []

@@ -1,0 +1,368 @@
+"""Many runs, some at a time: what runs, what is refused, what a failure or a Ctrl-C leaves."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import papermill  # noqa: F401 - first, as its command does: it loads our engine
+import psutil
+import pytest
+from click.testing import CliRunner
+from helpers.notebooks import notebook_of, save
+
+from qwen3nb import paths
+from qwen3nb.cli.main import main
+from qwen3nb.execution import sweep as sweeps
+from qwen3nb.execution.notebook import ParameterError
+from qwen3nb.execution.subprocesses import Children, kill_tree
+from qwen3nb.execution.sweep import Job, check_jobs, fitting, sweep
+from qwen3nb.execution.sweep_plan import KEYS, SweepPlan, expanded, read_plan
+from qwen3nb.records.failures import failed_run
+from qwen3nb.utils import hardware as machine
+
+ON_MODEL = (
+    'checkpoint: str = "bm25"  # a model\ntier: str = "smoke"  # a tier\nx: int = 1  # a number'
+)
+
+
+@pytest.fixture
+def cli():
+    runner = CliRunner()
+    return lambda *arguments: runner.invoke(main, list(map(str, arguments)))
+
+
+@pytest.fixture
+def small(checkout):
+    """A notebook on a model, and one on none."""
+    save(notebook_of("print(checkpoint, tier, x)", parameters=ON_MODEL), "small")
+    save(notebook_of("print(x)"), "plain")
+    return checkout
+
+
+def names(plan):
+    return [job.name for job in plan.jobs()]
+
+
+def test_every_checkpoint_on_every_tier_in_every_notebook_that_takes_them(small):
+    plan = SweepPlan(
+        checkpoints=("bm25", "random"), tiers=("smoke", "pydocs"), notebooks=("small", "plain")
+    )
+    assert names(plan) == [
+        "small-bm25-smoke", "small-bm25-pydocs", "small-random-smoke", "small-random-pydocs",
+        "plain",
+    ]  # fmt: skip
+
+
+def test_parameters_go_where_they_are_declared_and_own_ones_win(small):
+    plan = SweepPlan(
+        checkpoints=("bm25",), notebooks=("small", "plain"), parameters={"x": 2},
+        runs=(("small", {"checkpoint": "random", "x": 3}), ("plain", {})),
+    )  # fmt: skip
+    assert [(job.notebook, job.parameters["x"]) for job in plan.jobs()] == [
+        ("small", 2), ("plain", 2), ("small", 3),
+    ]  # fmt: skip
+    typed = SweepPlan(notebooks=("small",), typed={"x": "7"})
+    assert typed.jobs()[0].parameters == {"x": 7}
+    with pytest.raises(ParameterError, match="x is 'seven'; expected int"):
+        SweepPlan(notebooks=("small",), typed={"x": "seven"}).jobs()
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        ({"notebooks": ("plain",), "parameters": {"y": 1}}, "unknown parameter 'y': none of plain"),
+        ({"notebooks": ("plain",), "typed": {"y": "1"}}, "There are: x"),
+        ({"notebooks": ("plain",), "checkpoints": ("bm25",)}, "none of plain takes one"),
+        ({"notebooks": ("plain",), "tiers": ("smoke",)}, "tiers are given, but none"),
+        ({"notebooks": ("small",), "parameters": {"tier": "x"}}, "list it under tiers"),
+        ({"checkpoints": ("no*where",), "notebooks": ("small",)}, "no folder matches 'no*where'"),
+    ],
+)
+def test_what_no_notebook_would_use_is_refused(small, plan, message):
+    with pytest.raises(ParameterError) as error:
+        SweepPlan(**plan).jobs()
+    assert message in str(error.value.message)
+
+
+def test_a_glob_goes_by_step(small, monkeypatch):
+    for step in (1000, 200, 30):
+        (small / "runs" / "ul2" / f"checkpoint-{step}").mkdir(parents=True)
+    (small / "runs" / "ul2" / "checkpoint-9.txt").write_text("no folder")
+    expected = [f"runs/ul2/checkpoint-{step}" for step in (30, 200, 1000)]
+    assert expanded("runs/ul2/checkpoint-*") == expected
+    monkeypatch.chdir(small / "notebooks")
+    assert expanded("runs/ul2/checkpoint-*") == expected
+    assert expanded(f"{small}/runs/ul2/checkpoint-*") == expected
+    assert expanded("bm25") == ["bm25"]
+
+
+def test_a_file_says_it_all(small, tmp_path):
+    file = tmp_path / "sweep.toml"
+    file.write_text(
+        'checkpoints = ["bm25"]\ntiers = ["smoke"]\nnotebooks = ["small"]\nat_once = 2\n'
+        'book = false\n[parameters]\nx = 5\n[[runs]]\nnotebook = "plain"\nparameters = { x = 6 }\n'
+    )
+    plan = read_plan(file)
+    assert (plan.at_once, plan.book) == (2, False)
+    assert [dict(job.parameters) for job in plan.jobs()] == [
+        {"x": 5, "checkpoint": "bm25", "tier": "smoke"}, {"x": 6},
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("checkpoint = ['bm25']", f"unknown key 'checkpoint'. There are: {', '.join(KEYS)}"),
+        ("checkpoints = 'bm25'", "checkpoints is 'bm25'; expected a list of strings"),
+        ("tiers = [1]", "expected a list of strings"),
+        ("at_once = true", "at_once is True; expected a whole number, 0 or more"),
+        ("at_once = -1", "expected a whole number"),
+        ("book = 1", "book is 1; expected true or false"),
+        ("parameters = 1", "expected a table"),
+        ("runs = [1]", "expected [[runs]] tables"),
+        ("[[runs]]\nnotebok = 'x'", "expected [[runs]] tables"),
+        ("[[runs]]\nnotebook = 1", "expected [[runs]] tables"),
+        ("runs = 1", "expected [[runs]] tables"),
+        ("checkpoints = [", "not TOML"),
+    ],
+)
+def test_a_file_that_is_wrong_is_refused_with_what_would_do(tmp_path, text, message):
+    file = tmp_path / "sweep.toml"
+    file.write_text(text)
+    with pytest.raises(ParameterError) as error:
+        read_plan(file)
+    assert str(error.value.message).startswith(f"{file}: ")
+    assert message in str(error.value.message)
+
+
+def test_runs_that_would_write_over_each_other_are_refused(small):
+    with pytest.raises(ParameterError, match="the page plain; they differ in x"):
+        check_jobs([Job("plain", {"x": 1}), Job("plain", {"x": 2})])
+    with pytest.raises(ParameterError, match="the page plain; they are the same"):
+        check_jobs([Job("plain", {}), Job("plain", {"x": 1})])
+    with pytest.raises(ParameterError, match="unknown parameter 'z'"):
+        sweep([Job("plain", {}), Job("small", {"z": 1})], show_progress=False)
+    assert not (small / "results" / "logs").exists()
+
+
+def test_as_many_run_at_once_as_memory_and_cores_allow(small, monkeypatch):
+    job = Job("small", {"checkpoint": "bm25"})
+    monkeypatch.setattr(sweeps, "cores", lambda: 64)
+    monkeypatch.setattr(sweeps, "available_memory", lambda: 1 << 40)
+    assert fitting([job]) == 4
+    monkeypatch.setattr(sweeps, "cores", lambda: 2)
+    assert fitting([job]) == 2
+    monkeypatch.setattr(sweeps, "cores", lambda: 64)
+    monkeypatch.setattr(sweeps, "available_memory", lambda: 4 << 30)
+    assert fitting([job]) == 2
+    monkeypatch.setattr(sweeps, "_weights", lambda job: 8 << 30)
+    assert fitting([job]) == 1
+
+
+SMI = """\
+GPU 0: NVIDIA H200 (UUID: GPU-5d2c-aa)
+GPU 1: NVIDIA H200 (UUID: GPU-77aa-bb)
+  MIG 1g.18gb     Device  0: (UUID: MIG-1-x)
+  MIG 3g.71gb     Device  1: (UUID: MIG-2-y)
+"""
+
+
+def fake_smi(folder, text, monkeypatch, status=0):
+    tool = folder / "nvidia-smi"
+    tool.write_text(f"#!/bin/sh\ncat <<'E'\n{text}E\nexit {status}\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+
+def test_gpus_are_found_without_torch(tmp_path, monkeypatch):
+    fake_smi(tmp_path, SMI, monkeypatch)
+    assert machine.gpus() == ["GPU-5d2c-aa", "MIG-1-x", "MIG-2-y"]
+    assert machine.gpu_names()[1] == "NVIDIA H200, MIG 1g.18gb"
+    for chosen, found in (("", []), ("-1", []), ("1,0", ["1", "0"]), ("2,-1,3", ["2"])):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", chosen)
+        assert machine.gpus() == found
+    fake_smi(tmp_path, "No devices found\n", monkeypatch, status=6)
+    assert machine.gpus() == []
+
+
+def test_the_peak_of_memory_is_what_was_held_at_most(monkeypatch):
+    before = machine.peak_memory()
+    held = b"x" * (before - machine.resident_memory() + 2**26)
+    peak = machine.peak_memory()
+    assert peak >= machine.resident_memory() >= len(held)
+    assert 2**25 < peak - before < 2**28
+    del held
+    assert machine.resident_memory() < peak - 2**25 < machine.peak_memory()
+    monkeypatch.setattr(machine, "_STATUS", Path("nowhere"))
+    assert machine.peak_memory() > peak - 2**25  # may start from what the parent held
+
+
+def test_this_machine_has_cores_and_memory():
+    assert machine.cores() >= 1
+    assert 0 < machine.available_memory() <= machine.total_memory()
+    assert machine.processor()
+
+
+class FakeChildren(Children):
+    """Notes who had which GPU meanwhile, and runs nothing."""
+
+    def __init__(self):
+        super().__init__()
+        self.now, self.most, self.seen = set(), 0, []
+
+    def run(self, command, *, log, environment):
+        gpu = environment["CUDA_VISIBLE_DEVICES"]
+        assert gpu not in self.now, "two runs on one GPU"
+        self.now.add(gpu)
+        self.most = max(self.most, len(self.now))
+        time.sleep(0.05)
+        self.now.discard(gpu)
+        self.seen.append(gpu)
+        return 0
+
+
+def test_each_run_has_a_gpu_to_itself(small, monkeypatch):
+    fake = FakeChildren()
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
+    monkeypatch.setattr(sweeps, "Children", lambda: fake)
+    jobs = [Job("small", {"checkpoint": "bm25", "x": x}) for x in range(8)]
+    outcomes = sweep(jobs, at_once=8, show_progress=False)
+    assert [outcome.status for outcome in outcomes] == ["done"] * 8
+    assert fake.most == 2
+    assert set(fake.seen) == {"3", "5"}
+    with pytest.raises(ParameterError, match="sees one GPU only: say 'cuda'"):
+        check_jobs([Job("eval", {"checkpoint": "bm25", "device": "cuda:1"})])
+
+
+@pytest.mark.slow
+def test_a_sweep_goes_on_past_a_failure_and_starts_where_it_ended(small):
+    save(notebook_of("assert x, 'it is nought'"), "failing")
+    jobs = [Job("failing", {"x": 0}), Job("plain", {})]
+    outcomes = sweep(jobs, show_progress=False)
+    assert [outcome.status for outcome in outcomes] == ["failed", "done"]
+    assert outcomes[0].reason == "AssertionError: it is nought"
+    assert "AssertionError" in outcomes[0].log.read_text()
+    assert "results/logs/failing.log" in failed_run("failing").more
+    again = [Job("failing", {"x": 1}), jobs[1]]
+    assert [outcome.status for outcome in sweep(again, show_progress=False)] == ["done", "reused"]
+    fresh = sweep(again[1:], fresh=True, show_progress=False)
+    assert [outcome.status for outcome in fresh] == ["done"]
+
+
+@pytest.mark.slow
+def test_a_run_that_dies_before_its_kernel_has_a_page_that_says_so(small, checkpoint):
+    import shutil
+
+    folder = small / "runs" / "broken"
+    shutil.copytree(checkpoint, folder)
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    (outcome,) = sweep([Job("small", {"checkpoint": str(folder)})], show_progress=False)
+    assert outcome.status == "failed"
+    assert "model.safetensors" in outcome.reason
+    page = (small / "book" / "runs" / f"{outcome.job.name}.ipynb").read_text()
+    assert "This run failed" in page
+    assert "model.safetensors" in page
+
+
+def test_the_command_lists_what_it_would_run(cli, small):
+    done = cli("sweep", "--checkpoint", "bm25", "--checkpoint", "random", "--notebook", "small",
+               "-p", "x", "3", "--dry-run")  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert done.output.splitlines() == [
+        "would run  small-bm25-smoke-x-3", "would run  small-random-smoke-x-3",
+    ]  # fmt: skip
+    assert not (small / "results" / "logs").exists()
+    for arguments, message in (
+        ((), "say what to run"),
+        (("--notebook", "smal"), "no notebook 'smal'"),
+        (("--notebook", "small", "--tier", "smok"), "unknown tier 'smok'"),
+        (("--checkpoint", "randm"), "Did you mean 'random'"),
+    ):
+        done = cli("sweep", *arguments)
+        assert done.exit_code != 0
+        assert message in done.output
+
+
+@pytest.mark.slow
+def test_the_command_says_what_failed_with_its_exit_status(cli, small, tmp_path):
+    save(notebook_of("assert x, 'it is nought'"), "failing")
+    file = tmp_path / "sweep.toml"
+    file.write_text('book = false\n[[runs]]\nnotebook = "failing"\nparameters = { x = 0 }\n'
+                    '[[runs]]\nnotebook = "plain"\n')  # fmt: skip
+    done = cli("sweep", file)
+    assert done.exit_code == 1
+    assert "2 runs: 1 done, 0 reused, 1 failed" in done.output
+    assert "AssertionError: it is nought" in done.output
+    dry = cli("sweep", file, "--dry-run").output
+    assert dry.splitlines() == ["would run  failing", "reused     plain"]
+
+
+@pytest.mark.slow
+def test_the_book_is_built_although_a_run_failed(cli, small):
+    save(notebook_of("assert x, 'it is nought'", parameters=ON_MODEL), "eval")
+    done = cli("sweep", "--checkpoint", "bm25", "-p", "x", "0")
+    assert done.exit_code == 1
+    assert "1 runs: 0 done, 0 reused, 1 failed" in done.output
+    assert "Error" not in done.output.replace("AssertionError", ""), done.output
+    (shown,) = [line for line in done.stdout.splitlines() if line.startswith("Open ")]
+    status = (Path(shown.removeprefix("Open ")).parent / "runs" / "status.html").read_text()
+    assert "AssertionError: it is nought" in status
+
+
+def slow_sweep(home, *, signal_number):
+    """Start a sweep of two runs that wait, signal it, and return what it leaves."""
+    flags = [home / "pid-bm25", home / "pid-random"]
+    code = (
+        f"import os, time\nflag = {str(home)!r} + '/pid-' + checkpoint\n"
+        "open(flag, 'w').write(str(os.getpid()))\ntime.sleep(120)"
+    )
+    save(notebook_of(code, parameters=ON_MODEL), "slow")
+    command = [sys.executable, "-m", "qwen3nb.cli.main", "sweep", "--notebook", "slow",
+               "--checkpoint", "bm25", "--checkpoint", "random", "--at-once", "2"]  # fmt: skip
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    deadline = time.monotonic() + 120
+    while not all(flag.is_file() and flag.read_text() for flag in flags):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    family = psutil.Process(process.pid).children(recursive=True)
+    assert {int(flag.read_text()) for flag in flags} <= {each.pid for each in family}
+    process.send_signal(signal_number)
+    said, _ = process.communicate(timeout=30)
+    return process.returncode, said, family
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
+def test_an_interrupted_sweep_leaves_no_process_and_no_page(small, number):
+    status, said, family = slow_sweep(small, signal_number=number)
+    assert status == 130, said
+    assert "stopped; 0 of 2 runs had ended. The same command goes on from there" in said
+    assert "Traceback" not in said
+    gone, alive = psutil.wait_procs(family, timeout=60)  # until they are reaped
+    assert not alive
+    assert len(gone) >= 4
+    assert not (small / "book" / "runs").exists()
+    assert failed_run("slow-bm25-smoke") is None
+    assert not list(paths.results().glob("failed/*"))
+
+
+def test_nothing_starts_after_a_stop(tmp_path):
+    children = Children()
+    children.stop()
+    assert children.stopped
+    marker = tmp_path / "ran"
+    command = [sys.executable, "-c", f"open({str(marker)!r}, 'w')"]
+    assert children.run(command, log=tmp_path / "log", environment=os.environ) < 0
+    assert not marker.exists()
+
+
+def test_a_process_that_is_gone_is_no_error():
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    kill_tree(process.pid)

@@ -1,0 +1,27 @@
+"""Result records with given scores."""
+
+from __future__ import annotations
+
+from qwen3nb.metrics.aggregate import aggregate
+from qwen3nb.records.record import Result
+
+
+def make(label="m", *, task="PyDocsSampleRetrieval", scores=(0.2, 0.4, 0.9), finished="2026-01-01",
+         identity=None, metric="nDCG@10", settings=None, **more):  # fmt: skip
+    per_query = {metric: {f"q{i}": score for i, score in enumerate(scores)}}
+    return Result(
+        model={
+            "label": label, "identity": identity or f"{label:0<64}"[:64], "spec": label,
+            "settings": settings or {"model": {"kind": "encoder"}}, "parameters": 10,
+        },
+        task={
+            "name": task, "type": "Retrieval", "dataset": "d", "revision": "r" * 12,
+            "main_metric": metric, "unit": "queries",
+        },
+        metrics={metric: aggregate(per_query, how="mean", columns=(metric,), seed=0)},
+        per_query=per_query, seed=0, config={}, run=f"run-{label}", finished=finished,
+        environment={"versions": {"mteb": "2"}, "device": "cpu", "precision": "float32",
+                     "python": "3"},
+        cost={"seconds": 1.0, "texts": 3, "encoded": 3, "texts_per_second": 9.0,
+              "peak_memory_bytes": 2**20}, **more,
+    )  # fmt: skip

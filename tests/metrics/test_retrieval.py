@@ -1,0 +1,163 @@
+import json
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import pytrec_eval
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qwen3nb.metrics.retrieval import METRICS, rank_documents, score_run
+
+ORACLE = {
+    "nDCG@10": "ndcg_cut_10",
+    "Recall@10": "recall_10",
+    "P@10": "P_10",
+    "MAP@100": "map_cut_100",
+}
+
+
+def test_ndcg_by_hand():
+    """Graded: the run has the documents of grade 1, 0 and 2 in this order."""
+    qrels = {"q": {"a": 2, "b": 1, "c": 1}}
+    run = {"q": {"b": 0.9, "x": 0.8, "a": 0.7}}
+    dcg = 1 / math.log2(2) + 2 / math.log2(4)
+    ideal = 2 / math.log2(2) + 1 / math.log2(3) + 1 / math.log2(4)
+    assert score_run(qrels, run, ["nDCG@10"])["nDCG@10"]["q"] == pytest.approx(dcg / ideal)
+
+
+def test_the_others_by_hand():
+    qrels = {"q": {"a": 1, "b": 1, "c": 1}}
+    run = {"q": {"x": 4.0, "a": 3.0, "y": 2.0, "b": 1.0}}
+    values = score_run(qrels, run, ["MRR@10", "MRR@1", "Recall@2", "P@4", "MAP@10"])
+    assert {name: value["q"] for name, value in values.items()} == pytest.approx(
+        {
+            "MRR@10": 1 / 2,
+            "MRR@1": 0.0,
+            "Recall@2": 1 / 3,
+            "P@4": 2 / 4,
+            "MAP@10": (1 / 2 + 2 / 4) / 3,
+        }
+    )
+
+
+def test_hits_judged_and_exponential_gains_by_hand():
+    qrels = {"q": {"a": 3, "b": 1, "c": 0}}
+    run = {"q": {"x": 4.0, "c": 3.0, "b": 2.0, "a": 1.0}}
+    values = score_run(qrels, run, ["Hit@2", "Hit@3", "Judged@2", "Judged@10", "nDCGexp@10"])
+    dcg = 1 / math.log2(4) + 7 / math.log2(5)
+    ideal = 7 / math.log2(2) + 1 / math.log2(3)
+    assert {name: value["q"] for name, value in values.items()} == pytest.approx(
+        {"Hit@2": 0.0, "Hit@3": 1.0, "Judged@2": 0.5, "Judged@10": 0.3, "nDCGexp@10": dcg / ideal}
+    )
+    binary = {"q": {"a": 1, "b": 1}}
+    both = score_run(binary, run, ["nDCG@10", "nDCGexp@10"])
+    assert both["nDCG@10"] == both["nDCGexp@10"]
+
+
+def test_a_judged_query_without_an_answer_scores_zero():
+    assert score_run({"q": {"a": 1}}, {}, ["nDCG@10"]) == {"nDCG@10": {"q": 0.0}}
+
+
+def test_a_query_without_a_relevant_document_has_no_score():
+    assert score_run({"q": {"a": 0}, "r": {"a": -1}}, {"q": {"a": 1.0}}) == {"nDCG@10": {}}
+
+
+def test_ties_go_to_the_greater_document_id_as_in_trec_eval():
+    assert rank_documents({"a": 1.0, "c": 1.0, "b": 1.0}) == ["c", "b", "a"]
+    # Equal as 32-bit floats, different as 64-bit ones.
+    assert rank_documents({"b": 1.0, "a": 1.0 + 1e-12}) == ["b", "a"]
+
+
+@pytest.mark.parametrize("score", [math.nan, math.inf])
+def test_a_score_that_is_no_number_is_refused_with_its_place(score):
+    with pytest.raises(ValueError, match="query 'q': document 'd' has the score"):
+        score_run({"q": {"d": 1}}, {"q": {"d": score}})
+
+
+@pytest.mark.parametrize("name", ["ndcg@10", "nDCG", "nDCG@0", "hits@3"])
+def test_an_unknown_metric_lists_the_choices(name):
+    with pytest.raises(ValueError, match=r"unknown metric .*nDCG, MRR, Recall, P, MAP"):
+        score_run({}, {}, [name])
+
+
+DOCUMENTS = st.sampled_from([f"d{i}" for i in range(14)] + ["é", "日本", "a b", "Z", "~"])
+GRADES = st.dictionaries(DOCUMENTS, st.integers(0, 3), min_size=1, max_size=12)
+SCORES = st.dictionaries(DOCUMENTS, st.sampled_from([0.0, 0.25, 0.5, 1.0, -1.0]), max_size=15)
+
+
+@given(qrels=st.dictionaries(st.sampled_from("uvw"), GRADES, min_size=1),
+       run=st.dictionaries(st.sampled_from("uvw"), SCORES))  # fmt: skip
+@settings(deadline=None, max_examples=300)
+def test_equal_to_pytrec_eval_with_ties_grades_and_missing_queries(qrels, run):
+    ours = score_run(qrels, run, [*ORACLE, "MRR@10"])
+    judged = {query: grades for query, grades in qrels.items() if any(grades.values())}
+    answered = {query: scores for query, scores in run.items() if scores}
+    evaluator = pytrec_eval.RelevanceEvaluator(qrels, set(ORACLE.values()) | {"recip_rank"})
+    theirs = evaluator.evaluate(answered)
+    for name, measure in ORACLE.items():
+        expected = {q: theirs.get(q, {}).get(measure, 0.0) for q in judged}
+        assert ours[name] == pytest.approx(expected, abs=1e-9)
+    for query in judged:
+        # trec_eval's reciprocal rank is not cut off at 10.
+        full = theirs.get(query, {}).get("recip_rank", 0.0)
+        assert ours["MRR@10"][query] == pytest.approx(full if full >= 0.1 else 0.0)
+
+
+@given(qrels=st.dictionaries(st.sampled_from("uvw"), GRADES, min_size=1),
+       run=st.dictionaries(st.sampled_from("uvw"), SCORES))  # fmt: skip
+@settings(deadline=None, max_examples=100)
+def test_identities_between_metrics(qrels, run):
+    values = score_run(qrels, run, ["MRR@1", "P@1", *(f"{name}@5" for name in METRICS)])
+    assert values["MRR@1"] == values["P@1"]
+    for per_query in values.values():
+        assert all(0 <= value <= 1 + 1e-12 for value in per_query.values())
+
+
+# In a process of its own: on grades of -2 and below, and on ids with a lone surrogate,
+# pytrec_eval does not raise but dies.
+_CHILD = """
+import json, sys
+import pytrec_eval
+cases = json.load(sys.stdin)
+found = []
+for qrels, run in cases:
+    evaluator = pytrec_eval.RelevanceEvaluator(qrels, {"ndcg_cut_10", "recall_10", "P_10"})
+    found.append(evaluator.evaluate(run))
+json.dump(found, sys.stdout)
+"""
+
+
+def test_what_kills_the_oracle_scores_as_its_harmless_twin():
+    """Grades below 0 are as 0, and an odd id is an id: a twin with neither scores the same."""
+    odd = ["\udc80", "a\udfff", "b c", "é\u0301", "\u202e", "z" * 300]
+    ids = [*odd, *(f"d{index}" for index in range(8))]
+    twin = {each: each.replace("\udc80", "\ud7fe").replace("\udfff", "\ud7ff") for each in odd}
+    generator = np.random.default_rng(5)
+    cases, twins = [], []
+    for _ in range(300):
+        grades = dict(zip(ids, generator.integers(-4, 4, len(ids)).tolist(), strict=True))
+        chosen = generator.permutation(ids)[:10].tolist()
+        scores = {each: float(generator.integers(0, 6)) for each in chosen}
+        cases.append((grades, scores))
+        twins.append(
+            (
+                {"q": {twin.get(name, name): max(grade, 0) for name, grade in grades.items()}},
+                {"q": {twin.get(name, name): score for name, score in scores.items()}},
+            )
+        )
+    done = subprocess.run(
+        [sys.executable, "-c", _CHILD], input=json.dumps(twins), capture_output=True, text=True,
+        check=True,
+    )  # fmt: skip
+    names = {"nDCG@10": "ndcg_cut_10", "Recall@10": "recall_10", "P@10": "P_10"}
+    compared = 0
+    for (grades, scores), theirs in zip(cases, json.loads(done.stdout), strict=True):
+        ours = score_run({"q": grades}, {"q": scores}, names)
+        if ours["nDCG@10"]:
+            compared += 1
+            for name, measure in names.items():
+                assert ours[name]["q"] == pytest.approx(theirs["q"][measure], abs=1e-9)
+    assert compared > 250

@@ -1,0 +1,367 @@
+"""The embedding cache: damage, full disks, kills, two processes, its commands."""
+
+import json
+import logging
+import random
+import shutil
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from helpers import TEXTS
+
+from qwen3nb.bench.embedding_cache import bench_cache
+from qwen3nb.cli.main import main
+from qwen3nb.models.encoders import embedding_cache as cache_module
+from qwen3nb.models.encoders.base import load_encoder
+from qwen3nb.models.encoders.cache_admin import list_caches, prune, to_prune, verify_cache
+from qwen3nb.models.encoders.embedding_cache import EmbeddingCache, connect, journal_mode, text_key
+
+KEYS = [text_key(str(i)) for i in range(300)]
+ROWS = np.random.default_rng(0).standard_normal((300, 64), dtype=np.float32)
+
+
+def stored(file, **options):
+    cache = EmbeddingCache(file, **options)
+    assert cache.put(dict(zip(KEYS, ROWS, strict=True)))
+    return cache
+
+
+def filled(cache, keys=KEYS):
+    target = np.full((len(keys), ROWS.shape[1]), np.nan, dtype=np.float32)
+    return cache.fill(keys, target), target
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A cache of its own."""
+    monkeypatch.setenv("QWEN3NB_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "embeddings"
+
+
+@pytest.fixture
+def cli():
+    return lambda *arguments: CliRunner().invoke(main, [str(each) for each in arguments])
+
+
+@pytest.mark.parametrize("scan_from", [0, 2], ids=["scan", "lookup"])
+def test_rows_land_where_their_keys_are(tmp_path, monkeypatch, scan_from):
+    monkeypatch.setattr(cache_module, "_SCAN_FROM", scan_from)
+    cache = stored(tmp_path / "x.sqlite")
+    keys = [text_key("unknown"), *reversed(KEYS)]
+    found, target = filled(cache, keys)
+    assert not found[0]
+    assert np.isnan(target[0]).all()
+    assert found[1:].all()
+    np.testing.assert_array_equal(target[1:], ROWS[::-1])
+
+
+def test_nothing_asked_and_another_dimension(tmp_path, caplog):
+    cache = stored(tmp_path / "x.sqlite")
+    assert cache.fill([], np.empty((0, 64), dtype=np.float32)).shape == (0,)
+    assert not cache.fill(KEYS, np.empty((300, 32), dtype=np.float32)).any()
+    assert "300 damaged vectors" in caplog.text
+
+
+def test_vectors_of_the_first_layout_are_kept(tmp_path, caplog):
+    file = tmp_path / "x.sqlite"
+    with closing(sqlite3.connect(file)) as database, database:
+        database.execute("create table vectors (k blob primary key, v blob, crc int) without rowid")
+        new = stored(tmp_path / "new.sqlite")
+        with closing(connect(new.file)) as other:
+            database.executemany(
+                "insert into vectors values (?, ?, ?)", other.execute("select * from e").fetchall()
+            )
+    found, target = filled(EmbeddingCache(file))
+    assert found.all()
+    np.testing.assert_array_equal(target, ROWS)
+    assert "brought to the present layout" in caplog.text
+    caplog.clear()
+    assert len(EmbeddingCache(file)) == 300
+    assert not caplog.text
+
+
+def test_a_newer_layout_is_left_alone(tmp_path, caplog):
+    cache = stored(tmp_path / "x.sqlite")
+    with closing(sqlite3.connect(cache.file)) as database:
+        database.execute("pragma user_version = 99")
+    again = EmbeddingCache(cache.file)
+    assert not filled(again)[0].any()
+    assert not again.put({KEYS[0]: ROWS[0]})
+    assert "layout 99, written by a newer qwen3nb" in caplog.text
+    assert not list(tmp_path.glob("*.damaged"))
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_no_flipped_byte_is_ever_served(tmp_path, seed):
+    cache = stored(tmp_path / "x.sqlite")
+    data = bytearray(cache.file.read_bytes())
+    dice = random.Random(seed)
+    # Some in the header and the schema, the others anywhere.
+    place = dice.randrange(4096) if seed % 3 == 0 else dice.randrange(len(data))
+    data[place] ^= dice.randrange(1, 256)
+    cache.file.write_bytes(data)
+    again = EmbeddingCache(cache.file)
+    found, target = filled(again)
+    np.testing.assert_array_equal(target[found], ROWS[found])
+    missing = {KEYS[i]: ROWS[i] for i in np.flatnonzero(~found)}
+    if again.put(missing):
+        found, target = filled(EmbeddingCache(cache.file))
+        np.testing.assert_array_equal(target[found], ROWS[found])
+
+
+@pytest.mark.parametrize("share", [0.0, 0.001, 0.3, 0.9])
+def test_a_cut_file_costs_vectors_and_no_more(tmp_path, share):
+    cache = stored(tmp_path / "x.sqlite")
+    data = cache.file.read_bytes()
+    cache.file.write_bytes(data[: int(len(data) * share)])
+    again = EmbeddingCache(cache.file)
+    found, target = filled(again)
+    np.testing.assert_array_equal(target[found], ROWS[found])
+    assert again.put(dict(zip(KEYS, ROWS, strict=True)))
+    assert filled(again)[0].all()
+
+
+def test_a_file_another_process_renewed_is_not_moved_aside(tmp_path, caplog):
+    """Both have the damaged file open; the second to notice finds a fresh one."""
+    first, second = EmbeddingCache(tmp_path / "x.sqlite"), EmbeddingCache(tmp_path / "x.sqlite")
+    (tmp_path / "x.sqlite").write_bytes(b"no database" * 1000)
+    opened = second._opened
+
+    def after_the_first():
+        second._inode = first.file.stat().st_ino if not list(tmp_path.glob("*.damaged")) else 0
+        assert first.put(dict(zip(KEYS, ROWS, strict=True)))
+        second._opened = opened
+        error = sqlite3.DatabaseError("file is not a database")
+        error.sqlite_errorcode = sqlite3.SQLITE_NOTADB
+        raise error
+
+    second._opened = after_the_first
+    found, target = filled(second)
+    assert found.all()
+    np.testing.assert_array_equal(target, ROWS)
+    assert caplog.text.count("moved aside") == 1
+
+
+def full_disk(*_, **__):
+    raise OSError(28, "No space left on device")
+
+
+def test_a_full_disk_costs_no_run(folder, caplog, monkeypatch):
+    """SQLite's own error: the file may not grow beyond so many pages."""
+    real = connect
+
+    def small(file):
+        database = real(file)
+        database.execute("pragma max_page_count = 8")
+        return database
+
+    monkeypatch.setattr(cache_module, "connect", small)
+    monkeypatch.setattr("qwen3nb.models.encoders.base._CHUNK", 50)
+    encoder = load_encoder("random:256", show_progress=False)
+    texts = [f"text {i}" for i in range(1000)]
+    vectors = encoder.encode(texts)
+    np.testing.assert_array_equal(vectors, load_encoder("random:256", cache=False).encode(texts))
+    assert caplog.text.count("cannot store vectors") == 1
+    assert "full" in caplog.text
+    # What was stored before is there, and sound.
+    again = load_encoder("random:256", show_progress=False)
+    np.testing.assert_array_equal(again.encode(texts), vectors)
+    assert 0 < again.stats.cached < 1000
+
+
+@pytest.mark.parametrize("what", ["mkdir", "connect", "write_json"])
+def test_a_folder_that_cannot_be_written_costs_no_run(folder, caplog, monkeypatch, what):
+    if what == "mkdir":
+        monkeypatch.setattr("pathlib.Path.mkdir", full_disk)
+    else:
+        monkeypatch.setattr(cache_module, what, full_disk)
+    encoder = load_encoder("random", show_progress=False)
+    first = encoder.encode(list(TEXTS))
+    np.testing.assert_array_equal(encoder.encode(list(TEXTS)), first)
+    assert caplog.text.count("No space left on device") == 1
+    assert encoder.stats.encoded == 2 * len(TEXTS)
+
+
+def test_a_read_only_folder_is_still_read(folder, caplog, monkeypatch):
+    load_encoder("random", show_progress=False).encode(list(TEXTS))
+    monkeypatch.setattr("os.access", lambda *_: False)
+    before = {file.name for file in folder.iterdir()}
+    encoder = load_encoder("random", show_progress=False)
+    encoder.encode([*TEXTS, "a new one"])
+    encoder.encode(["another new one"])
+    assert (encoder.stats.cached, encoder.stats.encoded) == (len(TEXTS), 2)
+    assert caplog.text.count("cannot store vectors") == 1
+    assert {file.name for file in folder.iterdir()} == before
+
+
+def test_the_journal_suits_the_disk(tmp_path, monkeypatch):
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"/dev/a / ext4 rw 0 0\nserver:/x {tmp_path}/my\\040home nfs4 rw 0 0\n")
+    (tmp_path / "my home" / "cache").mkdir(parents=True)
+    assert journal_mode(tmp_path, mounts=mounts) == "wal"
+    assert journal_mode(tmp_path / "my home" / "cache", mounts=mounts) == "delete"
+    assert journal_mode(tmp_path, mounts=tmp_path / "none") == "wal"
+    monkeypatch.setenv("QWEN3NB_CACHE_JOURNAL", "delete")
+    assert journal_mode(tmp_path, mounts=mounts) == "delete"
+    cache = stored(tmp_path / "x.sqlite")
+    assert filled(cache)[0].all()
+    with closing(sqlite3.connect(cache.file)) as database:
+        assert database.execute("pragma journal_mode").fetchone() == ("delete",)
+    monkeypatch.setenv("QWEN3NB_CACHE_JOURNAL", "of")
+    with pytest.raises(ValueError, match="unknown QWEN3NB_CACHE_JOURNAL 'of'; choose one of: wal"):
+        journal_mode(tmp_path)
+
+
+WRITER = """
+import sys, numpy as np
+from pathlib import Path
+from qwen3nb.models.encoders.embedding_cache import EmbeddingCache, text_key
+with EmbeddingCache(Path(sys.argv[1]), about={"label": "writer"}) as cache:
+    for i in range(int(sys.argv[3])):
+        done = cache.put({text_key(f"{sys.argv[2]}-{i}"): np.full(64, i, dtype=np.float32)})
+        print(i if done else "lost", flush=True)
+"""
+
+
+def writer(file, name, count):
+    return subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(file), name, str(count)],
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_kills_and_two_writers_cost_no_acknowledged_vector(tmp_path):
+    file = tmp_path / "x.sqlite"
+    acknowledged = {}
+    for round_ in range(5):
+        pair = [writer(file, f"{name}{round_}", 100_000) for name in "ab"]
+        lines = [[], []]
+        for process, seen in zip(pair, lines, strict=True):
+            seen += [process.stdout.readline() for _ in range(5)]
+        time.sleep(0.05 * round_)
+        for process, seen, name in zip(pair, lines, "ab", strict=True):
+            process.kill()
+            seen += process.stdout.read().splitlines()
+            process.wait()
+            process.stdout.close()
+            assert "lost" not in seen
+            for line in seen:
+                if line.strip().isdigit():
+                    # A cut last line may name an earlier number, which is stored too.
+                    acknowledged[text_key(f"{name}{round_}-{int(line)}")] = int(line)
+    found = EmbeddingCache(file).get(acknowledged)
+    assert found.keys() == acknowledged.keys()
+    assert all((found[key] == value).all() for key, value in acknowledged.items())
+    with closing(connect(file)) as database:
+        assert database.execute("pragma integrity_check").fetchone() == (b"ok",)
+
+
+@pytest.mark.slow
+def test_two_processes_make_one_file_at_once(tmp_path):
+    pair = [writer(tmp_path / "x.sqlite", name, 30) for name in "ab"]
+    assert ["lost" in process.communicate(timeout=90)[0] for process in pair] == [False, False]
+    assert len(EmbeddingCache(tmp_path / "x.sqlite")) == 60
+
+
+def test_hits_and_misses_are_data_and_said(folder, caplog, monkeypatch):
+    monkeypatch.setattr("qwen3nb.models.encoders.base._LONG", 0.0)
+    load_encoder("random", show_progress=False).encode(list(TEXTS))
+    encoder = load_encoder("random", show_progress=False)
+    with caplog.at_level(logging.INFO):
+        encoder.encode([*TEXTS, "new", "new"])
+    assert (encoder.stats.texts, encoder.stats.cached, encoder.stats.encoded) == (6, 4, 1)
+    assert "random: 4 vectors from the cache, 1 computed" in caplog.text
+
+
+def test_a_query_is_never_served_for_a_passage(folder, monkeypatch):
+    encoder = load_encoder("random", show_progress=False)
+    monkeypatch.setattr(encoder, "prompts", {"query": "query: "})
+    query = encoder.encode("x", role="query")
+    passage = encoder.encode("x", role="passage")
+    assert encoder.stats.cached == 0
+    assert np.abs(query - passage).max() > 1e-3
+
+
+def test_info_says_whose_vectors_there_are(cli, folder):
+    assert "0 files" in cli("cache", "info").output
+    encoder = load_encoder("random:64", show_progress=False)
+    encoder.encode(list(TEXTS))
+    about = json.loads(encoder._cache.about_file.read_text())
+    assert about["identity"] == encoder.identity
+    done = cli("cache", "info")
+    assert done.exit_code == 0, done.output
+    assert "random-64  4 texts" in done.output
+    encoder._cache.about_file.unlink()
+    assert "unknown  4 texts" in cli("cache", "info").output
+    encoder._cache.about_file.write_text("{")
+    assert "its description is damaged" in cli("cache", "info").output
+    load_encoder("random:64", show_progress=False).encode(["one more"])
+    assert "random-64  5 texts" in cli("cache", "info").output
+
+
+def test_verify_finds_what_does_not_hold(cli, folder):
+    stored(folder / "good.sqlite")
+    bad = stored(folder / "bad.sqlite")
+    done = cli("cache", "verify")
+    assert (done.exit_code, done.output) == (0, "600 vectors hold; 0 files are damaged\n")
+    with closing(sqlite3.connect(bad.file)) as database, database:
+        database.execute("update e set v = zeroblob(256) where k = ?", [KEYS[7]])
+    done = cli("cache", "verify")
+    assert done.exit_code == 1
+    assert "1 vectors fail their checksum" in done.output
+    assert "599 vectors hold; 1 files are damaged" in done.output
+    bad.file.write_bytes(b"no database" * 1000)
+    assert "damaged: file is not a database" in cli("cache", "verify").output
+    bad.get(KEYS)
+    assert "moved aside" in cli("cache", "verify").output
+
+
+def test_prune_removes_what_it_says_and_nothing_else(cli, folder):
+    load_encoder("random:64", show_progress=False).encode(list(TEXTS))
+    load_encoder("random:32", show_progress=False).encode(list(TEXTS))
+    (folder / "a.sqlite.damaged").write_bytes(b"x" * 2000)
+    everything = sorted(folder.iterdir())
+    done = cli("cache", "prune", "--all", "--dry-run")
+    assert "3 files" in done.output
+    assert "nothing was removed" in done.output
+    assert sorted(folder.iterdir()) == everything
+    assert "0 files" in cli("cache", "prune", "--older-than", 1).output
+    assert "1 files, 2.0 kB freed" in cli("cache", "prune", "--damaged").output
+    done = cli("cache", "prune", "--model", "random-32")
+    assert "random-32" in done.output
+    (left,) = list_caches()
+    assert left.label == "random-64"
+    assert len(list(folder.iterdir())) == 2
+    for wrong in ([], ["--all", "--damaged"]):
+        done = cli("cache", "prune", *wrong)
+        assert done.exit_code == 1
+        assert "expected --all, or one or more of --older-than" in done.output
+    assert to_prune([left], older_than=2, now=left.used + 3 * 86400) == [left]
+    assert to_prune([left], older_than=4, now=left.used + 3 * 86400) == []
+    assert prune([left]) == left.bytes
+    assert not list(folder.iterdir())
+    assert verify_cache(left) == (0, []) or not left.file.exists()
+
+
+def test_a_cache_pruned_while_in_use_costs_no_run(folder):
+    encoder = load_encoder("random", show_progress=False)
+    first = encoder.encode(list(TEXTS))
+    shutil.rmtree(folder)
+    np.testing.assert_array_equal(encoder.encode(list(TEXTS)), first)
+    assert encoder.stats.encoded == 2 * len(TEXTS)
+
+
+def test_the_bench_measures_the_same_vectors(cli):
+    result = bench_cache(vectors=600, dimension=16, rounds=1)
+    assert result.read_ratio > 0
+    assert result.write_ratio > 0
+    done = cli("bench", "cache", "--vectors", 50, "--dimension", 8, "--rounds", 1)
+    assert done.exit_code == 0, done.output
+    assert "50 x 8 float32" in done.output

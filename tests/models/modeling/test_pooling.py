@@ -1,0 +1,68 @@
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn.functional import pad
+
+from qwen3nb.models.modeling.pooling import POOLINGS, pool
+
+# Three tokens of two dimensions.
+STATES = torch.tensor([[[2.0, -1.0], [4.0, 3.0], [9.0, 1.0]]])
+BY_HAND = {
+    "mean": [5.0, 1.0],  # (2+4+9)/3, (-1+3+1)/3
+    "cls": [2.0, -1.0],
+    "last": [9.0, 1.0],
+    "weighted_mean": [37 / 6, 8 / 6],  # (2+8+27)/6, (-1+6+3)/6
+}
+
+
+@pytest.mark.parametrize("how", POOLINGS)
+def test_by_hand(how):
+    vector = pool(STATES, torch.ones(1, 3), how=how)
+    torch.testing.assert_close(vector, torch.tensor([BY_HAND[how]]))
+
+
+@pytest.mark.parametrize("how", POOLINGS)
+@given(
+    left=st.integers(0, 4),
+    right=st.integers(0, 4),
+    length=st.integers(1, 6),
+    seed=st.integers(0, 99),
+)
+@settings(deadline=None, max_examples=40)
+def test_padding_changes_nothing_wherever_it_is_and_whatever_it_holds(
+    how, left, right, length, seed
+):
+    states = torch.randn(1, length, 3, generator=torch.Generator().manual_seed(seed))
+    alone = pool(states, torch.ones(1, length), how=how)
+    padded = pad(states, (0, 0, left, right), value=float("nan"))
+    mask = pad(torch.ones(1, length, dtype=torch.long), (left, right))
+    torch.testing.assert_close(pool(padded, mask, how=how), alone)
+
+
+def test_normalised_vectors_have_length_one_and_the_same_direction():
+    mask = torch.ones(1, 3)
+    raw = pool(STATES, mask, how="mean")
+    unit = pool(STATES, mask, how="mean", normalize=True)
+    torch.testing.assert_close(unit.norm(dim=1), torch.ones(1))
+    torch.testing.assert_close(unit, raw / raw.norm())
+
+
+def test_half_precision_is_pooled_in_float32():
+    assert pool(STATES.bfloat16(), torch.ones(1, 3), how="mean").dtype == torch.float32
+
+
+def test_inputs_are_not_changed():
+    states, mask = STATES.clone(), torch.tensor([[1, 1, 0]])
+    pool(states, mask, how="mean", normalize=True)
+    assert torch.equal(states, STATES)
+    assert torch.equal(mask, torch.tensor([[1, 1, 0]]))
+
+
+def test_refusals_name_the_choices_the_shapes_and_the_rows():
+    with pytest.raises(ValueError, match="unknown pooling 'men'.*mean, cls, last, weighted_mean"):
+        pool(STATES, torch.ones(1, 3), how="men")
+    with pytest.raises(ValueError, match=r"got \(1, 3, 2\) and \(1, 4\)"):
+        pool(STATES, torch.ones(1, 4), how="mean")
+    with pytest.raises(ValueError, match=r"rows \[1\] have no real token"):
+        pool(STATES.repeat(2, 1, 1), torch.tensor([[1, 1, 1], [0, 0, 0]]), how="mean")

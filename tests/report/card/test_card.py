@@ -1,0 +1,180 @@
+"""The model card: what is in it is true, what is not known is said, and its snippets run."""
+
+import json
+import re
+import runpy
+import shutil
+
+import numpy as np
+import pytest
+from helpers.html import HOSTILE
+from helpers.records import make
+from sentence_transformers import SentenceTransformer
+
+from qwen3nb.extraction.extract import extract
+from qwen3nb.models.modeling.pooling import POOLINGS
+from qwen3nb.report.card.card import card_body, card_text
+from qwen3nb.report.card.facts import FACTS, read_facts, training_facts
+from qwen3nb.report.leaderboard.limitations import limitations
+
+
+@pytest.fixture
+def evaluated(encoder_folder):
+    from qwen3nb.models.sources.resolve import find_source
+
+    fingerprint = find_source(str(encoder_folder)).fingerprint()
+    return make("tiny", settings={"model": fingerprint, "pooling": "mean"})
+
+
+def test_the_card_has_the_results_of_this_model_and_no_other(encoder_folder, evaluated):
+    text = card_text(encoder_folder, [evaluated, make("other", scores=(1, 1, 1))])
+    assert text.startswith("---\n")
+    assert "0.500" in text
+    front = text.split("---")[1]
+    assert "model-index" in front
+    assert "pipeline_tag: sentence-similarity" in front
+    assert "| objective | not given |" in text
+    assert r"greatest difference to the source encoder 0.0e\+00" in text
+    assert "pending" not in text.lower()
+
+
+def test_the_card_without_results_says_pending(encoder_folder):
+    text = card_body(encoder_folder, [])
+    assert "Pending: no results yet" in text
+    assert "0." not in text.split("## Evaluation")[1].split("## Use")[0]
+    assert "Not measured yet: nothing is known of what it is good for." in text
+
+
+def test_the_card_front_matter_is_valid(encoder_folder, evaluated):
+    from huggingface_hub import ModelCard
+
+    card = ModelCard(card_text(encoder_folder, [evaluated]))
+    assert card.data.eval_results[0].metric_value == pytest.approx(0.5)
+    assert "qwen3" in card.data.tags
+
+
+def test_the_card_escapes_what_the_provenance_says(encoder_folder, tmp_path):
+    folder = tmp_path / "copy"
+    shutil.copytree(encoder_folder, folder)
+    provenance = json.loads((folder / "qwen3nb.json").read_text())
+    provenance["label"] = HOSTILE[0] + HOSTILE[3]
+    (folder / "qwen3nb.json").write_text(json.dumps(provenance))
+    provenance["source"]["folder"] = HOSTILE[0] + HOSTILE[3]
+    (folder / "qwen3nb.json").write_text(json.dumps(provenance))
+    body = card_body(folder, [])
+    assert "script>" not in body
+    assert body.startswith("# Model card: script-alert-1-script-x-javascript-alert-1\n")
+
+
+def test_a_card_is_made_for_an_extracted_model_only(checkpoint):
+    with pytest.raises(ValueError, match=r"no qwen3nb\.json"):
+        card_body(checkpoint, [])
+
+
+def snippets(text):
+    return re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+@pytest.mark.parametrize("normalize", [True, False])
+def test_the_snippets_run_and_agree(checkpoint, tmp_path, monkeypatch, pooling, normalize):
+    """As a reader would: typed into a file beside the model, one after the other."""
+    folder = tmp_path / "my_encoder"
+    extract(checkpoint, folder, pooling=pooling, normalize=normalize)
+    monkeypatch.chdir(tmp_path)
+    first, alike, plain, ours = snippets(card_body(folder, []))
+    spaces = []
+    for code in (first, alike, plain, ours):
+        (tmp_path / "snippet.py").write_text(code)
+        spaces.append(runpy.run_path(str(tmp_path / "snippet.py")))
+    assert spaces[0]["vectors"].shape[0] == 2
+    assert spaces[1]["similarity"].shape == (1, 1)
+    texts = ["a text", "another, longer text"]
+    theirs = SentenceTransformer(str(folder)).encode(texts)
+    np.testing.assert_allclose(spaces[2]["vectors"].numpy(), theirs, atol=1e-5)
+    assert spaces[3]["vectors"].shape == spaces[0]["vectors"].shape
+    assert not np.allclose(spaces[3]["vectors"], spaces[0]["vectors"])  # another pooling
+
+
+def test_what_only_the_authors_know_comes_from_their_file(encoder_folder, evaluated, tmp_path):
+    from huggingface_hub import ModelCard
+
+    file = tmp_path / "facts.toml"
+    file.write_text(
+        'license = "apache-2.0"\nlanguage = ["en", "zh"]\ndatasets = ["org/data"]\n'
+        'base_model = "Qwen/Qwen3-0.6B"\nhardware = "8 of <b>something</b>"\n'
+        'objective = "UL2"\ncitation = "Somebody 2026"\n'
+    )
+    text = card_text(encoder_folder, [evaluated], facts=file)
+    data = ModelCard(text).data
+    assert (data.license, data.language, data.base_model) == (
+        "apache-2.0",
+        ["en", "zh"],
+        "Qwen/Qwen3-0.6B",
+    )
+    assert "| hardware | 8 of &lt;b&gt;something&lt;/b&gt; |" in text
+    assert "| data | org/data |" in text
+    assert "| tokens seen | not given |" in text
+    assert "Somebody 2026" in text
+    assert "UL2 (arXiv:2205.05131)" in text
+    without = card_text(encoder_folder, [evaluated])
+    assert "license" not in without.split("---")[1]
+    assert "| licence | not given |" in without
+
+
+@pytest.mark.parametrize(
+    ("toml", "message"),
+    [
+        ('licence = "mit"', "unknown fact 'licence'.*license"),
+        ('language = "en"', "language is 'en'; expected a list of strings"),
+        ("tokens = 5", "tokens is 5; expected a string"),
+        ("tokens =", "not TOML"),
+    ],
+)
+def test_a_file_of_facts_that_is_none_is_refused(tmp_path, toml, message):
+    file = tmp_path / "facts.toml"
+    file.write_text(toml)
+    with pytest.raises(ValueError, match=message):
+        read_facts(file)
+    assert "licence" not in FACTS
+
+
+def test_training_facts_are_of_that_step_and_nothing_is_invented():
+    """A cumulative log's last eval_loss is of an earlier step: not this checkpoint's."""
+    log = [
+        {"step": 100, "eval_loss": 3.5},
+        {"step": 150, "learning_rate": 0.003},
+        {"step": 200, "learning_rate": 0.001},
+    ]
+    found = dict(training_facts({"trainer": {"global_step": 200, "log_history": log}}, {}))
+    assert found["eval_loss at this step"] == "not given"
+    assert (found["steps"], found["peak learning rate"]) == ("200", "0.003")
+    found = dict(training_facts({"trainer": {"global_step": 100, "log_history": log}}, {}))
+    assert found["eval_loss at this step"] == "3.5000"
+    assert set(training_facts({}, {})) == {(name, "not given") for name in found}
+
+
+def test_facts_of_a_real_training(fixtures, tmp_path):
+    folder = tmp_path / "encoder"
+    extract(fixtures / "checkpoints" / "checkpoint-300", folder)
+    text = card_body(folder, [])
+    (loss,) = re.findall(r"\| eval\\_loss at this step \| ([\d.]+) \|", text)
+    assert float(loss) == pytest.approx(3.211, abs=5e-4)  # the fixture's own description
+    assert "| steps | 300 |" in text
+    assert "| mixture | not given |" in text
+
+
+def test_limits_are_where_a_floor_is_not_beaten():
+    rng = np.random.default_rng(0)
+    floor = rng.uniform(0.3, 0.6, 200)
+    bm25 = make("bm25", scores=floor.tolist())
+    behind = make("m", scores=(floor - 0.1).tolist())
+    ahead = make("m", scores=(floor + 0.1).tolist())
+    same = make("m", scores=(floor + rng.normal(0, 0.05, 200)).tolist())
+    (sentence, scope) = limitations([behind], [behind, bm25])
+    assert sentence.startswith("PyDocsSampleRetrieval: behind bm25 (nDCG@10 -0.100")
+    assert scope.startswith("Measured on 1 tasks")
+    assert "not told apart from bm25" in limitations([same], [bm25])[0]
+    assert len(limitations([ahead], [bm25])) == 1
+    assert len(limitations([behind], [make("bm25", scores=(0.1, 0.2))])) == 1  # other queries
+    assert limitations([], [bm25]) == ["Not measured yet: nothing is known of what it is good for."]

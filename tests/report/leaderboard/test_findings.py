@@ -1,0 +1,96 @@
+"""The sentences on the landing page: right where differences are real, and careful elsewhere."""
+
+import json
+
+import numpy as np
+import pytest
+from helpers.html import HOSTILE, Tags
+from helpers.records import make
+
+from qwen3nb.report.headline import headline_findings, interference_finding, rerank_finding
+from qwen3nb.report.leaderboard.findings import Finding, findings, findings_html
+from qwen3nb.report.training.interference import interference_report
+
+RNG = np.random.default_rng(3)
+BASE = RNG.uniform(0.2, 0.6, 200)
+
+
+def extracted(home, label, *, scores, digest, averaging=None):
+    folder = home / "runs" / label
+    folder.mkdir(parents=True, exist_ok=True)
+    source = {"digest": digest, "folder": "x", "averaging": averaging}
+    (folder / "qwen3nb.json").write_text(
+        json.dumps({"schema": "qwen3nb.export/1", "source": source})
+    )
+    result = make(label, scores=scores)
+    result.model["spec"] = f"runs/{label}"
+    return result
+
+
+def test_a_leader_by_a_real_difference():
+    best, second = make("best", scores=BASE + 0.1), make("second", scores=BASE)
+    (found,) = findings([second, best], links={"run-best": "best.html"})
+    assert found.headline == "best leads on Retrieval"
+    assert "ahead of second, the second, by +0.100 [+0.100, +0.100]" in found.evidence
+    assert f"nDCG@10 {np.mean(BASE) + 0.1:.3f}" in found.evidence
+    assert "n = 200" in found.evidence
+    assert found.page == "best.html"
+
+
+def test_no_leader_where_the_difference_is_not_real():
+    noisy = make("noisy", scores=BASE + RNG.normal(0.001, 0.1, 200))
+    (found,) = findings([make("other", scores=BASE), noisy])
+    assert "cannot be told apart on Retrieval" in found.headline
+    (alone,) = findings([make("alone", scores=BASE)])
+    assert alone.headline == "alone leads on Retrieval"
+    assert findings([]) == []
+
+
+def test_what_extraction_and_averaging_gave(home):
+    parts = {f"step-{i}": f"digest-{i}" for i in (1, 2)}
+    one = extracted(home, "step-1", scores=BASE - 0.05, digest="digest-1")
+    two = extracted(home, "step-2", scores=BASE - 0.02, digest="digest-2")
+    mean = extracted(
+        home, "mean", scores=BASE + 0.03, digest="x",
+        averaging={"num_checkpoints": 2, "digests": parts},
+    )  # fmt: skip
+    baseline = make("baseline", scores=BASE + 0.2)
+    leader, own, averaged = findings([one, two, mean, baseline])
+    assert leader.headline == "baseline leads on Retrieval"
+    assert own.headline == "The best extracted encoder, mean, is below the best baseline"
+    assert "-0.170" in own.evidence
+    assert averaged.headline == "Averaging 2 checkpoints helps"
+    assert "mean against step-2, the best of them: +0.050" in averaged.evidence
+    others = [Finding("about something else", "numbers")]
+    assert [each.headline for each in findings([one, two, mean, baseline], more=others)] == [
+        leader.headline, own.headline, others[0].headline
+    ]  # fmt: skip
+
+
+def test_records_of_other_queries_are_not_compared():
+    first, second = make("a", scores=BASE), make("b", scores=BASE[:100])
+    (found,) = findings([first, second])
+    assert "b" not in found.evidence.split()
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_findings_are_escaped(text):
+    page = findings_html([Finding(text, text, page=f"runs/{text}")])
+    found = Tags(page)
+    assert set(found.tags) == {"div", "p", "a"}
+    assert found.links == [f"runs/{text}"]
+    assert "No results yet" in findings_html([])
+
+
+def test_reranking_is_told_with_its_test(home):
+    queries = [f"q{i}" for i in range(50)]
+    result = make("judge", task="x.bm25-20", scores=[0.2] * 50)
+    result.per_query["first nDCG@10"] = dict.fromkeys(queries, 0.5)
+    result.config["collection"] = "PyDocsSampleRetrieval"
+    found = rerank_finding([make("other"), result])
+    assert found.headline == "Reranking by judge: hurts"
+    assert "nDCG@10 on Retrieval -0.300 [-0.300, -0.300]" in found.evidence
+    assert "n = 50" in found.evidence
+    assert rerank_finding([make("other")]) is None
+    assert interference_finding(interference_report()) is None  # nothing was trained here
+    assert "No results yet" in headline_findings([], tier="smoke")

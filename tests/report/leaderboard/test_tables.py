@@ -1,0 +1,188 @@
+import re
+
+import pytest
+from helpers.html import HOSTILE, Tags
+from helpers.records import make
+
+from qwen3nb.book.build import remote_resources
+from qwen3nb.metrics.aggregate import aggregate
+from qwen3nb.report.leaderboard.figures import (
+    comparison_figure,
+    per_query_figure,
+    similarity_figure,
+)
+from qwen3nb.report.leaderboard.score_table import comparison_table
+from qwen3nb.report.leaderboard.tables import (
+    cost_table,
+    failures_table,
+    headline_table,
+    latest,
+    model_names,
+    provenance_table,
+    results_table,
+    task_differences_table,
+)
+from qwen3nb.report.render.table import Cell, Table, markdown_text
+
+OURS = {
+    "div",
+    "table",
+    "thead",
+    "tbody",
+    "tr",
+    "th",
+    "td",
+    "span",
+    "p",
+    "strong",
+    "a",
+    "sub",
+    "sup",
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_no_foreign_string_becomes_markup(text):
+    bad = make(text, settings={"model": {"kind": text}, "pooling": text})
+    tables = [
+        comparison_table([bad], tier="smoke"),
+        results_table([bad], skipped={text: text}),
+        provenance_table([bad]),
+        cost_table([bad]),
+        headline_table([bad], tier="smoke"),
+        task_differences_table([bad, make()], task="PyDocsSampleRetrieval", metric="nDCG@10"),
+        failures_table({text: text}),
+        Table((text,), ((Cell(text, text, link="x.html"),),), text),
+    ]
+    for table in tables:
+        parsed = Tags(table.html())
+        assert set(parsed.tags) <= OURS
+        assert all(link == "x.html" for link in parsed.links)
+        markdown = table.markdown()
+        assert "<script" not in markdown
+        assert "<img" not in markdown
+        assert not re.search(r"(?<!\\)\[x\]\(", markdown)
+        assert not re.search(r"(?<!\\)`", markdown)
+        rows = [line for line in markdown.splitlines() if line.startswith("|")]
+        assert len({len(re.findall(r"(?<!\\)\|", row)) for row in rows}) == 1
+
+
+def test_markdown_text_is_one_line_and_inert():
+    assert markdown_text("a\n\n# b | c <d> *e* _f_ `g` [h](i) {j} $k$") == (
+        r"a \# b \| c &lt;d&gt; \*e\* \_f\_ \`g\` \[h\]\(i\) \{j\} \$k\$"
+    )
+
+
+def test_the_comparison_names_what_is_missing_and_marks_the_best():
+    bm25 = make("bm25", scores=(0.9, 0.9, 0.9), settings={"model": {"kind": "bm25"}})
+    sts = make("m", task="AuthorSTS")
+    table = comparison_table([make("m"), bm25, sts], tier="smoke", links={"run-m": "m.html"})
+    assert [row[0].text for row in table.rows] == ["bm25", "m"]
+    first, second = table.rows
+    assert (first[1].text, first[1].strong) == ("0.900", True)
+    assert (second[1].text, second[1].strong, second[1].link) == ("0.500", False, "m.html")
+    assert re.fullmatch(r"\[0\.\d{3}, 0\.\d{3}\]", second[1].detail)
+    assert first[5].text == "no vectors"
+    assert second[2].text == "not run"
+    assert table.columns[1] == "Retrieval\nnDCG@10, n = 3"
+
+
+def test_a_checkpoint_overwritten_in_place_shows_its_newest_record_only():
+    old = make("m", scores=(0.1, 0.1, 0.1), identity="1" * 64, finished="2026-01-01")
+    new = make("m", scores=(0.3, 0.3, 0.3), identity="2" * 64, finished="2026-02-01")
+    assert latest([new, old]) == [new]
+    other = make("m", identity="3" * 64, settings={"model": {"kind": "encoder"}, "pooling": "last"})
+    assert set(map(id, latest([old, new, other]))) == {id(new), id(other)}
+    assert set(model_names([new, other]).values()) == {"m (22222222)", "m (last)"}
+
+
+def test_differences_are_paired_and_unpaired_queries_are_counted():
+    first = make("a", scores=(0.9, 0.8, 0.7, 0.6))
+    second = make("b", scores=(0.5, 0.4, 0.3))
+    table = task_differences_table(
+        [first, second], task="PyDocsSampleRetrieval", metric="nDCG@10", baseline="b"
+    )
+    (row,) = table.rows
+    assert row[1].text == "+0.400"
+    assert row[3].text == "3 / 0 / 0"
+    assert (row[4].text, row[4].detail) == ("3", "1 unpaired")
+    with pytest.raises(ValueError, match="no result of 'c' .* there are: a, b"):
+        task_differences_table(
+            [first, second], task="PyDocsSampleRetrieval", metric="nDCG@10", baseline="c"
+        )
+
+
+def test_tables_without_results_say_so():
+    assert "No results" in headline_table([], tier="smoke").note
+    assert "No results" in task_differences_table([], task="x", metric="nDCG@10").note
+    assert comparison_table([], tier="smoke").rows == ()
+    assert failures_table({}).note == "No task failed."
+
+
+def test_an_undefined_value_has_its_reason_and_no_number():
+    constant = {"cosine": dict.fromkeys("abc", 0.5), "gold": {"a": 1, "b": 2, "c": 3}}
+    undefined = aggregate(constant, how="spearman", columns=("cosine", "gold"), seed=0)
+    result = make("m", metric="Spearman", task="AuthorSTS")
+    result.metrics["Spearman"] = undefined
+    (cell,) = [row[5] for row in comparison_table([result], tier="smoke").rows]
+    assert (cell.text, "constant" in cell.detail) == ("undefined", True)
+
+
+def test_figures_are_made_and_closed():
+    import matplotlib.pyplot as plt
+
+    mine = plt.figure()
+    results = [make("m"), make("n", scores=(0.1, 0.2, 0.3)), make("m", task="AuthorSTS")]
+    figure = comparison_figure(results, tier="smoke")
+    assert len(figure.axes) == 5
+    labels = [tick.get_text() for tick in figure.axes[0].get_yticklabels()]
+    assert labels == ["n", "m"]
+    assert len(per_query_figure(results).axes) == 3
+    assert per_query_figure([]) is None
+    assert similarity_figure(results) is None
+    assert plt.get_fignums() == [mine.number]
+    plt.close(mine)
+
+
+@pytest.mark.parametrize(
+    ("page", "found"),
+    [
+        ('<script src="https://cdn.example/x.js"></script>', "https://cdn.example/x.js"),
+        ("<img alt='x' src='//cdn.example/x.png'>", "//cdn.example/x.png"),
+        ('<link rel="stylesheet" href="http://fonts.example/f.css">', "http://fonts.example/f.css"),
+        ('<iframe\n src="https://x.example">', "https://x.example"),
+        ('<a href="https://x.example">a link is not fetched</a>', None),
+        ('<link rel="canonical" href="https://x.example">', None),
+        ('<script src="_static/x.js"></script><img src="data:image/png;base64,AA">', None),
+    ],
+)
+def test_remote_resources_are_found_and_links_are_not(tmp_path, page, found):
+    (tmp_path / "p.html").write_text(page)
+    expected = [("p.html", found)] if found else []
+    assert remote_resources(tmp_path) == expected
+
+
+def test_remote_styles_are_found(tmp_path):
+    (tmp_path / "s.css").write_text(
+        "@import url('https://fonts.example/x'); a{background:url(x.png)}"
+    )
+    assert remote_resources(tmp_path) == [("s.css", "https://fonts.example/x")]
+
+
+def test_a_page_says_what_came_from_the_cache():
+    result = make("m")
+    result.cost["cached"] = 4
+    facts = {row[0].text: row[1].text for row in provenance_table([result]).rows}
+    assert facts["vectors"] == "3 computed, 4 from the cache"
+
+
+def test_an_older_record_without_a_setting_is_the_same_row():
+    old = make("m", settings={"model": {"kind": "encoder"}, "pooling": "mean"}, identity="a" * 64)
+    new = make(
+        "m", finished="2026-02-02", identity="b" * 64,
+        settings={"model": {"kind": "encoder"}, "pooling": "mean", "prefix": "",
+                  "append_eos": False, "normalize": True},
+    )  # fmt: skip
+    assert latest([old, new]) == [new]
+    other = make("m", settings={"pooling": "mean", "prefix": "[R]"}, identity="c" * 64)
+    assert latest([old, new, other]) == [new, other]

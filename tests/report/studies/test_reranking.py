@@ -1,0 +1,155 @@
+import math
+import os
+import subprocess
+import sys
+
+import nbformat
+import numpy as np
+import pytest
+from helpers import REPOSITORY
+from helpers.rerankers import write_reranker, write_words
+
+from qwen3nb.evaluation.retrieval.rerank import rerank_suite
+from qwen3nb.execution.notebook import ParameterError, resolved_parameters
+from qwen3nb.models.rerankers.load import load_reranker
+from qwen3nb.report.leaderboard.tables import provenance_table
+from qwen3nb.report.studies.reranking import (
+    Reranked,
+    cases_table,
+    expected_error,
+    order_table,
+    reliability,
+    rerank_table,
+    reranked,
+    reranker_table,
+)
+from qwen3nb.report.studies.reranking_figures import calibration_figure, gain_figure
+
+NOTEBOOK = REPOSITORY / "notebooks" / "rerank.ipynb"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return write_reranker(tmp_path_factory.mktemp("reranker") / "tiny")
+
+
+@pytest.fixture
+def words(tmp_path):
+    return write_words(tmp_path / "words")
+
+
+@pytest.fixture
+def done(model, words):
+    """The suite's results with their runs, and the reranker."""
+    reranker = load_reranker(model, device="cpu")
+    suite = rerank_suite(reranker, [words], depth=6, show_progress=False)
+    return reranker, suite.results, reranked(suite.results, [words])
+
+
+def test_the_page_says_what_the_record_does(done):
+    reranker, (result,), (page,) = done
+    text = rerank_table([result], seed=0).html()
+    gains = result.per_query["gain nDCG@10"].values()
+    won, lost = sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains)
+    assert f"{won}, {5 - won - lost}, {lost}" in text
+    difference = result.main.value - result.metrics["first nDCG@10"].value
+    assert f"{difference:+.3f}" in text
+    assert f"{result.metrics['oracle nDCG@10'].value:.3f}" in text
+    assert f"{result.config['counts']['pairs']:,}" in reranker_table(reranker, [result]).html()
+    assert "pairs" in provenance_table([result]).html()
+    scores, labels = page.pairs()
+    assert len(scores) == result.config["counts"]["pairs"] == len(labels)
+    found = sum(f"d{query[1:]}" in run for query, run in page.run.items())
+    assert labels.sum() == found
+
+
+def test_foreign_texts_are_escaped(done):
+    _, _, pages = done
+    tables = [cases_table(pages, helped=helped, count=9).html() for helped in (True, False)]
+    assert any("&lt;script&gt;" in text for text in tables)
+    assert not any("<script>" in text for text in tables)
+
+
+def test_cases_are_those_that_changed_most(done):
+    _, (result,), pages = done
+    gains = result.per_query["gain nDCG@10"]
+    for helped in (True, False):
+        chosen = [gain for gain in gains.values() if gain and (gain > 0) == helped]
+        table = cases_table(pages, helped=helped, count=2)
+        heads = [row[0].detail for row in table.rows if row[0].text]
+        expected = sorted(chosen, key=abs, reverse=True)[:2]
+        assert heads == [f"words, nDCG@10 {gain:+.3f}" for gain in expected]
+    assert "no such query" in cases_table([], helped=True).note
+
+
+def test_order_by_hand(done):
+    _, (result,), (page,) = done
+    run = {"q0": {"d0": 2.0, "d1": 1.0, "d2": 3.0, "d3": 2.0}, "q1": {"d5": 1.0}}
+    hand = Reranked(result, page.collection, page.first, run)
+    # d0 is relevant: above one of three, equal to one. q1 has no relevant candidate.
+    assert hand.order() == {"q0": pytest.approx((1 + 0.5) / 3)}
+
+
+def test_calibration_by_hand():
+    chance = np.array([0.05, 0.05, 0.95, 0.95, 1.0])
+    labels = np.array([False, True, True, True, False])
+    low, high = reliability(chance, labels)
+    assert low == (pytest.approx(0.05), 0.5, 2)
+    assert high == (pytest.approx(2.9 / 3), pytest.approx(2 / 3), 3)
+    expected = (2 * 0.45 + 3 * (2.9 / 3 - 2 / 3)) / 5
+    assert expected_error(chance, labels) == pytest.approx(expected)
+
+
+def test_figures_show_every_query_and_pair(done):
+    _, results, pages = done
+    (axis,) = gain_figure(results).axes
+    heights = [patch.get_height() for patch in axis.patches]
+    gains = results[0].per_query["gain nDCG@10"].values()
+    assert sorted(heights) == pytest.approx(sorted(gain for gain in gains if gain))
+    left, right = calibration_figure(pages).axes
+    scores, labels = pages[0].pairs()
+    shown = sum(int(text.get_text().replace(",", "")) for text in left.texts)
+    assert shown == len(scores)
+    assert f"not relevant, {(~labels).sum()}" in right.get_legend_handles_labels()[1]
+    assert math.isfinite(float(order_table(pages).rows[0][5].text))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"first_stage": "bm52"}, "bm52"),
+        ({"data": "PyDocsSampleRetreival"}, "PyDocsSampleRetrieval"),
+        ({"depth": 0}, "depth is 0; expected at least 1"),
+        ({"template": "double"}, "template"),
+        ({"adapter": "nowhere"}, "adapter_config.json"),
+        ({"batch_tokens": -1}, "batch_tokens is -1"),
+    ],
+)
+def test_parameters_are_checked_before_anything_runs(model, given, said):
+    with pytest.raises(ParameterError, match=said):
+        resolved_parameters(
+            REPOSITORY / "notebooks" / "rerank.ipynb", {"checkpoint": str(model), **given}
+        )
+
+
+@pytest.mark.slow
+def test_the_notebook_runs_through_papermill_alone(model, words, checkout, tmp_path):
+    output = tmp_path / "out.ipynb"
+    given = {
+        "checkpoint": str(model), "data": str(words), "depth": "4", "device": "cpu",
+        "first_stage": "bm25,random",
+    }  # fmt: skip
+    command = [sys.executable, "-m", "papermill", str(checkout / "notebooks" / "rerank.ipynb")]
+    command += [str(output), *[part for pair in given.items() for part in ("-p", *pair)]]
+    environment = {name: value for name, value in os.environ.items() if name != "MPLBACKEND"}
+    subprocess.run(command, check=True, cwd=checkout, capture_output=True, env=environment)
+
+    cells = nbformat.read(output, as_version=4).cells
+    assert not any(
+        each.output_type == "error" for cell in cells for each in cell.get("outputs", [])
+    )
+    text = output.read_text()
+    assert "rrf-bm25-random-4" in text
+    assert "q-svg" in text
+    (record,) = (checkout / "results").glob("*/seed_0/words.rrf-bm25-random-4.json")
+    assert record.with_suffix(".trec").is_file()

@@ -1,0 +1,241 @@
+"""The interference report, its files, `qwen3nb analyze`, and the pages made of results."""
+
+import json
+import shutil
+
+import nbformat
+import pytest
+from click.testing import CliRunner
+from helpers.records import make
+
+from qwen3nb.cli.main import main
+from qwen3nb.execution.notebook import ParameterError, finished_page, run_notebook
+from qwen3nb.report.training.interference import (
+    interference_figure,
+    interference_report,
+    interference_seeds_table,
+    interference_table,
+    refusals_table,
+)
+
+
+def train(base, name, seed, score, *, steps=40, spread=0.1, rank=4, tasks=("reranking",)):
+    """A trained adapter's folder, as the training leaves it."""
+    folder = base / name / f"seed_{seed}"
+    (folder / "results").mkdir(parents=True)
+    mode = name.rsplit("_", 1)[0]
+    (folder / "config.yaml").write_text(
+        f"model: {{base_model_name: tiny}}\nlora: {{rank: {rank}}}\n"
+        f"training: {{mode: {mode}}}\nseed: {seed}\n"
+    )
+    (folder / "train_log.jsonl").write_text(json.dumps({"step": steps, "loss": 1.0}) + "\n")
+    queries = {f"q{i}": score + spread * (i % 2 - 0.5) for i in range(40)}
+    if "reranking" in tasks:
+        found = {"dataset": "SciFact", "per_query": queries, "aggregate": {"ndcg@10": score}}
+        value = {"per_dataset": {"SciFact": found}, "average": {"ndcg@10": score}}
+        (folder / "results" / "reranking_results.json").write_text(json.dumps(value))
+    if "embedding" in tasks:
+        value = {"per_task": {"SciFact": {"main_score": score}}}
+        (folder / "results" / "mteb_results.json").write_text(json.dumps(value))
+
+
+@pytest.fixture
+def outputs(tmp_path):
+    """Joint training costs ranking a tenth; embedding is half a percent worse."""
+    base = tmp_path / "outputs"
+    for seed, shift in ((1, 0.0), (2, 0.0005)):
+        train(base, "rank_only_r4", seed, 0.5 + shift)
+        train(base, "emb_only_r4", seed, 0.6 + shift, tasks=("embedding",))
+        train(base, "joint_r4", seed, 0.45 + shift)
+        value = {"per_task": {"SciFact": {"main_score": 0.597 + shift}}}
+        file = base / "joint_r4" / f"seed_{seed}" / "results" / "mteb_results.json"
+        file.write_text(json.dumps(value))
+    return base
+
+
+def texts(table, column):
+    return [row[column].text for row in table.rows]
+
+
+def test_verdicts_by_task_and_overall(outputs):
+    report = interference_report(outputs, n_resamples=500)
+    table = interference_table(report)
+    # Each task has one data set: a row for it, and none that says the same again.
+    assert texts(table, 0) == ["reranking: SciFact", "embedding: SciFact", "overall"]
+    verdicts = [(row[1].text, row[1].detail) for row in table.rows[:2]]
+    assert verdicts == [("PASS", "PASS"), ("FAIL", "FAIL")]
+    assert table.rows[0][2].value == pytest.approx(0.1, abs=1e-3)
+    assert "PASS at 2 % or more" in table.note
+    assert "Kill gate" not in interference_table(report, rule=False).note
+    assert len(interference_table(report, narrow=True).columns) == len(table.columns) - 1
+    seeds = interference_seeds_table(report)
+    assert (seeds.rows[0][2].text, seeds.rows[0][3].text) == ("0.5000", "0.4500")
+    assert seeds.rows[0][5].text == "+10.00 %"
+    labels = [t.get_text() for t in interference_figure(report).axes[0].get_yticklabels()]
+    assert labels == texts(table, 0)[::-1]
+
+
+def test_bands_of_the_gate_are_shaded_and_named(outputs):
+    (axis,) = interference_figure(interference_report(outputs, n_resamples=200)).axes
+    assert [text.get_text() for text in axis.texts] == ["PASS", "MARGINAL", "FAIL"]
+    pass_band, marginal, fail = (patch.get_extents() for patch in axis.patches)
+    assert fail.x1 == pytest.approx(marginal.x0)
+    assert marginal.x1 == pytest.approx(pass_band.x0)
+
+
+def test_unlike_steps_are_refused_unless_the_tasks_are_compared(outputs):
+    log = outputs / "joint_r4" / "seed_1" / "train_log.jsonl"
+    both = outputs / "joint_r4" / "seed_2" / "train_log.jsonl"
+    for file in (log, both):
+        file.write_text(json.dumps({"step": 80}) + "\n")
+    report = interference_report(outputs, n_resamples=200)
+    assert texts(interference_table(report), 1) == ["NO RESULT"]
+    refused = refusals_table(report)
+    assert next(row[1].text for row in refused.rows if row[0].text == "refused") == (
+        "reranking: rank_only_r4 (seed 1) with joint_r4 (seed 1): optimiser steps 40 against 80"
+    )
+    assert "task_steps" in report.hint
+    assert interference_figure(report) is None
+    assert "No pair of runs" in interference_seeds_table(report).note
+
+
+@pytest.mark.parametrize(
+    ("gone", "said"),
+    [
+        ("joint_r4", "none of them joint"),
+        ("rank_only_r4", "no rank_only run of seed 1"),
+        ("emb_only_r4", "without embedding, which has no pair"),
+        ("rank_only_r4/seed_2", "no rank_only run of seed 2"),
+    ],
+)
+def test_partial_results_give_what_they_can(outputs, gone, said):
+    shutil.rmtree(outputs / gone)
+    report = interference_report(outputs, n_resamples=200)
+    assert said in interference_table(report).note + str(refusals_table(report).rows)
+    assert report.to_markdown()
+    if gone == "rank_only_r4/seed_2":
+        assert texts(interference_table(report), 0)[-1] == "overall"
+
+
+def test_without_any_training_the_report_says_so(home, tmp_path):
+    (tmp_path / "empty").mkdir()
+    report = interference_report(tmp_path / "empty")
+    assert "No results of trained adapters" in interference_table(report).note
+    assert refusals_table(report).note == "No adapter was found."
+    assert (
+        "No results of trained adapters in runs" in interference_table(interference_report()).note
+    )
+    with pytest.raises(FileNotFoundError, match="nowhere: no such folder"):
+        interference_report(tmp_path / "nowhere")
+
+
+def test_what_lies_under_runs_and_our_own_records_are_read(home, outputs):
+    shutil.copytree(outputs, home / "runs" / "demo" / "outputs")
+    plain = make("m")
+    plain.save()
+    other = make("m", identity="2" * 64, finished="2026-05-01")
+    other.save()
+    report = interference_report(n_resamples=200)
+    assert report.runs == 6
+    assert report.folders == ("runs/demo/outputs", "results")
+    assert report.flags == ()  # of m, which is no adapter
+
+
+def analyze(*arguments):
+    return CliRunner().invoke(main, ["analyze", *map(str, arguments)])
+
+
+def test_analyze_prints_writes_and_exits_by_verdict(outputs):
+    done = analyze("--output-dir", outputs, "--resamples", 300)
+    assert done.exit_code == 0, done.output
+    assert "By point: PASS." in done.output
+    assert "Kill gate" in done.output
+    folder = outputs / "analysis"
+    value = json.loads((folder / "interference.json").read_text())
+    assert value["verdict"]["by_point"] == "PASS"
+    assert (folder / "interference.md").read_text().startswith("# Task interference")
+    assert {"interference.svg", "losses.pdf"} <= {file.name for file in folder.iterdir()}
+    again = analyze("--output-dir", outputs, "--resamples", 300, "--exit-code", "evidence")
+    assert again.exit_code == 0
+    shutil.rmtree(outputs / "joint_r4" / "seed_2")
+    train(outputs, "joint_r4", 2, 0.49, tasks=("reranking", "embedding"))
+    again = analyze("--output-dir", outputs, "--resamples", 300, "--exit-code", "evidence")
+    assert again.exit_code == 5  # two seeds that disagree are no evidence
+    shutil.rmtree(outputs / "joint_r4")
+    assert analyze("--output-dir", outputs, "--exit-code", "point").exit_code == 6
+    assert analyze("--output-dir", outputs / "nowhere").exit_code == 1
+
+
+def test_analyze_on_real_trainings(fixtures, tmp_path):
+    folder = fixtures / "adapters"
+    if not folder.is_dir():
+        pytest.skip("these fixtures hold no adapters")
+    done = analyze("--output-dir", folder / "outputs", "--report", tmp_path, "--exit-code", "point")
+    assert done.exit_code == 6
+    assert "optimiser steps 40 against 60" in done.output
+    done = analyze(
+        "--output-dir", folder / "outputs", "--report", tmp_path, "--task-steps",
+        "--exit-code", "point", "--resamples", 500,
+    )  # fmt: skip
+    assert done.exit_code == 3
+    assert "By point: FAIL. By evidence: INCONCLUSIVE." in done.output
+    assert (tmp_path / "conflicts.svg").is_file()
+    done = analyze("--output-dir", folder / "stale_mteb_cache_example", "--report", tmp_path)
+    assert "same scores" in done.output
+
+
+@pytest.mark.parametrize("name", ["interference", "compare", "training"])
+def test_pages_work_with_no_results_at_all(checkout, name):
+    page = nbformat.read(run_notebook(name, show_progress=False), as_version=4)
+    shown = "".join(
+        output.get("data", {}).get("text/html", "")
+        for cell in page.cells
+        if cell.cell_type == "code"
+        for output in cell.outputs
+    )
+    assert "No " in shown
+
+
+def test_the_page_follows_the_trainings_it_shows(checkout, outputs):
+    given = {"outputs": str(outputs)}
+    page = nbformat.read(run_notebook("interference", given, show_progress=False), as_version=4)
+    assert "rank_only" in str(page)
+    notebook = checkout / "notebooks" / "interference.ipynb"
+    assert finished_page(notebook, given) is not None
+    train(outputs, "rank_only_r4", 3, 0.5)
+    assert finished_page(notebook, given) is None
+    with pytest.raises(ParameterError, match="nowhere': no such folder"):
+        run_notebook("interference", {"outputs": "nowhere"})
+    with pytest.raises(ParameterError, match="alpha is 2; expected between 0 and 1"):
+        run_notebook("compare", {"alpha": 2})
+
+
+def adapter(name, seed, kind, scores):
+    """A record of an adapter, as the demo leaves it."""
+    mode, rank = name.rsplit("_r", 1)
+    result = make(
+        f"{name}-{seed}", task=f"PyDocs.{kind}", scores=scores, identity=f"{name}{seed}{kind}" * 9
+    )
+    result.config["training"] = {
+        "configuration": name, "seed": seed, "mode": mode, "rank": int(rank), "base": "tiny",
+        "data_seed": seed, "steps": 60, "kind": kind,
+    }  # fmt: skip
+    object.__setattr__(result, "seed", seed)
+    return result
+
+
+def test_our_own_records_of_adapters_are_enough(home):
+    low, high = [0.3, 0.5, 0.4] * 10, [0.4, 0.6, 0.5] * 10
+    for seed in (1, 2):
+        adapter("rank_only_r8", seed, "reranking", high).save()
+        adapter("emb_only_r8", seed, "embedding", high).save()
+        adapter("joint_r8", seed, "reranking", low).save()
+        adapter("joint_r8", seed, "embedding", high).save()
+    report = interference_report(n_resamples=200)
+    (group,) = report.found.groups
+    assert (group.system, group.refused, group.missing) == ("joint_r8", (), ())
+    tasks = {each.name: each for each in group.tasks}
+    assert tasks["reranking"].tir == pytest.approx(0.2)
+    assert tasks["embedding"].tir == 0
+    assert tasks["reranking"].method == "bootstrap over seeds and queries"
+    assert (tasks["reranking"].seeds, report.runs) == ((1, 2), 6)
