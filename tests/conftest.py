@@ -55,7 +55,7 @@ def fixtures():
 @pytest.fixture(scope="session")
 def tokenizer_folder(tmp_path_factory):
     """A tiny byte-level tokenizer."""
-    from qwen3nb.demo.train_ul2 import write_tokenizer
+    from qwen3nb.models.modeling.tiny_tokenizer import write_tokenizer
 
     folder = tmp_path_factory.mktemp("tokenizer")
     write_tokenizer(TEXTS, folder, vocabulary=300)

@@ -74,41 +74,109 @@ def test_the_papermill_plugin_is_light():
 @pytest.mark.parametrize(
     "module",
     [
-        "analysis.statistics",
-        "analysis.collect",
-        "analysis.interference",
-        "report.candidates",
-        "report.interference_files",
-        "report.views",
-        "report.tables",
+        "analysis.stats.paired_tests",
+        "analysis.inventory.collect",
+        "analysis.training.interference",
+        "report.comparison.candidates",
+        "report.training.interference_files",
+        "report.leaderboard.tables",
+        "report.render.table",
     ],
 )
 def test_what_reads_results_loads_no_model(module):
     assert not loaded_by(f"import qwen3nb.{module}") & {"torch", "transformers", "mteb"}
 
 
-# A room may import from itself and from those listed for it; data flows one way.
-ROOMS = {
-    "extraction": {"models"},
-    "models": {"extraction"},
-    "tasks": {"models", "extraction"},
-    "analysis": {"tasks"},
-    "report": {"analysis", "tasks", "models", "extraction", "run", "bench"},
-    "run": {"report", "analysis", "tasks", "models", "extraction", "demo", "bench"},
-    "bench": {"analysis", "demo", "extraction", "models", "tasks"},
-    "demo": {"run", "report", "tasks", "models", "extraction"},
-}
+# From the ground up: a module may import only what stands on its own floor or below it.
+# The longest entry that names a module or a folder above it is the module's floor.
+FLOORS = tuple(
+    """
+paths utils metrics records checkpoints
+models.types models.batching models.counters models.mteb_meta models.modeling models.sources
+models.inference models.encoders models.search models.rerankers models.load
+extraction
+datasets.rows datasets.trec datasets.mirror datasets.words datasets.stsbenchmark datasets.pydocs
+datasets.collection datasets.custom
+evaluation.recording evaluation.mteb evaluation.embeddings evaluation.retrieval evaluation.studies
+analysis.stats analysis.comparison analysis.inventory analysis.training analysis.calibration
+bench
+report.render report.leaderboard report.comparison report.training report.studies report.card
+report.headline report.paper
+execution book demo cli
+""".split()  # noqa: SIM905 - a list of words reads better as lines
+)
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_imports_point_one_way(room):
-    for file in (REPOSITORY / "qwen3nb" / room).rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            module = getattr(node, "module", None) if isinstance(node, ast.ImportFrom) else None
-            if module and module.startswith("qwen3nb."):
-                other = module.split(".")[1]
-                allowed = ROOMS[room] | {room}
-                assert other not in ROOMS or other in allowed, f"{file.name} imports {module}"
+def modules():
+    """Every module of the package with the modules of the package that it imports, anywhere."""
+    root = REPOSITORY / "qwen3nb"
+    files = {
+        ".".join(file.relative_to(root).with_suffix("").parts).removesuffix(".__init__"): file
+        for file in root.rglob("*.py")
+        if file.parent != root or file.name != "__init__.py"
+    }
+    files = {name: file for name, file in files.items() if name not in HALLS}
+    return {
+        name: {each for each in imported(file, files) if each in files and each != name}
+        for name, file in files.items()
+    }
+
+
+def imported(file, files):
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("qwen3nb."):
+            module = node.module.removeprefix("qwen3nb.")
+            for alias in node.names:
+                inner = f"{module}.{alias.name}"
+                yield inner if inner in files else module
+        elif isinstance(node, ast.Import):
+            yield from (alias.name.removeprefix("qwen3nb.") for alias in node.names)
+
+
+# Folders that only hold rooms; their __init__ is a docstring and imports nothing.
+HALLS = {"analysis", "datasets", "evaluation", "models", "report"}
+
+
+def floor(module):
+    names = [name for name in FLOORS if module == name or module.startswith(f"{name}.")]
+    assert names, f"{module} stands on no floor; add it to FLOORS"
+    return FLOORS.index(max(names, key=len))
+
+
+def test_imports_point_down():
+    upward = [
+        f"{module} imports {other}"
+        for module, others in modules().items()
+        for other in others
+        if floor(other) > floor(module)
+    ]
+    assert upward == []
+
+
+def test_no_circle_of_files():
+    graph = modules()
+    while True:
+        imported_ones = set().union(*graph.values())
+        ends = [
+            name for name in graph if not graph[name] & graph.keys() or name not in imported_ones
+        ]
+        if not ends:
+            break
+        for name in ends:
+            del graph[name]
+        graph = {name: others & graph.keys() for name, others in graph.items()}
+    assert not graph, f"imports in a circle: {sorted(graph)}"
+
+
+def test_a_room_holds_about_a_dozen_files():
+    rooms = {}
+    for file in (REPOSITORY / "qwen3nb").rglob("*.py"):
+        if file.name != "__init__.py":
+            rooms.setdefault(str(file.parent.relative_to(REPOSITORY)), []).append(file.stem)
+    assert {room: len(files) for room, files in rooms.items() if len(files) > 13} == {}
+    for room, files in rooms.items():
+        plurals = [name for name in files if f"{name}s" in files]
+        assert not plurals, f"{room}: {plurals} and their plurals"
 
 
 def test_conda_installs_what_make_installs():

@@ -26,14 +26,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from qwen3nb.models.encoders.base import Vectors, load_encoder
 from qwen3nb.models.encoders.sentence_transformer import SentenceTransformerEncoder, known_pooling
-from qwen3nb.models.encoders.transformer import TransformerEncoder, pick_device
+from qwen3nb.models.encoders.transformer import TransformerEncoder
 from qwen3nb.models.inference.runner import Engine
+from qwen3nb.models.load import load_encoder
 from qwen3nb.models.modeling.configuration import encoder_config
 from qwen3nb.models.modeling.dtypes import torch_dtype
 from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel
+from qwen3nb.models.modeling.runtime import pick_device
 from qwen3nb.models.sources.resolve import find_source
+from qwen3nb.models.types import Vectors
 from qwen3nb.utils.hardware import processor
 
 __all__ = ["COSINE", "DIFFERENCE", "EncodeBench", "Way", "bench_encode", "bench_texts", "machine"]
@@ -222,8 +224,8 @@ def write_random_encoder(
     folder: Path, texts: Sequence[str], *, shape: dict[str, Any] | None = None
 ) -> None:
     """A bidirectional Qwen3 with random weights and a tokenizer trained on ``texts``."""
-    from qwen3nb.demo.train_ul2 import write_tokenizer
     from qwen3nb.extraction.export import Options, write_model_files
+    from qwen3nb.models.modeling.tiny_tokenizer import write_tokenizer
 
     shape = shape or _SHAPE
     tokenizer = write_tokenizer(texts, folder, vocabulary=shape["vocab_size"] - 256)

@@ -179,7 +179,7 @@ def _naive_extract(work: Path) -> None:
     """As scripts do it: everything in float32, then the encoder in the type it came in."""
     from safetensors.torch import load_file, save_file
 
-    from qwen3nb.models.modeling.qwen3_seq2seq import encoder_name
+    from qwen3nb.checkpoints.weight_names import encoder_name
 
     file = _sources(work)[0] / "model.safetensors"
     tensors = {name: tensor.float() for name, tensor in load_file(file).items()}
@@ -191,7 +191,7 @@ def _filtered_extract(work: Path) -> None:
     """The least that can be done: no cast, no look at the values, no digest."""
     from safetensors.torch import load_file, save_file
 
-    from qwen3nb.models.modeling.qwen3_seq2seq import encoder_name
+    from qwen3nb.checkpoints.weight_names import encoder_name
 
     tensors = load_file(_sources(work)[0] / "model.safetensors")
     encoder = {new: t for name, t in tensors.items() if (new := encoder_name(name))}
@@ -202,8 +202,8 @@ def _filtered_extract(work: Path) -> None:
 def _our_extract(work: Path) -> None:
     """What `extract` does before it verifies: the check of every value, digest, and writing."""
     from qwen3nb.checkpoints.checkpoint import open_checkpoint
+    from qwen3nb.checkpoints.weight_names import encoder_name
     from qwen3nb.checkpoints.writer import Piece, transfer
-    from qwen3nb.models.modeling.qwen3_seq2seq import encoder_name
 
     source = open_checkpoint(_sources(work)[0])
     pieces = [Piece(encoder_name(name), "BF16", (name,)) for name in source.tensors]

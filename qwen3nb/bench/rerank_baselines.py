@@ -32,7 +32,7 @@ def write_random_reranker(folder: Path, size: str) -> None:
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
     from qwen3nb.datasets.pydocs.build import load_pydocs
-    from qwen3nb.demo.train_ul2 import write_tokenizer
+    from qwen3nb.models.modeling.tiny_tokenizer import write_tokenizer
     from qwen3nb.models.rerankers.prompt_template import INSTRUCTION, TEMPLATES
 
     template = TEMPLATES["qwen3-reranker"]

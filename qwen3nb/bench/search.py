@@ -177,8 +177,8 @@ def _in_full(folder: Path, k: int, way: str) -> None:
 
 def _encoding(folder: Path, size: int) -> Callable[[], None]:
     """Random vectors of as many texts, no cache: what a corpus takes beside its model."""
-    from qwen3nb.models.encoders.base import load_encoder
     from qwen3nb.models.encoders.encode_file import encode_to_file
+    from qwen3nb.models.load import load_encoder
 
     encoder = load_encoder("random:384", cache=False, show_progress=False)
     encoder.encode(["warm"])

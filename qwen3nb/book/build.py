@@ -12,10 +12,10 @@ from pathlib import Path
 import nbformat
 
 from qwen3nb import paths
-from qwen3nb.extraction.export import PROVENANCE
-from qwen3nb.records.record import Result, load_results
+from qwen3nb.checkpoints.provenance import PROVENANCE
+from qwen3nb.records.record import Result
+from qwen3nb.records.store import latest, load_results
 from qwen3nb.report.card.card import card_body
-from qwen3nb.report.leaderboard.tables import latest
 from qwen3nb.utils.atomic_files import write_text
 
 __all__ = ["BookError", "build_book", "page_links", "remote_resources", "write_card_page"]
@@ -51,7 +51,8 @@ def page_links(results: Iterable[Result]) -> dict[str, str]:
 
     Only pages that were published are linked.
     """
-    from qwen3nb.execution.notebook import declared_parameters, page_name
+    from qwen3nb.execution.notebook import page_name
+    from qwen3nb.execution.parameters import declared_parameters
 
     notebook = paths.notebooks() / "eval.ipynb"
     declared = declared_parameters(nbformat.read(notebook, as_version=4))

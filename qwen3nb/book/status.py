@@ -16,15 +16,10 @@ from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.records.failures import failed_runs
-from qwen3nb.records.record import (
-    Result,
-    environment,
-    load_failures,
-    load_results,
-    result_files,
-    verify_files,
-)
-from qwen3nb.report.render.table import Cell, Table
+from qwen3nb.records.record import Result, environment
+from qwen3nb.records.store import load_failures, load_results, result_files, verify_files
+from qwen3nb.report.render.cell import Cell
+from qwen3nb.report.render.table import Table
 from qwen3nb.utils.atomic_files import read_json
 from qwen3nb.utils.hardware import cores, gpu_names, processor, total_memory
 
@@ -125,7 +120,7 @@ def _parameters(page: _Page) -> str:
 def _defaults(notebook: str) -> dict[str, Any]:
     import nbformat
 
-    from qwen3nb.execution.notebook import declared_parameters
+    from qwen3nb.execution.parameters import declared_parameters
 
     file = paths.notebooks() / f"{notebook}.ipynb"
     if not file.is_file():

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from qwen3nb.checkpoints.checkpoint import Checkpoint, CheckpointError, open_checkpoint
 from qwen3nb.checkpoints.tied_weights import EMBEDDINGS
-from qwen3nb.models.modeling.qwen3_seq2seq import encoder_name
+from qwen3nb.checkpoints.weight_names import encoder_name
 
 __all__ = ["Change", "distance_to", "weight_drift"]
 

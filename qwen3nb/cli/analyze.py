@@ -139,7 +139,7 @@ def compare(
     larger than the threshold. The gate fails if a candidate is worse, or the newest run of a
     model worse than the one before.
     """
-    from qwen3nb.records.record import load_results
+    from qwen3nb.records.store import load_results
     from qwen3nb.report.comparison.candidates import compare_candidates
     from qwen3nb.utils.atomic_files import write_text
 

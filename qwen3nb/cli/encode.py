@@ -117,13 +117,13 @@ def encode(
     qwen3nb encode --model encoder --input texts.jsonl --output vectors.npy
     qwen3nb encode --model e5-base-v2 --role query --input q.jsonl --output q.npy
     """
-    from qwen3nb.models.encoders.base import load_encoder
     from qwen3nb.models.encoders.encode_file import (
         check_output,
         check_texts,
         encode_to_file,
         read_texts,
     )
+    from qwen3nb.models.load import load_encoder
 
     check_output(output)
     count = check_texts(source)

@@ -220,7 +220,7 @@ def quick(model: str, max_length: int, as_json: bool, **options: Any) -> None:
     qwen3nb quick Qwen/Qwen3-0.6B --pooling mean --json
     """
     from qwen3nb.cli.check import say_quick_look
-    from qwen3nb.models.encoders.base import load_model
+    from qwen3nb.models.load import load_model
 
     no_library_bars()
     loaded = load_model(model, max_length=max_length or None, show_progress=not as_json, **options)
@@ -239,7 +239,8 @@ def run(notebook: str, given: tuple[tuple[str, str], ...], fresh: bool) -> None:
     \b
     qwen3nb run leaderboard -p tier smoke
     """
-    from qwen3nb.execution.notebook import find_notebook, typed_parameters
+    from qwen3nb.execution.notebook import find_notebook
+    from qwen3nb.execution.parameters import typed_parameters
 
     _run_and_say(notebook, typed_parameters(find_notebook(notebook), dict(given)), fresh=fresh)
 
@@ -262,7 +263,7 @@ def verify(files: tuple[Path, ...]) -> None:
     qwen3nb verify
     qwen3nb verify results/demo-average-1a2b3c4d/seed_0/AuthorSTS.json
     """
-    from qwen3nb.records.record import result_files, verify_files
+    from qwen3nb.records.store import result_files, verify_files
 
     chosen = [
         file
@@ -297,7 +298,7 @@ def card(model: Path, output: Path | None, tier: str, facts: Path | None) -> Non
     qwen3nb card --model encoder
     qwen3nb card --model encoder --tier full --facts facts.toml --output MODEL_CARD.md
     """
-    from qwen3nb.records.record import load_results
+    from qwen3nb.records.store import load_results
     from qwen3nb.report.card.card import card_text
     from qwen3nb.utils.atomic_files import write_text
 

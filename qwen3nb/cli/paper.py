@@ -36,7 +36,7 @@ def figures(format: str, out: Path, tier: str, columns: str | None) -> None:
     qwen3nb figures --format pdf --out paper/figures
     qwen3nb figures --format svg --out slides --tier fast --columns 1
     """
-    from qwen3nb.records.record import load_results
+    from qwen3nb.records.store import load_results
     from qwen3nb.report.paper import write_figures
 
     wide = int(columns or 0)
@@ -57,7 +57,7 @@ def tables(format: str, out: Path, tier: str, seed: int) -> None:
     \b
     qwen3nb tables --format latex --out paper/tables
     """
-    from qwen3nb.records.record import load_results
+    from qwen3nb.records.store import load_results
     from qwen3nb.report.paper import write_tables
 
     for file in write_tables(load_results(), out, tier=tier, format=format, seed=seed):

@@ -151,7 +151,7 @@ def _say_cost(tasks: Sequence[Any], model: str | None) -> None:
 
     letters, limit = None, None
     if model is not None:
-        from qwen3nb.models.encoders.base import load_encoder
+        from qwen3nb.models.load import load_encoder
 
         no_library_bars()
         encoder = load_encoder(model, show_progress=False)

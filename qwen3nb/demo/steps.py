@@ -17,7 +17,7 @@ import click
 from qwen3nb import paths
 from qwen3nb.checkpoints.averaging import average_checkpoints, select_checkpoints
 from qwen3nb.checkpoints.checkpoint import list_checkpoints, open_checkpoint
-from qwen3nb.extraction.export import read_provenance
+from qwen3nb.checkpoints.provenance import read_provenance
 from qwen3nb.utils.atomic_files import new_folder, read_json, sha256_file, sha256_json, write_json
 
 __all__ = ["RERANKED", "STEPS", "joint_adapter", "make_adapters", "make_encoders"]

@@ -25,7 +25,8 @@ from qwen3nb.demo.objectives import (
     ranking_loss,
     words,
 )
-from qwen3nb.demo.train_ul2 import END, training_texts, write_tokenizer
+from qwen3nb.demo.train_ul2 import training_texts
+from qwen3nb.models.modeling.tiny_tokenizer import END, write_tokenizer
 from qwen3nb.models.rerankers.prompt_template import INSTRUCTION
 from qwen3nb.utils.atomic_files import write_json
 

@@ -7,7 +7,6 @@ with its document. transformers' Trainer does the training and writes the checkp
 
 from __future__ import annotations
 
-import json
 import shutil
 import warnings
 from collections.abc import Iterator, Sequence
@@ -18,9 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
-from tokenizers import decoders as token_decoders
-from tokenizers import processors as token_processors
+from tokenizers import Tokenizer
 from transformers import (
     Qwen3Config,
     Qwen3ForCausalLM,
@@ -33,18 +30,10 @@ from transformers import (
 from qwen3nb.datasets.pydocs.build import load_pydocs
 from qwen3nb.demo.ul2_denoising import DENOISERS, Example, denoise
 from qwen3nb.models.modeling.qwen3_seq2seq import IGNORED, Qwen3ForSeq2SeqLM, Qwen3Seq2SeqConfig
-from qwen3nb.utils.atomic_files import write_json, write_text
+from qwen3nb.models.modeling.tiny_tokenizer import END, SENTINELS, write_tokenizer
+from qwen3nb.utils.atomic_files import write_json
 
 __all__ = ["SETTINGS", "Settings", "train_decoder", "train_seq2seq", "training_texts"]
-
-END = "<|endoftext|>"
-SPECIAL = (END, "<|im_start|>", "<|im_end|>")
-SENTINELS = tuple(f"<extra_id_{number}>" for number in range(100))
-# Where Qwen's tokenizers cut before merging bytes.
-_CUT = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
-    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
 
 
 @dataclass(frozen=True)
@@ -95,48 +84,6 @@ def training_texts() -> tuple[list[str], list[str]]:
         if text not in seen
     ]
     return [t for i, t in enumerate(texts) if i % 20], texts[::20]
-
-
-def write_tokenizer(texts: Sequence[str], folder: Path, *, vocabulary: int) -> Tokenizer:
-    """Train a byte-level BPE tokenizer of Qwen's kind and write its files to ``folder``."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.normalizer = normalizers.NFC()
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(_CUT), behavior="isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
-    tokenizer.decoder = token_decoders.ByteLevel()
-    tokenizer.post_processor = token_processors.ByteLevel(trim_offsets=False)
-    trainer = trainers.BpeTrainer(
-        vocab_size=vocabulary,
-        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator(texts, trainer)
-    tokenizer.add_special_tokens([*SPECIAL, *SENTINELS])
-    folder.mkdir(parents=True, exist_ok=True)
-    tokenizer.save(str(folder / "tokenizer.json"))
-    model = json.loads(tokenizer.to_str())["model"]
-    write_json(folder / "vocab.json", model["vocab"], indent=None)
-    merges = [" ".join(pair) if isinstance(pair, list) else pair for pair in model["merges"]]
-    write_text(folder / "merges.txt", "#version: 0.2\n" + "\n".join(merges) + "\n")
-    write_json(
-        folder / "tokenizer_config.json",
-        {
-            "tokenizer_class": "Qwen2Tokenizer",
-            "bos_token": None,
-            "eos_token": END,
-            "pad_token": END,
-            "unk_token": None,
-            "additional_special_tokens": ["<|im_start|>", "<|im_end|>", *SENTINELS],
-            "clean_up_tokenization_spaces": False,
-            "model_max_length": 512,
-        },
-        indent=2,
-    )
-    return tokenizer
 
 
 def seq2seq_config(tokenizer: Tokenizer, settings: Settings) -> Qwen3Seq2SeqConfig:

@@ -24,7 +24,8 @@ import nbformat
 from qwen3nb import paths
 from qwen3nb.execution.publish import page_title, publish
 from qwen3nb.records.failures import FailedRun, note_failure
-from qwen3nb.report.render.table import Cell, Table, markdown_text
+from qwen3nb.report.render.cell import Cell, markdown_text
+from qwen3nb.report.render.table import Table
 from qwen3nb.utils.atomic_files import write_text
 from qwen3nb.utils.secrets import without, without_secrets
 

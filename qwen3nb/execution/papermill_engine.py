@@ -86,7 +86,7 @@ def _as_written(nb: Any) -> Any:
 
 def _refuse_book(output: Path | None) -> None:
     from qwen3nb import paths
-    from qwen3nb.execution.notebook import ParameterError
+    from qwen3nb.execution.parameters import ParameterError
 
     if output and output.is_relative_to(paths.book().resolve()):
         raise ParameterError(

@@ -59,7 +59,7 @@ def publish(
 def page_title(nb: Any, values: dict[str, Any]) -> str | None:
     """``label · tier`` of a run on a checkpoint and a tier, else ``heading · label``."""
     from qwen3nb.models.sources.resolve import find_source
-    from qwen3nb.report.render.table import markdown_text
+    from qwen3nb.report.render.cell import markdown_text
 
     if "training" in values:
         heading = next((c.source for c in nb.cells if c.cell_type == "markdown"), "# Training")

@@ -27,13 +27,13 @@ from tqdm import tqdm
 from qwen3nb import paths
 from qwen3nb.execution.attempt import LOG, Attempt
 from qwen3nb.execution.notebook import (
-    ParameterError,
     find_notebook,
     finished_page,
     page_path,
     partial_folder,
     resolved_parameters,
 )
+from qwen3nb.execution.parameters import ParameterError
 from qwen3nb.execution.subprocesses import Children, interrupted_by_sigterm
 from qwen3nb.models.sources.resolve import find_source
 from qwen3nb.records.failures import failed_run

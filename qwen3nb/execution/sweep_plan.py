@@ -29,12 +29,8 @@ from typing import Any
 import nbformat
 
 from qwen3nb import paths
-from qwen3nb.execution.notebook import (
-    ParameterError,
-    declared_parameters,
-    find_notebook,
-    typed_parameters,
-)
+from qwen3nb.execution.notebook import find_notebook
+from qwen3nb.execution.parameters import ParameterError, declared_parameters, typed_parameters
 from qwen3nb.execution.sweep import Job
 
 __all__ = ["SweepPlan", "read_plan"]

@@ -16,6 +16,7 @@ from string import Template
 from typing import TYPE_CHECKING, Any
 
 from qwen3nb.checkpoints.checkpoint import CheckpointError
+from qwen3nb.checkpoints.provenance import PROVENANCE, read_provenance
 from qwen3nb.models.modeling.dtypes import DTYPES
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.modeling.tokenizer_template import surround
@@ -38,7 +39,6 @@ __all__ = [
     "write_readme",
 ]
 
-PROVENANCE = "qwen3nb.json"
 CHECK = "check_encoder.py"
 TOKENIZER_FILES = (
     "added_tokens.json",
@@ -256,9 +256,3 @@ def write_readme(folder: Path, provenance: dict[str, Any]) -> None:
         "checkpoint": Path(provenance["source"]["folder"]).name,
     }
     write_text(folder / "README.md", _README.substitute(values))
-
-
-def read_provenance(folder: Path) -> dict[str, Any] | None:
-    """The provenance of an extracted directory, or None for any other folder."""
-    file = folder / PROVENANCE
-    return dict(read_json(file)) if file.is_file() else None

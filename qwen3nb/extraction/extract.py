@@ -24,10 +24,11 @@ from qwen3nb.checkpoints.checkpoint import (
     open_checkpoint,
     trainer_state,
 )
+from qwen3nb.checkpoints.provenance import PROVENANCE
 from qwen3nb.checkpoints.tied_weights import EMBEDDINGS, embedding_name
+from qwen3nb.checkpoints.weight_names import encoder_name
 from qwen3nb.checkpoints.writer import Piece, transfer
 from qwen3nb.extraction.export import (
-    PROVENANCE,
     Options,
     copy_tokenizer,
     named_token,
@@ -38,7 +39,6 @@ from qwen3nb.extraction.verify import MAX_DIFFERENCE, Verification, verify
 from qwen3nb.models.modeling.configuration import Qwen3EncoderConfig, ignored_settings
 from qwen3nb.models.modeling.configuration import encoder_config as build_config
 from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel
-from qwen3nb.models.modeling.qwen3_seq2seq import encoder_name
 from qwen3nb.utils.atomic_files import may_replace, new_folder, read_json, write_json
 from qwen3nb.utils.choices import one_of
 

@@ -12,7 +12,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from qwen3nb.checkpoints.checkpoint import CheckpointError, open_checkpoint
-from qwen3nb.extraction.export import read_provenance
+from qwen3nb.checkpoints.provenance import read_provenance
 from qwen3nb.utils.secrets import secret_values
 
 __all__ = ["Upload", "plan_push", "push"]

@@ -12,16 +12,13 @@ from __future__ import annotations
 import math
 import platform
 import re
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
+from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.metrics.aggregate import REPORTED, Aggregate, aggregate
-from qwen3nb.records.failures import failed_runs
 from qwen3nb.utils.atomic_files import read_json, write_json
 
 __all__ = [
@@ -29,9 +26,6 @@ __all__ = [
     "Result",
     "ResultError",
     "environment",
-    "load_failures",
-    "load_results",
-    "taken_over",
     "verify",
 ]
 
@@ -135,64 +129,6 @@ def result_path(folder: Path | None, model: str, seed: int, task: str) -> Path:
     return (folder or paths.results()) / model / f"seed_{seed}" / f"{task}.json"
 
 
-def load_results(folder: Path | str | None = None, *, adapters: bool = True) -> list[Result]:
-    """Every record under ``folder``, by model and task; none if the folder is not there.
-
-    Records that a failed run made are left out until that run has come to its end; see
-    `qwen3nb.records.failures`.
-
-    Args:
-        folder: by default `paths.results`.
-        adapters: whether those of trained adapters are among them, a few runs of the same
-            training per seed (``qwen3nb.evaluation.studies.lora_runs``); no leaderboard lists them.
-
-    Raises:
-        ResultError: a record that cannot be read; names it.
-    """
-    failed = failed_runs(folder)
-    return [
-        result
-        for result in map(Result.load, result_files(folder))
-        if (adapters or "training" not in result.config)
-        and not any(run.made(config=result.config, finished=result.finished) for run in failed)
-    ]
-
-
-def taken_over(
-    result: Result, *, config: dict[str, Any], run: str, folder: Path | None = None
-) -> Result:
-    """A record that a failed run left, signed by the run that reuses it and saved again.
-
-    Any other record is returned as it is.
-    """
-    made = (each.made(config=result.config, finished=result.finished) for each in failed_runs())
-    if not any(made):
-        return result
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    signed = replace(result, config=config, run=run, finished=now)
-    signed.save(folder)
-    return signed
-
-
-def result_files(folder: Path | str | None = None) -> list[Path]:
-    """The files of records under ``folder``."""
-    base = Path(folder) if folder else paths.results()
-    return sorted(base.glob("*/seed_*/*.json"))
-
-
-def load_failures(folder: Path | str | None = None) -> dict[str, str]:
-    """The last line of each failed task's traceback, by model, seed and task."""
-    base = Path(folder) if folder else paths.results()
-    failures = {}
-    for file in sorted(base.glob("*/seed_*/*.error.txt")):
-        lines = file.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        name = file.name.removesuffix(".error.txt")
-        failures[f"{file.parent.parent.name} {file.parent.name} {name}"] = (
-            lines[-1] if lines else ""
-        )
-    return failures
-
-
 def verify(result: Result) -> list[str]:
     """What in a record does not follow from its per-query scores; empty if all does."""
     problems = []
@@ -212,24 +148,6 @@ def verify(result: Result) -> list[str]:
             ours, theirs = getattr(again, part), getattr(stored, part)
             if not _same(ours, theirs):
                 problems.append(f"{name}: {part} is {theirs}, per-query scores give {ours}")
-    return problems
-
-
-def verify_files(files: Iterable[Path]) -> dict[Path, list[str]]:
-    """Problems per file, for the files that have any; an unreadable file is one."""
-    problems: dict[Path, list[str]] = {}
-    for file in files:
-        try:
-            result = Result.load(file)
-            found = verify(result)
-            if file.name != f"{result.task['name']}.json":
-                found.append(f"holds the task {result.task['name']!r}")
-            if not file.parent.parent.name.endswith(f"-{result.model['identity'][:8]}"):
-                found.append("lies in the folder of another model's identity")
-        except (ResultError, KeyError) as error:
-            found = [str(error)]
-        if found:
-            problems[file] = found
     return problems
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from qwen3nb.records.record import Result, load_results
+from qwen3nb.records.record import Result
+from qwen3nb.records.store import load_results
 from qwen3nb.report.leaderboard.findings import Finding, findings, findings_html
-from qwen3nb.report.leaderboard.tables import short_task
+from qwen3nb.report.render.format import short_task
 from qwen3nb.report.studies.reranking import METRIC, compared, in_words
 from qwen3nb.report.training.interference import InterferenceReport, interference_report
 

@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from qwen3nb.analysis.comparison.compare import compare_results
 from qwen3nb.evaluation.mteb.tiers import TIERS
 from qwen3nb.records.record import Result
+from qwen3nb.records.store import latest
 from qwen3nb.report.comparison.figures import differences_figure, pairs_figure
-from qwen3nb.report.comparison.tables import compare_results
 from qwen3nb.report.comparison.task_figures import task_differences_figure, wins_figure
 from qwen3nb.report.leaderboard.figures import (
     bars_figure,
@@ -22,12 +23,12 @@ from qwen3nb.report.leaderboard.score_table import comparison_table
 from qwen3nb.report.leaderboard.tables import (
     cost_table,
     headline_table,
-    latest,
     model_names,
     task_differences_table,
 )
+from qwen3nb.report.render.cell import markdown_text
 from qwen3nb.report.render.figure import Picture
-from qwen3nb.report.render.table import TABLE_FORMATS, Table, markdown_text
+from qwen3nb.report.render.table import TABLE_FORMATS, Table
 from qwen3nb.report.studies.reranking_figures import gain_figure
 from qwen3nb.report.training.configurations import configurations_table
 from qwen3nb.report.training.figures import conflict_figure, loss_figure, trajectory_figure

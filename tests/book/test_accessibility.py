@@ -5,7 +5,8 @@ from helpers import REPOSITORY
 from helpers.browser import used
 
 from qwen3nb.book.accessibility import images_without_alt
-from qwen3nb.report.render.table import Cell, Table
+from qwen3nb.report.render.cell import Cell
+from qwen3nb.report.render.table import Table
 
 SCRIPT = REPOSITORY / "book" / "_static" / "q-tables.js"
 # The first column in the order of the rows, and the state of each head.

@@ -19,7 +19,8 @@ from qwen3nb.book.status import (
     verification_table,
 )
 from qwen3nb.records.failures import note_failure
-from qwen3nb.records.record import environment, load_results, taken_over
+from qwen3nb.records.record import environment
+from qwen3nb.records.store import load_results, taken_over
 
 
 def rows(table):

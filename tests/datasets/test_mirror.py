@@ -21,7 +21,7 @@ from qwen3nb.datasets.mirror import (
 )
 from qwen3nb.evaluation.mteb.evaluate import EvaluationError, evaluate
 from qwen3nb.evaluation.mteb.select import select_tasks
-from qwen3nb.models.encoders.base import load_encoder
+from qwen3nb.models.load import load_encoder
 from qwen3nb.records.record import verify
 
 

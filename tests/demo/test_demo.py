@@ -118,7 +118,7 @@ def test_the_tokenizer_is_the_same_however_it_is_loaded(trained):
 
 @pytest.mark.slow
 def test_the_decoder_is_a_language_model_that_can_be_pooled(trained):
-    from qwen3nb.models.encoders.base import load_encoder
+    from qwen3nb.models.load import load_encoder
 
     encoder = load_encoder(trained.parent / "decoder", pooling="mean", cache=False)
     assert encoder.settings["causal"] is True

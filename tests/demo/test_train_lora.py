@@ -15,7 +15,7 @@ from qwen3nb.demo.train_causal_lm import BASE, train_base
 from qwen3nb.demo.train_lora import LORA, train_adapters
 from qwen3nb.evaluation.studies.lora_runs import evaluate_trained, find_trained
 from qwen3nb.models.rerankers.load import load_reranker
-from qwen3nb.records.record import load_results
+from qwen3nb.records.store import load_results
 
 
 @pytest.mark.slow

@@ -26,7 +26,7 @@ from qwen3nb.records.failures import (
     forget_failure,
     note_failure,
 )
-from qwen3nb.records.record import load_results
+from qwen3nb.records.store import load_results
 
 
 def shown(page):

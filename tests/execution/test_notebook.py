@@ -21,17 +21,12 @@ from qwen3nb.cli.errors import plainly
 from qwen3nb.cli.main import main
 from qwen3nb.evaluation.mteb.per_query import EvaluationError
 from qwen3nb.execution import notebook as notebooks
-from qwen3nb.execution.notebook import (
-    ParameterError,
-    check_parameters,
-    declared_parameters,
-    page_name,
-    run_notebook,
-)
+from qwen3nb.execution.notebook import page_name, run_notebook
 from qwen3nb.execution.papermill_argv import OPTIONS, with_output
+from qwen3nb.execution.parameters import ParameterError, check_parameters, declared_parameters
 from qwen3nb.execution.publish import clean
 from qwen3nb.execution.sweep import Job, sweep
-from qwen3nb.records.record import load_results
+from qwen3nb.records.store import load_results
 
 NOTEBOOKS = sorted((REPOSITORY / "notebooks").glob("*.ipynb"))
 

@@ -16,7 +16,7 @@ from helpers.notebooks import notebook_of, save
 from qwen3nb import paths
 from qwen3nb.cli.main import main
 from qwen3nb.execution import sweep as sweeps
-from qwen3nb.execution.notebook import ParameterError
+from qwen3nb.execution.parameters import ParameterError
 from qwen3nb.execution.subprocesses import Children, kill_tree
 from qwen3nb.execution.sweep import Job, check_jobs, fitting, sweep
 from qwen3nb.execution.sweep_plan import KEYS, SweepPlan, expanded, read_plan

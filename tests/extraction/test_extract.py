@@ -12,19 +12,15 @@ from transformers import AutoModel, AutoTokenizer
 
 from qwen3nb.checkpoints.averaging import average_checkpoints, select_checkpoints
 from qwen3nb.checkpoints.checkpoint import CheckpointError
+from qwen3nb.checkpoints.weight_names import encoder_name
 from qwen3nb.extraction.extract import extract
-from qwen3nb.models.encoders.base import load_encoder
+from qwen3nb.models.load import load_encoder
 from qwen3nb.models.modeling import qwen3_encoder as encoder
 from qwen3nb.models.modeling.configuration import Qwen3EncoderConfig
 from qwen3nb.models.modeling.configuration import encoder_config as build_config
 from qwen3nb.models.modeling.pooling import POOLINGS, pool
 from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel, causal_leak
-from qwen3nb.models.modeling.qwen3_seq2seq import (
-    Qwen3ForSeq2SeqLM,
-    Qwen3Seq2SeqConfig,
-    encoder_name,
-    shift_right,
-)
+from qwen3nb.models.modeling.qwen3_seq2seq import Qwen3ForSeq2SeqLM, Qwen3Seq2SeqConfig, shift_right
 
 
 @pytest.fixture

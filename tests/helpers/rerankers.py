@@ -25,7 +25,7 @@ def write_reranker(folder, *, family="Qwen3", seed=0, spread=0.3, **changes):
     from transformers import set_seed
     from transformers.utils import logging
 
-    from qwen3nb.demo.train_ul2 import write_tokenizer
+    from qwen3nb.models.modeling.tiny_tokenizer import write_tokenizer
 
     logging.disable_progress_bar()
     words = ["yes", "no", "Query: Document: Instruct:", *DOCUMENTS] * 4

@@ -21,13 +21,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
+from qwen3nb.datasets.words import load_analogies, load_word_pairs
 from qwen3nb.evaluation.embeddings.word_similarity import (
     Analogies,
     Vectors,
     WordSimilarity,
     analogies,
-    load_analogies,
-    load_word_pairs,
     unit_rows,
     word_similarity,
 )

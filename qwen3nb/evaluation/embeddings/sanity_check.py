@@ -31,7 +31,8 @@ from qwen3nb.datasets.stsbenchmark import Pairs, sts_benchmark
 from qwen3nb.evaluation.embeddings.geometry import COLLAPSED_VARIANCE, Geometry, vector_geometry
 from qwen3nb.metrics.aggregate import Aggregate, aggregate
 from qwen3nb.metrics.retrieval import score_run
-from qwen3nb.models.encoders.base import Encoder, load_encoder
+from qwen3nb.models.encoders.base import Encoder
+from qwen3nb.models.load import load_encoder
 from qwen3nb.models.search.bm25 import BM25
 from qwen3nb.models.search.fusion import Fusion
 

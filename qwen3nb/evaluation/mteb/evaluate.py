@@ -40,7 +40,8 @@ from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.rerankers.yes_no import YesNoReranker
 from qwen3nb.models.search.bm25 import BM25
 from qwen3nb.models.search.fusion import Fusion
-from qwen3nb.records.record import Result, environment, result_path, taken_over
+from qwen3nb.records.record import Result, environment, result_path
+from qwen3nb.records.store import taken_over
 from qwen3nb.utils.atomic_files import read_json, write_text
 
 __all__ = [

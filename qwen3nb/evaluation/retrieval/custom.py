@@ -24,7 +24,8 @@ from qwen3nb.datasets.custom.score_boosts import boosted
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.evaluation.recording import Work, finished, means, model_facts, stored
 from qwen3nb.metrics.retrieval import rank_documents, score_run
-from qwen3nb.models.encoders.base import Encoder, load_encoder
+from qwen3nb.models.encoders.base import Encoder
+from qwen3nb.models.load import load_encoder
 from qwen3nb.records.record import Result, environment, result_path
 
 __all__ = ["DOMAIN_METRICS", "DomainEvaluation", "evaluate_domain", "search_domain"]

@@ -53,7 +53,7 @@ def load_first(*names: str) -> First:
     Raises:
         SpecError: no such encoder.
     """
-    from qwen3nb.models.encoders.base import load_encoder
+    from qwen3nb.models.load import load_encoder
 
     stages = [
         name if name in ("bm25", "given") or Path(name).is_file() else load_encoder(name)

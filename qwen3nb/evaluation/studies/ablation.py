@@ -19,7 +19,7 @@ from qwen3nb import paths
 from qwen3nb.checkpoints.averaging import averaged, select_checkpoints
 from qwen3nb.evaluation.mteb.evaluate import evaluate
 from qwen3nb.evaluation.mteb.select import tier_tasks
-from qwen3nb.models.encoders.base import load_encoder
+from qwen3nb.models.load import load_encoder
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.records.record import Result
 from qwen3nb.utils.choices import one_of

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.models.rerankers.prompt_template import INSTRUCTION
-from qwen3nb.models.sources.resolve import SpecError
+from qwen3nb.models.types import SpecError
 from qwen3nb.records.record import Result
 from qwen3nb.utils.atomic_files import write_json
 
@@ -193,7 +193,7 @@ def _embeddings(
     **options: Any,
 ) -> list[Result]:
     from qwen3nb.evaluation.mteb.evaluate import evaluate
-    from qwen3nb.models.encoders.base import load_encoder
+    from qwen3nb.models.load import load_encoder
 
     encoder = load_encoder(
         each.folder, base=base, instruction=each.instruction,

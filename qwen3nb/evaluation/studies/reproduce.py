@@ -14,8 +14,8 @@ from qwen3nb.evaluation.mteb.evaluate import evaluate
 from qwen3nb.evaluation.mteb.per_query import EvaluationError
 from qwen3nb.evaluation.mteb.select import listed, select_tasks
 from qwen3nb.evaluation.retrieval.evaluate import evaluate_collection
-from qwen3nb.models.encoders.base import load_encoder, load_model
-from qwen3nb.models.sources.resolve import SpecError
+from qwen3nb.models.load import load_encoder, load_model
+from qwen3nb.models.types import SpecError
 from qwen3nb.records.record import Result
 
 __all__ = ["Published", "Reproduction", "published_scores", "reproduce"]

@@ -1,8 +1,7 @@
 """Texts to vectors, whatever the model: one class, one way in.
 
-`load_encoder` takes a spec (a folder, a registry name, a hub id, ``random``) and gives
-an `Encoder`. An encoder implements MTEB's ``EncoderProtocol``, so that any MTEB task
-runs it unchanged, and encodes plain lists of strings.
+An `Encoder`, which `qwen3nb.models.load` gives, implements MTEB's ``EncoderProtocol``, so
+that any MTEB task runs it unchanged, and encodes plain lists of strings.
 
 Rules, the same for every model:
 
@@ -23,12 +22,9 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from qwen3nb import paths
 from qwen3nb.models.batching import deduplicate
@@ -36,11 +32,10 @@ from qwen3nb.models.counters import Stats
 from qwen3nb.models.encoders.embedding_cache import EmbeddingCache, text_key
 from qwen3nb.models.encoders.progress import Progress
 from qwen3nb.models.encoders.prompts import ROLES, prompt_for
-from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.mteb_meta import mteb_meta
-from qwen3nb.models.rerankers.prompt_template import INSTRUCTION
-from qwen3nb.models.sources.lora import adapter_source
-from qwen3nb.models.sources.resolve import Source, SpecError, fetch, find_source
+from qwen3nb.models.sources.fingerprint import fingerprint
+from qwen3nb.models.sources.source import Source
+from qwen3nb.models.types import EncoderError, Vectors
 from qwen3nb.utils.atomic_files import sha256_json
 from qwen3nb.utils.choices import one_of
 
@@ -48,21 +43,14 @@ if TYPE_CHECKING:
     from mteb.models.model_meta import ModelMeta
     from torch import Tensor
 
-    from qwen3nb.models.search.bm25 import BM25
-    from qwen3nb.models.search.fusion import Fusion
 
-__all__ = ["Encoder", "EncoderError", "load_encoder", "load_model"]
+__all__ = ["Encoder"]
 
 log = logging.getLogger(__name__)
 ENCODING = 2  # raise when vectors change for the same model: part of every identity
 _CHUNK = 512  # texts encoded and stored together: what a kill can cost
 _LONG = 2.0  # seconds after which an encoding is worth a line in the log
-Vectors = NDArray[np.float32]
 _MTEB_ROLES = {"query": "query", "document": "passage"}
-
-
-class EncoderError(ValueError):
-    """A text that cannot be encoded, or a vector that must not be used."""
 
 
 class Encoder(ABC):
@@ -91,7 +79,7 @@ class Encoder(ABC):
         self.prompts = source.prompts
         self.settings = {
             "encoding": ENCODING,
-            "model": source.fingerprint(),
+            "model": fingerprint(source),
             "prompts": source.prompts,
             **({"instruction": source.instruction} if source.instruction else {}),
             **settings,
@@ -249,139 +237,6 @@ class Encoder(ABC):
     def mteb_model_meta(self) -> ModelMeta:
         """MTEB's description; its name and revision are this encoder's alone."""
         return mteb_meta(self, dimension=self.dimension, kinds=["dense"])
-
-
-def load_encoder(
-    spec: str | Path,
-    *,
-    pooling: str | None = None,
-    max_length: int | None = None,
-    prefix: str = "",
-    append_eos: bool = False,
-    normalize: bool | None = None,
-    bidirectional: bool = False,
-    base: str | Path | None = None,
-    instruction: str | None = None,
-    device: str = "auto",
-    dtype: str = "float32",
-    batch_size: int = 32,
-    seed: int = 0,
-    cache: bool = True,
-    show_progress: bool = True,
-) -> Encoder:
-    """The encoder that ``spec`` names.
-
-    Args:
-        spec: a folder (an extracted encoder, an encoder-decoder checkpoint, a
-            sentence-transformers model, a causal language model, a LoRA adapter, another
-            encoder-decoder such as T5Gemma 2, whose encoder is taken), a name from
-            ``registry.toml``, a hub id, or ``random``.
-        pooling: one of `qwen3nb.POOLINGS`; None or ``auto`` for what the model says of
-            itself. A causal language model says nothing, so it needs one.
-        max_length: tokens after which a text is cut; None or 0 for what the model says.
-        prefix: text put before every input, such as the mode ``[R]`` of a UL2 training;
-            for checkpoints and language models. An export has its own stored.
-        append_eos: whether the end-of-text token follows every input, likewise.
-        normalize: whether vectors get length 1; None for what the model says. Without,
-            similarities are dot products.
-        bidirectional: run a causal language model with every token seeing every other.
-        base: the model a LoRA adapter belongs to; None for the one it names.
-        instruction: what a model with instructions is told to look for, where the task has
-            none of its own; None for the model's own default. An adapter is told it before
-            queries, and takes the last token, which is the end of text, unless told
-            otherwise.
-        device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
-        dtype: ``float32``, ``bfloat16`` or ``float16``.
-        batch_size: texts per batch where they must be padded, and with a model that
-            sentence-transformers runs; it changes the speed, not the vectors.
-        seed: of random vectors.
-        cache: whether vectors are kept between runs.
-        show_progress: whether long work shows a bar.
-
-    Raises:
-        SpecError: no such model, or one that cannot be loaded; says what could be.
-        ValueError: an unknown pooling, dtype or device.
-    """
-    source = _told(spec, base=base, instruction=instruction)
-    options = {"cache": cache, "show_progress": show_progress}
-    if source.kind == "random":
-        from qwen3nb.models.encoders.random_baseline import RandomEncoder
-
-        dimension = int(source.spec.partition(":")[2] or 128)
-        return RandomEncoder(source, seed=seed, dimension=dimension, **options)
-    adapter = source.kind == "adapter"
-    source.fingerprint()  # reads the headers: a pickle is refused before anything is loaded
-    if bidirectional:
-        _check_causal(source)
-        options["bidirectional"] = True
-    if pooling in (None, "auto"):
-        pooling = "last" if adapter else None
-    return _runner(source)(
-        source,
-        pooling=one_of("pooling", pooling, POOLINGS) if pooling else None,
-        max_length=max_length or source.max_length,
-        device=device,
-        dtype=dtype,
-        batch_size=batch_size,
-        prefix=prefix,
-        append_eos=append_eos or adapter,
-        normalize=normalize,
-        **options,
-    )
-
-
-def _told(spec: str | Path, *, base: str | Path | None, instruction: str | None) -> Source:
-    """The source of vectors that ``spec`` names, with its instruction.
-
-    Raises:
-        SpecError: there is none, or it has no vectors.
-    """
-    source = adapter_source(Path(spec), base=base) if base is not None else find_source(str(spec))
-    if source.kind in ("bm25", "fusion"):
-        raise SpecError(f"{spec} has no vectors; load_model('{spec}') gives a search model")
-    if source.kind == "hub":
-        source = fetch(source)  # only now it shows whether it is an adapter
-    if source.kind == "adapter":
-        source = replace(
-            source, prompts={"query": "Instruct: {instruction}\nQuery:"}, instruction=INSTRUCTION
-        )
-    return source if instruction is None else replace(source, instruction=instruction)
-
-
-def _check_causal(source: Source) -> None:
-    if source.kind not in ("decoder", "adapter"):
-        raise SpecError(
-            f"{source.label} is of kind {source.kind!r}; bidirectional is for causal language "
-            "models, all others are what they are"
-        )
-
-
-def _runner(source: Source) -> Callable[..., Encoder]:
-    """The class that runs models of this kind."""
-    from qwen3nb.models.encoders.sentence_transformer import SentenceTransformerEncoder
-    from qwen3nb.models.encoders.transformer import TransformerEncoder
-
-    if source.kind == "sentence-transformers":
-        return SentenceTransformerEncoder
-    return TransformerEncoder
-
-
-def load_model(spec: str | Path, **options: Any) -> Encoder | BM25 | Fusion:
-    """`load_encoder`, or the search model of ``bm25`` or of a fusion such as ``bm25+e5-base-v2``.
-
-    The options are those of `load_encoder`, and go to the encoders of a fusion.
-    """
-    source = find_source(str(spec))
-    if source.kind == "fusion":
-        from qwen3nb.models.search.fusion import Fusion
-
-        parts = [load_model(part.spec, **options) for part in source.parts]
-        return Fusion(source, [part for part in parts if not isinstance(part, Fusion)])
-    if source.kind == "bm25":
-        from qwen3nb.models.search.bm25 import BM25
-
-        return BM25(source)
-    return load_encoder(spec, **options)
 
 
 def _texts(inputs: Any) -> list[str]:

@@ -13,7 +13,8 @@ from typing import Any
 
 from tqdm import tqdm
 
-from qwen3nb.models.encoders.base import Encoder, EncoderError
+from qwen3nb.models.encoders.base import Encoder
+from qwen3nb.models.types import EncoderError
 from qwen3nb.utils.atomic_files import new_file
 
 __all__ = ["Encoded", "check_output", "check_texts", "encode_to_file", "read_texts"]

@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from qwen3nb.models.encoders.base import Encoder, Vectors
-from qwen3nb.models.encoders.transformer import end_token, library_versions, pick_device
+from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.inference.flash_varlen import varlen_kernel
 from qwen3nb.models.inference.packing import packing_of
 from qwen3nb.models.inference.runner import Engine
 from qwen3nb.models.modeling.dtypes import torch_dtype
-from qwen3nb.models.sources.resolve import Source, SpecError
+from qwen3nb.models.modeling.runtime import end_token, library_versions, pick_device
+from qwen3nb.models.sources.source import Source
+from qwen3nb.models.types import SpecError, Vectors
 
 __all__ = ["SentenceTransformerEncoder", "known_pooling"]
 

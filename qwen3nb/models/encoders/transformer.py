@@ -15,15 +15,17 @@ import torch
 
 from qwen3nb.checkpoints.checkpoint import CheckpointError, open_checkpoint
 from qwen3nb.checkpoints.tied_weights import embedding_name
-from qwen3nb.models.encoders.base import Encoder, Vectors
+from qwen3nb.checkpoints.weight_names import encoder_name
+from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.inference.runner import Engine
 from qwen3nb.models.modeling.configuration import encoder_config
 from qwen3nb.models.modeling.dtypes import torch_dtype
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel, causal_leak
-from qwen3nb.models.modeling.qwen3_seq2seq import encoder_name
+from qwen3nb.models.modeling.runtime import end_token, library_versions, pick_device
 from qwen3nb.models.modeling.tokenizer_template import surround
-from qwen3nb.models.sources.resolve import Source, SpecError
+from qwen3nb.models.sources.source import Source
+from qwen3nb.models.types import SpecError, Vectors
 from qwen3nb.utils.atomic_files import read_json
 
 if TYPE_CHECKING:
@@ -32,34 +34,6 @@ if TYPE_CHECKING:
 __all__ = ["TransformerEncoder", "end_token", "library_versions", "pick_device"]
 
 MAX_LENGTH = 512
-
-
-def pick_device(device: str) -> str:
-    """``device``, or for ``auto`` the GPU if there is one.
-
-    Raises:
-        ValueError: a device this machine does not have.
-    """
-    if device == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise ValueError(
-            f"device {device!r} is not usable here ({reason}); choose auto, cpu or cuda"
-        ) from None
-    return device
-
-
-def library_versions() -> dict[str, str]:
-    """Major versions of the libraries that compute the vectors."""
-    import transformers
-
-    return {
-        "torch": torch.__version__.split(".")[0],
-        "transformers": transformers.__version__.split(".")[0],
-    }
 
 
 class TransformerEncoder(Encoder):
@@ -158,12 +132,6 @@ class TransformerEncoder(Encoder):
         return end_token(self._tokenizer)
 
 
-def end_token(tokenizer: PreTrainedTokenizerBase) -> int:
-    """The id of the token that stands for a text without tokens."""
-    end = tokenizer.eos_token_id if tokenizer.eos_token_id is not None else tokenizer.pad_token_id
-    return int(end or 0)
-
-
 def _pooling(source: Source, known: str | None) -> str:
     """The pooling that is ``known``; a language model has none of its own."""
     if known is None:
@@ -195,7 +163,7 @@ def _stored_settings(source: Source) -> dict[str, Any]:
 def _load_model(source: Source, dtype: torch.dtype, *, bidirectional: bool = False) -> Any:
     assert source.folder is not None  # noqa: S101
     if source.kind == "adapter":
-        from qwen3nb.models.rerankers.load import load_causal
+        from qwen3nb.models.inference.load_causal import load_causal
 
         model = load_causal(source, dtype).model
         if bidirectional:

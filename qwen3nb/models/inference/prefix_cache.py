@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from qwen3nb.models.inference.attention import FIXED_ROPES, attend_with, other_layers, rope_type
-from qwen3nb.models.sources.resolve import SpecError
+from qwen3nb.models.types import SpecError
 
 __all__ = ["Prefix", "PrefixModel"]
 

@@ -20,12 +20,12 @@ import numpy as np
 import torch
 
 from qwen3nb.models.batching import batches_by_tokens
-from qwen3nb.models.encoders.base import EncoderError, Vectors
 from qwen3nb.models.inference.flash_varlen import varlen_kernel
 from qwen3nb.models.inference.onednn_linear import prepack
 from qwen3nb.models.inference.packing import packing_of, pool_packed, prepare
 from qwen3nb.models.modeling.pooling import pool
 from qwen3nb.models.modeling.qwen3_encoder import padded
+from qwen3nb.models.types import EncoderError, Vectors
 from qwen3nb.utils.choices import one_of
 
 __all__ = ["Engine"]

@@ -18,7 +18,6 @@ Shapes: B texts, S source tokens, T target tokens, H hidden size, V vocabulary r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -34,36 +33,12 @@ from transformers.models.qwen3.modeling_qwen3 import (
     apply_rotary_pos_emb,
 )
 
+from qwen3nb.checkpoints.weight_names import _ALIASES, encoder_name
 from qwen3nb.models.modeling.configuration import encoder_config
 
 __all__ = ["Qwen3ForSeq2SeqLM", "Qwen3Seq2SeqConfig", "encoder_name", "shift_right"]
 
 IGNORED = -100  # the label that cross entropy skips, as everywhere in transformers
-
-_SHARED = "model.shared.weight"
-_ENCODER = "model.encoder."
-_ALIASES = {
-    "model.encoder.embed_tokens.weight": _SHARED,
-    "model.decoder.embed_tokens.weight": _SHARED,
-    "lm_head.weight": _SHARED,
-}
-
-
-def encoder_name(name: str) -> str | None:
-    """The Qwen3 name of an encoder-decoder tensor, or None if the encoder has no use for it.
-
-    >>> encoder_name("model.shared.weight")
-    'embed_tokens.weight'
-    >>> encoder_name("model.encoder.layers.3.mlp.up_proj.weight")
-    'layers.3.mlp.up_proj.weight'
-    >>> encoder_name("model.decoder.norm.weight") is None
-    True
-    """
-    if name == _SHARED:
-        return "embed_tokens.weight"
-    if name in _ALIASES or not name.startswith(_ENCODER):
-        return None
-    return name.removeprefix(_ENCODER)
 
 
 class Qwen3Seq2SeqConfig(PreTrainedConfig):
@@ -253,11 +228,3 @@ class Qwen3ForSeq2SeqLM(PreTrainedModel):
                 logits.flatten(0, 1).float(), labels.flatten(), ignore_index=IGNORED
             )
         return Seq2SeqLMOutput(loss=loss, logits=logits, encoder_last_hidden_state=source)
-
-
-def with_aliases(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """``state`` plus the aliases of the shared embedding that safetensors leaves out."""
-    full = dict(state)
-    for alias, source in _ALIASES.items():
-        full.setdefault(alias, full[source])
-    return full

@@ -7,66 +7,25 @@ the number format they run in.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import torch
-
-from qwen3nb.checkpoints.checkpoint import open_checkpoint
+from qwen3nb.models.inference.load_causal import load_causal
 from qwen3nb.models.inference.onednn_linear import prepack
 from qwen3nb.models.inference.prefix_cache import check_causal
 from qwen3nb.models.modeling.dtypes import torch_dtype
+from qwen3nb.models.rerankers.model import YesNoModel
 from qwen3nb.models.rerankers.prompt_template import INSTRUCTION
 from qwen3nb.models.rerankers.yes_no import MAX_LENGTH, YesNoReranker
-from qwen3nb.models.sources.lora import adapter_source, load_merged
-from qwen3nb.models.sources.resolve import Source, SpecError, fetch, find_source
+from qwen3nb.models.sources.fingerprint import fingerprint
+from qwen3nb.models.sources.resolve import adapter_source, fetch, find_source
+from qwen3nb.models.sources.source import Source
+from qwen3nb.models.types import SpecError
 
 if TYPE_CHECKING:
-    from torch import Tensor
-    from transformers import PreTrainedTokenizerBase
+    pass
 
 __all__ = ["YesNoModel", "load_reranker"]
-
-
-@dataclass(frozen=True)
-class YesNoModel:
-    """A causal language model, taken apart.
-
-    Attributes:
-        backbone: everything but the output matrix, on its device, in evaluation mode.
-        head: the output matrix (vocabulary, hidden size), as it is stored.
-        tokenizer: its tokenizer.
-        dtype: the name of the number format it runs in.
-        parameters: how many it has; the output matrix counts where it is not the embedding.
-    """
-
-    backbone: Any
-    head: Tensor
-    tokenizer: PreTrainedTokenizerBase
-    dtype: str
-    parameters: int
-
-    @property
-    def config(self) -> Any:
-        """The model's configuration."""
-        return self.backbone.config
-
-    @property
-    def library(self) -> tuple[str, str]:
-        """The library that runs it, and its version."""
-        import transformers
-
-        return "transformers", transformers.__version__
-
-    def rows(self, yes: int, no: int) -> Tensor:
-        """The rows of no and yes, float32: (2, hidden size), a copy."""
-        if not 0 <= max(yes, no) < len(self.head):
-            raise SpecError(
-                f"the tokenizer's ids of yes and no ({yes}, {no}) are beyond the output "
-                f"matrix's {len(self.head)} rows; tokenizer and model do not belong together"
-            )
-        return self.head[[no, yes]].detach().float().clone()
 
 
 def load_reranker(
@@ -129,7 +88,8 @@ def load_yes_no(
     Raises:
         SpecError: it is no causal language model.
     """
-    from qwen3nb.models.encoders.transformer import _load_tokenizer, pick_device
+    from qwen3nb.models.encoders.transformer import _load_tokenizer
+    from qwen3nb.models.modeling.runtime import pick_device
 
     # A Qwen3-Reranker may bring files of sentence-transformers; it is a decoder all the same.
     if source.kind not in ("decoder", "adapter", "sentence-transformers"):
@@ -138,7 +98,7 @@ def load_yes_no(
             "model, with or without a LoRA adapter"
         )
     where = pick_device(device)
-    source.fingerprint()  # reads the headers: a pickle is refused before anything is loaded
+    fingerprint(source)  # reads the headers: a pickle is refused before anything is loaded
     model = load_causal(source, torch_dtype(dtype)).to(where).eval()
     check_causal(model.config)
     folder = (source.base or source).folder
@@ -150,33 +110,3 @@ def load_yes_no(
     if linears == "auto":
         prepack(loaded.backbone)
     return loaded
-
-
-def load_causal(source: Source, dtype: torch.dtype) -> Any:
-    """The whole causal language model, an adapter merged in.
-
-    Raises:
-        SpecError: weights are missing.
-    """
-    folder = (source.base or source).folder
-    assert folder is not None  # noqa: S101 - causal models have one
-    if source.kind != "adapter":
-        return _causal_model(folder, dtype)
-    return load_merged(source, _causal_model(folder, torch.float32)).to(dtype)
-
-
-def _causal_model(folder: Path, dtype: torch.dtype) -> Any:
-    from transformers import AutoConfig, AutoModelForCausalLM
-
-    check_causal(AutoConfig.from_pretrained(folder))
-    opened = open_checkpoint(folder)
-    safe = opened.files[0].suffix == ".safetensors"
-    model, info = AutoModelForCausalLM.from_pretrained(
-        folder, dtype=dtype, use_safetensors=safe, output_loading_info=True
-    )
-    if missing := sorted(info["missing_keys"]):
-        raise SpecError(
-            f"{folder}: has no {missing[0]} ({len(missing)} tensors missing), which would be "
-            "random; a yes/no reranker needs a causal language model with its output matrix"
-        )
-    return model

@@ -38,7 +38,8 @@ from qwen3nb.models.rerankers.prompt_template import (
     RerankError,
     common_start,
 )
-from qwen3nb.models.sources.resolve import Source
+from qwen3nb.models.sources.fingerprint import fingerprint
+from qwen3nb.models.sources.source import Source
 from qwen3nb.utils.atomic_files import sha256_json
 from qwen3nb.utils.choices import one_of
 
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from mteb.models.model_meta import ModelMeta
     from torch import Tensor
 
-    from qwen3nb.models.rerankers.load import YesNoModel
+    from qwen3nb.models.rerankers.model import YesNoModel
 
 __all__ = ["RerankStats", "Scores", "YesNoReranker", "count_ties"]
 
@@ -139,7 +140,7 @@ class YesNoReranker:
         self.stats = RerankStats()
         self.settings: dict[str, Any] = {
             "scoring": SCORING,
-            "model": source.fingerprint(),
+            "model": fingerprint(source),
             "template": [chosen.name, chosen.prefix, chosen.head("", ""), chosen.suffix],
             "instruction": instruction,
             "max_length": max_length,

@@ -15,7 +15,7 @@ import bm25s
 
 from qwen3nb.models.counters import Stats
 from qwen3nb.models.mteb_meta import mteb_meta
-from qwen3nb.models.sources.resolve import Source
+from qwen3nb.models.sources.source import Source
 from qwen3nb.utils.atomic_files import sha256_json
 
 if TYPE_CHECKING:

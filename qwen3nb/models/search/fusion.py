@@ -21,7 +21,7 @@ from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.mteb_meta import mteb_meta
 from qwen3nb.models.search.bm25 import BM25
 from qwen3nb.models.search.exact import nearest
-from qwen3nb.models.sources.resolve import Source
+from qwen3nb.models.sources.source import Source
 from qwen3nb.utils.atomic_files import sha256_json
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""LoRA adapters: found, checked against their base by headers alone, merged into it.
+"""LoRA adapters: checked against their base by headers alone, and merged into it.
 
 PEFT applies an adapter and says little when it does not fit: a tensor without a module
 is skipped, a module without a tensor keeps its random start. Here names and shapes of
@@ -15,13 +15,13 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from qwen3nb import paths
 from qwen3nb.checkpoints.checkpoint import Checkpoint, CheckpointError, open_checkpoint
 from qwen3nb.checkpoints.safetensors_header import TensorEntry, read_safetensors
-from qwen3nb.models.sources.resolve import Source, SpecError, find_source
+from qwen3nb.models.sources.source import Source
+from qwen3nb.models.types import SpecError
 from qwen3nb.utils.atomic_files import read_json, sha256_json
 
-__all__ = ["adapter_fingerprint", "adapter_source", "load_merged"]
+__all__ = ["adapter_config", "adapter_fingerprint", "check_fit", "load_merged"]
 
 WEIGHTS = "adapter_model.safetensors"
 _TENSOR = re.compile(
@@ -39,36 +39,12 @@ _PLAIN: dict[str, tuple[Any, ...]] = {
     "target_parameters": (None, []),
     "fan_in_fan_out": (False, None),
 }
-_LABELS = re.compile(r"[^A-Za-z0-9._-]+")
-
-
-def adapter_source(folder: Path, *, base: str | Path | None = None) -> Source:
-    """The adapter in ``folder`` with the model it belongs to, checked to fit each other.
-
-    The base is ``base``, else what ``adapter_config.json`` names: a folder beside the
-    adapter or above it, a folder seen from here, or an id on the hub.
-
-    Raises:
-        SpecError: no adapter, no base, or two that do not fit; says which tensor.
-    """
-    config = _config(folder)
-    named = str(base if base is not None else config.get("base_model_name_or_path") or "")
-    found = _base(folder, named, given=base is not None)
-    if found.kind == "hub":
-        from qwen3nb.models.sources.resolve import fetch
-
-        found = fetch(found)
-    if found.kind not in ("decoder", "sentence-transformers") or found.folder is None:
-        raise SpecError(f"{named}: not a causal language model, so no base for {folder}")
-    source = Source(paths.shown(folder), "adapter", _label(folder), folder=folder, base=found)
-    _check_fit(folder, config, found.folder)
-    return source
 
 
 def adapter_fingerprint(folder: Path) -> dict[str, Any]:
     """What decides the effect of the adapter: its configuration and its weights."""
     # Where the base lay while training says nothing of what it is.
-    config = {k: v for k, v in _config(folder).items() if k != "base_model_name_or_path"}
+    config = {k: v for k, v in adapter_config(folder).items() if k != "base_model_name_or_path"}
     return {"weights": _opened(folder).digest(), "config": sha256_json(config)}
 
 
@@ -95,8 +71,12 @@ def _opened(folder: Path) -> Checkpoint:
     return Checkpoint(folder, {}, read_safetensors(folder / WEIGHTS))
 
 
-def _config(folder: Path) -> dict[str, Any]:
-    """The adapter's configuration, once it is known to be one that is understood."""
+def adapter_config(folder: Path) -> dict[str, Any]:
+    """The contents of ``adapter_config.json``.
+
+    Raises:
+        SpecError: no such file, or not the configuration of a plain LoRA adapter.
+    """
     file = folder / "adapter_config.json"
     if not file.is_file():
         raise SpecError(f"{folder}: no adapter_config.json, so no LoRA adapter")
@@ -124,29 +104,12 @@ def _config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def _base(folder: Path, named: str, *, given: bool) -> Source:
-    if not named:
-        raise SpecError(f"{folder}: adapter_config.json names no base; give it as base")
-    if not given and not Path(named).is_absolute():
-        for above in folder.resolve().parents:
-            if (above / named / "config.json").is_file():
-                return find_source(str(above / named))
-    try:
-        return find_source(named)
-    except SpecError as error:
-        hint = "" if given else " It is what adapter_config.json names; give its folder as base."
-        raise SpecError(f"{folder}: its base is not found: {error}.{hint}") from None
+def check_fit(folder: Path, config: dict[str, Any], base: Path) -> None:
+    """Compare the adapter's tensors with the base's, names and shapes, both ways.
 
-
-def _label(folder: Path) -> str:
-    """``rank_only_r4-seed_42`` for ``…/rank_only_r4/seed_42/checkpoints/final``."""
-    place = folder.resolve()
-    parts = [part for part in place.parts if part not in ("checkpoints", "final")][-2:]
-    return _LABELS.sub("-", "-".join(parts)).strip("-.") or "adapter"
-
-
-def _check_fit(folder: Path, config: dict[str, Any], base: Path) -> None:
-    """Compare the adapter's tensors with the base's, names and shapes, both ways."""
+    Raises:
+        SpecError: a tensor that does not fit, by name.
+    """
     file = folder / WEIGHTS
     try:
         adapter, tensors = read_safetensors(file), open_checkpoint(base).tensors

@@ -14,104 +14,26 @@ import difflib
 import importlib.util
 import re
 import tomllib
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.checkpoints.checkpoint import (
-    Checkpoint,
     CheckpointError,
     list_checkpoints,
-    open_checkpoint,
 )
-from qwen3nb.checkpoints.safetensors_header import read_safetensors
-from qwen3nb.extraction.export import PROVENANCE
-from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json
+from qwen3nb.checkpoints.provenance import PROVENANCE
+from qwen3nb.models.sources.lora import adapter_config, check_fit
+from qwen3nb.models.sources.source import Source
+from qwen3nb.models.types import SpecError
+from qwen3nb.utils.atomic_files import read_json
 
-__all__ = ["Source", "SpecError", "fetch", "find_source", "find_training", "registry"]
+__all__ = ["adapter_source", "fetch", "find_source", "find_training", "registry"]
 
-# Files other than the weights that decide what a model computes.
-_DECIDING = re.compile(
-    r"(config|config_sentence_transformers|modules|sentence_bert_config|tokenizer|"
-    r"tokenizer_config|special_tokens_map|added_tokens|vocab)\.json|"
-    r"(merges|vocab)\.txt|.*\.model|chat_template\.jinja"
-)
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _LABEL = re.compile(r"[^A-Za-z0-9._-]+")
 DEMO = "demo"
-
-
-class SpecError(ValueError):
-    """A spec that names no model; the message lists what would have."""
-
-
-@dataclass(frozen=True)
-class Source:
-    """A model, found.
-
-    Attributes:
-        spec: what was asked for.
-        kind: ``encoder`` (a bidirectional Qwen3 directory), ``seq2seq`` (an
-            encoder-decoder checkpoint), ``sentence-transformers``, ``t5`` (another
-            encoder-decoder, of which the encoder is used), ``decoder`` (a causal
-            language model), ``adapter`` (LoRA), ``fusion``, ``hub``, ``random`` or ``bm25``.
-        label: a name fit for files and tables.
-        folder: where it lies, if it lies somewhere.
-        prompts: text put before a text, per role or task; see `prompt_for`.
-        instruction: what ``{instruction}`` in a prompt stands for by default.
-        pooling: what the registry says, where the model says nothing.
-        max_length: likewise.
-        revision: the pinned revision of a hub model.
-        id: its id on the hub.
-        base: the model an adapter belongs to; see `qwen3nb.models.sources.lora`.
-        parts: what a fusion (``a+b``) is made of.
-    """
-
-    spec: str
-    kind: str
-    label: str
-    folder: Path | None = None
-    prompts: dict[str, str] = field(default_factory=dict)
-    revision: str | None = None
-    id: str | None = None
-    base: Source | None = None
-    parts: tuple[Source, ...] = ()
-    instruction: str = ""
-    pooling: str | None = None
-    max_length: int | None = None
-
-    def fingerprint(self) -> dict[str, Any]:
-        """What decides the vectors, apart from the settings a model is used with."""
-        if self.parts:
-            return {"kind": self.kind, "of": [part.fingerprint() for part in self.parts]}
-        if self.folder is None:
-            return {"kind": self.kind, "spec": self.spec, "revision": self.revision}
-        if self.kind == "adapter":
-            return self._adapter_fingerprint()
-        small = {
-            str(file.relative_to(self.folder)): sha256_file(file)
-            for file in sorted(self.folder.rglob("*"))
-            if _DECIDING.fullmatch(file.name) and file.is_file()
-        }
-        weights = open_checkpoint(self.folder).digest()
-        found: dict[str, Any] = {"kind": self.kind, "weights": weights, "files": sha256_json(small)}
-        # Modules of sentence-transformers with weights of their own, such as 2_Dense.
-        if parts := sorted(self.folder.glob("*_*/model.safetensors")):
-            modules = {file.parent.name: read_safetensors(file) for file in parts}
-            found["modules"] = {
-                name: Checkpoint(self.folder, {}, tensors).digest()
-                for name, tensors in modules.items()
-            }
-        return found
-
-    def _adapter_fingerprint(self) -> dict[str, Any]:
-        from qwen3nb.models.sources.lora import adapter_fingerprint
-
-        assert self.folder is not None  # noqa: S101 - adapters have both
-        assert self.base is not None  # noqa: S101
-        adapter = adapter_fingerprint(self.folder)
-        return {"kind": self.kind, "base": self.base.fingerprint(), "adapter": adapter}
 
 
 def registry() -> dict[str, dict[str, Any]]:
@@ -204,6 +126,29 @@ def fetch(source: Source) -> Source:
     return _as_fetched(source, Path(folder))
 
 
+def adapter_source(folder: Path, *, base: str | Path | None = None) -> Source:
+    """The adapter in ``folder`` with the model it belongs to, checked to fit each other.
+
+    The base is ``base``, else what ``adapter_config.json`` names: a folder beside the
+    adapter or above it, a folder seen from here, or an id on the hub.
+
+    Raises:
+        SpecError: no adapter, no base, or two that do not fit; says which tensor.
+    """
+    config = adapter_config(folder)
+    named = str(base if base is not None else config.get("base_model_name_or_path") or "")
+    found = _adapter_base(folder, named, given=base is not None)
+    if found.kind == "hub":
+        found = fetch(found)
+    if found.kind not in ("decoder", "sentence-transformers") or found.folder is None:
+        raise SpecError(f"{named}: not a causal language model, so no base for {folder}")
+    source = Source(
+        paths.shown(folder), "adapter", _adapter_label(folder), folder=folder, base=found
+    )
+    check_fit(folder, config, found.folder)
+    return source
+
+
 def _as_fetched(source: Source, folder: Path) -> Source:
     """What lies in ``folder``, under the name and with the settings it was asked for by."""
     found = _folder(source.spec, folder)
@@ -256,8 +201,6 @@ def _registered(name: str, entry: dict[str, Any]) -> Source:
 
 def _folder(spec: str, folder: Path) -> Source:
     if (folder / "adapter_config.json").is_file() and not (folder / "config.json").is_file():
-        from qwen3nb.models.sources.lora import adapter_source
-
         return adapter_source(folder)
     if not (folder / "config.json").is_file():
         inside = sorted(path.name for path in folder.glob("*/") if (path / "config.json").is_file())
@@ -290,3 +233,24 @@ def _label(folder: Path) -> str:
         folder = folder.resolve()
         label = f"{folder.parent.name}-{folder.name}" if folder.parent.name else folder.name
     return _LABEL.sub("-", label).strip("-.") or "model"
+
+
+def _adapter_base(folder: Path, named: str, *, given: bool) -> Source:
+    if not named:
+        raise SpecError(f"{folder}: adapter_config.json names no base; give it as base")
+    if not given and not Path(named).is_absolute():
+        for above in folder.resolve().parents:
+            if (above / named / "config.json").is_file():
+                return find_source(str(above / named))
+    try:
+        return find_source(named)
+    except SpecError as error:
+        hint = "" if given else " It is what adapter_config.json names; give its folder as base."
+        raise SpecError(f"{folder}: its base is not found: {error}.{hint}") from None
+
+
+def _adapter_label(folder: Path) -> str:
+    """``rank_only_r4-seed_42`` for ``…/rank_only_r4/seed_42/checkpoints/final``."""
+    place = folder.resolve()
+    parts = [part for part in place.parts if part not in ("checkpoints", "final")][-2:]
+    return _LABEL.sub("-", "-".join(parts)).strip("-.") or "adapter"

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import qwen3nb
+from qwen3nb.checkpoints.provenance import read_provenance
 from qwen3nb.evaluation.mteb.tiers import TIERS
-from qwen3nb.extraction.export import read_provenance
 from qwen3nb.models.modeling.pooling import POOLINGS
+from qwen3nb.models.sources.fingerprint import fingerprint
 from qwen3nb.models.sources.resolve import find_source
 from qwen3nb.records.record import Result
+from qwen3nb.records.store import latest
 from qwen3nb.report.card.facts import (
     details,
     origin,
@@ -27,8 +29,8 @@ from qwen3nb.report.card.facts import (
 from qwen3nb.report.leaderboard.limitations import limitations
 from qwen3nb.report.leaderboard.score_table import comparison_table
 from qwen3nb.report.leaderboard.suite import suite_table, summarise
-from qwen3nb.report.leaderboard.tables import latest, results_table
-from qwen3nb.report.render.table import markdown_text
+from qwen3nb.report.leaderboard.tables import results_table
+from qwen3nb.report.render.cell import markdown_text
 from qwen3nb.utils.atomic_files import read_json
 
 __all__ = ["card_body", "card_text"]
@@ -102,7 +104,7 @@ def _about(folder: Path, provenance: dict[str, Any], stated: dict[str, Any]) -> 
         "folder": re.sub(r"""["'`\\\s<>]""", "-", folder.name),  # within code, quoted
         "toy": str(training.get("data", "")).startswith("PyDocs"),
         "details": _escaped(details(read_json(folder / "config.json"), provenance, stated)),
-        "origin": _escaped(origin(provenance, source.fingerprint())),
+        "origin": _escaped(origin(provenance, fingerprint(source))),
         "training": _escaped(training_facts(training, stated)),
         "unrecorded": not training,
         "ul2": "ul2" in str(training.get("objective", stated.get("objective", ""))).lower(),
@@ -181,5 +183,5 @@ def _escaped(rows: list[tuple[str, str]]) -> list[tuple[str, str]]:
 
 def _of_model(folder: Path, results: Sequence[Result]) -> list[Result]:
     """The records of the model in ``folder``: same weights and files, whatever its label."""
-    fingerprint = find_source(str(folder)).fingerprint()
-    return [r for r in latest(results) if r.model["settings"]["model"] == fingerprint]
+    content = fingerprint(find_source(str(folder)))
+    return [r for r in latest(results) if r.model["settings"]["model"] == content]

@@ -13,9 +13,10 @@ from qwen3nb.analysis.comparison.alignment import model_names
 from qwen3nb.analysis.comparison.candidates import TESTED, Comparison, Difference, compare_models
 from qwen3nb.analysis.comparison.history import TrendPoint, trend
 from qwen3nb.records.record import Result
+from qwen3nb.records.store import latest
 from qwen3nb.report.comparison.tables import query_text, top_documents
-from qwen3nb.report.leaderboard.tables import latest
-from qwen3nb.report.render.table import Cell, Table
+from qwen3nb.report.render.cell import Cell
+from qwen3nb.report.render.table import Table
 from qwen3nb.utils.markdown import escaped, interval_text, json_text, number_text
 
 __all__ = ["CandidateReport", "compare_candidates"]

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from qwen3nb.analysis.comparison.compare import Compared
 from qwen3nb.analysis.stats.multiple_testing import NAMES
-from qwen3nb.report.comparison.tables import Compared
-from qwen3nb.report.leaderboard.tables import short_task
 from qwen3nb.report.render.figure import GREY, SMALL, Picture, grid, model_colors, plain
+from qwen3nb.report.render.format import short_task
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

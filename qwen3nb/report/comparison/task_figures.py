@@ -12,9 +12,10 @@ from qwen3nb.analysis.comparison.alignment import ScoreMatrix, pair_results
 from qwen3nb.analysis.stats.multiple_testing import holm
 from qwen3nb.analysis.stats.paired_tests import paired_bootstrap, permutation_test
 from qwen3nb.records.record import Result
-from qwen3nb.report.leaderboard.tables import latest, short_task
+from qwen3nb.records.store import latest
 from qwen3nb.report.render.figure import COLORS, GREY, SMALL, Picture, model_colors, plain
 from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
+from qwen3nb.report.render.format import short_task
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,7 +10,8 @@ import numpy as np
 
 from qwen3nb.evaluation.mteb.tiers import TIERS
 from qwen3nb.records.record import Result
-from qwen3nb.report.leaderboard.tables import latest, model_names, short_task
+from qwen3nb.records.store import latest
+from qwen3nb.report.leaderboard.tables import model_names
 from qwen3nb.report.render.figure import (
     COLORS,
     GREY,
@@ -20,6 +21,7 @@ from qwen3nb.report.render.figure import (
     model_colors,
     plain,
 )
+from qwen3nb.report.render.format import short_task
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,10 +13,12 @@ from typing import Any
 from qwen3nb import paths
 from qwen3nb.analysis.comparison.alignment import comparable, paired_scores
 from qwen3nb.analysis.stats.paired_tests import paired_bootstrap, permutation_test
+from qwen3nb.checkpoints.provenance import read_provenance
 from qwen3nb.evaluation.mteb.tiers import TIERS
-from qwen3nb.extraction.export import read_provenance
 from qwen3nb.records.record import Result
-from qwen3nb.report.leaderboard.tables import latest, model_names, short_task
+from qwen3nb.records.store import latest
+from qwen3nb.report.leaderboard.tables import model_names
+from qwen3nb.report.render.format import short_task
 
 __all__ = ["Finding", "findings", "findings_html"]
 

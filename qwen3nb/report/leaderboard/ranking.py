@@ -9,9 +9,11 @@ from qwen3nb.analysis.comparison.alignment import Pairing, ScoreMatrix, pair_res
 from qwen3nb.analysis.comparison.ranking_by_type import CategoryBoards, category_leaderboards
 from qwen3nb.evaluation.mteb.tiers import TIERS
 from qwen3nb.records.record import Result
-from qwen3nb.report.leaderboard.tables import latest, short_task
+from qwen3nb.records.store import latest
+from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.figure import GREY, SMALL, Picture, grid, model_colors, plain
-from qwen3nb.report.render.table import Cell, Table
+from qwen3nb.report.render.format import short_task
+from qwen3nb.report.render.table import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,8 +9,11 @@ from qwen3nb.analysis.stats.multiple_testing import holm
 from qwen3nb.analysis.stats.paired_tests import permutation_test
 from qwen3nb.evaluation.mteb.tiers import TIERS
 from qwen3nb.records.record import Result
-from qwen3nb.report.leaderboard.tables import latest, model_names, number, short_task
-from qwen3nb.report.render.table import Cell, Table, with_ranks
+from qwen3nb.records.store import latest
+from qwen3nb.report.leaderboard.tables import model_names
+from qwen3nb.report.render.cell import Cell
+from qwen3nb.report.render.format import number, short_task
+from qwen3nb.report.render.table import Table, with_ranks
 
 __all__ = ["comparison_table", "contenders"]
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from qwen3nb.records.record import Result
-from qwen3nb.report.render.table import Cell, Table
+from qwen3nb.report.render.cell import Cell
+from qwen3nb.report.render.table import Table
 
 if TYPE_CHECKING:
     from qwen3nb.evaluation.mteb.plan import Planned

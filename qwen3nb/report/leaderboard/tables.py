@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from qwen3nb.analysis.comparison.alignment import model_names, pair_against
 from qwen3nb.analysis.comparison.pairwise import Pair, compare_pairs
 from qwen3nb.evaluation.mteb.tiers import TIERS
-from qwen3nb.metrics.aggregate import Aggregate
 from qwen3nb.records.record import Result
-from qwen3nb.report.render.table import Cell, Table
+from qwen3nb.records.store import _USES, latest
+from qwen3nb.report.render.cell import Cell
+from qwen3nb.report.render.format import number, short_task
+from qwen3nb.report.render.table import Table
 
 __all__ = [
     "checks_table",
@@ -26,50 +27,6 @@ __all__ = [
     "short_task",
     "task_differences_table",
 ]
-
-# Settings that make one model several rows, if records differ in them; with what an older
-# record, which does not name them, meant.
-_USES: dict[str, Any] = {
-    "pooling": None,
-    "max_length": None,
-    "dtype": None,
-    "prompts": None,
-    "prefix": "",
-    "append_eos": False,
-    "normalize": True,
-}
-
-
-def number(value: Aggregate, *, strong: bool = False, link: str = "") -> Cell:
-    """A value with its interval, or why there is none."""
-    if value.value is None:
-        return Cell("undefined", value.undefined, link=link)
-    ends = None if value.low is None or value.high is None else (value.low, value.high)
-    detail = "[{:.3f}, {:.3f}]".format(*ends) if ends else ""
-    return Cell(
-        f"{value.value:.3f}", detail, link=link, strong=strong, value=value.value, interval=ends
-    )
-
-
-def short_task(name: str) -> str:
-    """A task's name for a narrow column: ``PyDocsSampleRetrieval`` is ``Retrieval``."""
-    return re.sub(r"^PyDocs(Sample)?(?=.)", "", name)
-
-
-def latest(results: Iterable[Result]) -> list[Result]:
-    """Of records that differ in content only, the one finished last.
-
-    A checkpoint that is overwritten is another model under the same label; its old
-    records stay on disk and out of the tables.
-    """
-    newest: dict[tuple[Any, ...], Result] = {}
-    for result in results:
-        settings = result.model["settings"]
-        use = tuple(str(settings.get(name, before)) for name, before in _USES.items())
-        key = (result.model["label"], use, result.seed, result.task["name"])
-        if key not in newest or newest[key].finished <= result.finished:
-            newest[key] = result
-    return list(newest.values())
 
 
 def results_table(results: Sequence[Result], *, skipped: Mapping[str, str] | None = None) -> Table:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from qwen3nb.report.render.table import Cell, Signs, Table, marked
+from qwen3nb.report.render.cell import Cell, Signs, marked
+from qwen3nb.report.render.table import Table
 
 __all__ = ["latex_table", "latex_text"]
 

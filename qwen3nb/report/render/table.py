@@ -10,52 +10,17 @@ import csv
 import html
 import io
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 from urllib.parse import quote
+
+from qwen3nb.report.render.cell import Cell, Signs, markdown_text, marked
 
 __all__ = ["TABLE_FORMATS", "Cell", "Signs", "Table", "markdown_text", "marked", "with_ranks"]
 
 TABLE_FORMATS = {"latex": ".tex", "csv": ".csv", "markdown": ".md"}
 # What a spreadsheet would take for a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One cell.
-
-    Attributes:
-        text: what it says; of a missing value, its name, such as ``not run``.
-        detail: in smaller type below, such as an interval or a reason.
-        link: where it leads, relative to the page it is on.
-        strong: whether it is the best of its column.
-        second: whether it is the second best.
-        value: the number behind the text, not rounded: what sorting and CSV use.
-        interval: its ends, not rounded.
-        std: standard deviation, as it is to be shown; a subscript.
-        mark: a sign that the table's legend explains.
-    """
-
-    text: str
-    detail: str = ""
-    link: str = ""
-    strong: bool = False
-    second: bool = False
-    value: float | None = None
-    interval: tuple[float, float] | None = None
-    std: str = ""
-    mark: str = ""
-
-
-class Signs(NamedTuple):
-    """How a format sets off the best and the second best, and what stands below and above."""
-
-    strong: str
-    second: str
-    below: str
-    above: str
 
 
 _HTML = Signs(
@@ -206,19 +171,6 @@ def _html_cell(cell: Cell, *, first: bool) -> str:
     return f'<th scope="row"{key}>{text}</th>' if first else f"<td{key}>{text}</td>"
 
 
-def marked(cell: Cell, text: str, *, escape: Callable[[str], str], signs: Signs) -> str:
-    """``text``, escaped already, as the best or second best, with its spread and its mark."""
-    if cell.strong and text:
-        text = signs.strong.format(text)
-    if cell.second:
-        text = signs.second.format(text)
-    if cell.std:
-        text += signs.below.format(escape(cell.std))
-    if cell.mark:
-        text += signs.above.format(escape(cell.mark))
-    return text
-
-
 def _markdown_cell(cell: Cell) -> str:
     text = marked(cell, markdown_text(cell.text), escape=markdown_text, signs=_MARKDOWN)
     return f"{text} {markdown_text(cell.detail)}".strip()
@@ -238,9 +190,3 @@ def _inert(text: str) -> str:
     if line.startswith(_FORMULA) and not re.fullmatch(r"[+-]?[\d.,]+(e[+-]?\d+)?", line):
         return f"'{line}"
     return line
-
-
-def markdown_text(text: str) -> str:
-    """``text`` with everything escaped that means something in Markdown or HTML."""
-    escaped = html.escape(" ".join(text.split()), quote=False)
-    return re.sub(r"([\\`*_{}\[\]()#+!|$~])", r"\\\1", escaped)

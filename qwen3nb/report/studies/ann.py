@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from qwen3nb.analysis.stats.paired_tests import paired_bootstrap
 from qwen3nb.metrics.aggregate import Aggregate, aggregate
-from qwen3nb.report.leaderboard.tables import number
+from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.figure import COLORS, GREY, Picture, grid, plain
-from qwen3nb.report.render.table import Cell, Table
+from qwen3nb.report.render.format import number
+from qwen3nb.report.render.table import Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

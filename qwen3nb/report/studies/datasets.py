@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from qwen3nb.datasets.pydocs.build import OWN, PyDocs
 from qwen3nb.datasets.pydocs.mteb_tasks import author_sts
 from qwen3nb.evaluation.mteb.tiers import TIERS
-from qwen3nb.report.leaderboard.tables import number
-from qwen3nb.report.render.table import Cell, Table
+from qwen3nb.report.render.cell import Cell
+from qwen3nb.report.render.format import number
+from qwen3nb.report.render.table import Table
 
 __all__ = [
     "difficulty_table",
@@ -63,7 +64,7 @@ def pydocs_table(sets: Mapping[str, PyDocs]) -> Table:
 def difficulty_table(pydocs: PyDocs, specs: Sequence[str] = ("bm25", "random")) -> Table:
     """How far each model gets on the whole of PyDocs, the own document alone relevant."""
     from qwen3nb.evaluation.retrieval.pydocs_difficulty import own_document_ndcg
-    from qwen3nb.models.encoders.base import load_model
+    from qwen3nb.models.load import load_model
 
     rows = []
     for spec in specs:

@@ -10,10 +10,11 @@ import numpy as np
 
 from qwen3nb.checkpoints.checkpoint import metric_of, open_checkpoint, step_of
 from qwen3nb.checkpoints.safetensors_header import CheckpointError
-from qwen3nb.report.leaderboard.tables import number
+from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.figure import COLORS, Picture, grid, plain
 from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
-from qwen3nb.report.render.table import Cell, Table
+from qwen3nb.report.render.format import number
+from qwen3nb.report.render.table import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

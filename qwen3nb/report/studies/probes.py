@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from qwen3nb.report.leaderboard.tables import number
-from qwen3nb.report.render.table import Cell, Table
+from qwen3nb.report.render.cell import Cell
+from qwen3nb.report.render.format import number
+from qwen3nb.report.render.table import Table
 
 if TYPE_CHECKING:
     from qwen3nb.evaluation.embeddings.probes import Probes

@@ -17,8 +17,9 @@ from qwen3nb.evaluation.retrieval.first_stage import Run
 from qwen3nb.metrics.aggregate import Aggregate, aggregate
 from qwen3nb.metrics.retrieval import rank_documents
 from qwen3nb.records.record import Result
-from qwen3nb.report.leaderboard.tables import number, short_task
-from qwen3nb.report.render.table import Cell, Table
+from qwen3nb.report.render.cell import Cell
+from qwen3nb.report.render.format import number, short_task
+from qwen3nb.report.render.table import Table
 
 if TYPE_CHECKING:
     from qwen3nb.models.rerankers.yes_no import YesNoReranker

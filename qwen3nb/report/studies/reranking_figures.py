@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qwen3nb.records.record import Result
-from qwen3nb.report.leaderboard.tables import short_task
 from qwen3nb.report.render.figure import COLORS, GREY, SMALL, Picture, grid, plain
+from qwen3nb.report.render.format import short_task
 from qwen3nb.report.studies.reranking import METRIC, Reranked, probability, reliability
 
 if TYPE_CHECKING:

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean, stdev
 
 from qwen3nb.analysis.inventory.score import Score
-from qwen3nb.report.leaderboard.tables import short_task
-from qwen3nb.report.render.table import Cell, Table, with_ranks
+from qwen3nb.report.render.cell import Cell
+from qwen3nb.report.render.format import short_task
+from qwen3nb.report.render.table import Table, with_ranks
 
 __all__ = ["configurations_table"]
 

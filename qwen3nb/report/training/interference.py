@@ -14,9 +14,10 @@ from qwen3nb.analysis.inventory.score import Score
 from qwen3nb.analysis.inventory.training_logs import find_outputs
 from qwen3nb.analysis.training.interference import DEFINITION, Interference, interference
 from qwen3nb.analysis.training.match_runs import REQUIRED
-from qwen3nb.report.leaderboard.tables import short_task
+from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.figure import COLORS, GREY, SMALL, Picture, plain
-from qwen3nb.report.render.table import Cell, Table
+from qwen3nb.report.render.format import short_task
+from qwen3nb.report.render.table import Table
 from qwen3nb.report.training.configurations import configurations_table
 from qwen3nb.utils.markdown import number_text, percent_text
 

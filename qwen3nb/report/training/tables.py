@@ -23,12 +23,14 @@ from qwen3nb.analysis.training.checkpoint_scores import Trajectory, trajectories
 from qwen3nb.analysis.training.learning_curve import Curve, best_checkpoint, correlation
 from qwen3nb.analysis.training.seed_variance import SeedCurve, seed_curve
 from qwen3nb.checkpoints.checkpoint import step_of, trainer_state
+from qwen3nb.checkpoints.provenance import read_provenance
 from qwen3nb.evaluation.mteb.select import listed
 from qwen3nb.evaluation.mteb.tiers import TIERS
-from qwen3nb.extraction.export import read_provenance
 from qwen3nb.records.record import Result
-from qwen3nb.report.leaderboard.tables import latest, short_task
-from qwen3nb.report.render.table import Cell, Table
+from qwen3nb.records.store import latest
+from qwen3nb.report.render.cell import Cell
+from qwen3nb.report.render.format import short_task
+from qwen3nb.report.render.table import Table
 from qwen3nb.utils.markdown import interval_text, number_text
 
 __all__ = [

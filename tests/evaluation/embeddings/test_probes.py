@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from sklearn import metrics
 
 from qwen3nb.datasets.rows import DataError
+from qwen3nb.datasets.words import load_analogies, load_word_pairs, mirrored_words
 from qwen3nb.evaluation.embeddings.probes import (
     alignment,
     anisotropy,
@@ -18,15 +19,9 @@ from qwen3nb.evaluation.embeddings.probes import (
     transfer,
     uniformity,
 )
-from qwen3nb.evaluation.embeddings.word_similarity import (
-    analogies,
-    load_analogies,
-    load_word_pairs,
-    mirrored_words,
-    word_similarity,
-)
+from qwen3nb.evaluation.embeddings.word_similarity import analogies, word_similarity
 from qwen3nb.metrics.aggregate import aggregate
-from qwen3nb.models.encoders.base import load_encoder
+from qwen3nb.models.load import load_encoder
 from qwen3nb.report.studies.probes import probes_table
 
 # Angles on a circle: cosine is that of the difference.

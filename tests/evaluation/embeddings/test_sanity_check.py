@@ -21,10 +21,11 @@ from qwen3nb.evaluation.embeddings.sanity_check import (
     verdict_of,
 )
 from qwen3nb.metrics.aggregate import Aggregate
-from qwen3nb.models.encoders.base import load_encoder, load_model
+from qwen3nb.models.load import load_encoder, load_model
 from qwen3nb.report.leaderboard.tables import checks_table
+from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.console import print_table
-from qwen3nb.report.render.table import Cell, Table
+from qwen3nb.report.render.table import Table
 from qwen3nb.report.studies.geometry import cosine_figure, spectrum_figure
 
 STS, MRR = "AuthorSTS, Spearman", "a description finds its function, MRR@10"

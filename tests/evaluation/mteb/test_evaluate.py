@@ -23,7 +23,7 @@ from qwen3nb.evaluation.studies.reproduce import (
 )
 from qwen3nb.evaluation.studies.tier_validity import predict_elsewhere, published_table
 from qwen3nb.metrics.aggregate import reported
-from qwen3nb.models.encoders.base import load_encoder, load_model
+from qwen3nb.models.load import load_encoder, load_model
 from qwen3nb.models.search.fusion import fuse
 from qwen3nb.models.sources.resolve import find_source
 from qwen3nb.records.record import Result, verify

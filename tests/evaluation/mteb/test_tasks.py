@@ -15,15 +15,9 @@ from qwen3nb.evaluation.mteb.evaluate import EvaluationError, evaluate
 from qwen3nb.evaluation.mteb.select import tier_tasks
 from qwen3nb.evaluation.mteb.tiers import TIERS
 from qwen3nb.evaluation.retrieval.pydocs_difficulty import own_document_ndcg
-from qwen3nb.models.encoders.base import load_encoder, load_model
-from qwen3nb.records.record import (
-    Result,
-    ResultError,
-    load_failures,
-    result_files,
-    verify,
-    verify_files,
-)
+from qwen3nb.models.load import load_encoder, load_model
+from qwen3nb.records.record import Result, ResultError, verify
+from qwen3nb.records.store import load_failures, result_files, verify_files
 
 DOC = """
 cumsum(a, axis=None,

@@ -5,8 +5,9 @@ from hypothesis import strategies as st
 
 from qwen3nb.datasets.collection import Collection
 from qwen3nb.evaluation.retrieval.ann import ann_suite, compress, truncated
-from qwen3nb.execution.notebook import ParameterError, find_notebook, resolved_parameters
-from qwen3nb.models.encoders.base import load_encoder
+from qwen3nb.execution.notebook import find_notebook, resolved_parameters
+from qwen3nb.execution.parameters import ParameterError
+from qwen3nb.models.load import load_encoder
 from qwen3nb.models.search.faiss_index import (
     FAMILIES,
     build_index,

@@ -23,8 +23,9 @@ from qwen3nb.evaluation.retrieval.custom import (
     search_domain,
 )
 from qwen3nb.metrics.retrieval import score_run
-from qwen3nb.models.encoders.base import load_encoder
-from qwen3nb.records.record import Result, verify_files
+from qwen3nb.models.load import load_encoder
+from qwen3nb.records.record import Result
+from qwen3nb.records.store import verify_files
 from qwen3nb.report.leaderboard.tables import cost_table
 
 QUERIES = """

@@ -20,9 +20,10 @@ from qwen3nb.evaluation.mteb.evaluate import EvaluationError, evaluate
 from qwen3nb.evaluation.retrieval.first_stage import first_stage, fuse
 from qwen3nb.evaluation.retrieval.rerank import rerank_suite
 from qwen3nb.metrics.retrieval import rank_documents
-from qwen3nb.models.encoders.base import load_encoder
+from qwen3nb.models.load import load_encoder
 from qwen3nb.models.rerankers.load import load_reranker
-from qwen3nb.records.record import Result, verify_files
+from qwen3nb.records.record import Result
+from qwen3nb.records.store import verify_files
 from qwen3nb.report.leaderboard.tables import cost_table
 from qwen3nb.utils.journal import Journal
 
@@ -446,7 +447,7 @@ def test_what_a_training_left_is_found_and_evaluated(folder, beir, tmp_path):
 
 def test_outputs_that_are_none_say_what_was_looked_for(folder, tmp_path):
     from qwen3nb.evaluation.studies.lora_runs import find_trained
-    from qwen3nb.models.sources.resolve import SpecError
+    from qwen3nb.models.types import SpecError
 
     with pytest.raises(SpecError, match="no adapter; expected <configuration>/seed_<n>"):
         find_trained(tmp_path)

@@ -18,9 +18,9 @@ from helpers import TEXTS
 from qwen3nb.bench.embedding_cache import bench_cache
 from qwen3nb.cli.main import main
 from qwen3nb.models.encoders import embedding_cache as cache_module
-from qwen3nb.models.encoders.base import load_encoder
 from qwen3nb.models.encoders.cache_admin import list_caches, prune, to_prune, verify_cache
 from qwen3nb.models.encoders.embedding_cache import EmbeddingCache, connect, journal_mode, text_key
+from qwen3nb.models.load import load_encoder
 
 KEYS = [text_key(str(i)) for i in range(300)]
 ROWS = np.random.default_rng(0).standard_normal((300, 64), dtype=np.float32)

@@ -13,10 +13,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from qwen3nb.checkpoints.checkpoint import CheckpointError
-from qwen3nb.models.encoders.base import EncoderError, load_encoder, load_model
 from qwen3nb.models.encoders.embedding_cache import EmbeddingCache, text_key
 from qwen3nb.models.encoders.prompts import prompt_for
-from qwen3nb.models.sources.resolve import SpecError, find_source, registry
+from qwen3nb.models.load import load_encoder, load_model
+from qwen3nb.models.sources.fingerprint import fingerprint
+from qwen3nb.models.sources.resolve import find_source, registry
+from qwen3nb.models.types import EncoderError, SpecError
 
 MINILM = "all-MiniLM-L6-v2"
 needs_minilm = pytest.mark.skipif(
@@ -508,6 +510,6 @@ def test_weights_of_later_modules_are_part_of_the_identity(encoder_folder, tmp_p
         save_file(
             {"linear.weight": torch.full((2, 2), value)}, folder / "2_Dense/model.safetensors"
         )
-        found.append(find_source(str(folder)).fingerprint())
+        found.append(fingerprint(find_source(str(folder))))
     assert found[0] != found[1]
     assert found[0]["weights"] == found[1]["weights"]

@@ -15,17 +15,18 @@ from hypothesis import strategies as st
 
 from qwen3nb.models.batching import batches_by_tokens
 from qwen3nb.models.encoders import base as encoders
-from qwen3nb.models.encoders.base import EncoderError, load_encoder
 from qwen3nb.models.encoders.progress import Progress
 from qwen3nb.models.encoders.sentence_transformer import known_pooling
 from qwen3nb.models.inference import flash_varlen as varlen
 from qwen3nb.models.inference import onednn_linear as linear
 from qwen3nb.models.inference.packing import Packing, packing_of
 from qwen3nb.models.inference.runner import Engine
+from qwen3nb.models.load import load_encoder
 from qwen3nb.models.modeling.configuration import Qwen3EncoderConfig
 from qwen3nb.models.modeling.pooling import POOLINGS, pool
 from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel
 from qwen3nb.models.sources.resolve import find_source
+from qwen3nb.models.types import EncoderError
 
 VOCABULARY = 97
 MINILM = "all-MiniLM-L6-v2"

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 
-from qwen3nb.models.encoders.base import load_encoder
+from qwen3nb.models.load import load_encoder
 from qwen3nb.models.rerankers.load import load_reranker
 from qwen3nb.models.rerankers.prompt_template import INSTRUCTION, TEMPLATES, PairTokens, RerankError
 from qwen3nb.models.rerankers.yes_no import count_ties
-from qwen3nb.models.sources.lora import adapter_source
-from qwen3nb.models.sources.resolve import SpecError, find_source
+from qwen3nb.models.sources.resolve import adapter_source, find_source
+from qwen3nb.models.types import SpecError
 
 
 @pytest.fixture(scope="session")

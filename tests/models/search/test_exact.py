@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from qwen3nb.bench.search import bench_search
 from qwen3nb.cli.main import main
 from qwen3nb.models.encoders import encode_file as vectors_module
-from qwen3nb.models.encoders.base import EncoderError, load_encoder
 from qwen3nb.models.encoders.encode_file import encode_to_file
+from qwen3nb.models.load import load_encoder
 from qwen3nb.models.search.exact import BACKENDS, read_blocks, search
+from qwen3nb.models.types import EncoderError
 
 
 def by_definition(queries, corpus, k):
@@ -181,7 +182,7 @@ def test_encode_from_the_command_line(cli, tmp_path, own_cache, encoder_folder):
     ],
 )
 def test_a_line_that_is_no_text_is_refused_by_its_number(cli, tmp_path, monkeypatch, line, message):
-    monkeypatch.setattr("qwen3nb.models.encoders.base.load_encoder", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("qwen3nb.models.load.load_encoder", lambda *_, **__: 1 / 0)
     source = tmp_path / "t.jsonl"
     source.write_bytes(b'{"text": "fine"}\n' + line + b'\n{"text": "fine"}\n')
     done = cli("encode", "--model", "random", "--input", source, "--output", tmp_path / "v.npy")
@@ -193,7 +194,7 @@ def test_a_line_that_is_no_text_is_refused_by_its_number(cli, tmp_path, monkeypa
 
 
 def test_places_are_checked_before_anything_is_loaded(cli, tmp_path, monkeypatch):
-    monkeypatch.setattr("qwen3nb.models.encoders.base.load_encoder", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("qwen3nb.models.load.load_encoder", lambda *_, **__: 1 / 0)
     source = tmp_path / "t.jsonl"
     source.write_text("")
     for given_source, output, message in (

@@ -13,6 +13,8 @@ from sentence_transformers import SentenceTransformer
 
 from qwen3nb.extraction.extract import extract
 from qwen3nb.models.modeling.pooling import POOLINGS
+from qwen3nb.models.sources.fingerprint import fingerprint
+from qwen3nb.models.sources.resolve import find_source
 from qwen3nb.report.card.card import card_body, card_text
 from qwen3nb.report.card.facts import FACTS, read_facts, training_facts
 from qwen3nb.report.leaderboard.limitations import limitations
@@ -20,10 +22,8 @@ from qwen3nb.report.leaderboard.limitations import limitations
 
 @pytest.fixture
 def evaluated(encoder_folder):
-    from qwen3nb.models.sources.resolve import find_source
-
-    fingerprint = find_source(str(encoder_folder)).fingerprint()
-    return make("tiny", settings={"model": fingerprint, "pooling": "mean"})
+    content = fingerprint(find_source(str(encoder_folder)))
+    return make("tiny", settings={"model": content, "pooling": "mean"})
 
 
 def test_the_card_has_the_results_of_this_model_and_no_other(encoder_folder, evaluated):

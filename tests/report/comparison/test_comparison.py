@@ -11,6 +11,7 @@ from helpers.records import make
 
 from qwen3nb.analysis.calibration.simulate import read_calibration
 from qwen3nb.analysis.comparison.alignment import pair_against
+from qwen3nb.analysis.comparison.compare import compare_results
 from qwen3nb.analysis.comparison.history import trend
 from qwen3nb.cli.analyze import REGRESSION
 from qwen3nb.cli.main import main
@@ -19,7 +20,6 @@ from qwen3nb.report.comparison.figures import differences_figure, pairs_figure
 from qwen3nb.report.comparison.tables import (
     breakdown_table,
     changes_table,
-    compare_results,
     correlations_table,
     differences_table,
     power_table,

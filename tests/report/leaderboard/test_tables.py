@@ -6,6 +6,7 @@ from helpers.records import make
 
 from qwen3nb.book.build import remote_resources
 from qwen3nb.metrics.aggregate import aggregate
+from qwen3nb.records.store import latest
 from qwen3nb.report.leaderboard.figures import (
     comparison_figure,
     per_query_figure,
@@ -16,13 +17,13 @@ from qwen3nb.report.leaderboard.tables import (
     cost_table,
     failures_table,
     headline_table,
-    latest,
     model_names,
     provenance_table,
     results_table,
     task_differences_table,
 )
-from qwen3nb.report.render.table import Cell, Table, markdown_text
+from qwen3nb.report.render.cell import Cell, markdown_text
+from qwen3nb.report.render.table import Table
 
 OURS = {
     "div",

@@ -10,8 +10,9 @@ from helpers.records import make
 
 from qwen3nb.analysis.inventory.score import Score
 from qwen3nb.report.leaderboard.score_table import comparison_table, contenders
+from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.latex import latex_text
-from qwen3nb.report.render.table import TABLE_FORMATS, Cell, Table, with_ranks
+from qwen3nb.report.render.table import TABLE_FORMATS, Table, with_ranks
 from qwen3nb.report.training.configurations import configurations_table
 
 INJECTIONS = [

@@ -10,7 +10,8 @@ from helpers import REPOSITORY
 from helpers.rerankers import write_reranker, write_words
 
 from qwen3nb.evaluation.retrieval.rerank import rerank_suite
-from qwen3nb.execution.notebook import ParameterError, resolved_parameters
+from qwen3nb.execution.notebook import resolved_parameters
+from qwen3nb.execution.parameters import ParameterError
 from qwen3nb.models.rerankers.load import load_reranker
 from qwen3nb.report.leaderboard.tables import provenance_table
 from qwen3nb.report.studies.reranking import (

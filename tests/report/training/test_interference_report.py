@@ -9,7 +9,8 @@ from click.testing import CliRunner
 from helpers.records import make
 
 from qwen3nb.cli.main import main
-from qwen3nb.execution.notebook import ParameterError, finished_page, run_notebook
+from qwen3nb.execution.notebook import finished_page, run_notebook
+from qwen3nb.execution.parameters import ParameterError
 from qwen3nb.report.training.interference import (
     interference_figure,
     interference_report,

@@ -1,0 +1,42 @@
+"""The names a training gives its weights, and those of a stock Qwen3."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+_SHARED = "model.shared.weight"
+
+_ENCODER = "model.encoder."
+
+_ALIASES = {
+    "model.encoder.embed_tokens.weight": _SHARED,
+    "model.decoder.embed_tokens.weight": _SHARED,
+    "lm_head.weight": _SHARED,
+}
+
+
+def encoder_name(name: str) -> str | None:
+    """The Qwen3 name of an encoder-decoder tensor, or None if the encoder has no use for it.
+
+    >>> encoder_name("model.shared.weight")
+    'embed_tokens.weight'
+    >>> encoder_name("model.encoder.layers.3.mlp.up_proj.weight")
+    'layers.3.mlp.up_proj.weight'
+    >>> encoder_name("model.decoder.norm.weight") is None
+    True
+    """
+    if name == _SHARED:
+        return "embed_tokens.weight"
+    if name in _ALIASES or not name.startswith(_ENCODER):
+        return None
+    return name.removeprefix(_ENCODER)
+
+
+def with_aliases(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """``state`` plus the aliases of the shared embedding that safetensors leaves out."""
+    full = dict(state)
+    for alias, source in _ALIASES.items():
+        full.setdefault(alias, full[source])
+    return full

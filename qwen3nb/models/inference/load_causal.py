@@ -1,0 +1,44 @@
+"""A causal language model with its output matrix, complete or refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from qwen3nb.checkpoints.checkpoint import open_checkpoint
+from qwen3nb.models.inference.prefix_cache import check_causal
+from qwen3nb.models.sources.lora import load_merged
+from qwen3nb.models.sources.source import Source
+from qwen3nb.models.types import SpecError
+
+
+def load_causal(source: Source, dtype: torch.dtype) -> Any:
+    """The whole causal language model, an adapter merged in.
+
+    Raises:
+        SpecError: weights are missing.
+    """
+    folder = (source.base or source).folder
+    assert folder is not None  # noqa: S101 - causal models have one
+    if source.kind != "adapter":
+        return _causal_model(folder, dtype)
+    return load_merged(source, _causal_model(folder, torch.float32)).to(dtype)
+
+
+def _causal_model(folder: Path, dtype: torch.dtype) -> Any:
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    check_causal(AutoConfig.from_pretrained(folder))
+    opened = open_checkpoint(folder)
+    safe = opened.files[0].suffix == ".safetensors"
+    model, info = AutoModelForCausalLM.from_pretrained(
+        folder, dtype=dtype, use_safetensors=safe, output_loading_info=True
+    )
+    if missing := sorted(info["missing_keys"]):
+        raise SpecError(
+            f"{folder}: has no {missing[0]} ({len(missing)} tensors missing), which would be "
+            "random; a yes/no reranker needs a causal language model with its output matrix"
+        )
+    return model

@@ -1,0 +1,44 @@
+"""Device, library versions and end-of-text token of a model about to run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+def pick_device(device: str) -> str:
+    """``device``, or for ``auto`` the GPU if there is one.
+
+    Raises:
+        ValueError: a device this machine does not have.
+    """
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(
+            f"device {device!r} is not usable here ({reason}); choose auto, cpu or cuda"
+        ) from None
+    return device
+
+
+def library_versions() -> dict[str, str]:
+    """Major versions of the libraries that compute the vectors."""
+    import transformers
+
+    return {
+        "torch": torch.__version__.split(".")[0],
+        "transformers": transformers.__version__.split(".")[0],
+    }
+
+
+def end_token(tokenizer: PreTrainedTokenizerBase) -> int:
+    """The id of the token that stands for a text without tokens."""
+    end = tokenizer.eos_token_id if tokenizer.eos_token_id is not None else tokenizer.pad_token_id
+    return int(end or 0)

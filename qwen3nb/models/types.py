@@ -1,0 +1,16 @@
+"""Vectors and errors that every kind of model shares."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Vectors = NDArray[np.float32]
+
+
+class EncoderError(ValueError):
+    """A text that cannot be encoded, or a vector that must not be used."""
+
+
+class SpecError(ValueError):
+    """A spec that names no model; the message lists what would have."""

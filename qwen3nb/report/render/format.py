@@ -1,0 +1,24 @@
+"""Numbers and task names as they are shown."""
+
+from __future__ import annotations
+
+import re
+
+from qwen3nb.metrics.aggregate import Aggregate
+from qwen3nb.report.render.cell import Cell
+
+
+def number(value: Aggregate, *, strong: bool = False, link: str = "") -> Cell:
+    """A value with its interval, or why there is none."""
+    if value.value is None:
+        return Cell("undefined", value.undefined, link=link)
+    ends = None if value.low is None or value.high is None else (value.low, value.high)
+    detail = "[{:.3f}, {:.3f}]".format(*ends) if ends else ""
+    return Cell(
+        f"{value.value:.3f}", detail, link=link, strong=strong, value=value.value, interval=ends
+    )
+
+
+def short_task(name: str) -> str:
+    """A task's name for a narrow column: ``PyDocsSampleRetrieval`` is ``Retrieval``."""
+    return re.sub(r"^PyDocs(Sample)?(?=.)", "", name)
