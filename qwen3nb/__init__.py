@@ -22,9 +22,11 @@ _HOMES = {
         "join",
         "pair_results",
     ),
-    "qwen3nb.analysis.comparison.candidates": ("compare_models",),
-    "qwen3nb.analysis.comparison.compare": ("compare_results",),
-    "qwen3nb.analysis.comparison.pairwise": ("compare_pairs",),
+    "qwen3nb.analysis.comparison.compare": (
+        "Comparison",
+        "compare",
+    ),
+    "qwen3nb.analysis.comparison.differences": ("PairedDifference",),
     "qwen3nb.analysis.comparison.ranking": ("leaderboard",),
     "qwen3nb.analysis.inventory.collect": ("load_all_results",),
     "qwen3nb.analysis.stats.multiple_testing": (
@@ -227,7 +229,6 @@ _HOMES = {
         "headline_table",
         "provenance_table",
         "results_table",
-        "task_differences_table",
     ),
     "qwen3nb.report.paper": (
         "paper_figures",

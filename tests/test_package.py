@@ -10,14 +10,14 @@ from helpers import REPOSITORY
 import qwen3nb
 
 PUBLIC = """
-Band CheckpointError ForestRow METRICS POOLINGS Picture Qwen3EncoderConfig Qwen3EncoderModel
+Band CheckpointError Comparison ForestRow METRICS POOLINGS PairedDifference Picture Qwen3EncoderConfig Qwen3EncoderModel
 Qwen3ForSeq2SeqLM Qwen3Seq2SeqConfig Result Scores SpecError TIERS YesNoReranker ablate
 ablation_table alignment analogies anisotropy ann_figure ann_suite ann_table author_sts
 average_checkpoints averaged averaging_table bars_figure bench_encode bench_texts
 benjamini_hochberg best_checkpoint best_table breakdown_table build_index by_task calibrate
 calibrate_seeds calibration_figure calibration_table card_text cases_table categories_table
-changes_table checkpoints_table checks_table choose_tasks clusters compare_candidates
-compare_models compare_pairs compare_results comparison_figure comparison_table
+changes_table checkpoints_table checks_table choose_tasks clusters compare
+compare_candidates comparison_figure comparison_table
 compression_figure compression_table configurations_table conflict_figure correlation
 correlations_table cosine_figure cost_table curve data_versions_table differences_figure
 differences_table difficulty_table distance_to drift_figure effect_size effects effects_figure
@@ -36,7 +36,7 @@ rank_figure rank_table read_calibration read_trainings recall_at_k refusals_tabl
 reproduce reproduction_table rerank_suite rerank_table reranked reranker_table results_table
 run_notebook runs_table score_run seed_curve select_checkpoints select_tasks similarity_figure
 software_table spectrum_figure speed_table standings suite_table summarise t_test
-task_differences_figure task_differences_table tier_table trajectory_figure transfer truncated
+task_differences_figure tier_table trajectory_figure transfer truncated
 uniformity variance_split variance_table variants vector_agreement verification_table verify
 weight_drift wilcoxon wins_figure word_similarity
 """

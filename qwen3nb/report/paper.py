@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from qwen3nb.analysis.comparison.compare import compare_results
+from qwen3nb.analysis.comparison.compare import Comparison, compare
 from qwen3nb.evaluation.mteb.tiers import TIERS
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
 from qwen3nb.report.comparison.figures import differences_figure, pairs_figure
+from qwen3nb.report.comparison.tables import differences_table
 from qwen3nb.report.comparison.task_figures import task_differences_figure, wins_figure
 from qwen3nb.report.leaderboard.figures import (
     bars_figure,
@@ -24,7 +25,6 @@ from qwen3nb.report.leaderboard.tables import (
     cost_table,
     headline_table,
     model_names,
-    task_differences_table,
 )
 from qwen3nb.report.render.cell import markdown_text
 from qwen3nb.report.render.figure import Picture
@@ -56,25 +56,25 @@ def paper_figures(
     Raises:
         ValueError: no records of the tier.
     """
-    chosen = _of_tier(results, tier)
-    found = [
-        comparison_figure(chosen, tier=tier),
-        bars_figure(chosen, tier=tier),
-        rank_figure(standings(chosen, tier=tier, seed=seed)),
+    on_tier = _of_tier(results, tier)
+    figures = [
+        comparison_figure(on_tier, tier=tier),
+        bars_figure(on_tier, tier=tier),
+        rank_figure(standings(on_tier, tier=tier, seed=seed)),
     ]
-    for task in _searched(chosen, tier):
-        found.append(task_differences_figure(chosen, task=task, metric=METRIC))
-        found.append(wins_figure(chosen, task=task, metric=METRIC))
-    compared = compare_results(chosen, tier=tier, seed=seed)
-    found += [differences_figure(compared), pairs_figure(compared)]
-    found += _of_trainings(results, tier=tier, seed=seed)
-    named = [(picture.name, picture) for picture in found if picture is not None]
-    return named + list(_per_model(chosen))
+    comparison = compare(on_tier, tier=tier, seed=seed)
+    for task in _compared_tasks(comparison):
+        figures.append(task_differences_figure(comparison, task=task))
+        figures.append(wins_figure(comparison, task=task))
+    figures += [differences_figure(comparison), pairs_figure(comparison)]
+    figures += _of_trainings(results, tier=tier, seed=seed)
+    named = [(picture.name, picture) for picture in figures if picture is not None]
+    return named + list(_per_model(on_tier))
 
 
 def _of_trainings(results: Sequence[Result], *, tier: str, seed: int) -> Iterator[Picture | None]:
-    found = read_trainings(results, tier=tier, seed=seed)
-    yield from (trajectory_figure(found), loss_figure(found), conflict_figure(found))
+    trainings = read_trainings(results, tier=tier, seed=seed)
+    yield from (trajectory_figure(trainings), loss_figure(trainings), conflict_figure(trainings))
     yield interference_figure(interference_report(seed=seed))
     reranked = [result for result in results if f"gain {METRIC}" in result.per_query]
     if reranked:
@@ -97,39 +97,32 @@ def paper_tables(results: Sequence[Result], *, tier: str, seed: int = 0) -> list
     """
     from dataclasses import replace
 
-    chosen = _of_tier(results, tier)
+    on_tier = _of_tier(results, tier)
+    comparison = compare(on_tier, tier=tier, seed=seed)
     tables = [
-        comparison_table(chosen, tier=tier, seed=seed),
+        comparison_table(on_tier, tier=tier, comparison=comparison),
         replace(
-            headline_table(chosen, tier=tier),
+            headline_table(on_tier, tier=tier),
             name=f"headline-{tier}",
             caption=f"All models on the first task of the tier {tier}.",
         ),
-        replace(cost_table(chosen), name="cost", caption="What the results cost to make."),
+        replace(cost_table(on_tier), name="cost", caption="Cost of the results."),
     ]
-    for task in _searched(chosen, tier):
-        tables.append(
-            replace(
-                task_differences_table(chosen, task=task, metric=METRIC, seed=seed),
-                name=f"differences-{task}",
-                caption=f"Paired differences on {task}.",
-            )
-        )
+    tables += [differences_table(comparison, task=task) for task in _compared_tasks(comparison)]
     trained = configurations_table(trained_scores())
     return [*tables, trained] if trained.rows else tables
 
 
 def _of_tier(results: Sequence[Result], tier: str) -> list[Result]:
-    chosen = [r for r in latest(results) if r.task["name"] in TIERS[tier].tasks]
-    if not chosen:
+    on_tier = [r for r in latest(results) if r.task["name"] in TIERS[tier].tasks]
+    if not on_tier:
         raise ValueError(f"no results of the tier {tier!r}; `qwen3nb eval` makes some")
-    return chosen
+    return on_tier
 
 
-def _searched(results: Sequence[Result], tier: str) -> list[str]:
-    """The tier's tasks on which two models or more have nDCG@10 per query."""
-    have = [r.task["name"] for r in results if METRIC in r.per_query]
-    return [task for task in TIERS[tier].tasks if have.count(task) > 1]
+def _compared_tasks(comparison: Comparison) -> list[str]:
+    """The tasks on which models are compared query by query."""
+    return list(dict.fromkeys(each.task for each in comparison.differences))
 
 
 def write_figures(
@@ -171,10 +164,9 @@ def _file_name(name: str) -> str:
 
 
 def _free(file: Path, taken: Sequence[Path]) -> Path:
-    """``file``, or the same with a number if two names came to one."""
-    count = 2
-    chosen = file
-    while chosen in taken:
-        chosen = file.with_stem(f"{file.stem}-{count}")
+    """``file``, or the same with a number if the name is taken."""
+    count, free = 2, file
+    while free in taken:
+        free = file.with_stem(f"{file.stem}-{count}")
         count += 1
-    return chosen
+    return free

@@ -20,7 +20,7 @@ import numpy as np
 from qwen3nb.analysis.comparison.alignment import join
 from qwen3nb.analysis.stats.multiple_testing import adjust
 from qwen3nb.analysis.stats.paired_tests import paired_bootstrap, permutation_test
-from qwen3nb.analysis.stats.resampling import Interval, draw_seed
+from qwen3nb.analysis.stats.resampling import DRAWS, Interval, draw_seed
 from qwen3nb.utils.markdown import escaped, interval_text, json_text, markdown_table, number_text
 
 __all__ = ["Breakdown", "CategoryRow", "Reversal", "breakdown"]
@@ -112,7 +112,7 @@ def breakdown(
     categories: Mapping[str, str],
     *,
     names: tuple[str, str] = ("a", "b"),
-    n_resamples: int = 10_000,
+    n_resamples: int = DRAWS,
     alpha: float = 0.05,
     seed: int,
 ) -> Breakdown:

@@ -21,6 +21,8 @@ from scipy.stats import rankdata
 from qwen3nb.analysis.comparison.alignment import ScoreMatrix
 from qwen3nb.analysis.stats.multiple_testing import adjust
 from qwen3nb.analysis.stats.resampling import (
+    DRAWS,
+    LEVEL,
     Array,
     Interval,
     draw_seed,
@@ -114,8 +116,8 @@ class Leaderboard:
 def leaderboard(
     matrices: Sequence[ScoreMatrix],
     *,
-    n_resamples: int = 10_000,
-    level: float = 0.95,
+    n_resamples: int = DRAWS,
+    level: float = LEVEL,
     alpha: float = 0.05,
     seed: int,
 ) -> Leaderboard:

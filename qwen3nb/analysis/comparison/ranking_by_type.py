@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from qwen3nb.analysis.comparison.alignment import ScoreMatrix
 from qwen3nb.analysis.comparison.by_category import Reversal
 from qwen3nb.analysis.comparison.ranking import Leaderboard, leaderboard
+from qwen3nb.analysis.stats.resampling import DRAWS
 from qwen3nb.utils.markdown import escaped, json_text, markdown_table, number_text
 
 __all__ = ["CategoryBoards", "category_leaderboards"]
@@ -62,7 +63,7 @@ def category_leaderboards(
     matrices: Sequence[ScoreMatrix],
     categories: Mapping[str, str],
     *,
-    n_resamples: int = 10_000,
+    n_resamples: int = DRAWS,
     alpha: float = 0.05,
     seed: int,
 ) -> CategoryBoards:

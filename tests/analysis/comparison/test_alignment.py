@@ -8,11 +8,11 @@ import scipy.stats
 from helpers.scores import record
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from qwen3nb.analysis.comparison.pairwise import compare_pairs
 
 from qwen3nb.analysis.comparison.alignment import join, pair_results
 from qwen3nb.analysis.comparison.by_category import breakdown
 from qwen3nb.analysis.comparison.correlation_tests import compare_correlations
-from qwen3nb.analysis.comparison.pairwise import compare_pairs
 from qwen3nb.analysis.comparison.ranking import leaderboard, tie_groups
 from qwen3nb.analysis.comparison.ranking_by_type import category_leaderboards
 from qwen3nb.analysis.stats.paired_tests import effect_size, paired_bootstrap, permutation_test
