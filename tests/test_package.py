@@ -10,8 +10,9 @@ from helpers import REPOSITORY
 import qwen3nb
 
 PUBLIC = """
-Band CheckpointError Comparison ForestRow METRICS POOLINGS PairedDifference Picture Qwen3EncoderConfig Qwen3EncoderModel
-Qwen3ForSeq2SeqLM Qwen3Seq2SeqConfig Result Scores SpecError TIERS YesNoReranker ablate
+Band CheckpointError Comparison ForestRow METRICS POOLINGS PairedDifference Picture
+Qwen3EncoderConfig Qwen3EncoderModel Qwen3ForSeq2SeqLM Qwen3Seq2SeqConfig Result Scores SpecError
+TIERS YesNoReranker ablate
 ablation_table alignment analogies anisotropy ann_figure ann_suite ann_table author_sts
 average_checkpoints averaged averaging_table bars_figure bench_encode bench_texts
 benjamini_hochberg best_checkpoint best_table breakdown_table build_index by_task calibrate

@@ -67,7 +67,7 @@ def rerank_finding(results: Iterable[Result], *, seed: int = 0) -> Finding | Non
     gain = rerank_differences(family, seed=seed)[family.index(best)]
     return Finding(
         f"Reranking by {best.model['label']}: {in_words(gain)}",
-        f"{METRIC} on {short_task(str(best.config['collection']))} against its first stage: {gain}.",
+        f"{METRIC} on {short_task(gain.task)} against its first stage: {gain}.",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from qwen3nb.analysis.comparison.alignment import join
 from qwen3nb.metrics.aggregate import aggregate
 from qwen3nb.records.record import Result
 
@@ -17,3 +18,11 @@ def record(label, scores, *, identity=None, seed=0, task="T", revision="r1", fin
         seed=seed,
         finished=finished,
     )
+
+
+def table(*rows, task="task"):
+    """A matrix of systems s0, s1, … with these rows of scores."""
+    columns = {
+        f"s{i}": {f"q{j:04d}": float(v) for j, v in enumerate(row)} for i, row in enumerate(rows)
+    }
+    return join(columns, task=task, metric="nDCG@10")

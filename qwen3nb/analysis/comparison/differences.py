@@ -11,12 +11,15 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from qwen3nb.analysis.comparison.alignment import ScoreMatrix
 from qwen3nb.analysis.stats.multiple_testing import adjust
 from qwen3nb.analysis.stats.paired_tests import difference_interval, effect_size
 from qwen3nb.analysis.stats.resampling import (
     DRAWS,
     LEVEL,
+    Array,
     Interval,
     draw_seed,
     resampled_means,
@@ -117,7 +120,7 @@ def _differences(
     level: float,
     seed: int,
 ) -> Iterator[PairedDifference]:
-    columns, drawn = matrix.scores.T, draw_seed(seed, matrix.queries)
+    columns, drawn = _anchored(matrix.scores.T), draw_seed(seed, matrix.queries)
     pairs = [(matrix.systems.index(a), matrix.systems.index(b)) for a, b in names]
     _, means = resampled_means(columns, n_resamples=draws, seed=drawn)
     extremes = sign_flip_extremes(columns, pairs, n_resamples=draws, seed=drawn)
@@ -143,6 +146,15 @@ def _differences(
             tied=size.tied,
             lost=size.lost,
         )
+
+
+def _anchored(columns: Array) -> Array:
+    """Scores (n, S) with a column of ones.
+
+    Scores are rounded in proportion to the largest of them (`resampling`): with the ones, the
+    rounding of scores up to 1 is the same whichever other systems there are.
+    """
+    return np.hstack([columns, np.ones((len(columns), 1))])
 
 
 def corrected(

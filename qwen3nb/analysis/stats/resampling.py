@@ -5,7 +5,7 @@ product of counts and scores, for as many systems as there are columns. Counts a
 and used in blocks, so the memory is bounded.
 
 Scores are first rounded to multiples of a power of two that is so small that a sum over
-any resample is exact in float64 (relative to 1 or a larger score, about n times 1e-16).
+any resample is exact in float64 (relative to the largest score, about n times 1e-16).
 Sums are then independent of the order of summation: one seed gives the same bits
 whatever the number of threads, the block size and the processor.
 
@@ -141,15 +141,11 @@ def bca_interval(means: Array, values: Array, *, observed: float, level: float) 
 
 
 def _fixed_point(scores: Array) -> tuple[Array, int]:
-    """Scores as whole numbers of units 2^-scale, small enough that sums are exact.
-
-    For scores up to 1 the unit depends on n only, so that a system's sums have the same bits
-    whichever systems are drawn with it.
-    """
+    """Scores as whole numbers of units 2^-scale, small enough that sums are exact."""
     n = len(scores)
-    largest = float(np.abs(scores).max(initial=1.0))
+    largest = float(np.abs(scores).max(initial=0.0))
     # n scores of at most 2^e / n each sum to less than 2^53 units.
-    exponent = int(np.frexp(n * largest)[1])
+    exponent = int(np.frexp(n * largest)[1]) if largest else 0
     scale = min(51 - exponent, 1000)
     return np.rint(np.ldexp(scores, scale)), scale
 

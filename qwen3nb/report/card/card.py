@@ -74,7 +74,7 @@ def card_body(
     provenance = _provenance(folder)
     # Not HTML: every value that comes from elsewhere goes through markdown_text.
     template = Environment(
-        loader=PackageLoader("qwen3nb.report", "."),
+        loader=PackageLoader("qwen3nb.report.card", "."),
         undefined=StrictUndefined,
         trim_blocks=False,
         keep_trailing_newline=True,

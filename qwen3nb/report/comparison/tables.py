@@ -263,7 +263,8 @@ def _correlation_rows(
         )
         for ours in others.values()
     ]
-    for name, each, p in zip(others, differences, _corrected(differences, how.correction)):
+    adjusted = _corrected(differences, how.correction)
+    for name, each, p in zip(others, differences, adjusted, strict=True):
         ends = each.undefined or _ends(each.interval)
         raw = "" if each.p_value is None else f"raw {p_value_text(each.p_value)}"
         yield (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from qwen3nb.analysis.comparison.alignment import comparable
 from qwen3nb.analysis.comparison.compare import Comparison
 from qwen3nb.records.record import Result
 
@@ -47,7 +48,7 @@ def _against(floor: str, result: Result, comparison: Comparison) -> str:
         (
             each
             for (name, _), each in comparison.records.items()
-            if name == task and each.model["label"] == floor
+            if name == task and each.model["label"] == floor and comparable(result, each)
         ),
         None,
     )

@@ -9,6 +9,7 @@ from helpers.browser import used
 from helpers.html import HOSTILE, Tags
 from helpers.records import make
 
+from qwen3nb.analysis.comparison.compare import compare
 from qwen3nb.report.comparison.explorer import explore, query_texts
 from qwen3nb.report.comparison.task_figures import task_differences_figure, wins_figure
 from qwen3nb.report.leaderboard.figures import (
@@ -107,8 +108,8 @@ def pictures():
     return results, [
         comparison_figure(results, tier="smoke"),
         bars_figure(results, tier="smoke"),
-        task_differences_figure(results, task=TASK, metric="nDCG@10"),
-        wins_figure(results, task=TASK, metric="nDCG@10"),
+        task_differences_figure(compare(results), task=TASK),
+        wins_figure(compare(results), task=TASK),
         per_query_figure(results[:2]),
         similarity_figure([sts]),
         forest_figure(ROWS, xlabel="x", caption="c"),
@@ -186,8 +187,8 @@ def test_no_foreign_string_becomes_markup_or_a_formula(text):
     shown = [
         comparison_figure(results, tier="smoke"),
         bars_figure(results, tier="smoke"),
-        task_differences_figure(results, task=TASK, metric="nDCG@10"),
-        wins_figure(results, task=TASK, metric="nDCG@10"),
+        task_differences_figure(compare(results), task=TASK),
+        wins_figure(compare(results), task=TASK),
         forest_figure([ForestRow(text, 1.0, note=text)], xlabel="x", bands=[Band(0, 1, text)],
                       caption=text, alt=text),
     ]  # fmt: skip
@@ -207,16 +208,16 @@ def test_labels_are_one_line_and_not_endless():
 
 def test_figures_without_what_they_show_are_none():
     one = [make("m")]
-    assert task_differences_figure(one, task=TASK, metric="nDCG@10") is None
-    assert wins_figure(one, task="none", metric="nDCG@10") is None
+    assert task_differences_figure(compare(one), task=TASK) is None
+    assert wins_figure(compare(one), task="none") is None
     assert bars_figure(one, tier="fast") is None
-    with pytest.raises(ValueError, match="no system 'c'.*there are: a, b"):
-        wins_figure([make("a"), make("b")], task=TASK, metric="nDCG@10", baseline="c")
+    with pytest.raises(ValueError, match="'c'.*: a, b"):
+        compare([make("a"), make("b")], baseline="c")
 
 
 def test_wins_are_counted_by_query():
     results = [make("a", scores=(0.5, 0.5, 0.5, 0.9)), make("b", scores=(0.4, 0.5, 0.6, 0.1))]
-    picture = wins_figure(results, task=TASK, metric="nDCG@10")
+    picture = wins_figure(compare(results), task=TASK)
     assert "b: 1 won, 1 tied, 2 lost" in picture.alt
     widths = [patch.get_width() for patch in picture.axes[0].patches]
     assert widths == [1, 1, 2]
@@ -226,7 +227,7 @@ def test_a_difference_is_filled_where_the_test_says_so():
     scores = np.linspace(0.2, 0.8, 40)
     results = [make("a", scores=scores), make("b", scores=scores - 0.1),
                make("c", scores=scores[::-1] - 0.001)]  # fmt: skip
-    axis = task_differences_figure(results, task=TASK, metric="nDCG@10").axes[0]
+    axis = task_differences_figure(compare(results), task=TASK).axes[0]
     marks = [line for line in axis.lines if line.get_marker() == "o"]
     hollow = [line.get_markerfacecolor() == "none" for line in marks]
     assert hollow == [False, True]  # b differs from a, c does not
