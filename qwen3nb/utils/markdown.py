@@ -1,4 +1,4 @@
-"""Plain Markdown and strict JSON of results.
+"""Markdown and strict JSON of results.
 
 Names of systems, tasks and queries come from other people's files: whatever means
 something in Markdown or HTML is escaped.
@@ -10,10 +10,18 @@ import dataclasses
 import html
 import json
 import re
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 __all__ = ["escaped", "interval_text", "json_text", "markdown_table", "number_text", "percent_text"]
+
+
+T = TypeVar("T")
+
+# What Markdown and MyST read anywhere, and what they read at the start of a line only:
+# lists, block breaks, targets, fences, comments. A number keeps its sign.
+_SPECIAL = re.compile(r"([\\`*_{}\[\]#!|$~])")
+_SPECIAL_FIRST = re.compile(r"^(\d+(?=[.)](?:\s|$))|(?=[(:%=]|[-+](?!\d)))")
 
 
 def escaped(text: str) -> str:
@@ -23,13 +31,21 @@ def escaped(text: str) -> str:
     'a\\\\|b &lt;i&gt;'
     """
     flat = html.escape(" ".join(text.split()), quote=False)
-    return re.sub(r"([\\`*_{}\[\]#!|$~])", r"\\\1", flat)
+    return _SPECIAL_FIRST.sub(r"\1\\", _SPECIAL.sub(r"\\\1", flat))
 
 
-def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table; every cell is escaped."""
+def markdown_table(
+    columns: Sequence[str], rows: Iterable[Sequence[T]], *, cell: Callable[[T], str] = escaped
+) -> str:
+    """A Markdown table.
+
+    Args:
+        columns: names in the head; escaped here.
+        rows: cells, as many per row as there are columns.
+        cell: writes a cell as Markdown and escapes it; by default the cells are text.
+    """
     lines = ["| " + " | ".join(map(escaped, columns)) + " |", "|" + "---|" * len(columns)]
-    lines += ["| " + " | ".join(map(escaped, row)) + " |" for row in rows]
+    lines += ["| " + " | ".join(map(cell, row)) + " |" for row in rows]
     return "\n".join(lines)
 
 

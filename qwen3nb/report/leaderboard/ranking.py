@@ -11,12 +11,12 @@ from qwen3nb.evaluation.mteb.tiers import TIERS
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
 from qwen3nb.report.render.cell import Cell
-from qwen3nb.report.render.figure import GREY, SMALL, Picture, grid, model_colors, plain
+from qwen3nb.report.render.figure import GREY, SMALL, Figure, grid, model_colors, plain
 from qwen3nb.report.render.format import short_task
 from qwen3nb.report.render.table import Table
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as MplFigure
 
     from qwen3nb.analysis.comparison.ranking import Leaderboard, Standing
 
@@ -105,7 +105,7 @@ def _note(board: Leaderboard) -> str:
     )
 
 
-def rank_figure(boards: CategoryBoards | None) -> Picture | None:
+def rank_figure(boards: CategoryBoards | None) -> Figure | None:
     """Rank and its 95 % interval per model, best on top; tie groups as bars on the right.
 
     None if fewer than two models can be ranked.
@@ -115,7 +115,7 @@ def rank_figure(boards: CategoryBoards | None) -> Picture | None:
     board = boards.overall
     words = "; ".join("{}: {} ({} to {})".format(e.system, e.rank, *e.rank_interval)
                       for e in board.standings)  # fmt: skip
-    return Picture(
+    return Figure(
         name="ranks",
         draw=lambda width: _draw_ranks(board, width),
         caption="Rank of each model by its mean over "
@@ -126,7 +126,7 @@ def rank_figure(boards: CategoryBoards | None) -> Picture | None:
     )
 
 
-def _draw_ranks(board: Leaderboard, width: float) -> Figure:
+def _draw_ranks(board: Leaderboard, width: float) -> MplFigure:
     import matplotlib.pyplot as plt
 
     count = len(board.standings)

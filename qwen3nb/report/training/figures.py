@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from qwen3nb.report.render.figure import GREY, SMALL, Picture, grid, model_colors, plain
+from qwen3nb.report.render.figure import GREY, SMALL, Figure, grid, model_colors, plain
 from qwen3nb.report.render.format import short_task
 from qwen3nb.report.training.tables import SERIES, TITLES, Trainings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as MplFigure
     from matplotlib.image import AxesImage
 
     from qwen3nb.analysis.inventory.training_logs import Conflicts, TrainingLog
@@ -27,7 +27,7 @@ __all__ = ["conflict_figure", "loss_figure", "trajectory_figure"]
 _LABELLED = 60  # cells of a heat map that still have room for their numbers
 
 
-def trajectory_figure(found: Trainings) -> Picture | None:
+def trajectory_figure(found: Trainings) -> Figure | None:
     """Score against step, a panel per task, a line per training, 95 % intervals; None if none."""
     curves = found.curves()
     if not curves:
@@ -38,7 +38,7 @@ def trajectory_figure(found: Trainings) -> Picture | None:
         + ", ".join(f"{point.step} {point.mean:.3f}" for point in curve.points)
         for (task, training, _), curve in curves.items()
     )
-    return Picture(
+    return Figure(
         name="trajectory",
         draw=lambda width: _draw_trajectory(curves, metrics, width),
         caption="Score by training step: mean and 95 % percentile bootstrap interval over the n "
@@ -47,7 +47,7 @@ def trajectory_figure(found: Trainings) -> Picture | None:
     )
 
 
-def _draw_trajectory(curves: Curves, metrics: Mapping[str, str], width: float) -> Figure:
+def _draw_trajectory(curves: Curves, metrics: Mapping[str, str], width: float) -> MplFigure:
     tasks = list(dict.fromkeys(task for task, _, _ in curves))
     several = len({(training, seed) for _, training, seed in curves}) > 1
     colors = model_colors(_line(training, seed) for _, training, seed in curves)
@@ -79,7 +79,7 @@ def _curve(axis: Axes, curve: Curve, color: str, label: str) -> None:
         axis.vlines(places, low, high, color=color, linewidth=1.8)
 
 
-def _panels(count: int, width: float) -> tuple[Figure, list[Axes]]:
+def _panels(count: int, width: float) -> tuple[MplFigure, list[Axes]]:
     """As many panels, in lines of three, or below one another in one column."""
     import matplotlib.pyplot as plt
 
@@ -92,7 +92,7 @@ def _panels(count: int, width: float) -> tuple[Figure, list[Axes]]:
     return figure, panels[:count]
 
 
-def _legend(figure: Figure, panels: Sequence[Axes]) -> None:
+def _legend(figure: MplFigure, panels: Sequence[Axes]) -> None:
     """One legend below all panels, if their lines have names."""
     shown = {
         str(line.get_label()): line
@@ -106,7 +106,7 @@ def _legend(figure: Figure, panels: Sequence[Axes]) -> None:
         figure.legend(lines, labels, loc="outside lower center", ncols=columns, fontsize=SMALL)
 
 
-def loss_figure(found: Trainings) -> Picture | None:
+def loss_figure(found: Trainings) -> Figure | None:
     """Losses and learning rate by step, a line per training; None without a log."""
     keys = [key for key in SERIES if any(key in log.series for log in found.logs)]
     if not keys:
@@ -117,7 +117,7 @@ def loss_figure(found: Trainings) -> Picture | None:
         for key in keys[:-1]
         if key in log.series
     )
-    return Picture(
+    return Figure(
         name="losses",
         draw=lambda width: _draw_losses(found.logs, keys, width),
         caption="Losses and learning rate by step, a line per training, as its log has them; "
@@ -126,7 +126,7 @@ def loss_figure(found: Trainings) -> Picture | None:
     )
 
 
-def _draw_losses(logs: Sequence[TrainingLog], keys: Sequence[str], width: float) -> Figure:
+def _draw_losses(logs: Sequence[TrainingLog], keys: Sequence[str], width: float) -> MplFigure:
     colors = model_colors(log.name for log in logs)
     figure, panels = _panels(len(keys), width)
     for axis, key in zip(panels, keys, strict=True):
@@ -141,7 +141,7 @@ def _draw_losses(logs: Sequence[TrainingLog], keys: Sequence[str], width: float)
     return figure
 
 
-def conflict_figure(found: Trainings) -> Picture | None:
+def conflict_figure(found: Trainings) -> Figure | None:
     """Cosine of the two objectives' gradients: by layer and step, by layer and module, by step.
 
     A row per joint training, one scale of colours for all. What was not measured is hatched.
@@ -155,7 +155,7 @@ def conflict_figure(found: Trainings) -> Picture | None:
         f"{float(np.nanmin(each.by_step())):+.3f} to {float(np.nanmax(each.by_step())):+.3f}"
         for each in given
     )
-    return Picture(
+    return Figure(
         name="conflicts",
         draw=lambda width: _draw_conflicts(given, width),
         caption="Cosine of the gradients of two objectives, a row per joint training: by layer and "
@@ -165,7 +165,7 @@ def conflict_figure(found: Trainings) -> Picture | None:
     )
 
 
-def _draw_conflicts(given: Sequence[Conflicts], width: float) -> Figure:
+def _draw_conflicts(given: Sequence[Conflicts], width: float) -> MplFigure:
     import matplotlib.pyplot as plt
 
     tables = [table for each in given for table in (each.by_step(), each.by_module())]
