@@ -11,12 +11,10 @@ import html
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 __all__ = ["escaped", "interval_text", "json_text", "markdown_table", "number_text", "percent_text"]
 
-
-T = TypeVar("T")
 
 # What Markdown and MyST read anywhere, and what they read at the start of a line only:
 # lists, block breaks, targets, fences, comments. A number keeps its sign.
@@ -35,7 +33,7 @@ def escaped(text: str) -> str:
 
 
 def markdown_table(
-    columns: Sequence[str], rows: Iterable[Sequence[T]], *, cell: Callable[[T], str] = escaped
+    columns: Sequence[str], rows: Iterable[Sequence[Any]], *, cell: Callable[[Any], str] = escaped
 ) -> str:
     """A Markdown table.
 

@@ -252,7 +252,7 @@ def _change_ink(figure: MplFigure, old: str, new: str) -> None:
         elif isinstance(artist, Tick):
             for line in (artist.tick1line, artist.tick2line):
                 if same_color(line.get_markeredgecolor(), old):
-                    line.set_markeredgecolor(new)
+                    line.set(color=new, markeredgecolor=new)
 
 
 def _rendered(figure: MplFigure, kind: str, *, fonttype: str) -> bytes:

@@ -43,7 +43,8 @@ def _values(cell: Cell, spread: bool) -> list[Value]:
     """The number not rounded, or the words in its place; the ends of the interval if asked for."""
     words = " ".join(f"{cell.text} {cell.detail}".split())
     value: Value = words if cell.value is None else cell.value
-    return [value, *(cell.interval or (None, None))] if spread else [value]
+    low, high = cell.interval or (None, None)
+    return [value, low, high] if spread else [value]
 
 
 def csv_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:

@@ -14,7 +14,6 @@ from qwen3nb.report.training.tables import SERIES, TITLES, Trainings
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as MplFigure
-    from matplotlib.image import AxesImage
 
     from qwen3nb.analysis.inventory.training_logs import Conflicts, TrainingLog
     from qwen3nb.analysis.stats.resampling import Array
@@ -179,42 +178,40 @@ def _draw_conflicts(given: Sequence[Conflicts], width: float) -> MplFigure:
         width_ratios=(1.2, 1.3, 1) if wide else (1,),
     )  # fmt: skip
     for (left, middle, right), each in zip(axes.reshape(len(given), 3), given, strict=True):
-        _heat(left, each.by_step(), each.layers, each.steps, largest)
-        image = _heat(middle, each.by_module(), each.layers, each.modules, largest)
+        _heat(left, each.by_step(), each.layers, each.steps, largest=largest, bar=False)
+        _heat(middle, each.by_module(), each.layers, each.modules, largest=largest, bar=True)
         left.set_title(plain(each.name, most=40), loc="left", fontsize=8)
         left.set(xlabel="training step, mean over modules", ylabel="layer")
         middle.set_title("mean over steps", fontsize=8)
-        figure.colorbar(image, ax=middle, label="cosine", shrink=0.9)
         _over_time(right, each)
     return figure
 
 
 def _heat(
-    axis: Axes, table: Array, rows: Sequence[str], columns: Sequence[object], largest: float
-) -> AxesImage:
+    axis: Axes,
+    table: Array,
+    rows: Sequence[str],
+    columns: Sequence[object],
+    *,
+    largest: float,
+    bar: bool,
+) -> None:
     """A heat map whose gaps are hatched, with the numbers where there is room."""
+    from pandas import DataFrame
+    from seaborn import heatmap
+
+    labelled = table.size <= _LABELLED and len(columns) <= 7
     axis.set_facecolor((0.49, 0.52, 0.56, 0.2))
-    axis.patch.set_hatch("///")
-    axis.patch.set_edgecolor(GREY)
-    shown = np.ma.masked_invalid(table)
-    image = axis.imshow(shown, cmap="RdBu", vmin=-largest, vmax=largest, aspect="auto")
-    every = max(1, len(rows) // 12)
-    axis.set_yticks(range(0, len(rows), every), [plain(name, most=12) for name in rows[::every]])
-    _column_names(axis, [plain(str(name), most=12) for name in columns])
+    axis.patch.set(hatch="///", edgecolor=GREY)
+    names = [[plain(str(name), most=12) for name in each] for each in (rows, columns)]
+    heatmap(
+        DataFrame(table, *names), ax=axis, cmap="RdBu", vmin=-largest, vmax=largest,
+        annot=labelled, fmt="+.2f", annot_kws={"fontsize": SMALL, "rotation": 90},
+        rasterized=not labelled,  # a page of thousands of rectangles is slow
+        cbar=bar, cbar_kws={"label": "cosine", "shrink": 0.9},
+    )  # fmt: skip
     axis.tick_params(length=0)
-    if table.size <= _LABELLED and len(columns) <= 7:
-        for (row, column), value in np.ndenumerate(table):
-            if np.isfinite(value):
-                dark = abs(value) > 0.6 * largest
-                axis.text(column, row, f"{value:+.2f}", ha="center", va="center", fontsize=SMALL,
-                          rotation=90, color="white" if dark else "#24292f")  # fmt: skip
-    return image
-
-
-def _column_names(axis: Axes, names: Sequence[str]) -> None:
-    every = max(1, len(names) // 8)
-    turned = 90 if any(len(name) > 4 for name in names) else 0
-    axis.set_xticks(range(0, len(names), every), names[::every], rotation=turned)
+    axis.tick_params(axis="y", rotation=0)
 
 
 def _over_time(axis: Axes, each: Conflicts) -> None:
