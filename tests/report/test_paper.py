@@ -7,7 +7,7 @@ from qwen3nb.report.paper import paper_figures, paper_tables, write_figures, wri
 
 
 def test_a_paper_gets_all_of_it(tmp_path):
-    results = [result for result in records() if "demo" not in result.model["label"]]
+    results = [result for result in records() if "demo" not in result.model.label]
     results.append(make("../x y", scores=np.zeros(60)))
     files = write_figures(results, tmp_path / "f", tier="smoke", format="pdf", columns=1)
     named = [file.name for file in files]

@@ -43,8 +43,9 @@ def _values(cell: Cell, spread: bool) -> list[Value]:
     """The number not rounded, or the words in its place; the ends of the interval if asked for."""
     words = " ".join(f"{cell.text} {cell.detail}".split())
     value: Value = words if cell.value is None else cell.value
-    low, high = cell.interval or (None, None)
-    return [value, low, high] if spread else [value]
+    if not spread:
+        return [value]
+    return [value, *cell.interval] if cell.interval else [value, None, None]
 
 
 def csv_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:

@@ -203,9 +203,9 @@ def _heat(
     labelled = table.size <= _LABELLED and len(columns) <= 7
     axis.set_facecolor((0.49, 0.52, 0.56, 0.2))
     axis.patch.set(hatch="///", edgecolor=GREY)
-    names = [[plain(str(name), most=12) for name in each] for each in (rows, columns)]
+    index, heads = ([plain(str(each), most=12) for each in names] for names in (rows, columns))
     heatmap(
-        DataFrame(table, *names), ax=axis, cmap="RdBu", vmin=-largest, vmax=largest,
+        DataFrame(table, index=index, columns=heads), ax=axis, cmap="RdBu", vmin=-largest, vmax=largest,
         annot=labelled, fmt="+.2f", annot_kws={"fontsize": SMALL, "rotation": 90},
         rasterized=not labelled,  # a page of thousands of rectangles is slow
         cbar=bar, cbar_kws={"label": "cosine", "shrink": 0.9},
