@@ -18,7 +18,7 @@ __all__ = ["escaped", "interval_text", "json_text", "markdown_table", "number_te
 
 # What Markdown and MyST read anywhere, and what they read at the start of a line only:
 # lists, block breaks, targets, fences, comments. A number keeps its sign.
-_SPECIAL = re.compile(r"([\\`*_{}\[\]#!|$~])")
+_SPECIAL = re.compile(r"([\\`*_{}\[\]#!|$~]|(?<=\])\()")
 _SPECIAL_FIRST = re.compile(r"^(\d+(?=[.)](?:\s|$))|(?=[(:%=]|[-+](?!\d)))")
 
 

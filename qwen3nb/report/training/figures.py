@@ -205,7 +205,8 @@ def _heat(
     axis.patch.set(hatch="///", edgecolor=GREY)
     index, heads = ([plain(str(each), most=12) for each in names] for names in (rows, columns))
     heatmap(
-        DataFrame(table, index=index, columns=heads), ax=axis, cmap="RdBu", vmin=-largest, vmax=largest,
+        DataFrame(table, index=index, columns=heads), ax=axis,
+        cmap="RdBu", vmin=-largest, vmax=largest,
         annot=labelled, fmt="+.2f", annot_kws={"fontsize": SMALL, "rotation": 90},
         rasterized=not labelled,  # a page of thousands of rectangles is slow
         cbar=bar, cbar_kws={"label": "cosine", "shrink": 0.9},
