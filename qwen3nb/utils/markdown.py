@@ -82,10 +82,20 @@ def percent_text(value: float | None, *, sign: bool = True) -> str:
 
 
 def interval_text(
-    interval: tuple[float, float] | None, *, percent: bool = False, sign: bool = True
+    interval: tuple[float, float] | None,
+    *,
+    percent: bool = False,
+    sign: bool = True,
+    digits: int = 3,
+    absent: str = "–",
 ) -> str:
-    """Ends of an interval, or a dash where there is none."""
+    """Ends of an interval, or ``absent`` where there is none.
+
+    >>> interval_text((-0.1, 0.25))
+    '[-0.100, +0.250]'
+    """
     if interval is None:
-        return "–"
-    show = percent_text if percent else number_text
-    return "[" + ", ".join(show(end, sign=sign) for end in interval) + "]"
+        return absent
+    if percent:
+        return "[" + ", ".join(percent_text(end, sign=sign) for end in interval) + "]"
+    return "[" + ", ".join(number_text(end, sign=sign, digits=digits) for end in interval) + "]"

@@ -14,6 +14,7 @@ from qwen3nb.report.render.figure import GREY, SMALL, Figure, grid, model_colors
 from qwen3nb.report.render.format import short_task
 from qwen3nb.report.render.table import Table
 from qwen3nb.tiers import TIERS
+from qwen3nb.utils.markdown import interval_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as MplFigure
@@ -71,7 +72,7 @@ def rank_table(boards: CategoryBoards | None) -> Table:
             ),
             Cell(
                 f"{each.mean:.3f}",
-                "[{:.3f}, {:.3f}]".format(*each.interval),
+                interval_text(each.interval, sign=False),
                 value=each.mean,
                 interval=each.interval,
             ),
@@ -176,7 +177,7 @@ def categories_table(boards: CategoryBoards | None) -> Table:
 def _place(standing: Standing | None) -> Cell:
     if standing is None:
         return Cell("not run")
-    ends = "[{:.3f}, {:.3f}]".format(*standing.interval)
+    ends = interval_text(standing.interval, sign=False)
     return Cell(
         f"{standing.mean:.3f} ({standing.rank})", ends, value=standing.mean,
         interval=standing.interval,

@@ -11,6 +11,7 @@ from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.figure import COLORS, GREY, Figure, grid, plain
 from qwen3nb.report.render.format import number
 from qwen3nb.report.render.table import Table
+from qwen3nb.utils.markdown import interval_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -96,11 +97,10 @@ def _difference(ours: Mapping[str, float], exact: Mapping[str, float], seed: int
     found = paired_bootstrap(
         [ours[query] for query in queries], [exact[query] for query in queries], seed=seed
     )
-    return Cell(f"{_mean(ours):.3f}", f"{found.difference:+.3f} {_ends(found.interval)}")
-
-
-def _ends(interval: tuple[float, float] | None) -> str:
-    return "(no interval)" if interval is None else "[{:+.3f}, {:+.3f}]".format(*interval)
+    return Cell(
+        f"{_mean(ours):.3f}",
+        f"{found.difference:+.3f} {interval_text(found.interval, absent='(no interval)')}",
+    )
 
 
 def _place(point: AnnPoint, which: int) -> tuple[float, float]:
@@ -206,7 +206,7 @@ def _loss(each: Compressed, full: Compressed, seed: int) -> Cell:
     found = paired_bootstrap(
         [each.ndcg[query] for query in queries], [full.ndcg[query] for query in queries], seed=seed
     )
-    return Cell(f"{found.difference:+.3f}", _ends(found.interval))
+    return Cell(f"{found.difference:+.3f}", interval_text(found.interval, absent="(no interval)"))
 
 
 def compression_figure(suite: AnnSuite, *, seed: int = 0) -> Figure:

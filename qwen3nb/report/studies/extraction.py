@@ -15,6 +15,7 @@ from qwen3nb.report.render.figure import COLORS, Figure, grid, plain
 from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
 from qwen3nb.report.render.format import number
 from qwen3nb.report.render.table import Table
+from qwen3nb.utils.markdown import interval_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as MplFigure
@@ -183,7 +184,10 @@ def effects_table(found: Sequence[Effect]) -> Table:
         (
             Cell(each.factor),
             Cell(each.level, f"instead of {each.reference}"),
-            Cell(f"{each.found.difference:+.4f}", _ends(each.found.interval)),
+            Cell(
+                f"{each.found.difference:+.4f}",
+                interval_text(each.found.interval, digits=4, absent="no interval"),
+            ),
             Cell(f"{each.p_value:.4f}", strong=each.p_value < 0.05),
             Cell(str(each.settings)),
         )
@@ -196,10 +200,6 @@ def effects_table(found: Sequence[Effect]) -> Table:
         "combinations of the other options; 95 % percentile bootstrap interval, two-sided "
         f"paired permutation test, Holm over these {len(rows)}.",
     )
-
-
-def _ends(interval: tuple[float, float] | None) -> str:
-    return "no interval" if interval is None else "[{:+.4f}, {:+.4f}]".format(*interval)
 
 
 def effects_figure(found: Sequence[Effect]) -> Figure:
