@@ -43,9 +43,8 @@ def _values(cell: Cell, spread: bool) -> list[Value]:
     """The number not rounded, or the words in its place; the ends of the interval if asked for."""
     words = " ".join(f"{cell.text} {cell.detail}".split())
     value: Value = words if cell.value is None else cell.value
-    if not spread:
-        return [value]
-    return [value, *cell.interval] if cell.interval else [value, None, None]
+    ends: tuple[Value, Value] = cell.interval or (None, None)
+    return [value, *ends] if spread else [value]
 
 
 def csv_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
