@@ -82,7 +82,7 @@ def write_card_page(
     return write_text(page, card_body(chosen, results, tier=tier))
 
 
-def _last_extracted(results: list[Result]) -> Path | None:
+def _last_extracted(results: Sequence[Result]) -> Path | None:
     """The folder of the extracted model whose results were finished last."""
     extracted = [
         (result.finished, folder)
