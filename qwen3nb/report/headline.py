@@ -66,11 +66,11 @@ def rerank_finding(results: Iterable[Result], *, seed: int = 0) -> Finding | Non
     family = [each for each in measured if _reranking(each) == _reranking(best)]
     gain = rerank_differences(family, seed=seed)[family.index(best)]
     return Finding(
-        f"Reranking by {best.model['label']}: {in_words(gain)}",
+        f"Reranking by {best.model.label}: {in_words(gain)}",
         f"{METRIC} on {short_task(gain.task)} against its first stage: {gain}.",
     )
 
 
 def _reranking(result: Result) -> tuple[str, str]:
     """The reranker and the first stage, which a record of any data set shares with its page."""
-    return result.model["identity"], str(result.task["name"]).partition(".")[2]
+    return result.model.identity, str(result.task.name).partition(".")[2]

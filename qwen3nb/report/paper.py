@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from qwen3nb.analysis.comparison.compare import Comparison, compare
-from qwen3nb.evaluation.mteb.tiers import TIERS
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
 from qwen3nb.report.comparison.figures import differences_figure, pairs_figure
@@ -26,8 +25,7 @@ from qwen3nb.report.leaderboard.tables import (
     headline_table,
     model_names,
 )
-from qwen3nb.report.render.cell import markdown_text
-from qwen3nb.report.render.figure import Picture
+from qwen3nb.report.render.figure import Figure
 from qwen3nb.report.render.table import TABLE_FORMATS, Table
 from qwen3nb.report.studies.reranking_figures import gain_figure
 from qwen3nb.report.training.configurations import configurations_table
@@ -38,7 +36,9 @@ from qwen3nb.report.training.interference import (
     trained_scores,
 )
 from qwen3nb.report.training.tables import read_trainings
+from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import write_text
+from qwen3nb.utils.markdown import escaped
 
 __all__ = ["paper_figures", "paper_tables", "write_figures", "write_tables"]
 
@@ -47,7 +47,7 @@ METRIC = "nDCG@10"
 
 def paper_figures(
     results: Sequence[Result], *, tier: str, seed: int = 0
-) -> list[tuple[str, Picture]]:
+) -> list[tuple[str, Figure]]:
     """Every figure of a tier that its records give, each with the name of its file.
 
     With them go those of trainings and adapters, from the records of all and the logs below
@@ -72,7 +72,7 @@ def paper_figures(
     return named + list(_per_model(on_tier))
 
 
-def _of_trainings(results: Sequence[Result], *, tier: str, seed: int) -> Iterator[Picture | None]:
+def _of_trainings(results: Sequence[Result], *, tier: str, seed: int) -> Iterator[Figure | None]:
     trainings = read_trainings(results, tier=tier, seed=seed)
     yield from (trajectory_figure(trainings), loss_figure(trainings), conflict_figure(trainings))
     yield interference_figure(interference_report(seed=seed))
@@ -81,12 +81,12 @@ def _of_trainings(results: Sequence[Result], *, tier: str, seed: int) -> Iterato
         yield gain_figure(reranked)
 
 
-def _per_model(results: Sequence[Result]) -> Iterator[tuple[str, Picture]]:
+def _per_model(results: Sequence[Result]) -> Iterator[tuple[str, Figure]]:
     for identity, name in model_names(results).items():
-        own = [result for result in results if result.model["identity"] == identity]
-        for picture in (per_query_figure(own, metric=METRIC), similarity_figure(own)):
-            if picture is not None:
-                yield f"{picture.name}-{name}", picture
+        own = [result for result in results if result.model.identity == identity]
+        for figure in (per_query_figure(own, metric=METRIC), similarity_figure(own)):
+            if figure is not None:
+                yield f"{figure.name}-{name}", figure
 
 
 def paper_tables(results: Sequence[Result], *, tier: str, seed: int = 0) -> list[Table]:
@@ -114,7 +114,7 @@ def paper_tables(results: Sequence[Result], *, tier: str, seed: int = 0) -> list
 
 
 def _of_tier(results: Sequence[Result], tier: str) -> list[Result]:
-    on_tier = [r for r in latest(results) if r.task["name"] in TIERS[tier].tasks]
+    on_tier = [r for r in latest(results) if r.task.name in TIERS[tier].tasks]
     if not on_tier:
         raise ValueError(f"no results of the tier {tier!r}; `qwen3nb eval` makes some")
     return on_tier
@@ -135,10 +135,10 @@ def write_figures(
     """
     written: list[Path] = []
     captions = []
-    for name, picture in paper_figures(results, tier=tier):
+    for name, figure in paper_figures(results, tier=tier):
         file = _free(folder / f"{_file_name(name)}.{format}", written)
-        written.append(picture.save(file, format=format, columns=columns))
-        captions.append(f"**{markdown_text(file.name)}**: {markdown_text(picture.caption)}\n")
+        written.append(figure.save(file, format=format, columns=columns))
+        captions.append(f"**{escaped(file.name)}**: {escaped(figure.caption)}\n")
     return [*written, write_text(folder / "captions.md", "\n".join(captions))]
 
 
@@ -152,7 +152,7 @@ def write_tables(
     """
     return [
         write_text(
-            folder / f"{_file_name(table.name)}{TABLE_FORMATS[format]}", table.as_text(format)
+            folder / f"{_file_name(table.name)}{TABLE_FORMATS[format]}", table.to_text(format)
         )
         for table in paper_tables(results, tier=tier, seed=seed)
     ]

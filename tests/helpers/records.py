@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from qwen3nb.metrics.aggregate import aggregate
-from qwen3nb.records.record import Result
+from qwen3nb.records.record import Environment, ModelInfo, Result, RunCost, TaskInfo
 
 BASE = np.random.default_rng(3).uniform(0.3, 0.6, 40)
 RETRIEVAL, RERANKING = "PyDocsSampleRetrieval", "PyDocsSampleReranking"
@@ -15,21 +17,24 @@ def make(label="m", *, task="PyDocsSampleRetrieval", scores=(0.2, 0.4, 0.9), fin
          identity=None, metric="nDCG@10", settings=None, **more):  # fmt: skip
     per_query = {metric: {f"q{i}": score for i, score in enumerate(scores)}}
     return Result(
-        model={
-            "label": label, "identity": identity or f"{label:0<64}"[:64], "spec": label,
-            "settings": settings or {"model": {"kind": "encoder"}}, "parameters": 10,
-        },
-        task={
-            "name": task, "type": "Retrieval", "dataset": "d", "revision": "r" * 12,
-            "main_metric": metric, "unit": "queries",
-        },
+        model=ModelInfo(
+            label=label, identity=identity or f"{label:0<64}"[:64], spec=label,
+            settings=settings or {"model": {"kind": "encoder"}}, parameters=10,
+        ),
+        task=TaskInfo(
+            name=task, type="Retrieval", dataset="d", revision="r" * 12, main_metric=metric,
+        ),
         metrics={metric: aggregate(per_query, how="mean", columns=(metric,), seed=0)},
         per_query=per_query, seed=0, config={}, run=f"run-{label}", finished=finished,
-        environment={"versions": {"mteb": "2"}, "device": "cpu", "precision": "float32",
-                     "python": "3"},
-        cost={"seconds": 1.0, "texts": 3, "encoded": 3, "texts_per_second": 9.0,
-              "peak_memory_bytes": 2**20}, **more,
+        environment=Environment(versions={"mteb": "2"}, python="3"),
+        cost=RunCost(seconds=1.0, texts=3, encoded=3, texts_per_second=9.0,
+                     peak_memory_bytes=2**20), **more,
     )  # fmt: skip
+
+
+def amend(result, part, **changes):
+    """Change the ``model``, ``task`` … of a frozen record in place, as only a test may."""
+    object.__setattr__(result, part, replace(getattr(result, part), **changes))
 
 
 def noisy(mean, *, spread=0.02, seed=0):
@@ -44,11 +49,11 @@ def own(label, mean, *, finished="2026-01-01", identity=None, seed=0):
         label, task="mine-1a", scores=scores, finished=finished, metric="MRR@10",
         identity=identity,
     )  # fmt: skip
-    result.task["dataset"] = "mine"
+    amend(result, "task", dataset="mine")
     result.per_query["nDCG@10"] = {q: v / 2 for q, v in result.per_query["MRR@10"].items()}
     result.metrics["nDCG@10"] = result.metrics["MRR@10"]
     queries = list(result.per_query["MRR@10"])
-    result.task["categories"] = {q: "even" if i % 2 else "odd" for i, q in enumerate(queries)}
+    amend(result, "task", categories={q: "even" if i % 2 else "odd" for i, q in enumerate(queries)})
     result.config["queries"] = {q: f"text of {q}" for q in queries}
     result.config["top"] = {q: [f"{label}-{i}" for i in range(9)] for q in queries}
     return result

@@ -37,9 +37,9 @@ from qwen3nb.analysis.comparison.differences import (
 from qwen3nb.analysis.stats.multiple_testing import CORRECTIONS, NAMES
 from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL
 from qwen3nb.evaluation.mteb.select import listed
-from qwen3nb.evaluation.mteb.tiers import TIERS
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
+from qwen3nb.tiers import TIERS
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.markdown import interval_text, markdown_table, number_text, p_value_text
 
@@ -206,10 +206,10 @@ class Comparison:
 
     def between(self, first: Result, second: Result) -> PairedDifference | None:
         """First minus second on the task of both; None if they cannot be paired."""
-        task = first.task["name"]
+        task = first.task.name
         found = self.on(task)
-        names = [self.names.get((each.model["identity"], each.seed)) for each in (first, second)]
-        if found is None or second.task["name"] != task or names[0] is None or names[1] is None:
+        names = [self.names.get((each.model.identity, each.seed)) for each in (first, second)]
+        if found is None or second.task.name != task or names[0] is None or names[1] is None:
             return None
         return found.difference(names[0], names[1])
 
@@ -302,21 +302,21 @@ def compare(
     wanted = listed(tasks) if isinstance(tasks, str) else list(tasks)
     if not wanted:
         wanted = list(TIERS[one_of("tier", tier, TIERS)].tasks) if tier else _tasks(given)
-    given = [result for result in given if result.task["name"] in wanted]
+    given = [result for result in given if result.task.name in wanted]
     newest, replaced = newest_records(given)
     metrics = [metric] if isinstance(metric, str) else list(metric)
     names = system_names(given)
     reference = _named(given, names, baseline) or _best(newest, names, wanted, metrics[0])
     procedure = Procedure(alpha, minimum, correction, draws, LEVEL, seed)
     compared = [
-        _on_task([r for r in newest if r.task["name"] == task], names, each, reference, procedure)
+        _on_task([r for r in newest if r.task.name == task], names, each, reference, procedure)
         for task in wanted
         for each in metrics
     ]
     return Comparison(
         baseline=reference,
         tasks=tuple(each for each in compared if each is not None),
-        records={(r.task["name"], names[r.model["identity"], r.seed]): r for r in newest},
+        records={(r.task.name, names[r.model.identity, r.seed]): r for r in newest},
         procedure=procedure,
         names=names,
         left_out=tuple(replaced),
@@ -324,19 +324,19 @@ def compare(
 
 
 def _tasks(results: Iterable[Result]) -> list[str]:
-    return list(dict.fromkeys(result.task["name"] for result in results))
+    return list(dict.fromkeys(result.task.name for result in results))
 
 
 def _named(results: Iterable[Result], names: Names, baseline: str) -> str:
     """The name of the system that is meant by a label or a name; empty if none is given."""
     if not baseline:
         return ""
-    labels = {}
+    labels: dict[str, str] = {}
     for result in results:
-        name = names[result.model["identity"], result.seed]
+        name = names[result.model.identity, result.seed]
         if name == baseline:
             return name
-        labels.setdefault(result.model["label"], name)
+        labels.setdefault(result.model.label, name)
     if baseline not in labels:
         known = ", ".join(sorted(labels)) or "no results"
         raise ValueError(f"no result of the baseline {baseline!r}; available: {known}")
@@ -346,9 +346,9 @@ def _named(results: Iterable[Result], names: Names, baseline: str) -> str:
 def _best(results: Iterable[Result], names: Names, tasks: Sequence[str], metric: str) -> str:
     """Name of the best on the first task, of the models with scores on most; or empty."""
     scores = {
-        (result.task["name"], names[result.model["identity"], result.seed]): values
+        (result.task.name, names[result.model.identity, result.seed]): values
         for result in results
-        if (values := result.per_query.get(metric or result.task["main_metric"]))
+        if (values := result.per_query.get(metric or result.task.main_metric))
     }
     counts = Counter(name for _, name in scores)
     for task in tasks:
@@ -372,10 +372,10 @@ def _on_task(
     """The comparison on one task, on the baseline's revision of the data if it has one."""
     if not records or _by_correlation(records):
         return None
-    task, metric = records[0].task["name"], metric or records[0].task["main_metric"]
-    ordered = sorted(records, key=lambda each: names[each.model["identity"], each.seed])
-    reference = [r for r in ordered if names[r.model["identity"], r.seed] == baseline]
-    revision = str(reference[0].task["revision"]) if reference else common_revision(ordered)
+    task, metric = records[0].task.name, metric or records[0].task.main_metric
+    ordered = sorted(records, key=lambda each: names[each.model.identity, each.seed])
+    reference = [r for r in ordered if names[r.model.identity, r.seed] == baseline]
+    revision = str(reference[0].task.revision) if reference else common_revision(ordered)
     columns, left_out = score_columns(task, ordered, names, metric, revision)
     if baseline and not reference:
         left_out.append(f"{task}: no record of {baseline}")

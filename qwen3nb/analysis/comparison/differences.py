@@ -84,7 +84,7 @@ class PairedDifference:
         )
 
     def __str__(self) -> str:
-        ends = "(a single query)" if self.interval is None else interval_text(self.interval)
+        ends = interval_text(self.interval, absent="(a single query)")
         return (
             f"{self.difference:+.3f} {ends}, p {p_value_text(self.p_value, relation=True)}, "
             f"corrected {p_value_text(self.corrected, relation=True)}, n = {self.n}"

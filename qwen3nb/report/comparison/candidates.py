@@ -87,7 +87,7 @@ class CandidateReport:
     @cached_property
     def breakdowns(self) -> tuple[Breakdown, ...]:
         """Per candidate, the differences by category of queries; empty without categories."""
-        categories = self.records[self.current].task.get("categories")
+        categories = self.records[self.current].task.categories
         how = self.comparison.procedure
         return tuple(
             breakdown(
@@ -264,7 +264,7 @@ class CandidateReport:
         title = f"{self.deciding.task}: models compared with {self.current}"
         parts = [f"# {escaped(title)}"]
         for name, table in self.tables().items():
-            parts += [f"## {name}", table.markdown()]
+            parts += [f"## {name}", table.to_markdown()]
         return "\n\n".join(parts) + "\n"
 
     def to_json(self) -> str:
@@ -373,12 +373,12 @@ def compare_candidates(
         records, baseline=current, metric=metrics, tasks=[name], alpha=alpha, minimum=threshold,
         draws=n_resamples, seed=seed,
     )  # fmt: skip
-    dataset = used.task.get("dataset", name)
-    labels = {result.model["label"] for result in records}
+    dataset = used.task.dataset or name
+    labels = {result.model.label for result in records}
     earlier = [
         r for r in given
-        if r.task.get("dataset", r.task["name"]) == dataset and r.model["label"] in labels
-        and r.task["type"] == used.task["type"]
+        if (r.task.dataset or r.task.name) == dataset and r.model.label in labels
+        and r.task.type == used.task.type
     ]  # fmt: skip
     runs = trend(earlier, metric=tested[0], n_resamples=n_resamples, seed=seed)
     return CandidateReport(comparison, tuple(tested), runs, most, tuple(left_out))
@@ -388,43 +388,43 @@ def _task(results: Sequence[Result], task: str, current: str, tested: Sequence[s
     """The name of the task that is meant; of several revisions, the one finished last."""
     fit = [r for r in results if all(metric in r.per_query for metric in tested)]
     if task:
-        fit = [r for r in fit if task in (r.task["name"], r.task.get("dataset"))]
-    mine = sorted((r for r in fit if r.model["label"] == current), key=lambda r: r.finished)
-    names = {r.task["name"] for r in mine}
+        fit = [r for r in fit if task in (r.task.name, r.task.dataset)]
+    mine = sorted((r for r in fit if r.model.label == current), key=lambda r: r.finished)
+    names = {r.task.name for r in mine}
     if not mine:
-        labels = ", ".join(sorted({r.model["label"] for r in fit})) or "no model"
+        labels = ", ".join(sorted({r.model.label for r in fit})) or "no model"
         raise ValueError(
             f"no record of {current!r} with {' and '.join(tested)} per query"
             f"{f' on {task!r}' if task else ''}; available: {labels}"
         )
-    if not task and len({r.task.get("dataset", r.task["name"]) for r in mine}) > 1:
+    if not task and len({(r.task.dataset or r.task.name) for r in mine}) > 1:
         raise ValueError(f"choose a task: {', '.join(sorted(names))}")
-    if len(names) > 1 and task not in names and len({r.task["type"] for r in mine}) > 1:
+    if len(names) > 1 and task not in names and len({r.task.type for r in mine}) > 1:
         raise ValueError(f"choose a task: {', '.join(sorted(names))}")
-    return str(task if task in names else mine[-1].task["name"])
+    return str(task if task in names else mine[-1].task.name)
 
 
 def _records(
     results: Sequence[Result], task: str, current: str, models: Sequence[str], tested: Sequence[str]
 ) -> tuple[list[Result], list[str]]:
     """The newest record per model, that of the model in use first; and what is left out."""
-    newest = [result for result in latest(results) if result.task["name"] == task]
-    labels = sorted({result.model["label"] for result in newest})
+    newest = [result for result in latest(results) if result.task.name == task]
+    labels = sorted({result.model.label for result in newest})
     if unknown := [label for label in models if label not in labels]:
         raise ValueError(f"no record of {unknown[0]!r} on {task}; available: {', '.join(labels)}")
-    wanted = [r for r in newest if not models or r.model["label"] in (current, *models)]
-    used = next(r for r in wanted if r.model["label"] == current)
+    wanted = [r for r in newest if not models or r.model.label in (current, *models)]
+    used = next(r for r in wanted if r.model.label == current)
     records, left_out = [used], []
     for result in wanted:
-        label = result.model["label"]
+        label = result.model.label
         lacking = [metric for metric in tested if metric not in result.per_query]
         if result is used:
             continue
-        if result.task["revision"] != used.task["revision"]:
+        if result.task.revision != used.task.revision:
             left_out.append(f"{label} was run on another revision of the data")
         elif lacking:
             left_out.append(f"{label} has no {lacking[0]} per query")
-        elif result.model["identity"] == used.model["identity"] and result.seed == used.seed:
+        elif result.model.identity == used.model.identity and result.seed == used.seed:
             left_out.append(f"{label} is the same model as {current}")
         else:
             records.append(result)

@@ -9,19 +9,19 @@ import numpy as np
 
 from qwen3nb.analysis.comparison.compare import Comparison, TaskComparison
 from qwen3nb.analysis.stats.multiple_testing import NAMES
-from qwen3nb.report.render.figure import GREY, SMALL, Picture, grid, model_colors, plain
+from qwen3nb.report.render.figure import GREY, SMALL, Figure, grid, model_colors, plain
 from qwen3nb.report.render.format import short_task
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as MplFigure
 
     from qwen3nb.analysis.comparison.differences import PairedDifference
 
 __all__ = ["differences_figure", "pairs_figure"]
 
 
-def differences_figure(comparison: Comparison) -> Picture | None:
+def differences_figure(comparison: Comparison) -> Figure | None:
     """A forest plot: a panel per task, a model's difference and interval per row.
 
     Filled: significant after correction; the grey band holds differences that do not matter.
@@ -34,7 +34,7 @@ def differences_figure(comparison: Comparison) -> Picture | None:
     words = "; ".join(
         f"{each.first} on {short_task(each.task)}: {each}" for each in comparison.differences
     )
-    return Picture(
+    return Figure(
         name="differences",
         draw=lambda width: _draw_differences(comparison, tasks, width),
         caption=f"Difference of each model's mean from that of {comparison.baseline}, paired over "
@@ -48,7 +48,7 @@ def differences_figure(comparison: Comparison) -> Picture | None:
 
 def _draw_differences(
     comparison: Comparison, tasks: Sequence[TaskComparison], width: float
-) -> Figure:
+) -> MplFigure:
     import matplotlib.pyplot as plt
 
     how = comparison.procedure
@@ -82,7 +82,7 @@ def _forest_row(axis: Axes, row: int, each: PairedDifference, color: str, alpha:
     axis.plot([each.difference], [row], "o", mec=color, mfc=fill, markersize=4.5)
 
 
-def pairs_figure(comparison: Comparison) -> Picture | None:
+def pairs_figure(comparison: Comparison) -> Figure | None:
     """Every pair of models, a panel per task: row minus column; a dot is not significant.
 
     None if nothing was compared.
@@ -93,7 +93,7 @@ def pairs_figure(comparison: Comparison) -> Picture | None:
     how = comparison.procedure
     pairs = [each for task in tasks for each in task.all_pairs]
     open_ones = sum(each.corrected >= how.alpha for each in pairs)
-    return Picture(
+    return Figure(
         name="pairs",
         draw=lambda width: _draw_pairs(tasks, how.alpha, width),
         caption="Every pair of models, row minus column, best first, paired over the queries that "
@@ -105,7 +105,7 @@ def pairs_figure(comparison: Comparison) -> Picture | None:
     )
 
 
-def _draw_pairs(tasks: Sequence[TaskComparison], alpha: float, width: float) -> Figure:
+def _draw_pairs(tasks: Sequence[TaskComparison], alpha: float, width: float) -> MplFigure:
     import matplotlib.pyplot as plt
 
     largest = max(abs(each.difference) for task in tasks for each in task.all_pairs) or 1.0

@@ -21,7 +21,7 @@ from qwen3nb.records.record import Result
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.format import short_task
 from qwen3nb.report.render.table import Table
-from qwen3nb.utils.markdown import number_text, p_value_text
+from qwen3nb.utils.markdown import interval_text, number_text, p_value_text
 
 __all__ = [
     "breakdown_table",
@@ -32,6 +32,7 @@ __all__ = [
     "power_table",
 ]
 
+SINGLE = "a single query"
 _LACKS = re.compile(r"(\S+): (.+) has no (.+ per query)")
 
 
@@ -40,7 +41,7 @@ def difference_cells(difference: PairedDifference, *, alpha: float) -> tuple[Cel
     return (
         Cell(
             f"{difference.difference:+.3f}",
-            _ends(difference.interval),
+            interval_text(difference.interval, absent=SINGLE),
             value=difference.difference,
             interval=difference.interval,
         ),
@@ -107,10 +108,6 @@ def _grouped(notes: Iterable[str]) -> list[str]:
     return [f"{key} of {', '.join(names)}" if all(names) else key for key, names in groups.items()]
 
 
-def _ends(interval: tuple[float, float] | None) -> str:
-    return "a single query" if interval is None else "[{:+.3f}, {:+.3f}]".format(*interval)
-
-
 def power_table(comparison: Comparison) -> Table:
     """What these queries can show: detectable effect, and whether "no worse" is shown."""
     rows = tuple(_power_row(comparison, each) for each in comparison.differences)
@@ -151,7 +148,7 @@ def breakdown_table(comparison: Comparison) -> Table:
     rows: list[tuple[Cell, ...]] = []
     reversals: list[str] = []
     for each in comparison.differences:
-        categories = comparison.records[each.task, each.first].task.get("categories") or {}
+        categories = comparison.records[each.task, each.first].task.categories
         if not categories:
             continue
         matrix = comparison.matrix(each)
@@ -166,7 +163,7 @@ def breakdown_table(comparison: Comparison) -> Table:
             (
                 Cell(each.first, where),
                 Cell(row.category),
-                Cell(f"{row.difference:+.3f}", _ends(row.interval)),
+                Cell(f"{row.difference:+.3f}", interval_text(row.interval, absent=SINGLE)),
                 Cell(p_value_text(row.p_value), strong=row.p_value < how.alpha),
                 Cell(str(row.n)),
             )
@@ -265,7 +262,7 @@ def _correlation_rows(
     ]
     adjusted = _corrected(differences, how.correction)
     for name, each, p in zip(others, differences, adjusted, strict=True):
-        ends = each.undefined or _ends(each.interval)
+        ends = each.undefined or interval_text(each.interval, absent=SINGLE)
         raw = "" if each.p_value is None else f"raw {p_value_text(each.p_value)}"
         yield (
             Cell(name, f"{short_task(task)}, {each.how}"),

@@ -47,10 +47,10 @@ class _FirstTask:
 
     def source(self, result: Result) -> Mapping[str, Any] | None:
         """What an extracted model was taken from; None for any other."""
-        return self.sources.get(result.model["identity"])
+        return self.sources.get(result.model.identity)
 
     def name(self, result: Result) -> str:
-        return self.comparison.names[result.model["identity"], result.seed]
+        return self.comparison.names[result.model.identity, result.seed]
 
     def page(self, result: Result) -> str:
         return self.links.get(result.run, "")
@@ -97,7 +97,7 @@ def _leader(board: _FirstTask) -> Finding | None:
         return None
     best, *others = board.results
     score = f"{_metric(best)} {_value(best)}, n = {best.main.n}"
-    task = short_task(best.task["name"])
+    task = short_task(best.task.name)
     gaps = ((each, board.gap(best, each)) for each in others)
     second, gap = next(((each, gap) for each, gap in gaps if gap is not None), (None, None))
     if second is None or gap is None:
@@ -161,14 +161,14 @@ def _sources(results: Iterable[Result]) -> dict[str, Mapping[str, Any]]:
     """What the extracted models, of those still on disk, were taken from."""
     sources = {}
     for result in results:
-        provenance = read_provenance(paths.root() / str(result.model["spec"]))
+        provenance = read_provenance(paths.root() / str(result.model.spec))
         if provenance is not None:
-            sources[result.model["identity"]] = provenance.get("source", {})
+            sources[result.model.identity] = provenance.get("source", {})
     return sources
 
 
 def _metric(result: Result) -> str:
-    return str(result.task["main_metric"])
+    return str(result.task.main_metric)
 
 
 def _value(result: Result) -> str:

@@ -26,12 +26,12 @@ def limitations(own: Sequence[Result], comparison: Comparison) -> list[str]:
     """
     sentences = [
         sentence
-        for result in sorted(own, key=lambda each: each.task["name"])
+        for result in sorted(own, key=lambda each: each.task.name)
         for floor in _FLOORS
         if (sentence := _against(floor, result, comparison))
     ]
     if own:
-        types = sorted({str(result.task["type"]) for result in own})
+        types = sorted({str(result.task.type) for result in own})
         sentences.append(
             f"Measured on {len(own)} tasks of the types {', '.join(types)} (see above); nothing is "
             "known about other tasks, domains or languages."
@@ -43,12 +43,12 @@ def limitations(own: Sequence[Result], comparison: Comparison) -> list[str]:
 
 def _against(floor: str, result: Result, comparison: Comparison) -> str:
     """Whether a record is no better than a floor's, in words; empty if it is better."""
-    task = result.task["name"]
+    task = result.task.name
     reference = next(
         (
             each
             for (name, _), each in comparison.records.items()
-            if name == task and each.model["label"] == floor and comparable(result, each)
+            if name == task and each.model.label == floor and comparable(result, each)
         ),
         None,
     )

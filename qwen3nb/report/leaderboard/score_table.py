@@ -6,13 +6,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from qwen3nb.analysis.comparison.compare import Comparison, compare
-from qwen3nb.evaluation.mteb.tiers import TIERS
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
 from qwen3nb.report.leaderboard.tables import model_names
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.format import number, short_task
 from qwen3nb.report.render.table import Table, with_ranks
+from qwen3nb.tiers import TIERS
 
 __all__ = ["comparison_table", "contenders"]
 
@@ -42,12 +42,12 @@ def comparison_table(
         links: page per run id.
     """
     tasks = list(TIERS[tier].tasks)
-    on_tier = [result for result in latest(results) if result.task["name"] in tasks]
+    on_tier = [result for result in latest(results) if result.task.name in tasks]
     names = model_names(on_tier)
     tested = comparison or compare(on_tier, tier=tier)
     table: dict[str, dict[str, Result]] = {}
     for result in on_tier:
-        table.setdefault(result.model["identity"], {})[result.task["name"]] = result
+        table.setdefault(result.model.identity, {})[result.task.name] = result
     order = sorted(
         table, key=lambda identity: (-_sort_key(table[identity], tasks), names[identity])
     )
@@ -57,7 +57,7 @@ def comparison_table(
     for index, identity in enumerate(order):
         records = [columns[task][index] for task in tasks]
         why = _why_missing(next(iter(table[identity].values())))
-        cells = [_score(r, links or {}, near[r.task["name"]]) if r else Cell(why) for r in records]
+        cells = [_score(r, links or {}, near[r.task.name]) if r else Cell(why) for r in records]
         rows.append((Cell(names[identity]), *cells))
     heads = [_head(task, [each for each in columns[task] if each]) for task in tasks]
     return Table(
@@ -74,7 +74,7 @@ def comparison_table(
 def _score(result: Result, links: Mapping[str, str], near: Collection[str]) -> Cell:
     """A main value linked to its run, marked if it is a contender of the best."""
     cell = number(result.main, link=links.get(result.run, ""))
-    return replace(cell, mark="†" if result.model["identity"] in near else "")
+    return replace(cell, mark="†" if result.model.identity in near else "")
 
 
 def contenders(results: Sequence[Result], comparison: Comparison) -> set[str]:
@@ -87,7 +87,7 @@ def contenders(results: Sequence[Result], comparison: Comparison) -> set[str]:
         return set()
     best = max(means, key=_value)
     return {
-        other.model["identity"]
+        other.model.identity
         for other in means
         if other is not best
         and (difference := comparison.between(other, best)) is not None
@@ -98,14 +98,14 @@ def contenders(results: Sequence[Result], comparison: Comparison) -> set[str]:
 def _why_missing(other: Result) -> str:
     """Why a model has no result on a task, inferred from a result on another."""
     searches = ("bm25", "fusion")
-    return "no vectors" if other.model["settings"]["model"].get("kind") in searches else MISSING
+    return "no vectors" if other.model.settings["model"].get("kind") in searches else MISSING
 
 
 def _head(task: str, results: Sequence[Result]) -> str:
     if not results:
         return short_task(task)
     first = results[0]
-    return f"{short_task(task)}\n{first.task['main_metric']}, n = {first.main.n}"
+    return f"{short_task(task)}\n{first.task.main_metric}, n = {first.main.n}"
 
 
 def _value(result: Result) -> float:

@@ -1,7 +1,7 @@
 """Scores joined by task and query."""
 
 import pytest
-from helpers.records import make
+from helpers.records import amend, make
 from helpers.scores import record
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -89,7 +89,7 @@ def test_names_tell_systems_apart():
 def test_pairs_with_a_reference_lose_no_query_to_a_third():
     reference, short = make("r", scores=(0.1, 0.2, 0.3)), make("s", scores=(0.5, 0.5))
     whole, other = make("w", scores=(0.2, 0.3, 0.4)), make("x")
-    other.task["revision"] = "another"
+    amend(other, "task", revision="another")
     found = pair_against([whole, short, reference, other], reference)
     assert [(m.systems, len(m.queries)) for m in found.matrices] == [
         (("w", "r"), 3), (("s", "r"), 2),

@@ -1,7 +1,7 @@
 """Runs of one model over time."""
 
 import pytest
-from helpers.records import own
+from helpers.records import amend, own
 
 from qwen3nb.analysis.comparison.history import trend
 
@@ -13,7 +13,7 @@ def test_runs_of_one_label_are_a_trend():
         own("now", 0.3, identity="3" * 64, finished="2026-03-01", seed=1),
         own("once", 0.3),
     ]
-    runs[2].task["revision"] = "another"
+    amend(runs[2], "task", revision="another")
     first, second, third = trend(runs, metric="MRR@10", n_resamples=500, seed=0)
     assert (first.change, first.p_value) == (None, None)
     assert second.change == pytest.approx(-0.2, abs=0.02)

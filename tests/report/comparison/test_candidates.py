@@ -5,7 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner
 from helpers.html import HOSTILE, active
-from helpers.records import BASE, make, own
+from helpers.records import BASE, amend, make, own
 
 from qwen3nb.analysis.comparison.compare import compare
 from qwen3nb.cli.analyze import REGRESSION
@@ -82,14 +82,14 @@ def test_the_newest_run_worse_than_the_one_before_is_a_regression():
 )
 def test_what_cannot_be_compared_is_refused(given, message):
     another = own("other", 0.2)
-    another.task.update(name="theirs", dataset="theirs")
+    amend(another, "task", name="theirs", dataset="theirs")
     with pytest.raises(ValueError, match=message):
         compare_candidates([own("now", 0.4), own("new", 0.5), own("other", 0.4), another], **given)
 
 
 def test_a_record_of_other_data_is_left_out_and_named():
     stale = own("stale", 0.5)
-    stale.task["revision"] = "another"
+    amend(stale, "task", revision="another")
     found = compare_candidates([own("now", 0.4), own("new", 0.5), stale], current="now")
     assert found.left_out == ("stale was run on another revision of the data",)
 
@@ -100,12 +100,12 @@ def test_foreign_texts_stay_texts(text):
     for result in (first, second):
         result.config["queries"] = dict.fromkeys(result.config["queries"], text)
         result.config["top"] = {q: [text] for q in result.config["top"]}
-        result.task["categories"] = dict.fromkeys(result.task["categories"], text)
+        amend(result, "task", categories=dict.fromkeys(result.task.categories, text))
     found = compare_candidates([first, second], current="now")
     pages = [*found.tables().values()]
     wide = compare([first, second], tasks="mine-1a", baseline="now")
     pages += [differences_table(wide), breakdown_table(wide), changes_table(wide)]
-    assert [active(table.html()) for table in pages] == [[]] * len(pages)
+    assert [active(table.to_html()) for table in pages] == [[]] * len(pages)
     assert "<script>" not in found.to_markdown()
     assert "](java" not in found.to_markdown()
 

@@ -1,7 +1,7 @@
 """Tables of a comparison."""
 
 import numpy as np
-from helpers.records import make, three_models
+from helpers.records import amend, make, three_models
 
 from qwen3nb.analysis.comparison.compare import compare
 from qwen3nb.report.comparison.tables import (
@@ -41,7 +41,7 @@ def test_correlations_are_compared_by_pairs_of_texts():
         cosine = gold + np.random.default_rng(1).normal(0, spread, 60)
         result = make(label, task="AuthorSTS", metric="cosine", scores=cosine)
         result.per_query["gold"] = {f"q{i}": float(v) for i, v in enumerate(gold)}
-        result.task["main_metric"] = "Spearman"
+        amend(result, "task", main_metric="Spearman")
         return result
 
     (row,) = correlations_table(

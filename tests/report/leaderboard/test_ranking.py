@@ -1,6 +1,6 @@
 """Ranks, tie groups and ranks by type of task, as tables and a figure."""
 
-from helpers.records import RERANKING, RETRIEVAL, make, noisy
+from helpers.records import RERANKING, RETRIEVAL, amend, make, noisy
 
 from qwen3nb.report.leaderboard.ranking import categories_table, rank_figure, rank_table, standings
 
@@ -12,7 +12,7 @@ def test_ranks_have_intervals_and_ties_share_a_letter():
         for task in (RETRIEVAL, RERANKING)
     ]
     for result in results:
-        result.task["type"] = "Reranking" if result.task["name"] == RERANKING else "Retrieval"
+        amend(result, "task", type="Reranking" if result.task.name == RERANKING else "Retrieval")
     boards = standings(results, tier="smoke")
     table = rank_table(boards)
     first, second, third = table.rows
@@ -34,7 +34,7 @@ def test_an_order_that_turns_round_in_a_type_is_flagged():
     results = []
     for (name, task), mean in means.items():
         result = make(name, task=task, scores=noisy(mean, seed=len(results)))
-        result.task["type"] = task.removeprefix("PyDocsSample")
+        amend(result, "task", type=task.removeprefix("PyDocsSample"))
         results.append(result)
     note = categories_table(standings(results, tier="smoke")).note
     assert "a is above b over all tasks" in note
