@@ -208,8 +208,9 @@ def comparable(one: Result, other: Result) -> bool:
 
 
 def model_names(results: Iterable[Result]) -> dict[str, str]:
-    """A name per model identity: its label, with what tells it apart if that is needed."""
-    models = {result.model.identity: result.model for result in results}
+    """A name per model identity: its newest label, with its pooling or digest if not unique."""
+    newest = sorted(results, key=lambda each: each.finished)
+    models = {result.model.identity: result.model for result in newest}
     labels = [model.label for model in models.values()]
     names = {}
     for identity, model in models.items():

@@ -204,6 +204,13 @@ class Comparison:
                 return each
         return None
 
+    def difference(
+        self, first: str, second: str, *, task: str, metric: str = ""
+    ) -> PairedDifference | None:
+        """First minus second, by name, on one task; None if they cannot be paired there."""
+        found = self.on(task, metric)
+        return None if found is None else found.difference(first, second)
+
     def between(self, first: Result, second: Result) -> PairedDifference | None:
         """First minus second on the task of both; None if they cannot be paired."""
         task = first.task.name
