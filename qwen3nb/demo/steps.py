@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from types import ModuleType
 
 import click
 
@@ -34,9 +35,11 @@ def make_encoders(demo: Path) -> None:
 
 
 def _train(demo: Path) -> None:
+    from qwen3nb.demo import train_ul2, ul2_denoising
     from qwen3nb.demo.train_ul2 import SETTINGS, train_decoder, train_seq2seq
+    from qwen3nb.models.modeling import qwen3_seq2seq, tiny_tokenizer
 
-    key = _key(vars(SETTINGS), "demo/training.py", "demo/ul2.py", "models/seq2seq.py")
+    key = _key(vars(SETTINGS), train_ul2, ul2_denoising, qwen3_seq2seq, tiny_tokenizer)
     _once(demo / "train", key, lambda folder: train_seq2seq(folder, SETTINGS))
     _once(
         demo / "decoder",
@@ -45,12 +48,11 @@ def _train(demo: Path) -> None:
     )
 
 
-def _key(settings: object, *code: str) -> str:
-    """What a training is known by: its settings, its data and its code."""
+def _key(settings: object, *code: ModuleType) -> str:
+    """A digest of a training's settings, data and code."""
     from qwen3nb.datasets.pydocs.build import load_pydocs
 
-    package = Path(__file__).resolve().parent.parent
-    digests = [sha256_file(package / name) for name in code]
+    digests = [sha256_file(Path(str(module.__file__))) for module in code]
     return sha256_json([settings, load_pydocs().identity, digests])
 
 
@@ -68,17 +70,19 @@ def _once(folder: Path, key: str, make: Callable[[Path], object]) -> None:
 def make_adapters(demo: Path) -> None:
     """Train adapters that rank, embed, or do both, and evaluate them."""
     from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
+    from qwen3nb.demo import objectives, train_causal_lm, train_lora, train_ul2
     from qwen3nb.demo.train_causal_lm import BASE, train_base
     from qwen3nb.demo.train_lora import LORA, train_adapters
     from qwen3nb.evaluation.studies.lora_runs import evaluate_trained
+    from qwen3nb.models.modeling import tiny_tokenizer
 
     base, outputs = demo / "lora" / "base", demo / "lora" / "outputs"
-    shared = ("demo/training.py", "demo/objectives.py", "demo/base.py")
+    shared = (train_ul2, objectives, train_causal_lm, tiny_tokenizer)
     key = _key(asdict(BASE), *shared)
     _once(base, key, lambda folder: train_base(folder, BASE))
     _once(
         outputs,
-        sha256_json([key, _key(asdict(LORA), *shared, "demo/lora.py")]),
+        sha256_json([key, _key(asdict(LORA), *shared, train_lora)]),
         lambda folder: train_adapters(base, folder, settings=LORA, say=_told),
     )
     task = "PyDocsSampleRetrieval"
