@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from qwen3nb.datasets.custom.documents import Documents, Layout, read_documents
-from qwen3nb.datasets.custom.queries import Query, QueryFile, Settings, read_queries
+from qwen3nb.datasets.custom.queries import Query, QueryFile, ScoringSettings, read_queries
 from qwen3nb.datasets.custom.score_boosts import Factors, document_factors
 from qwen3nb.datasets.rows import DataError, listed
 from qwen3nb.utils.atomic_files import canonical, sha256_json
@@ -171,7 +171,7 @@ def _revision(
     factors: Factors,
     queries: Mapping[str, str],
     grades: Mapping[str, Mapping[str, int]],
-    settings: Settings,
+    settings: ScoringSettings,
 ) -> str:
     digest = hashlib.sha256()
     for name in sorted(texts):

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qwen3nb.datasets.custom.documents import Documents
-from qwen3nb.datasets.custom.queries import Settings
+from qwen3nb.datasets.custom.queries import ScoringSettings
 from qwen3nb.datasets.rows import DataError
 
 __all__ = ["Factors", "boosted", "document_factors"]
@@ -43,7 +43,9 @@ class Factors:
     notes: tuple[str, ...] = ()
 
 
-def document_factors(documents: Documents, settings: Settings, *, on: date | None) -> Factors:
+def document_factors(
+    documents: Documents, settings: ScoringSettings, *, on: date | None
+) -> Factors:
     """The factor of each document; 1 where the data has neither stars nor days.
 
     A document without a count has 0 stars, one without a day is as old as can be, one
@@ -85,7 +87,7 @@ def _star_boost(stars: int, coefficient: float) -> float:
     return 1.0 + coefficient * math.log10(stars + 1) / 6.0
 
 
-def _recency(day: date | None, on: date, settings: Settings) -> float:
+def _recency(day: date | None, on: date, settings: ScoringSettings) -> float:
     days = settings.recency_days if day is None else max(0, (on - day).days)
     return 1.0 - settings.recency_coefficient * min(1.0, days / settings.recency_days)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 __all__ = ["KeyPath", "deep_key_line", "key_lines", "line_of"]
@@ -54,7 +54,7 @@ def key_lines(text: str) -> dict[KeyPath, int]:
     return lines
 
 
-def line_of(path: KeyPath, lines: dict[KeyPath, int]) -> int:
+def line_of(path: KeyPath, lines: Mapping[KeyPath, int]) -> int:
     """The line of ``path``, or of the nearest thing it is part of; 1 if there is none."""
     for depth in range(len(path), 0, -1):
         if path[:depth] in lines:
