@@ -15,8 +15,8 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any
 
-from qwen3nb.checkpoints.checkpoint import CheckpointError
 from qwen3nb.checkpoints.provenance import PROVENANCE, read_provenance
+from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.models.modeling.dtypes import DTYPES
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.modeling.tokenizer_template import surround

@@ -20,12 +20,12 @@ from qwen3nb import paths
 from qwen3nb.checkpoints.checkpoint import (
     SINGLE,
     Checkpoint,
-    CheckpointError,
     open_checkpoint,
     trainer_state,
 )
 from qwen3nb.checkpoints.provenance import PROVENANCE
 from qwen3nb.checkpoints.tied_weights import EMBEDDINGS, embedding_name
+from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.checkpoints.weight_names import encoder_name
 from qwen3nb.checkpoints.writer import Piece, transfer
 from qwen3nb.extraction.export import (

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
-from qwen3nb.checkpoints.checkpoint import CheckpointError, open_checkpoint
+from qwen3nb.checkpoints.checkpoint import open_checkpoint
 from qwen3nb.checkpoints.provenance import read_provenance
+from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.utils.secrets import secret_values
 
 __all__ = ["Upload", "plan_push", "push"]

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from qwen3nb.checkpoints.checkpoint import Checkpoint, CheckpointError
+from qwen3nb.checkpoints.checkpoint import Checkpoint
+from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.models.modeling.configuration import Qwen3EncoderConfig
 from qwen3nb.models.modeling.dtypes import torch_dtype
 from qwen3nb.models.modeling.pooling import pool

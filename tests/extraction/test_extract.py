@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoTokenizer
 
 from qwen3nb.checkpoints.averaging import average_checkpoints, select_checkpoints
-from qwen3nb.checkpoints.checkpoint import CheckpointError
+from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.checkpoints.weight_names import encoder_name
 from qwen3nb.extraction.extract import extract
 from qwen3nb.models.load import load_encoder

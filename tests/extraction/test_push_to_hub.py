@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from qwen3nb.checkpoints.checkpoint import CheckpointError
+from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.extraction.push_to_hub import plan_push, push
 
 SECRETS = {
