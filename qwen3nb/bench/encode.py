@@ -224,7 +224,7 @@ def write_random_encoder(
     folder: Path, texts: Sequence[str], *, shape: dict[str, Any] | None = None
 ) -> None:
     """A bidirectional Qwen3 with random weights and a tokenizer trained on ``texts``."""
-    from qwen3nb.extraction.export import Options, write_model_files
+    from qwen3nb.extraction.export import ExportOptions, write_model_files
     from qwen3nb.models.modeling.tiny_tokenizer import write_tokenizer
 
     shape = shape or _SHAPE
@@ -234,7 +234,7 @@ def write_random_encoder(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         Qwen3EncoderModel(config).save_pretrained(folder)
-    write_model_files(folder, config, Options())
+    write_model_files(folder, config, ExportOptions())
 
 
 class _Subject:

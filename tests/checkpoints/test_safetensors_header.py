@@ -29,7 +29,10 @@ BAD = {
         "b overlaps the tensor before it",
     ),
     "gap": (raw({"a": F4, "b": {**F4, "data_offsets": [8, 12]}}, b"\0" * 12), "b follows a gap"),
-    "size": (raw({"a": {**F4, "shape": [7]}}, b"\0" * 4), r"a of dtype F32 and shape \(7,\) needs 28 bytes, got 4"),
+    "size": (
+        raw({"a": {**F4, "shape": [7]}}, b"\0" * 4),
+        r"a of .* needs 28 bytes, got 4",
+    ),
     "dtype": (raw({"a": {**F4, "dtype": "F31"}}, b"\0" * 4), "a has dtype F31"),
     "entry": (raw({"a": {"dtype": "F32"}}), "malformed header entry for a"),
     "list": (raw([1, 2]), "not an object"),
