@@ -1,8 +1,8 @@
-"""The demo's trainings, and what is made of them before anything is measured.
+"""The trainings of the demo, and the extraction of their encoders.
 
-``python -m qwen3nb.demo.steps encoders`` is what the demo starts, beside ``adapters``: two
-processes of one thread each. Models this small gain little from a second thread, and two
-threads that wait for each other lose much as soon as anything else runs on the machine.
+The demo runs ``python -m qwen3nb.demo.steps encoders`` and ``... adapters`` in parallel, with
+one thread each. Models this small gain little from a second thread, and two threads that
+wait for each other lose much as soon as anything else runs on the machine.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from qwen3nb.utils.atomic_files import new_folder, read_json, sha256_file, sha25
 __all__ = ["RERANKED", "STEPS", "joint_adapter", "make_adapters", "make_encoders"]
 
 _DONE = "done.json"
-# How the adapters rerank, so that the page finds the record of one of them.
+# How adapters are evaluated; the reranking page reuses the record of one of them.
 RERANKED = {"depth": 20, "max_length": 192, "seed": 42}
 
 
 def make_encoders(demo: Path) -> None:
-    """Train an encoder-decoder and a language model, and extract every checkpoint's encoder."""
+    """Train an encoder-decoder and a language model, and extract all encoders."""
     _train(demo)
     _extract(demo)
 
 
 def _train(demo: Path) -> None:
     from qwen3nb.demo import train_ul2, ul2_denoising
-    from qwen3nb.demo.train_ul2 import SETTINGS, train_decoder, train_seq2seq
+    from qwen3nb.demo.train_ul2 import UL2, train_decoder, train_seq2seq
     from qwen3nb.models.modeling import qwen3_seq2seq, tiny_tokenizer
 
-    key = _key(vars(SETTINGS), train_ul2, ul2_denoising, qwen3_seq2seq, tiny_tokenizer)
-    _once(demo / "train", key, lambda folder: train_seq2seq(folder, SETTINGS))
+    key = _key(vars(UL2), train_ul2, ul2_denoising, qwen3_seq2seq, tiny_tokenizer)
+    _once(demo / "train", key, lambda folder: train_seq2seq(folder, UL2))
     _once(
         demo / "decoder",
         key,
-        lambda folder: train_decoder(folder, demo / "train" / "tokenizer", SETTINGS),
+        lambda folder: train_decoder(folder, demo / "train" / "tokenizer", UL2),
     )
 
 
@@ -57,7 +57,7 @@ def _key(settings: object, *code: ModuleType) -> str:
 
 
 def _once(folder: Path, key: str, make: Callable[[Path], object]) -> None:
-    """Fill ``folder`` with ``make``, unless that was done with the same ``key``."""
+    """Fill ``folder`` by ``make``, unless that was already done with the same ``key``."""
     done = folder / _DONE
     if done.is_file() and read_json(done).get("key") == key:
         click.echo(f"  reused  {paths.shown(folder)}", err=True)
@@ -83,7 +83,7 @@ def make_adapters(demo: Path) -> None:
     _once(
         outputs,
         sha256_json([key, _key(asdict(LORA), *shared, train_lora)]),
-        lambda folder: train_adapters(base, folder, settings=LORA, say=_told),
+        lambda folder: train_adapters(base, folder, settings=LORA, say=_say),
     )
     task = "PyDocsSampleRetrieval"
     evaluate_trained(
@@ -93,14 +93,14 @@ def make_adapters(demo: Path) -> None:
 
 
 def joint_adapter(demo: Path) -> Path:
-    """The folder of one of the adapters that do both."""
+    """The folder of a jointly trained adapter."""
     from qwen3nb.demo.train_lora import LORA
 
     run = demo / "lora" / "outputs" / f"joint_r{LORA.rank}" / f"seed_{RERANKED['seed']}"
     return run / "checkpoints" / "final"
 
 
-def _told(line: str) -> None:
+def _say(line: str) -> None:
     click.echo(f"  {line}", err=True)
 
 
