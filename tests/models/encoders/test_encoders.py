@@ -12,7 +12,7 @@ from helpers import TEXTS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from qwen3nb.checkpoints.checkpoint import CheckpointError
+from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.models.encoders.embedding_cache import EmbeddingCache, text_key
 from qwen3nb.models.encoders.prompts import prompt_for
 from qwen3nb.models.load import load_encoder, load_model
@@ -331,7 +331,7 @@ def test_a_cut_file_loses_vectors_but_serves_no_wrong_one(tmp_path):
 WRITER = """
 import sys, numpy as np
 from pathlib import Path
-from qwen3nb.checkpoints.checkpoint import CheckpointError
+from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.models.encoders.embedding_cache import EmbeddingCache, text_key
 cache = EmbeddingCache(Path(sys.argv[1]))
 for i in range(40):
