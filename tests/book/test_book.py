@@ -22,7 +22,7 @@ from helpers.records import make
 from qwen3nb.book.build import build_book, remote_resources
 from qwen3nb.execution.notebook import run_notebook
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.integration
 
 PLANTED = "hf_planted0123456789secret"
 RUNS = 30

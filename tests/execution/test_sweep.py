@@ -238,7 +238,7 @@ def test_each_run_has_a_gpu_to_itself(small, monkeypatch):
         check_jobs([Job("eval", {"checkpoint": "bm25", "device": "cuda:1"})])
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_a_sweep_goes_on_past_a_failure_and_starts_where_it_ended(small):
     save(notebook_of("assert x, 'it is nought'"), "failing")
     jobs = [Job("failing", {"x": 0}), Job("plain", {})]
@@ -253,7 +253,7 @@ def test_a_sweep_goes_on_past_a_failure_and_starts_where_it_ended(small):
     assert [outcome.status for outcome in fresh] == ["done"]
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_a_run_that_dies_before_its_kernel_has_a_page_that_says_so(small, checkpoint):
     import shutil
 
@@ -288,7 +288,7 @@ def test_the_command_lists_what_it_would_run(cli, small):
         assert message in done.output
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_the_command_says_what_failed_with_its_exit_status(cli, small, tmp_path):
     save(notebook_of("assert x, 'it is nought'"), "failing")
     file = tmp_path / "sweep.toml"
@@ -302,7 +302,7 @@ def test_the_command_says_what_failed_with_its_exit_status(cli, small, tmp_path)
     assert dry.splitlines() == ["would run  failing", "reused     plain"]
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_the_book_is_built_although_a_run_failed(cli, small):
     save(notebook_of("assert x, 'it is nought'", parameters=ON_MODEL), "eval")
     done = cli("sweep", "--checkpoint", "bm25", "-p", "x", "0")
@@ -337,7 +337,7 @@ def slow_sweep(home, *, signal_number):
     return process.returncode, said, family
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
 def test_an_interrupted_sweep_leaves_no_process_and_no_page(small, number):
     status, said, family = slow_sweep(small, signal_number=number)

@@ -236,7 +236,7 @@ def writer(file, name, count):
     )  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_kills_and_two_writers_cost_no_acknowledged_vector(tmp_path):
     file = tmp_path / "x.sqlite"
     acknowledged = {}
@@ -263,7 +263,7 @@ def test_kills_and_two_writers_cost_no_acknowledged_vector(tmp_path):
         assert database.execute("pragma integrity_check").fetchone() == (b"ok",)
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_two_processes_make_one_file_at_once(tmp_path):
     pair = [writer(tmp_path / "x.sqlite", name, 30) for name in "ab"]
     assert ["lost" in process.communicate(timeout=90)[0] for process in pair] == [False, False]

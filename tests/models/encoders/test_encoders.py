@@ -339,7 +339,7 @@ for i in range(40):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_two_processes_write_at_once(tmp_path):
     file = tmp_path / "x.sqlite"
     command = [sys.executable, "-c", WRITER, str(file)]
@@ -348,7 +348,7 @@ def test_two_processes_write_at_once(tmp_path):
     assert len(EmbeddingCache(file)) == 80
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_a_kill_costs_no_stored_vector(tmp_path):
     file = tmp_path / "x.sqlite"
     script = WRITER.replace("range(40)", "range(10_000)").replace(

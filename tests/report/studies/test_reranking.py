@@ -133,7 +133,7 @@ def test_parameters_are_checked_before_anything_runs(model, given, said):
         )
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_the_notebook_runs_through_papermill_alone(model, words, checkout, tmp_path):
     output = tmp_path / "out.ipynb"
     given = {
