@@ -13,13 +13,10 @@ from helpers import REPOSITORY, TEXTS
 # Before any library reads them, here and in the programs that the tests start.
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
+# The models here are tiny, and the tests share the cores: more threads would only wait.
+for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS"):
+    os.environ.setdefault(name, "1")
 IN_PARALLEL = "PYTEST_XDIST_WORKER" in os.environ
-if IN_PARALLEL:
-    # The workers share the cores: threads of one would wait for those of another.
-    cores = os.cpu_count() or 1
-    threads = max(1, cores // int(os.environ["PYTEST_XDIST_WORKER_COUNT"]))
-    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS"):
-        os.environ.setdefault(name, str(threads))
 
 
 def pytest_collection_modifyitems(items):
