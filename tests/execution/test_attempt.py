@@ -221,6 +221,6 @@ def test_an_interrupted_run_is_no_failure(checkout):
             assert process.poll() is None
             time.sleep(0.1)
         process.send_signal(number)
-        assert process.wait(timeout=30) != 0
+        assert process.wait(timeout=120) != 0
         assert not (checkout / "book" / "runs").exists()
         assert failed_runs() == []

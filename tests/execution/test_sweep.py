@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -213,13 +214,14 @@ class FakeChildren(Children):
     def __init__(self):
         super().__init__()
         self.now, self.most, self.seen = set(), 0, []
+        self.pair = threading.Barrier(2, timeout=60)  # each run waits for one beside it
 
     def run(self, command, *, log, environment):
         gpu = environment["CUDA_VISIBLE_DEVICES"]
         assert gpu not in self.now, "two runs on one GPU"
         self.now.add(gpu)
         self.most = max(self.most, len(self.now))
-        time.sleep(0.05)
+        self.pair.wait()
         self.now.discard(gpu)
         self.seen.append(gpu)
         return 0
@@ -333,7 +335,7 @@ def slow_sweep(home, *, signal_number):
     family = psutil.Process(process.pid).children(recursive=True)
     assert {int(flag.read_text()) for flag in flags} <= {each.pid for each in family}
     process.send_signal(signal_number)
-    said, _ = process.communicate(timeout=30)
+    said, _ = process.communicate(timeout=120)
     return process.returncode, said, family
 
 
@@ -344,7 +346,7 @@ def test_an_interrupted_sweep_leaves_no_process_and_no_page(small, number):
     assert status == 130, said
     assert "stopped; 0 of 2 runs had ended. The same command goes on from there" in said
     assert "Traceback" not in said
-    gone, alive = psutil.wait_procs(family, timeout=60)  # until they are reaped
+    gone, alive = psutil.wait_procs(family, timeout=120)  # until they are reaped
     assert not alive
     assert len(gone) >= 4
     assert not (small / "book" / "runs").exists()

@@ -256,7 +256,7 @@ def test_kills_and_two_writers_cost_no_acknowledged_vector(tmp_path):
 @pytest.mark.integration
 def test_two_processes_make_one_file_at_once(tmp_path):
     pair = [writer(tmp_path / "x.sqlite", name, 30) for name in "ab"]
-    assert ["lost" in process.communicate(timeout=90)[0] for process in pair] == [False, False]
+    assert ["lost" in process.communicate(timeout=300)[0] for process in pair] == [False, False]
     assert [process.returncode for process in pair] == [0, 0]
     assert len(EmbeddingCache(tmp_path / "x.sqlite")) == 60
 
