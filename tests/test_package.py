@@ -208,3 +208,15 @@ def test_one_faiss_wheel_at_most_and_torch_pinned_only_in_the_constraints():
     everything = [*project["dependencies"], *(each for part in extras.values() for each in part)]
     assert not any("==" in each for each in everything)
     assert "torch==2.13.0" in (REPOSITORY / "constraints.txt").read_text()
+
+
+def test_tests_mirror_the_rooms_and_import_none_of_each_other():
+    tests = REPOSITORY / "tests"
+    for file in tests.rglob("test_*.py"):
+        room = file.parent.relative_to(tests)
+        assert (REPOSITORY / "qwen3nb" / room).is_dir(), f"{file}: the package has no room {room}"
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                names = [alias.name for alias in node.names] + [getattr(node, "module", None) or ""]
+                others = [n for n in names if n.split(".")[0] == "tests" or ".test_" in f".{n}"]
+                assert not others, f"{file} imports {others}"
