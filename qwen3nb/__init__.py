@@ -234,7 +234,7 @@ _HOMES = {
         "paper_tables",
     ),
     "qwen3nb.report.render.figure": (
-        "Picture",
+        "Figure",
         "model_colors",
     ),
     "qwen3nb.report.render.forest_plot": (

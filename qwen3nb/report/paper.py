@@ -25,8 +25,7 @@ from qwen3nb.report.leaderboard.tables import (
     model_names,
     task_differences_table,
 )
-from qwen3nb.report.render.cell import markdown_text
-from qwen3nb.report.render.figure import Picture
+from qwen3nb.report.render.figure import Figure
 from qwen3nb.report.render.table import TABLE_FORMATS, Table
 from qwen3nb.report.studies.reranking_figures import gain_figure
 from qwen3nb.report.training.configurations import configurations_table
@@ -39,6 +38,7 @@ from qwen3nb.report.training.interference import (
 from qwen3nb.report.training.tables import read_trainings
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import write_text
+from qwen3nb.utils.markdown import escaped
 
 __all__ = ["paper_figures", "paper_tables", "write_figures", "write_tables"]
 
@@ -47,7 +47,7 @@ METRIC = "nDCG@10"
 
 def paper_figures(
     results: Sequence[Result], *, tier: str, seed: int = 0
-) -> list[tuple[str, Picture]]:
+) -> list[tuple[str, Figure]]:
     """Every figure of a tier that its records give, each with the name of its file.
 
     With them go those of trainings and adapters, from the records of all and the logs below
@@ -72,7 +72,7 @@ def paper_figures(
     return named + list(_per_model(chosen))
 
 
-def _of_trainings(results: Sequence[Result], *, tier: str, seed: int) -> Iterator[Picture | None]:
+def _of_trainings(results: Sequence[Result], *, tier: str, seed: int) -> Iterator[Figure | None]:
     found = read_trainings(results, tier=tier, seed=seed)
     yield from (trajectory_figure(found), loss_figure(found), conflict_figure(found))
     yield interference_figure(interference_report(seed=seed))
@@ -81,7 +81,7 @@ def _of_trainings(results: Sequence[Result], *, tier: str, seed: int) -> Iterato
         yield gain_figure(reranked)
 
 
-def _per_model(results: Sequence[Result]) -> Iterator[tuple[str, Picture]]:
+def _per_model(results: Sequence[Result]) -> Iterator[tuple[str, Figure]]:
     for identity, name in model_names(results).items():
         own = [result for result in results if result.model.identity == identity]
         for picture in (per_query_figure(own, metric=METRIC), similarity_figure(own)):
@@ -145,7 +145,7 @@ def write_figures(
     for name, picture in paper_figures(results, tier=tier):
         file = _free(folder / f"{_file_name(name)}.{format}", written)
         written.append(picture.save(file, format=format, columns=columns))
-        captions.append(f"**{markdown_text(file.name)}**: {markdown_text(picture.caption)}\n")
+        captions.append(f"**{escaped(file.name)}**: {escaped(picture.caption)}\n")
     return [*written, write_text(folder / "captions.md", "\n".join(captions))]
 
 
@@ -159,7 +159,7 @@ def write_tables(
     """
     return [
         write_text(
-            folder / f"{_file_name(table.name)}{TABLE_FORMATS[format]}", table.as_text(format)
+            folder / f"{_file_name(table.name)}{TABLE_FORMATS[format]}", table.to_text(format)
         )
         for table in paper_tables(results, tier=tier, seed=seed)
     ]

@@ -76,7 +76,7 @@ def test_what_failed_and_why(home):
     assert found[0][0].startswith("eval-bm25-smoke 2026-01-01")
     assert found[0][1:] == ["ValueError: no <b>memory</b>", "results/logs/x.log"]
     assert found[1][1] == "OSError: no disk"
-    assert "<b>" not in failed_runs_table().html()
+    assert "<b>" not in failed_runs_table().to_html()
 
 
 def test_the_machine():

@@ -192,7 +192,7 @@ class CandidateReport:
         """The tables under their titles, everything escaped."""
         parts = [f"# {escaped(self.task)}: models compared with {escaped(self.found.current)}"]
         for title, table in self.tables().items():
-            parts += [f"## {title}", table.markdown()]
+            parts += [f"## {title}", table.to_markdown()]
         return "\n\n".join(parts) + "\n"
 
     def to_json(self) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import html
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -56,9 +54,3 @@ def marked(cell: Cell, text: str, *, escape: Callable[[str], str], signs: Signs)
     if cell.mark:
         text += signs.above.format(escape(cell.mark))
     return text
-
-
-def markdown_text(text: str) -> str:
-    """``text`` with everything escaped that means something in Markdown or HTML."""
-    escaped = html.escape(" ".join(text.split()), quote=False)
-    return re.sub(r"([\\`*_{}\[\]()#+!|$~])", r"\\\1", escaped)

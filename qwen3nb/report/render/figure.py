@@ -1,8 +1,7 @@
-"""How figures look: sizes, type, colours, and a picture that draws itself anew where it is shown.
+"""How figures look: sizes, type, colours, and the `Figure` that pages and papers show.
 
-A `Picture` is a recipe. On a page it is an inline SVG whose text takes the page's colour
-and type, light or dark; for a paper it is drawn again at the width asked for, in dark ink,
-with the fonts embedded.
+On a page a `Figure` is an inline SVG whose text takes the page's colour and type, light or
+dark; for a paper it is a file of the width asked for, in dark ink, with the fonts embedded.
 """
 
 from __future__ import annotations
@@ -15,12 +14,16 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from qwen3nb.utils.atomic_files import write_bytes
+from qwen3nb.utils.choices import one_of
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as MplFigure
 
 __all__ = [
     "COLORS",
@@ -28,7 +31,7 @@ __all__ = [
     "GREY",
     "SMALL",
     "WIDTHS",
-    "Picture",
+    "Figure",
     "grid",
     "model_colors",
     "plain",
@@ -124,41 +127,55 @@ def grid(axis: Axes, *, which: str = "x") -> None:
     axis.grid(axis=which, color=GREY, alpha=0.25, linewidth=0.6)  # type: ignore[arg-type]
 
 
-@dataclass(frozen=True)
-class Picture:
-    """A figure that is drawn where it is needed.
+@dataclass(frozen=True, repr=False)
+class Figure:
+    """A figure with its caption, and how to draw it at the width of one column or two.
+
+    What a reader sets on `figure` or `axes` stays: a notebook and every file show that
+    matplotlib figure. One that was not asked for is laid out anew at each width.
 
     Attributes:
         name: of its file, and of what is linked to.
-        draw: makes the figure at a width in inches; called inside `style`.
+        draw: makes the matplotlib figure at a width in inches; called inside `style`.
         caption: what to see, n, and the test.
         alt: what a reader who does not see it should know.
         columns: how many columns of a page it is made for.
     """
 
     name: str
-    draw: Callable[[float], Figure]
+    draw: Callable[[float], MplFigure]
     caption: str = ""
     alt: str = ""
     columns: int = 2
 
-    def figure(self, *, columns: int = 0, ink: str = "") -> Figure:
-        """Drawn for one column or two (by default its own), as a matplotlib figure."""
-        with style(ink=ink):
-            return self.draw(WIDTHS[columns or self.columns])
+    @cached_property
+    def figure(self) -> MplFigure:
+        """The matplotlib figure, drawn once, to be edited."""
+        return self._drawn
 
     @property
     def axes(self) -> list[Axes]:
-        """The axes of the figure."""
-        return self.figure().axes
+        """The axes of the matplotlib figure, to be edited."""
+        return self.figure.axes
 
-    def svg(self, *, columns: int = 0) -> str:
+    @cached_property
+    def _drawn(self) -> MplFigure:
+        """What a page shows; only `figure` and `axes` give it to readers."""
+        with style():
+            return self.draw(WIDTHS[self.columns])
+
+    @property
+    def _edited(self) -> bool:
+        """Whether a reader has the matplotlib figure, and so may have changed it."""
+        return "figure" in self.__dict__  # of the cached property above
+
+    def svg(self) -> str:
         """For a page: text in the page's colour and type, ids of its own, alt text inside.
 
         The same data give the same bytes.
         """
         with style():
-            text = _rendered(self.figure(columns=columns), "svg", fonttype="none").decode()
+            text = _rendered(self._drawn, "svg", fonttype="none").decode()
         text = text[text.index("<svg") :]
         text = re.sub(GREY, "currentColor", text, flags=re.IGNORECASE)
         # Its style sheet would style the page; its metadata name the library.
@@ -173,6 +190,9 @@ class Picture:
     def save(self, path: Path | str, *, format: str = "", columns: int = 0) -> Path:
         """Write it for a paper: exactly one column or two wide, in dark ink, fonts embedded.
 
+        A figure whose axes a reader has asked for is squeezed or stretched to the columns, its
+        height kept; without ``columns`` it keeps its size.
+
         Args:
             path: of the file; its ending says the format unless ``format`` does.
             format: ``pdf``, ``svg`` or ``png`` (300 dots per inch, on white).
@@ -181,22 +201,61 @@ class Picture:
         Raises:
             ValueError: another format.
         """
-        from qwen3nb.utils.atomic_files import write_bytes
-        from qwen3nb.utils.choices import one_of
-
         path = Path(path)
         kind = one_of("format", format or path.suffix.removeprefix("."), FORMATS)
         with style(ink=_PAPER):
-            figure = self.figure(columns=columns, ink=_PAPER)
+            if self._edited:
+                with _on_paper(self.figure, width=WIDTHS[columns] if columns else None):
+                    return write_bytes(path, _rendered(self.figure, kind, fonttype="path"))
+            figure = self.draw(WIDTHS[columns or self.columns])
             return write_bytes(path, _rendered(figure, kind, fonttype="path"))
 
+    def __repr__(self) -> str:
+        width, height = self._drawn.get_size_inches()
+        axes = self._drawn.axes
+        titles = [each.get_title() or each.get_title("left") or each.get_xlabel() for each in axes]
+        named = ", ".join(repr(title) for title in titles if title)
+        size = f"{width:.1f} × {height:.1f} inches, axes: {len(axes)}"
+        return f"<Figure {self.name}: {size} ({named})>\n{_line(self.caption)}"
+
     def _repr_html_(self) -> str:
-        said = html.escape(_line(self.caption))
-        caption = f"<figcaption>{said}</figcaption>" if said else ""
+        text = html.escape(_line(self.caption))
+        caption = f"<figcaption>{text}</figcaption>" if text else ""
         return f'<figure class="q-figure"><div>{self.svg()}</div>{caption}</figure>'
 
 
-def _rendered(figure: Figure, kind: str, *, fonttype: str) -> bytes:
+@contextmanager
+def _on_paper(figure: MplFigure, *, width: float | None) -> Iterator[None]:
+    """The figure in the ink of paper, at a width if one is given; afterwards as it was."""
+    size = figure.get_size_inches().copy()
+    figure.set_size_inches(size[0] if width is None else width, size[1])
+    _change_ink(figure, GREY, _PAPER)
+    try:
+        yield
+    finally:
+        _change_ink(figure, _PAPER, GREY)
+        figure.set_size_inches(*size)
+
+
+def _change_ink(figure: MplFigure, old: str, new: str) -> None:
+    """Set text, spines and ticks in ``new`` that are in ``old``, as `style` does for new ones."""
+    from matplotlib.axis import Tick
+    from matplotlib.colors import same_color
+    from matplotlib.spines import Spine
+    from matplotlib.text import Text
+
+    for artist in figure.findobj():
+        if isinstance(artist, Text) and same_color(artist.get_color(), old):
+            artist.set_color(new)
+        elif isinstance(artist, Spine) and same_color(artist.get_edgecolor(), old):
+            artist.set_edgecolor(new)
+        elif isinstance(artist, Tick):
+            for line in (artist.tick1line, artist.tick2line):
+                if same_color(line.get_markeredgecolor(), old):
+                    line.set(color=new, markeredgecolor=new)
+
+
+def _rendered(figure: MplFigure, kind: str, *, fonttype: str) -> bytes:
     """The file of a figure, without dates or random ids."""
     from matplotlib import rc_context
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from qwen3nb.report.render.figure import COLORS, GREY, SMALL, Picture, grid, plain
+from qwen3nb.report.render.figure import COLORS, GREY, SMALL, Figure, grid, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as MplFigure
 
 __all__ = ["Band", "ForestRow", "forest_figure"]
 
@@ -67,7 +67,7 @@ def forest_figure(
     caption: str = "",
     alt: str = "",
     columns: int = 2,
-) -> Picture:
+) -> Figure:
     """Rows from top to bottom, each with its interval and its numbers at the right.
 
     Args:
@@ -82,7 +82,7 @@ def forest_figure(
         columns: of a page, 1 or 2.
     """
     words = "; ".join(f"{row.label}: {_numbers(row, number)}" for row in rows).replace(r"\$", "$")
-    return Picture(
+    return Figure(
         name=name,
         draw=lambda width: _draw(tuple(rows), xlabel, tuple(bands), zero, number, width),
         caption=caption,
@@ -98,7 +98,7 @@ def _draw(
     zero: float | None,
     number: str,
     width: float,
-) -> Figure:
+) -> MplFigure:
     import matplotlib.pyplot as plt
     from matplotlib.ticker import MaxNLocator
 

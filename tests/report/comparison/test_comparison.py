@@ -186,14 +186,14 @@ def test_foreign_names_stay_text_in_figures(text):
     results = [make(n, task=t, scores=noisy(m)) for n, m in ((text, 0.4), ("now", 0.6))
                for t in (RETRIEVAL, RERANKING)]  # fmt: skip
     wide = compare_results(results, tier="smoke", baseline="now")
-    pictures = [
+    figures = [
         differences_figure(wide), pairs_figure(wide), rank_figure(standings(results, tier="smoke")),
     ]  # fmt: skip
-    for picture in pictures:
-        page = picture._repr_html_()
+    for figure in figures:
+        page = figure._repr_html_()
         assert Active(page).found == []
         assert "aria-label" in page
-        assert picture.caption
+        assert figure.caption
 
 
 def test_figures_of_compared_models():
@@ -315,7 +315,7 @@ def test_foreign_texts_stay_texts(text):
     pages = [*found.tables().values()]
     wide = compare_results([first, second], tier="smoke", task="mine-1a", baseline="now")
     pages += [differences_table(wide), breakdown_table(wide), changes_table(wide)]
-    assert [Active(table.html()).found for table in pages] == [[]] * len(pages)
+    assert [Active(table.to_html()).found for table in pages] == [[]] * len(pages)
     assert "<script>" not in found.to_markdown()
     assert "](java" not in found.to_markdown()
 
