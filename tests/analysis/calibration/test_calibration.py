@@ -17,7 +17,7 @@ def of(shares, method, *, world="search", n="300"):
 
 
 def test_false_positives_and_coverage_of_300_queries():
-    """A short run of what the slow test does at length."""
+    """A short run of what the integration tests do at length."""
     shares = calibrate(sizes=(300,), simulations=500, n_resamples=500, seed=5)
     assert {share.verdict for share in shares} == {"holds"}
     assert {share.kind for share in shares} == {"false positives", "coverage", "power"}
