@@ -4,7 +4,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from helpers.rerankers import write_reranker, write_words
+from helpers.beir import write_words
+from helpers.rerankers import write_reranker
 
 from qwen3nb.analysis.inventory.collect import load_all_results
 from qwen3nb.analysis.training.interference import interference

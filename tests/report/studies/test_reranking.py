@@ -7,7 +7,8 @@ import nbformat
 import numpy as np
 import pytest
 from helpers import REPOSITORY
-from helpers.rerankers import write_reranker, write_words
+from helpers.beir import write_words
+from helpers.rerankers import write_reranker
 
 from qwen3nb.evaluation.retrieval.rerank import rerank_suite
 from qwen3nb.execution.notebook import resolved_parameters
