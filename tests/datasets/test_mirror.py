@@ -180,6 +180,7 @@ def hub(fixtures):
         process.wait()
 
 
+@pytest.mark.integration
 def test_a_mirror_filled_from_a_hub_serves_a_node_without_one(hub, tmp_path):
     """As a user does it: fetch on a connected machine, list and look on another."""
     environment = {

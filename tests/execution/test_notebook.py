@@ -128,7 +128,7 @@ def test_pages_of_different_runs_have_different_names(declared, home, encoder_fo
                for each in names)  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_a_finished_run_is_published_whole_and_reused(checkout):
     path = save(notebook_of("print(x)", "import sys; print('warn', file=sys.stderr)"), "small")
     page = run_notebook(path, {"x": 5}, show_progress=False)
@@ -143,7 +143,7 @@ def test_a_finished_run_is_published_whole_and_reused(checkout):
     assert list((checkout / "results" / "partial").iterdir()) == []
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_tokens_do_not_reach_the_kernel_or_the_page(checkout, monkeypatch):
     token = "hf_secretsecretsecret"  # noqa: S105 - made up
     monkeypatch.setenv("HF_TOKEN", token)
@@ -213,7 +213,7 @@ def test_a_notebook_elsewhere_is_left_alone(tmp_path, monkeypatch):
     assert with_output(["eval.ipynb"]) == ["eval.ipynb"]
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "stdin", [{"stdin": subprocess.DEVNULL}, {"input": ""}], ids=["null", "pipe"]
 )
@@ -228,7 +228,7 @@ def test_the_bare_papermill_command_works_as_typed(checkout, stdin):
     assert list((checkout / "results" / "partial").iterdir()) == []
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 @pytest.mark.parametrize("output", [(), ("out.ipynb",)], ids=["bare", "with output"])
 def test_papermill_refuses_what_a_notebook_does_not_declare(checkout, output):
     marker = checkout / "ran"
@@ -242,7 +242,7 @@ def test_papermill_refuses_what_a_notebook_does_not_declare(checkout, output):
     assert not (checkout / "book" / "runs").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_an_explicit_output_stays_papermills_and_the_book_is_refused(checkout):
     save(notebook_of("print('hi')"), "small")
     folder = checkout / "notebooks"
@@ -254,7 +254,7 @@ def test_an_explicit_output_stays_papermills_and_the_book_is_refused(checkout):
     assert "only finished runs belong" in done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_other_peoples_notebooks_run_as_ever(tmp_path):
     node = notebook_of("print(undeclared)")
     del node.metadata["qwen3nb"]
@@ -264,7 +264,7 @@ def test_other_peoples_notebooks_run_as_ever(tmp_path):
     assert '"3\\n"' in (tmp_path / "out.ipynb").read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_a_kernel_killed_from_outside(checkout):
     """What a machine without memory does: the kernel goes, the command fails, the page says so."""
     flag = checkout / "pid"
@@ -284,7 +284,7 @@ def test_a_kernel_killed_from_outside(checkout):
     assert "its kernel died" in page
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_the_way_from_a_model_to_a_page_and_the_book(checkout, encoder_folder, make_checkpoint):
     """eval.ipynb for an encoder, bm25 and a toy that was renamed by somebody hostile."""
     from qwen3nb.book.accessibility import images_without_alt
