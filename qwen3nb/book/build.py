@@ -9,8 +9,6 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-import nbformat
-
 from qwen3nb import paths
 from qwen3nb.checkpoints.provenance import PROVENANCE
 from qwen3nb.records.record import Result
@@ -52,10 +50,9 @@ def page_links(results: Iterable[Result]) -> dict[str, str]:
     Only pages that were published are linked.
     """
     from qwen3nb.execution.notebook import page_name
-    from qwen3nb.execution.parameters import declared_parameters
+    from qwen3nb.execution.parameters import read_parameters
 
-    notebook = paths.notebooks() / "eval.ipynb"
-    declared = declared_parameters(nbformat.read(notebook, as_version=4))
+    declared = read_parameters(paths.notebooks() / "eval.ipynb")
     links = {}
     for result in results:
         given = {name: result.config[name] for name in declared if name in result.config}

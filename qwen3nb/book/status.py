@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from qwen3nb import paths
+from qwen3nb.execution.parameters import read_parameters
 from qwen3nb.records.failures import failed_runs
 from qwen3nb.records.record import Result, environment
 from qwen3nb.records.store import load_failures, load_results, result_files, verify_files
@@ -118,14 +119,8 @@ def _parameters(page: _Page) -> str:
 
 
 def _defaults(notebook: str) -> dict[str, Any]:
-    import nbformat
-
-    from qwen3nb.execution.parameters import declared_parameters
-
     file = paths.notebooks() / f"{notebook}.ipynb"
-    if not file.is_file():
-        return {}
-    declared = declared_parameters(nbformat.read(file, as_version=4))
+    declared = read_parameters(file) if file.is_file() else {}
     return {name: parameter.default for name, parameter in declared.items()}
 
 

@@ -27,7 +27,6 @@ from tqdm import tqdm
 from qwen3nb import paths
 from qwen3nb.execution.attempt import LOG, Attempt
 from qwen3nb.execution.notebook import (
-    find_notebook,
     finished_page,
     page_path,
     partial_folder,
@@ -68,16 +67,16 @@ class Job:
     @property
     def page(self) -> Path:
         """The page it makes."""
-        return page_path(find_notebook(self.notebook), self.values)
+        return page_path(paths.find_notebook(self.notebook), self.values)
 
     @property
     def values(self) -> dict[str, Any]:
         """All parameters, defaults filled in."""
-        return resolved_parameters(find_notebook(self.notebook), self.parameters)
+        return resolved_parameters(paths.find_notebook(self.notebook), self.parameters)
 
     def finished(self) -> bool:
         """Whether its page is there, made to the end with the same inputs."""
-        return finished_page(find_notebook(self.notebook), self.parameters) is not None
+        return finished_page(paths.find_notebook(self.notebook), self.parameters) is not None
 
 
 @dataclass(frozen=True)
@@ -255,7 +254,7 @@ def _reason(job: Job, status: int, *, started: float, log: Path) -> str:
     note = failed_run(job.name)
     began = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(started))
     if note is None or note.started < began:
-        notebook = find_notebook(job.notebook)
+        notebook = paths.find_notebook(job.notebook)
         partial = partial_folder() / job.page.name
         there = partial if partial.is_file() else None
         attempt = Attempt(notebook.stem, job.values, job.page, there, started, str(log))

@@ -26,11 +26,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import nbformat
-
 from qwen3nb import paths
-from qwen3nb.execution.notebook import find_notebook
-from qwen3nb.execution.parameters import ParameterError, declared_parameters, typed_parameters
+from qwen3nb.execution.parameters import ParameterError, read_parameters, typed_parameters
 from qwen3nb.execution.sweep import Job
 
 __all__ = ["SweepPlan", "read_plan"]
@@ -85,7 +82,7 @@ class SweepPlan:
         return [job for i, job in enumerate(jobs) if job not in jobs[:i]]
 
     def _job(self, name: str, own: Mapping[str, Any]) -> Job:
-        notebook = find_notebook(name)
+        notebook = paths.find_notebook(name)
         declared = _declared(name)
         shared = {key: value for key, value in self.parameters.items() if key in declared}
         texts = {key: value for key, value in self.typed.items() if key in declared}
@@ -111,7 +108,7 @@ class SweepPlan:
 
 
 def _declared(name: str) -> set[str]:
-    return set(declared_parameters(nbformat.read(find_notebook(name), as_version=4)))
+    return set(read_parameters(paths.find_notebook(name)))
 
 
 def expanded(spec: str) -> list[str]:

@@ -10,11 +10,9 @@ from pathlib import Path
 import papermill  # noqa: F401 - first, as its command does: it loads our engine
 import psutil
 import pytest
-from click.testing import CliRunner
 from helpers.notebooks import notebook_of, save
 
 from qwen3nb import paths
-from qwen3nb.cli.main import main
 from qwen3nb.execution import sweep as sweeps
 from qwen3nb.execution.parameters import ParameterError
 from qwen3nb.execution.subprocesses import Children, kill_tree
@@ -26,12 +24,6 @@ from qwen3nb.utils import hardware as machine
 ON_MODEL = (
     'checkpoint: str = "bm25"  # a model\ntier: str = "smoke"  # a tier\nx: int = 1  # a number'
 )
-
-
-@pytest.fixture
-def cli():
-    runner = CliRunner()
-    return lambda *arguments: runner.invoke(main, list(map(str, arguments)))
 
 
 @pytest.fixture
@@ -278,7 +270,7 @@ def test_the_command_lists_what_it_would_run(cli, small):
     ]  # fmt: skip
     assert not (small / "results" / "logs").exists()
     for arguments, message in (
-        ((), "say what to run"),
+        ((), "TOML file"),
         (("--notebook", "smal"), "no notebook 'smal'"),
         (("--notebook", "small", "--tier", "smok"), "unknown tier 'smok'"),
         (("--checkpoint", "randm"), "Did you mean 'random'"),
