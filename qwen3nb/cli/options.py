@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -16,6 +17,8 @@ __all__ = [
     "DEVICE", "DTYPE", "FILE", "MIRROR", "POOLING", "TIER", "hide_library_bars", "seed_option",
     "use_mirror",
 ]  # fmt: skip
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 FILE: Any = click.Path(path_type=Path)
 TIER = click.option("--tier", type=click.Choice(list(TIERS)), default="smoke", show_default=True)
@@ -35,7 +38,7 @@ MIRROR = click.option(
 )
 
 
-def seed_option(what: str) -> Any:
+def seed_option(what: str) -> Callable[[_Command], _Command]:
     """The option ``--seed``; ``what`` says what it seeds."""
     return click.option(
         "--seed", type=click.IntRange(min=0), default=0, show_default=True, help=what
