@@ -5,6 +5,7 @@ measures or takes long gets options that make it short (`SHORTER`); what starts 
 the notebook's cells in this process; what a test elsewhere runs is listed with that test.
 """
 
+import dataclasses
 import doctest
 import importlib
 import re
@@ -19,6 +20,7 @@ from helpers.notebooks import execute_here, notebook_of, save
 from helpers.study import write_mirror, write_study
 
 from qwen3nb.cli.main import main
+from qwen3nb.evaluation.mteb.tiers import TIERS
 
 MIRROR = "/data/mirror"
 SCORED = "results/demo-average-1a2b3c4d/seed_0/AuthorSTS.json"
@@ -31,6 +33,7 @@ SHORTER = {
     "bench rerank": "--size tiny --documents 4 --rounds 1 --no-memory",
     "bench search": "--documents 200 --dimension 8 --queries 4 --rounds 1",
     "bench statistics": "--systems 3 --tasks 2 --queries 40 --resamples 100",
+    "rerank-suite": "--depth 2",
     "sweep --checkpoint": "--dry-run",
 }
 
@@ -131,7 +134,9 @@ def study(make_checkpoint, encoder_folder, shared_cache, tmp_path_factory):
 
 
 def stand_in(patch, home, mirror):
-    """Let the program look into ``home`` and ``mirror`` alone."""
+    """Let the program look into ``home`` and ``mirror`` alone; the tier smoke is two tasks."""
+    smoke = dataclasses.replace(TIERS["smoke"], tasks=("AuthorSTS", "SciFact"))
+    patch.setitem(TIERS, "smoke", smoke)
     patch.setenv("QWEN3NB_HOME", str(home))
     patch.setenv("QWEN3NB_MIRROR", str(mirror))
     patch.chdir(home)

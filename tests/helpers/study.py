@@ -39,7 +39,7 @@ def write_study(home, *, make_checkpoint, encoder):
         )
     shutil.copytree(home / "runs" / "ul2" / "checkpoint-9000", home / "runs" / "ul2-best")
     for name in ("encoder", "encoder-new", "runs/encoder"):
-        shutil.copytree(encoder, home / name)
+        write_encoder(encoder, home / name)
     write_reranker(home / "base")
     write_adapters(home)
     write_outputs(home / "outputs", final=home / "final")
@@ -51,6 +51,13 @@ def write_study(home, *, make_checkpoint, encoder):
         write_lines(home / name, [{"text": text} for text in TEXTS])
     (home / "facts.toml").write_text('license = "apache-2.0"\nlanguage = ["en"]\n')
     (home / "sweep.toml").write_text(SWEEP)
+
+
+def write_encoder(encoder, folder):
+    """A copy of an export whose label is its folder's name."""
+    shutil.copytree(encoder, folder)
+    value = json.loads((folder / "qwen3nb.json").read_text())
+    (folder / "qwen3nb.json").write_text(json.dumps({**value, "label": folder.name}))
 
 
 def write_lines(file, rows):
