@@ -10,7 +10,7 @@ from helpers import REPOSITORY
 import qwen3nb
 
 PUBLIC = """
-Band CheckpointError ForestRow METRICS POOLINGS Picture Qwen3EncoderConfig Qwen3EncoderModel
+Band CheckpointError ForestRow METRICS POOLINGS Figure Qwen3EncoderConfig Qwen3EncoderModel
 Qwen3ForSeq2SeqLM Qwen3Seq2SeqConfig Result Scores SpecError TIERS YesNoReranker ablate
 ablation_table alignment analogies anisotropy ann_figure ann_suite ann_table author_sts
 average_checkpoints averaged averaging_table bars_figure bench_encode bench_texts
@@ -91,7 +91,7 @@ def test_what_reads_results_loads_no_model(module):
 # The longest entry that names a module or a folder above it is the module's floor.
 FLOORS = tuple(
     """
-paths utils metrics records checkpoints
+paths tiers utils metrics records checkpoints
 models.types models.batching models.counters models.mteb_meta models.modeling models.sources
 models.inference models.encoders models.search models.rerankers models.load
 extraction

@@ -6,7 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from qwen3nb import paths
@@ -64,7 +64,7 @@ def page_links(results: Iterable[Result]) -> dict[str, str]:
 
 
 def write_card_page(
-    results: list[Result], *, model: Path | None = None, tier: str = "smoke"
+    results: Sequence[Result], *, model: Path | None = None, tier: str = "smoke"
 ) -> Path:
     """``book/runs/card.md``: the card of ``model``, or a word that there is none yet.
 
@@ -79,12 +79,12 @@ def write_card_page(
     return write_text(page, card_body(chosen, results, tier=tier))
 
 
-def _last_extracted(results: list[Result]) -> Path | None:
+def _last_extracted(results: Sequence[Result]) -> Path | None:
     """The folder of the extracted model whose results were finished last."""
     extracted = [
         (result.finished, folder)
         for result in latest(results)
-        if ((folder := paths.root() / result.model["spec"]) / PROVENANCE).is_file()
+        if ((folder := paths.root() / result.model.spec) / PROVENANCE).is_file()
     ]
     return max(extracted)[1] if extracted else None
 

@@ -126,7 +126,7 @@ def _print_results(run: DomainEvaluation, output: Path | None) -> None:
     if run.results:
         Console().print(domain_table(run.results))
     for result in run.results:
-        again = " (reused)" if result.model["label"] in run.reused else ""
+        again = " (reused)" if result.model.label in run.reused else ""
         click.echo(f"{result.path(output or paths.results())}{again}")
     if run.failures:
         raise EvaluationError(f"{len(run.failures)} models failed\n{last_lines(run.failures)}")
@@ -156,11 +156,11 @@ def domain_table(results: Sequence[Result]) -> Table:
     table.add_column("model", overflow="fold")
     for head in ("mean", "95 % interval", "queries"):
         table.add_column(head, justify="right", no_wrap=True)
-    labels = [str(result.model["label"]) for result in results]
+    labels = [str(result.model.label) for result in results]
     for metric in results[0].metrics:
         for row, (result, label) in enumerate(zip(results, labels, strict=True)):
             value = result.metrics[metric]
-            mark = f" {result.model['identity'][:8]}" if labels.count(label) > 1 else ""
+            mark = f" {result.model.identity[:8]}" if labels.count(label) > 1 else ""
             table.add_row(
                 metric if row == 0 else "",
                 Text(printable(label + mark)),

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 import click
 
-from qwen3nb.evaluation.mteb.tiers import TIERS
 from qwen3nb.models.modeling.dtypes import DTYPES
 from qwen3nb.models.modeling.pooling import POOLINGS
+from qwen3nb.tiers import TIERS
 
 __all__ = [
     "DEVICE", "DTYPE", "FILE", "MIRROR", "POOLING", "TIER", "hide_library_bars", "seed_option",

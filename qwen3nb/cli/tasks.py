@@ -11,7 +11,7 @@ import click
 
 from qwen3nb.cli.errors import without_traceback
 from qwen3nb.cli.options import MIRROR, hide_library_bars, use_mirror
-from qwen3nb.evaluation.mteb.tiers import TIERS
+from qwen3nb.tiers import TIERS
 
 __all__ = ["TASK_COMMANDS"]
 

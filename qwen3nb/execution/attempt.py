@@ -24,9 +24,10 @@ import nbformat
 from qwen3nb import paths
 from qwen3nb.execution.publish import page_title, publish
 from qwen3nb.records.failures import FailedRun, note_failure
-from qwen3nb.report.render.cell import Cell, markdown_text
+from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.table import Table
 from qwen3nb.utils.atomic_files import write_text
+from qwen3nb.utils.markdown import escaped
 from qwen3nb.utils.secrets import without, without_secrets
 
 __all__ = ["LOG", "Attempt", "cell_error"]
@@ -123,7 +124,7 @@ def _second(moment: float) -> str:
 
 def _moment(when: str) -> str:
     """A moment in ISO 8601 for a sentence; escaped, since a page may say anything."""
-    return markdown_text(when[:19].replace("T", " ")) + " UTC"
+    return escaped(when[:19].replace("T", " ")) + " UTC"
 
 
 def _shortened(text: str) -> str:
@@ -155,7 +156,7 @@ def _title(nb: Any, run: FailedRun) -> str:
         title = page_title(nb, run.parameters)
     except (ValueError, OSError):  # the model itself is gone or broken
         title = None
-    return title or markdown_text(run.page)
+    return title or escaped(run.page)
 
 
 def _with_notice(page: Path, run: FailedRun) -> Any | None:
@@ -219,7 +220,7 @@ def _wrapped(line: str) -> list[str]:
 
 
 def _html(name: str, table: Table) -> Any:
-    data = {"text/html": table.html(), "text/plain": "a table"}
+    data = {"text/html": table.to_html(), "text/plain": "a table"}
     return _shown(name, nbformat.v4.new_output("display_data", data))
 
 

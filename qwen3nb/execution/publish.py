@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from qwen3nb.utils.markdown import escaped
 from qwen3nb.utils.secrets import without
 
 __all__ = ["clean", "page_title", "publish"]
@@ -59,12 +60,11 @@ def publish(
 def page_title(nb: Any, values: dict[str, Any]) -> str | None:
     """``label · tier`` of a run on a checkpoint and a tier, else ``heading · label``."""
     from qwen3nb.models.sources.resolve import find_source
-    from qwen3nb.report.render.cell import markdown_text
 
     if "training" in values:
         heading = next((c.source for c in nb.cells if c.cell_type == "markdown"), "# Training")
         folder = Path(values["training"]).name
-        return f"{heading.split(chr(10))[0].removeprefix('# ')} · {markdown_text(folder)}"
+        return f"{heading.split(chr(10))[0].removeprefix('# ')} · {escaped(folder)}"
     if "checkpoint" not in values:
         return None
     parts = [find_source(values["checkpoint"]).label, values.get("tier", "")]
@@ -73,7 +73,7 @@ def page_title(nb: Any, values: dict[str, Any]) -> str | None:
         parts.insert(0, heading.split("\n")[0].removeprefix("# "))
     if values.get("pooling", "auto") != "auto":
         parts.append(values["pooling"])
-    return " · ".join(markdown_text(str(part)) for part in parts if part)
+    return " · ".join(escaped(str(part)) for part in parts if part)
 
 
 def clean(nb: Any, *, title: str | None = None) -> Any:

@@ -20,7 +20,7 @@ from helpers.notebooks import execute_here, notebook_of, save
 from helpers.study import write_mirror, write_study
 
 from qwen3nb.cli.main import main
-from qwen3nb.evaluation.mteb.tiers import TIERS
+from qwen3nb.tiers import TIERS
 
 MIRROR = "/data/mirror"
 SCORED = "results/demo-average-1a2b3c4d/seed_0/AuthorSTS.json"
