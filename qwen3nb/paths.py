@@ -1,4 +1,4 @@
-"""Where things live: one place, overridable by environment.
+"""Paths of everything on disk, each with a variable that overrides it.
 
 `root` is the checkout the work happens in: the nearest folder above the working
 directory that holds `_config.yml`, `book/_toc.yml` and `notebooks/`, so that a
@@ -42,7 +42,7 @@ def is_checkout(folder: Path) -> bool:
 
 
 def root() -> Path:
-    """The folder everything else is found from (see the module's text)."""
+    """The folder that the other paths start from (see the module's docstring)."""
     if home := os.environ.get("QWEN3NB_HOME"):
         return Path(home).expanduser().resolve()
     here = Path.cwd()
