@@ -34,6 +34,7 @@ __all__ = ["TESTED", "CandidateReport", "compare_candidates"]
 
 SCHEMA = "qwen3nb.comparison/1"
 TESTED = ("MRR@10", "nDCG@10")
+OWN_DATA = "domain-"  # how the data sets of `qwen3nb domain` begin
 _BEST = 5
 _FEW = 30  # queries; see `bench.calibration`
 
@@ -55,6 +56,11 @@ class CandidateReport:
     runs: tuple[TrendPoint, ...]
     most: int
     left_out: tuple[str, ...]
+
+    @property
+    def task(self) -> str:
+        """Name of the task."""
+        return self.deciding.task
 
     @property
     def current(self) -> str:
@@ -261,7 +267,7 @@ class CandidateReport:
 
     def to_markdown(self) -> str:
         """The tables under their titles, everything escaped."""
-        title = f"{self.deciding.task}: models compared with {self.current}"
+        title = f"{self.task}: models compared with {self.current}"
         parts = [f"# {escaped(title)}"]
         for name, table in self.tables().items():
             parts += [f"## {name}", table.to_markdown()]
@@ -273,7 +279,7 @@ class CandidateReport:
         return json_text(
             {
                 "schema": SCHEMA,
-                "task": self.deciding.task,
+                "task": self.task,
                 "decides": self.tested[0],
                 "alpha": how.alpha,
                 "threshold": how.minimum,
@@ -348,7 +354,8 @@ def compare_candidates(
     Args:
         results: any records.
         current: label of the model in use.
-        task: name of the task or its data set; may be empty if there is only one.
+        task: name of the task or its data set; empty: the current model's one data set of
+            one's own, else its one task.
         models: labels of the candidates; all that have the task by default.
         tested: metrics whose p-values are shown; the first one decides.
         alpha: level of the corrected tests.
@@ -388,8 +395,10 @@ def _task(results: Sequence[Result], task: str, current: str, tested: Sequence[s
     """The name of the task that is meant; of several revisions, the one finished last."""
     fit = [r for r in results if all(metric in r.per_query for metric in tested)]
     if task:
-        fit = [r for r in fit if task in (r.task.name, r.task.dataset)]
+        fit = [r for r in fit if task in (r.task.name, r.task.dataset, _own_data(r))]
     mine = sorted((r for r in fit if r.model.label == current), key=lambda r: r.finished)
+    if not task:
+        mine = [r for r in mine if _own_data(r)] or mine
     names = {r.task.name for r in mine}
     if not mine:
         labels = ", ".join(sorted({r.model.label for r in fit})) or "no model"
@@ -397,11 +406,17 @@ def _task(results: Sequence[Result], task: str, current: str, tested: Sequence[s
             f"no record of {current!r} with {' and '.join(tested)} per query"
             f"{f' on {task!r}' if task else ''}; available: {labels}"
         )
-    if not task and len({(r.task.dataset or r.task.name) for r in mine}) > 1:
+    if not task and len({r.task.dataset or r.task.name for r in mine}) > 1:
         raise ValueError(f"choose a task: {', '.join(sorted(names))}")
     if len(names) > 1 and task not in names and len({r.task.type for r in mine}) > 1:
         raise ValueError(f"choose a task: {', '.join(sorted(names))}")
     return str(task if task in names else mine[-1].task.name)
+
+
+def _own_data(result: Result) -> str:
+    """The name of one's own data that a record is of, without its prefix; or empty."""
+    dataset = result.task.dataset or ""
+    return dataset.removeprefix(OWN_DATA) if dataset.startswith(OWN_DATA) else ""
 
 
 def _records(

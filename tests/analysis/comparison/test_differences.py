@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from helpers.scores import table
+from helpers.matrices import table
 
 from qwen3nb.analysis.comparison.differences import corrected, paired_differences
 from qwen3nb.analysis.stats.paired_tests import effect_size, paired_bootstrap, permutation_test

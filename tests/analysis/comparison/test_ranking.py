@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from helpers.scores import table
+from helpers.matrices import table
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

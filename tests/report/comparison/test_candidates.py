@@ -87,6 +87,16 @@ def test_what_cannot_be_compared_is_refused(given, message):
         compare_candidates([own("now", 0.4), own("new", 0.5), own("other", 0.4), another], **given)
 
 
+def test_ones_own_data_go_before_a_tiers_tasks_and_have_a_short_name():
+    mine = [own("now", 0.4), own("new", 0.5)]
+    for each in mine:
+        amend(each, "task", name="domain-stars-1a2b3c4d", dataset="domain-stars")
+    results = [*mine, own("now", 0.4), own("new", 0.5)]
+    for task in ("", "stars", "domain-stars", "domain-stars-1a2b3c4d"):
+        assert compare_candidates(results, current="now", task=task).task == mine[0].task.name
+    assert compare_candidates(results, current="now", task="mine-1a").task == "mine-1a"
+
+
 def test_a_record_of_other_data_is_left_out_and_named():
     stale = own("stale", 0.5)
     amend(stale, "task", revision="another")
