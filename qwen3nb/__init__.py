@@ -118,6 +118,7 @@ _HOMES = {
         "truncated",
     ),
     "qwen3nb.evaluation.retrieval.first_stage": ("load_first",),
+    "qwen3nb.evaluation.retrieval.pydocs_difficulty": ("pydocs_difficulty",),
     "qwen3nb.evaluation.retrieval.rerank": ("rerank_suite",),
     "qwen3nb.evaluation.studies.ablation": (
         "ablate",

@@ -1,8 +1,8 @@
-"""Where a difference comes from: categories of queries, and orders that turn round.
+"""Where a difference comes from: categories of queries, and reversals of the order.
 
 The mean of paired differences over all queries is a weighted mean of those over the
-categories, so it cannot lie outside them. An order can turn round all the same, and each
-way is flagged:
+categories, so it cannot lie outside them. The order can still be reversed, and each way is
+flagged:
 
     opposed     one category is significantly against the whole
     weighting   every query counting once, and every category counting once, disagree
@@ -52,11 +52,11 @@ class CategoryRow:
 
 @dataclass(frozen=True)
 class Reversal:
-    """An order that turns round.
+    """A reversal of the order of two systems.
 
     Attributes:
         kind: ``opposed``, ``weighting`` or ``coverage``.
-        text: what turns round, with the numbers.
+        text: the reversal in words, with the numbers.
     """
 
     kind: str
@@ -71,7 +71,7 @@ class Breakdown:
         first: name of a; ``second`` of b.
         overall: all queries.
         rows: one per category, by name.
-        reversals: orders that turn round; empty if none does.
+        reversals: reversals of the order; may be empty.
         notes: queries that do not pair, or have no category.
     """
 

@@ -1,4 +1,4 @@
-"""Ranks with their uncertainty, and which neighbours cannot be told apart.
+"""Ranks with their uncertainty, and which neighbours are not significantly different.
 
 A rank is read off resampled means: within each task the queries are drawn once for all
 systems, the mean over tasks is taken, and systems are ranked again. Only systems with a
@@ -37,7 +37,7 @@ __all__ = ["Leaderboard", "Standing", "leaderboard", "tie_groups"]
 
 @dataclass(frozen=True)
 class Standing:
-    """One system's place.
+    """One system in the ranking.
 
     Attributes:
         system: its name.
@@ -64,7 +64,7 @@ class Leaderboard:
 
     Attributes:
         standings: one per system.
-        groups: systems that cannot be told apart, as runs of neighbours in the ranking;
+        groups: systems that are not significantly different, as runs of neighbours;
             a system may be in several.
         tasks: over which the mean is taken.
         adjacent_separable: how many of the S − 1 neighbouring pairs differ.

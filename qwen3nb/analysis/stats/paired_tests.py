@@ -295,7 +295,7 @@ def wilcoxon(a: ArrayLike, b: ArrayLike) -> TestResult:
     if not differences.any():
         return TestResult(0.0, 1.0, len(differences))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # small samples: said by n
+        warnings.simplefilter("ignore", UserWarning)  # small samples: n is reported
         found = stats.wilcoxon(differences, zero_method="wilcox")
     return TestResult(float(found.statistic), float(found.pvalue), len(differences))
 

@@ -5,18 +5,30 @@ The whole corpus, a fixed draw of queries, and the query's own document alone re
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from qwen3nb.datasets.pydocs.build import PyDocs
 from qwen3nb.metrics.aggregate import Aggregate, aggregate
 from qwen3nb.metrics.retrieval import score_run
 from qwen3nb.models.encoders.base import Encoder
+from qwen3nb.models.load import load_model
 from qwen3nb.models.search.bm25 import BM25
 from qwen3nb.models.search.fusion import Fusion
 
-__all__ = ["own_document_ndcg"]
+__all__ = ["own_document_ndcg", "pydocs_difficulty"]
 
 DEPTH = 10
+
+
+def pydocs_difficulty(
+    pydocs: PyDocs, specs: Sequence[str] = ("bm25", "random")
+) -> dict[str, Aggregate]:
+    """`own_document_ndcg` of each model, by its spec."""
+    return {
+        spec: own_document_ndcg(load_model(spec, show_progress=False), pydocs) for spec in specs
+    }
 
 
 def own_document_ndcg(
@@ -33,11 +45,11 @@ def own_document_ndcg(
         rows = [{"id": query, "text": text} for query, text in zip(names, texts, strict=True)]
         run = model.search(rows, top_k=DEPTH)
     else:
-        names = list(pydocs.corpus)
+        documents = list(pydocs.corpus)
         corpus = model.encode(list(pydocs.corpus.values()), role="passage")
         scores = model.encode(texts, role="query") @ corpus.T
         run = {
-            query: {names[place]: float(row[place]) for place in np.argsort(row)[-DEPTH:]}
+            query: {documents[i]: float(row[i]) for i in np.argsort(row)[-DEPTH:]}
             for query, row in zip(names, scores, strict=True)
         }
     values = score_run(qrels, run, ["nDCG@10"])

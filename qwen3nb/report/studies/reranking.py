@@ -1,4 +1,4 @@
-"""What a reranker made of a first stage: gains, order, calibration, examples."""
+"""What a reranker changes in a first stage: gains, order, calibration, examples."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ def _against_chance(order: Aggregate) -> str:
     if order.low is None or order.high is None:
         return order.undefined
     if order.low <= 0.5 <= order.high:
-        return "not told from chance"
+        return "not significantly different from chance"
     return "above chance" if order.low > 0.5 else "below chance"
 
 

@@ -48,7 +48,7 @@ def test_the_best_checkpoint_is_named_only_if_it_differs():
     tied = best_checkpoint({10: same, 20: same, 30: {q: v - 1 for q, v in same.items()}}, seed=0)
     assert (tied.step, tied.next_step, tied.difference) == (10, 20, 0)  # the earlier of equals
     assert (tied.p_value, tied.separable, tied.tied) == (1, False, (20,))
-    assert "cannot be told from step 20" in tied.statement
+    assert "not significantly different from step 20" in tied.statement
     json.dumps(tied.__dict__, allow_nan=False)
     only = best_checkpoint({5: same}, seed=0)
     assert (only.next_step, only.separable) == (None, False)

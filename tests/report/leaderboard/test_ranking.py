@@ -22,7 +22,7 @@ def test_ranks_have_intervals_and_ties_share_a_letter():
     assert "1 of 2 neighbouring pairs differ" in table.note
     by_type = categories_table(boards)
     assert by_type.columns[2:4] == ("Reranking", "Retrieval")
-    assert "turn round (Simpson's paradox): None." in by_type.note
+    assert "(Simpson's paradox): None." in by_type.note
     labels = [tick.get_text() for tick in rank_figure(boards).axes[0].get_yticklabels()]
     assert labels[0] == "a"
     assert set(labels) == {"a", "b", "c"}
