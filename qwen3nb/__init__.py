@@ -110,7 +110,7 @@ _HOMES = {
         "choose_tasks",
         "select_tasks",
     ),
-    "qwen3nb.evaluation.mteb.tiers": ("TIERS",),
+    "qwen3nb.tiers": ("TIERS",),
     "qwen3nb.evaluation.retrieval.ann": (
         "ann_suite",
         "truncated",
@@ -234,7 +234,7 @@ _HOMES = {
         "paper_tables",
     ),
     "qwen3nb.report.render.figure": (
-        "Picture",
+        "Figure",
         "model_colors",
     ),
     "qwen3nb.report.render.forest_plot": (

@@ -1,7 +1,4 @@
-"""Benchmark comparing all pairs of systems: shared resamples against a loop per pair.
-
->>> print(table(bench_statistics()))  # doctest: +SKIP
-"""
+"""All pairs of many systems: one set of draws against a loop per pair."""
 
 from __future__ import annotations
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from qwen3nb.metrics.aggregate import Aggregate, aggregate
 from qwen3nb.models.counters import Stats
-from qwen3nb.records.record import Result, ResultError, environment
+from qwen3nb.records.record import Environment, ModelInfo, Result, ResultError, RunCost
 from qwen3nb.utils.hardware import peak_memory
 
-__all__ = ["Work", "finished", "means", "model_facts", "stored"]
+__all__ = ["Work", "finished", "means", "model_info", "stored"]
 
 
 class Work:
@@ -29,28 +29,28 @@ class Work:
     def _counts(self) -> dict[str, float]:
         return asdict(self._model.stats if self._model is not None else Stats())
 
-    def cost(self) -> dict[str, Any]:
+    def cost(self) -> RunCost:
         """Seconds, texts, speed and memory since then."""
         done = {name: value - self._before[name] for name, value in self._counts().items()}
-        return {
-            "seconds": time.perf_counter() - self._started,
-            "texts": done["texts"],
-            "encoded": done["encoded"],
-            "cached": done["cached"],
-            "texts_per_second": done["encoded"] / done["seconds"] if done["seconds"] else None,
-            "peak_memory_bytes": peak_memory(),
-        }
+        return RunCost(
+            seconds=time.perf_counter() - self._started,
+            texts=int(done["texts"]),
+            encoded=int(done["encoded"]),
+            cached=int(done["cached"]),
+            texts_per_second=done["encoded"] / done["seconds"] if done["seconds"] else None,
+            peak_memory_bytes=peak_memory(),
+        )
 
 
-def model_facts(model: Any) -> dict[str, Any]:
+def model_info(model: Any) -> ModelInfo:
     """Whose record it is."""
-    return {
-        "label": model.label,
-        "identity": model.identity,
-        "spec": model.source.spec,
-        "settings": model.settings,
-        "parameters": getattr(model, "parameters", None),
-    }
+    return ModelInfo(
+        label=model.label,
+        identity=model.identity,
+        spec=model.source.spec,
+        settings=model.settings,
+        parameters=getattr(model, "parameters", None),
+    )
 
 
 def means(
@@ -75,8 +75,8 @@ def stored(file: Path, *, identity: str, same: Callable[[Result], bool]) -> Resu
     except ResultError:
         return None
     own = (
-        result.model["identity"] == identity
-        and result.environment["versions"] == environment()["versions"]
+        result.model.identity == identity
+        and result.environment.versions == Environment.current().versions
     )
     return result if own and same(result) else None
 

@@ -10,10 +10,16 @@ import dataclasses
 import html
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 __all__ = ["escaped", "interval_text", "json_text", "markdown_table", "number_text", "percent_text"]
+
+
+# What Markdown and MyST read anywhere, and what they read at the start of a line only:
+# lists, block breaks, targets, fences, comments. A number keeps its sign.
+_SPECIAL = re.compile(r"([\\`*_{}\[\]#!|$~]|(?<=\])\()")
+_SPECIAL_FIRST = re.compile(r"^(\d+(?=[.)](?:\s|$))|(?=[(:%=]|[-+](?!\d)))")
 
 
 def escaped(text: str) -> str:
@@ -23,13 +29,21 @@ def escaped(text: str) -> str:
     'a\\\\|b &lt;i&gt;'
     """
     flat = html.escape(" ".join(text.split()), quote=False)
-    return re.sub(r"([\\`*_{}\[\]#!|$~])", r"\\\1", flat)
+    return _SPECIAL_FIRST.sub(r"\1\\", _SPECIAL.sub(r"\\\1", flat))
 
 
-def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Format a Markdown table; every cell is escaped."""
+def markdown_table(
+    columns: Sequence[str], rows: Iterable[Sequence[Any]], *, cell: Callable[[Any], str] = escaped
+) -> str:
+    """A Markdown table.
+
+    Args:
+        columns: names in the head; escaped here.
+        rows: cells, as many per row as there are columns.
+        cell: writes a cell as Markdown and escapes it; by default the cells are text.
+    """
     lines = ["| " + " | ".join(map(escaped, columns)) + " |", "|" + "---|" * len(columns)]
-    lines += ["| " + " | ".join(map(escaped, row)) + " |" for row in rows]
+    lines += ["| " + " | ".join(map(cell, row)) + " |" for row in rows]
     return "\n".join(lines)
 
 
@@ -68,10 +82,20 @@ def percent_text(value: float | None, *, sign: bool = True) -> str:
 
 
 def interval_text(
-    interval: tuple[float, float] | None, *, percent: bool = False, sign: bool = True
+    interval: tuple[float, float] | None,
+    *,
+    percent: bool = False,
+    sign: bool = True,
+    digits: int = 3,
+    absent: str = "–",
 ) -> str:
-    """Format an interval, or a dash for None."""
+    """Ends of an interval, or ``absent`` where there is none.
+
+    >>> interval_text((-0.1, 0.25))
+    '[-0.100, +0.250]'
+    """
     if interval is None:
-        return "–"
-    show = percent_text if percent else number_text
-    return "[" + ", ".join(show(end, sign=sign) for end in interval) + "]"
+        return absent
+    if percent:
+        return "[" + ", ".join(percent_text(end, sign=sign) for end in interval) + "]"
+    return "[" + ", ".join(number_text(end, sign=sign, digits=digits) for end in interval) + "]"

@@ -23,7 +23,7 @@ def test_what_cannot_be_measured_is_refused(options):
         bench_rerank(**options)
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_all_ways_give_the_same_scores(tmp_path):
     """With the real vocabulary: the first reference alone takes gigabytes."""
     said = []

@@ -77,7 +77,7 @@ def trained(tmp_path_factory):
     return folder
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_the_training_writes_real_checkpoints(trained):
     found = list_checkpoints(trained)
     assert [path.name for path in found] == ["checkpoint-2", "checkpoint-4", "checkpoint-6"]
@@ -95,7 +95,7 @@ def test_the_training_writes_real_checkpoints(trained):
     assert record["tokens_seen"] > 0
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_the_training_is_seeded(trained, tmp_path):
     from qwen3nb.demo.train_ul2 import Ul2Settings, train_seq2seq
 
@@ -105,7 +105,7 @@ def test_the_training_is_seeded(trained, tmp_path):
         assert open_checkpoint(again / name).digest() == open_checkpoint(trained / name).digest()
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_the_tokenizer_is_the_same_however_it_is_loaded(trained):
     from tokenizers import Tokenizer
 
@@ -118,7 +118,7 @@ def test_the_tokenizer_is_the_same_however_it_is_loaded(trained):
     assert auto.convert_tokens_to_ids("<extra_id_99>") == raw.token_to_id("<extra_id_99>")
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_the_decoder_is_a_language_model_that_can_be_pooled(trained):
     from qwen3nb.models.load import load_encoder
 

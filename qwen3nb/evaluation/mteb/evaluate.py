@@ -34,13 +34,13 @@ from qwen3nb.evaluation.mteb.per_query import (
 )
 from qwen3nb.evaluation.mteb.select import listed, select_tasks, tier_tasks
 from qwen3nb.evaluation.mteb.subsample import limited, limited_name
-from qwen3nb.evaluation.recording import Work, finished, model_facts, stored
+from qwen3nb.evaluation.recording import Work, finished, model_info, stored
 from qwen3nb.metrics.aggregate import REPORTED, aggregate, reported
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.rerankers.yes_no import YesNoReranker
 from qwen3nb.models.search.bm25 import BM25
 from qwen3nb.models.search.fusion import Fusion
-from qwen3nb.records.record import Result, environment, result_path
+from qwen3nb.records.record import Environment, MTEBScore, Result, TaskInfo, result_path
 from qwen3nb.records.store import taken_over
 from qwen3nb.utils.atomic_files import read_json, write_text
 
@@ -199,7 +199,7 @@ def stored_record(
     return stored(
         _record_path(model, name, folder=folder, seed=seed),
         identity=model.identity,
-        same=lambda result: result.task["revision"] == data_revision(task),
+        same=lambda result: result.task.revision == data_revision(task),
     )
 
 
@@ -231,15 +231,24 @@ def _run_task(
         for name, (how, columns) in named.items()
     }
     compare(task, metrics[main], outcome)
-    facts = _task_facts(task, main=main, score=score, revision=revision)
     return Result(
-        model=model_facts(model),
-        task=facts | {"name": limited_name(task.metadata.name, limit), **size},
+        model=model_info(model),
+        task=TaskInfo(
+            name=limited_name(task.metadata.name, limit),
+            type=task.metadata.type,
+            main_metric=main,
+            dataset=task.metadata.dataset["path"],
+            revision=revision,
+            unit=UNITS.get(task.metadata.type, UNIT),
+            size=size,
+            mteb=MTEBScore(metric=str(task.metadata.main_score), value=score),
+            group=getattr(task, "qwen3nb_group", ""),
+        ),
         metrics=metrics,
         per_query=per_query,
         seed=seed,
         config=config,
-        environment=environment(
+        environment=Environment.current(
             device=model.device,
             precision=model.settings.get("dtype", "float32"),
         ),
@@ -247,19 +256,6 @@ def _run_task(
         run=run,
         finished=finished(),
     )
-
-
-def _task_facts(task: Any, *, main: str, score: float, revision: str) -> dict[str, Any]:
-    return {
-        "name": task.metadata.name,
-        "type": task.metadata.type,
-        "dataset": task.metadata.dataset["path"],
-        "revision": revision,
-        "main_metric": main,
-        "unit": UNITS.get(task.metadata.type, UNIT),
-        "mteb": {"metric": str(task.metadata.main_score), "value": score},
-        **({"group": task.qwen3nb_group} if hasattr(task, "qwen3nb_group") else {}),
-    }
 
 
 def _by_mteb(

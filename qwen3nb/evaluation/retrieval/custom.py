@@ -22,11 +22,11 @@ from qwen3nb.datasets.custom.load import Domain
 from qwen3nb.datasets.custom.queries import ModelEntry
 from qwen3nb.datasets.custom.score_boosts import boosted
 from qwen3nb.datasets.rows import DataError
-from qwen3nb.evaluation.recording import Work, finished, means, model_facts, stored
+from qwen3nb.evaluation.recording import Work, finished, means, model_info, stored
 from qwen3nb.metrics.retrieval import rank_documents, score_run
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.load import load_encoder
-from qwen3nb.records.record import Result, environment, result_path
+from qwen3nb.records.record import Environment, Result, TaskInfo, result_path
 
 __all__ = ["DOMAIN_METRICS", "DomainEvaluation", "evaluate_domain", "search_domain"]
 
@@ -174,13 +174,13 @@ def _evaluate(
     binary = score_run(domain.relevant, found, [m for m in DOMAIN_METRICS if m not in _GRADED])
     per_query = {name: (graded | binary)[name] for name in DOMAIN_METRICS}
     result = Result(
-        model=model_facts(encoder),
+        model=model_info(encoder),
         task=_task(domain),
         metrics=means(per_query, seed=seed),
         per_query=per_query,
         seed=seed,
         config=_config(domain, found),
-        environment=environment(
+        environment=Environment.current(
             device=encoder.device, precision=encoder.settings.get("dtype", "float32")
         ),
         cost=work.cost(),
@@ -196,25 +196,23 @@ def _stored(place: Path, encoder: Encoder, domain: Domain) -> Result | None:
         place,
         identity=encoder.identity,
         same=lambda result: (
-            result.task["revision"] == domain.revision
-            and result.task["categories"] == domain.categories
+            result.task.revision == domain.revision
+            and result.task.categories == domain.categories
             and result.config["notes"] == list(domain.notes)
         ),
     )
 
 
-def _task(domain: Domain) -> dict[str, Any]:
-    return {
-        "name": domain.name,
-        "type": "Retrieval",
-        "dataset": domain.name.rpartition("-")[0],
-        "revision": domain.revision,
-        "main_metric": "nDCG@10",
-        "unit": "queries",
-        "documents": len(domain.texts),
-        "queries": len(domain.queries),
-        "categories": dict(domain.categories),
-    }
+def _task(domain: Domain) -> TaskInfo:
+    return TaskInfo(
+        name=domain.name,
+        type="Retrieval",
+        dataset=domain.name.rpartition("-")[0],
+        revision=domain.revision,
+        main_metric="nDCG@10",
+        categories=dict(domain.categories),
+        size={"documents": len(domain.texts), "queries": len(domain.queries)},
+    )
 
 
 def _config(domain: Domain, found: Run) -> dict[str, Any]:

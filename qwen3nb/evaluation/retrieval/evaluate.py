@@ -10,16 +10,15 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from qwen3nb.datasets.collection import Collection
-from qwen3nb.evaluation.recording import Work, finished, means, model_facts
+from qwen3nb.evaluation.recording import Work, finished, means, model_info
 from qwen3nb.evaluation.retrieval.first_stage import First, describe, first_stage
 from qwen3nb.metrics.retrieval import score_run
 from qwen3nb.models.encoders.base import Encoder
-from qwen3nb.records.record import Result, environment
+from qwen3nb.records.record import Environment, ModelInfo, Result, TaskInfo
 from qwen3nb.utils.atomic_files import sha256_json
 
 __all__ = ["METRICS", "custom_collection", "evaluate_collection", "subset"]
@@ -120,13 +119,13 @@ def evaluate_collection(
     found = first_stage(collection, first, depth=depth)
     per_query = score_run(collection.qrels, found.run, metrics)
     return Result(
-        model=model_facts(encoder) if encoder else _search_facts(first),
-        task=_task_facts(collection, main=metrics[0]),
+        model=model_info(encoder) if encoder else _search_info(first),
+        task=_task(collection, main=metrics[0]),
         metrics=means(per_query, seed=seed),
         per_query=per_query,
         seed=seed,
         config={"depth": depth},
-        environment=environment(
+        environment=Environment.current(
             device=encoder.device if encoder else "cpu",
             precision=str(encoder.settings.get("dtype", "float32")) if encoder else "float32",
         ),
@@ -136,27 +135,24 @@ def evaluate_collection(
     )
 
 
-def _search_facts(first: First) -> dict[str, Any]:
+def _search_info(first: First) -> ModelInfo:
     """Whose record it is, where no single encoder searched."""
     label, recipe = describe(first)
-    return {
-        "label": label,
-        "identity": sha256_json(recipe),
-        "spec": label,
-        "settings": {"model": {"kind": "bm25"}, **recipe},
-        "parameters": None,
-    }
+    return ModelInfo(
+        label=label,
+        identity=sha256_json(recipe),
+        spec=label,
+        settings={"model": {"kind": "bm25"}, **recipe},
+    )
 
 
-def _task_facts(collection: Collection, *, main: str) -> dict[str, Any]:
-    return {
-        "name": collection.name,
-        "type": "Retrieval",
-        "dataset": collection.name,
-        "revision": collection.revision,
-        "main_metric": main,
-        "unit": "queries",
-        "documents": len(collection.documents),
-        "queries": len(collection.queries),
-        **({"group": collection.group} if collection.group else {}),
-    }
+def _task(collection: Collection, *, main: str) -> TaskInfo:
+    return TaskInfo(
+        name=collection.name,
+        type="Retrieval",
+        dataset=collection.name,
+        revision=collection.revision,
+        main_metric=main,
+        group=collection.group,
+        size={"documents": len(collection.documents), "queries": len(collection.queries)},
+    )

@@ -23,11 +23,11 @@ from qwen3nb import paths
 from qwen3nb.datasets.collection import Collection, find_collections
 from qwen3nb.datasets.trec import write_run
 from qwen3nb.evaluation.mteb.per_query import EvaluationError, last_lines
-from qwen3nb.evaluation.recording import Work, finished, means, model_facts, stored
+from qwen3nb.evaluation.recording import Work, finished, means, model_info, stored
 from qwen3nb.evaluation.retrieval.first_stage import First, FirstStage, Run, describe, first_stage
 from qwen3nb.metrics.retrieval import score_run
 from qwen3nb.models.rerankers.yes_no import YesNoReranker
-from qwen3nb.records.record import Result, environment, result_path
+from qwen3nb.records.record import Environment, Result, TaskInfo, result_path
 from qwen3nb.utils.atomic_files import sha256_json
 from qwen3nb.utils.journal import Journal
 
@@ -164,13 +164,15 @@ def rerank_collection(
     per_query = _per_query(collection, found.run, reranked, depth)
     kept = {**(config or {}), "collection": collection.name, "group": collection.group}
     result = Result(
-        model=model_facts(reranker),
+        model=model_info(reranker),
         task=_task(name, collection),
         metrics=means(per_query, seed=seed),
         per_query=per_query,
         seed=seed,
         config={**kept, "first": wanted, "counts": counts},
-        environment=environment(device=reranker.device, precision=reranker.settings["dtype"]),
+        environment=Environment.current(
+            device=reranker.device, precision=reranker.settings["dtype"]
+        ),
         cost=work.cost(),
         run=run,
         finished=finished(),
@@ -201,17 +203,15 @@ def _earlier(place: Path, reranker: YesNoReranker, first: dict[str, Any]) -> Res
     )
 
 
-def _task(name: str, collection: Collection) -> dict[str, Any]:
-    return {
-        "name": name,
-        "type": "Reranking",
-        "dataset": collection.name,
-        "revision": collection.revision,
-        "main_metric": "nDCG@10",
-        "unit": "queries",
-        "documents": len(collection.documents),
-        "queries": len(collection.queries),
-    }
+def _task(name: str, collection: Collection) -> TaskInfo:
+    return TaskInfo(
+        name=name,
+        type="Reranking",
+        dataset=collection.name,
+        revision=collection.revision,
+        main_metric="nDCG@10",
+        size={"documents": len(collection.documents), "queries": len(collection.queries)},
+    )
 
 
 def _rerank(

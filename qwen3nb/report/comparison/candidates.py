@@ -22,6 +22,7 @@ from qwen3nb.utils.markdown import escaped, interval_text, json_text, number_tex
 __all__ = ["CandidateReport", "compare_candidates"]
 
 SCHEMA = "qwen3nb.comparison/1"
+OWN_DATA = "domain-"  # how the data sets of `qwen3nb domain` begin
 _BEST = 5
 _FEW = 30  # queries; see `bench.calibration`
 
@@ -192,7 +193,7 @@ class CandidateReport:
         """The tables under their titles, everything escaped."""
         parts = [f"# {escaped(self.task)}: models compared with {escaped(self.found.current)}"]
         for title, table in self.tables().items():
-            parts += [f"## {title}", table.markdown()]
+            parts += [f"## {title}", table.to_markdown()]
         return "\n\n".join(parts) + "\n"
 
     def to_json(self) -> str:
@@ -253,7 +254,8 @@ def compare_candidates(
     Args:
         results: any records.
         current: label of the model in use.
-        task: name of the task or its data set; may be empty if there is one only.
+        task: name of the task or its data set; empty: the current model's one data set of
+            one's own, else its one task.
         models: labels of the candidates; all that have the task by default.
         tested: metrics whose p-values make the family; the first one decides.
         alpha: level of the corrected tests.
@@ -268,7 +270,7 @@ def compare_candidates(
     given = list(results)
     name = _task(given, task, current, tested)
     records, notes = _records(given, name, current, models, tested)
-    used = next(n for n, r in records.items() if r.model["label"] == current)
+    used = next(n for n, r in records.items() if r.model.label == current)
     shared = [
         metric
         for metric, value in records[used].metrics.items()
@@ -276,16 +278,16 @@ def compare_candidates(
     ]
     scores = {n: {metric: r.per_query[metric] for metric in shared} for n, r in records.items()}
     found = compare_models(
-        scores, current=used, categories=records[used].task.get("categories"), tested=tested,
+        scores, current=used, categories=records[used].task.categories, tested=tested,
         decides=tested[0], alpha=alpha, threshold=threshold, n_resamples=n_resamples, most=most,
         seed=seed,
     )  # fmt: skip
-    dataset = records[used].task.get("dataset", name)
-    labels = {result.model["label"] for result in records.values()}
+    dataset = records[used].task.dataset or name
+    labels = {result.model.label for result in records.values()}
     earlier = [
         r for r in given
-        if r.task.get("dataset", r.task["name"]) == dataset and r.model["label"] in labels
-        and r.task["type"] == records[used].task["type"]
+        if (r.task.dataset or r.task.name) == dataset and r.model.label in labels
+        and r.task.type == records[used].task.type
     ]  # fmt: skip
     runs = trend(earlier, metric=tested[0], n_resamples=n_resamples, seed=seed)
     return CandidateReport(name, found, records, runs, tested[0], alpha, threshold, tuple(notes))
@@ -295,38 +297,46 @@ def _task(results: Sequence[Result], task: str, current: str, tested: Sequence[s
     """The name of the task that is meant; of several revisions the one finished last."""
     fit = [r for r in results if all(metric in r.per_query for metric in tested)]
     if task:
-        fit = [r for r in fit if task in (r.task["name"], r.task.get("dataset"))]
-    mine = sorted((r for r in fit if r.model["label"] == current), key=lambda r: r.finished)
-    names = {r.task["name"] for r in mine}
+        fit = [r for r in fit if task in (r.task.name, r.task.dataset, _own_data(r))]
+    mine = sorted((r for r in fit if r.model.label == current), key=lambda r: r.finished)
+    if not task:
+        mine = [r for r in mine if _own_data(r)] or mine
+    names = {r.task.name for r in mine}
     if not mine:
-        labels = ", ".join(sorted({r.model["label"] for r in fit})) or "none"
+        labels = ", ".join(sorted({r.model.label for r in fit})) or "none"
         raise ValueError(
             f"no record of {current!r} with {' and '.join(tested)} per query"
             f"{f' on {task!r}' if task else ''}; models that have: {labels}"
         )
-    if not task and len({r.task.get("dataset", r.task["name"]) for r in mine}) > 1:
-        raise ValueError(f"say which task: {', '.join(sorted(names))}")
-    if len(names) > 1 and task not in names and len({r.task["type"] for r in mine}) > 1:
-        raise ValueError(f"say which task: {', '.join(sorted(names))}")
-    return str(task if task in names else mine[-1].task["name"])
+    if not task and len({r.task.dataset or r.task.name for r in mine}) > 1:
+        raise ValueError(f"choose a task: {', '.join(sorted(names))}")
+    if len(names) > 1 and task not in names and len({r.task.type for r in mine}) > 1:
+        raise ValueError(f"choose a task: {', '.join(sorted(names))}")
+    return str(task if task in names else mine[-1].task.name)
+
+
+def _own_data(result: Result) -> str:
+    """The name of one's own data that a record is of, without its prefix; or empty."""
+    dataset = result.task.dataset or ""
+    return dataset.removeprefix(OWN_DATA) if dataset.startswith(OWN_DATA) else ""
 
 
 def _records(
     results: Sequence[Result], task: str, current: str, models: Sequence[str], tested: Sequence[str]
 ) -> tuple[dict[str, Result], list[str]]:
     """The newest record per model, the current one's first; and what is left out."""
-    chosen = [result for result in latest(results) if result.task["name"] == task]
-    labels = sorted({result.model["label"] for result in chosen})
+    chosen = [result for result in latest(results) if result.task.name == task]
+    labels = sorted({result.model.label for result in chosen})
     if unknown := [label for label in models if label not in labels]:
         raise ValueError(f"no record of {unknown[0]!r} on {task}; there are: {', '.join(labels)}")
-    wanted = [r for r in chosen if not models or r.model["label"] in (current, *models)]
-    used = next(r for r in wanted if r.model["label"] == current)
+    wanted = [r for r in chosen if not models or r.model.label in (current, *models)]
+    used = next(r for r in wanted if r.model.label == current)
     names = model_names(wanted)
-    records, notes = {names[used.model["identity"]]: used}, []
+    records, notes = {names[used.model.identity]: used}, []
     for result in wanted:
-        name = names[result.model["identity"]]
+        name = names[result.model.identity]
         lacking = [metric for metric in tested if metric not in result.per_query]
-        if result.task["revision"] != used.task["revision"]:
+        if result.task.revision != used.task.revision:
             notes.append(f"{name} was run on another revision of the data")
         elif lacking:
             notes.append(f"{name} has no {lacking[0]} per query")

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from qwen3nb.evaluation.mteb.tiers import TIERS
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
 from qwen3nb.report.leaderboard.tables import model_names
@@ -16,16 +15,17 @@ from qwen3nb.report.render.figure import (
     COLORS,
     GREY,
     SMALL,
-    Picture,
+    Figure,
     grid,
     model_colors,
     plain,
 )
 from qwen3nb.report.render.format import short_task
+from qwen3nb.tiers import TIERS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as MplFigure
 
 __all__ = ["bars_figure", "comparison_figure", "per_query_figure", "similarity_figure"]
 
@@ -55,14 +55,14 @@ class _Board:
     def measure(self, task: str) -> str:
         """The task's main metric and n."""
         found = self.example(task)
-        return "" if found is None else f"{found.task['main_metric']}, n = {found.main.n}"
+        return "" if found is None else f"{found.task.main_metric}, n = {found.main.n}"
 
 
 def _board(results: Iterable[Result], tier: str) -> _Board:
     tasks = TIERS[tier].tasks
-    chosen = [result for result in latest(results) if result.task["name"] in tasks]
+    chosen = [result for result in latest(results) if result.task.name in tasks]
     names = model_names(chosen)
-    scores = {(names[r.model["identity"]], r.task["name"]): r for r in chosen}
+    scores = {(names[r.model.identity], r.task.name): r for r in chosen}
 
     def key(name: str) -> tuple[bool, float, str]:
         found = scores.get((name, tasks[0]))
@@ -77,13 +77,13 @@ def _colors(results: Iterable[Result]) -> dict[str, str]:
     return model_colors(model_names(list(results)).values())
 
 
-def comparison_figure(results: Iterable[Result], *, tier: str) -> Picture:
+def comparison_figure(results: Iterable[Result], *, tier: str) -> Figure:
     """A panel per task; a point and its 95 % interval per model, the best on top.
 
     Models keep their row and colour in every panel; a missing result is an empty row.
     """
     board = _board(results, tier)
-    return Picture(
+    return Figure(
         name=f"comparison-{tier}",
         draw=lambda width: _comparison(board, width),
         caption=f"Every model on every task of the tier {tier}: mean and {_INTERVAL}. Rows are "
@@ -103,7 +103,7 @@ def _in_words(board: _Board) -> str:
     return f"{short_task(task)}: {', '.join(said) or 'no values'}."
 
 
-def _comparison(board: _Board, width: float) -> Figure:
+def _comparison(board: _Board, width: float) -> MplFigure:
     import matplotlib.pyplot as plt
 
     rows, tasks = tuple(reversed(board.models)), board.tasks
@@ -140,7 +140,7 @@ def _interval(axis: Axes, row: int, result: Result, color: str) -> None:
     axis.plot([value], [row], "o", color=color, markersize=4)
 
 
-def bars_figure(results: Iterable[Result], *, tier: str, most: int = 8) -> Picture | None:
+def bars_figure(results: Iterable[Result], *, tier: str, most: int = 8) -> Figure | None:
     """A group of bars per task, a bar per model with its interval; what is missing says so.
 
     None without any results of the tier.
@@ -155,7 +155,7 @@ def bars_figure(results: Iterable[Result], *, tier: str, most: int = 8) -> Pictu
     if not shown:
         return None
     left_out = len(board.models) - len(shown)
-    return Picture(
+    return Figure(
         name=f"bars-{tier}",
         draw=lambda width: _bars(board, shown, width),
         caption=f"Main metric of each task of the tier {tier}, a bar per model with its "
@@ -165,7 +165,7 @@ def bars_figure(results: Iterable[Result], *, tier: str, most: int = 8) -> Pictu
     )
 
 
-def _bars(board: _Board, models: Sequence[str], width: float) -> Figure:
+def _bars(board: _Board, models: Sequence[str], width: float) -> MplFigure:
     import matplotlib.pyplot as plt
     from matplotlib.patches import Rectangle
 
@@ -209,17 +209,17 @@ def _group(axis: Axes, place: int, found: Sequence[Result | None], colors: Seque
             axis.plot([x, x], [main.low, main.high], color=GREY, linewidth=1.1)
 
 
-def per_query_figure(results: Sequence[Result], *, metric: str = "nDCG@10") -> Picture | None:
+def per_query_figure(results: Sequence[Result], *, metric: str = "nDCG@10") -> Figure | None:
     """How a retrieval metric is spread over queries, a panel per task; None without any."""
     chosen = [result for result in results if metric in result.per_query]
     if not chosen:
         return None
     means = ", ".join(
-        f"{short_task(r.task['name'])} mean {np.mean(list(r.per_query[metric].values())):.3f}, "
+        f"{short_task(r.task.name)} mean {np.mean(list(r.per_query[metric].values())):.3f}, "
         f"n = {len(r.per_query[metric])}"
         for r in chosen
     )
-    return Picture(
+    return Figure(
         name="per-query",
         draw=lambda width: _per_query(chosen, metric, width),
         caption=f"Queries by their {metric}: {means}. Two hills at the ends are a model that "
@@ -229,7 +229,7 @@ def per_query_figure(results: Sequence[Result], *, metric: str = "nDCG@10") -> P
     )
 
 
-def _per_query(results: Sequence[Result], metric: str, width: float) -> Figure:
+def _per_query(results: Sequence[Result], metric: str, width: float) -> MplFigure:
     import matplotlib.pyplot as plt
 
     columns = min(len(results), 3 if width > 5 else 1)
@@ -250,7 +250,7 @@ def _per_query(results: Sequence[Result], metric: str, width: float) -> Figure:
             ha="right" if mean > 0.5 else "left",
             va="top",
         )
-        axis.set_title(f"{plain(short_task(result.task['name']))}, n = {len(values)}")
+        axis.set_title(f"{plain(short_task(result.task.name))}, n = {len(values)}")
         axis.set_xlabel(f"{metric} of a query")
         axis.set_ylabel("queries")
         axis.label_outer()
@@ -259,25 +259,25 @@ def _per_query(results: Sequence[Result], metric: str, width: float) -> Figure:
     return figure
 
 
-def similarity_figure(results: Sequence[Result]) -> Picture | None:
+def similarity_figure(results: Sequence[Result]) -> Figure | None:
     """Cosine similarity of sentence pairs by their gold score; None without an STS task."""
     result = next((result for result in results if "gold" in result.per_query), None)
     if result is None:
         return None
     n = len(result.per_query["gold"])
     value = result.main.value
-    told = "" if value is None else f"; {result.task['main_metric']} {value:.3f}"
-    return Picture(
+    told = "" if value is None else f"; {result.task.main_metric} {value:.3f}"
+    return Figure(
         name="similarity",
         draw=lambda width: _similarity(result, width),
-        caption=f"Cosine of each sentence pair of {result.task['name']} by its gold score, "
+        caption=f"Cosine of each sentence pair of {result.task.name} by its gold score, "
         f"rounded (n = {n} pairs{told}); lines are medians. A useful encoder climbs from left "
         "to right, and its columns overlap little.",
         alt=f"Cosine similarity by gold score, {n} pairs{told}.",
     )
 
 
-def _similarity(result: Result, width: float) -> Figure:
+def _similarity(result: Result, width: float) -> MplFigure:
     import matplotlib.pyplot as plt
 
     gold, cosine = result.per_query["gold"], result.per_query["cosine"]

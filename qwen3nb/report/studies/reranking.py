@@ -20,6 +20,7 @@ from qwen3nb.records.record import Result
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.format import number, short_task
 from qwen3nb.report.render.table import Table
+from qwen3nb.utils.markdown import interval_text
 
 if TYPE_CHECKING:
     from qwen3nb.models.rerankers.yes_no import YesNoReranker
@@ -128,7 +129,7 @@ def reranker_table(reranker: YesNoReranker, results: Sequence[Result]) -> Table:
         "instruction": reranker.instruction,
         "template": str(reranker.settings["template"][0]),
         "tokens of a pair": f"at most {reranker.max_length}",
-        "first stage": ", ".join(sorted({r.task["name"].split(".", 1)[1] for r in results})),
+        "first stage": ", ".join(sorted({r.task.name.split(".", 1)[1] for r in results})),
         "pairs": f"{counts['pairs']:,}",
         "documents cut to fit": f"{counts['cut']:,}",
         "P(yes) exactly 0 or 1": f"{counts['saturated']:,}",
@@ -173,7 +174,7 @@ def compared(result: Result, seed: int) -> tuple[Any, float]:
 def _row(result: Result, found: Any, p: float) -> tuple[Cell, ...]:
     gains = np.array(list(result.per_query[f"gain {METRIC}"].values()))
     won, lost = int((gains > 0).sum()), int((gains < 0).sum())
-    ends = "[{:+.3f}, {:+.3f}]".format(*found.interval) if found.interval else found.undefined
+    ends = interval_text(found.interval, absent=found.undefined)
     recall = next(name for name in result.metrics if name.startswith("first Recall@"))
     return (
         Cell(short_task(result.config["collection"]), f"{result.main.n} queries"),

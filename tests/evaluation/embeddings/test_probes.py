@@ -209,7 +209,7 @@ def test_macro_f1_equals_scikit_learn(rows):
     ("wordsim353", 353, 0.7289),
     ("simlex999", 999, 0.4462),
 ])  # fmt: skip
-@pytest.mark.slow
+@pytest.mark.integration
 def test_real_word_similarity(fixtures, name, pairs, published):
     """all-MiniLM-L6-v2 on the words as they are written, without any text around them."""
     folder = fixtures / "data" / "local" / name
@@ -226,7 +226,7 @@ def test_real_word_similarity(fixtures, name, pairs, published):
     assert found.p_value < 1e-40
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_an_encoder_is_probed(tmp_path):
     """A random encoder says nothing: no groups, even spread, paraphrases no nearer."""
     (tmp_path / "mine.csv").write_text("cat,dog,7\nsun,mud,1\nold,new,3\n")

@@ -208,7 +208,7 @@ def test_places_are_checked_before_anything_is_loaded(cli, tmp_path, monkeypatch
         assert message in done.output
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_the_bench_compares_peaks_and_ids(cli):
     result = bench_search(documents=3000, dimension=32, queries=20, k=5)
     assert {peak.method for peak in result.timings} >= {"naive", "torch", "numpy", "encode_to_file"}
