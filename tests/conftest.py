@@ -124,3 +124,13 @@ def encoder_folder(checkpoint, tmp_path_factory):
     from qwen3nb.extraction.extract import extract
 
     return extract(checkpoint, tmp_path_factory.mktemp("export") / "encoder", label="tiny").folder
+
+
+@pytest.fixture
+def cli():
+    """Call the command line: ``cli("eval", "--help").output``."""
+    from click.testing import CliRunner
+
+    from qwen3nb.cli.main import main
+
+    return lambda *arguments: CliRunner().invoke(main, list(map(str, arguments)))

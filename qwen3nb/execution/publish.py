@@ -1,4 +1,4 @@
-"""From an executed notebook to a page of the book."""
+"""Publish an executed notebook as a page of the book."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from qwen3nb.utils.secrets import without
 
 __all__ = ["clean", "page_title", "publish"]
 
-# Progress bars, and what tqdm says where there are no widgets to draw them with.
+# Progress bars, and tqdm's warning where there are no widgets.
 _NOISE = re.compile(r"\d+%\||\dit/s|TqdmWarning|autonotebook import tqdm|\[IPKernelApp\]")
 
 
@@ -28,16 +28,16 @@ def publish(
     seconds: float = 0.0,
     secrets: Sequence[str] = (),
 ) -> None:
-    """Clean an executed notebook and put it into the book, in one step.
+    """Clean an executed notebook and move it into the book, in one step.
 
     Args:
         nb: the notebook, executed to its end.
-        page: where it goes; a page that told of a failure is replaced.
+        page: path of the page; the page of a failed run is replaced.
         values: its parameters.
         key: see `qwen3nb.execution.notebook.run_key`.
-        notebook: the name of the notebook it was made from.
-        seconds: how long it took.
-        secrets: what must not be in it.
+        notebook: name of the source notebook.
+        seconds: how long the run took.
+        secrets: texts that are removed from the page.
     """
     import nbformat
 
@@ -77,10 +77,10 @@ def page_title(nb: Any, values: dict[str, Any]) -> str | None:
 
 
 def clean(nb: Any, *, title: str | None = None) -> Any:
-    """A copy of an executed notebook that is fit for the book.
+    """A copy of an executed notebook for the book.
 
     Widgets and progress bars are dropped (they show a stale 0 %), parameters are hidden
-    (the page's last table has them), and the heading says which run this is.
+    (the last table of a page lists them), and the heading becomes ``title``.
     """
     nb = copy.deepcopy(nb)
     nb.metadata.pop("widgets", None)

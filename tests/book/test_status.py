@@ -108,7 +108,7 @@ def test_whether_records_hold_and_how_many_are_kept_back(home):
     replace(make("bad"), config=config, finished=moment(15)).save()
     note_failure(failure())
     assert rows(verification_table()) == [
-        ["records", "2"], ["kept back", "1, made by runs that failed"], ["verified", "2 of 2 hold"],
+        ["records", "2"], ["hidden", "1, of failed runs"], ["verified", "2 of 2 hold"],
     ]  # fmt: skip
     value = json.loads(file.read_text())
     value["metrics"]["nDCG@10"]["value"] = 0.9

@@ -66,9 +66,11 @@ def test_every_denoiser_is_used_as_often_as_it_should():
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    from qwen3nb.demo.train_ul2 import Settings, train_decoder, train_seq2seq
+    from qwen3nb.demo.train_ul2 import Ul2Settings, train_decoder, train_seq2seq
 
-    small = Settings(steps=6, save_every=2, batch=4, length=24, vocabulary=400, hidden=32, layers=1)
+    small = Ul2Settings(
+        steps=6, save_every=2, batch=4, length=24, vocabulary=400, hidden=32, layers=1
+    )
     folder = tmp_path_factory.mktemp("demo") / "train"
     train_seq2seq(folder, small)
     train_decoder(folder.parent / "decoder", folder / "tokenizer", small)
@@ -95,9 +97,9 @@ def test_the_training_writes_real_checkpoints(trained):
 
 @pytest.mark.integration
 def test_the_training_is_seeded(trained, tmp_path):
-    from qwen3nb.demo.train_ul2 import Settings, train_seq2seq
+    from qwen3nb.demo.train_ul2 import Ul2Settings, train_seq2seq
 
-    settings = Settings(**json.loads((trained / "training.json").read_text())["settings"])
+    settings = Ul2Settings(**json.loads((trained / "training.json").read_text())["settings"])
     again = train_seq2seq(tmp_path / "again", settings)
     for name in ("init", "checkpoint-6"):
         assert open_checkpoint(again / name).digest() == open_checkpoint(trained / name).digest()

@@ -47,7 +47,7 @@ def test_a_run_that_fails_has_a_page_that_says_so_and_a_success_replaces_it(chec
     path = save(notebook_of("print('before 0.123')", "1 / x"), "small")
     with pytest.raises(NotebookError, match="a cell failed: ZeroDivisionError") as error:
         run_notebook(path, {"x": 0}, show_progress=False)
-    assert "as far as it came it is in" in str(error.value)
+    assert "the notebook up to there: " in str(error.value)
     page = checkout / "book" / "runs" / "small.ipynb"
     sources, outputs, node = shown(page)
     assert sources.startswith("# small (failed)\n")
@@ -99,7 +99,7 @@ def test_a_killed_kernel_is_a_failure(checkout):
     with pytest.raises(NotebookError, match="its kernel died"):
         run_notebook(path, {}, show_progress=False)
     _, outputs, _ = shown(checkout / "book" / "runs" / "small.ipynb")
-    assert "DeadKernelError: its kernel died, perhaps for want of memory" in outputs
+    assert "DeadKernelError: its kernel died" in outputs
 
 
 @pytest.mark.integration

@@ -11,11 +11,9 @@ from pathlib import Path
 import papermill  # noqa: F401 - first, as its command does: it loads our engine
 import psutil
 import pytest
-from click.testing import CliRunner
 from helpers.notebooks import notebook_of, save
 
 from qwen3nb import paths
-from qwen3nb.cli.main import main
 from qwen3nb.execution import sweep as sweeps
 from qwen3nb.execution.parameters import ParameterError
 from qwen3nb.execution.subprocesses import Children, kill_tree
@@ -27,12 +25,6 @@ from qwen3nb.utils import hardware as machine
 ON_MODEL = (
     'checkpoint: str = "bm25"  # a model\ntier: str = "smoke"  # a tier\nx: int = 1  # a number'
 )
-
-
-@pytest.fixture
-def cli():
-    runner = CliRunner()
-    return lambda *arguments: runner.invoke(main, list(map(str, arguments)))
 
 
 @pytest.fixture
@@ -280,7 +272,7 @@ def test_the_command_lists_what_it_would_run(cli, small):
     ]  # fmt: skip
     assert not (small / "results" / "logs").exists()
     for arguments, message in (
-        ((), "say what to run"),
+        ((), "TOML file"),
         (("--notebook", "smal"), "no notebook 'smal'"),
         (("--notebook", "small", "--tier", "smok"), "unknown tier 'smok'"),
         (("--checkpoint", "randm"), "Did you mean 'random'"),
@@ -344,7 +336,7 @@ def slow_sweep(home, *, signal_number):
 def test_an_interrupted_sweep_leaves_no_process_and_no_page(small, number):
     status, said, family = slow_sweep(small, signal_number=number)
     assert status == 130, said
-    assert "stopped; 0 of 2 runs had ended. The same command goes on from there" in said
+    assert "stopped; 0 of 2 runs had ended" in said
     assert "Traceback" not in said
     gone, alive = psutil.wait_procs(family, timeout=120)  # until they are reaped
     assert not alive

@@ -41,7 +41,7 @@ def test_json_is_strict_both_ways(tmp_path, value):
 
 def test_unreadable_json_is_named(tmp_path):
     (tmp_path / "cut.json").write_text('{"a": 1')
-    with pytest.raises(ValueError, match=r"cut\.json: not readable as JSON"):
+    with pytest.raises(ValueError, match=r"cut\.json: invalid JSON"):
         read_json(tmp_path / "cut.json")
 
 

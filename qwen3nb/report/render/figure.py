@@ -38,8 +38,8 @@ __all__ = [
     "style",
 ]
 
-# After Okabe and Ito, told apart by colour-blind readers; yellow and the light tones are
-# darker here, so that each has a contrast of 3 with a white page and with a dark one.
+# After Okabe and Ito, safe for colour-blind readers; yellow and the light tones are darker
+# here, so that each has a contrast of 3 with a white page and with a dark one.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#C2679B", "#A87B00", "#7A6FD0", "#2E95BF", "#B5495B")
 GREY = "#7d8590"  # text and axes on screen, where the page is light or dark
 _PAPER = "#1f2328"  # and on paper
@@ -48,8 +48,7 @@ _WEIGHT = (0.2126, 0.7152, 0.0722)
 WIDTHS = {1: 3.35, 2: 6.9}  # inches, of one column and of two
 SMALL = 7  # points; nothing is set smaller
 FORMATS = ("pdf", "svg", "png")
-# Whoever is in most comparisons has a colour of its own; other models have what their name
-# comes to.
+# Frequent baselines have a fixed colour; the colour of other models is a hash of their name.
 _FIXED = {
     "random": "#8A8F98",
     "bm25": "#8C6D46",
@@ -65,10 +64,10 @@ def style(*, ink: str = "") -> Iterator[None]:
     """The book's look, for figures made inside the block.
 
     They are closed at its end: a notebook shows the figure that a cell returns, and
-    would show one that is still open a second time.
+    would show an open one twice.
 
     Args:
-        ink: colour of text and axes, in the place of the grey for both kinds of page.
+        ink: colour of text and axes instead of the grey that suits light and dark pages.
     """
     import matplotlib.pyplot as plt
 
@@ -84,40 +83,40 @@ def style(*, ink: str = "") -> Iterator[None]:
 def model_colors(labels: Iterable[str]) -> dict[str, str]:
     """A colour per model, from its label alone, so that it is the same on every page.
 
-    Frequent baselines have a fixed one. Where two labels of one figure come to the same,
-    the later in the alphabet takes the next free one; past the last, shades of them.
+    Frequent baselines have a fixed colour. Where two labels of a figure hash to the same one,
+    the later in the alphabet takes the next free colour; past the last, shades are used.
     """
-    chosen: dict[str, str] = {}
+    colors: dict[str, str] = {}
     taken: set[str] = set()
     for label in sorted(set(labels)):
         start = int(hashlib.sha256(label.encode()).hexdigest(), 16) % len(_FREE)
         order = (_FREE[(start + step) % len(_FREE)] for step in range(len(_FREE)))
         color = _FIXED.get(label) or next((each for each in order if each not in taken), "")
-        chosen[label] = color or _shade(_FREE[start], len(chosen))
-        taken.add(chosen[label])
-    return chosen
+        colors[label] = color or _shade(_FREE[start], len(colors))
+        taken.add(colors[label])
+    return colors
 
 
 def _shade(color: str, index: int) -> str:
     """The colour with its hue turned, as light as the others: for the ninth model and later."""
-    red, green, blue = (int(color[place : place + 2], 16) / 255 for place in (1, 3, 5))
+    red, green, blue = (int(color[i : i + 2], 16) / 255 for i in (1, 3, 5))
     hue, _, full = colorsys.rgb_to_hls(red, green, blue)
     turned = (hue + 0.11 * (index % 7 + 1)) % 1
     shades = [colorsys.hls_to_rgb(turned, step / 100, full * 0.7) for step in range(30, 70)]
     # Luminance of ITU-R BT.709 for gamma 2.2: middling reads on white and on dark.
-    chosen = min(shades, key=lambda s: abs(sum(_WEIGHT[i] * s[i] ** 2.2 for i in range(3)) - 0.2))
-    return "#" + "".join(f"{round(255 * part):02X}" for part in chosen)
+    closest = min(shades, key=lambda s: abs(sum(_WEIGHT[i] * s[i] ** 2.2 for i in range(3)) - 0.2))
+    return "#" + "".join(f"{round(255 * part):02X}" for part in closest)
 
 
 def plain(text: str, *, most: int = 60) -> str:
-    """Foreign text for a figure: one line, no formula, no control characters, not too long."""
+    """Return foreign text on one line of at most ``most`` characters, without formulas."""
     line = _line(text)
     short = line if len(line) <= most else f"{line[: most - 1]}…"
     return short.replace("$", r"\$")
 
 
 def _line(text: str) -> str:
-    """Text in one line, without control characters."""
+    """Return text on one line, without control characters."""
     return "".join(char for char in " ".join(text.split()) if char.isprintable())
 
 
@@ -131,15 +130,15 @@ def grid(axis: Axes, *, which: str = "x") -> None:
 class Figure:
     """A figure with its caption, and how to draw it at the width of one column or two.
 
-    What a reader sets on `figure` or `axes` stays: a notebook and every file show that
-    matplotlib figure. One that was not asked for is laid out anew at each width.
+    What a reader sets on `figure` or `axes` stays: the notebook and every saved file show
+    that matplotlib figure. Without such edits, each width of a paper gets its own layout.
 
     Attributes:
-        name: of its file, and of what is linked to.
+        name: of its file.
         draw: makes the matplotlib figure at a width in inches; called inside `style`.
-        caption: what to see, n, and the test.
-        alt: what a reader who does not see it should know.
-        columns: how many columns of a page it is made for.
+        caption: what it shows, n, and the test.
+        alt: text for readers who cannot see it.
+        columns: of a page that it spans, 1 or 2.
     """
 
     name: str
@@ -150,27 +149,27 @@ class Figure:
 
     @cached_property
     def figure(self) -> MplFigure:
-        """The matplotlib figure, drawn once, to be edited."""
+        """The matplotlib figure; edits stay."""
         return self._drawn
 
     @property
     def axes(self) -> list[Axes]:
-        """The axes of the matplotlib figure, to be edited."""
+        """The axes of the matplotlib figure; edits stay."""
         return self.figure.axes
 
     @cached_property
     def _drawn(self) -> MplFigure:
-        """What a page shows; only `figure` and `axes` give it to readers."""
+        """The figure that a page shows, drawn once; readers get it through `figure`."""
         with style():
             return self.draw(WIDTHS[self.columns])
 
     @property
     def _edited(self) -> bool:
-        """Whether a reader has the matplotlib figure, and so may have changed it."""
+        """Whether a reader has asked for the matplotlib figure, and so may have changed it."""
         return "figure" in self.__dict__  # of the cached property above
 
     def svg(self) -> str:
-        """For a page: text in the page's colour and type, ids of its own, alt text inside.
+        """SVG for a page: text in the page's colour and type, unique ids, alt text inside.
 
         The same data give the same bytes.
         """
@@ -188,15 +187,15 @@ class Figure:
         return text.replace("<svg", f'<svg role="img" class="q-svg" aria-label="{label}"', 1)
 
     def save(self, path: Path | str, *, format: str = "", columns: int = 0) -> Path:
-        """Write it for a paper: exactly one column or two wide, in dark ink, fonts embedded.
+        """Write a file for a paper: one column or two wide, in dark ink, fonts embedded.
 
-        A figure whose axes a reader has asked for is squeezed or stretched to the columns, its
-        height kept; without ``columns`` it keeps its size.
+        Once a reader has used `figure` or `axes`, that matplotlib figure is saved: at its own
+        size, or fitted to the width of ``columns`` with its height kept.
 
         Args:
-            path: of the file; its ending says the format unless ``format`` does.
+            path: of the file; its ending selects the format unless ``format`` does.
             format: ``pdf``, ``svg`` or ``png`` (300 dots per inch, on white).
-            columns: 1 or 2; by default what it is made for.
+            columns: 1 or 2; by default those the figure is made for.
 
         Raises:
             ValueError: another format.
@@ -226,7 +225,7 @@ class Figure:
 
 @contextmanager
 def _on_paper(figure: MplFigure, *, width: float | None) -> Iterator[None]:
-    """The figure in the ink of paper, at a width if one is given; afterwards as it was."""
+    """Give the figure the ink of paper, and the width if given; restore both at the end."""
     size = figure.get_size_inches().copy()
     figure.set_size_inches(size[0] if width is None else width, size[1])
     _change_ink(figure, GREY, _PAPER)
@@ -238,7 +237,7 @@ def _on_paper(figure: MplFigure, *, width: float | None) -> Iterator[None]:
 
 
 def _change_ink(figure: MplFigure, old: str, new: str) -> None:
-    """Set text, spines and ticks in ``new`` that are in ``old``, as `style` does for new ones."""
+    """Change the colour of text, spines and ticks that `style` drew in ``old``."""
     from matplotlib.axis import Tick
     from matplotlib.colors import same_color
     from matplotlib.spines import Spine
@@ -256,7 +255,7 @@ def _change_ink(figure: MplFigure, old: str, new: str) -> None:
 
 
 def _rendered(figure: MplFigure, kind: str, *, fonttype: str) -> bytes:
-    """The file of a figure, without dates or random ids."""
+    """Return the bytes of a figure's file, without dates or random ids."""
     from matplotlib import rc_context
 
     stamp: dict[str, dict[str, Any]] = {

@@ -43,9 +43,8 @@ def _values(cell: Cell, spread: bool) -> list[Value]:
     """The number not rounded, or the words in its place; the ends of the interval if asked for."""
     words = " ".join(f"{cell.text} {cell.detail}".split())
     value: Value = words if cell.value is None else cell.value
-    if not spread:
-        return [value]
-    return [value, *cell.interval] if cell.interval else [value, None, None]
+    low, high = cell.interval if cell.interval else (None, None)
+    return [value, low, high] if spread else [value]
 
 
 def csv_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
@@ -53,7 +52,8 @@ def csv_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
     names, values = plain_columns(columns, rows, intervals=True)
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-    for row in (names, *values):
+    writer.writerow(map(_inert, names))
+    for row in values:
         writer.writerow([_inert(value) if isinstance(value, str) else value for value in row])
     return buffer.getvalue()
 

@@ -39,7 +39,7 @@ class Table:
         note: what to know when reading it, below the table.
         kind: ``numbers``, aligned on the right; ``words``, on the left; or ``facts``,
             names and values of which some are long and without a space.
-        name: of its files; with one, a page offers them to be saved.
+        name: of its files; with one, a page offers links to save them.
         caption: above the table, in LaTeX only.
         legend: what each mark in it means.
     """
@@ -135,17 +135,17 @@ def with_ranks(
         lower: numbers of the columns in which less is better.
         but: numbers of the columns that are not ranked.
     """
-    places: dict[int, list[float]] = {}
+    best: dict[int, list[float]] = {}
     for index in range(len(rows[0]) if rows else 0):
         values = {row[index].value for row in rows} - {None}
         ordered = sorted((v for v in values if v is not None), reverse=index not in lower)
-        places[index] = [] if index in but else ordered[:2]
+        best[index] = [] if index in but else ordered[:2]
     return tuple(
         tuple(
             replace(
                 cell,
-                strong=cell.value is not None and cell.value in places[i][:1],
-                second=cell.value is not None and cell.value in places[i][1:],
+                strong=cell.value is not None and cell.value in best[i][:1],
+                second=cell.value is not None and cell.value in best[i][1:],
             )
             for i, cell in enumerate(row)
         )

@@ -26,12 +26,12 @@ __all__ = ["conflict_figure", "loss_figure", "trajectory_figure"]
 _LABELLED = 60  # cells of a heat map that still have room for their numbers
 
 
-def trajectory_figure(found: Trainings) -> Figure | None:
+def trajectory_figure(trainings: Trainings) -> Figure | None:
     """Score against step, a panel per task, a line per training, 95 % intervals; None if none."""
-    curves = found.curves()
+    curves = trainings.curves()
     if not curves:
         return None
-    metrics = {each.task: each.metric for each in found.trajectories}
+    metrics = {each.task: each.metric for each in trainings.trajectories}
     words = "; ".join(
         f"{short_task(task)}, {training}: "
         + ", ".join(f"{point.step} {point.mean:.3f}" for point in curve.points)
@@ -74,8 +74,8 @@ def _curve(axis: Axes, curve: Curve, color: str, label: str) -> None:
     axis.plot(steps, means, "o-", color=color, label=label or None, markersize=3.5)
     known = [(point.step, *point.interval) for point in curve.points if point.interval]
     if known:
-        places, low, high = zip(*known, strict=True)
-        axis.vlines(places, low, high, color=color, linewidth=1.8)
+        at, low, high = zip(*known, strict=True)
+        axis.vlines(at, low, high, color=color, linewidth=1.8)
 
 
 def _panels(count: int, width: float) -> tuple[MplFigure, list[Axes]]:
@@ -105,20 +105,20 @@ def _legend(figure: MplFigure, panels: Sequence[Axes]) -> None:
         figure.legend(lines, labels, loc="outside lower center", ncols=columns, fontsize=SMALL)
 
 
-def loss_figure(found: Trainings) -> Figure | None:
+def loss_figure(trainings: Trainings) -> Figure | None:
     """Losses and learning rate by step, a line per training; None without a log."""
-    keys = [key for key in SERIES if any(key in log.series for log in found.logs)]
+    keys = [key for key in SERIES if any(key in log.series for log in trainings.logs)]
     if not keys:
         return None
     words = "; ".join(
         f"{log.name}: {TITLES[key]} {log.series[key][0][1]:.3f} to {log.series[key][-1][1]:.3f}"
-        for log in found.logs
+        for log in trainings.logs
         for key in keys[:-1]
         if key in log.series
     )
     return Figure(
         name="losses",
-        draw=lambda width: _draw_losses(found.logs, keys, width),
+        draw=lambda width: _draw_losses(trainings.logs, keys, width),
         caption="Losses and learning rate by step, a line per training, as its log has them; "
         "single values, so without an interval. What was not logged has no line.",
         alt=f"Losses by training step. {words}.",
@@ -140,13 +140,13 @@ def _draw_losses(logs: Sequence[TrainingLog], keys: Sequence[str], width: float)
     return figure
 
 
-def conflict_figure(found: Trainings) -> Figure | None:
+def conflict_figure(trainings: Trainings) -> Figure | None:
     """Cosine of the two objectives' gradients: by layer and step, by layer and module, by step.
 
     A row per joint training, one scale of colours for all. What was not measured is hatched.
     None without any.
     """
-    given = [each for each in found.conflicts if each.cosines]
+    given = [each for each in trainings.conflicts if each.cosines]
     if not given:
         return None
     words = "; ".join(

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from qwen3nb.checkpoints.checkpoint import CheckpointError
+from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.models.load import load_encoder, load_model
 from qwen3nb.models.sources.resolve import find_source, registry
 from qwen3nb.models.types import SpecError

@@ -286,7 +286,7 @@ def test_the_newest_run_worse_than_the_one_before_is_a_regression():
         ({"current": "nope"}, "no record of 'nope' .* models that have: new, now, other"),
         ({"current": "now", "models": ["nope"]}, "no record of 'nope' on mine-1a"),
         ({"current": "now", "task": "yours"}, "on 'yours'; models that have: none"),
-        ({"current": "other"}, "say which task: "),
+        ({"current": "other"}, "choose a task: "),
         ({"current": "now", "models": ["now"]}, "no other model than 'now'"),
     ],
 )
@@ -295,6 +295,16 @@ def test_what_cannot_be_compared_is_refused(given, message):
     amend(another, "task", name="theirs", dataset="theirs")
     with pytest.raises(ValueError, match=message):
         compare_candidates([own("now", 0.4), own("new", 0.5), own("other", 0.4), another], **given)
+
+
+def test_ones_own_data_go_before_a_tiers_tasks_and_have_a_short_name():
+    mine = [own("now", 0.4), own("new", 0.5)]
+    for each in mine:
+        amend(each, "task", name="domain-stars-1a2b3c4d", dataset="domain-stars")
+    results = [*mine, own("now", 0.4), own("new", 0.5)]
+    for task in ("", "stars", "domain-stars", "domain-stars-1a2b3c4d"):
+        assert compare_candidates(results, current="now", task=task).task == mine[0].task.name
+    assert compare_candidates(results, current="now", task="mine-1a").task == "mine-1a"
 
 
 def test_a_record_of_other_data_is_left_out_and_named():
