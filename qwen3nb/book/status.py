@@ -237,9 +237,7 @@ def verification_table(*, verify: bool = True) -> Table:
     facts = {
         "records": str(len(files)),
         "hidden": f"{_hidden(files)}, of failed runs",
-        "verified": f"{len(files) - len(problems)} of {len(files)} hold"
-        if verify
-        else "not verified",
+        "verified": held if verify else "not verified",
     }
     rows = [(Cell(name), Cell(value)) for name, value in facts.items()]
     rows += [
