@@ -157,7 +157,6 @@ _HOMES = {
     ),
     "qwen3nb.models.search.faiss_index": (
         "build_index",
-        "exact_search",
         "measure_speed",
         "recall_at_k",
     ),

@@ -158,8 +158,8 @@ def _prepared(way: str, folder: Path, k: int, size: int) -> Callable[[], None]:
     search(queries[:2], queries, k=1, backend=way)
 
     def run() -> None:
-        found = search(queries, folder / "corpus.npy", k=k, backend=way)
-        np.save(folder / f"{way}.npy", found.ids)
+        hits = search(queries, folder / "corpus.npy", k=k, backend=way)
+        np.save(folder / f"{way}.npy", hits.ids)
 
     return run
 

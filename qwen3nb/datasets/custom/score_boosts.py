@@ -16,16 +16,11 @@ import math
 from dataclasses import dataclass
 from datetime import date
 
-import numpy as np
-from numpy.typing import NDArray
-
 from qwen3nb.datasets.custom.documents import Documents
 from qwen3nb.datasets.custom.queries import Settings
 from qwen3nb.datasets.rows import DataError
 
-__all__ = ["Factors", "boosted", "document_factors"]
-
-Array = NDArray[np.float64]
+__all__ = ["Factors", "document_factors"]
 
 
 @dataclass(frozen=True)
@@ -74,11 +69,6 @@ def document_factors(documents: Documents, settings: Settings, *, on: date | Non
         for name, day in documents.updated.items():
             values[name] *= _recency(day, on, settings)
     return Factors(values, recipe, _notes(documents, recipe, on))
-
-
-def boosted(cosines: Array, factors: Array) -> Array:
-    """Scores (Q, N) of cosines (Q, N) and factors (N,); a negative cosine is divided."""
-    return np.where(cosines >= 0, cosines * factors, cosines / factors)
 
 
 def _star_boost(stars: int, coefficient: float) -> float:

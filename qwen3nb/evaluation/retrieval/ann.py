@@ -11,6 +11,7 @@ import numpy as np
 from qwen3nb.datasets.collection import Collection, find_collections
 from qwen3nb.metrics.retrieval import score_run
 from qwen3nb.models.encoders.base import Encoder
+from qwen3nb.models.search.exact import Hits, search
 from qwen3nb.models.search.faiss_index import (
     FAMILIES,
     AnnIndex,
@@ -18,7 +19,6 @@ from qwen3nb.models.search.faiss_index import (
     Speed,
     Vectors,
     build_index,
-    exact_search,
     measure_speed,
     recall_at_k,
 )
@@ -147,8 +147,10 @@ def ann_suite(
         raise ValueError(f"unknown parameter {unknown[0]!r}; choose of: {', '.join(sorted(known))}")
     collection = find_collections(task)[0]
     vectors, queries = _encoded(encoder, collection)
-    trial = _Trial(collection, vectors, queries, exact_search(vectors, queries, max(k, DEPTH + 1)),
-                   k, tuple(count or cores() for count in threads))  # fmt: skip
+    exact = search(queries, vectors, k=max(k, DEPTH + 1))
+    trial = _Trial(
+        collection, vectors, queries, exact, k, tuple(count or cores() for count in threads)
+    )
     points: list[AnnPoint] = []
     for family in indexes:
         index = build_index(vectors, family=family, seed=seed, device=device)
@@ -156,7 +158,7 @@ def ann_suite(
         points += [trial.point(index, value) for value in index.values(grid)]
     return AnnSuite(
         encoder.label, collection.name, collection.revision, len(vectors), len(queries),
-        vectors.shape[1], k, encoder.similarity_name, _ndcg(collection, *trial.truth),
+        vectors.shape[1], k, encoder.similarity_name, _ndcg(collection, exact.scores, exact.ids),
         tuple(points),
         compress(collection, vectors, queries, dimensions=dimensions,
                  unit=encoder.similarity_name == "cosine"),
@@ -170,7 +172,7 @@ class _Trial:
     collection: Collection
     vectors: Vectors
     queries: Vectors
-    truth: tuple[Vectors, Ids]
+    truth: Hits
     k: int
     threads: tuple[int, ...]
 
@@ -180,7 +182,7 @@ class _Trial:
         scores, ids = index.search(queries, max(k, DEPTH + 1), value)
         # Recall is that of the search that is timed; nDCG may need a deeper one.
         near = index.search(queries, k, value)[1]
-        recall = recall_at_k(near, self.vectors, queries, k=k, truth=self.truth[1])
+        recall = recall_at_k(near, self.vectors, queries, k=k, truth=self.truth.ids)
         speeds = tuple(
             measure_speed(lambda asked: index.search(asked, k, value), queries, threads=count)
             for count in self.threads
@@ -230,7 +232,8 @@ def compress(
             "binary": (signs, np.where(asked > 0, 1, -1).astype(np.float32), -(-dimension // 8)),
         }
         for kind, (left, right, size) in kinds.items():
-            ndcg = _ndcg(collection, *exact_search(left, right, DEPTH + 1))
+            hits = search(right, left, k=DEPTH + 1)
+            ndcg = _ndcg(collection, hits.scores, hits.ids)
             found.append(Compressed(kind, dimension, size, ndcg))
     return tuple(found)
 

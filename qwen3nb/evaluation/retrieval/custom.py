@@ -9,23 +9,22 @@ from __future__ import annotations
 
 import traceback
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from qwen3nb import paths
 from qwen3nb.datasets.custom.load import Domain
 from qwen3nb.datasets.custom.queries import ModelEntry
-from qwen3nb.datasets.custom.score_boosts import boosted
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.evaluation.recording import Work, finished, means, model_facts, stored
 from qwen3nb.metrics.retrieval import rank_documents, score_run
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.load import load_encoder
+from qwen3nb.models.search.exact import search
 from qwen3nb.records.record import Result, environment, result_path
 
 __all__ = ["DOMAIN_METRICS", "DomainEvaluation", "evaluate_domain", "search_domain"]
@@ -34,7 +33,6 @@ DOMAIN_METRICS = ("MRR@10", "nDCG@10", "P@5", "P@10", "Recall@10", "Recall@20")
 _GRADED = ("nDCG@10",)
 _DEPTH = 20  # of the deepest metric
 _TOP = 10  # best documents that a record keeps per query
-_QUERIES, _DOCUMENTS = 64, 8192  # compared at once: bounds the memory
 Run = dict[str, dict[str, float]]
 
 
@@ -114,51 +112,13 @@ def search_domain(encoder: Encoder, domain: Domain, *, depth: int = _DEPTH) -> R
     """Scores of each query's ``depth`` best documents, and of those that tie with the last.
 
     Raises:
-        ValueError: a score that is not finite.
+        ValueError: a vector that is zero or not finite.
     """
-    names = list(domain.texts)
     documents = encoder.encode(list(domain.texts.values()), role="passage")
     queries = encoder.encode(list(domain.queries.values()), role="query")
-    factors = np.array([domain.factors[name] for name in names])
-    run: Run = {}
-    for start, scores in _scores(_unit(queries), documents, factors):
-        for query, row in zip(list(domain.queries)[start : start + _QUERIES], scores, strict=True):
-            best = _best(row, depth)
-            run[query] = {names[place]: float(row[place]) for place in best}
-    return run
-
-
-def _scores(
-    queries: NDArray[np.float64], documents: NDArray[np.float32], factors: NDArray[np.float64]
-) -> Iterator[tuple[int, NDArray[np.float32]]]:
-    """Place of the first query and scores (B, N) of each block of queries (Q, D).
-
-    Computed in 64 bits and rounded to 32, so that equal texts get equal scores wherever
-    they stand.
-    """
-    for start in range(0, len(queries), _QUERIES):
-        block = queries[start : start + _QUERIES]
-        scores = np.empty((len(block), len(documents)), dtype=np.float32)
-        for first in range(0, len(documents), _DOCUMENTS):
-            part = slice(first, first + _DOCUMENTS)
-            scores[:, part] = boosted(block @ _unit(documents[part]).T, factors[part])
-        if not np.isfinite(scores).all():
-            raise ValueError("a score is not finite; are the vectors?")
-        yield start, scores
-
-
-def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
-    wide = vectors.astype(np.float64)
-    unit: NDArray[np.float64] = wide / np.linalg.norm(wide, axis=1, keepdims=True)
-    return unit
-
-
-def _best(scores: NDArray[np.float32], depth: int) -> NDArray[np.int64]:
-    """Places of the ``depth`` largest scores (N,), and of all equal to the last of these."""
-    if depth >= len(scores):
-        return np.arange(len(scores))
-    last = np.partition(scores, len(scores) - depth)[len(scores) - depth]
-    return np.flatnonzero(scores >= last)
+    boosts = np.array([domain.factors[name] for name in domain.texts])
+    hits = search(queries, documents, k=depth, cosine=True, boosts=boosts, keep_ties=True)
+    return hits.run(domain.queries, list(domain.texts))
 
 
 def _evaluate(

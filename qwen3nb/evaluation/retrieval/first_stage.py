@@ -21,7 +21,7 @@ from qwen3nb.datasets.rows import DataError
 from qwen3nb.datasets.trec import cut_run, read_run, write_run
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.search.bm25 import BM25
-from qwen3nb.models.search.exact import nearest
+from qwen3nb.models.search.exact import search
 from qwen3nb.models.search.fusion import FUSION, fuse
 from qwen3nb.models.sources.resolve import find_source
 from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json, write_json
@@ -163,9 +163,8 @@ def _given(collection: Collection) -> Run:
 
 def _dense(collection: Collection, encoder: Encoder, depth: int) -> Run:
     documents = encoder.encode(list(collection.documents.values()), role="passage")
-    vectors = encoder.encode(list(collection.queries.values()), role="query")
-    queries = dict(zip(collection.queries, vectors, strict=True))
-    return nearest(queries, list(collection.documents), documents, k=depth)
+    queries = encoder.encode(list(collection.queries.values()), role="query")
+    return search(queries, documents, k=depth).run(collection.queries, list(collection.documents))
 
 
 def _from_file(collection: Collection, file: Path) -> Run:

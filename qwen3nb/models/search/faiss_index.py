@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from qwen3nb.models.search.exact import search
 from qwen3nb.utils.choices import one_of
 
 __all__ = [
@@ -32,7 +33,6 @@ __all__ = [
     "Family",
     "Speed",
     "build_index",
-    "exact_search",
     "measure_speed",
     "recall_at_k",
     "threads_of",
@@ -44,7 +44,6 @@ SINGLES = 0.5  # seconds after which no further single query is timed, once ther
 BATCHES = 0.2  # seconds that batches are repeated for, at least three times
 TOLERANCE = 1e-6  # similarities closer than this are ties
 _TRAINED = 39  # vectors per centroid that FAISS asks for
-_BLOCK = 256  # queries compared at once
 _GPU = ("flat", "ivf")
 
 
@@ -123,23 +122,6 @@ class Speed:
     qps: float
 
 
-def exact_search(vectors: Vectors, queries: Vectors, k: int) -> tuple[Vectors, Ids]:
-    """Similarities (dot products) and ids (Q, min(k, N)), best first, ties by id.
-
-    Raises:
-        ValueError: ``k`` below 1, or vectors and queries of different dimensions.
-    """
-    _checked(vectors, queries, k)
-    k = min(k, len(vectors))
-    scores, ids = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
-    for start in range(0, len(queries), _BLOCK):
-        block = queries[start : start + _BLOCK] @ vectors.T
-        order = np.argsort(-block, axis=1, kind="stable")[:, :k]
-        ids[start : start + _BLOCK] = order
-        scores[start : start + _BLOCK] = np.take_along_axis(block, order, axis=1)
-    return scores, ids
-
-
 def recall_at_k(
     found: Ids, vectors: Vectors, queries: Vectors, *, k: int, truth: Ids | None = None
 ) -> NDArray[np.float64]:
@@ -162,7 +144,7 @@ def recall_at_k(
     if len(found) != len(queries):
         raise ValueError(f"expected found ids of {len(queries)} queries; got {len(found)}")
     if truth is None:
-        truth = exact_search(vectors, queries, k)[1]
+        truth = search(queries, vectors, k=k).ids
     wanted = min(k, len(vectors))
     recall = np.zeros(len(queries))
     for row, query in enumerate(queries.astype(np.float64)):
