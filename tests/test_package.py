@@ -11,7 +11,7 @@ import qwen3nb
 
 PUBLIC = """
 Band CheckpointError ForestRow METRICS POOLINGS Picture Qwen3EncoderConfig Qwen3EncoderModel
-Qwen3ForSeq2SeqLM Qwen3Seq2SeqConfig Result Scores SpecError TIERS YesNoReranker ablate
+Qwen3ForSeq2SeqLM Qwen3Seq2SeqConfig Result RerankScores SpecError TIERS Reranker ablate
 ablation_table alignment analogies anisotropy ann_figure ann_suite ann_table author_sts
 average_checkpoints averaged averaging_table bars_figure bench_encode bench_texts
 benjamini_hochberg best_checkpoint best_table breakdown_table build_index by_task calibrate
@@ -97,7 +97,8 @@ models.inference models.encoders models.search models.rerankers models.load
 extraction
 datasets.rows datasets.trec datasets.mirror datasets.words datasets.stsbenchmark datasets.pydocs
 datasets.collection datasets.custom
-evaluation.recording evaluation.mteb evaluation.embeddings evaluation.retrieval evaluation.studies
+evaluation.recording evaluation.run evaluation.mteb evaluation.embeddings evaluation.retrieval
+evaluation.evaluate evaluation.studies
 analysis.stats analysis.comparison analysis.inventory analysis.training analysis.calibration
 bench
 report.render report.leaderboard report.comparison report.training report.studies report.card

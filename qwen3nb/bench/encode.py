@@ -28,7 +28,7 @@ import torch
 
 from qwen3nb.models.encoders.sentence_transformer import SentenceTransformerEncoder, known_pooling
 from qwen3nb.models.encoders.transformer import TransformerEncoder
-from qwen3nb.models.inference.runner import Engine
+from qwen3nb.models.inference.runner import Runner
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.modeling.configuration import encoder_config
 from qwen3nb.models.modeling.dtypes import torch_dtype
@@ -55,7 +55,7 @@ _SHAPE: dict[str, Any] = {
     "rms_norm_eps": 1e-6,
     "rope_theta": 1e6,
 }
-# Steps on the way: name, options of the engine.
+# Steps on the way: name, options of the runner.
 _STEPS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("padded, sorted, by tokens", {"packed": False, "linear": "torch"}),
     ("packed", {"linear": "torch"}),
@@ -246,8 +246,8 @@ class _Subject:
         pooling = known_pooling(self._reference)
         if pooling is None:
             raise ValueError(f"{name}: sentence-transformers alone can run this model")
-        self._engines = {
-            step: Engine(
+        self._runners = {
+            step: Runner(
                 self._load(folder, device, dtype)[0].model,
                 pooling=pooling,
                 normalize=True,
@@ -274,8 +274,8 @@ class _Subject:
             f"sentence-transformers, batch {size}": partial(self._theirs, texts, size)
             for size in dict.fromkeys((best, 32))
         }
-        for step, engine in self._engines.items():
-            ways[step] = partial(self._step, engine, texts)
+        for step, runner in self._runners.items():
+            ways[step] = partial(self._step, runner, texts)
         ways["load_encoder(...).encode"] = partial(self._ours.encode, texts)
         return EncodeBench(
             model=self.name,
@@ -284,7 +284,7 @@ class _Subject:
             tokens=sum(map(len, self._tokenise(texts))),
             rounds=rounds,
             batch_size=best,
-            onednn=self._ours.engine is not None and self._ours.engine.onednn,
+            onednn=self._ours.runner is not None and self._ours.runner.onednn,
             ways=_compare(ways, rounds=rounds),
         )
 
@@ -302,8 +302,8 @@ class _Subject:
         )
         return vectors
 
-    def _step(self, engine: Engine, texts: list[str]) -> Vectors:
-        return engine.vectors(self._tokenise(texts))
+    def _step(self, runner: Runner, texts: list[str]) -> Vectors:
+        return runner.vectors(self._tokenise(texts))
 
     def _tokenise(self, texts: list[str]) -> list[list[int]]:
         features = self._reference.preprocess(texts)

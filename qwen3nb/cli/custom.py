@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from qwen3nb.datasets.custom.load import Domain
-    from qwen3nb.evaluation.retrieval.custom import DomainEvaluation
+    from qwen3nb.evaluation.run import EvaluationRun
     from qwen3nb.records.record import Result
 
 __all__ = ["domain_options", "domain_table", "run_domain"]
@@ -77,7 +77,7 @@ def run_domain(
     output_dir: Path | None = None,
     check: bool = False,
     **options: Any,
-) -> DomainEvaluation | None:
+) -> EvaluationRun | None:
     """Check the data, score the models, show the table; None if only checked.
 
     Raises:
@@ -108,12 +108,12 @@ def run_domain(
     return found
 
 
-def _show(found: DomainEvaluation, output: Path | None) -> None:
+def _show(found: EvaluationRun, output: Path | None) -> None:
     """The table and where the records are; then what failed, as an error."""
     from rich.console import Console
 
     from qwen3nb import paths
-    from qwen3nb.evaluation.mteb.per_query import EvaluationError, last_lines
+    from qwen3nb.evaluation.run import EvaluationError
 
     if found.results:
         Console().print(domain_table(found.results))
@@ -121,7 +121,8 @@ def _show(found: DomainEvaluation, output: Path | None) -> None:
         again = " (was there)" if result.model["label"] in found.reused else ""
         click.echo(f"{result.path(output or paths.results())}{again}")
     if found.failures:
-        raise EvaluationError(f"{len(found.failures)} models failed\n{last_lines(found.failures)}")
+        failed = "\n".join(found.failure_lines())
+        raise EvaluationError(f"{len(found.failures)} models failed\n{failed}")
 
 
 def _say(domain: Domain) -> None:

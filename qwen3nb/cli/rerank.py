@@ -11,7 +11,7 @@ import click
 from qwen3nb.models.modeling.dtypes import DTYPES
 
 if TYPE_CHECKING:
-    from qwen3nb.models.rerankers.yes_no import YesNoReranker
+    from qwen3nb.models.rerankers.yes_no import Reranker
 
 __all__ = ["register"]
 
@@ -47,7 +47,7 @@ def _apply(options: tuple[Any, ...], command: Any) -> Any:
     return command
 
 
-def _load(options: dict[str, Any]) -> YesNoReranker:
+def _load(options: dict[str, Any]) -> Reranker:
     from transformers.utils import logging
 
     from qwen3nb.models.rerankers.load import load_reranker
@@ -117,13 +117,14 @@ def rerank_suite(
     qwen3nb rerank-suite --model base --adapter final --first all-MiniLM-L6-v2 beir/scifact
     """
     from qwen3nb.evaluation.retrieval.first_stage import load_first
+    from qwen3nb.evaluation.retrieval.rerank import dataset_rows
     from qwen3nb.evaluation.retrieval.rerank import rerank_suite as run
 
     suite = run(
         _load(options), data, first=load_first(*first), depth=depth, output=output, seed=seed,
         fresh=fresh,
     )  # fmt: skip
-    for row in suite.rows():
+    for row in dataset_rows(suite.results):
         shown = [f"{k} {v:.4f}" for k, v in row.items() if isinstance(v, float)]
         click.echo(f"{row['dataset']}: {', '.join(shown)}")
 

@@ -19,7 +19,7 @@ from helpers.notebooks import call, notebook_of, save
 
 from qwen3nb.cli.errors import plainly
 from qwen3nb.cli.main import main
-from qwen3nb.evaluation.mteb.per_query import EvaluationError
+from qwen3nb.evaluation.run import EvaluationError
 from qwen3nb.execution import notebook as notebooks
 from qwen3nb.execution.notebook import page_name, run_notebook
 from qwen3nb.execution.papermill_argv import OPTIONS, with_output

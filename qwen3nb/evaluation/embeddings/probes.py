@@ -35,9 +35,9 @@ from qwen3nb.models.encoders.base import Encoder
 
 __all__ = [
     "Clusters",
-    "Geometry",
     "Probes",
     "Transfer",
+    "VectorSpread",
     "alignment",
     "anisotropy",
     "clusters",
@@ -87,7 +87,7 @@ class Transfer:
 
 
 @dataclass(frozen=True)
-class Geometry:
+class VectorSpread:
     """How vectors of length 1 lie.
 
     Attributes:
@@ -114,7 +114,7 @@ class Probes:
     analogies: Mapping[str, Analogies]
     clusters: Clusters
     transfer: Transfer
-    geometry: Geometry
+    geometry: VectorSpread
 
 
 def clusters(
@@ -296,7 +296,7 @@ def _pydocs(encoder: Encoder, *, seed: int) -> tuple[Clusters, Transfer]:
     )
 
 
-def _geometry(encoder: Encoder) -> Geometry:
+def _geometry(encoder: Encoder) -> VectorSpread:
     from qwen3nb.datasets.pydocs.mteb_tasks import author_sts
 
     rows = author_sts()
@@ -304,7 +304,7 @@ def _geometry(encoder: Encoder) -> Geometry:
     vectors = encoder.encode(texts)
     same = [(first, second) for first, second, grade in rows if grade >= SAME]
     left, right = (encoder.encode([pair[side] for pair in same]) for side in (0, 1))
-    return Geometry(
+    return VectorSpread(
         uniformity(vectors), anisotropy(vectors), alignment(left, right), len(texts), len(same)
     )
 

@@ -9,12 +9,10 @@ to 1e-5 or there is no result.
 from __future__ import annotations
 
 import tempfile
-import traceback
 import uuid
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,55 +24,36 @@ from qwen3nb.evaluation.mteb.per_query import (
     SEARCH_TYPES,
     UNIT,
     UNITS,
-    EvaluationError,
     compare,
     extract_scores,
-    last_lines,
     task_size,
 )
 from qwen3nb.evaluation.mteb.select import listed, select_tasks, tier_tasks
 from qwen3nb.evaluation.mteb.subsample import limited, limited_name
-from qwen3nb.evaluation.recording import Work, finished, model_facts, stored
+from qwen3nb.evaluation.recording import (
+    Work,
+    assemble,
+    model_facts,
+    record_path,
+    stored,
+    task_facts,
+)
+from qwen3nb.evaluation.run import EvaluationError, EvaluationRun, Tally
 from qwen3nb.metrics.aggregate import REPORTED, aggregate, reported
 from qwen3nb.models.encoders.base import Encoder
-from qwen3nb.models.rerankers.yes_no import YesNoReranker
+from qwen3nb.models.rerankers.yes_no import Reranker
 from qwen3nb.models.search.bm25 import BM25
 from qwen3nb.models.search.fusion import Fusion
-from qwen3nb.records.record import Result, environment, result_path
+from qwen3nb.records.record import Result
 from qwen3nb.records.store import taken_over
 from qwen3nb.utils.atomic_files import read_json, write_text
 
-__all__ = [
-    "Evaluation",
-    "EvaluationError",
-    "Model",
-    "evaluate",
-    "stored_record",
-    "suite_tasks",
-    "unsuited",
-]
+__all__ = ["Model", "evaluate_tasks", "stored_record", "suite_tasks", "unsuited"]
 
-Model = Encoder | BM25 | Fusion | YesNoReranker
+Model = Encoder | BM25 | Fusion | Reranker
 
 
-@dataclass
-class Evaluation:
-    """What came of evaluating a model on some tasks.
-
-    Attributes:
-        results: one record per finished task.
-        reused: names of tasks whose record was there already.
-        skipped: task name to why the model cannot do it.
-        failures: task name to the traceback.
-    """
-
-    results: list[Result] = field(default_factory=list)
-    reused: list[str] = field(default_factory=list)
-    skipped: dict[str, str] = field(default_factory=dict)
-    failures: dict[str, str] = field(default_factory=dict)
-
-
-def evaluate(
+def evaluate_tasks(
     model: Model,
     *,
     tier: str = "smoke",
@@ -86,7 +65,7 @@ def evaluate(
     config: dict[str, Any] | None = None,
     fresh: bool = False,
     show_progress: bool = True,
-) -> Evaluation:
+) -> EvaluationRun:
     """Evaluate ``model`` on a tier, and save a record per task as it is finished.
 
     A task whose record is there, for the same model, data and software, is not run
@@ -112,47 +91,42 @@ def evaluate(
             tracebacks are saved beside the records.
     """
     folder = Path(output) if output else paths.results()
-    chosen = suite_tasks(tier=tier, tasks=tasks)
-    evaluation = Evaluation()
-    run = uuid.uuid4().hex[:12]
+    tally, run = Tally(), uuid.uuid4().hex[:12]
     config = {**(config or {}), "tier": tier}
-    bar = tqdm(chosen, desc=model.label, unit="task", disable=not show_progress)
+    bar = tqdm(
+        suite_tasks(tier=tier, tasks=tasks), desc=model.label, unit="task",
+        disable=not show_progress,
+    )  # fmt: skip
     for task in bar:
         name = limited_name(task.metadata.name, limit)
         bar.set_postfix_str(name)
         if reason := unsuited(model, task):
-            evaluation.skipped[name] = reason
+            tally.skip(name, reason)
             continue
         earlier = (
             None if fresh else stored_record(model, task, folder=folder, seed=seed, limit=limit)
         )
         if earlier is not None:
             earlier = taken_over(earlier, config=config, run=run, folder=folder)
-            evaluation.results.append(earlier)
-            evaluation.reused.append(name)
+            tally.add(earlier, name=name, reused=True)
             continue
-        failed = _record_path(model, name, folder=folder, seed=seed).with_suffix(".error.txt")
-        try:
+        with tally.attempt(name):
             result = _run_task(
-                model, task, folder=folder, seed=seed, batch_size=batch_size, limit=limit,
-                config=config, run=run,
+                model, task, seed=seed, batch_size=batch_size, limit=limit, config=config, run=run,
+                cache=None if limit else folder / "mteb",
             )  # fmt: skip
-        except Exception:  # noqa: BLE001 - whatever a task does, the others go on
-            evaluation.failures[name] = traceback.format_exc()
-            _keep_failure(evaluation.failures[name], failed)
-            continue
-        result.save(folder)
-        failed.unlink(missing_ok=True)
-        evaluation.results.append(result)
-    if evaluation.failures:
-        raise EvaluationError(
-            f"{model.label}: {len(evaluation.failures)} of {len(chosen)} tasks failed; the other "
-            f"{len(evaluation.results)} are saved in {folder}\n{last_lines(evaluation.failures)}"
-        )
-    return evaluation
+            result.save(folder)
+            tally.add(result, name=name)
+        trace = record_path(model, name, folder=folder, seed=seed).with_suffix(".error.txt")
+        _keep_failure(tally.failure(name), trace)
+    return tally.run_or_raise(model.label, kind="tasks", saved=folder)
 
 
-def _keep_failure(trace: str, file: Path) -> None:
+def _keep_failure(trace: str | None, file: Path) -> None:
+    """Save a traceback beside the records; remove an earlier one if the task succeeded."""
+    if trace is None:
+        file.unlink(missing_ok=True)
+        return
     file.parent.mkdir(parents=True, exist_ok=True)
     write_text(file, trace)
 
@@ -167,7 +141,7 @@ def suite_tasks(*, tier: str, tasks: Iterable[Any] | str | None) -> list[Any]:
 def unsuited(model: Model, task: Any) -> str:
     """Why the model cannot do the task, or nothing."""
     kind = task.metadata.type
-    if isinstance(model, YesNoReranker):
+    if isinstance(model, Reranker):
         return "" if kind == "Reranking" else f"{model.label} reranks only"
     return (
         f"{model.label} has no vectors" if model.searches_only and kind not in SEARCH_TYPES else ""
@@ -187,17 +161,13 @@ def _parts(tasks: Iterable[Any]) -> list[Any]:
     return parts
 
 
-def _record_path(model: Model, task: str, *, folder: Path, seed: int) -> Path:
-    return result_path(folder, f"{model.label}-{model.identity[:8]}", seed, task)
-
-
 def stored_record(
     model: Model, task: Any, *, folder: Path, seed: int, limit: int = 0
 ) -> Result | None:
     """The record of this model, data and software, if it is there and readable."""
     name = limited_name(task.metadata.name, limit)
     return stored(
-        _record_path(model, name, folder=folder, seed=seed),
+        record_path(model, name, folder=folder, seed=seed),
         identity=model.identity,
         same=lambda result: result.task["revision"] == data_revision(task),
     )
@@ -207,19 +177,17 @@ def _run_task(
     model: Model,
     task: Any,
     *,
-    folder: Path,
     seed: int,
     batch_size: int,
     limit: int,
     config: dict[str, Any],
     run: str,
+    cache: Path | None,
 ) -> Result:
-    revision = data_revision(task)
-    work = Work(model)
+    revision, work = data_revision(task), Work(model)
     with _quiet(), local_data(task):
         _load(task)
         with limited(task, limit):
-            cache = None if limit else folder / "mteb"
             predicted, outcome = _by_mteb(model, task, cache=cache, batch_size=batch_size)
             per_query, named, main = extract_scores(task, predicted, outcome.scores)
             size = task_size(task)
@@ -231,35 +199,28 @@ def _run_task(
         for name, (how, columns) in named.items()
     }
     compare(task, metrics[main], outcome)
-    facts = _task_facts(task, main=main, score=score, revision=revision)
-    return Result(
+    return assemble(
         model=model_facts(model),
-        task=facts | {"name": limited_name(task.metadata.name, limit), **size},
-        metrics=metrics,
-        per_query=per_query,
-        seed=seed,
-        config=config,
-        environment=environment(
-            device=model.device,
-            precision=model.settings.get("dtype", "float32"),
+        task=task_facts(
+            name=limited_name(task.metadata.name, limit),
+            type=task.metadata.type,
+            dataset=task.metadata.dataset["path"],
+            revision=revision,
+            main_metric=main,
+            unit=UNITS.get(task.metadata.type, UNIT),
+            mteb={"metric": str(task.metadata.main_score), "value": score},
+            **({"group": task.qwen3nb_group} if hasattr(task, "qwen3nb_group") else {}),
+            **size,
         ),
-        cost=work.cost(),
+        per_query=per_query,
+        metrics=metrics,
+        work=work,
+        seed=seed,
         run=run,
-        finished=finished(),
+        config=config,
+        device=model.device,
+        precision=model.settings.get("dtype", "float32"),
     )
-
-
-def _task_facts(task: Any, *, main: str, score: float, revision: str) -> dict[str, Any]:
-    return {
-        "name": task.metadata.name,
-        "type": task.metadata.type,
-        "dataset": task.metadata.dataset["path"],
-        "revision": revision,
-        "main_metric": main,
-        "unit": UNITS.get(task.metadata.type, UNIT),
-        "mteb": {"metric": str(task.metadata.main_score), "value": score},
-        **({"group": task.qwen3nb_group} if hasattr(task, "qwen3nb_group") else {}),
-    }
 
 
 def _by_mteb(

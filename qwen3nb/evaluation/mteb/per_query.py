@@ -14,9 +14,10 @@ mean of correlations and not one over the pooled pairs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
+from qwen3nb.evaluation.run import EvaluationError
 from qwen3nb.metrics.aggregate import REPORTED, Aggregate
 from qwen3nb.metrics.retrieval import score_run
 
@@ -24,10 +25,8 @@ __all__ = [
     "SEARCH_TYPES",
     "UNIT",
     "UNITS",
-    "EvaluationError",
     "compare",
     "extract_scores",
-    "last_lines",
     "task_size",
 ]
 
@@ -35,17 +34,6 @@ AGREEMENT = 1e-5  # MTEB rounds some of its scores to five decimals
 RETRIEVAL_METRICS = ("nDCG@10", "MRR@10", "Recall@10", "Recall@100", "MAP@100")
 SEARCH_TYPES = ("Retrieval", "Reranking")
 PerQuery = dict[str, dict[str, float]]
-
-
-class EvaluationError(RuntimeError):
-    """A task, or tasks, without a result; what was finished before is saved."""
-
-
-def last_lines(failures: Mapping[str, str]) -> str:
-    """What failed, a line each, with the last line of its traceback."""
-    return "\n".join(
-        f"  {name}: {trace.strip().splitlines()[-1]}" for name, trace in failures.items()
-    )
 
 
 Named = dict[str, tuple[str, tuple[str, ...]]]  # metric -> aggregate, columns

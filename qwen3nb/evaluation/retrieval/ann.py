@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from qwen3nb.datasets.collection import Collection, find_collections
+from qwen3nb.datasets.collection import TestCollection, find_collections
 from qwen3nb.metrics.retrieval import score_run
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.search.exact import Hits, search
@@ -169,7 +169,7 @@ def ann_suite(
 class _Trial:
     """What every index is tried on; ``truth`` is what exact search finds."""
 
-    collection: Collection
+    collection: TestCollection
     vectors: Vectors
     queries: Vectors
     truth: Hits
@@ -196,7 +196,7 @@ class _Trial:
 
 
 def compress(
-    collection: Collection,
+    collection: TestCollection,
     vectors: Vectors,
     queries: Vectors,
     *,
@@ -263,7 +263,7 @@ def _int8(vectors: Vectors) -> Vectors:
     return kept
 
 
-def _encoded(encoder: Encoder, collection: Collection) -> tuple[Vectors, Vectors]:
+def _encoded(encoder: Encoder, collection: TestCollection) -> tuple[Vectors, Vectors]:
     """Documents and queries, of length 1 where the model is compared by cosine."""
     unit = encoder.similarity_name == "cosine"
     documents = encoder.encode(list(collection.documents.values()), role="passage")
@@ -274,7 +274,7 @@ def _encoded(encoder: Encoder, collection: Collection) -> tuple[Vectors, Vectors
     )
 
 
-def _ndcg(collection: Collection, scores: Vectors, ids: Ids) -> dict[str, float]:
+def _ndcg(collection: TestCollection, scores: Vectors, ids: Ids) -> dict[str, float]:
     names = list(collection.documents)
     run = {
         query: {

@@ -7,10 +7,8 @@ embedding cache, so that a second run encodes nothing.
 
 from __future__ import annotations
 
-import traceback
 import uuid
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,35 +18,28 @@ from qwen3nb import paths
 from qwen3nb.datasets.custom.load import Domain
 from qwen3nb.datasets.custom.queries import ModelEntry
 from qwen3nb.datasets.rows import DataError
-from qwen3nb.evaluation.recording import Work, finished, means, model_facts, stored
+from qwen3nb.evaluation.recording import (
+    Work,
+    assemble,
+    model_facts,
+    record_path,
+    stored,
+    task_facts,
+)
+from qwen3nb.evaluation.run import EvaluationRun, Tally
 from qwen3nb.metrics.retrieval import rank_documents, score_run
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.search.exact import search
-from qwen3nb.records.record import Result, environment, result_path
+from qwen3nb.records.record import Result
 
-__all__ = ["DOMAIN_METRICS", "DomainEvaluation", "evaluate_domain", "search_domain"]
+__all__ = ["DOMAIN_METRICS", "evaluate_domain", "search_domain"]
 
 DOMAIN_METRICS = ("MRR@10", "nDCG@10", "P@5", "P@10", "Recall@10", "Recall@20")
 _GRADED = ("nDCG@10",)
 _DEPTH = 20  # of the deepest metric
 _TOP = 10  # best documents that a record keeps per query
 Run = dict[str, dict[str, float]]
-
-
-@dataclass
-class DomainEvaluation:
-    """What came of comparing models.
-
-    Attributes:
-        results: one record per model, in the order asked for.
-        reused: labels of those whose record was there already.
-        failures: model as it was asked for, to traceback.
-    """
-
-    results: list[Result] = field(default_factory=list)
-    reused: list[str] = field(default_factory=list)
-    failures: dict[str, str] = field(default_factory=dict)
 
 
 def evaluate_domain(
@@ -60,7 +51,7 @@ def evaluate_domain(
     fresh: bool = False,
     show_progress: bool = True,
     **options: Any,
-) -> DomainEvaluation:
+) -> EvaluationRun:
     """Score each model on ``domain``, and save its record as soon as it is there.
 
     A model that fails is reported and the others go on; one asked for twice (the same
@@ -76,9 +67,9 @@ def evaluate_domain(
         options: of `load_encoder`.
     """
     folder = Path(output) if output else paths.results()
-    found, run, seen = DomainEvaluation(), uuid.uuid4().hex[:12], set()
+    tally, run, seen = Tally(), uuid.uuid4().hex[:12], set()
     for model in models:
-        try:
+        with tally.attempt(getattr(model, "label", None) or str(model)):
             encoder = _encoder(model, show_progress=show_progress, **options)
             if encoder.identity in seen:
                 continue
@@ -86,12 +77,8 @@ def evaluate_domain(
             result, reused = _evaluate(
                 encoder, domain, folder=folder, seed=seed, fresh=fresh, run=run
             )
-        except Exception:  # noqa: BLE001 - whatever one model does, the others go on
-            found.failures[getattr(model, "label", None) or str(model)] = traceback.format_exc()
-            continue
-        found.results.append(result)
-        found.reused += [encoder.label] * reused
-    return found
+            tally.add(result, name=encoder.label, reused=reused)
+    return tally.run()
 
 
 def _encoder(model: str | Path | Encoder | ModelEntry, **options: Any) -> Encoder:
@@ -125,35 +112,40 @@ def _evaluate(
     encoder: Encoder, domain: Domain, *, folder: Path, seed: int, fresh: bool, run: str
 ) -> tuple[Result, bool]:
     """The record of a model, and whether it was there already."""
-    place = result_path(folder, f"{encoder.label}-{encoder.identity[:8]}", seed, domain.name)
-    if not fresh and (earlier := _stored(place, encoder, domain)) is not None:
+    file = record_path(encoder, domain.name, folder=folder, seed=seed)
+    if not fresh and (earlier := _stored(file, encoder, domain)) is not None:
         return earlier, True
     work = Work(encoder)
-    found = search_domain(encoder, domain)
-    graded = score_run(domain.grades, found, _GRADED)
-    binary = score_run(domain.relevant, found, [m for m in DOMAIN_METRICS if m not in _GRADED])
-    per_query = {name: (graded | binary)[name] for name in DOMAIN_METRICS}
-    result = Result(
+    hits = search_domain(encoder, domain)
+    graded = score_run(domain.grades, hits, _GRADED)
+    binary = score_run(domain.relevant, hits, [m for m in DOMAIN_METRICS if m not in _GRADED])
+    result = assemble(
         model=model_facts(encoder),
-        task=_task(domain),
-        metrics=means(per_query, seed=seed),
-        per_query=per_query,
-        seed=seed,
-        config=_config(domain, found),
-        environment=environment(
-            device=encoder.device, precision=encoder.settings.get("dtype", "float32")
+        task=task_facts(
+            name=domain.name,
+            type="Retrieval",
+            dataset=domain.name.rpartition("-")[0],
+            revision=domain.revision,
+            main_metric="nDCG@10",
+            documents=len(domain.texts),
+            queries=len(domain.queries),
+            categories=dict(domain.categories),
         ),
-        cost=work.cost(),
+        per_query={name: (graded | binary)[name] for name in DOMAIN_METRICS},
+        work=work,
+        seed=seed,
         run=run,
-        finished=finished(),
+        config=_config(domain, hits),
+        device=encoder.device,
+        precision=encoder.settings.get("dtype", "float32"),
     )
     result.save(folder)
     return result, False
 
 
-def _stored(place: Path, encoder: Encoder, domain: Domain) -> Result | None:
+def _stored(file: Path, encoder: Encoder, domain: Domain) -> Result | None:
     return stored(
-        place,
+        file,
         identity=encoder.identity,
         same=lambda result: (
             result.task["revision"] == domain.revision
@@ -163,21 +155,7 @@ def _stored(place: Path, encoder: Encoder, domain: Domain) -> Result | None:
     )
 
 
-def _task(domain: Domain) -> dict[str, Any]:
-    return {
-        "name": domain.name,
-        "type": "Retrieval",
-        "dataset": domain.name.rpartition("-")[0],
-        "revision": domain.revision,
-        "main_metric": "nDCG@10",
-        "unit": "queries",
-        "documents": len(domain.texts),
-        "queries": len(domain.queries),
-        "categories": dict(domain.categories),
-    }
-
-
-def _config(domain: Domain, found: Run) -> dict[str, Any]:
+def _config(domain: Domain, hits: Run) -> dict[str, Any]:
     """What the record says of the run; ``top`` holds the best documents of each query."""
     return {
         "boosts": dict(domain.recipe),
@@ -186,5 +164,5 @@ def _config(domain: Domain, found: Run) -> dict[str, Any]:
         "dropped": list(domain.dropped),
         "notes": list(domain.notes),
         "queries": dict(domain.queries),
-        "top": {query: rank_documents(scores)[:_TOP] for query, scores in found.items()},
+        "top": {query: rank_documents(scores)[:_TOP] for query, scores in hits.items()},
     }

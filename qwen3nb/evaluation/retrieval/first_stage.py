@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from qwen3nb import paths
-from qwen3nb.datasets.collection import Collection
+from qwen3nb.datasets.collection import TestCollection
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.datasets.trec import cut_run, read_run, write_run
 from qwen3nb.models.encoders.base import Encoder
@@ -62,7 +62,9 @@ def load_first(*names: str) -> First:
     return stages if len(stages) > 1 else stages[0]
 
 
-def first_stage(collection: Collection, first: First = "bm25", *, depth: int = 100) -> FirstStage:
+def first_stage(
+    collection: TestCollection, first: First = "bm25", *, depth: int = 100
+) -> FirstStage:
     """The ``depth`` best documents per query, from the cache if they are there.
 
     Raises:
@@ -111,7 +113,7 @@ def describe(first: First) -> tuple[str, dict[str, Any]]:
     )
 
 
-def _search(collection: Collection, first: First, depth: int) -> Run:
+def _search(collection: TestCollection, first: First, depth: int) -> Run:
     if isinstance(first, list | tuple):
         # Each part is kept, too; deeper than what comes out, as fusion lifts from below.
         parts = [first_stage(collection, each, depth=2 * depth).run for each in first]
@@ -134,18 +136,18 @@ def _bm25() -> BM25:
     return BM25(find_source("bm25"))
 
 
-def _index(collection: Collection) -> BM25:
+def _index(collection: TestCollection) -> BM25:
     model = _bm25()
     model.index([{"id": name, "text": text} for name, text in collection.documents.items()])
     return model
 
 
-def _sparse(collection: Collection, depth: int) -> Run:
+def _sparse(collection: TestCollection, depth: int) -> Run:
     queries = [{"id": name, "text": text} for name, text in collection.queries.items()]
     return _index(collection).search(queries, top_k=depth)
 
 
-def _given(collection: Collection) -> Run:
+def _given(collection: TestCollection) -> Run:
     """The data's candidates in their order; by BM25 where they have none."""
     if collection.candidates is None:
         raise DataError(f"{collection.name}: the data names no candidates; search with bm25")
@@ -161,13 +163,13 @@ def _given(collection: Collection) -> Run:
     }
 
 
-def _dense(collection: Collection, encoder: Encoder, depth: int) -> Run:
+def _dense(collection: TestCollection, encoder: Encoder, depth: int) -> Run:
     documents = encoder.encode(list(collection.documents.values()), role="passage")
     queries = encoder.encode(list(collection.queries.values()), role="query")
     return search(queries, documents, k=depth).run(collection.queries, list(collection.documents))
 
 
-def _from_file(collection: Collection, file: Path) -> Run:
+def _from_file(collection: TestCollection, file: Path) -> Run:
     run = read_run(file)
     kept = {query: run.get(query, {}) for query in collection.queries}
     for query, scores in kept.items():

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from qwen3nb.datasets.rows import DataError, json_rows
 from qwen3nb.models.rerankers.prompt_template import RerankError
-from qwen3nb.models.rerankers.yes_no import YesNoReranker
+from qwen3nb.models.rerankers.yes_no import Reranker
 from qwen3nb.utils.atomic_files import write_text
 
 __all__ = ["rerank_pairs"]
 
 
-def rerank_pairs(reranker: YesNoReranker, pairs: Path, output: Path) -> int:
+def rerank_pairs(reranker: Reranker, pairs: Path, output: Path) -> int:
     """Score ``{"query", "document"}`` lines into ``{"p_yes", "log_odds", "truncated"}`` lines.
 
     The lines come out in the order they went in; the file is written whole or not at all.

@@ -17,14 +17,14 @@ from tqdm import tqdm
 
 from qwen3nb import paths
 from qwen3nb.checkpoints.averaging import averaged, select_checkpoints
-from qwen3nb.evaluation.mteb.evaluate import evaluate
+from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.mteb.select import tier_tasks
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.records.record import Result
 from qwen3nb.utils.choices import one_of
 
-__all__ = ["Outcome", "Variant", "ablate", "by_task", "variants"]
+__all__ = ["Variant", "VariantResult", "ablate", "by_task", "variants"]
 
 PLAIN = "plain"
 
@@ -52,7 +52,7 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class VariantResult:
     """A variant and its record on one task."""
 
     variant: Variant
@@ -111,7 +111,7 @@ def ablate(
     seed: int = 0,
     show_progress: bool = True,
     **options: Any,
-) -> list[Outcome]:
+) -> list[VariantResult]:
     """Evaluate every variant; what is on disk already is not run again.
 
     Records go to ``results/ablation``, beside the leaderboard's and not among them.
@@ -154,13 +154,13 @@ def ablate(
             config={"variant": asdict(variant)},
             show_progress=False,
         )
-        outcomes += [Outcome(variant, result) for result in found.results]
+        outcomes += [VariantResult(variant, result) for result in found.results]
     return outcomes
 
 
-def by_task(outcomes: Sequence[Outcome]) -> dict[str, list[Outcome]]:
+def by_task(outcomes: Sequence[VariantResult]) -> dict[str, list[VariantResult]]:
     """The outcomes of each task, in the order of the variants."""
-    found: dict[str, list[Outcome]] = {}
+    found: dict[str, list[VariantResult]] = {}
     for outcome in outcomes:
         found.setdefault(outcome.result.task["name"], []).append(outcome)
     return found

@@ -24,7 +24,7 @@ from qwen3nb.records.record import Result
 from qwen3nb.utils.atomic_files import write_json
 
 if TYPE_CHECKING:
-    from qwen3nb.models.rerankers.yes_no import YesNoReranker
+    from qwen3nb.models.rerankers.yes_no import Reranker
 
 __all__ = ["MODES", "TrainedAdapter", "evaluate_trained", "find_trained"]
 
@@ -167,7 +167,7 @@ def evaluate_trained(
     return found
 
 
-def _reranker(each: TrainedAdapter, base: str | Path | None, **options: Any) -> YesNoReranker:
+def _reranker(each: TrainedAdapter, base: str | Path | None, **options: Any) -> Reranker:
     from qwen3nb.models.rerankers.load import load_reranker
 
     spec, adapter = (each.folder, None) if base is None else (base, each.folder)
@@ -177,12 +177,12 @@ def _reranker(each: TrainedAdapter, base: str | Path | None, **options: Any) -> 
 
 
 def _rerankings(
-    each: TrainedAdapter, reranker: YesNoReranker, data: list[Any], **options: Any
+    each: TrainedAdapter, reranker: Reranker, data: list[Any], **options: Any
 ) -> list[Result]:
     from qwen3nb.evaluation.retrieval.rerank import rerank_suite
 
     config = {"training": _snapshot(each, "reranking")}
-    return rerank_suite(reranker, data, config=config, **options).results
+    return list(rerank_suite(reranker, data, config=config, **options).results)
 
 
 def _embeddings(
@@ -192,7 +192,7 @@ def _embeddings(
     where: dict[str, Any],
     **options: Any,
 ) -> list[Result]:
-    from qwen3nb.evaluation.mteb.evaluate import evaluate
+    from qwen3nb.evaluation.evaluate import evaluate
     from qwen3nb.models.load import load_encoder
 
     encoder = load_encoder(
@@ -200,7 +200,7 @@ def _embeddings(
         show_progress=options["show_progress"], **where,
     )  # fmt: skip
     config = {"training": _snapshot(each, "embedding")}
-    return evaluate(encoder, tasks=tasks, config=config, **options).results
+    return list(evaluate(encoder, tasks=tasks, config=config, **options).results)
 
 
 def _snapshot(each: TrainedAdapter, kind: str) -> dict[str, Any]:

@@ -10,10 +10,10 @@ from pathlib import Path
 from qwen3nb import paths
 from qwen3nb.datasets.collection import find_collections
 from qwen3nb.datasets.mirror import MirrorError, mirrored
-from qwen3nb.evaluation.mteb.evaluate import evaluate
-from qwen3nb.evaluation.mteb.per_query import EvaluationError
+from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.mteb.select import listed, select_tasks
 from qwen3nb.evaluation.retrieval.evaluate import evaluate_collection
+from qwen3nb.evaluation.run import EvaluationError
 from qwen3nb.models.load import load_encoder, load_model
 from qwen3nb.models.types import SpecError
 from qwen3nb.records.record import Result

@@ -30,7 +30,7 @@ from qwen3nb import paths
 from qwen3nb.models.batching import deduplicate
 from qwen3nb.models.counters import Stats
 from qwen3nb.models.encoders.embedding_cache import EmbeddingCache, text_key
-from qwen3nb.models.encoders.progress import Progress
+from qwen3nb.models.encoders.progress import EncodingProgress
 from qwen3nb.models.encoders.prompts import ROLES, prompt_for
 from qwen3nb.models.mteb_meta import mteb_meta
 from qwen3nb.models.sources.fingerprint import fingerprint
@@ -182,7 +182,7 @@ class Encoder(ABC):
         # Texts of like length share a chunk, and with it a forward.
         missing.sort(key=lambda index: -len(texts[index]))
         sizes = [len(texts[index]) for index in missing]
-        with Progress(self.label, sizes, show=self.show_progress) as bar:
+        with EncodingProgress(self.label, sizes, show=self.show_progress) as bar:
             self._tick = bar.advance
             for start in range(0, len(missing), _CHUNK):
                 chunk = missing[start : start + _CHUNK]

@@ -11,7 +11,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-__all__ = ["Progress"]
+__all__ = ["EncodingProgress"]
 
 _DELAY = 2.0  # seconds after which work is long
 _FORMAT = (
@@ -20,7 +20,7 @@ _FORMAT = (
 )
 
 
-class Progress(tqdm):
+class EncodingProgress(tqdm):
     """Shown after two seconds, unless ``show`` is off.
 
     Attributes:

@@ -16,7 +16,7 @@ import torch
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.inference.flash_varlen import varlen_kernel
 from qwen3nb.models.inference.packing import packing_of
-from qwen3nb.models.inference.runner import Engine
+from qwen3nb.models.inference.runner import Runner
 from qwen3nb.models.modeling.dtypes import torch_dtype
 from qwen3nb.models.modeling.runtime import end_token, library_versions, pick_device
 from qwen3nb.models.sources.source import Source
@@ -34,7 +34,7 @@ class SentenceTransformerEncoder(Encoder):
     """A sentence-transformers model.
 
     Attributes:
-        engine: what runs it; None where sentence-transformers does.
+        runner: what runs it; None where sentence-transformers does.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class SentenceTransformerEncoder(Encoder):
             self._model.max_seq_length = max_length
         self.max_length = self._model.max_seq_length
         self._parameters = sum(parameter.numel() for parameter in self._model.parameters())
-        self.engine = _engine(self._model, batch_size=batch_size)
+        self.runner = _runner(self._model, batch_size=batch_size)
         super().__init__(
             source,
             settings={
@@ -76,7 +76,7 @@ class SentenceTransformerEncoder(Encoder):
     @property
     def way(self) -> str:
         """``packed``, ``varlen`` or ``sentence-transformers``."""
-        return self.engine.way if self.engine is not None else "sentence-transformers"
+        return self.runner.way if self.runner is not None else "sentence-transformers"
 
     @property
     def device(self) -> str:
@@ -94,8 +94,8 @@ class SentenceTransformerEncoder(Encoder):
         return self._parameters
 
     def _embed(self, texts: Sequence[str]) -> Vectors:
-        if self.engine is not None:
-            return self.engine.vectors(self._tokenise(texts), done=self._tick)
+        if self.runner is not None:
+            return self.runner.vectors(self._tokenise(texts), done=self._tick)
         # prompt="": prompts are ours to add; a default one would come twice, unseen.
         vectors: Vectors = self._model.encode(
             list(texts),
@@ -146,7 +146,7 @@ def _version() -> str:
     return str(sentence_transformers.__version__).split(".")[0]
 
 
-def _engine(model: Any, *, batch_size: int) -> Engine | None:
+def _runner(model: Any, *, batch_size: int) -> Runner | None:
     """The engine that gives the vectors of ``model``; None if only it can run itself."""
     pooling = known_pooling(model)
     if pooling is None or packing_of(model[0].model) is None:
@@ -154,7 +154,7 @@ def _engine(model: Any, *, batch_size: int) -> Engine | None:
     inner = model[0].model
     if inner.device.type != "cpu" and varlen_kernel(inner) is None:
         return None  # padded either way
-    return Engine(inner, pooling=pooling, normalize=True, batch_size=batch_size)
+    return Runner(inner, pooling=pooling, normalize=True, batch_size=batch_size)
 
 
 def known_pooling(model: Any) -> str | None:

@@ -17,7 +17,7 @@ from qwen3nb.checkpoints.checkpoint import CheckpointError, open_checkpoint
 from qwen3nb.checkpoints.tied_weights import embedding_name
 from qwen3nb.checkpoints.weight_names import encoder_name
 from qwen3nb.models.encoders.base import Encoder
-from qwen3nb.models.inference.runner import Engine
+from qwen3nb.models.inference.runner import Runner
 from qwen3nb.models.modeling.configuration import encoder_config
 from qwen3nb.models.modeling.dtypes import torch_dtype
 from qwen3nb.models.modeling.pooling import POOLINGS
@@ -40,7 +40,7 @@ class TransformerEncoder(Encoder):
     """A Qwen3 encoder, or any causal language model, with a pooling of our own.
 
     Attributes:
-        engine: what runs it.
+        runner: what runs it.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class TransformerEncoder(Encoder):
             surround(self._tokenizer.backend_tokenizer, prefix=prefix, end=end)
         self._parameters = sum(parameter.numel() for parameter in model.parameters())
         attention = model.config._attn_implementation
-        self.engine = Engine(
+        self.runner = Runner(
             model, pooling=self.pooling, normalize=self.normalize, batch_size=batch_size
         )
         super().__init__(
@@ -87,7 +87,7 @@ class TransformerEncoder(Encoder):
                 "dtype": dtype,
                 "causal": source.kind in ("decoder", "adapter") and not bidirectional,
                 # Packing changes nothing beyond rounding; another kernel in 16 bits does.
-                "attention": "varlen" if self.engine.way == "varlen" else attention,
+                "attention": "varlen" if self.runner.way == "varlen" else attention,
                 "versions": library_versions(),
             },
             **options,
@@ -101,7 +101,7 @@ class TransformerEncoder(Encoder):
     @property
     def dimension(self) -> int:
         """D, the length of a vector."""
-        return int(self.engine.model.config.get_text_config().hidden_size)
+        return int(self.runner.model.config.get_text_config().hidden_size)
 
     @property
     def parameters(self) -> int:
@@ -109,7 +109,7 @@ class TransformerEncoder(Encoder):
         return self._parameters
 
     def _embed(self, texts: Sequence[str]) -> Vectors:
-        return self.engine.vectors(self._tokenise(texts), done=self._tick)
+        return self.runner.vectors(self._tokenise(texts), done=self._tick)
 
     def _tokenise(self, texts: Sequence[str]) -> list[list[int]]:
         if not texts:

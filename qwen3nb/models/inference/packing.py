@@ -5,7 +5,7 @@ each text. Everything in a transformer but attention works on single tokens, so 
 else notices. Attention runs per text: texts of equal length are viewed as (n, L, heads,
 head size) and go through PyTorch's scaled dot product together, without a mask.
 
-What a forward needs to know of its texts travels as an argument (`Layout`) through
+What a forward needs to know of its texts travels as an argument (`PackedLayout`) through
 transformers' own attention interface; nothing is kept between forwards. A model that
 was prepared by `prepare` refuses to run without it, for padded batches would silently
 attend to padding.
@@ -31,13 +31,13 @@ from qwen3nb.models.inference.attention import FIXED_ROPES, attend_with, other_l
 from qwen3nb.models.inference.flash_varlen import Kernel
 from qwen3nb.models.modeling.pooling import pool
 
-__all__ = ["Layout", "Packing", "packing_of", "pool_packed", "prepare"]
+__all__ = ["PackedLayout", "Packing", "packing_of", "pool_packed", "prepare"]
 
 ATTENTION = "qwen3nb_packed"
 
 
 @dataclass(frozen=True)
-class _Family:
+class _TokenOrder:
     """How an architecture treats order: may it be causal, where do its positions start."""
 
     decoder: bool = False
@@ -45,20 +45,20 @@ class _Family:
 
 
 _FAMILIES = {
-    "qwen3nb.models.modeling.qwen3_encoder.Qwen3EncoderModel": _Family(decoder=True),
-    "transformers.models.bert.modeling_bert.BertModel": _Family(),
-    "transformers.models.llama.modeling_llama.LlamaModel": _Family(decoder=True),
-    "transformers.models.qwen2.modeling_qwen2.Qwen2Model": _Family(decoder=True),
-    "transformers.models.qwen3.modeling_qwen3.Qwen3Model": _Family(decoder=True),
-    "transformers.models.roberta.modeling_roberta.RobertaModel": _Family(after_padding=True),
-    "transformers.models.xlm_roberta.modeling_xlm_roberta.XLMRobertaModel": _Family(
+    "qwen3nb.models.modeling.qwen3_encoder.Qwen3EncoderModel": _TokenOrder(decoder=True),
+    "transformers.models.bert.modeling_bert.BertModel": _TokenOrder(),
+    "transformers.models.llama.modeling_llama.LlamaModel": _TokenOrder(decoder=True),
+    "transformers.models.qwen2.modeling_qwen2.Qwen2Model": _TokenOrder(decoder=True),
+    "transformers.models.qwen3.modeling_qwen3.Qwen3Model": _TokenOrder(decoder=True),
+    "transformers.models.roberta.modeling_roberta.RobertaModel": _TokenOrder(after_padding=True),
+    "transformers.models.xlm_roberta.modeling_xlm_roberta.XLMRobertaModel": _TokenOrder(
         after_padding=True
     ),
 }
 
 
 @dataclass(frozen=True)
-class Layout:
+class PackedLayout:
     """Where the texts of a packed row are.
 
     Attributes:
@@ -106,14 +106,14 @@ class Packing:
     Attributes:
         causal: whether its attention is causal.
         first: the position of a text's first token.
-        kernel: see `Layout`.
+        kernel: see `PackedLayout`.
     """
 
     causal: bool
     first: int = 0
     kernel: Kernel | None = None
 
-    def states(self, model: Any, rows: Sequence[Sequence[int]]) -> tuple[Tensor, Layout]:
+    def states(self, model: Any, rows: Sequence[Sequence[int]]) -> tuple[Tensor, PackedLayout]:
         """Token states (T, H) of ``rows``, and where each row is.
 
         Rows of equal length must stand together; the longest first.
@@ -125,7 +125,7 @@ class Packing:
             texts = len(list(same))
             groups.append((start, texts, length))
             start += texts * length
-        layout = Layout(
+        layout = PackedLayout(
             tuple(groups),
             causal=self.causal,
             limits=torch.nn.functional.pad(ends, (1, 0)).int().to(model.device),
@@ -173,7 +173,7 @@ def _attention(
     attention_mask: Tensor | None,
     *,
     scaling: float | None = None,
-    packing: Layout | None = None,
+    packing: PackedLayout | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
     """What transformers calls in each layer.
@@ -186,7 +186,7 @@ def _attention(
     return packing.attend(query, key, value, scale=scaling), None
 
 
-def pool_packed(states: Tensor, layout: Layout, *, how: str, normalize: bool) -> Tensor:
+def pool_packed(states: Tensor, layout: PackedLayout, *, how: str, normalize: bool) -> Tensor:
     """Vectors (N, H), float32, of packed ``states`` (T, H); see `qwen3nb.pool`."""
     vectors = []
     for start, texts, length in layout.groups:

@@ -28,7 +28,7 @@ from qwen3nb.models.modeling.qwen3_encoder import padded
 from qwen3nb.models.types import EncoderError, Vectors
 from qwen3nb.utils.choices import one_of
 
-__all__ = ["Engine"]
+__all__ = ["Runner"]
 
 _BUDGET = {"cpu": 1024, "cuda": 16_384}  # tokens per forward
 _LINEARS = ("auto", "onednn", "torch")
@@ -36,7 +36,7 @@ _logger = logging.getLogger(__name__)
 Rows = Sequence[Sequence[int]]
 
 
-class Engine:
+class Runner:
     """A model with a pooling.
 
     Attributes:

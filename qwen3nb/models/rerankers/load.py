@@ -16,7 +16,7 @@ from qwen3nb.models.inference.prefix_cache import check_causal
 from qwen3nb.models.modeling.dtypes import torch_dtype
 from qwen3nb.models.rerankers.model import YesNoModel
 from qwen3nb.models.rerankers.prompt_template import INSTRUCTION
-from qwen3nb.models.rerankers.yes_no import MAX_LENGTH, YesNoReranker
+from qwen3nb.models.rerankers.yes_no import MAX_LENGTH, Reranker
 from qwen3nb.models.sources.fingerprint import fingerprint
 from qwen3nb.models.sources.resolve import adapter_source, fetch, find_source
 from qwen3nb.models.sources.source import Source
@@ -38,7 +38,7 @@ def load_reranker(
     device: str = "auto",
     dtype: str = "float32",
     budget: int | None = None,
-) -> YesNoReranker:
+) -> Reranker:
     """The yes/no reranker that ``model`` names.
 
     Args:
@@ -64,7 +64,7 @@ def load_reranker(
         source = find_source(str(model))
         source = fetch(source) if source.kind == "hub" else source
     loaded = load_yes_no(source, device=device, dtype=dtype)
-    return YesNoReranker(
+    return Reranker(
         source,
         loaded,
         template=template or ("double-newline" if source.kind == "adapter" else "qwen3-reranker"),

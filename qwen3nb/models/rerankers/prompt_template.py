@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-__all__ = ["INSTRUCTION", "TEMPLATES", "PairTokens", "RerankError", "Template", "Tokenised"]
+__all__ = ["INSTRUCTION", "TEMPLATES", "PairTokens", "PromptTemplate", "RerankError", "Tokenised"]
 
 INSTRUCTION = "Given a web search query, retrieve relevant passages that answer the query"
 _SYSTEM = (
@@ -35,7 +35,7 @@ class RerankError(ValueError):
 
 
 @dataclass(frozen=True)
-class Template:
+class PromptTemplate:
     """What stands around and between the parts.
 
     Attributes:
@@ -60,8 +60,8 @@ class Template:
 
 
 TEMPLATES = {each.name: each for each in (
-    Template("qwen3-reranker", "\n"),  # the model card's
-    Template("double-newline", "\n\n"),  # what LoRA adapters of this project were trained on
+    PromptTemplate("qwen3-reranker", "\n"),  # the model card's
+    PromptTemplate("double-newline", "\n\n"),  # what LoRA adapters of this project were trained on
 )}  # fmt: skip
 
 
@@ -93,7 +93,7 @@ class PairTokens:
         self,
         tokenizer: PreTrainedTokenizerBase,
         *,
-        template: Template,
+        template: PromptTemplate,
         instruction: str,
         max_length: int,
     ) -> None:

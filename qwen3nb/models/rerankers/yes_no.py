@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from qwen3nb.models.rerankers.model import YesNoModel
 
-__all__ = ["RerankStats", "Scores", "YesNoReranker", "count_ties"]
+__all__ = ["RerankScores", "RerankStats", "Reranker", "count_ties"]
 
 SCORING = 1  # raise when scores change for the same model: part of every identity
 MAX_LENGTH = 512
@@ -78,7 +78,7 @@ class RerankStats(Stats):
 
 
 @dataclass(frozen=True)
-class Scores:
+class RerankScores:
     """Scores of N pairs, in the order they were given.
 
     Attributes:
@@ -92,7 +92,7 @@ class Scores:
     truncated: NDArray[np.bool_]
 
 
-class YesNoReranker:
+class Reranker:
     """Scores pairs of query and document; MTEB's ``CrossEncoderProtocol``.
 
     Attributes:
@@ -161,7 +161,7 @@ class YesNoReranker:
         """Where the model runs."""
         return str(self._model.model.device)
 
-    def score(self, query: str, documents: Sequence[str]) -> Scores:
+    def score(self, query: str, documents: Sequence[str]) -> RerankScores:
         """Scores of ``documents`` for one query; equal documents are scored once.
 
         Raises:
@@ -183,9 +183,9 @@ class YesNoReranker:
         self.stats.shared += whole - (self.stats.tokens - tokens)
         self.stats.seconds += time.perf_counter() - started
         scores = log_odds[where]
-        return Scores(scores, sigmoid(scores), np.array(rows.cut, dtype=bool)[where])
+        return RerankScores(scores, sigmoid(scores), np.array(rows.cut, dtype=bool)[where])
 
-    def score_pairs(self, pairs: Iterable[tuple[str, str]]) -> Scores:
+    def score_pairs(self, pairs: Iterable[tuple[str, str]]) -> RerankScores:
         """Scores of pairs of query and document; pairs of one query go together.
 
         Raises:
@@ -201,7 +201,7 @@ class YesNoReranker:
         for query, indices in places.items():
             part = self.score(query, [documents[index] for index in indices])
             log_odds[indices], truncated[indices] = part.log_odds, part.truncated
-        return Scores(log_odds, sigmoid(log_odds), truncated)
+        return RerankScores(log_odds, sigmoid(log_odds), truncated)
 
     def predict(self, inputs1: Any, inputs2: Any, **_: Any) -> Floats:
         """Log-odds (N,) of two lists of strings, or of the batches MTEB gives.

@@ -142,7 +142,7 @@ def _blocks(corpus: Floats | Path | Iterable[Floats], size: int) -> Iterator[Flo
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _Operand:
     """Vectors (N, D): ``rough`` in float32 for screening, ``exact`` for the final scores."""
 
     rough: Floats
@@ -151,16 +151,18 @@ class _Rows:
     def __len__(self) -> int:
         return len(self.rough)
 
-    def tiles(self) -> list[_Rows]:
+    def tiles(self) -> list[_Operand]:
         """The rows in groups of at most `_QUERIES`."""
         starts = range(0, len(self), _QUERIES)
         return [
-            _Rows(self.rough[start : start + _QUERIES], self.exact[start : start + _QUERIES])
+            _Operand(self.rough[start : start + _QUERIES], self.exact[start : start + _QUERIES])
             for start in starts
         ]
 
 
-def _prepared(vectors: Any, *, kind: str, first: int, dimension: int | None, cosine: bool) -> _Rows:
+def _prepared(
+    vectors: Any, *, kind: str, first: int, dimension: int | None, cosine: bool
+) -> _Operand:
     """Check vectors, and scale them to unit length in float64 for cosines."""
     array: Floats = np.ascontiguousarray(vectors, dtype=np.float32)
     if array.ndim != 2 or dimension not in (None, array.shape[1]):
@@ -169,12 +171,12 @@ def _prepared(vectors: Any, *, kind: str, first: int, dimension: int | None, cos
         )
     _refuse(~np.isfinite(array).all(axis=1), f"the vector of {kind} {{}} is not finite", first)
     if not cosine:
-        return _Rows(array, array)
+        return _Operand(array, array)
     wide = array.astype(np.float64)
     lengths = np.linalg.norm(wide, axis=1, keepdims=True)
     _refuse(lengths[:, 0] == 0, f"the vector of {kind} {{}} is zero and has no cosine", first)
     unit: Doubles = wide / lengths
-    return _Rows(unit.astype(np.float32), unit)
+    return _Operand(unit.astype(np.float32), unit)
 
 
 def _refuse(bad: NDArray[np.bool_], message: str, first: int) -> None:
@@ -204,7 +206,9 @@ def _error(queries: Floats, documents: Floats, factors: Doubles | None) -> Doubl
     return bound
 
 
-def _rescored(queries: _Rows, documents: _Rows, pairs: Pairs, factors: Doubles | None) -> Floats:
+def _rescored(
+    queries: _Operand, documents: _Operand, pairs: Pairs, factors: Doubles | None
+) -> Floats:
     """Scores of pairs of rows in float64, rounded to float32."""
     left, right = pairs
     scores = np.empty(len(left), dtype=np.float32)
@@ -220,7 +224,7 @@ def _rescored(queries: _Rows, documents: _Rows, pairs: Pairs, factors: Doubles |
 class _Best:
     """The best documents so far of one tile of queries."""
 
-    def __init__(self, queries: _Rows, k: int, *, keep_ties: bool) -> None:
+    def __init__(self, queries: _Operand, k: int, *, keep_ties: bool) -> None:
         self._queries = queries
         self._k = k
         self._keep_ties = keep_ties
@@ -231,7 +235,7 @@ class _Best:
         self._worst = np.full(len(queries), -np.inf)
 
     def update(
-        self, documents: _Rows, factors: Doubles | None, *, first: int, screen: Screen
+        self, documents: _Operand, factors: Doubles | None, *, first: int, screen: Screen
     ) -> None:
         """Screen and score a block that starts at document ``first``; keep the k best."""
         error = _error(self._queries.rough, documents.rough, factors)

@@ -30,7 +30,7 @@ from qwen3nb.utils.choices import one_of
 __all__ = [
     "FAMILIES",
     "AnnIndex",
-    "Family",
+    "IndexFamily",
     "Speed",
     "build_index",
     "measure_speed",
@@ -48,7 +48,7 @@ _GPU = ("flat", "ivf")
 
 
 @dataclass(frozen=True)
-class Family:
+class IndexFamily:
     """A kind of index.
 
     Attributes:
@@ -63,12 +63,12 @@ class Family:
 
 
 FAMILIES = {
-    "flat": Family("every vector, exactly"),
-    "ivf": Family("vectors by cell, some cells searched", "nprobe", (1, 2, 4, 8, 16, 32, 64)),
-    "hnsw": Family("a graph of neighbours", "efSearch", (16, 32, 64, 128, 256, 512)),
-    "pq": Family("product quantisation"),
-    "sq8": Family("8 bits per dimension"),
-    "binary": Family("1 bit per dimension, the best re-scored", "rescore", (1, 4, 16)),
+    "flat": IndexFamily("every vector, exactly"),
+    "ivf": IndexFamily("vectors by cell, some cells searched", "nprobe", (1, 2, 4, 8, 16, 32, 64)),
+    "hnsw": IndexFamily("a graph of neighbours", "efSearch", (16, 32, 64, 128, 256, 512)),
+    "pq": IndexFamily("product quantisation"),
+    "sq8": IndexFamily("8 bits per dimension"),
+    "binary": IndexFamily("1 bit per dimension, the best re-scored", "rescore", (1, 4, 16)),
 }
 
 

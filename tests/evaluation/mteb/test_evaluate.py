@@ -7,14 +7,15 @@ from helpers import TEXTS
 from helpers.records import make
 from scipy.stats import spearmanr
 
+from qwen3nb.datasets.collection import TestCollection
 from qwen3nb.datasets.mirror import MirrorError
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.evaluation.embeddings.sts import STSPairs, read_pairs, score_pairs, sts_pairs
+from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.mteb.cost import costs, pace
-from qwen3nb.evaluation.mteb.evaluate import evaluate
 from qwen3nb.evaluation.mteb.per_query import extract_scores
 from qwen3nb.evaluation.mteb.select import choose_tasks, select_tasks, tier_tasks
-from qwen3nb.evaluation.retrieval.evaluate import custom_collection, evaluate_collection, subset
+from qwen3nb.evaluation.retrieval.evaluate import evaluate_collection
 from qwen3nb.evaluation.studies.reproduce import (
     Published,
     Reproduction,
@@ -74,7 +75,7 @@ def test_tasks_by_name_type_language_and_benchmark():
 
 @pytest.mark.parametrize("first", ["encoder", "bm25", "fusion"])
 def test_a_collection_of_ones_own(first, encoder):
-    collection = custom_collection(QUERIES, DOCUMENTS, RELEVANT)
+    collection = TestCollection.from_texts(QUERIES, DOCUMENTS, RELEVANT)
     assert set(collection.queries) == {"q1", "q2"}
     chosen = {"encoder": encoder, "bm25": "bm25", "fusion": ["bm25", encoder]}[first]
     result = evaluate_collection(chosen, collection)
@@ -89,25 +90,25 @@ def test_a_collection_of_ones_own(first, encoder):
 
 def test_judgements_must_be_about_something():
     with pytest.raises(ValueError, match="document 'd9' is judged but has no text"):
-        custom_collection(QUERIES, DOCUMENTS, {"q1": ["d9"]})
+        TestCollection.from_texts(QUERIES, DOCUMENTS, {"q1": ["d9"]})
     with pytest.raises(ValueError, match="query 'q9' is judged but has no text"):
-        custom_collection(QUERIES, DOCUMENTS, {"q9": ["d1"]})
+        TestCollection.from_texts(QUERIES, DOCUMENTS, {"q9": ["d1"]})
     with pytest.raises(ValueError, match="no query has a relevant document"):
-        custom_collection(QUERIES, DOCUMENTS, {"q1": {"d1": 0}})
+        TestCollection.from_texts(QUERIES, DOCUMENTS, {"q1": {"d1": 0}})
     with pytest.raises(ValueError, match=r"the id 'd\\udc80' has a lone surrogate"):
-        custom_collection(QUERIES, DOCUMENTS | {"d\udc80": "x"}, RELEVANT)
+        TestCollection.from_texts(QUERIES, DOCUMENTS | {"d\udc80": "x"}, RELEVANT)
 
 
 def test_a_subset_keeps_all_that_is_judged_and_says_its_size():
-    collection = custom_collection(QUERIES, DOCUMENTS, RELEVANT)
-    small = subset(collection, documents=4, seed=1)
+    collection = TestCollection.from_texts(QUERIES, DOCUMENTS, RELEVANT)
+    small = collection.subset(documents=4, seed=1)
     assert {"d0", "d1", "d2"} < set(small.documents)
     assert (len(small.documents), small.name) == (4, "custom-4")
-    assert subset(collection, documents=4, seed=1).revision == small.revision
-    assert subset(collection, documents=4, seed=2).revision != small.revision
-    assert subset(collection, documents=99) is collection
+    assert collection.subset(documents=4, seed=1).revision == small.revision
+    assert collection.subset(documents=4, seed=2).revision != small.revision
+    assert collection.subset(documents=99) is collection
     with pytest.raises(ValueError, match="3 documents are judged and all must stay"):
-        subset(collection, documents=2)
+        collection.subset(documents=2)
 
 
 def test_pairs_from_lists_and_files_by_hand(encoder, tmp_path):
@@ -287,8 +288,8 @@ def test_how_a_tier_ranks_models_as_other_tasks_do():
 def test_every_record_fits_the_page_of_costs(encoder):
     """Of searches, too: a record without a count would stop the leaderboard."""
     more = DOCUMENTS | {"d7": "searched by no other test"}
-    collection = custom_collection(QUERIES, more, RELEVANT)
-    fresh = custom_collection(QUERIES, more | {"d8": "one more"}, RELEVANT)
+    collection = TestCollection.from_texts(QUERIES, more, RELEVANT)
+    fresh = TestCollection.from_texts(QUERIES, more | {"d8": "one more"}, RELEVANT)
     results = [
         evaluate_collection("bm25", collection),
         evaluate_collection(encoder, collection),

@@ -11,10 +11,11 @@ from qwen3nb.datasets.pydocs.build import MASK, OWN, RELATED, Entry, PyDocs, loa
 from qwen3nb.datasets.pydocs.modules import MODULES
 from qwen3nb.datasets.pydocs.mteb_tasks import author_sts, embedded_task, pydocs_sample
 from qwen3nb.evaluation.embeddings.sanity_check import quick_look
-from qwen3nb.evaluation.mteb.evaluate import EvaluationError, evaluate
+from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.mteb.select import tier_tasks
 from qwen3nb.evaluation.mteb.tiers import TIERS
 from qwen3nb.evaluation.retrieval.pydocs_difficulty import own_document_ndcg
+from qwen3nb.evaluation.run import EvaluationError
 from qwen3nb.models.load import load_encoder, load_model
 from qwen3nb.records.record import Result, ResultError, verify
 from qwen3nb.records.store import load_failures, result_files, verify_files
@@ -198,7 +199,7 @@ def test_finished_tasks_are_not_run_again(random_results, monkeypatch):
     model = load_model("random", cache=False, show_progress=False)
     monkeypatch.setattr("mteb.evaluate", lambda *_, **__: pytest.fail("ran again"))
     again = evaluate(model, tier="smoke", output=folder, show_progress=False)
-    assert again.reused == list(TIERS["smoke"].tasks)
+    assert again.reused == TIERS["smoke"].tasks
     assert again.results == done.results
 
 
@@ -208,7 +209,7 @@ def test_another_seed_is_another_model_and_place(random_results):
     other = evaluate(
         model, tasks=[embedded_task("AuthorSTS")], seed=1, output=folder, show_progress=False
     )
-    assert other.reused == []
+    assert other.reused == ()
     assert other.results[0].path(folder).parent.name == "seed_1"
     (folder / other.results[0].path(folder)).unlink()
 

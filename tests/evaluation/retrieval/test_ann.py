@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qwen3nb.datasets.collection import Collection
+from qwen3nb.datasets.collection import TestCollection
 from qwen3nb.evaluation.retrieval.ann import ann_suite, compress, truncated
 from qwen3nb.execution.notebook import find_notebook, resolved_parameters
 from qwen3nb.execution.parameters import ParameterError
@@ -199,7 +199,7 @@ def test_compression_by_hand():
     """The second dimension decides: without it the wrong document comes first."""
     documents = truncated(np.array([[0.6, 0.8], [0.8, -0.6]], np.float32), 2)
     queries = truncated(np.array([[0.6, 0.8]], np.float32), 2)
-    collection = Collection("c", {"a": "", "b": ""}, {"q": ""}, {"q": {"a": 1}})
+    collection = TestCollection("c", {"a": "", "b": ""}, {"q": ""}, {"q": {"a": 1}})
     found = {(e.kind, e.dimension): e for e in compress(collection, documents, queries,
                                                           dimensions=[1, 2, 9])}  # fmt: skip
     assert {key: each.size for key, each in found.items()} == {
@@ -229,7 +229,7 @@ def test_the_frontier_equals_its_definition(points):
 
 def test_a_task_from_end_to_end():
     names = [f"d{i}" for i in range(120)]
-    collection = Collection(
+    collection = TestCollection(
         "mine",
         {name: f"text {name}" for name in names},
         # The first query has the id and the text of a document, which is no answer to it.

@@ -15,12 +15,12 @@ from qwen3nb.datasets.custom.queries import ModelEntry, Settings, read_queries
 from qwen3nb.datasets.custom.score_boosts import document_factors
 from qwen3nb.datasets.custom.toml_lines import key_lines
 from qwen3nb.datasets.rows import DataError
-from qwen3nb.evaluation.mteb.per_query import EvaluationError
 from qwen3nb.evaluation.retrieval.custom import (
     DOMAIN_METRICS,
     evaluate_domain,
     search_domain,
 )
+from qwen3nb.evaluation.run import EvaluationError
 from qwen3nb.metrics.retrieval import score_run
 from qwen3nb.models.load import load_encoder
 from qwen3nb.records.record import Result

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from qwen3nb.models.batching import batches_by_tokens
 from qwen3nb.models.encoders import base as encoders
-from qwen3nb.models.encoders.progress import Progress
+from qwen3nb.models.encoders.progress import EncodingProgress
 from qwen3nb.models.encoders.sentence_transformer import known_pooling
 from qwen3nb.models.inference import flash_varlen as varlen
 from qwen3nb.models.inference import onednn_linear as linear
 from qwen3nb.models.inference.packing import Packing, packing_of
-from qwen3nb.models.inference.runner import Engine
+from qwen3nb.models.inference.runner import Runner
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.modeling.configuration import Qwen3EncoderConfig
 from qwen3nb.models.modeling.pooling import POOLINGS, pool
@@ -122,7 +122,7 @@ def one_by_one(model, rows, *, how="mean"):
 
 
 def engine(name, *, how="mean", **options):
-    return Engine(build(name), pooling=how, normalize=True, **options)
+    return Runner(build(name), pooling=how, normalize=True, **options)
 
 
 @pytest.mark.parametrize("lines", ["torch", "onednn"])
@@ -342,7 +342,7 @@ def test_prepacking_keeps_the_count_and_leaves_16_bits_alone():
 
 
 def test_16_bits_stay_close():
-    half = Engine(build("qwen3 encoder").to(torch.bfloat16), pooling="mean", normalize=True)
+    half = Runner(build("qwen3 encoder").to(torch.bfloat16), pooling="mean", normalize=True)
     assert (half.way, half.onednn) == ("packed", False)
     cosines = (half.vectors(ROWS) * one_by_one(build("qwen3 encoder"), ROWS)).sum(1)
     assert cosines.min() > 0.995
@@ -488,7 +488,7 @@ def test_texts_go_by_length_and_come_back_in_order(encoder_folder, monkeypatch):
 
 def test_the_bar_says_texts_per_second_and_time_left():
     out = io.StringIO()
-    with Progress("tiny", [5, 3, 3], show=True, file=out, delay=0, mininterval=0) as bar:
+    with EncodingProgress("tiny", [5, 3, 3], show=True, file=out, delay=0, mininterval=0) as bar:
         bar.advance(1)
         bar.advance(2)
     assert bar.texts == 3
@@ -496,6 +496,6 @@ def test_the_bar_says_texts_per_second_and_time_left():
     assert any("tiny: encoding:  43%" in line and "1/3 texts" in line for line in lines)
     assert "texts/s]" in out.getvalue()
     silent = io.StringIO()
-    with Progress("tiny", [5, 3], show=False, file=silent, delay=0) as bar:
+    with EncodingProgress("tiny", [5, 3], show=False, file=silent, delay=0) as bar:
         bar.advance(2)
     assert silent.getvalue() == ""
