@@ -110,7 +110,7 @@ _HOMES = {
         "choose_tasks",
         "select_tasks",
     ),
-    "qwen3nb.evaluation.mteb.tiers": ("TIERS",),
+    "qwen3nb.tiers": ("TIERS",),
     "qwen3nb.evaluation.retrieval.ann": (
         "ann_suite",
         "truncated",

@@ -91,7 +91,7 @@ def test_what_reads_results_loads_no_model(module):
 # The longest entry that names a module or a folder above it is the module's floor.
 FLOORS = tuple(
     """
-paths utils metrics records checkpoints
+paths tiers utils metrics records checkpoints
 models.types models.batching models.counters models.mteb_meta models.modeling models.sources
 models.inference models.encoders models.search models.rerankers models.load
 extraction

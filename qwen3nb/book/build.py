@@ -6,7 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import nbformat
@@ -67,7 +67,7 @@ def page_links(results: Iterable[Result]) -> dict[str, str]:
 
 
 def write_card_page(
-    results: list[Result], *, model: Path | None = None, tier: str = "smoke"
+    results: Sequence[Result], *, model: Path | None = None, tier: str = "smoke"
 ) -> Path:
     """``book/runs/card.md``: the card of ``model``, or a word that there is none yet.
 
@@ -87,7 +87,7 @@ def _last_extracted(results: list[Result]) -> Path | None:
     extracted = [
         (result.finished, folder)
         for result in latest(results)
-        if ((folder := paths.root() / result.model["spec"]) / PROVENANCE).is_file()
+        if ((folder := paths.root() / result.model.spec) / PROVENANCE).is_file()
     ]
     return max(extracted)[1] if extracted else None
 

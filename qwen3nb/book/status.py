@@ -16,7 +16,7 @@ from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.records.failures import failed_runs
-from qwen3nb.records.record import Result, environment
+from qwen3nb.records.record import Environment, Result
 from qwen3nb.records.store import load_failures, load_results, result_files, verify_files
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.table import Table
@@ -182,12 +182,12 @@ def machine_table() -> Table:
 def software_table(results: Iterable[Result] | None = None) -> Table:
     """Versions here, and which records were made with other ones."""
     results = load_results() if results is None else list(results)
-    here = environment()["versions"]
+    here = Environment.current().versions
     rows = []
     for package, version in here.items():
         by_version = defaultdict(list)
         for result in results:
-            by_version[result.environment.get("versions", {}).get(package, _UNKNOWN)].append(result)
+            by_version[result.environment.versions.get(package, _UNKNOWN)].append(result)
         same = by_version.pop(version, [])
         others = [f"{other}: {_names(made)}" for other, made in sorted(by_version.items())]
         rows.append((Cell(package), Cell(version), Cell(str(len(same))), _others(others)))
@@ -203,17 +203,17 @@ def data_versions_table(results: Iterable[Result] | None = None) -> Table:
     results = load_results() if results is None else list(results)
     by_task = defaultdict(list)
     for result in results:
-        by_task[result.task["name"]].append(result)
+        by_task[result.task.name].append(result)
     rows = []
     for task, made in sorted(by_task.items()):
         last = max(made, key=lambda result: result.finished).task
         older = defaultdict(list)
         for result in made:
-            if result.task["revision"] != last["revision"]:
-                older[str(result.task["revision"])[:12]].append(result)
+            if result.task.revision != last.revision:
+                older[str(result.task.revision)[:12]].append(result)
         others = [f"{revision}: {_names(group)}" for revision, group in sorted(older.items())]
         same = len(made) - sum(map(len, older.values()))
-        cells = (Cell(task), Cell(last["dataset"], str(last["revision"])[:12]), Cell(str(same)))
+        cells = (Cell(task), Cell(last.dataset, str(last.revision)[:12]), Cell(str(same)))
         rows.append((*cells, _others(others)))
     columns = ("task", "data set\nrevision", "records of it", "records of older revisions")
     return Table(columns, tuple(rows), "" if rows else "No records yet.", kind="words")
@@ -221,7 +221,7 @@ def data_versions_table(results: Iterable[Result] | None = None) -> Table:
 
 def _names(results: Iterable[Result]) -> str:
     """Which records these are: model and task, the first few."""
-    names = sorted({f"{each.model['label']} on {each.task['name']}" for each in results})
+    names = sorted({f"{each.model.label} on {each.task.name}" for each in results})
     rest = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
     return ", ".join(names[:_MOST]) + rest
 

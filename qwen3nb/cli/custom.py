@@ -118,7 +118,7 @@ def _show(found: EvaluationRun, output: Path | None) -> None:
     if found.results:
         Console().print(domain_table(found.results))
     for result in found.results:
-        again = " (was there)" if result.model["label"] in found.reused else ""
+        again = " (was there)" if result.model.label in found.reused else ""
         click.echo(f"{result.path(output or paths.results())}{again}")
     if found.failures:
         failed = "\n".join(found.failure_lines())
@@ -149,11 +149,11 @@ def domain_table(results: Sequence[Result]) -> Table:
     shown.add_column("model", overflow="fold")
     for head in ("mean", "95 % interval", "queries"):
         shown.add_column(head, justify="right", no_wrap=True)
-    labels = [str(result.model["label"]) for result in results]
+    labels = [str(result.model.label) for result in results]
     for metric in results[0].metrics:
         for place, (result, label) in enumerate(zip(results, labels, strict=True)):
             value = result.metrics[metric]
-            mark = f" {result.model['identity'][:8]}" if labels.count(label) > 1 else ""
+            mark = f" {result.model.identity[:8]}" if labels.count(label) > 1 else ""
             shown.add_row(
                 metric if place == 0 else "",
                 Text(printable(label + mark)),

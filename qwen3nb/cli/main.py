@@ -21,9 +21,9 @@ from qwen3nb.cli.paper import FIGURE_COMMANDS
 from qwen3nb.cli.rerank import register
 from qwen3nb.cli.sweep import sweep_command
 from qwen3nb.cli.tasks import MIRROR, SUITE_COMMANDS, no_library_bars, use_mirror
-from qwen3nb.evaluation.mteb.tiers import TIERS
 from qwen3nb.models.modeling.dtypes import DTYPES
 from qwen3nb.models.modeling.pooling import POOLINGS
+from qwen3nb.tiers import TIERS
 
 __all__ = ["main"]
 

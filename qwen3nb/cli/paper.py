@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 
 from qwen3nb.cli.errors import plainly
-from qwen3nb.evaluation.mteb.tiers import TIERS
 from qwen3nb.report.render.figure import FORMATS
 from qwen3nb.report.render.table import TABLE_FORMATS
+from qwen3nb.tiers import TIERS
 
 __all__ = ["FIGURE_COMMANDS"]
 

@@ -154,5 +154,5 @@ def rerank_outputs(outputs: Path, embedding_tasks: tuple[str, ...], **options: A
     results = evaluate_trained(outputs, embedding_tasks=chosen, **options)
     for result in results:
         value = "undefined" if result.main.value is None else f"{result.main.value:.4f}"
-        name, metric = result.task["name"], result.task["main_metric"]
-        click.echo(f"{result.model['label']} {name}: {metric} {value} (n {result.main.n})")
+        name, metric = result.task.name, result.task.main_metric
+        click.echo(f"{result.model.label} {name}: {metric} {value} (n {result.main.n})")

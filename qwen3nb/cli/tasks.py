@@ -12,7 +12,7 @@ import click
 from tqdm import tqdm
 
 from qwen3nb.cli.errors import plainly
-from qwen3nb.evaluation.mteb.tiers import TIERS
+from qwen3nb.tiers import TIERS
 
 __all__ = ["MIRROR", "SUITE_COMMANDS", "no_library_bars", "use_mirror"]
 

@@ -117,6 +117,6 @@ def _stored(model: Any, collection: TestCollection, *, folder: Path, seed: int) 
         record_path(model, collection.name, folder=folder, seed=seed),
         identity=model.identity,
         same=lambda result: (
-            result.task["revision"] == collection.revision and result.config.get("depth") == DEPTH
+            result.task.revision == collection.revision and result.config.get("depth") == DEPTH
         ),
     )

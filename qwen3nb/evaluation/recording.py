@@ -11,10 +11,18 @@ from typing import Any
 
 from qwen3nb.metrics.aggregate import Aggregate, aggregate
 from qwen3nb.models.counters import Stats
-from qwen3nb.records.record import Result, ResultError, environment, result_path
+from qwen3nb.records.record import (
+    Environment,
+    ModelInfo,
+    Result,
+    ResultError,
+    RunCost,
+    TaskInfo,
+    result_path,
+)
 from qwen3nb.utils.hardware import peak_memory
 
-__all__ = ["Work", "assemble", "means", "model_facts", "record_path", "stored", "task_facts"]
+__all__ = ["Work", "assemble", "means", "model_info", "record_path", "stored"]
 
 
 class Work:
@@ -29,23 +37,23 @@ class Work:
     def _counts(self) -> dict[str, float]:
         return asdict(self._model.stats if self._model is not None else Stats())
 
-    def cost(self) -> dict[str, Any]:
+    def cost(self) -> RunCost:
         """Seconds, texts, throughput and peak memory since the start."""
         done = {name: value - self._before[name] for name, value in self._counts().items()}
-        return {
-            "seconds": time.perf_counter() - self._started,
-            "texts": done["texts"],
-            "encoded": done["encoded"],
-            "cached": done["cached"],
-            "texts_per_second": done["encoded"] / done["seconds"] if done["seconds"] else None,
-            "peak_memory_bytes": peak_memory(),
-        }
+        return RunCost(
+            seconds=time.perf_counter() - self._started,
+            texts=int(done["texts"]),
+            encoded=int(done["encoded"]),
+            cached=int(done["cached"]),
+            texts_per_second=done["encoded"] / done["seconds"] if done["seconds"] else None,
+            peak_memory_bytes=peak_memory(),
+        )
 
 
 def assemble(
     *,
-    model: dict[str, Any],
-    task: dict[str, Any],
+    model: ModelInfo,
+    task: TaskInfo,
     per_query: dict[str, dict[str, float]],
     work: Work,
     seed: int,
@@ -58,8 +66,8 @@ def assemble(
     """Assemble the record of one model on one task; nothing is saved.
 
     Args:
-        model: from `model_facts`.
-        task: from `task_facts`.
+        model: from `model_info`.
+        task: what was run.
         per_query: column, then query id, to value.
         work: made before the evaluation started; measures its cost.
         seed: of the intervals.
@@ -76,54 +84,22 @@ def assemble(
         per_query=per_query,
         seed=seed,
         config=config,
-        environment=environment(device=device, precision=precision),
+        environment=Environment.current(device=device, precision=precision),
         cost=work.cost(),
         run=run,
         finished=datetime.now(UTC).isoformat(timespec="seconds"),
     )
 
 
-def model_facts(model: Any) -> dict[str, Any]:
+def model_info(model: Any) -> ModelInfo:
     """Label, identity, spec, settings and size of a loaded model."""
-    return {
-        "label": model.label,
-        "identity": model.identity,
-        "spec": model.source.spec,
-        "settings": model.settings,
-        "parameters": getattr(model, "parameters", None),
-    }
-
-
-def task_facts(
-    *,
-    name: str,
-    type: str,
-    dataset: str,
-    revision: str,
-    main_metric: str,
-    unit: str = "queries",
-    **more: Any,
-) -> dict[str, Any]:
-    """Describe a task as its records do.
-
-    Args:
-        name: of the task; names the record's file.
-        type: of MTEB, such as ``Retrieval``.
-        dataset: what its data are called.
-        revision: digest or revision of the data.
-        main_metric: the metric that summarises the task.
-        unit: what one per-query score belongs to.
-        more: sizes (``documents``, ``queries``, ``texts``), ``group``, ``categories``, ``mteb``.
-    """
-    return {
-        "name": name,
-        "type": type,
-        "dataset": dataset,
-        "revision": revision,
-        "main_metric": main_metric,
-        "unit": unit,
-        **more,
-    }
+    return ModelInfo(
+        label=model.label,
+        identity=model.identity,
+        spec=model.source.spec,
+        settings=model.settings,
+        parameters=getattr(model, "parameters", None),
+    )
 
 
 def record_path(model: Any, task: str, *, folder: Path, seed: int) -> Path:
@@ -155,7 +131,7 @@ def stored(file: Path, *, identity: str, same: Callable[[Result], bool]) -> Resu
     except ResultError:
         return None
     own = (
-        result.model["identity"] == identity
-        and result.environment["versions"] == environment()["versions"]
+        result.model.identity == identity
+        and result.environment.versions == Environment.current().versions
     )
     return result if own and same(result) else None

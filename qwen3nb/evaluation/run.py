@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from qwen3nb.records.record import Result
+from qwen3nb.records.results import Results
 
 __all__ = ["EvaluationError", "EvaluationRun", "Tally"]
 
@@ -27,7 +28,7 @@ class EvaluationRun:
         failures: name to traceback.
     """
 
-    results: tuple[Result, ...] = ()
+    results: Results = field(default_factory=Results)
     reused: tuple[str, ...] = ()
     skipped: Mapping[str, str] = field(default_factory=dict)
     failures: Mapping[str, str] = field(default_factory=dict)
@@ -55,7 +56,7 @@ class EvaluationRun:
 
     def _lines(self) -> Iterator[str]:
         for result in self.results:
-            yield f"  {_line(result)}"
+            yield f"  {result!r}"
         for name, reason in self.skipped.items():
             yield f"  {name}: skipped, {reason}"
         yield from self.failure_lines()
@@ -65,14 +66,6 @@ class EvaluationRun:
         return [
             f"  {name}: {trace.strip().splitlines()[-1]}" for name, trace in self.failures.items()
         ]
-
-
-def _line(result: Result) -> str:
-    main, metric = result.main, result.task["main_metric"]
-    shown = f"undefined ({main.undefined})" if main.value is None else f"{main.value:.4f}"
-    if main.low is not None and main.high is not None:
-        shown += f" [{main.low:.4f}, {main.high:.4f}]"
-    return f"{result.model['label']} on {result.task['name']}: {metric} {shown}, n {main.n}"
 
 
 class Tally:
@@ -108,7 +101,7 @@ class Tally:
     def run(self) -> EvaluationRun:
         """Everything gathered so far."""
         return EvaluationRun(
-            tuple(self._results), tuple(self._reused), dict(self._skipped), dict(self._failures)
+            Results(self._results), tuple(self._reused), dict(self._skipped), dict(self._failures)
         )
 
     def run_or_raise(self, label: str, *, kind: str, saved: object) -> EvaluationRun:

@@ -14,12 +14,12 @@ from typing import Any
 from qwen3nb import paths
 from qwen3nb.analysis.stats.multiple_testing import CORRECTIONS
 from qwen3nb.evaluation.mteb.select import listed, select_tasks
-from qwen3nb.evaluation.mteb.tiers import TIERS
 from qwen3nb.models.modeling.dtypes import DTYPES
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.rerankers.prompt_template import TEMPLATES
 from qwen3nb.models.search.faiss_index import FAMILIES
 from qwen3nb.models.sources.resolve import find_source, find_training
+from qwen3nb.tiers import TIERS
 from qwen3nb.utils.choices import one_of
 
 __all__ = ["CHECKS"]

@@ -11,6 +11,7 @@ from typing import Any
 from qwen3nb import paths
 from qwen3nb.records.failures import failed_runs
 from qwen3nb.records.record import Result, ResultError, verify
+from qwen3nb.records.results import Results
 
 # Settings that make one model several rows, if records differ in them; with what an older
 # record, which does not name them, meant.
@@ -25,7 +26,7 @@ _USES: dict[str, Any] = {
 }
 
 
-def load_results(folder: Path | str | None = None, *, adapters: bool = True) -> list[Result]:
+def load_results(folder: Path | str | None = None, *, adapters: bool = True) -> Results:
     """Every record under ``folder``, by model and task; none if the folder is not there.
 
     Records that a failed run made are left out until that run has come to its end; see
@@ -40,12 +41,12 @@ def load_results(folder: Path | str | None = None, *, adapters: bool = True) -> 
         ResultError: a record that cannot be read; names it.
     """
     failed = failed_runs(folder)
-    return [
+    return Results(
         result
         for result in map(Result.load, result_files(folder))
         if (adapters or "training" not in result.config)
         and not any(run.made(config=result.config, finished=result.finished) for run in failed)
-    ]
+    )
 
 
 def taken_over(
@@ -90,9 +91,9 @@ def verify_files(files: Iterable[Path]) -> dict[Path, list[str]]:
         try:
             result = Result.load(file)
             found = verify(result)
-            if file.name != f"{result.task['name']}.json":
-                found.append(f"holds the task {result.task['name']!r}")
-            if not file.parent.parent.name.endswith(f"-{result.model['identity'][:8]}"):
+            if file.name != f"{result.task.name}.json":
+                found.append(f"holds the task {result.task.name!r}")
+            if not file.parent.parent.name.endswith(f"-{result.model.identity[:8]}"):
                 found.append("lies in the folder of another model's identity")
         except (ResultError, KeyError) as error:
             found = [str(error)]
@@ -109,9 +110,9 @@ def latest(results: Iterable[Result]) -> list[Result]:
     """
     newest: dict[tuple[Any, ...], Result] = {}
     for result in results:
-        settings = result.model["settings"]
+        settings = result.model.settings
         use = tuple(str(settings.get(name, before)) for name, before in _USES.items())
-        key = (result.model["label"], use, result.seed, result.task["name"])
+        key = (result.model.label, use, result.seed, result.task.name)
         if key not in newest or newest[key].finished <= result.finished:
             newest[key] = result
     return list(newest.values())

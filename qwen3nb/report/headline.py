@@ -66,7 +66,7 @@ def rerank_finding(results: Iterable[Result], *, seed: int = 0) -> Finding | Non
     found, p = compared(best, seed)
     ends = "[{:+.3f}, {:+.3f}]".format(*found.interval) if found.interval else found.undefined
     return Finding(
-        f"Reranking by {best.model['label']}: {in_words(found.difference, p)}",
+        f"Reranking by {best.model.label}: {in_words(found.difference, p)}",
         f"{METRIC} on {short_task(str(best.config['collection']))} {found.difference:+.3f} {ends} "
         f"against its first stage, p = {p:.4f}, n = {found.n}.",
     )

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from qwen3nb.analysis.comparison.compare import compare_results
-from qwen3nb.evaluation.mteb.tiers import TIERS
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
 from qwen3nb.report.comparison.figures import differences_figure, pairs_figure
@@ -38,6 +37,7 @@ from qwen3nb.report.training.interference import (
     trained_scores,
 )
 from qwen3nb.report.training.tables import read_trainings
+from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import write_text
 
 __all__ = ["paper_figures", "paper_tables", "write_figures", "write_tables"]
@@ -83,7 +83,7 @@ def _of_trainings(results: Sequence[Result], *, tier: str, seed: int) -> Iterato
 
 def _per_model(results: Sequence[Result]) -> Iterator[tuple[str, Picture]]:
     for identity, name in model_names(results).items():
-        own = [result for result in results if result.model["identity"] == identity]
+        own = [result for result in results if result.model.identity == identity]
         for picture in (per_query_figure(own, metric=METRIC), similarity_figure(own)):
             if picture is not None:
                 yield f"{picture.name}-{name}", picture
@@ -120,7 +120,7 @@ def paper_tables(results: Sequence[Result], *, tier: str, seed: int = 0) -> list
 
 
 def _of_tier(results: Sequence[Result], tier: str) -> list[Result]:
-    chosen = [r for r in latest(results) if r.task["name"] in TIERS[tier].tasks]
+    chosen = [r for r in latest(results) if r.task.name in TIERS[tier].tasks]
     if not chosen:
         raise ValueError(f"no results of the tier {tier!r}; `qwen3nb eval` makes some")
     return chosen
@@ -128,7 +128,7 @@ def _of_tier(results: Sequence[Result], tier: str) -> list[Result]:
 
 def _searched(results: Sequence[Result], tier: str) -> list[str]:
     """The tier's tasks on which two models or more have nDCG@10 per query."""
-    have = [r.task["name"] for r in results if METRIC in r.per_query]
+    have = [r.task.name for r in results if METRIC in r.per_query]
     return [task for task in TIERS[tier].tasks if have.count(task) > 1]
 
 

@@ -63,7 +63,7 @@ def write_records():
             scores = [0.1 * index + 0.01 * query for query in range(20)]
             settings = {"model": {"kind": text}, "pooling": text, "prompts": text}
             record = make(f"m{index}", task=task, scores=scores, settings=settings)
-            record.environment["versions"][text] = text
+            record.environment.versions[text] = text
             file = record.save()
             stored = json.loads(file.read_text())
             stored["model"].update(label=text, spec=text)

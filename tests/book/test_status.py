@@ -7,7 +7,7 @@ import nbformat
 import pytest
 from helpers.failures import failure, moment
 from helpers.notebooks import notebook_of
-from helpers.records import make
+from helpers.records import amend, make
 
 from qwen3nb import paths
 from qwen3nb.book.status import (
@@ -19,7 +19,7 @@ from qwen3nb.book.status import (
     verification_table,
 )
 from qwen3nb.records.failures import note_failure
-from qwen3nb.records.record import environment
+from qwen3nb.records.record import Environment
 from qwen3nb.records.store import load_results, taken_over
 
 
@@ -87,12 +87,12 @@ def test_the_machine():
 
 
 def test_records_made_with_other_versions_or_of_other_data_are_named(home):
-    here = environment()["versions"]
-    older = {"versions": {**here, "torch": "1.0"}, "device": "cpu", "precision": "float32"}
+    here = Environment.current().versions
+    older = Environment(versions={**here, "torch": "1.0"})
     old = replace(make("old", finished="2026-01-01T00:00:00+00:00"), environment=older)
-    old.task["revision"] = "0123456789abcdef"
+    amend(old, "task", revision="0123456789abcdef")
     new = replace(make("new", finished="2026-01-02T00:00:00+00:00"),
-                  environment={**older, "versions": here})  # fmt: skip
+                  environment=replace(older, versions=here))  # fmt: skip
     torch = next(row for row in rows(software_table([old, new])) if row[0] == "torch")
     assert torch[1:] == [here["torch"], "1", "1.0: old on PyDocsSampleRetrieval"]
     (data,) = rows(data_versions_table([old, new]))

@@ -69,7 +69,7 @@ def test_a_task_runs_on_the_mirror_and_the_record_says_which_data(mirror, encode
     assert local.startswith("local-")
     encoder = load_encoder(encoder_folder, cache=False, show_progress=False)
     result = evaluate(encoder, tasks="STSBenchmark", show_progress=False).results[0]
-    assert (result.task["dataset"], result.task["revision"]) == ("mteb/stsbenchmark-sts", local)
+    assert (result.task.dataset, result.task.revision) == ("mteb/stsbenchmark-sts", local)
     assert result.main.n == 3
     assert select_tasks(names=["STSBenchmark"])[0].metadata.dataset["path"] == (
         "mteb/stsbenchmark-sts"
@@ -245,5 +245,5 @@ def test_types_without_scores_per_query_run_too(mirror):
     for result in found:
         assert result.main.how == "reported"
         assert result.main.low is None
-        assert result.main.value == pytest.approx(result.task["mteb"]["value"])
+        assert result.main.value == pytest.approx(result.task.mteb.value)
         assert verify(result) == []

@@ -161,9 +161,9 @@ def test_records_of_a_failed_run_are_kept_back_until_it_succeeds(home):
     good = replace(make("good"), config=config, finished=moment(5))
     bad.save()
     good.save()
-    assert {each.model["label"] for each in load_results()} == {"bad", "good"}
+    assert {each.model.label for each in load_results()} == {"bad", "good"}
     note_failure(failure())
-    assert [each.model["label"] for each in load_results()] == ["good"]
+    assert [each.model.label for each in load_results()] == ["good"]
     assert {score.system for score in load_all_results().scores} == {"good"}
     assert failed_runs() == [failure()]
     assert failure().reason == "ValueError: two"

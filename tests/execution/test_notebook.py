@@ -303,7 +303,7 @@ def test_the_way_from_a_model_to_a_page_and_the_book(checkout, encoder_folder, m
     pages = {page.stem: page.read_text() for page in index.parent.rglob("*.html")}
     landing = pages["index"]
     for result in load_results():
-        if result.task["name"] == "PyDocsSampleRetrieval":
+        if result.task.name == "PyDocsSampleRetrieval":
             assert f"{result.main.value:.3f}" in landing
     guilty = [name for name, page in pages.items() if "<script>alert" in page]
     assert not guilty, re.findall(".*<script>alert.*", pages[guilty[0]])

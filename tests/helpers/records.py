@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from qwen3nb.metrics.aggregate import aggregate
-from qwen3nb.records.record import Result
+from qwen3nb.records.record import Environment, ModelInfo, Result, RunCost, TaskInfo
 
 
 def make(label="m", *, task="PyDocsSampleRetrieval", scores=(0.2, 0.4, 0.9), finished="2026-01-01",
          identity=None, metric="nDCG@10", settings=None, **more):  # fmt: skip
     per_query = {metric: {f"q{i}": score for i, score in enumerate(scores)}}
     return Result(
-        model={
-            "label": label, "identity": identity or f"{label:0<64}"[:64], "spec": label,
-            "settings": settings or {"model": {"kind": "encoder"}}, "parameters": 10,
-        },
-        task={
-            "name": task, "type": "Retrieval", "dataset": "d", "revision": "r" * 12,
-            "main_metric": metric, "unit": "queries",
-        },
+        model=ModelInfo(
+            label=label, identity=identity or f"{label:0<64}"[:64], spec=label,
+            settings=settings or {"model": {"kind": "encoder"}}, parameters=10,
+        ),
+        task=TaskInfo(
+            name=task, type="Retrieval", dataset="d", revision="r" * 12, main_metric=metric,
+        ),
         metrics={metric: aggregate(per_query, how="mean", columns=(metric,), seed=0)},
         per_query=per_query, seed=0, config={}, run=f"run-{label}", finished=finished,
-        environment={"versions": {"mteb": "2"}, "device": "cpu", "precision": "float32",
-                     "python": "3"},
-        cost={"seconds": 1.0, "texts": 3, "encoded": 3, "texts_per_second": 9.0,
-              "peak_memory_bytes": 2**20}, **more,
+        environment=Environment(versions={"mteb": "2"}, python="3"),
+        cost=RunCost(seconds=1.0, texts=3, encoded=3, texts_per_second=9.0,
+                     peak_memory_bytes=2**20), **more,
     )  # fmt: skip
+
+
+def amend(result, part, **changes):
+    """Change the ``model``, ``task`` … of a frozen record in place, as only a test may."""
+    object.__setattr__(result, part, replace(getattr(result, part), **changes))

@@ -54,7 +54,7 @@ def effects(outcomes: Sequence[VariantResult], *, seed: int = 0) -> list[Effect]
     Raises:
         ValueError: outcomes of several tasks, or of a task without a score per query.
     """
-    if len({outcome.result.task["name"] for outcome in outcomes}) != 1:
+    if len({outcome.result.task.name for outcome in outcomes}) != 1:
         raise ValueError("expected outcomes of one task")
     scores = {outcome.variant: _scores(outcome.result) for outcome in outcomes}
     reference = outcomes[0].variant
@@ -81,7 +81,7 @@ def effects(outcomes: Sequence[VariantResult], *, seed: int = 0) -> list[Effect]
 
 def _scores(result: Result) -> list[float]:
     """The main metric of each query, in the order of the query ids."""
-    found = result.per_query.get(result.task["main_metric"])
+    found = result.per_query.get(result.task.main_metric)
     if found is None:
-        raise ValueError(f"{result.task['name']} has no {result.task['main_metric']} per query")
+        raise ValueError(f"{result.task.name} has no {result.task.main_metric} per query")
     return [found[query] for query in sorted(found)]

@@ -131,17 +131,17 @@ def pair_results(
     model, seed and task, the one finished last is taken; of revisions of a task's data,
     the one most records have (the newer of two as frequent).
     """
-    given = [result for result in results if tasks is None or result.task["name"] in tasks]
+    given = [result for result in results if tasks is None or result.task.name in tasks]
     newest, left_out = _newest(given)
     names = system_names(newest)
     by_task: dict[str, list[Result]] = {}
     for result in newest:
-        by_task.setdefault(result.task["name"], []).append(result)
+        by_task.setdefault(result.task.name, []).append(result)
     missing = sorted(set(tasks or ()) - set(by_task))
     left_out += [f"{task}: no record of any system" for task in missing]
     matrices = []
     for task, records in sorted(by_task.items()):
-        records.sort(key=lambda each: names[each.model["identity"], each.seed])
+        records.sort(key=lambda each: names[each.model.identity, each.seed])
         matrix, reasons = _matrix(task, records, names, metric)
         left_out += reasons
         if matrix is not None:
@@ -154,10 +154,10 @@ def _newest(results: Sequence[Result]) -> tuple[list[Result], list[str]]:
     found: dict[tuple[str, int, str], Result] = {}
     replaced = []
     for result in sorted(results, key=lambda each: each.finished):
-        key = (result.model["identity"], result.seed, result.task["name"])
+        key = (result.model.identity, result.seed, result.task.name)
         if key in found:
             replaced.append(
-                f"{key[2]}: an earlier record of {result.model['label']} (seed {result.seed}), "
+                f"{key[2]}: an earlier record of {result.model.label} (seed {result.seed}), "
                 f"finished {found[key].finished}"
             )
         found[key] = result
@@ -178,8 +178,8 @@ def pair_against(
     """
     others = [result for result in results if result is not reference]
     names = system_names([*others, reference])
-    task, revision = reference.task["name"], reference.task["revision"]
-    wanted = metric or reference.task["main_metric"]
+    task, revision = reference.task.name, reference.task.revision
+    wanted = metric or reference.task.main_metric
     matrices, left_out = [], []
     for result in others:
         columns, reasons = _columns(task, [result, reference], names, wanted, revision)
@@ -195,10 +195,10 @@ def pair_against(
 
 def comparable(one: Result, other: Result) -> bool:
     """Whether both have a score, under the first's main metric, for the same queries and data."""
-    metric = one.task["main_metric"]
+    metric = one.task.main_metric
     return (
-        one.task["name"] == other.task["name"]
-        and one.task["revision"] == other.task["revision"]
+        one.task.name == other.task.name
+        and one.task.revision == other.task.revision
         and metric in one.per_query
         and metric in other.per_query
         and one.per_query[metric].keys() == other.per_query[metric].keys()
@@ -207,7 +207,7 @@ def comparable(one: Result, other: Result) -> bool:
 
 def paired_scores(one: Result, other: Result) -> tuple[list[float], list[float]]:
     """Scores of two records that are `comparable`, query by query in the same order."""
-    metric = one.task["main_metric"]
+    metric = one.task.main_metric
     queries = sorted(one.per_query[metric])
     first, second = ([each.per_query[metric][q] for q in queries] for each in (one, other))
     return first, second
@@ -215,16 +215,16 @@ def paired_scores(one: Result, other: Result) -> tuple[list[float], list[float]]
 
 def model_names(results: Iterable[Result]) -> dict[str, str]:
     """A name per model identity: its label, with what tells it apart if that is needed."""
-    models = {result.model["identity"]: result.model for result in results}
-    labels = [model["label"] for model in models.values()]
+    models = {result.model.identity: result.model for result in results}
+    labels = [model.label for model in models.values()]
     names = {}
     for identity, model in models.items():
-        name = model["label"]
+        name = model.label
         if labels.count(name) > 1:
-            name += f" ({model.get('settings', {}).get('pooling') or identity[:8]})"
+            name += f" ({model.settings.get('pooling') or identity[:8]})"
         names[identity] = name
     if len(set(names.values())) < len(names):
-        names = {identity: f"{models[identity]['label']} {identity[:8]}" for identity in models}
+        names = {identity: f"{models[identity].label} {identity[:8]}" for identity in models}
     return names
 
 
@@ -232,7 +232,7 @@ def system_names(results: Iterable[Result]) -> dict[tuple[str, int], str]:
     """A name per identity and seed: the model's, with the seed if it was run with several."""
     given = list(results)
     names = model_names(given)
-    systems = dict.fromkeys((result.model["identity"], result.seed) for result in given)
+    systems = dict.fromkeys((result.model.identity, result.seed) for result in given)
     identities = [identity for identity, _ in systems]
     return {
         (identity, seed): f"{names[identity]} (seed {seed})"
@@ -246,7 +246,7 @@ def _matrix(
     task: str, records: list[Result], names: dict[tuple[str, int], str], metric: str | None
 ) -> tuple[ScoreMatrix | None, list[str]]:
     """The matrix of one task, if two records can be joined, and what is not in it."""
-    wanted = metric or records[0].task["main_metric"]
+    wanted = metric or records[0].task.main_metric
     columns, reasons = _columns(task, records, names, wanted, common_revision(records))
     if len(columns) < 2:
         reasons += [f"{task}: {name} has no other system to pair with" for name in columns]
@@ -268,10 +268,10 @@ def _columns(
     columns: dict[str, Mapping[str, float]] = {}
     reasons = []
     for result in records:
-        name = names[result.model["identity"], result.seed]
-        if result.task["revision"] != revision:
+        name = names[result.model.identity, result.seed]
+        if result.task.revision != revision:
             reasons.append(
-                f"{task}: {name} was run on revision {result.task['revision']} of the data, "
+                f"{task}: {name} was run on revision {result.task.revision} of the data, "
                 f"the others on {revision}"
             )
         elif metric not in result.per_query:
@@ -285,7 +285,7 @@ def common_revision(records: Sequence[Result]) -> str:
     """The revision of the data that most records have; the newer of two as frequent."""
     counts: dict[str, tuple[int, str]] = {}
     for result in records:
-        revision = str(result.task["revision"])
+        revision = str(result.task.revision)
         count, last = counts.get(revision, (0, ""))
         counts[revision] = (count + 1, max(last, result.finished))
     return max(counts, key=lambda revision: counts[revision])

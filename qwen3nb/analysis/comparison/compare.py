@@ -16,9 +16,9 @@ from qwen3nb.analysis.comparison.alignment import (
 )
 from qwen3nb.analysis.comparison.pairwise import Family, Pair, compare_pairs
 from qwen3nb.evaluation.mteb.select import listed
-from qwen3nb.evaluation.mteb.tiers import TIERS
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
+from qwen3nb.tiers import TIERS
 
 
 @dataclass(frozen=True)
@@ -88,15 +88,15 @@ def compare_results(
         ValueError: no record of the baseline; lists the models there are.
     """
     tasks = listed(task) or list(TIERS[tier].tasks)
-    chosen = [result for result in latest(results) if result.task["name"] in tasks]
+    chosen = [result for result in latest(results) if result.task.name in tasks]
     label = baseline or _best(chosen, tasks, metric)
-    labels = sorted({result.model["label"] for result in chosen})
+    labels = sorted({result.model.label for result in chosen})
     if label and label not in labels:
         raise ValueError(f"no result of {label!r}; there are: {', '.join(labels) or 'none'}")
     matrices, notes = _against(chosen, tasks, label, metric)
     pairing = pair_results(chosen, metric=metric or None)
     notes += pairing.notes
-    by_value = {r.task["name"] for r in chosen if "gold" in r.per_query}  # correlations_table
+    by_value = {r.task.name for r in chosen if "gold" in r.per_query}  # correlations_table
     notes = [note for note in notes if not note.startswith(tuple(f"{t}: " for t in by_value))]
     names = system_names(chosen)
     return Compared(
@@ -104,7 +104,7 @@ def compare_results(
         against=compare_pairs(matrices, correction=correction, seed=seed),
         matrices=tuple(matrices),
         pairs=compare_pairs(pairing.matrices, correction=correction, seed=seed),
-        records={(r.task["name"], names[r.model["identity"], r.seed]): r for r in chosen},
+        records={(r.task.name, names[r.model.identity, r.seed]): r for r in chosen},
         alpha=alpha,
         minimum=minimum,
         seed=seed,
@@ -114,17 +114,17 @@ def compare_results(
 
 def _best(results: Sequence[Result], tasks: Sequence[str], metric: str) -> str:
     """Label of the best on the first task, of the models with scores on most; or empty."""
-    scored = [r for r in results if (metric or r.task["main_metric"]) in r.per_query]
-    counts = Counter(result.model["label"] for result in scored)
+    scored = [r for r in results if (metric or r.task.main_metric) in r.per_query]
+    counts = Counter(result.model.label for result in scored)
     for task in tasks:
         means = {
-            (counts[result.model["label"]], float(np.mean(list(values.values())))): result
+            (counts[result.model.label], float(np.mean(list(values.values())))): result
             for result in scored
-            if result.task["name"] == task
-            and (values := result.per_query[metric or result.task["main_metric"]])
+            if result.task.name == task
+            and (values := result.per_query[metric or result.task.main_metric])
         }
         if len(means) > 1:
-            return str(means[max(means)].model["label"])
+            return str(means[max(means)].model.label)
     return ""
 
 
@@ -134,8 +134,8 @@ def _against(
     matrices: list[ScoreMatrix] = []
     notes: list[str] = []
     for task in tasks:
-        records = [result for result in results if result.task["name"] == task]
-        reference = next((r for r in records if r.model["label"] == baseline), None)
+        records = [result for result in results if result.task.name == task]
+        reference = next((r for r in records if r.model.label == baseline), None)
         if reference is None:
             notes += [f"{task}: no record of {baseline}"] if records else []
             continue

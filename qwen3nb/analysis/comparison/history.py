@@ -69,7 +69,7 @@ def trend(
     runs: dict[str, list[Result]] = {}
     for result in sorted(results, key=lambda each: each.finished):
         if metric in result.per_query:
-            runs.setdefault(result.model["label"], []).append(result)
+            runs.setdefault(result.model.label, []).append(result)
     points = [
         _point(records[:place], result, metric, n_resamples, seed)
         for records in runs.values()
@@ -89,10 +89,10 @@ def _point(
     drawn = draw_seed(seed, queries)
     means, resampled = resampled_means(column, n_resamples=n_resamples, seed=drawn)
     point = TrendPoint(
-        label=result.model["label"],
+        label=result.model.label,
         finished=result.finished,
-        identity=result.model["identity"],
-        revision=str(result.task["revision"]),
+        identity=result.model.identity,
+        revision=str(result.task.revision),
         mean=float(means[0]),
         interval=percentile_interval(resampled[:, 0], level=0.95) if len(queries) > 1 else None,
         n=len(queries),

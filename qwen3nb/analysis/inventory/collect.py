@@ -161,22 +161,22 @@ def _from_record(file: Path, failed: Sequence[FailedRun]) -> list[Score]:
     result = Result.load(file)
     if any(run.made(config=result.config, finished=result.finished) for run in failed):
         return []
-    label, identity = result.model["label"], result.model["identity"]
-    settings = result.model.get("settings", {})
+    label, identity = result.model.label, result.model.identity
+    settings = result.model.settings
     training = result.config.get("training")
     known = training if isinstance(training, dict) else {}
-    kind = known.get("kind") or (known and _kind(result.task["type"] == "Reranking"))
+    kind = known.get("kind") or (known and _kind(result.task.type == "Reranking"))
     use = [str(settings.get(key)) for key in ("pooling", "max_length", "dtype", "prompts")]
-    shared = {
+    shared: dict[str, Any] = {
         # An adapter of each seed has a label of its own; the configuration they share has not.
         "system": _system(known) or label,
         "identity": identity,
         "seed": result.seed,
-        "task": result.task["name"],
-        "kind": kind or result.task["type"],
+        "task": result.task.name,
+        "kind": kind or result.task.type,
         "source": str(file),
         "origin": SCHEMA,
-        "revision": str(result.task.get("revision", "")),
+        "revision": result.task.revision,
         "finished": result.finished,
         "facts": run_facts(training, {"use": ", ".join(use)}),
     }
@@ -186,7 +186,7 @@ def _from_record(file: Path, failed: Sequence[FailedRun]) -> list[Score]:
             metric=name,
             value=metric.value,
             per_query=result.per_query.get(name, {}) if metric.how == "mean" else {},
-            main=name == result.task["main_metric"],
+            main=name == result.task.main_metric,
         )
         for name, metric in result.metrics.items()
     ]

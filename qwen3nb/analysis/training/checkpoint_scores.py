@@ -75,9 +75,9 @@ def training_place(result: Result) -> Place | None:
     """The step of a training that a record's model is, or None."""
     training = result.config.get("training")
     if isinstance(training, dict) and isinstance(training.get("steps"), int):
-        name = str(training.get("configuration") or training.get("mode") or result.model["label"])
+        name = str(training.get("configuration") or training.get("mode") or result.model.label)
         return Place(name, int(training.get("seed", result.seed)), training["steps"])
-    match = _CHECKPOINT.fullmatch(result.model["label"])
+    match = _CHECKPOINT.fullmatch(result.model.label)
     if match is None:
         return None
     seed = _SEED.search(match["name"])
@@ -98,15 +98,15 @@ def trajectories(
     Of revisions of a task's data, the one most records have is taken.
     """
     found: dict[tuple[str, str], Trajectory] = {}
-    given = [r for r in results if r.task["name"] in tasks and training_place(r)]
+    given = [r for r in results if r.task.name in tasks and training_place(r)]
     revisions = {
-        task: common_revision([r for r in given if r.task["name"] == task])
-        for task in {result.task["name"] for result in given}
+        task: common_revision([r for r in given if r.task.name == task])
+        for task in {result.task.name for result in given}
     }
     for result in given:
-        place, task = training_place(result), result.task["name"]
-        wanted = metric or result.task["main_metric"]
-        other = str(result.task["revision"]) != revisions[task]
+        place, task = training_place(result), result.task.name
+        wanted = metric or result.task.main_metric
+        other = str(result.task.revision) != revisions[task]
         if place is None or other or wanted not in result.metrics:
             continue
         key = (task, place.training)

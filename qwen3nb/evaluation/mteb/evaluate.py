@@ -33,10 +33,9 @@ from qwen3nb.evaluation.mteb.subsample import limited, limited_name
 from qwen3nb.evaluation.recording import (
     Work,
     assemble,
-    model_facts,
+    model_info,
     record_path,
     stored,
-    task_facts,
 )
 from qwen3nb.evaluation.run import EvaluationError, EvaluationRun, Tally
 from qwen3nb.metrics.aggregate import REPORTED, aggregate, reported
@@ -44,7 +43,7 @@ from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.rerankers.yes_no import Reranker
 from qwen3nb.models.search.bm25 import BM25
 from qwen3nb.models.search.fusion import Fusion
-from qwen3nb.records.record import Result
+from qwen3nb.records.record import MTEBScore, Result, TaskInfo
 from qwen3nb.records.store import taken_over
 from qwen3nb.utils.atomic_files import read_json, write_text
 
@@ -169,7 +168,7 @@ def stored_record(
     return stored(
         record_path(model, name, folder=folder, seed=seed),
         identity=model.identity,
-        same=lambda result: result.task["revision"] == data_revision(task),
+        same=lambda result: result.task.revision == data_revision(task),
     )
 
 
@@ -200,17 +199,17 @@ def _run_task(
     }
     compare(task, metrics[main], outcome)
     return assemble(
-        model=model_facts(model),
-        task=task_facts(
+        model=model_info(model),
+        task=TaskInfo(
             name=limited_name(task.metadata.name, limit),
             type=task.metadata.type,
             dataset=task.metadata.dataset["path"],
             revision=revision,
             main_metric=main,
             unit=UNITS.get(task.metadata.type, UNIT),
-            mteb={"metric": str(task.metadata.main_score), "value": score},
-            **({"group": task.qwen3nb_group} if hasattr(task, "qwen3nb_group") else {}),
-            **size,
+            size=size,
+            mteb=MTEBScore(metric=str(task.metadata.main_score), value=score),
+            group=getattr(task, "qwen3nb_group", ""),
         ),
         per_query=per_query,
         metrics=metrics,

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Sequence
 from typing import Any
 
-from qwen3nb.evaluation.mteb.tiers import TIERS
+from qwen3nb.tiers import TIERS
 from qwen3nb.utils.choices import one_of
 
 __all__ = ["choose_tasks", "listed", "select_tasks", "tier_tasks"]

@@ -21,17 +21,16 @@ from qwen3nb.datasets.rows import DataError
 from qwen3nb.evaluation.recording import (
     Work,
     assemble,
-    model_facts,
+    model_info,
     record_path,
     stored,
-    task_facts,
 )
 from qwen3nb.evaluation.run import EvaluationRun, Tally
 from qwen3nb.metrics.retrieval import rank_documents, score_run
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.search.exact import search
-from qwen3nb.records.record import Result
+from qwen3nb.records.record import Result, TaskInfo
 
 __all__ = ["DOMAIN_METRICS", "evaluate_domain", "search_domain"]
 
@@ -120,15 +119,14 @@ def _evaluate(
     graded = score_run(domain.grades, hits, _GRADED)
     binary = score_run(domain.relevant, hits, [m for m in DOMAIN_METRICS if m not in _GRADED])
     result = assemble(
-        model=model_facts(encoder),
-        task=task_facts(
+        model=model_info(encoder),
+        task=TaskInfo(
             name=domain.name,
             type="Retrieval",
             dataset=domain.name.rpartition("-")[0],
             revision=domain.revision,
             main_metric="nDCG@10",
-            documents=len(domain.texts),
-            queries=len(domain.queries),
+            size={"documents": len(domain.texts), "queries": len(domain.queries)},
             categories=dict(domain.categories),
         ),
         per_query={name: (graded | binary)[name] for name in DOMAIN_METRICS},
@@ -148,8 +146,8 @@ def _stored(file: Path, encoder: Encoder, domain: Domain) -> Result | None:
         file,
         identity=encoder.identity,
         same=lambda result: (
-            result.task["revision"] == domain.revision
-            and result.task["categories"] == domain.categories
+            result.task.revision == domain.revision
+            and result.task.categories == domain.categories
             and result.config["notes"] == list(domain.notes)
         ),
     )

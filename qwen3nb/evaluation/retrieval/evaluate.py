@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from qwen3nb.datasets.collection import TestCollection
-from qwen3nb.evaluation.recording import Work, assemble, model_facts, task_facts
+from qwen3nb.evaluation.recording import Work, assemble, model_info
 from qwen3nb.evaluation.retrieval.first_stage import First, describe, first_stage
 from qwen3nb.metrics.retrieval import score_run
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.search.bm25 import BM25
 from qwen3nb.models.search.fusion import Fusion
-from qwen3nb.records.record import Result
+from qwen3nb.records.record import ModelInfo, Result, TaskInfo
 from qwen3nb.utils.atomic_files import sha256_json
 
 __all__ = ["DEPTH", "METRICS", "evaluate_collection"]
@@ -58,16 +58,15 @@ def evaluate_collection(
     work = Work(model)
     stage = first_stage(collection, _as_first_stage(first), depth=depth)
     return assemble(
-        model=model_facts(model) if model else _search_facts(first),
-        task=task_facts(
+        model=model_info(model) if model else _search_info(first),
+        task=TaskInfo(
             name=collection.name,
             type="Retrieval",
             dataset=collection.name,
             revision=collection.revision,
             main_metric=metrics[0],
-            documents=len(collection.documents),
-            queries=len(collection.queries),
-            **({"group": collection.group} if collection.group else {}),
+            size={"documents": len(collection.documents), "queries": len(collection.queries)},
+            group=collection.group,
         ),
         per_query=score_run(collection.qrels, stage.run, metrics),
         work=work,
@@ -86,13 +85,12 @@ def _as_first_stage(model: Any) -> First:
     return "bm25" if isinstance(model, BM25) else model
 
 
-def _search_facts(first: First) -> dict[str, Any]:
-    """Describe a first stage that is no loaded model, as `model_facts` does."""
+def _search_info(first: First) -> ModelInfo:
+    """Describe a first stage that is no loaded model, as `model_info` does."""
     label, recipe = describe(first)
-    return {
-        "label": label,
-        "identity": sha256_json(recipe),
-        "spec": label,
-        "settings": {"model": {"kind": "bm25"}, **recipe},
-        "parameters": None,
-    }
+    return ModelInfo(
+        label=label,
+        identity=sha256_json(recipe),
+        spec=label,
+        settings={"model": {"kind": "bm25"}, **recipe},
+    )

@@ -23,16 +23,15 @@ from qwen3nb.datasets.trec import write_run
 from qwen3nb.evaluation.recording import (
     Work,
     assemble,
-    model_facts,
+    model_info,
     record_path,
     stored,
-    task_facts,
 )
 from qwen3nb.evaluation.retrieval.first_stage import First, FirstStage, Run, describe, first_stage
 from qwen3nb.evaluation.run import EvaluationRun, Tally
 from qwen3nb.metrics.retrieval import score_run
 from qwen3nb.models.rerankers.yes_no import Reranker
-from qwen3nb.records.record import Result
+from qwen3nb.records.record import Result, TaskInfo
 from qwen3nb.utils.atomic_files import sha256_json
 from qwen3nb.utils.journal import Journal
 
@@ -136,15 +135,14 @@ def rerank_collection(
     )
     kept = {**(config or {}), "collection": collection.name, "group": collection.group}
     result = assemble(
-        model=model_facts(reranker),
-        task=task_facts(
+        model=model_info(reranker),
+        task=TaskInfo(
             name=name,
             type="Reranking",
             dataset=collection.name,
             revision=collection.revision,
             main_metric="nDCG@10",
-            documents=len(collection.documents),
-            queries=len(collection.queries),
+            size={"documents": len(collection.documents), "queries": len(collection.queries)},
         ),
         per_query=_per_query(collection, candidates.run, reranked, depth),
         work=work,

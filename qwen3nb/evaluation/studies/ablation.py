@@ -162,7 +162,7 @@ def by_task(outcomes: Sequence[VariantResult]) -> dict[str, list[VariantResult]]
     """The outcomes of each task, in the order of the variants."""
     found: dict[str, list[VariantResult]] = {}
     for outcome in outcomes:
-        found.setdefault(outcome.result.task["name"], []).append(outcome)
+        found.setdefault(outcome.result.task.name, []).append(outcome)
     return found
 
 

@@ -235,13 +235,13 @@ def _steps(log: Path) -> int | None:
 def _write_back(each: TrainedAdapter, results: Iterable[Result]) -> None:
     """A file per data set in the format that training's analysis reads."""
     for result in results:
-        main = result.task["main_metric"]
+        main = result.task.main_metric
         name = main.lower()
         value = {
-            "dataset": result.config.get("collection", result.task["name"]),
+            "dataset": result.config.get("collection", result.task.name),
             "per_query": result.per_query.get(main, {}),
             "aggregate": {name: result.main.value},
             "config": each.settings,
-            "model": result.model["identity"],
+            "model": result.model.identity,
         }
-        write_json(each.place / "results" / f"{result.task['name']}.json", value)
+        write_json(each.place / "results" / f"{result.task.name}.json", value)

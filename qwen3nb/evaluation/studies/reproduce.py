@@ -137,4 +137,4 @@ def _run(published: Published, output: Path, *, show_progress: bool) -> tuple[Re
     model = load_model(published.model, show_progress=show_progress)
     tasks = select_tasks(names=[published.task])
     result = evaluate(model, tasks=tasks, output=output, show_progress=False).results[0]
-    return result, float(result.task["mteb"]["value"])
+    return result, None if result.task.mteb is None else result.task.mteb.value

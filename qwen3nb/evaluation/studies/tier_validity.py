@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from qwen3nb.evaluation.mteb.tiers import TIERS
 from qwen3nb.metrics.aggregate import Aggregate, aggregate
+from qwen3nb.tiers import TIERS
 
 __all__ = ["Prediction", "predict_elsewhere", "published_table"]
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import qwen3nb
 from qwen3nb.checkpoints.provenance import read_provenance
-from qwen3nb.evaluation.mteb.tiers import TIERS
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.sources.fingerprint import fingerprint
 from qwen3nb.models.sources.resolve import find_source
@@ -31,6 +30,7 @@ from qwen3nb.report.leaderboard.score_table import comparison_table
 from qwen3nb.report.leaderboard.suite import suite_table, summarise
 from qwen3nb.report.leaderboard.tables import results_table
 from qwen3nb.report.render.cell import markdown_text
+from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import read_json
 
 __all__ = ["card_body", "card_text"]
@@ -73,7 +73,7 @@ def card_body(
     provenance = _provenance(folder)
     # Not HTML: every value that comes from elsewhere goes through markdown_text.
     template = Environment(
-        loader=PackageLoader("qwen3nb.report", "."),
+        loader=PackageLoader("qwen3nb.report.card", "."),
         undefined=StrictUndefined,
         trim_blocks=False,
         keep_trailing_newline=True,
@@ -146,11 +146,11 @@ def card_text(
     stated = read_facts(facts)
     evaluated = [
         EvalResult(
-            task_type=result.task["type"],
-            dataset_type=result.task["dataset"],
-            dataset_name=result.task["name"],
-            dataset_revision=result.task["revision"],
-            metric_type=result.task["main_metric"],
+            task_type=result.task.type,
+            dataset_type=result.task.dataset,
+            dataset_name=result.task.name,
+            dataset_revision=result.task.revision,
+            metric_type=result.task.main_metric,
             metric_value=result.main.value,
         )
         for result in _of_model(folder, results)
@@ -184,4 +184,4 @@ def _escaped(rows: list[tuple[str, str]]) -> list[tuple[str, str]]:
 def _of_model(folder: Path, results: Sequence[Result]) -> list[Result]:
     """The records of the model in ``folder``: same weights and files, whatever its label."""
     content = fingerprint(find_source(str(folder)))
-    return [r for r in latest(results) if r.model["settings"]["model"] == content]
+    return [r for r in latest(results) if r.model.settings["model"] == content]

@@ -268,7 +268,7 @@ def compare_candidates(
     given = list(results)
     name = _task(given, task, current, tested)
     records, notes = _records(given, name, current, models, tested)
-    used = next(n for n, r in records.items() if r.model["label"] == current)
+    used = next(n for n, r in records.items() if r.model.label == current)
     shared = [
         metric
         for metric, value in records[used].metrics.items()
@@ -276,16 +276,16 @@ def compare_candidates(
     ]
     scores = {n: {metric: r.per_query[metric] for metric in shared} for n, r in records.items()}
     found = compare_models(
-        scores, current=used, categories=records[used].task.get("categories"), tested=tested,
+        scores, current=used, categories=records[used].task.categories, tested=tested,
         decides=tested[0], alpha=alpha, threshold=threshold, n_resamples=n_resamples, most=most,
         seed=seed,
     )  # fmt: skip
-    dataset = records[used].task.get("dataset", name)
-    labels = {result.model["label"] for result in records.values()}
+    dataset = records[used].task.dataset or name
+    labels = {result.model.label for result in records.values()}
     earlier = [
         r for r in given
-        if r.task.get("dataset", r.task["name"]) == dataset and r.model["label"] in labels
-        and r.task["type"] == records[used].task["type"]
+        if (r.task.dataset or r.task.name) == dataset and r.model.label in labels
+        and r.task.type == records[used].task.type
     ]  # fmt: skip
     runs = trend(earlier, metric=tested[0], n_resamples=n_resamples, seed=seed)
     return CandidateReport(name, found, records, runs, tested[0], alpha, threshold, tuple(notes))
@@ -295,38 +295,38 @@ def _task(results: Sequence[Result], task: str, current: str, tested: Sequence[s
     """The name of the task that is meant; of several revisions the one finished last."""
     fit = [r for r in results if all(metric in r.per_query for metric in tested)]
     if task:
-        fit = [r for r in fit if task in (r.task["name"], r.task.get("dataset"))]
-    mine = sorted((r for r in fit if r.model["label"] == current), key=lambda r: r.finished)
-    names = {r.task["name"] for r in mine}
+        fit = [r for r in fit if task in (r.task.name, r.task.dataset)]
+    mine = sorted((r for r in fit if r.model.label == current), key=lambda r: r.finished)
+    names = {r.task.name for r in mine}
     if not mine:
-        labels = ", ".join(sorted({r.model["label"] for r in fit})) or "none"
+        labels = ", ".join(sorted({r.model.label for r in fit})) or "none"
         raise ValueError(
             f"no record of {current!r} with {' and '.join(tested)} per query"
             f"{f' on {task!r}' if task else ''}; models that have: {labels}"
         )
-    if not task and len({r.task.get("dataset", r.task["name"]) for r in mine}) > 1:
+    if not task and len({r.task.dataset or r.task.name for r in mine}) > 1:
         raise ValueError(f"say which task: {', '.join(sorted(names))}")
-    if len(names) > 1 and task not in names and len({r.task["type"] for r in mine}) > 1:
+    if len(names) > 1 and task not in names and len({r.task.type for r in mine}) > 1:
         raise ValueError(f"say which task: {', '.join(sorted(names))}")
-    return str(task if task in names else mine[-1].task["name"])
+    return str(task if task in names else mine[-1].task.name)
 
 
 def _records(
     results: Sequence[Result], task: str, current: str, models: Sequence[str], tested: Sequence[str]
 ) -> tuple[dict[str, Result], list[str]]:
     """The newest record per model, the current one's first; and what is left out."""
-    chosen = [result for result in latest(results) if result.task["name"] == task]
-    labels = sorted({result.model["label"] for result in chosen})
+    chosen = [result for result in latest(results) if result.task.name == task]
+    labels = sorted({result.model.label for result in chosen})
     if unknown := [label for label in models if label not in labels]:
         raise ValueError(f"no record of {unknown[0]!r} on {task}; there are: {', '.join(labels)}")
-    wanted = [r for r in chosen if not models or r.model["label"] in (current, *models)]
-    used = next(r for r in wanted if r.model["label"] == current)
+    wanted = [r for r in chosen if not models or r.model.label in (current, *models)]
+    used = next(r for r in wanted if r.model.label == current)
     names = model_names(wanted)
-    records, notes = {names[used.model["identity"]]: used}, []
+    records, notes = {names[used.model.identity]: used}, []
     for result in wanted:
-        name = names[result.model["identity"]]
+        name = names[result.model.identity]
         lacking = [metric for metric in tested if metric not in result.per_query]
-        if result.task["revision"] != used.task["revision"]:
+        if result.task.revision != used.task.revision:
             notes.append(f"{name} was run on another revision of the data")
         elif lacking:
             notes.append(f"{name} has no {lacking[0]} per query")

@@ -131,7 +131,7 @@ def breakdown_table(compared: Compared) -> Table:
     said: list[str] = []
     for matrix in compared.matrices:
         first, second = matrix.systems
-        categories = compared.records[matrix.task, first].task.get("categories") or {}
+        categories = compared.records[matrix.task, first].task.categories or {}
         if not categories:
             continue
         columns = [dict(zip(matrix.queries, scores, strict=True)) for scores in matrix.scores]
@@ -204,7 +204,7 @@ def correlations_table(compared: Compared) -> Table:
         if {"gold", "cosine"} <= result.per_query.keys():
             groups.setdefault(task, {})[name] = result
     for task, models in groups.items():
-        last = [n for n in models if models[n].model["label"] == compared.baseline][:1]
+        last = [n for n in models if models[n].model.label == compared.baseline][:1]
         found += [
             (task, name, _correlations(models[name], models[last[0]], compared))
             for name in models

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from qwen3nb.evaluation.mteb.tiers import TIERS
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
 from qwen3nb.report.leaderboard.tables import model_names
@@ -22,6 +21,7 @@ from qwen3nb.report.render.figure import (
     plain,
 )
 from qwen3nb.report.render.format import short_task
+from qwen3nb.tiers import TIERS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,14 +55,14 @@ class _Board:
     def measure(self, task: str) -> str:
         """The task's main metric and n."""
         found = self.example(task)
-        return "" if found is None else f"{found.task['main_metric']}, n = {found.main.n}"
+        return "" if found is None else f"{found.task.main_metric}, n = {found.main.n}"
 
 
 def _board(results: Iterable[Result], tier: str) -> _Board:
     tasks = TIERS[tier].tasks
-    chosen = [result for result in latest(results) if result.task["name"] in tasks]
+    chosen = [result for result in latest(results) if result.task.name in tasks]
     names = model_names(chosen)
-    scores = {(names[r.model["identity"]], r.task["name"]): r for r in chosen}
+    scores = {(names[r.model.identity], r.task.name): r for r in chosen}
 
     def key(name: str) -> tuple[bool, float, str]:
         found = scores.get((name, tasks[0]))
@@ -215,7 +215,7 @@ def per_query_figure(results: Sequence[Result], *, metric: str = "nDCG@10") -> P
     if not chosen:
         return None
     means = ", ".join(
-        f"{short_task(r.task['name'])} mean {np.mean(list(r.per_query[metric].values())):.3f}, "
+        f"{short_task(r.task.name)} mean {np.mean(list(r.per_query[metric].values())):.3f}, "
         f"n = {len(r.per_query[metric])}"
         for r in chosen
     )
@@ -250,7 +250,7 @@ def _per_query(results: Sequence[Result], metric: str, width: float) -> Figure:
             ha="right" if mean > 0.5 else "left",
             va="top",
         )
-        axis.set_title(f"{plain(short_task(result.task['name']))}, n = {len(values)}")
+        axis.set_title(f"{plain(short_task(result.task.name))}, n = {len(values)}")
         axis.set_xlabel(f"{metric} of a query")
         axis.set_ylabel("queries")
         axis.label_outer()
@@ -266,11 +266,11 @@ def similarity_figure(results: Sequence[Result]) -> Picture | None:
         return None
     n = len(result.per_query["gold"])
     value = result.main.value
-    told = "" if value is None else f"; {result.task['main_metric']} {value:.3f}"
+    told = "" if value is None else f"; {result.task.main_metric} {value:.3f}"
     return Picture(
         name="similarity",
         draw=lambda width: _similarity(result, width),
-        caption=f"Cosine of each sentence pair of {result.task['name']} by its gold score, "
+        caption=f"Cosine of each sentence pair of {result.task.name} by its gold score, "
         f"rounded (n = {n} pairs{told}); lines are medians. A useful encoder climbs from left "
         "to right, and its columns overlap little.",
         alt=f"Cosine similarity by gold score, {n} pairs{told}.",

@@ -14,11 +14,11 @@ from qwen3nb import paths
 from qwen3nb.analysis.comparison.alignment import comparable, paired_scores
 from qwen3nb.analysis.stats.paired_tests import paired_bootstrap, permutation_test
 from qwen3nb.checkpoints.provenance import read_provenance
-from qwen3nb.evaluation.mteb.tiers import TIERS
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
 from qwen3nb.report.leaderboard.tables import model_names
 from qwen3nb.report.render.format import short_task
+from qwen3nb.tiers import TIERS
 
 __all__ = ["Finding", "findings", "findings_html"]
 
@@ -52,10 +52,10 @@ class _Board:
 
     def source(self, result: Result) -> Mapping[str, Any] | None:
         """What an extracted model was taken from; None of any other."""
-        return self.sources.get(result.model["identity"])
+        return self.sources.get(result.model.identity)
 
     def name(self, result: Result) -> str:
-        return self.names[result.model["identity"]]
+        return self.names[result.model.identity]
 
     def page(self, result: Result) -> str:
         return self.links.get(result.run, "")
@@ -92,9 +92,7 @@ def findings(
     """
     task = TIERS[tier].tasks[0]
     chosen = [
-        each
-        for each in latest(results)
-        if each.task["name"] == task and each.main.value is not None
+        each for each in latest(results) if each.task.name == task and each.main.value is not None
     ]
     chosen.sort(key=lambda each: -(each.main.value or 0.0))
     board = _Board(chosen, model_names(chosen), _sources(chosen), links or {}, seed)
@@ -108,7 +106,7 @@ def _leader(board: _Board) -> Finding | None:
         return None
     best, *others = board.results
     shown = f"{_metric(best)} {_value(best)}, n = {best.main.n}"
-    task = short_task(best.task["name"])
+    task = short_task(best.task.name)
     second = next((each for each in others if comparable(best, each)), None)
     if second is None:
         return Finding(f"{board.name(best)} leads on {task}", shown + ".", board.page(best))
@@ -169,9 +167,9 @@ def _sources(results: Iterable[Result]) -> dict[str, Mapping[str, Any]]:
     """What the extracted models among them, those that are still there, were taken from."""
     found = {}
     for result in results:
-        provenance = read_provenance(paths.root() / str(result.model["spec"]))
+        provenance = read_provenance(paths.root() / str(result.model.spec))
         if provenance is not None:
-            found[result.model["identity"]] = provenance.get("source", {})
+            found[result.model.identity] = provenance.get("source", {})
     return found
 
 
@@ -186,7 +184,7 @@ def _difference(one: Result, other: Result, *, seed: int) -> _Difference:
 
 
 def _metric(result: Result) -> str:
-    return str(result.task["main_metric"])
+    return str(result.task.main_metric)
 
 
 def _value(result: Result) -> str:

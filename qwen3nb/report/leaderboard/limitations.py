@@ -27,13 +27,13 @@ def limitations(own: Sequence[Result], results: Iterable[Result], *, seed: int =
     """
     others = list(results)
     found = []
-    for result in sorted(own, key=lambda each: each.task["name"]):
+    for result in sorted(own, key=lambda each: each.task.name):
         for floor in _FLOORS:
             reference = _of(floor, result, others)
             if reference is not None:
                 found += _beside(result, reference, floor, seed=seed)
     if own:
-        types = sorted({str(result.task["type"]) for result in own})
+        types = sorted({str(result.task.type) for result in own})
         found.append(
             f"Measured on {len(own)} tasks of the types {', '.join(types)} (see above); nothing is "
             "known of other tasks, domains or languages."
@@ -45,14 +45,14 @@ def limitations(own: Sequence[Result], results: Iterable[Result], *, seed: int =
 
 def _of(label: str, like: Result, results: Iterable[Result]) -> Result | None:
     """The record of ``label`` on the same data, if its main metric is a mean over queries."""
-    metric = like.task["main_metric"]
+    metric = like.task.main_metric
     return next(
         (
             each
             for each in results
-            if each.model["label"] == label
+            if each.model.label == label
             and comparable(like, each)
-            and each.task["main_metric"] == metric
+            and each.task.main_metric == metric
             and each.metrics[metric].how == "mean" == like.metrics[metric].how
         ),
         None,
@@ -60,12 +60,12 @@ def _of(label: str, like: Result, results: Iterable[Result]) -> Result | None:
 
 
 def _beside(result: Result, reference: Result, floor: str, *, seed: int) -> list[str]:
-    metric = result.task["main_metric"]
+    metric = result.task.main_metric
     found = paired_bootstrap(*paired_scores(result, reference), seed=seed)
     if found.interval is None or found.interval[0] > 0:
         return []
     verdict = "behind" if found.interval[1] < 0 else "not told apart from"
     return [
-        f"{result.task['name']}: {verdict} {floor} ({metric} {found.difference:+.3f}, 95 % "
+        f"{result.task.name}: {verdict} {floor} ({metric} {found.difference:+.3f}, 95 % "
         f"interval {found.interval[0]:+.3f} to {found.interval[1]:+.3f}, n = {found.n})."
     ]

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from qwen3nb.analysis.comparison.alignment import Pairing, ScoreMatrix, pair_results
 from qwen3nb.analysis.comparison.ranking_by_type import CategoryBoards, category_leaderboards
-from qwen3nb.evaluation.mteb.tiers import TIERS
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.figure import GREY, SMALL, Picture, grid, model_colors, plain
 from qwen3nb.report.render.format import short_task
 from qwen3nb.report.render.table import Table
+from qwen3nb.tiers import TIERS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -34,12 +34,12 @@ def standings(
     ranked. None if fewer than two models can be ranked.
     """
     tasks = TIERS[tier].tasks
-    chosen = [result for result in latest(results) if result.task["name"] in tasks]
+    chosen = [result for result in latest(results) if result.task.name in tasks]
     pairing = pair_results(chosen)
     ranked = _rankable(pairing)
     if not ranked:
         return None
-    types = {result.task["name"]: result.task["type"] for result in chosen}
+    types = {result.task.name: result.task.type for result in chosen}
     return category_leaderboards(ranked, types, alpha=alpha, seed=seed)
 
 

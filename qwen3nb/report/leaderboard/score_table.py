@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from qwen3nb.analysis.stats.multiple_testing import holm
 from qwen3nb.analysis.stats.paired_tests import permutation_test
-from qwen3nb.evaluation.mteb.tiers import TIERS
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
 from qwen3nb.report.leaderboard.tables import model_names
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.format import number, short_task
 from qwen3nb.report.render.table import Table, with_ranks
+from qwen3nb.tiers import TIERS
 
 __all__ = ["comparison_table", "contenders"]
 
@@ -42,11 +42,11 @@ def comparison_table(
         seed: of the tests.
     """
     tasks = list(TIERS[tier].tasks)
-    chosen = [result for result in latest(results) if result.task["name"] in tasks]
+    chosen = [result for result in latest(results) if result.task.name in tasks]
     names = model_names(chosen)
     table: dict[str, dict[str, Result]] = {}
     for result in chosen:
-        table.setdefault(result.model["identity"], {})[result.task["name"]] = result
+        table.setdefault(result.model.identity, {})[result.task.name] = result
     order = sorted(
         table, key=lambda identity: (-_sort_key(table[identity], tasks), names[identity])
     )
@@ -56,7 +56,7 @@ def comparison_table(
     for index, identity in enumerate(order):
         found = [columns[task][index] for task in tasks]
         why = _why_missing(next(iter(table[identity].values())))
-        cells = [_score(r, links or {}, near[r.task["name"]]) if r else Cell(why) for r in found]
+        cells = [_score(r, links or {}, near[r.task.name]) if r else Cell(why) for r in found]
         rows.append((Cell(names[identity]), *cells))
     heads = [_head(task, [each for each in columns[task] if each]) for task in tasks]
     return Table(
@@ -73,7 +73,7 @@ def comparison_table(
 def _score(result: Result, links: Mapping[str, str], near: Collection[str]) -> Cell:
     """A main value that leads to its run, marked if it may be as good as the best."""
     cell = number(result.main, link=links.get(result.run, ""))
-    return replace(cell, mark="†" if result.model["identity"] in near else "")
+    return replace(cell, mark="†" if result.model.identity in near else "")
 
 
 def contenders(results: Sequence[Result], *, seed: int, alpha: float = 0.05) -> set[str]:
@@ -86,7 +86,7 @@ def contenders(results: Sequence[Result], *, seed: int, alpha: float = 0.05) -> 
     if len(means) < 2:
         return set()
     best = max(means, key=_value)
-    others = [r for r in means if r is not best and r.task["revision"] == best.task["revision"]]
+    others = [r for r in means if r is not best and r.task.revision == best.task.revision]
     tests = []
     for other in others:
         ours, theirs = (each.per_query[each.main.columns[0]] for each in (other, best))
@@ -94,21 +94,21 @@ def contenders(results: Sequence[Result], *, seed: int, alpha: float = 0.05) -> 
         pairs = [ours[query] for query in shared], [theirs[query] for query in shared]
         tests.append(permutation_test(*pairs, seed=seed).p_value if shared else 0.0)
     return {
-        other.model["identity"] for other, p in zip(others, holm(tests), strict=True) if p >= alpha
+        other.model.identity for other, p in zip(others, holm(tests), strict=True) if p >= alpha
     }
 
 
 def _why_missing(other: Result) -> str:
     """Why a model has no result on a task, judging by one it has."""
     searches = ("bm25", "fusion")
-    return "no vectors" if other.model["settings"]["model"].get("kind") in searches else MISSING
+    return "no vectors" if other.model.settings["model"].get("kind") in searches else MISSING
 
 
 def _head(task: str, results: Sequence[Result]) -> str:
     if not results:
         return short_task(task)
     first = results[0]
-    return f"{short_task(task)}\n{first.task['main_metric']}, n = {first.main.n}"
+    return f"{short_task(task)}\n{first.task.main_metric}, n = {first.main.n}"
 
 
 def _value(result: Result) -> float:

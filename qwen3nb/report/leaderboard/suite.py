@@ -59,19 +59,19 @@ def summarise(
         ValueError: results of several models.
     """
     results = list(results)
-    labels = {result.model["label"] for result in results}
+    labels = {result.model.label for result in results}
     if len(labels) > 1:
         raise ValueError(f"expected results of one model, got {', '.join(sorted(labels))}")
-    have = {result.task["name"] for result in results}
+    have = {result.task.name for result in results}
     missing = {name: (reasons or {}).get(name, "not run") for name in asked if name not in have}
     groups: dict[str, list[Result]] = {}
     for result in results:
-        groups.setdefault(result.task.get("group", result.task["name"]), []).append(result)
+        groups.setdefault(result.task.group or result.task.name, []).append(result)
     types: dict[str, list[float]] = {}
     for parts in groups.values():
         values = [value for part in parts if (value := main_score(part)) is not None]
         if len(values) == len(parts):
-            types.setdefault(parts[0].task["type"], []).append(sum(values) / len(values))
+            types.setdefault(parts[0].task.type, []).append(sum(values) / len(values))
     by_type = {name: sum(values) / len(values) for name, values in sorted(types.items())}
     everything = [value for values in types.values() for value in values]
     return Summary(
@@ -86,8 +86,8 @@ def summarise(
 
 def main_score(result: Result) -> float | None:
     """MTEB's main score of the task, which may be another metric than the record's main."""
-    theirs = result.task.get("mteb")
-    return float(theirs["value"]) if theirs else result.main.value
+    mteb = result.task.mteb
+    return result.main.value if mteb is None else mteb.value
 
 
 def suite_table(summary: Summary) -> Table:

@@ -7,12 +7,12 @@ from typing import Any
 
 from qwen3nb.analysis.comparison.alignment import model_names, pair_against
 from qwen3nb.analysis.comparison.pairwise import Pair, compare_pairs
-from qwen3nb.evaluation.mteb.tiers import TIERS
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import _USES, latest
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.format import number, short_task
 from qwen3nb.report.render.table import Table
+from qwen3nb.tiers import TIERS
 
 __all__ = [
     "checks_table",
@@ -34,13 +34,13 @@ def results_table(results: Sequence[Result], *, skipped: Mapping[str, str] | Non
     rows = []
     for result in results:
         for name, value in result.metrics.items():
-            main = name == result.task["main_metric"]
+            main = name == result.task.main_metric
             rows.append(
                 (
-                    Cell(result.task["name"], link=""),
+                    Cell(result.task.name, link=""),
                     Cell(name),
                     number(value, strong=main),
-                    Cell(f"{value.n} {result.task['unit']}"),
+                    Cell(f"{value.n} {result.task.unit}"),
                 )
             )
     for task, reason in (skipped or {}).items():
@@ -66,16 +66,16 @@ def task_differences_table(
     Raises:
         ValueError: the baseline has no record on this task.
     """
-    chosen = [result for result in latest(results) if result.task["name"] == task]
+    chosen = [result for result in latest(results) if result.task.name == task]
     if not chosen and not baseline:
         return Table(("model",), (), f"No results on {task} yet.")
     if not baseline:
-        baseline = max(chosen, key=_value).model["label"]
-    reference = next((r for r in chosen if r.model["label"] == baseline), None)
+        baseline = max(chosen, key=_value).model.label
+    reference = next((r for r in chosen if r.model.label == baseline), None)
     if reference is None:
         raise ValueError(
             f"no result of {baseline!r} on {task}; there are: "
-            + (", ".join(sorted(r.model["label"] for r in chosen)) or "none")
+            + (", ".join(sorted(r.model.label for r in chosen)) or "none")
         )
     pairing = pair_against(chosen, reference, metric=metric)
     unpaired = [sum(map(len, matrix.unpaired.values())) for matrix in pairing.matrices]
@@ -139,22 +139,22 @@ def provenance_table(results: Sequence[Result]) -> Table:
         return Table(("what", "value"), ())
     last = max(results, key=lambda result: result.finished)
     facts = {
-        "model": last.model["label"],
-        "identity (SHA-256)": last.model["identity"],
-        "spec": last.model["spec"],
-        "parameters": f"{last.model['parameters']:,}" if last.model["parameters"] else "none",
-        **{key: str(last.model["settings"][key]) for key in _USES if key in last.model["settings"]},
+        "model": last.model.label,
+        "identity (SHA-256)": last.model.identity,
+        "spec": last.model.spec,
+        "parameters": f"{last.model.parameters:,}" if last.model.parameters else "none",
+        **{key: str(last.model.settings[key]) for key in _USES if key in last.model.settings},
         "seed": str(last.seed),
-        ("pairs" if "template" in last.model["settings"] else "vectors"): _hits(results),
+        ("pairs" if "template" in last.model.settings else "vectors"): _hits(results),
         "run": last.run,
         "finished (UTC)": last.finished,
-        "device": f"{last.environment['device']}, {last.environment['precision']}",
-        "Python": last.environment["python"],
-        **last.environment["versions"],
+        "device": f"{last.environment.device}, {last.environment.precision}",
+        "Python": last.environment.python,
+        **last.environment.versions,
     }
     for result in results:
-        facts[f"data of {result.task['name']}"] = (
-            f"{result.task['dataset']} at {result.task['revision'][:12]}"
+        facts[f"data of {result.task.name}"] = (
+            f"{result.task.dataset} at {result.task.revision[:12]}"
         )
     rows = tuple((Cell(key), Cell(value or "none")) for key, value in facts.items())
     return Table(("what", "value"), rows, kind="facts")
@@ -162,8 +162,8 @@ def provenance_table(results: Sequence[Result]) -> Table:
 
 def _hits(results: Sequence[Result]) -> str:
     """How many vectors were computed, and how many distinct texts the cache had."""
-    encoded = sum(result.cost["encoded"] for result in results)
-    cached = sum(result.cost.get("cached", 0) for result in results)
+    encoded = sum(result.cost.encoded for result in results)
+    cached = sum(result.cost.cached for result in results)
     return f"{encoded:,} computed, {cached:,} from the cache"
 
 
@@ -173,19 +173,19 @@ def headline_table(
     """The tier's first task, a row per model: what the landing page shows."""
     task = TIERS[tier].tasks[0]
     chosen = sorted(
-        (result for result in latest(results) if result.task["name"] == task),
+        (result for result in latest(results) if result.task.name == task),
         key=_value,
         reverse=True,
     )
     if not chosen:
         return Table(("model",), (), f"No results of the {tier} tier yet: `make demo` makes some.")
     names = model_names(chosen)
-    metric = chosen[0].task["main_metric"]
+    metric = chosen[0].task.main_metric
     rows = tuple(
         (
-            Cell(names[result.model["identity"]], link=(links or {}).get(result.run, "")),
+            Cell(names[result.model.identity], link=(links or {}).get(result.run, "")),
             number(result.main, link=(links or {}).get(result.run, "")),
-            Cell(f"{result.main.n} {result.task['unit']}", value=result.main.n),
+            Cell(f"{result.main.n} {result.task.unit}", value=result.main.n),
         )
         for result in chosen
     )
@@ -198,14 +198,14 @@ def cost_table(results: Iterable[Result], *, links: Mapping[str, str] | None = N
     chosen = latest(results)
     names = model_names(chosen)
     for result in chosen:
-        by_model.setdefault(names[result.model["identity"]], []).append(result)
+        by_model.setdefault(names[result.model.identity], []).append(result)
     rows = []
     for name, group in sorted(by_model.items()):
-        encoded = sum(result.cost["encoded"] for result in group)
-        peak = max(result.cost["peak_memory_bytes"] or 0 for result in group)
-        speeds = [r.cost["texts_per_second"] for r in group if r.cost["texts_per_second"]]
-        seconds = sum(result.cost["seconds"] for result in group)
-        size = group[0].model["parameters"]
+        encoded = sum(result.cost.encoded for result in group)
+        peak = max(result.cost.peak_memory_bytes or 0 for result in group)
+        speeds = [r.cost.texts_per_second for r in group if r.cost.texts_per_second]
+        seconds = sum(result.cost.seconds for result in group)
+        size = group[0].model.parameters
         page = (links or {}).get(max(group, key=lambda result: result.finished).run, "")
         rows.append(
             (
@@ -217,7 +217,7 @@ def cost_table(results: Iterable[Result], *, links: Mapping[str, str] | None = N
                 if speeds
                 else Cell("none encoded"),
                 Cell(f"{peak / 2**20:,.0f}", value=peak / 2**20) if peak else Cell("not measured"),
-                Cell(group[0].environment["device"]),
+                Cell(group[0].environment.device),
             )
         )
     columns = ("model", "parameters", "seconds", "texts encoded", "texts/s", "peak MiB", "device")

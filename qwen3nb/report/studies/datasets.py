@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from qwen3nb.datasets.pydocs.build import OWN, PyDocs
 from qwen3nb.datasets.pydocs.mteb_tasks import author_sts
-from qwen3nb.evaluation.mteb.tiers import TIERS
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.format import number
 from qwen3nb.report.render.table import Table
+from qwen3nb.tiers import TIERS
 
 __all__ = [
     "difficulty_table",

@@ -170,9 +170,9 @@ def ablation_table(outcomes: Sequence[VariantResult]) -> Table:
     ]
     first = ordered[0].result
     return Table(
-        ("pooling", "weights", "around a text", "vectors", f"{first.task['main_metric']}"),
+        ("pooling", "weights", "around a text", "vectors", f"{first.task.main_metric}"),
         tuple(rows),
-        f"{first.task['name']}, n = {first.main.n} {first.task['unit']}. Intervals: 95 %, "
+        f"{first.task.name}, n = {first.main.n} {first.task.unit}. Intervals: 95 %, "
         "percentile bootstrap. The best is one of many: its value is that of a lucky one.",
     )
 

@@ -25,12 +25,12 @@ from qwen3nb.analysis.training.seed_variance import SeedCurve, seed_curve
 from qwen3nb.checkpoints.checkpoint import step_of, trainer_state
 from qwen3nb.checkpoints.provenance import read_provenance
 from qwen3nb.evaluation.mteb.select import listed
-from qwen3nb.evaluation.mteb.tiers import TIERS
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.format import short_task
 from qwen3nb.report.render.table import Table
+from qwen3nb.tiers import TIERS
 from qwen3nb.utils.markdown import interval_text, number_text
 
 __all__ = [
@@ -121,7 +121,7 @@ def read_trainings(
         conflicts += _read(file, read_conflicts, problems)
     given = latest(results)
     if not task:  # adapters are evaluated on tasks of their own
-        adapters = {r.task["name"] for r in given if isinstance(r.config.get("training"), dict)}
+        adapters = {r.task.name for r in given if isinstance(r.config.get("training"), dict)}
         tasks += sorted(adapters - set(tasks))
     found = trajectories(given, tasks=tasks, metric=metric)
     cut: list[TrainingLog | Conflicts] = [*logs, *conflicts]
@@ -165,7 +165,7 @@ def _log_of(
     """The log of the training that these records' models were extracted from, if known."""
     sources = set()
     for result in steps.values():
-        folder = paths.root() / str(result.model["spec"])
+        folder = paths.root() / str(result.model.spec)
         provenance = read_provenance(folder) if folder.is_dir() else None
         if provenance is not None:
             sources.add(_shown(paths.root() / Path(provenance["source"]["folder"]).parent))

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from helpers.records import make
+from helpers.records import amend, make
 
 from qwen3nb.analysis.inventory.training_logs import (
     find_logs,
@@ -147,7 +147,7 @@ def test_records_of_one_training_are_a_trajectory():
     first, second = trajectories(results, tasks=[TASK])
     assert (first.training, first.steps, list(first.records)) == ("a", (100, 200), [0])
     assert (second.training, sorted(second.records)) == ("b", [1, 2])
-    results[0].task["revision"] = "another"
+    amend(results[0], "task", revision="another")
     (only, _) = trajectories(results, tasks=[TASK])
     assert only.steps == (200,)
     with pytest.raises(ValueError, match="at least one step"):
@@ -221,7 +221,7 @@ def test_losses_of_checkpoints_go_with_their_scores(home, tmp_path):
         (checkpoint / "trainer_state.json").write_text(json.dumps({"log_history": log}))
         provenance = {"source": {"folder": f"runs/ul2/checkpoint-{step}"}, "schema": "x"}
         (export / "qwen3nb.json").write_text(json.dumps(provenance))
-        result.model["spec"] = f"runs/e/{step}"
+        amend(result, "model", spec=f"runs/e/{step}")
     (row,) = loss_correlation_table(read_trainings(results, tier="smoke")).rows
     assert (row[2].text, row[3].text) == ("-1.00", "4")
 

@@ -4,7 +4,7 @@ import math
 import numpy as np
 import pytest
 from helpers import TEXTS
-from helpers.records import make
+from helpers.records import amend, make
 from scipy.stats import spearmanr
 
 from qwen3nb.datasets.collection import TestCollection
@@ -27,7 +27,7 @@ from qwen3nb.metrics.aggregate import reported
 from qwen3nb.models.load import load_encoder, load_model
 from qwen3nb.models.search.fusion import fuse
 from qwen3nb.models.sources.resolve import find_source
-from qwen3nb.records.record import Result, verify
+from qwen3nb.records.record import MTEBScore, Result, verify
 from qwen3nb.report.leaderboard.suite import suite_table, summarise
 from qwen3nb.report.leaderboard.tables import cost_table
 
@@ -80,8 +80,8 @@ def test_a_collection_of_ones_own(first, encoder):
     chosen = {"encoder": encoder, "bm25": "bm25", "fusion": ["bm25", encoder]}[first]
     result = evaluate_collection(chosen, collection)
     assert verify(result) == []
-    assert result.task["queries"] == 2
-    assert result.task["documents"] == 7
+    assert result.task.size["queries"] == 2
+    assert result.task.size["documents"] == 7
     assert result.main.value > 0.5  # each query's own text is a document
     assert result.per_query["Recall@1"]["q2"] == 1.0
     again = Result.load(result.save())
@@ -154,9 +154,9 @@ def test_pairs_that_cannot_be_scored(encoder, tmp_path):
 def test_means_by_type_and_over_all_with_groups_and_gaps():
     def one(name, kind, value, group=None):
         result = make("m", task=name)
-        result.task.update({"type": kind, "mteb": {"metric": "x", "value": value}})
+        amend(result, "task", type=kind, mteb=MTEBScore("x", value))
         if group:
-            result.task["group"] = group
+            amend(result, "task", group=group)
         return result
 
     results = [
@@ -258,7 +258,7 @@ def test_a_fusion_runs_mteb_tasks_as_one_model(encoder_folder):
     assert model.identity != load_model(f"bm25+{encoder_folder}", pooling="cls").identity
     names = "PyDocsSampleRetrieval,PyDocsSampleReranking,AuthorSTS"
     found = evaluate(model, tasks=names, show_progress=False)
-    assert {result.task["name"] for result in found.results} == set(names.split(",")[:2])
+    assert {result.task.name for result in found.results} == set(names.split(",")[:2])
     assert found.skipped == {"AuthorSTS": "bm25-plus-tiny has no vectors"}
     assert all(verify(result) == [] for result in found.results)
     alone = evaluate(load_model("bm25"), tasks=names, show_progress=False).results[0]
@@ -296,4 +296,4 @@ def test_every_record_fits_the_page_of_costs(encoder):
         evaluate_collection(encoder, fresh),
     ]
     assert len(cost_table(results).rows) == 2
-    assert [result.cost["texts"] for result in results[1:]] == [10, 11]  # each its own
+    assert [result.cost.texts for result in results[1:]] == [10, 11]  # each its own

@@ -77,15 +77,15 @@ def test_a_limited_search_keeps_what_is_judged_and_is_the_same_for_all():
 def test_a_limited_record_has_another_name_and_stays_out_of_mtebs_files(encoder, tmp_path):
     found = evaluate(encoder, tasks=[search()], limit=4, output=tmp_path, show_progress=False)
     (result,) = found.results
-    assert result.task["name"] == limited_name("SciFact", 4) == "SciFact-limit4"
-    assert (result.task["queries"], result.main.n) == (4, 4)
+    assert result.task.name == limited_name("SciFact", 4) == "SciFact-limit4"
+    assert (result.task.size["queries"], result.main.n) == (4, 4)
     assert verify(result) == []
     assert not (tmp_path / "mteb").exists()
     again = evaluate(encoder, tasks=[search()], limit=4, output=tmp_path, show_progress=False)
     assert again.reused == ("SciFact-limit4",)
     whole = evaluate(encoder, tasks=[search()], output=tmp_path, show_progress=False)
     assert (whole.reused, whole.results[0].main.n) == ((), 10)
-    assert {r.task["name"] for r in load_results(tmp_path)} == {"SciFact", "SciFact-limit4"}
+    assert {r.task.name for r in load_results(tmp_path)} == {"SciFact", "SciFact-limit4"}
 
 
 @pytest.mark.parametrize(
@@ -101,11 +101,11 @@ def test_every_type_can_be_limited(encoder, tmp_path, name, rows):
     (result,) = evaluate(
         encoder, tasks=name, limit=rows, output=tmp_path, show_progress=False
     ).results
-    assert result.task["name"] == f"{name}-limit{rows}"
+    assert result.task.name == f"{name}-limit{rows}"
     assert verify(result) == []
     # Clustering draws several times from the rows that stay.
-    assert result.main.n == (rows if result.task["type"] != "Clustering" else result.main.n)
-    assert result.task.get("texts", rows) == rows
+    assert result.main.n == (rows if result.task.type != "Clustering" else result.main.n)
+    assert result.task.size.get("texts", rows) == rows
 
 
 def test_lists_within_rows_are_cut_alike():
@@ -177,6 +177,6 @@ def test_bitext_mining_and_summarisation_are_mtebs(encoder, tmp_path):
     mined, summarised = found.results
     assert mined.main.value == pytest.approx(1.0)
     assert (mined.main.how, mined.main.low, mined.per_query) == ("reported", None, {})
-    assert summarised.task["type"] == "Summarization"
+    assert summarised.task.type == "Summarization"
     assert summarised.main.value > 0
     assert all(verify(result) == [] for result in found.results)

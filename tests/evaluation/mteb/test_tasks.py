@@ -5,6 +5,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from helpers.records import amend
 
 from qwen3nb.datasets.pydocs import build as pydocs_module
 from qwen3nb.datasets.pydocs.build import MASK, OWN, RELATED, Entry, PyDocs, load_pydocs
@@ -13,12 +14,12 @@ from qwen3nb.datasets.pydocs.mteb_tasks import author_sts, embedded_task, pydocs
 from qwen3nb.evaluation.embeddings.sanity_check import quick_look
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.mteb.select import tier_tasks
-from qwen3nb.evaluation.mteb.tiers import TIERS
 from qwen3nb.evaluation.retrieval.pydocs_difficulty import own_document_ndcg
 from qwen3nb.evaluation.run import EvaluationError
 from qwen3nb.models.load import load_encoder, load_model
 from qwen3nb.records.record import Result, ResultError, verify
 from qwen3nb.records.store import load_failures, result_files, verify_files
+from qwen3nb.tiers import TIERS
 
 DOC = """
 cumsum(a, axis=None,
@@ -179,7 +180,7 @@ def random_results(tmp_path_factory):
 
 def test_every_task_of_the_tier_has_a_record_that_holds(random_results):
     folder, done = random_results
-    assert [result.task["name"] for result in done.results] == list(TIERS["smoke"].tasks)
+    assert [result.task.name for result in done.results] == list(TIERS["smoke"].tasks)
     files = result_files(folder)
     assert len(files) == 5
     assert verify_files(files) == {}
@@ -187,8 +188,8 @@ def test_every_task_of_the_tier_has_a_record_that_holds(random_results):
         stored = Result.load(file)
         assert verify(stored) == []
         assert stored.main.n > 0
-        assert stored.environment["versions"]["mteb"] != "not installed"
-        assert stored.cost["seconds"] > 0
+        assert stored.environment.versions["mteb"] != "not installed"
+        assert stored.cost.seconds > 0
         # Every file parses as strict JSON.
         json.loads(file.read_text(), parse_constant=pytest.fail)
     assert list((folder / "mteb").rglob("PyDocsSampleRetrieval.json"))
@@ -216,12 +217,12 @@ def test_another_seed_is_another_model_and_place(random_results):
 
 def test_bm25_does_what_it_can_and_the_rest_is_named(tmp_path):
     done = evaluate(load_model("bm25"), tier="smoke", output=tmp_path, show_progress=False)
-    assert [result.task["type"] for result in done.results] == ["Retrieval", "Reranking"]
+    assert [result.task.type for result in done.results] == ["Retrieval", "Reranking"]
     assert set(done.skipped) == {
         "PyDocsSampleClassification", "PyDocsSampleClustering", "AuthorSTS",
     }  # fmt: skip
     assert done.results[0].main.value > 0.4
-    assert done.results[0].model["settings"]["k1"] == 1.5
+    assert done.results[0].model.settings["k1"] == 1.5
 
 
 def test_a_task_that_fails_is_recorded_and_the_others_go_on(tmp_path, monkeypatch):
@@ -342,10 +343,10 @@ def test_an_unreadable_record_is_named(record):
 
 def test_names_that_would_leave_the_folder_are_refused(random_results):
     result = random_results[1].results[0]
-    result.model["label"], kept = "../../etc", result.model["label"]
+    result.model.label, kept = "../../etc", result.model.label
     with pytest.raises(ResultError, match="not fit for a file name"):
         result.path()
-    result.model["label"] = kept
+    amend(result, "model", label=kept)
 
 
 def test_the_first_look(encoder_folder):

@@ -242,7 +242,7 @@ def test_records_hold_and_the_second_run_encodes_and_scores_nothing(data, tmp_pa
     assert not verify_files(files)
     record = Result.load(files[0])
     assert tuple(record.per_query) == DOMAIN_METRICS
-    assert record.task["categories"] == domain.categories
+    assert record.task.categories == domain.categories
     assert set(record.per_query["MRR@10"]) == {"a", "c"}
     assert all(len(top) == 10 for top in record.config["top"].values())
     assert record.config["dropped"] == ["b"]
@@ -250,7 +250,7 @@ def test_records_hold_and_the_second_run_encodes_and_scores_nothing(data, tmp_pa
     second = evaluate_domain(models, domain, output=tmp_path / "r", show_progress=False)
     assert len(second.reused) == 2
     again = evaluate_domain(models, domain, output=tmp_path / "r", show_progress=False, fresh=True)
-    assert [result.cost["encoded"] for result in again.results] == [0, 0]
+    assert [result.cost.encoded for result in again.results] == [0, 0]
     assert [result.per_query for result in again.results] == [
         result.per_query for result in first.results
     ]
@@ -275,7 +275,7 @@ def test_a_model_that_fails_is_reported_and_the_others_go_on(data, tmp_path):
     domain = load_domain(*data)
     models = ["nowhere/at-all", ModelEntry("x", "random", 7), ModelEntry("y", "random", 128)]
     found = evaluate_domain(models, domain, output=tmp_path, show_progress=False)
-    assert [result.model["label"] for result in found.results] == ["random"]
+    assert [result.model.label for result in found.results] == ["random"]
     assert len(found.failures) == 2
     assert "dimensions is 7, the vectors of random have 128" in "".join(found.failures.values())
     with pytest.raises(EvaluationError, match="1 models failed"):

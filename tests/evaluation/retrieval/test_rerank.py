@@ -58,7 +58,7 @@ def test_search_then_rerank_in_one_call(reranker, beir):
         read_run(place.with_suffix(".trec")),
         read_run(place.with_suffix(".first.trec")),
     )
-    assert result.task["name"] == "words.bm25-10"
+    assert result.task.name == "words.bm25-10"
     assert len(cost_table([result]).rows) == 1  # what the leaderboard's page shows of it
     assert verify_files([place]) == {}
     # Every number by pytrec_eval, from the runs that were written.
@@ -134,7 +134,7 @@ def test_other_first_stages_by_one_parameter(reranker, beir, tmp_path):
         "q": {"a": 1 / 61, "b": 1 / 62 + 1 / 61}
     }
     suite = run_suite(reranker, [beir], first=str(file), depth=5)
-    assert suite.results[0].task["name"] == "words.mine-5"
+    assert suite.results[0].task.name == "words.mine-5"
     assert read_run(suite.results[0].path().with_suffix(".first.trec")) == dense_run
     assert sparse_run != dense_run
 
@@ -181,7 +181,7 @@ def test_msmarco_dev(reranker, tmp_path):
     suite = run_suite(reranker, [folder], first="given", depth=10)
 
     (result,) = suite.results
-    assert result.task["name"] == "MSMARCO-dev.given-10"
+    assert result.task.name == "MSMARCO-dev.given-10"
     assert sorted(result.per_query["MRR@10"]) == ["7", "9"]
     assert result.metrics["first Recall@10"].value == 1.0  # BM25 puts the word's passages first
     (folder / "run.dev.small.tsv").write_text("7\t3\t1\n7\t0\t2\n9\t9\t1\n")
@@ -361,7 +361,7 @@ def test_a_retrieval_task_by_name_and_as_an_object(reranker):
 
     (result,) = run_suite(reranker, ["PyDocsSampleRetrieval"], depth=2).results
 
-    assert result.task["name"] == "PyDocsSampleRetrieval.bm25-2"
+    assert result.task.name == "PyDocsSampleRetrieval.bm25-2"
     assert result.main.n == len(pydocs_sample().queries)
     again = run_suite(reranker, [embedded_task("PyDocsSampleRetrieval")], depth=2)
     assert again.reused == ("PyDocsSampleRetrieval",)
@@ -430,7 +430,7 @@ def test_what_a_training_left_is_found_and_evaluated(folder, beir, tmp_path):
         ("joint_single_r2", 42, True),
         ("rank_only_r2", 7, False),
     ]
-    done = [(r.config["training"]["configuration"], r.seed, r.task["name"]) for r in results]
+    done = [(r.config["training"]["configuration"], r.seed, r.task.name) for r in results]
     assert done == [
         ("joint_single_r2", 42, "words.bm25-4"),
         ("joint_single_r2", 42, "AuthorSTS"),
@@ -439,7 +439,7 @@ def test_what_a_training_left_is_found_and_evaluated(folder, beir, tmp_path):
     kinds = [r.config["training"]["kind"] for r in results]
     assert kinds == ["reranking", "embedding", "reranking"]
     assert results[0].config["training"]["steps"] is None  # no log
-    assert results[0].model["settings"]["instruction"] == "Find the function."
+    assert results[0].model.settings["instruction"] == "Find the function."
     assert verify_files([result.path() for result in results]) == {}
     back = json.loads((found[1].place / "results" / "words.bm25-4.json").read_text())
     assert back["per_query"] == results[2].per_query["nDCG@10"]

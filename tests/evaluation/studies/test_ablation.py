@@ -6,7 +6,7 @@ import pytest
 from qwen3nb.analysis.comparison.ablation_effects import effects
 from qwen3nb.evaluation.studies.ablation import Variant, VariantResult, ablate, by_task, variants
 from qwen3nb.metrics.aggregate import aggregate
-from qwen3nb.records.record import Result
+from qwen3nb.records.record import ModelInfo, Result, TaskInfo
 from qwen3nb.report.studies.extraction import ablation_table, effects_figure, effects_table
 
 
@@ -28,10 +28,10 @@ def outcome(variant, scores):
     return VariantResult(
         variant,
         Result(
-            model={"label": "m", "identity": variant.name, "settings": {}},
-            task={"name": "T", "main_metric": "nDCG@10", "unit": "queries"},
+            model=ModelInfo(label="m", identity=variant.name),
+            task=TaskInfo(name="T", type="Retrieval", main_metric="nDCG@10"),
             metrics={"nDCG@10": aggregate(per_query, how="mean", columns=("nDCG@10",), seed=0)},
-            per_query=per_query, seed=0, config={}, environment={}, cost={}, run="r",
+            per_query=per_query, seed=0, run="r",
             finished="2026-01-01",
         ),
     )  # fmt: skip
@@ -73,7 +73,7 @@ def test_no_effect_is_said_to_be_none():
 
 def test_effects_are_of_one_task_with_scores_per_query():
     first, *rest = made(np.full(5, 0.3))
-    other = replace(first.result, task={**first.result.task, "name": "U"})
+    other = replace(first.result, task=replace(first.result.task, name="U"))
     with pytest.raises(ValueError, match="outcomes of one task"):
         effects([VariantResult(first.variant, other), *rest])
     assert list(by_task([VariantResult(first.variant, other), *rest])) == ["U", "T"]
@@ -100,7 +100,7 @@ def test_variants_on_a_real_task(make_checkpoint, tmp_path):
     )
     first = run()
     assert [each.variant for each in first] == chosen
-    identities = {each.result.model["identity"] for each in first}
+    identities = {each.result.model.identity for each in first}
     assert len(identities) == len(chosen) == 8
     again = run()
     assert [each.result.run for each in again] == [each.result.run for each in first]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from helpers.html import HOSTILE
-from helpers.records import make
+from helpers.records import amend, make
 
 from qwen3nb.analysis.calibration.simulate import read_calibration
 from qwen3nb.analysis.comparison.alignment import pair_against
@@ -54,11 +54,11 @@ def own(label, mean, *, finished="2026-01-01", identity=None, seed=0):
         label, task="mine-1a", scores=scores, finished=finished, metric="MRR@10",
         identity=identity,
     )  # fmt: skip
-    result.task["dataset"] = "mine"
+    amend(result, "task", dataset="mine")
     result.per_query["nDCG@10"] = {q: v / 2 for q, v in result.per_query["MRR@10"].items()}
     result.metrics["nDCG@10"] = result.metrics["MRR@10"]
     queries = list(result.per_query["MRR@10"])
-    result.task["categories"] = {q: "even" if i % 2 else "odd" for i, q in enumerate(queries)}
+    amend(result, "task", categories={q: "even" if i % 2 else "odd" for i, q in enumerate(queries)})
     result.config["queries"] = {q: f"text of {q}" for q in queries}
     result.config["top"] = {q: [f"{label}-{i}" for i in range(9)] for q in queries}
     return result
@@ -71,7 +71,7 @@ def test_ranks_have_intervals_and_ties_share_a_letter():
         for task in (RETRIEVAL, RERANKING)
     ]
     for result in results:
-        result.task["type"] = "Reranking" if result.task["name"] == RERANKING else "Retrieval"
+        amend(result, "task", type="Reranking" if result.task.name == RERANKING else "Retrieval")
     boards = standings(results, tier="smoke")
     table = rank_table(boards)
     first, second, third = table.rows
@@ -93,7 +93,7 @@ def test_an_order_that_turns_round_in_a_type_is_flagged():
     results = []
     for (name, task), mean in means.items():
         result = make(name, task=task, scores=noisy(mean, seed=len(results)))
-        result.task["type"] = task.removeprefix("PyDocsSample")
+        amend(result, "task", type=task.removeprefix("PyDocsSample"))
         results.append(result)
     note = categories_table(standings(results, tier="smoke")).note
     assert "a is above b over all tasks" in note
@@ -113,7 +113,7 @@ def test_a_model_without_a_task_is_named_and_not_ranked():
 def test_pairs_with_a_reference_lose_no_query_to_a_third():
     reference, short = make("r", scores=(0.1, 0.2, 0.3)), make("s", scores=(0.5, 0.5))
     whole, other = make("w", scores=(0.2, 0.3, 0.4)), make("x")
-    other.task["revision"] = "another"
+    amend(other, "task", revision="another")
     found = pair_against([whole, short, reference, other], reference)
     assert [(m.systems, len(m.queries)) for m in found.matrices] == [
         (("w", "r"), 3), (("s", "r"), 2),
@@ -170,7 +170,7 @@ def test_correlations_are_compared_by_pairs_of_texts():
         cosine = gold + np.random.default_rng(1).normal(0, spread, 60)
         result = make(label, task="AuthorSTS", metric="cosine", scores=cosine)
         result.per_query["gold"] = {f"q{i}": float(v) for i, v in enumerate(gold)}
-        result.task["main_metric"] = "Spearman"
+        amend(result, "task", main_metric="Spearman")
         return result
 
     (row,) = correlations_table(
@@ -259,7 +259,7 @@ def test_runs_of_one_label_are_a_trend():
         own("now", 0.3, identity="3" * 64, finished="2026-03-01", seed=1),
         own("once", 0.3),
     ]
-    runs[2].task["revision"] = "another"
+    amend(runs[2], "task", revision="another")
     first, second, third = trend(runs, metric="MRR@10", n_resamples=500, seed=0)
     assert (first.change, first.p_value) == (None, None)
     assert second.change == pytest.approx(-0.2, abs=0.02)
@@ -292,14 +292,14 @@ def test_the_newest_run_worse_than_the_one_before_is_a_regression():
 )
 def test_what_cannot_be_compared_is_refused(given, message):
     another = own("other", 0.2)
-    another.task.update(name="theirs", dataset="theirs")
+    amend(another, "task", name="theirs", dataset="theirs")
     with pytest.raises(ValueError, match=message):
         compare_candidates([own("now", 0.4), own("new", 0.5), own("other", 0.4), another], **given)
 
 
 def test_a_record_of_other_data_is_left_out_and_named():
     stale = own("stale", 0.5)
-    stale.task["revision"] = "another"
+    amend(stale, "task", revision="another")
     found = compare_candidates([own("now", 0.4), own("new", 0.5), stale], current="now")
     assert found.notes == ("stale was run on another revision of the data",)
 
@@ -310,7 +310,7 @@ def test_foreign_texts_stay_texts(text):
     for result in (first, second):
         result.config["queries"] = dict.fromkeys(result.config["queries"], text)
         result.config["top"] = {q: [text] for q in result.config["top"]}
-        result.task["categories"] = dict.fromkeys(result.task["categories"], text)
+        amend(result, "task", categories=dict.fromkeys(result.task.categories, text))
     found = compare_candidates([first, second], current="now")
     pages = [*found.tables().values()]
     wide = compare_results([first, second], tier="smoke", task="mine-1a", baseline="now")

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 from helpers.html import HOSTILE, Tags
-from helpers.records import make
+from helpers.records import amend, make
 
 from qwen3nb.report.headline import headline_findings, interference_finding, rerank_finding
 from qwen3nb.report.leaderboard.findings import Finding, findings, findings_html
@@ -23,7 +23,7 @@ def extracted(home, label, *, scores, digest, averaging=None):
         json.dumps({"schema": "qwen3nb.export/1", "source": source})
     )
     result = make(label, scores=scores)
-    result.model["spec"] = f"runs/{label}"
+    amend(result, "model", spec=f"runs/{label}")
     return result
 
 

@@ -2,7 +2,7 @@ import re
 
 import pytest
 from helpers.html import HOSTILE, Tags
-from helpers.records import make
+from helpers.records import amend, make
 
 from qwen3nb.book.build import remote_resources
 from qwen3nb.metrics.aggregate import aggregate
@@ -172,7 +172,7 @@ def test_remote_styles_are_found(tmp_path):
 
 def test_a_page_says_what_came_from_the_cache():
     result = make("m")
-    result.cost["cached"] = 4
+    amend(result, "cost", cached=4)
     facts = {row[0].text: row[1].text for row in provenance_table([result]).rows}
     assert facts["vectors"] == "3 computed, 4 from the cache"
 

@@ -234,7 +234,7 @@ def test_a_difference_is_filled_where_the_test_says_so():
 
 
 def test_a_paper_gets_all_of_it(tmp_path):
-    results = [result for result in pictures()[0] if "demo" not in result.model["label"]]
+    results = [result for result in pictures()[0] if "demo" not in result.model.label]
     results.append(make("../x y", scores=np.zeros(60)))
     files = write_figures(results, tmp_path / "f", tier="smoke", format="pdf", columns=1)
     named = [file.name for file in files]

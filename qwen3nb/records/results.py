@@ -1,0 +1,142 @@
+"""A collection of records: count them, filter them, look at them as a DataFrame."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, overload
+
+from qwen3nb.records.record import Result
+from qwen3nb.tiers import TIERS
+from qwen3nb.utils.choices import one_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Results"]
+
+Names = str | Iterable[str]
+
+
+class Results(Sequence[Result]):
+    """Records in a fixed order.
+
+    >>> Results([]).filter(tier="smoke")
+    <Results: no records>
+    """
+
+    def __init__(self, records: Iterable[Result] = ()) -> None:
+        self._records = tuple(records)
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __iter__(self) -> Iterator[Result]:
+        return iter(self._records)
+
+    @overload
+    def __getitem__(self, index: int) -> Result: ...
+    @overload
+    def __getitem__(self, index: slice) -> Results: ...
+    def __getitem__(self, index: int | slice) -> Result | Results:
+        if isinstance(index, slice):
+            return Results(self._records[index])
+        return self._records[index]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence) or isinstance(other, str):
+            return NotImplemented
+        return list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]  # records hold dictionaries
+
+    def __repr__(self) -> str:
+        """How many records, of which models and tasks."""
+        if not self._records:
+            return "<Results: no records>"
+        records = f"{len(self)} record{'s' if len(self) > 1 else ''}"
+        return f"<Results: {records}; models {_some(self.models)}; tasks {_some(self.tasks)}>"
+
+    def _repr_html_(self) -> str:
+        return str(self.to_frame().to_html(max_rows=20, float_format="{:.3f}".format))
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Labels of the models, sorted."""
+        return tuple(sorted({record.model.label for record in self}))
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """Names of the tasks, sorted."""
+        return tuple(sorted({record.task.name for record in self}))
+
+    def filter(
+        self, *, model: Names | None = None, task: Names | None = None, tier: str | None = None
+    ) -> Results:
+        """The records that meet every condition given.
+
+        Args:
+            model: a label, a spec, or the first digits (8 at least) of an identity; or several.
+            task: the name of a task, or several.
+            tier: a tier; keeps records of its tasks, and those that a run of the tier made.
+
+        Raises:
+            ValueError: a model or task that no record here has, or an unknown tier.
+        """
+        kept = self._records
+        if model is not None:
+            wanted = _listed(model)
+            for name in wanted:
+                if not any(_is_model(record, name) for record in kept):
+                    one_of("model", name, self.models)
+            kept = tuple(r for r in kept if any(_is_model(r, name) for name in wanted))
+        if task is not None:
+            tasks = {one_of("task", name, self.tasks) for name in _listed(task)}
+            kept = tuple(r for r in kept if r.task.name in tasks)
+        if tier is not None:
+            tasks = set(TIERS[one_of("tier", tier, TIERS)].tasks)
+            kept = tuple(r for r in kept if r.task.name in tasks or r.config.get("tier") == tier)
+        return Results(kept)
+
+    def to_frame(self, *, all_metrics: bool = False) -> pd.DataFrame:
+        """A row per record with its main metric, or per record and metric.
+
+        Columns: model, task, type, metric, value, low and high (the confidence interval), n,
+        unit, seed, identity, revision, finished. An undefined value is missing.
+        """
+        import pandas as pd
+
+        rows = [
+            _row(record, name)
+            for record in self
+            for name in (record.metrics if all_metrics else (record.task.main_metric,))
+        ]
+        return pd.DataFrame(rows, columns=list(_COLUMNS))
+
+
+_COLUMNS = (
+    "model", "task", "type", "metric", "value", "low", "high", "n", "unit", "seed", "identity",
+    "revision", "finished",
+)  # fmt: skip
+
+
+def _row(record: Result, metric: str) -> tuple[object, ...]:
+    value = record.metrics[metric]
+    return (
+        record.model.label, record.task.name, record.task.type, metric, value.value, value.low,
+        value.high, value.n, record.task.unit, record.seed, record.model.identity[:8],
+        record.task.revision, record.finished,
+    )  # fmt: skip
+
+
+def _listed(names: Names) -> list[str]:
+    return [names] if isinstance(names, str) else list(names)
+
+
+def _is_model(record: Result, name: str) -> bool:
+    model = record.model
+    return name in (model.label, model.spec) or (len(name) >= 8 and model.identity.startswith(name))
+
+
+def _some(names: Sequence[str], most: int = 4) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

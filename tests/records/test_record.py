@@ -1,0 +1,76 @@
+"""The record: its schema, the schema before it, its repr."""
+
+import json
+from dataclasses import asdict, replace
+
+import pytest
+from helpers.records import amend, make
+
+from qwen3nb.records.record import (
+    Environment,
+    MTEBScore,
+    Result,
+    ResultError,
+    verify,
+)
+
+
+def first_schema(result):
+    """The record as the first schema wrote it."""
+    value = json.loads(json.dumps(asdict(result)))
+    task = value["task"] | value["task"].pop("size")
+    for name in ("splits", "subsets", "languages", "size"):
+        task.pop(name, None)
+    for name in ("group", "categories", "mteb"):
+        if not task[name]:
+            del task[name]
+    del value["checksum"]
+    return {"schema": "qwen3nb.result/1"} | value | {"task": task}
+
+
+def test_a_record_is_read_back_as_it_was_written(tmp_path):
+    result = make(scores=(0.1, 0.2, 0.4))
+    amend(result, "task", size={"documents": 5, "queries": 3}, mteb=MTEBScore("ndcg_at_10", 0.25))
+    amend(result, "task", splits=("test",), subsets=("en",), languages=("eng-Latn",))
+    assert Result.load(result.save(tmp_path)) == result
+
+
+def test_a_record_of_the_first_schema_loads(tmp_path):
+    result = make(scores=(0.1, 0.2, 0.4))
+    amend(result, "task", size={"documents": 5, "queries": 3}, mteb=MTEBScore("ndcg_at_10", 0.25))
+    file = tmp_path / "old.json"
+    file.write_text(json.dumps(first_schema(result)))
+    assert Result.load(file) == result
+    assert verify(Result.load(file)) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"schema": "qwen3nb.result/99"},
+        {"model": {"label": "m"}},
+        {"task": {"name": "t", "type": "Retrieval"}},
+        {"cost": {"minutes": 1}},
+        {"metrics": {"nDCG@10": {"value": "high"}}},
+    ],
+)
+def test_what_is_no_record_is_refused_with_its_file(tmp_path, change):
+    file = make().save(tmp_path)
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    with pytest.raises(ResultError, match=str(file)):
+        Result.load(file)
+
+
+def test_the_repr_shows_model_task_and_score():
+    result = make("mini", task="SciFact", scores=(0.0, 1.0))
+    assert repr(result).startswith("<Result mini on SciFact: nDCG@10 0.500 [")
+    assert repr(result).endswith("n = 2 queries>")
+    undefined = replace(result.main, value=None, low=None, high=None)
+    assert "undefined" in repr(replace(result, metrics={"nDCG@10": undefined}))
+
+
+def test_the_environment_names_versions_and_device():
+    here = Environment.current(device="cuda:0", precision="bfloat16")
+    assert (here.device, here.precision) == ("cuda:0", "bfloat16")
+    assert here.versions["numpy"].startswith("2")
+    assert here.python.startswith("3")
