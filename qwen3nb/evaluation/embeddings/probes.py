@@ -254,20 +254,20 @@ def probe(
         EncoderError: a vector is zero or not finite.
     """
     alike, solved = {}, {}
-    for place in map(Path, words):
-        pairs = load_word_pairs(place)
+    for file in map(Path, words):
+        pairs = load_word_pairs(file)
         vectors = _of_words(encoder, {word for pair in pairs for word in pair[:2]})
-        alike[_name(place)] = word_similarity(pairs, vectors, seed=seed)
-    for place in map(Path, questions):
-        asked = load_analogies(place)
-        vectors = _of_words(encoder, {word for question in asked for word in question})
-        solved[_name(place)] = analogies(asked, vectors, seed=seed)
+        alike[_name(file)] = word_similarity(pairs, vectors, seed=seed)
+    for file in map(Path, questions):
+        loaded = load_analogies(file)
+        vectors = _of_words(encoder, {word for question in loaded for word in question})
+        solved[_name(file)] = analogies(loaded, vectors, seed=seed)
     grouped, learnt = _pydocs(encoder, seed=seed)
     return Probes(encoder.label, alike, solved, grouped, learnt, _geometry(encoder))
 
 
-def _name(place: Path) -> str:
-    return place.name if place.is_dir() else place.name.partition(".")[0]
+def _name(file: Path) -> str:
+    return file.name if file.is_dir() else file.name.partition(".")[0]
 
 
 def _of_words(encoder: Encoder, words: set[str]) -> dict[str, Vectors]:

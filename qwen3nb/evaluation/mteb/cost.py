@@ -1,6 +1,6 @@
 """What a choice of tasks will cost, before it is run.
 
-Sizes are those that MTEB publishes with its tasks; the pace is measured on this device
+Sizes are those that MTEB publishes with its tasks; the throughput is measured on this device
 with the model itself, on a short sample. An estimate: texts differ in how they tokenise.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 
 from qwen3nb.models.encoders.base import Encoder
 
-__all__ = ["Cost", "costs", "pace"]
+__all__ = ["Cost", "costs", "throughput"]
 
 _SAMPLE = 128  # texts at most,
 _ENOUGH = 5.0  # or seconds
@@ -29,7 +29,7 @@ class Cost:
         type: of MTEB.
         revision: of its data.
         texts: distinct texts to encode; None where MTEB does not say.
-        minutes: to encode them at the measured pace; None where either is not known.
+        minutes: to encode them at the measured throughput; None where either is not known.
     """
 
     task: str
@@ -46,10 +46,10 @@ def costs(
 
     Args:
         tasks: MTEB task objects.
-        letters_per_second: from `pace`.
+        letters_per_second: from `throughput`.
         max_length: tokens after which texts are cut.
     """
-    found = []
+    estimates = []
     for task in tasks:
         for part in getattr(task.metadata, "tasks", None) or [task]:
             texts = letters = 0
@@ -59,7 +59,7 @@ def costs(
                 letters += int(cut)
             minutes = letters / letters_per_second / 60 if letters_per_second and texts else None
             data = part.metadata.dataset
-            found.append(
+            estimates.append(
                 Cost(
                     part.metadata.name,
                     part.metadata.type,
@@ -68,7 +68,7 @@ def costs(
                     minutes,
                 )
             )
-    return found
+    return estimates
 
 
 def _texts(stats: Mapping[str, Any], splits: Iterable[str]) -> Iterator[tuple[int, float]]:
@@ -82,7 +82,7 @@ def _texts(stats: Mapping[str, Any], splits: Iterable[str]) -> Iterator[tuple[in
                 yield count, float(total)
 
 
-def pace(encoder: Encoder) -> float:
+def throughput(encoder: Encoder) -> float:
     """Letters per second, measured on a sample of PyDocs for some seconds, after a warm-up."""
     from qwen3nb.datasets.pydocs.build import load_pydocs
 

@@ -53,8 +53,8 @@ def extract_scores(
         data = task.dataset.get(subset, task.dataset)
         prefix = "" if len(parts) == 1 else f"{split}/{subset}/"
         one = next(entry for entry in scores[split] if entry["hf_subset"] == subset)
-        found = extractor(data, split, predicted[subset][split], one)
-        for column, values in found.items():
+        extracted = extractor(data, split, predicted[subset][split], one)
+        for column, values in extracted.items():
             columns.setdefault(column, {}).update(
                 {f"{prefix}{query}": float(value) for query, value in values.items()}
             )

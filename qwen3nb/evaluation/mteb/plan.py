@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from qwen3nb import paths
-from qwen3nb.evaluation.mteb.cost import Cost, costs, pace
+from qwen3nb.evaluation.mteb.cost import Cost, costs, throughput
 from qwen3nb.evaluation.mteb.evaluate import Model, stored_record, suite_tasks, unsuited
 from qwen3nb.evaluation.mteb.subsample import limited, limited_name
 from qwen3nb.models.encoders.base import Encoder
@@ -27,7 +27,7 @@ class Planned:
         dataset: what the data are called on the hub.
         revision: of the data.
         texts: distinct texts to encode; None where nothing says.
-        minutes: to encode them at the pace measured here; None where that is not known.
+        minutes: to encode them at the throughput measured here; None where that is not known.
         status: ``to run``, ``there`` (its record is), or why the model cannot.
     """
 
@@ -54,7 +54,7 @@ def plan(
 
     Sizes are MTEB's published ones; tasks that are built here are counted. Under a limit the
     size of the others is an upper bound of what stays, unknown where nothing bounds it. The
-    pace is measured with the model itself on a short sample, if anything is to be run.
+    throughput is measured with the model itself on a short sample, if anything is to be run.
 
     Args:
         model: what will be measured.
@@ -65,12 +65,12 @@ def plan(
         seed: of the records.
         say: takes a line per task; by default they go to the standard error.
     """
-    chosen = suite_tasks(tier=tier, tasks=tasks)
+    selected = suite_tasks(tier=tier, tasks=tasks)
     folder = Path(output) if output else paths.results()
-    states = [_status(model, task, folder=folder, seed=seed, limit=limit) for task in chosen]
-    letters = pace(model) if isinstance(model, Encoder) and "to run" in states else None
+    states = [_status(model, task, folder=folder, seed=seed, limit=limit) for task in selected]
+    letters = throughput(model) if isinstance(model, Encoder) and "to run" in states else None
     planned = []
-    for task, status in zip(chosen, states, strict=True):
+    for task, status in zip(selected, states, strict=True):
         cost = _cost(task, letters, limit=limit, model=model)
         planned.append(
             Planned(

@@ -22,9 +22,9 @@ def tier_tasks(tier: str) -> list[Any]:
     """
     import mteb
 
-    chosen = TIERS[one_of("tier", tier, TIERS)]
-    tasks = select_tasks(names=chosen.tasks)
-    for benchmark in chosen.benchmarks:
+    entry = TIERS[one_of("tier", tier, TIERS)]
+    tasks = select_tasks(names=entry.tasks)
+    for benchmark in entry.benchmarks:
         have = {task.metadata.name for task in tasks}
         tasks += [t for t in mteb.get_benchmark(benchmark).tasks if t.metadata.name not in have]
     return tasks
@@ -90,23 +90,23 @@ def select_tasks(
         if benchmark not in known:
             raise ValueError(_unknown("benchmark", benchmark, known))
         tasks = list(mteb.get_benchmark(benchmark).tasks)
-        chosen = [
+        selected = [
             task
             for task in tasks
             if (not types or task.metadata.type in types)
             and (not names or task.metadata.name in names)
         ]
     elif names:
-        chosen = [_named(name, languages) for name in names]
+        selected = [_named(name, languages) for name in names]
     else:
-        chosen = list(mteb.get_tasks(task_types=list(types) or None,
+        selected = list(mteb.get_tasks(task_types=list(types) or None,
                                      languages=list(languages) or None))  # fmt: skip
-    if not chosen:
+    if not selected:
         raise ValueError(
             f"no task is of {benchmark or 'MTEB'} with names {list(names)}, types {list(types)} "
             f"and languages {list(languages)}"
         )
-    return chosen
+    return selected
 
 
 def _named(name: str, languages: Sequence[str]) -> Any:

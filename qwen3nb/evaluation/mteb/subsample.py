@@ -66,8 +66,8 @@ def _untouched(name: str, task: Any) -> bool:
 def _drawn(count: int, limit: int) -> list[int]:
     if count <= limit:
         return list(range(count))
-    chosen = np.random.default_rng(0).choice(count, size=limit, replace=False)
-    return sorted(chosen.tolist())
+    drawn = np.random.default_rng(0).choice(count, size=limit, replace=False)
+    return sorted(drawn.tolist())
 
 
 def _shorter(rows: Any, limit: int) -> Any:
@@ -100,5 +100,6 @@ def _less_to_search(data: Mapping[str, Any], limit: int) -> dict[str, Any]:
             [i for i, document in enumerate(ids) if i in stay or document in needed]
         ),
         "relevant_docs": {query: judged[query] for query in judged if query in kept},
-        "top_ranked": candidates and {q: found for q, found in candidates.items() if q in kept},
+        "top_ranked": candidates
+        and {q: documents for q, documents in candidates.items() if q in kept},
     }

@@ -147,7 +147,7 @@ def ann_suite(
         raise ValueError(f"unknown parameter {unknown[0]!r}; choose of: {', '.join(sorted(known))}")
     collection = find_collections(task)[0]
     vectors, queries = _encoded(encoder, collection)
-    exact = search(queries, vectors, k=max(k, DEPTH + 1))
+    exact = _search(queries, vectors, k=max(k, DEPTH + 1))
     trial = _Trial(
         collection, vectors, queries, exact, k, tuple(count or cores() for count in threads)
     )
@@ -184,7 +184,7 @@ class _Trial:
         near = index.search(queries, k, value)[1]
         recall = recall_at_k(near, self.vectors, queries, k=k, truth=self.truth.ids)
         speeds = tuple(
-            measure_speed(lambda asked: index.search(asked, k, value), queries, threads=count)
+            measure_speed(lambda batch: index.search(batch, k, value), queries, threads=count)
             for count in self.threads
         )
         return AnnPoint(
@@ -220,22 +220,26 @@ def compress(
         ValueError: a dimension below 1.
     """
     full = vectors.shape[1]
-    found = []
+    points = []
     for dimension in [full, *sorted((d for d in set(dimensions) if d < full), reverse=True)]:
         documents = truncated(vectors, dimension, unit=unit)
-        asked = truncated(queries, dimension, unit=unit)
+        query_vectors = truncated(queries, dimension, unit=unit)
         signs = np.where(documents > 0, 1, -1).astype(np.float32)
         kinds = {
-            "float32": (documents, asked, 4 * dimension),
-            "int8": (_int8(documents), asked, dimension),
-            "binary documents": (signs, asked, -(-dimension // 8)),
-            "binary": (signs, np.where(asked > 0, 1, -1).astype(np.float32), -(-dimension // 8)),
+            "float32": (documents, query_vectors, 4 * dimension),
+            "int8": (_int8(documents), query_vectors, dimension),
+            "binary documents": (signs, query_vectors, -(-dimension // 8)),
+            "binary": (
+                signs,
+                np.where(query_vectors > 0, 1, -1).astype(np.float32),
+                -(-dimension // 8),
+            ),
         }
         for kind, (left, right, size) in kinds.items():
-            hits = search(right, left, k=DEPTH + 1)
+            hits = _search(right, left, k=DEPTH + 1)
             ndcg = _ndcg(collection, hits.scores, hits.ids)
-            found.append(Compressed(kind, dimension, size, ndcg))
-    return tuple(found)
+            points.append(Compressed(kind, dimension, size, ndcg))
+    return tuple(points)
 
 
 def truncated(vectors: Vectors, dimension: int, *, unit: bool = True) -> Vectors:
@@ -272,6 +276,11 @@ def _encoded(encoder: Encoder, collection: TestCollection) -> tuple[Vectors, Vec
         truncated(documents, documents.shape[1], unit=unit),
         truncated(queries, queries.shape[1], unit=unit),
     )
+
+
+def _search(queries: Vectors, vectors: Vectors, *, k: int) -> Hits:
+    """Exact search with the float32 scores that a flat index gives."""
+    return search(queries, vectors, k=k, block=max(1, len(vectors)), rescore=False)
 
 
 def _ndcg(collection: TestCollection, scores: Vectors, ids: Ids) -> dict[str, float]:

@@ -75,8 +75,8 @@ def first_stage(
         raise ValueError(f"expected a depth of at least 1; got {depth}")
     label, recipe = describe(first)
     recipe = {**recipe, "depth": depth, "data": collection.revision}
-    place = paths.cache() / "first-stage" / sha256_json(recipe)[:32]
-    file, note = place.with_suffix(".trec"), place.with_suffix(".json")
+    stem = paths.cache() / "first-stage" / sha256_json(recipe)[:32]
+    file, note = stem.with_suffix(".trec"), stem.with_suffix(".json")
     if note.is_file() and file.is_file():
         kept = read_json(note)
         if kept.get("recipe") == recipe and kept.get("digest") == sha256_file(file):

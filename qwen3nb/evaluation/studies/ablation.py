@@ -101,7 +101,7 @@ def _around(prefix: str, append_eos: bool) -> str:
 
 def ablate(
     training: Path | str,
-    chosen: Sequence[Variant],
+    selected: Sequence[Variant],
     *,
     tier: str = "smoke",
     types: Sequence[str] = ("Retrieval",),
@@ -118,7 +118,7 @@ def ablate(
 
     Args:
         training: a folder of ``checkpoint-N``.
-        chosen: from `variants`.
+        selected: from `variants`.
         tier: whose tasks to use.
         types: of those, the MTEB types to use.
         prefix: what a variant that is not plain puts before a text.
@@ -133,9 +133,9 @@ def ablate(
     """
     tasks = [task for task in tier_tasks(tier) if task.metadata.type in types]
     output = output or paths.results() / "ablation"
-    folders = {each: _weights(Path(training), each) for each in {v.weights for v in chosen}}
+    folders = {each: _weights(Path(training), each) for each in {v.weights for v in selected}}
     outcomes = []
-    for variant in tqdm(chosen, desc="ablation", unit="variant", disable=not show_progress):
+    for variant in tqdm(selected, desc="ablation", unit="variant", disable=not show_progress):
         plain = variant.around == PLAIN
         encoder = load_encoder(
             folders[variant.weights],
@@ -146,7 +146,7 @@ def ablate(
             show_progress=False,
             **options,
         )
-        found = evaluate(
+        run = evaluate(
             encoder,
             tasks=tasks,
             output=output,
@@ -154,16 +154,16 @@ def ablate(
             config={"variant": asdict(variant)},
             show_progress=False,
         )
-        outcomes += [VariantResult(variant, result) for result in found.results]
+        outcomes += [VariantResult(variant, result) for result in run.results]
     return outcomes
 
 
 def by_task(outcomes: Sequence[VariantResult]) -> dict[str, list[VariantResult]]:
     """The outcomes of each task, in the order of the variants."""
-    found: dict[str, list[VariantResult]] = {}
+    grouped: dict[str, list[VariantResult]] = {}
     for outcome in outcomes:
-        found.setdefault(outcome.result.task.name, []).append(outcome)
-    return found
+        grouped.setdefault(outcome.result.task.name, []).append(outcome)
+    return grouped
 
 
 def _weights(training: Path, weights: str) -> Path:

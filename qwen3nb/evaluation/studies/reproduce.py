@@ -82,15 +82,15 @@ def published_scores(*, models: str = "", tasks: str = "") -> list[Published]:
     file = Path(__file__).parent / "published.toml"
     rows = tomllib.loads(file.read_text(encoding="utf-8"))["score"]
     wanted_models, wanted_tasks = set(listed(models)), set(listed(tasks))
-    found = [
+    selected = [
         Published(row["model"], task, float(value), float(row["tolerance"]), row["source"])
         for row in rows
         for task, value in row["values"].items()
         if (not models or row["model"] in wanted_models) and (not tasks or task in wanted_tasks)
     ]
-    if not found:
+    if not selected:
         raise ValueError(f"no published score is of models {models!r} and tasks {tasks!r}")
-    return found
+    return selected
 
 
 def reproduce(

@@ -205,9 +205,9 @@ class Encoder(ABC):
         if bad.any():
             row = int(np.flatnonzero(bad)[0])
             what = "zero" if np.isfinite(vectors[row]).all() else "not finite"
-            place = where.index(chunk[row])
+            index = where.index(chunk[row])
             raise EncoderError(
-                f"{self.label}: the vector of text {place} is {what}: {texts[row]!r:.80}"
+                f"{self.label}: the vector of text {index} is {what}: {texts[row]!r:.80}"
             )
         return vectors
 

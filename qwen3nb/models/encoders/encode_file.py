@@ -135,8 +135,8 @@ def _text(line: bytes, *, where: str) -> str:
         raise ValueError(f"{where}: not JSON ({error})") from None
     text = value.get("text") if isinstance(value, dict) else None
     if not isinstance(text, str):
-        found = f"text of type {type(text).__name__}" if isinstance(value, dict) else "no object"
-        raise ValueError(f'{where}: expected {{"text": "…"}}; got {found}')
+        kind = f"text of type {type(text).__name__}" if isinstance(value, dict) else "no object"
+        raise ValueError(f'{where}: expected {{"text": "…"}}; got {kind}')
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:

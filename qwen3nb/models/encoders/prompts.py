@@ -34,15 +34,15 @@ def prompt_for(
     """
     narrow = [task.name, task.type] if task is not None else []
     keys = [key for name in narrow for key in ([f"{name}-{role}", name] if role else [name])]
-    found = next((prompts[key] for key in [*keys, role or SYMMETRIC] if key in prompts), "")
-    if _SLOT in found:
-        found = found.replace(_SLOT, _instruction(task, role) or instruction)
-    return found
+    prompt = next((prompts[key] for key in [*keys, role or SYMMETRIC] if key in prompts), "")
+    if _SLOT in prompt:
+        prompt = prompt.replace(_SLOT, _instruction(task, role) or instruction)
+    return prompt
 
 
 def _instruction(task: Any, role: str | None) -> str:
     """What MTEB says of the task, for the role; empty if it says nothing."""
-    said = getattr(task, "prompt", None)
-    if isinstance(said, Mapping):
-        said = said.get(_MTEB_ROLE[role or "query"])
-    return said if isinstance(said, str) else ""
+    prompt = getattr(task, "prompt", None)
+    if isinstance(prompt, Mapping):
+        prompt = prompt.get(_MTEB_ROLE[role or "query"])
+    return prompt if isinstance(prompt, str) else ""

@@ -128,9 +128,9 @@ class Reranker:
             raise RerankError(f"expected a maximum length of 1 to {limit}; got {max_length}")
         self.source, self.label = source, source.label
         self.instruction, self.max_length = instruction, max_length
-        chosen = TEMPLATES[one_of("template", template, TEMPLATES)]
+        layout = TEMPLATES[one_of("template", template, TEMPLATES)]
         self._pairs = PairTokens(
-            model.tokenizer, template=chosen, instruction=instruction, max_length=max_length
+            model.tokenizer, template=layout, instruction=instruction, max_length=max_length
         )
         self._model = PrefixModel(model.backbone)
         self._rows = model.rows(self._pairs.yes, self._pairs.no)
@@ -141,7 +141,7 @@ class Reranker:
         self.settings: dict[str, Any] = {
             "scoring": SCORING,
             "model": fingerprint(source),
-            "template": [chosen.name, chosen.prefix, chosen.head("", ""), chosen.suffix],
+            "template": [layout.name, layout.prefix, layout.head("", ""), layout.suffix],
             "instruction": instruction,
             "max_length": max_length,
             "dtype": model.dtype,
@@ -191,14 +191,14 @@ class Reranker:
         Raises:
             RerankError: see `score`.
         """
-        places: dict[str, list[int]] = {}
+        positions: dict[str, list[int]] = {}
         documents: list[str] = []
         for index, (query, document) in enumerate(pairs):
-            places.setdefault(query, []).append(index)
+            positions.setdefault(query, []).append(index)
             documents.append(document)
         log_odds = np.empty(len(documents))
         truncated = np.empty(len(documents), dtype=bool)
-        for query, indices in places.items():
+        for query, indices in positions.items():
             part = self.score(query, [documents[index] for index in indices])
             log_odds[indices], truncated[indices] = part.log_odds, part.truncated
         return RerankScores(log_odds, sigmoid(log_odds), truncated)

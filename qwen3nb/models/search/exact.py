@@ -38,6 +38,7 @@ Doubles = NDArray[np.float64]
 Ids = NDArray[np.int64]
 Pairs = tuple[Ids, Ids]  # rows of queries, rows of a block
 Screen = Callable[..., Pairs]
+Score = Callable[..., Floats]
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,7 @@ def search(
     cosine: bool = False,
     boosts: Doubles | None = None,
     keep_ties: bool = False,
+    rescore: bool = True,
 ) -> Hits:
     """Return the ``k`` best documents of each query; all of them if the corpus has fewer.
 
@@ -89,6 +91,8 @@ def search(
         cosine: score by cosine, computed in float64; otherwise by dot product.
         boosts: a factor above 0 per document (N,), see `boosted`; numpy only.
         keep_ties: return every document that ties with the k-th, so that K may exceed k.
+        rescore: rescore candidates in float64; otherwise the float32 product is the score,
+            as in an index, and near ties rank as its rounding has them.
 
     Raises:
         ValueError: ``k`` or ``block`` below 1, shapes that disagree, or a vector that is
@@ -101,7 +105,8 @@ def search(
             raise ValueError(f"expected {name} of at least 1; got {value}")
     rows = _prepared(queries, kind="query", first=0, dimension=None, cosine=cosine)
     dimension = rows.rough.shape[1]
-    best = [_Best(tile, k, keep_ties=keep_ties) for tile in rows.tiles()]
+    score = _rescored if rescore else _product
+    best = [_Best(tile, k, keep_ties=keep_ties, score=score) for tile in rows.tiles()]
     first = 0
     for part in _blocks(corpus, block):
         documents = _prepared(
@@ -174,12 +179,14 @@ def _prepared(
         return _Operand(array, array)
     wide = array.astype(np.float64)
     lengths = np.linalg.norm(wide, axis=1, keepdims=True)
-    _refuse(lengths[:, 0] == 0, f"the vector of {kind} {{}} is zero and has no cosine", first)
+    _refuse(
+        np.equal(lengths[:, 0], 0), f"the vector of {kind} {{}} is zero and has no cosine", first
+    )
     unit: Doubles = wide / lengths
     return _Operand(unit.astype(np.float32), unit)
 
 
-def _refuse(bad: NDArray[np.bool_], message: str, first: int) -> None:
+def _refuse(bad: Any, message: str, first: int) -> None:
     """Raise ``message`` with the position of the first bad row, if there is one."""
     if bad.any():
         raise ValueError(message.format(first + int(np.flatnonzero(bad)[0])))
@@ -221,13 +228,22 @@ def _rescored(
     return scores
 
 
+def _product(
+    queries: _Operand, documents: _Operand, pairs: Pairs, factors: Doubles | None
+) -> Floats:
+    """Scores of pairs of rows as the float32 matrix product has them."""
+    scores: Floats = (queries.rough @ documents.rough.T)[pairs]
+    return scores if factors is None else boosted(scores, factors[pairs[1]]).astype(np.float32)
+
+
 class _Best:
     """The best documents so far of one tile of queries."""
 
-    def __init__(self, queries: _Operand, k: int, *, keep_ties: bool) -> None:
+    def __init__(self, queries: _Operand, k: int, *, keep_ties: bool, score: Score) -> None:
         self._queries = queries
         self._k = k
         self._keep_ties = keep_ties
+        self._score = score
         self._rows = np.empty(0, dtype=np.int64)
         self._ids = np.empty(0, dtype=np.int64)
         self._scores = np.empty(0, dtype=np.float32)
@@ -243,7 +259,7 @@ class _Best:
             screen = partial(screen, factors=factors)
         floor = self._worst - error
         rows, ids = screen(self._queries.rough, documents.rough, self._k, floor, error)
-        self._add(rows, ids + first, _rescored(self._queries, documents, (rows, ids), factors))
+        self._add(rows, ids + first, self._score(self._queries, documents, (rows, ids), factors))
 
     def _add(self, rows: Ids, ids: Ids, scores: Floats) -> None:
         rows, ids = np.concatenate([self._rows, rows]), np.concatenate([self._ids, ids])

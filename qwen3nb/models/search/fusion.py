@@ -1,7 +1,7 @@
-"""Several searches as one: reciprocal rank fusion of BM25 and encoders.
+"""Reciprocal rank fusion of BM25 and encoders as one search model.
 
-Named by a plus sign, as in ``bm25+all-MiniLM-L6-v2``. Ranks are fused, not scores, so
-that nothing has to be calibrated.
+The spec joins the parts with a plus sign: ``bm25+all-MiniLM-L6-v2``. Ranks are fused, not
+scores, so no calibration is needed.
 
 References:
     Cormack, Clarke and Buettcher 2009 (reciprocal rank fusion, k = 60).
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["FUSION", "Fusion", "fuse"]
 
 FUSION = 60
-_DEEPER = 2  # each part searches deeper than what comes out: fusion lifts from below
+_DEEPER = 2  # each part searches deeper: fusion lifts documents from below the cut
 
 
 def fuse(runs: Sequence[Mapping[str, Mapping[str, float]]]) -> dict[str, dict[str, float]]:
@@ -49,7 +49,7 @@ def fuse(runs: Sequence[Mapping[str, Mapping[str, float]]]) -> dict[str, dict[st
 
 
 class _Dense:
-    """An encoder that indexes and searches a corpus, exactly, as BM25 does."""
+    """An encoder with the interface of a search model; its search is exact."""
 
     def __init__(self, encoder: Encoder) -> None:
         self._encoder = encoder
@@ -115,12 +115,12 @@ class Fusion:
 
     @property
     def identity(self) -> str:
-        """SHA-256 of the parts' settings and of how they are fused."""
+        """SHA-256 of the parts' settings and of the fusion's."""
         return sha256_json(self.settings)
 
     @property
     def stats(self) -> Stats:
-        """What the parts did so far, together."""
+        """Work done by all parts so far."""
         total = Stats()
         for part in self.parts:
             for name, value in vars(part.stats).items():
@@ -128,7 +128,7 @@ class Fusion:
         return total
 
     def index(self, corpus: Any, **options: Any) -> None:
-        """Index MTEB's corpus by every part."""
+        """Index MTEB's corpus with every part."""
         for part in self._searches:
             part.index(corpus, **options)
 
@@ -143,5 +143,5 @@ class Fusion:
 
     @property
     def mteb_model_meta(self) -> ModelMeta:
-        """MTEB's description; name and revision are those of this very combination."""
+        """MTEB's description; its name and revision belong to this combination alone."""
         return mteb_meta(self, dimension=None, kinds=["dense"])

@@ -91,7 +91,7 @@ def test_shapes_that_do_not_fit_are_refused():
         recall_at_k(np.zeros((1, 1), int), TIED, unit(1, 3), k=1)
     with pytest.raises(ValueError, match="k of 1 or more"):
         recall_at_k(np.zeros((1, 1), int), TIED, QUERY, k=0)
-    with pytest.raises(ValueError, match="found ids of 1 queries; got 2"):
+    with pytest.raises(ValueError, match="ids of 1 queries; got 2"):
         recall_at_k(np.zeros((2, 1), int), TIED, QUERY, k=1)
 
 

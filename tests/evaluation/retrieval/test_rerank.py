@@ -441,7 +441,7 @@ def test_what_a_training_left_is_found_and_evaluated(folder, beir, tmp_path):
     assert results[0].config["training"]["steps"] is None  # no log
     assert results[0].model.settings["instruction"] == "Find the function."
     assert verify_files([result.path() for result in results]) == {}
-    back = json.loads((found[1].place / "results" / "words.bm25-4.json").read_text())
+    back = json.loads((found[1].seed_folder / "results" / "words.bm25-4.json").read_text())
     assert back["per_query"] == results[2].per_query["nDCG@10"]
     assert back["aggregate"] == {"ndcg@10": results[2].main.value}
     assert back["config"]["training"]["mode"] == "rank_only"

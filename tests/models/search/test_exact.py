@@ -104,6 +104,20 @@ def test_ties_at_the_cut_are_all_kept_on_request(backend, k):
     assert search(queries, corpus, k=k, backend=backend).ids.shape == (2, min(k, 5))
 
 
+@given(seed=st.integers(0, 10**6), documents=st.integers(1, 90), k=st.integers(1, 99))
+@settings(deadline=None, max_examples=30)
+def test_without_rescoring_the_float32_product_ranks(seed, documents, k):
+    dice = np.random.default_rng(seed)
+    corpus = dice.standard_normal((documents, 8), dtype=np.float32)
+    corpus = corpus[dice.integers(0, documents, documents)]  # with copies
+    queries = dice.standard_normal((5, 8), dtype=np.float32)
+    hits = search(queries, corpus, k=k, rescore=False)
+    scores = queries @ corpus.T
+    ids = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+    np.testing.assert_array_equal(hits.ids, ids)
+    np.testing.assert_array_equal(hits.scores, np.take_along_axis(scores, ids, axis=1))
+
+
 def test_hits_by_name_skip_the_padding():
     hits = Hits(np.array([[1, 0], [0, -1]]), np.array([[2, 1], [3, -np.inf]], dtype=np.float32))
     assert hits.run(["p", "q"], ["a", "b"]) == {"p": {"b": 2.0, "a": 1.0}, "q": {"a": 3.0}}
