@@ -40,19 +40,11 @@ class EvaluationRun:
         return iter(self.results)
 
     def __repr__(self) -> str:
-        counts = [
-            f"{len(self.results)} records",
-            *(
-                f"{len(part)} {name}"
-                for name, part in (
-                    ("reused", self.reused),
-                    ("skipped", self.skipped),
-                    ("failed", self.failures),
-                )
-                if part
-            ),
-        ]
-        return "\n".join([f"EvaluationRun: {', '.join(counts)}", *self._lines()])
+        """The numbers, then a line per record, skipped task and failure."""
+        records = f"{len(self.results)} record{'' if len(self.results) == 1 else 's'}"
+        others = {"reused": self.reused, "skipped": self.skipped, "failed": self.failures}
+        counts = [records, *(f"{len(part)} {name}" for name, part in others.items() if part)]
+        return "\n".join([f"<EvaluationRun: {', '.join(counts)}>", *self._lines()])
 
     def _lines(self) -> Iterator[str]:
         for result in self.results:
