@@ -1,4 +1,4 @@
-"""Where things live: one place, overridable by environment.
+"""Paths of everything on disk, each with a variable that overrides it.
 
 `root` is the checkout the work happens in: the nearest folder above the working
 directory that holds `_config.yml`, `book/_toc.yml` and `notebooks/`, so that a
@@ -21,6 +21,7 @@ __all__ = [
     "book",
     "book_runs",
     "cache",
+    "find_notebook",
     "is_checkout",
     "mirror",
     "notebooks",
@@ -41,7 +42,7 @@ def is_checkout(folder: Path) -> bool:
 
 
 def root() -> Path:
-    """The folder everything else is found from (see the module's text)."""
+    """The folder that the other paths start from (see the module's docstring)."""
     if home := os.environ.get("QWEN3NB_HOME"):
         return Path(home).expanduser().resolve()
     here = Path.cwd()
@@ -58,29 +59,29 @@ def shown(path: Path) -> str:
     return str(resolved.relative_to(root())) if resolved.is_relative_to(root()) else str(resolved)
 
 
-def _place(variable: str, default: str) -> Path:
+def _folder(variable: str, default: str) -> Path:
     value = os.environ.get(variable)
     return Path(value).expanduser().resolve() if value else root() / default
 
 
 def results() -> Path:
     """Result records: everything to the right of here is rebuilt from them."""
-    return _place("QWEN3NB_RESULTS", "results")
+    return _folder("QWEN3NB_RESULTS", "results")
 
 
 def runs() -> Path:
     """What the demo trains and extracts."""
-    return _place("QWEN3NB_RUNS", "runs")
+    return _folder("QWEN3NB_RUNS", "runs")
 
 
 def cache() -> Path:
     """Embeddings, built tasks and file digests; deleting it costs time, nothing else."""
-    return _place("QWEN3NB_CACHE", ".cache")
+    return _folder("QWEN3NB_CACHE", ".cache")
 
 
 def book() -> Path:
     """The book's sources."""
-    return _place("QWEN3NB_BOOK", "book")
+    return _folder("QWEN3NB_BOOK", "book")
 
 
 def book_runs() -> Path:
@@ -97,3 +98,19 @@ def mirror() -> Path | None:
 def notebooks() -> Path:
     """The parameterised notebooks."""
     return root() / "notebooks"
+
+
+def find_notebook(notebook: Path | str) -> Path:
+    """The path of a notebook given by path or by the name of one in `notebooks`.
+
+    Raises:
+        FileNotFoundError: no such notebook; lists the names there are.
+    """
+    path = Path(notebook)
+    if path.is_file():
+        return path
+    named = notebooks() / f"{path.name.removesuffix('.ipynb')}.ipynb"
+    if named.is_file():
+        return named
+    names = ", ".join(sorted(file.stem for file in notebooks().glob("*.ipynb"))) or "none"
+    raise FileNotFoundError(f"no notebook {str(notebook)!r}; in {notebooks()}: {names}")

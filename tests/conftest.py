@@ -10,15 +10,31 @@ from pathlib import Path
 import pytest
 from helpers import REPOSITORY, TEXTS
 
-# Before any library reads them.
+# Before any library reads them, here and in the programs that the tests start.
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
+# The models here are tiny, and the tests share the cores: more threads would only wait.
+for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS"):
+    os.environ.setdefault(name, "1")
+IN_PARALLEL = "PYTEST_XDIST_WORKER" in os.environ
+
+
+def pytest_collection_modifyitems(items):
+    """Workers start with the files of integration tests, so that none is left alone with one."""
+    if IN_PARALLEL:
+        long = {item.path for item in items if item.get_closest_marker("integration")}
+        items.sort(key=lambda item: item.path not in long)
 
 
 @pytest.fixture(scope="session")
 def shared_cache(tmp_path_factory):
-    """One cache for the whole session: building PyDocs takes seconds."""
-    return tmp_path_factory.mktemp("cache")
+    """One cache for the session; PyDocs, which takes seconds to build, is for all workers."""
+    cache = tmp_path_factory.mktemp("cache")
+    if IN_PARALLEL:
+        built = tmp_path_factory.getbasetemp().parent / "pydocs"
+        built.mkdir(exist_ok=True)
+        (cache / "pydocs").symlink_to(built)
+    return cache
 
 
 @pytest.fixture(autouse=True)
@@ -108,3 +124,13 @@ def encoder_folder(checkpoint, tmp_path_factory):
     from qwen3nb.extraction.extract import extract
 
     return extract(checkpoint, tmp_path_factory.mktemp("export") / "encoder", label="tiny").folder
+
+
+@pytest.fixture
+def cli():
+    """Call the command line: ``cli("eval", "--help").output``."""
+    from click.testing import CliRunner
+
+    from qwen3nb.cli.main import main
+
+    return lambda *arguments: CliRunner().invoke(main, list(map(str, arguments)))

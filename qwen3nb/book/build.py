@@ -1,4 +1,4 @@
-"""The book: make its pages, build it, look whether it keeps its promises."""
+"""Build the book: run the pages that read results, build strictly, check the output."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-import nbformat
-
 from qwen3nb import paths
 from qwen3nb.checkpoints.provenance import PROVENANCE
 from qwen3nb.records.record import Result
@@ -20,7 +18,7 @@ from qwen3nb.utils.atomic_files import write_text
 
 __all__ = ["BookError", "build_book", "page_links", "remote_resources", "write_card_page"]
 
-# Whatever a page would fetch from elsewhere when it is opened.
+# Whatever a page would fetch from another host when it is opened.
 _REMOTE = re.compile(
     r"""<(?:script|img|iframe|link|source|video|audio|embed)\b[^>]*?"""
     r"""\b(?:src|href|data)\s*=\s*["']?((?:https?:)?//[^"'\s>]+)""",
@@ -29,7 +27,7 @@ _REMOTE = re.compile(
 _REMOTE_STYLE = re.compile(r"""(?:@import|url\()\s*["']?((?:https?:)?//[^"')\s]+)""", re.IGNORECASE)
 _HARMLESS = re.compile(r'<link[^>]+rel="(?:canonical|license|author)"', re.IGNORECASE)
 
-# Pages made of whatever there is, before the book is built; whether they have a tier.
+# Pages that show the present results, run before each build; whether they take a tier.
 _PAGES = {
     "data": True,
     "leaderboard": True,
@@ -43,19 +41,18 @@ _PAGES = {
 
 
 class BookError(RuntimeError):
-    """The book could not be built, or breaks a promise; the message says which."""
+    """The book cannot be built, or a page would fetch something; the message says which."""
 
 
 def page_links(results: Iterable[Result]) -> dict[str, str]:
     """The page of each run id, relative to the other pages in ``book/runs``.
 
-    Only pages that were published are linked.
+    Only published pages are linked.
     """
     from qwen3nb.execution.notebook import page_name
-    from qwen3nb.execution.parameters import declared_parameters
+    from qwen3nb.execution.parameters import read_parameters
 
-    notebook = paths.notebooks() / "eval.ipynb"
-    declared = declared_parameters(nbformat.read(notebook, as_version=4))
+    declared = read_parameters(paths.notebooks() / "eval.ipynb")
     links = {}
     for result in results:
         given = {name: result.config[name] for name in declared if name in result.config}
@@ -69,20 +66,20 @@ def page_links(results: Iterable[Result]) -> dict[str, str]:
 def write_card_page(
     results: Sequence[Result], *, model: Path | None = None, tier: str = "smoke"
 ) -> Path:
-    """``book/runs/card.md``: the card of ``model``, or a word that there is none yet.
+    """Write ``book/runs/card.md``, the card of ``model``, or a note that it is pending.
 
-    Without a model, it is the extracted one that was evaluated last.
+    By default the model is the extracted one that was evaluated last.
     """
     page = paths.book_runs() / "card.md"
-    chosen = model or _last_extracted(results)
-    if chosen is None:
+    model = model or _last_extracted(results)
+    if model is None:
         return write_text(
             page, "# Model card\n\nPending: no extracted model has been evaluated yet.\n"
         )
-    return write_text(page, card_body(chosen, results, tier=tier))
+    return write_text(page, card_body(model, results, tier=tier))
 
 
-def _last_extracted(results: list[Result]) -> Path | None:
+def _last_extracted(results: Sequence[Result]) -> Path | None:
     """The folder of the extracted model whose results were finished last."""
     extracted = [
         (result.finished, folder)
@@ -98,15 +95,15 @@ def build_book(
     """Run the pages that read results, build the book afresh and strictly, and check it.
 
     Args:
-        tier: whose tasks the leaderboard shows.
-        model: whose card the book holds; by default the extracted model evaluated last.
+        tier: the tier whose tasks the pages show.
+        model: the model of the card; by default the extracted model evaluated last.
         show_progress: whether to show bars.
 
     Returns:
         The book's first page.
 
     Raises:
-        BookError: Sphinx warned, or a page would fetch something from elsewhere.
+        BookError: Sphinx warned, or a page would fetch something from another host.
     """
     from qwen3nb.execution.notebook import run_notebook
 
@@ -120,26 +117,26 @@ def build_book(
     command += ["build", str(paths.book()), "-W", "-n", "--keep-going", "-q"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        said = (done.stdout + done.stderr).strip()
-        raise BookError(f"the book does not build without warnings:\n{said[-4000:]}")
+        output_text = (done.stdout + done.stderr).strip()
+        raise BookError(f"the book does not build without warnings:\n{output_text[-4000:]}")
     html = output / "html"
     if not (html / "index.html").is_file():
-        raise BookError(f"the build ended well but wrote no {html / 'index.html'}")
+        raise BookError(f"the build succeeded but did not write {html / 'index.html'}")
     if remote := remote_resources(html):
         listed = "\n".join(f"  {page}: {what}" for page, what in remote[:10])
-        raise BookError(f"pages would fetch from elsewhere:\n{listed}")
+        raise BookError(f"pages would fetch from other hosts:\n{listed}")
     return html / "index.html"
 
 
 def remote_resources(html: Path) -> list[tuple[str, str]]:
     """Page and address of everything a built page would fetch from another host."""
-    found = []
+    remote = []
     for page in sorted(html.rglob("*.html")):
         text = page.read_text(encoding="utf-8")
         for match in _REMOTE.finditer(text):
             if not _HARMLESS.match(match[0]):
-                found.append((str(page.relative_to(html)), match[1]))
+                remote.append((str(page.relative_to(html)), match[1]))
     for sheet in sorted(html.rglob("*.css")):
         for match in _REMOTE_STYLE.finditer(sheet.read_text(encoding="utf-8")):
-            found.append((str(sheet.relative_to(html)), match[1]))
-    return found
+            remote.append((str(sheet.relative_to(html)), match[1]))
+    return remote

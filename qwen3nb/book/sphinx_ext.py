@@ -1,9 +1,8 @@
-"""A Sphinx extension that keeps the book on this machine.
+"""A Sphinx extension that keeps the book free of remote resources.
 
-Formulas become MathML, which browsers draw themselves, so that MathJax need not be
-fetched; the scripts of thebe, whose addresses lie elsewhere and which the book does not
-use, are taken off every page. Plotly's script, 5 MB, is copied into the book once and
-loaded by the pages that have a figure for it.
+Formulas become MathML, which browsers render themselves, so that MathJax is not fetched.
+The remote scripts of thebe, which the book does not use, are removed from every page.
+Plotly's script, 5 MB, is copied into the book once and loaded by the pages that need it.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["QUESTIONS", "setup"]
 
-# What a reader asks, and the pages of ``book/runs`` that answer.
+# Questions of a reader, and the pages of ``book/runs`` that answer them.
 QUESTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Which model is best, and how sure is that?", ("leaderboard",)),
     ("How do two models compare, query by query?", ("compare*", "explorer*")),
@@ -65,7 +64,7 @@ def _visit_block(translator: Any, node: nodes.Element) -> None:
 def _add_plotly(
     app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object
 ) -> None:
-    """Plotly's own script, on the pages that draw with it."""
+    """Add Plotly's script to the pages that draw with it."""
     if 'class="q-explorer"' not in context.get("body", ""):
         return
     import shutil
@@ -83,7 +82,7 @@ def _add_plotly(
 def _drop_remote(
     app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object
 ) -> None:
-    """Take scripts that are not the book's own off the page."""
+    """Remove scripts from other hosts from the page."""
     context["script_files"] = [
         script
         for script in context.get("script_files", [])
@@ -96,7 +95,7 @@ def _drop_remote(
 
 
 def _directive() -> type:
-    """The directive's class; docutils is only there where a book is built."""
+    """The class of the directive; docutils is imported only to build a book."""
     from docutils import nodes
     from docutils.parsers.rst import Directive
 
@@ -105,7 +104,7 @@ def _directive() -> type:
 
         def run(self) -> list[nodes.Node]:
             env = self.state.document.settings.env
-            env.note_reread()  # the pages there are change without this one
+            env.note_reread()  # the set of pages changes without this one
             entries = []
             for question, patterns in QUESTIONS:
                 pages = _pages(Path(env.srcdir), patterns)
@@ -120,12 +119,12 @@ def _directive() -> type:
 
 def _pages(book: Path, patterns: tuple[str, ...]) -> dict[str, str]:
     """The title of each page that matches, by its path without the ending."""
-    found = {}
+    titles = {}
     for pattern in patterns:
         for ending in (".ipynb", ".md"):
             for file in sorted((book / "runs").glob(pattern + ending)):
-                found[f"runs/{file.stem}"] = _title(file)
-    return found
+                titles[f"runs/{file.stem}"] = _title(file)
+    return titles
 
 
 def _title(file: Path) -> str:
@@ -144,8 +143,8 @@ def _links(pages: dict[str, str]) -> nodes.paragraph:
     from docutils import nodes
 
     line = nodes.paragraph()
-    for place, (page, title) in enumerate(pages.items()):
-        if place:
+    for index, (page, title) in enumerate(pages.items()):
+        if index:
             line += nodes.Text(" · ")
         line += nodes.reference("", title, refuri=f"{page}.html", internal=True)
     return line

@@ -1,4 +1,4 @@
-"""The state of the book: which runs there are, what failed, on what machine, of what data.
+"""Tables of the status page: runs, failures, machine, software, data versions.
 
 Everything is read from the pages in ``book/runs``, the notes of failed runs and the
 records; nothing is loaded or measured.
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from qwen3nb import paths
+from qwen3nb.execution.parameters import read_parameters
 from qwen3nb.records.failures import failed_runs
 from qwen3nb.records.record import Environment, Result
 from qwen3nb.records.store import load_failures, load_results, result_files, verify_files
@@ -38,7 +39,7 @@ _MOST = 8  # names in a cell before the rest is counted
 
 @dataclass(frozen=True)
 class _Page:
-    """What a page says of the run it shows."""
+    """The metadata of a page."""
 
     name: str
     notebook: str
@@ -55,9 +56,9 @@ class _Page:
 
 
 def runs_table() -> Table:
-    """Every page of a run: notebook, parameters, how it ended, how long it took.
+    """A row per page: notebook, parameters, status, duration.
 
-    Parameters that have the notebook's default are left out, but for the model and the tier.
+    Parameters with the notebook's default are left out, except the model and the tier.
     """
     pages = sorted(_pages(), key=lambda page: (not page.failed, page.notebook, page.name))
     rows = tuple(
@@ -73,12 +74,12 @@ def runs_table() -> Table:
     )
     failed = sum(bool(page.failed) for page in pages)
     columns = ("page", "notebook", "parameters", "status", "took", "finished (UTC)")
-    note = f"{len(pages)} pages, {failed} of a run that failed." if pages else "No page yet."
+    note = f"{len(pages)} pages, {failed} of failed runs." if pages else "No page yet."
     return Table(columns, rows, note, kind="words")
 
 
 def _pages() -> list[_Page]:
-    """Every page in ``book/runs`` but this one."""
+    """The pages in ``book/runs`` except the status page."""
     files = sorted(paths.book_runs().glob("*.ipynb"))
     return [page for file in files if file.stem != "status" and (page := _page(file))]
 
@@ -87,7 +88,7 @@ def _page(file: Path) -> _Page | None:
     try:
         metadata = read_json(file)["metadata"]
         ours = metadata["qwen3nb"]
-    except (ValueError, KeyError, TypeError):  # not the page of a run of ours
+    except (ValueError, KeyError, TypeError):  # not one of our pages
         return None
     seconds = ours.get("seconds", metadata.get("papermill", {}).get("duration"))
     return _Page(
@@ -101,7 +102,7 @@ def _page(file: Path) -> _Page | None:
 
 
 def _notebook_of(page: str) -> str:
-    """The notebook of a page that does not say it, from the page's name."""
+    """The notebook of a page without that metadata, from the page's name."""
     stems = [file.stem for file in paths.notebooks().glob("*.ipynb")]
     return max((stem for stem in stems if f"{page}-".startswith(f"{stem}-")), key=len, default="–")
 
@@ -118,14 +119,8 @@ def _parameters(page: _Page) -> str:
 
 
 def _defaults(notebook: str) -> dict[str, Any]:
-    import nbformat
-
-    from qwen3nb.execution.parameters import declared_parameters
-
     file = paths.notebooks() / f"{notebook}.ipynb"
-    if not file.is_file():
-        return {}
-    declared = declared_parameters(nbformat.read(file, as_version=4))
+    declared = read_parameters(file) if file.is_file() else {}
     return {name: parameter.default for name, parameter in declared.items()}
 
 
@@ -136,7 +131,7 @@ def _duration(seconds: float | None) -> Cell:
 
 
 def _when(moment: str) -> Cell:
-    """A day that does not break at its hyphens, with the time below."""
+    """A date that does not break at its hyphens, with the time below."""
     day, _, time = _moment(moment).partition(" ")
     if not day:
         return Cell("never")
@@ -150,7 +145,7 @@ def _moment(when: str) -> str:
 
 
 def failed_runs_table() -> Table:
-    """Runs that failed last, and tasks that failed in them, each with its reason."""
+    """Failed runs and failed tasks, each with its reason."""
     rows = [
         (Cell(run.page, _moment(run.failed)), Cell(run.reason), Cell("\n".join(run.more) or "–"))
         for run in failed_runs()
@@ -164,7 +159,7 @@ def failed_runs_table() -> Table:
 
 
 def machine_table() -> Table:
-    """The machine that made this page: processor, cores, memory, GPUs, system."""
+    """The machine that built this page: processor, cores, memory, GPUs, system."""
     counted = Counter(gpu_names())
     facts = {
         "processor": processor(),
@@ -175,12 +170,12 @@ def machine_table() -> Table:
         "Python": platform.python_version(),
     }
     rows = tuple((Cell(name), Cell(value)) for name, value in facts.items())
-    note = "What built this page; a record says itself where it was made."
+    note = "The machine that built this page; each record names its own."
     return Table(("what", "value"), rows, note, kind="facts")
 
 
 def software_table(results: Iterable[Result] | None = None) -> Table:
-    """Versions here, and which records were made with other ones."""
+    """Installed versions, and the records made with other ones."""
     results = load_results() if results is None else list(results)
     here = Environment.current().versions
     rows = []
@@ -196,9 +191,9 @@ def software_table(results: Iterable[Result] | None = None) -> Table:
 
 
 def data_versions_table(results: Iterable[Result] | None = None) -> Table:
-    """Data set and revision per task, and which records were made of another revision.
+    """Data set and revision per task, and the records of other revisions.
 
-    The revision of a task is that of its record finished last.
+    The revision of a task is that of its newest record.
     """
     results = load_results() if results is None else list(results)
     by_task = defaultdict(list)
@@ -220,7 +215,7 @@ def data_versions_table(results: Iterable[Result] | None = None) -> Table:
 
 
 def _names(results: Iterable[Result]) -> str:
-    """Which records these are: model and task, the first few."""
+    """Model and task of the first few records, and how many more there are."""
     names = sorted({f"{each.model.label} on {each.task.name}" for each in results})
     rest = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
     return ", ".join(names[:_MOST]) + rest
@@ -231,27 +226,28 @@ def _others(lines: list[str]) -> Cell:
 
 
 def verification_table(*, verify: bool = True) -> Table:
-    """How many records there are, and whether their aggregates follow from their scores.
+    """The number of records, and whether their aggregates follow from their scores.
 
     Args:
-        verify: derive every aggregate again; else only count.
+        verify: recompute every aggregate; otherwise only count.
     """
     files = result_files()
     problems = verify_files(files) if verify else {}
+    held = f"{len(files) - len(problems)} of {len(files)} hold"
     facts = {
         "records": str(len(files)),
-        "kept back": f"{_hidden(files)}, made by runs that failed",
-        "verified": f"{len(files) - len(problems)} of {len(files)} hold" if verify else "not now",
+        "hidden": f"{_hidden(files)}, of failed runs",
+        "verified": held if verify else "not verified",
     }
     rows = [(Cell(name), Cell(value)) for name, value in facts.items()]
     rows += [
-        (Cell(paths.shown(file), "does not hold"), Cell("; ".join(found)))
-        for file, found in problems.items()
+        (Cell(paths.shown(file), "does not hold"), Cell("; ".join(messages)))
+        for file, messages in problems.items()
     ]
-    note = "A record holds if every aggregate follows again from its scores per query."
+    note = "A record holds if every aggregate follows from its per-query scores."
     return Table(("what", "value"), tuple(rows), note, kind="facts")
 
 
 def _hidden(files: list[Path]) -> int:
-    """Records that are there but made by a run that failed."""
+    """How many records were made by failed runs."""
     return len(files) - len(load_results()) if failed_runs() else 0

@@ -1,7 +1,4 @@
-"""`qwen3nb bench`: commands that measure this machine.
-
-Heavy imports wait inside, so that `--help` answers at once.
-"""
+"""`qwen3nb bench`: commands that measure this machine."""
 
 from __future__ import annotations
 
@@ -10,24 +7,24 @@ from typing import Any
 
 import click
 
-from qwen3nb.cli.errors import plainly
-from qwen3nb.models.modeling.dtypes import DTYPES
+from qwen3nb.cli.errors import without_traceback
+from qwen3nb.cli.options import DTYPE, FILE, hide_library_bars, seed_option
 
 __all__ = ["bench"]
 
 
 @click.group()
 def bench() -> None:
-    """Measure this machine: ratios against the peer in the same run."""
+    """Measure this machine, beside other libraries in the same run."""
 
 
 @bench.command("extraction")
 @click.option("--size", default="0.6B", show_default=True, help="tiny, 60M or 0.6B (Qwen3-0.6B).")
 @click.option("--repeats", type=click.IntRange(min=1), default=3, show_default=True)
-@click.option("--folder", type=click.Path(path_type=Path), help="Where to write; 11 GB at 0.6B.")
-@plainly
+@click.option("--folder", type=FILE, help="Where to write; 11 GB at 0.6B.")
+@without_traceback
 def bench_extraction_command(size: str, repeats: int, folder: Path | None) -> None:
-    """Averaging and extraction beside the naive way, at the size of a real model.
+    """Average and extract beside a naive implementation, at the size of a real model.
 
     \b
     qwen3nb bench extraction
@@ -46,10 +43,10 @@ def bench_extraction_command(size: str, repeats: int, folder: Path | None) -> No
 @click.option("--texts", type=click.IntRange(min=2), default=256, show_default=True)
 @click.option("--rounds", type=click.IntRange(min=1), default=5, show_default=True)
 @click.option("--device", default="cpu", show_default=True)
-@click.option("--dtype", type=click.Choice(DTYPES), default="float32", show_default=True)
-@plainly
+@DTYPE
+@without_traceback
 def bench_encode(models: tuple[str, ...], texts: int, **options: Any) -> None:
-    """Encode texts in turn with sentence-transformers and with this package.
+    """Encode texts with sentence-transformers and with this package, in turn.
 
     \b
     OMP_WAIT_POLICY=PASSIVE qwen3nb bench encode --texts 512
@@ -67,9 +64,9 @@ def bench_encode(models: tuple[str, ...], texts: int, **options: Any) -> None:
 @click.option("--vectors", type=click.IntRange(min=1), default=100_000, show_default=True)
 @click.option("--dimension", type=click.IntRange(min=1), default=1024, show_default=True)
 @click.option("--rounds", type=click.IntRange(min=1), default=3, show_default=True)
-@plainly
+@without_traceback
 def bench_cache(**options: Any) -> None:
-    """Write and read vectors through the cache beside a plain .npy file.
+    """Write and read vectors with the cache and with a plain .npy file.
 
     \b
     qwen3nb bench cache --vectors 100000 --dimension 1024
@@ -84,9 +81,9 @@ def bench_cache(**options: Any) -> None:
 @click.option("--dimension", type=click.IntRange(min=1), default=384, show_default=True)
 @click.option("--queries", type=click.IntRange(min=1), default=500, show_default=True)
 @click.option("-k", "k", type=click.IntRange(min=1), default=100, show_default=True)
-@plainly
+@without_traceback
 def bench_search(**options: Any) -> None:
-    """Peak memory and time of the search over a corpus and one of twice the size.
+    """Measure the search over a corpus and over one twice as large: memory and time.
 
     \b
     qwen3nb bench search --documents 50000
@@ -107,21 +104,19 @@ def bench_search(**options: Any) -> None:
 )
 @click.option("--documents", type=click.IntRange(min=1), default=100, show_default=True)
 @click.option("--rounds", type=click.IntRange(min=1), default=3, show_default=True)
-@click.option("--no-memory", is_flag=True, help="Leave out peak memory.")
-@click.option("--folder", type=click.Path(path_type=Path), help="Where to write the model.")
-@plainly
+@click.option("--no-memory", is_flag=True, help="Do not measure peak memory.")
+@click.option("--folder", type=FILE, help="Where to write the model.")
+@without_traceback
 def bench_rerank(no_memory: bool, **options: Any) -> None:
-    """Reranking beside left-padded batches and sentence-transformers' CrossEncoder.
+    """Rerank beside left-padded batches and sentence-transformers' CrossEncoder.
 
     \b
     OMP_WAIT_POLICY=PASSIVE qwen3nb bench rerank
     OMP_WAIT_POLICY=PASSIVE qwen3nb bench rerank --size 0.6B --documents 24
     """
-    from transformers.utils import logging
-
     from qwen3nb.bench.rerank import bench_rerank as run
 
-    logging.disable_progress_bar()
+    hide_library_bars()
     run(memory=not no_memory, say=click.echo, **options)
 
 
@@ -134,13 +129,13 @@ def bench_rerank(no_memory: bool, **options: Any) -> None:
     type=click.IntRange(min=1),
     default=6,
     show_default=True,
-    help="Pairs the loop is timed on; the rest is scaled up.",
+    help="Pairs on which the loop is timed; the rest is extrapolated.",
 )
 @click.option("--resamples", type=click.IntRange(min=100), default=10_000, show_default=True)
-@click.option("--seed", type=click.IntRange(min=0), default=0, help="Of the draws.")
-@plainly
+@seed_option("Of the scores and the draws.")
+@without_traceback
 def bench_statistics(resamples: int, **options: Any) -> None:
-    """All pairs of many systems: one set of draws beside a numpy loop per pair.
+    """Compare all pairs of many systems: shared draws beside a numpy loop per pair.
 
     \b
     qwen3nb bench statistics

@@ -1,21 +1,17 @@
-"""`qwen3nb domain`: its options, what it runs, the table it shows.
-
-Heavy imports wait inside, so that `--help` answers at once.
-"""
+"""`qwen3nb domain`: its options, what it runs, the table it prints."""
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from qwen3nb.models.modeling.dtypes import DTYPES
-from qwen3nb.models.modeling.pooling import POOLINGS
+from qwen3nb.cli.errors import without_traceback
+from qwen3nb.cli.options import DEVICE, DTYPE, FILE, POOLING, hide_library_bars, seed_option
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -24,49 +20,60 @@ if TYPE_CHECKING:
     from qwen3nb.evaluation.run import EvaluationRun
     from qwen3nb.records.record import Result
 
-__all__ = ["domain_options", "domain_table", "run_domain"]
+__all__ = ["domain", "domain_table", "run_domain"]
 
 _NOTES = 10  # shown; a record keeps all
-_FILE = click.Path(path_type=Path)
-_OPTIONS = (
-    click.option("--queries", required=True, type=_FILE, help="TOML: queries and grades."),
-    click.option("--documents", required=True, type=_FILE, help="JSONL, CSV, SQLite or DuckDB."),
-    click.option(
-        "--model", "models", multiple=True,
-        help="A folder, a registry name, a hub id, random; again for more. Without: those of "
-        "the queries' file.",
-    ),
-    click.option("--preset", help="A known layout of documents: gh-star-search."),
-    click.option("--table", help="Of a database; by default its only one."),
-    click.option("--id-column", help="By default id.", metavar="NAME"),
-    click.option("--text", metavar="TEMPLATE", help="Such as '{title}. {body}'; default {text}."),
-    click.option(
-        "--date", "on", type=click.DateTime(["%Y-%m-%d"]), metavar="YYYY-MM-DD",
-        help="The day recency is counted from; presets with recency need it.",
-    ),
-    click.option("--no-boost", is_flag=True, help="Cosine alone: no stars, no recency."),
-    click.option("--name", help="Of the task; by default the documents' file's."),
-    click.option("--output-dir", type=_FILE, help="For records; by default results/."),
-    click.option("--check", is_flag=True, help="Check the data, load no model."),
-    click.option("--fresh", is_flag=True, help="Score again although the record is there."),
-    click.option("--seed", type=click.IntRange(min=0), default=0, help="Of the intervals."),
-    click.option("--pooling", type=click.Choice([*POOLINGS, "auto"]), default="auto"),
-    click.option("--max-length", type=click.IntRange(min=1), help="By default the model's."),
-    click.option("--device", default="auto", show_default=True),
-    click.option("--dtype", type=click.Choice(DTYPES), default="float32", show_default=True),
+
+
+@click.command()
+@click.option("--queries", required=True, type=FILE, help="TOML: queries and grades.")
+@click.option("--documents", required=True, type=FILE, help="JSONL, CSV, SQLite or DuckDB.")
+@click.option(
+    "--model", "models", multiple=True,
+    help="A folder, a registry name, a hub id or random; repeat for more.  "
+    "[default: those of the queries' file]",
 )  # fmt: skip
+@click.option("--preset", help="A known layout of documents: gh-star-search.")
+@click.option("--table", help="Table of a database.  [default: its only one]")
+@click.option("--id-column", metavar="NAME", help="Column of the ids.  [default: id]")
+@click.option("--text", metavar="TEMPLATE", help="Such as '{title}. {body}'.  [default: {text}]")
+@click.option(
+    "--date", "on", type=click.DateTime(["%Y-%m-%d"]), metavar="YYYY-MM-DD",
+    help="The day from which recency is counted; presets with recency need it.",
+)  # fmt: skip
+@click.option("--no-boost", is_flag=True, help="Cosine only, without stars and recency.")
+@click.option("--name", help="Name of the task.  [default: that of the documents' file]")
+@click.option("--output-dir", type=FILE, help="Folder of the records.  [default: results/]")
+@click.option("--check", is_flag=True, help="Check the data; load no model.")
+@click.option("--fresh", is_flag=True, help="Score again even if the record exists.")
+@seed_option("Of the bootstrap intervals.")
+@POOLING
+@click.option("--max-length", type=click.IntRange(min=1), help="Tokens.  [default: the model's]")
+@DEVICE
+@DTYPE
+@without_traceback
+def domain(**options: Any) -> None:
+    """Compare models on queries and documents of your own.
 
+    \b
+    qwen3nb domain --queries queries.toml --documents docs.jsonl --text "{title}. {body}" \\
+        --model all-MiniLM-L6-v2 --model runs/encoder
+    qwen3nb domain --queries eval_config.toml --documents stars.db --preset gh-star-search \\
+        --date 2026-01-31 --model encoder
+    qwen3nb domain --queries queries.toml --documents docs.csv --id-column name --check
 
-def domain_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a click command the options of `run_domain`, in the order of the help."""
-    return functools.reduce(lambda inner, option: option(inner), reversed(_OPTIONS), command)
+    Documents are JSONL or CSV (or .gz), or a table of a SQLite or DuckDB file, which is
+    opened for reading only. For the queries' file see qwen3nb.datasets.custom.queries. The
+    scores of every query are kept in a record per model.
+    """
+    run_domain(**options)
 
 
 def run_domain(
     *,
     queries: Path,
     documents: Path,
-    models: Sequence[str] = (),
+    models: Sequence[Any] = (),
     preset: str | None = None,
     table: str | None = None,
     id_column: str | None = None,
@@ -78,10 +85,10 @@ def run_domain(
     check: bool = False,
     **options: Any,
 ) -> EvaluationRun | None:
-    """Check the data, score the models, show the table; None if only checked.
+    """Check the data, score the models, print the table; None if only checked.
 
     Raises:
-        DataError: the data, or no model is asked for.
+        DataError: invalid data, or no model is given.
         EvaluationError: one or more models failed; the others are shown and saved.
     """
     from qwen3nb.datasets.custom.documents import find_layout
@@ -89,43 +96,44 @@ def run_domain(
     from qwen3nb.datasets.custom.queries import read_queries
     from qwen3nb.datasets.rows import DataError
 
-    asked = read_queries(queries)
+    query_file = read_queries(queries)
     layout = find_layout(preset, table=table, id_column=id_column, text=text)
     day = on.date() if isinstance(on, datetime) else on
-    domain = load_domain(asked, documents, layout=layout, boost=not no_boost, on=day, name=name)
-    _say(domain)
+    collection = load_domain(
+        query_file, documents, layout=layout, boost=not no_boost, on=day, name=name
+    )
+    _print_summary(collection)
     if check:
         return None
-    chosen = models or asked.models
-    if not chosen:
+    models = models or query_file.models
+    if not models:
         raise DataError(f"no model: give one with --model, or [models.NAME] in {queries}")
-    from qwen3nb.cli.tasks import no_library_bars
     from qwen3nb.evaluation.retrieval.custom import evaluate_domain
 
-    no_library_bars()
-    found = evaluate_domain(chosen, domain, output=output_dir, **options)
-    _show(found, output_dir)
-    return found
+    hide_library_bars()
+    run = evaluate_domain(models, collection, output=output_dir, **options)
+    _print_results(run, output_dir)
+    return run
 
 
-def _show(found: EvaluationRun, output: Path | None) -> None:
-    """The table and where the records are; then what failed, as an error."""
+def _print_results(run: EvaluationRun, output: Path | None) -> None:
+    """Print the table and the paths of the records; raise if a model failed."""
     from rich.console import Console
 
     from qwen3nb import paths
     from qwen3nb.evaluation.run import EvaluationError
 
-    if found.results:
-        Console().print(domain_table(found.results))
-    for result in found.results:
-        again = " (was there)" if result.model.label in found.reused else ""
+    if run.results:
+        Console().print(domain_table(run.results))
+    for result in run.results:
+        again = " (reused)" if result.model.label in run.reused else ""
         click.echo(f"{result.path(output or paths.results())}{again}")
-    if found.failures:
-        failed = "\n".join(found.failure_lines())
-        raise EvaluationError(f"{len(found.failures)} models failed\n{failed}")
+    if run.failures:
+        failed = "\n".join(run.failure_lines())
+        raise EvaluationError(f"{len(run.failures)} models failed\n{failed}")
 
 
-def _say(domain: Domain) -> None:
+def _print_summary(domain: Domain) -> None:
     boosts = ", ".join(f"{key} {value}" for key, value in domain.recipe.items()) or "none"
     click.echo(
         f"{domain.name}: {len(domain.texts):,} documents, {len(domain.queries):,} queries "
@@ -139,30 +147,30 @@ def _say(domain: Domain) -> None:
 
 
 def domain_table(results: Sequence[Result]) -> Table:
-    """Per metric a row for each model: mean, 95 % bootstrap interval, number of queries."""
+    """A row per metric and model: mean, 95 % bootstrap interval, number of queries."""
     from rich.table import Table
     from rich.text import Text
 
     from qwen3nb.datasets.rows import printable
 
-    shown = Table("metric")
-    shown.add_column("model", overflow="fold")
+    table = Table("metric")
+    table.add_column("model", overflow="fold")
     for head in ("mean", "95 % interval", "queries"):
-        shown.add_column(head, justify="right", no_wrap=True)
+        table.add_column(head, justify="right", no_wrap=True)
     labels = [str(result.model.label) for result in results]
     for metric in results[0].metrics:
-        for place, (result, label) in enumerate(zip(results, labels, strict=True)):
+        for row, (result, label) in enumerate(zip(results, labels, strict=True)):
             value = result.metrics[metric]
             mark = f" {result.model.identity[:8]}" if labels.count(label) > 1 else ""
-            shown.add_row(
-                metric if place == 0 else "",
+            table.add_row(
+                metric if row == 0 else "",
                 Text(printable(label + mark)),
                 _number(value.value),
                 f"{_number(value.low)} to {_number(value.high)}",
                 str(value.n),
-                end_section=place == len(results) - 1,
+                end_section=row == len(results) - 1,
             )
-    return shown
+    return table
 
 
 def _number(value: float | None) -> str:

@@ -1,4 +1,4 @@
-"""Commands around vectors: encode a file, look after the cache, and their benches."""
+"""Commands for vectors: encode a file, inspect and prune the cache."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from typing import Any
 
 import click
 
-from qwen3nb.cli.errors import plainly
-from qwen3nb.models.modeling.dtypes import DTYPES
-from qwen3nb.models.modeling.pooling import POOLINGS
+from qwen3nb.cli.errors import without_traceback
+from qwen3nb.cli.options import DEVICE, DTYPE, FILE, POOLING
 
 __all__ = ["VECTOR_COMMANDS"]
 
 
 @click.group()
 def cache() -> None:
-    """The vectors kept between runs: whose they are, whether they hold, which may go.
+    """Inspect, verify and prune the cached vectors.
 
     \b
     qwen3nb cache info
@@ -28,9 +27,9 @@ def cache() -> None:
 
 
 @cache.command("info")
-@plainly
+@without_traceback
 def cache_info() -> None:
-    """List the models whose vectors are kept, the one used last first."""
+    """List the models whose vectors are cached, the most recently used first."""
     from qwen3nb.models.encoders.cache_admin import cache_folder, list_caches
 
     caches = list_caches()
@@ -49,40 +48,42 @@ def cache_info() -> None:
 
 
 @cache.command("verify")
-@plainly
+@without_traceback
 def cache_verify() -> None:
-    """Check every stored vector; the exit status is 1 if one does not hold."""
+    """Check every cached vector; exits with 1 if one is damaged."""
     from qwen3nb.models.encoders.cache_admin import list_caches, verify_cache
 
-    total, wrong = 0, 0
+    total, damaged = 0, 0
     for each in list_caches():
         held, problems = verify_cache(each)
         total += held
-        wrong += bool(problems)
+        damaged += bool(problems)
         for problem in problems:
             click.echo(f"{each.file} ({each.label}): {problem}", err=True)
-    click.echo(f"{total:,} vectors hold; {wrong} files are damaged")
-    if wrong:
+    click.echo(f"{total:,} vectors hold; {damaged} files are damaged")
+    if damaged:
         sys.exit(1)
 
 
 @cache.command("prune")
-@click.option("--older-than", type=click.FloatRange(min=0), metavar="DAYS", help="Not used since.")
+@click.option(
+    "--older-than", type=click.FloatRange(min=0), metavar="DAYS", help="Unused for so long."
+)
 @click.option("--model", "label", metavar="LABEL", help="Of this model, as `cache info` names it.")
-@click.option("--damaged", is_flag=True, help="Damaged ones, and those moved aside.")
-@click.option("--all", "everything", is_flag=True, help="Every one.")
-@click.option("--dry-run", is_flag=True, help="Say what would go, and remove nothing.")
-@plainly
+@click.option("--damaged", is_flag=True, help="Damaged ones, and those set aside.")
+@click.option("--all", "everything", is_flag=True, help="All of them.")
+@click.option("--dry-run", is_flag=True, help="List the files and remove nothing.")
+@without_traceback
 def cache_prune(dry_run: bool, **conditions: Any) -> None:
-    """Remove the files to which all the given conditions apply."""
+    """Remove the files that meet all given conditions."""
     from qwen3nb.models.encoders.cache_admin import list_caches, prune, to_prune
 
-    chosen = to_prune(list_caches(), **conditions)
-    for each in chosen:
+    files = to_prune(list_caches(), **conditions)
+    for each in files:
         click.echo(f"{each.label}  {_size(each.bytes)}  {each.file.name}")
-    freed = sum(each.bytes for each in chosen) if dry_run else prune(chosen)
+    freed = sum(each.bytes for each in files) if dry_run else prune(files)
     what = "would be freed; nothing was removed" if dry_run else "freed"
-    click.echo(f"{len(chosen)} files, {_size(freed)} {what}")
+    click.echo(f"{len(files)} files, {_size(freed)} {what}")
 
 
 def _size(count: float) -> str:
@@ -94,24 +95,24 @@ def _size(count: float) -> str:
 
 
 @click.command("encode")
-@click.option("--model", "spec", required=True, help="A folder, a registry name, a hub id, random.")
-@click.option("--input", "source", required=True, type=click.Path(path_type=Path),
+@click.option("--model", "spec", required=True, help="A folder, registry name, hub id or random.")
+@click.option("--input", "source", required=True, type=FILE,
               help='A file with one {"text": ...} per line.')  # fmt: skip
-@click.option("--output", required=True, type=click.Path(path_type=Path), help="A .npy file.")
-@click.option("--role", type=click.Choice(("query", "passage")), help="Decides the prompt.")
-@click.option("--no-cache", is_flag=True, help="Neither read nor keep vectors.")
-@click.option("--pooling", type=click.Choice([*POOLINGS, "auto"]), default="auto")
-@click.option("--max-length", type=click.IntRange(min=1), help="By default as the model says.")
+@click.option("--output", required=True, type=FILE, help="A .npy file.")
+@click.option("--role", type=click.Choice(("query", "passage")), help="Selects the prompt.")
+@click.option("--no-cache", is_flag=True, help="Neither read nor write cached vectors.")
+@POOLING
+@click.option("--max-length", type=click.IntRange(min=1), help="Tokens.  [default: the model's]")
 @click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
-@click.option("--device", default="auto", show_default=True)
-@click.option("--dtype", type=click.Choice(DTYPES), default="float32", show_default=True)
-@plainly
+@DEVICE
+@DTYPE
+@without_traceback
 def encode(
     spec: str, source: Path, output: Path, role: str | None, no_cache: bool, **options: Any
 ) -> None:
-    """Write the vectors of the texts in a file, row by row, as float32.
+    """Write the vectors of the texts in a file, one row per text, as float32.
 
-    Memory does not grow with the file, and what the cache has is not computed again.
+    Memory does not grow with the file, and cached vectors are not computed again.
 
     \b
     qwen3nb encode --model encoder --input texts.jsonl --output vectors.npy

@@ -1,4 +1,4 @@
-"""Errors we raise on purpose, told in a line and without a traceback."""
+"""Expected errors as one message on the terminal, without a traceback."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from typing import Any
 
 import click
 
-__all__ = ["plainly"]
+__all__ = ["without_traceback"]
 
 
-def plainly(command: Callable[..., Any]) -> Callable[..., Any]:
-    """``command`` whose errors of ours, or for want of an optional library, are told in a line."""
+def without_traceback(command: Callable[..., Any]) -> Callable[..., Any]:
+    """``command``, with errors that users can act on turned into click's ``Error: …``.
+
+    These are the errors that the package raises on purpose, and a missing optional library.
+    """
 
     @functools.wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -20,13 +23,12 @@ def plainly(command: Callable[..., Any]) -> Callable[..., Any]:
         from qwen3nb.evaluation.run import EvaluationError
         from qwen3nb.execution.notebook import NotebookError
 
-        ours = (BookError, EvaluationError, NotebookError)  # those that are no ValueError
-
+        expected = (BookError, EvaluationError, NotebookError)  # those that are no ValueError
         try:
             return command(*args, **kwargs)
         except click.ClickException:
             raise
-        except (ValueError, OSError, ImportError, *ours) as error:
+        except (ValueError, OSError, ImportError, *expected) as error:
             raise click.ClickException(str(error)) from None
 
     return wrapped

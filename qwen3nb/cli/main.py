@@ -1,10 +1,11 @@
 """The command line: every command calls one public function.
 
-Heavy imports wait inside the commands, so that `--help` answers at once.
+Commands import heavy libraries when they run, so that `--help` is fast.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,23 +13,20 @@ from typing import Any
 import click
 
 import qwen3nb
-from qwen3nb.cli.analyze import register as register_analysis
+from qwen3nb.cli.analyze import ANALYSIS_COMMANDS
 from qwen3nb.cli.bench import bench
-from qwen3nb.cli.custom import domain_options
+from qwen3nb.cli.custom import domain
 from qwen3nb.cli.encode import VECTOR_COMMANDS
-from qwen3nb.cli.errors import plainly as _plainly
-from qwen3nb.cli.paper import FIGURE_COMMANDS
-from qwen3nb.cli.rerank import register
+from qwen3nb.cli.errors import without_traceback
+from qwen3nb.cli.notebooks import NOTEBOOK_COMMANDS
+from qwen3nb.cli.options import DEVICE, DTYPE, FILE, POOLING, TIER, hide_library_bars
+from qwen3nb.cli.paper import PAPER_COMMANDS
+from qwen3nb.cli.rerank import RERANK_COMMANDS
 from qwen3nb.cli.sweep import sweep_command
-from qwen3nb.cli.tasks import MIRROR, SUITE_COMMANDS, no_library_bars, use_mirror
-from qwen3nb.models.modeling.dtypes import DTYPES
+from qwen3nb.cli.tasks import TASK_COMMANDS
 from qwen3nb.models.modeling.pooling import POOLINGS
-from qwen3nb.tiers import TIERS
 
 __all__ = ["main"]
-
-_POOLING = click.Choice(POOLINGS)
-_TIER = click.Choice(list(TIERS))
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -37,7 +35,7 @@ def main() -> None:
     """From a Qwen3 training checkpoint to a book whose every number can be traced.
 
     \b
-    qwen3nb demo                                   the whole way, on toys, in minutes
+    qwen3nb demo                                   all of it on toy models, in minutes
     qwen3nb extract runs/ul2/checkpoint-9000 encoder
     qwen3nb eval --checkpoint encoder --tier smoke
     qwen3nb book
@@ -45,18 +43,13 @@ def main() -> None:
 
 
 @main.command()
-@click.argument("checkpoint", type=click.Path(path_type=Path))
-@click.argument("output", type=click.Path(path_type=Path))
-@click.option("--pooling", type=_POOLING, default="mean", show_default=True)
-@click.option("--no-normalize", is_flag=True, help="Keep the length of vectors.")
+@click.argument("checkpoint", type=FILE)
+@click.argument("output", type=FILE)
+@click.option("--pooling", type=click.Choice(POOLINGS), default="mean", show_default=True)
+@click.option("--no-normalize", is_flag=True, help="Keep the length of the vectors.")
 @click.option("--max-length", type=click.IntRange(min=1), default=512, show_default=True)
-@click.option(
-    "--dtype",
-    type=click.Choice(DTYPES),
-    default="float32",
-    show_default=True,
-)
-@click.option("--prefix", default="", help="Text put before every input, such as [R].")
+@DTYPE
+@click.option("--prefix", default="", help="Text before every input, such as [R].")
 @click.option("--append-eos", is_flag=True, help="End every input with the end-of-text token.")
 @click.option(
     "--prompt",
@@ -66,15 +59,15 @@ def main() -> None:
     metavar="NAME TEXT",
     help="A sentence-transformers prompt, such as: query 'query: '.",
 )
-@click.option("--label", help="Name in results; by default the last parts of the path.")
+@click.option("--label", help="Name in the results.  [default: the end of the path]")
 @click.option(
     "--allow",
     multiple=True,
     metavar="WHAT",
-    help="Let through: decoder (a broken one), unexpected (tensors), untied (embeddings).",
+    help="Accept: decoder (a broken one), unexpected (tensors), untied (embeddings).",
 )
-@click.option("--verbose", is_flag=True, help="Show all that was verified.")
-@_plainly
+@click.option("--verbose", is_flag=True, help="Show everything that was verified.")
+@without_traceback
 def extract(
     checkpoint: Path,
     output: Path,
@@ -91,7 +84,7 @@ def extract(
     """
     from qwen3nb.extraction.extract import extract as run
 
-    no_library_bars()
+    hide_library_bars()
     done = run(checkpoint, output, normalize=not no_normalize, prompts=dict(prompts), **options)
     click.echo(
         f"{done.folder}: {done.parameters:,} parameters, pooling {options['pooling']}, "
@@ -106,13 +99,13 @@ def extract(
 
 
 @main.command()
-@click.argument("folder", type=click.Path(path_type=Path))
-@click.argument("output", type=click.Path(path_type=Path))
+@click.argument("folder", type=FILE)
+@click.argument("output", type=FILE)
 @click.option("--last", "--last-n", type=click.IntRange(min=1), help="The last N checkpoints.")
 @click.option("--best", "--best-n", type=click.IntRange(min=1), help="The best N by the metric.")
 @click.option("--metric", default="eval_loss", show_default=True)
 @click.option("--higher-is-better", is_flag=True)
-@_plainly
+@without_traceback
 def average(
     folder: Path,
     output: Path,
@@ -139,15 +132,15 @@ def average(
 
 
 @main.command()
-@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("folder", type=FILE)
 @click.argument("repository")
-@click.option("--dry-run", is_flag=True, help="List what would go, and upload nothing.")
-@click.option("--private", is_flag=True, help="If the repository is made, make it private.")
-@click.option("--revision", help="A branch; by default the main one.")
-@click.option("--message", help="Of the commit.")
-@_plainly
+@click.option("--dry-run", is_flag=True, help="List the files and upload nothing.")
+@click.option("--private", is_flag=True, help="Create the repository as a private one.")
+@click.option("--revision", help="A branch.  [default: main]")
+@click.option("--message", help="Message of the commit.")
+@without_traceback
 def push(folder: Path, repository: str, dry_run: bool, **options: Any) -> None:
-    """Upload an export in FOLDER to the hub's REPOSITORY, unless it holds something secret.
+    """Upload the export in FOLDER to the hub's REPOSITORY, unless it holds a secret.
 
     \b
     qwen3nb push encoder my-lab/my-encoder --dry-run
@@ -160,104 +153,53 @@ def push(folder: Path, repository: str, dry_run: bool, **options: Any) -> None:
         files = plan_push(folder)
         for file in files:
             click.echo(f"{file.size:>14,}  {file.path}")
-        click.echo(f"{len(files)} files would go to {repository}; nothing was uploaded")
+        click.echo(f"{len(files)} files would be uploaded to {repository}; nothing was uploaded")
         return
     click.echo(run(folder, repository, **options))
 
 
-@main.command("eval")
-@click.option(
-    "--checkpoint",
-    required=True,
-    help="A model folder, a training checkpoint, a registry name, a hub id, random or bm25.",
-)
-@click.option("--tier", type=_TIER, default="smoke", show_default=True)
-@click.option("--pooling", type=click.Choice([*POOLINGS, "auto"]), default="auto")
-@click.option("--max-length", type=click.IntRange(min=0), default=0, help="0: as the model says.")
-@click.option("--tasks", default="", help="MTEB tasks with commas, instead of the tier's.")
-@click.option(
-    "--limit", type=click.IntRange(min=0), default=0, help="At most so many of all; 0: all."
-)
-@click.option("--prefix", default="", help="Text put before every input, such as [R].")
-@click.option("--append-eos", is_flag=True, help="End every input with the end-of-text token.")
-@click.option("--bidirectional", is_flag=True, help="Run a causal language model bidirectionally.")
-@click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
-@click.option("--device", default="auto", show_default=True)
-@click.option("--dtype", type=click.Choice(DTYPES), default="float32", show_default=True)
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
-@click.option("--fresh", is_flag=True, help="Run although a page of the same run is there.")
-@MIRROR
-@_plainly
-def evaluate(fresh: bool, mirror: Path | None, **parameters: Any) -> None:
-    """Run the evaluation notebook on one model and publish its page.
-
-    \b
-    qwen3nb eval --checkpoint encoder
-    qwen3nb eval --checkpoint Qwen3-0.6B --tier fast --mirror /data/mirror
-    qwen3nb eval --checkpoint encoder --tasks STSBenchmark,SciFact --limit 200
-    qwen3nb eval --checkpoint encoder --types STS,Retrieval --languages eng
-    """
-    use_mirror(mirror)
-    _run_and_say("eval", parameters, fresh=fresh)
-
-
 @main.command()
 @click.argument("model")
-@click.option("--pooling", type=click.Choice([*POOLINGS, "auto"]), default="auto")
+@POOLING
 @click.option("--max-length", type=click.IntRange(min=0), default=0, help="0: as the model says.")
 @click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
-@click.option("--device", default="auto", show_default=True)
-@click.option("--dtype", type=click.Choice(DTYPES), default="float32", show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON in the place of the table.")
-@_plainly
+@DEVICE
+@DTYPE
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
+@without_traceback
 def quick(model: str, max_length: int, as_json: bool, **options: Any) -> None:
-    """Is MODEL an encoder at all? A minute of checks; exits with 1 if one FAILED.
+    """Check in a minute whether MODEL is an encoder at all.
 
-    A WARNING does not count as a failure.
+    Exits with 1 if a check is FAILED; a WARNING is not a failure.
 
     \b
     qwen3nb quick encoder
     qwen3nb quick Qwen/Qwen3-0.6B --pooling mean --json
     """
-    from qwen3nb.cli.check import say_quick_look
+    from qwen3nb.evaluation.embeddings.sanity_check import quick_look
     from qwen3nb.models.load import load_model
+    from qwen3nb.report.leaderboard.tables import checks_table
+    from qwen3nb.report.render.console import print_table
 
-    no_library_bars()
+    hide_library_bars()
     loaded = load_model(model, max_length=max_length or None, show_progress=not as_json, **options)
-    if say_quick_look(loaded, as_json=as_json) == "FAILED":
+    look = quick_look(loaded)
+    if as_json:
+        click.echo(json.dumps(look.as_dict(), indent=2, allow_nan=False))
+    else:
+        print_table(checks_table(look))
+        click.echo(f"{look.model}: {look.verdict}")
+    if look.verdict == "FAILED":
         sys.exit(1)
 
 
 @main.command()
-@click.argument("notebook")
-@click.option("-p", "--parameter", "given", type=(str, str), multiple=True, metavar="NAME VALUE")
-@click.option("--fresh", is_flag=True, help="Run although a page of the same run is there.")
-@_plainly
-def run(notebook: str, given: tuple[tuple[str, str], ...], fresh: bool) -> None:
-    """Run any notebook of this project with parameters, and publish its page.
-
-    \b
-    qwen3nb run leaderboard -p tier smoke
-    """
-    from qwen3nb.execution.notebook import find_notebook
-    from qwen3nb.execution.parameters import typed_parameters
-
-    _run_and_say(notebook, typed_parameters(find_notebook(notebook), dict(given)), fresh=fresh)
-
-
-def _run_and_say(notebook: str, parameters: dict[str, Any], *, fresh: bool) -> None:
-    from qwen3nb.execution.notebook import run_notebook
-
-    click.echo(run_notebook(notebook, parameters, fresh=fresh))
-
-
-@main.command()
-@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
-@_plainly
+@click.argument("files", nargs=-1, type=FILE)
+@without_traceback
 def verify(files: tuple[Path, ...]) -> None:
-    """Compute every aggregate again from the per-query scores, and say what disagrees.
+    """Recompute every aggregate from the per-query scores and report what disagrees.
 
-    FILES are records or folders of records; without any, all of results/.
+    FILES are records or folders of records; by default all of results/.
 
     \b
     qwen3nb verify
@@ -265,34 +207,34 @@ def verify(files: tuple[Path, ...]) -> None:
     """
     from qwen3nb.records.store import result_files, verify_files
 
-    chosen = [
+    records = [
         file
         for path in (files or (None,))
         for file in ([path] if path is not None and path.is_file() else result_files(path))
     ]
-    problems = verify_files(chosen)
-    for file, found in problems.items():
-        for problem in found:
-            click.echo(f"{file}: {problem}", err=True)
-    click.echo(f"{len(chosen) - len(problems)} of {len(chosen)} records hold")
+    problems = verify_files(records)
+    for file, messages in problems.items():
+        for message in messages:
+            click.echo(f"{file}: {message}", err=True)
+    click.echo(f"{len(records) - len(problems)} of {len(records)} records hold")
     if problems:
         sys.exit(1)
 
 
 @main.command()
-@click.option("--model", required=True, type=click.Path(path_type=Path), help="An extracted model.")
-@click.option("--output", type=click.Path(path_type=Path), help="By default the model's README.md.")
-@click.option("--tier", type=_TIER, default="smoke", show_default=True)
+@click.option("--model", required=True, type=FILE, help="An extracted model.")
+@click.option("--output", type=FILE, help="A file.  [default: README.md of the model]")
+@TIER
 @click.option(
     "--facts",
-    type=click.Path(path_type=Path),
-    help="TOML with what only you know: license, language, datasets, base_model, citation, …",
+    type=FILE,
+    help="TOML with what no file states: license, language, datasets, base_model, citation, …",
 )
-@_plainly
+@without_traceback
 def card(model: Path, output: Path | None, tier: str, facts: Path | None) -> None:
-    """Write a model card from the export's provenance, its training's files and the results.
+    """Write a model card from the export's provenance, its training files and the results.
 
-    What none of these says stands in the card as not given.
+    What none of them states is marked in the card as not given.
 
     \b
     qwen3nb card --model encoder
@@ -307,10 +249,14 @@ def card(model: Path, output: Path | None, tier: str, facts: Path | None) -> Non
 
 
 @main.command()
-@click.option("--tier", type=_TIER, default="smoke", show_default=True)
-@_plainly
+@TIER
+@without_traceback
 def book(tier: str) -> None:
-    """Build the book from whatever results there are, strictly, and check it."""
+    """Build the book from the present results, strictly, and check it.
+
+    \b
+    qwen3nb book --tier smoke
+    """
     from qwen3nb.book.build import build_book
 
     click.echo(f"Open {build_book(tier=tier)}")
@@ -320,43 +266,25 @@ def book(tier: str) -> None:
 @click.option(
     "--at-once", type=click.IntRange(min=0), default=0, help="0: one per core, at most four."
 )
-@_plainly
+@without_traceback
 def demo(at_once: int) -> None:
-    """Train toys, extract, evaluate beside baselines, build the book.
+    """Train toy models, extract, evaluate beside baselines, build the book.
 
-    What was done before with the same inputs is reused.
+    What was finished before with the same inputs is reused.
+
+    \b
+    qwen3nb demo --at-once 2
     """
     from qwen3nb.demo.pipeline import run_demo
 
     click.echo(f"\nOpen {run_demo(at_once=at_once)}")
 
 
-@main.command()
-@domain_options
-@_plainly
-def domain(**options: Any) -> None:
-    """Compare models on queries and documents of your own.
-
-    \b
-    qwen3nb domain --queries queries.toml --documents docs.jsonl --text "{title}. {body}" \\
-        --model all-MiniLM-L6-v2 --model runs/encoder
-    qwen3nb domain --queries eval_config.toml --documents stars.db --preset gh-star-search \\
-        --date 2026-01-31 --model encoder
-    qwen3nb domain --queries queries.toml --documents docs.csv --id-column name --check
-
-    The documents: JSONL or CSV (or .gz), a table of a SQLite or DuckDB file, opened for
-    reading only. The queries' file: see the module qwen3nb.datasets.custom.queries. Scores of every
-    query go to a record per model.
-    """
-    from qwen3nb.cli.custom import run_domain
-
-    run_domain(**options)
-
-
-for _command in (*VECTOR_COMMANDS, *SUITE_COMMANDS, *FIGURE_COMMANDS, sweep_command, bench):
+for _command in (
+    *ANALYSIS_COMMANDS, *NOTEBOOK_COMMANDS, *PAPER_COMMANDS, *RERANK_COMMANDS, *TASK_COMMANDS,
+    *VECTOR_COMMANDS, bench, domain, sweep_command,
+):  # fmt: skip
     main.add_command(_command)
-register(main, _plainly)
-register_analysis(main, _plainly)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Commands that write what a paper needs: figures and tables, from the results alone."""
+"""Commands that write figures and tables for a paper, from the results alone."""
 
 from __future__ import annotations
 
@@ -6,31 +6,30 @@ from pathlib import Path
 
 import click
 
-from qwen3nb.cli.errors import plainly
+from qwen3nb.cli.errors import without_traceback
+from qwen3nb.cli.options import TIER, seed_option
 from qwen3nb.report.render.figure import FORMATS
 from qwen3nb.report.render.table import TABLE_FORMATS
-from qwen3nb.tiers import TIERS
 
-__all__ = ["FIGURE_COMMANDS"]
+__all__ = ["PAPER_COMMANDS"]
 
 _OUT = click.option(
     "--out", required=True, type=click.Path(path_type=Path, file_okay=False), help="A folder."
 )
-_TIER = click.option("--tier", type=click.Choice(list(TIERS)), default="smoke", show_default=True)
 
 
 @click.command()
 @click.option("--format", type=click.Choice(FORMATS), default="pdf", show_default=True)
 @_OUT
-@_TIER
+@TIER
 @click.option(
     "--columns",
     type=click.Choice(["1", "2"]),
-    help="As wide as one column (3.35 in) or two (6.9 in); by default each as it is made.",
+    help="Width: one column (3.35 in) or two (6.9 in).  [default: that of each figure]",
 )
-@plainly
+@without_traceback
 def figures(format: str, out: Path, tier: str, columns: str | None) -> None:
-    """Write every figure that the results give, and captions.md, for a paper.
+    """Write every figure that the results allow, and captions.md, for a paper.
 
     \b
     qwen3nb figures --format pdf --out paper/figures
@@ -48,11 +47,11 @@ def figures(format: str, out: Path, tier: str, columns: str | None) -> None:
 @click.option("--format", type=click.Choice(list(TABLE_FORMATS)), default="latex",
               show_default=True)  # fmt: skip
 @_OUT
-@_TIER
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
-@plainly
+@TIER
+@seed_option("Of the bootstrap and permutation draws.")
+@without_traceback
 def tables(format: str, out: Path, tier: str, seed: int) -> None:
-    """Write every table that the results give: LaTeX, CSV (values in full) or Markdown.
+    """Write every table that the results allow: LaTeX, CSV (full precision) or Markdown.
 
     \b
     qwen3nb tables --format latex --out paper/tables
@@ -64,4 +63,4 @@ def tables(format: str, out: Path, tier: str, seed: int) -> None:
         click.echo(file)
 
 
-FIGURE_COMMANDS = (figures, tables)
+PAPER_COMMANDS = (figures, tables)

@@ -1,72 +1,63 @@
-"""Commands about reranking; `register` puts them where the others are."""
+"""Commands for rerankers: score pairs, search and rerank, evaluate adapters."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from qwen3nb.models.modeling.dtypes import DTYPES
+from qwen3nb.cli.errors import without_traceback
+from qwen3nb.cli.options import DEVICE, DTYPE, FILE, hide_library_bars, seed_option
 
 if TYPE_CHECKING:
     from qwen3nb.models.rerankers.yes_no import Reranker
 
-__all__ = ["register"]
+__all__ = ["RERANK_COMMANDS"]
 
+_DEPTH = click.option(
+    "--depth", type=click.IntRange(min=1), default=100, show_default=True,
+    help="Candidates per query.",
+)  # fmt: skip
+_MAX_LENGTH = click.option(
+    "--max-length", type=click.IntRange(min=1), default=512, show_default=True,
+    help="Tokens of a pair; only the document is cut.",
+)  # fmt: skip
 _MODEL = (
     click.option("--model", required=True, help="A causal language model: folder or hub id."),
-    click.option("--adapter", type=click.Path(path_type=Path), help="A LoRA adapter for it."),
-    click.option("--instruction", help="What to look for; by default, what answers a web search."),
-    click.option("--max-length", type=click.IntRange(min=1), default=512, show_default=True),
+    click.option("--adapter", type=FILE, help="A LoRA adapter for it."),
+    click.option("--instruction", help="What is relevant.  [default: that of a web search]"),
+    _MAX_LENGTH,
     click.option(
         "--template",
         type=click.Choice(["qwen3-reranker", "double-newline"]),
-        help="By default the first; for an adapter the second, which it was trained with.",
+        help="[default: the first; for adapters the second, as they were trained]",
     ),
-    click.option("--device", default="auto", show_default=True),
-    click.option("--dtype", type=click.Choice(DTYPES), default="float32", show_default=True),
+    DEVICE,
+    DTYPE,
 )
 
 
-def register(main: click.Group, plainly: Callable[[Callable[..., Any]], Any]) -> None:
-    """Add the commands to the group; ``plainly`` tells expected errors in a line."""
-    main.command("rerank")(_with_model(_pairs_options(plainly(rerank))))
-    main.command("rerank-suite")(_with_model(_suite_options(plainly(rerank_suite))))
-    main.command("rerank-outputs")(_outputs_options(plainly(rerank_outputs)))
-
-
-def _with_model(command: Any) -> Any:
-    return _apply(_MODEL, command)
-
-
-def _apply(options: tuple[Any, ...], command: Any) -> Any:
-    for option in reversed(options):
-        command = option(command)
-    return command
+def _with_model(command: Callable[..., Any]) -> Callable[..., Any]:
+    return functools.reduce(lambda inner, option: option(inner), reversed(_MODEL), command)
 
 
 def _load(options: dict[str, Any]) -> Reranker:
-    from transformers.utils import logging
-
     from qwen3nb.models.rerankers.load import load_reranker
 
-    logging.disable_progress_bar()
+    hide_library_bars()
     return load_reranker(options.pop("model"), **options)
 
 
-def _pairs_options(command: Any) -> Any:
-    path = click.Path(path_type=Path)
-    options = (
-        click.option("--pairs", required=True, type=path, help="JSON lines: query, document."),
-        click.option("--output", required=True, type=path, help="JSON lines: p_yes, log_odds, …"),
-    )
-    return _apply(options, command)
-
-
+@click.command()
+@_with_model
+@click.option("--pairs", required=True, type=FILE, help="JSON lines: query, document.")
+@click.option("--output", required=True, type=FILE, help="JSON lines: p_yes, log_odds, truncated.")
+@without_traceback
 def rerank(pairs: Path, output: Path, **options: Any) -> None:
-    """Score pairs of query and document, line by line, for a pipeline.
+    """Score pairs of query and document, a JSON line each.
 
     \b
     qwen3nb rerank --model Qwen/Qwen3-Reranker-0.6B --pairs pairs.jsonl --output scores.jsonl
@@ -83,24 +74,21 @@ def rerank(pairs: Path, output: Path, **options: Any) -> None:
     )
 
 
-def _suite_options(command: Any) -> Any:
-    options = (
-        click.argument("data", nargs=-1, required=True),
-        click.option(
-            "--first",
-            multiple=True,
-            default=("bm25",),
-            show_default=True,
-            help="bm25, given, a TREC run, or an encoder; several are fused by rank.",
-        ),
-        click.option("--depth", type=click.IntRange(min=1), default=100, show_default=True),
-        click.option("--output", type=click.Path(path_type=Path), help="By default results/."),
-        click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True),
-        click.option("--fresh", is_flag=True, help="Score again although the record is there."),
-    )
-    return _apply(options, command)
-
-
+@click.command()
+@_with_model
+@click.argument("data", nargs=-1, required=True)
+@click.option(
+    "--first",
+    multiple=True,
+    default=("bm25",),
+    show_default=True,
+    help="First stage: bm25, given, a TREC run, or an encoder; several are fused by rank.",
+)
+@_DEPTH
+@click.option("--output", type=FILE, help="Folder of the records.  [default: results/]")
+@seed_option("Of the bootstrap intervals.")
+@click.option("--fresh", is_flag=True, help="Score again even if the record exists.")
+@without_traceback
 def rerank_suite(
     data: tuple[str, ...],
     first: tuple[str, ...],
@@ -110,7 +98,7 @@ def rerank_suite(
     fresh: bool,
     **options: Any,
 ) -> None:
-    """Search and rerank: DATA are BEIR folders, MS MARCO's, CQADupStack's, or MTEB tasks.
+    """Search and rerank. DATA: BEIR folders, MS MARCO's, CQADupStack's, or MTEB tasks.
 
     \b
     qwen3nb rerank-suite --model Qwen/Qwen3-Reranker-0.6B PyDocsSampleRetrieval
@@ -129,20 +117,16 @@ def rerank_suite(
         click.echo(f"{row['dataset']}: {', '.join(shown)}")
 
 
-def _outputs_options(command: Any) -> Any:
-    options = (
-        click.argument("outputs", type=click.Path(path_type=Path)),
-        click.option("--base", help="The model the adapters belong to."),
-        click.option("--data", multiple=True, required=True, help="As in rerank-suite."),
-        click.option("--embedding-task", "embedding_tasks", multiple=True, help="An MTEB task."),
-        click.option("--depth", type=click.IntRange(min=1), default=100, show_default=True),
-        click.option("--max-length", type=click.IntRange(min=1), default=512, show_default=True),
-    )
-    return _apply(options, command)
-
-
+@click.command()
+@click.argument("outputs", type=FILE)
+@click.option("--base", help="The base model of the adapters.")
+@click.option("--data", multiple=True, required=True, help="As in rerank-suite.")
+@click.option("--embedding-task", "embedding_tasks", multiple=True, help="An MTEB task.")
+@_DEPTH
+@_MAX_LENGTH
+@without_traceback
 def rerank_outputs(outputs: Path, embedding_tasks: tuple[str, ...], **options: Any) -> None:
-    """Evaluate every adapter under OUTPUTS: reranking always, embeddings where trained for.
+    """Evaluate every adapter under OUTPUTS as reranker, and as encoder if trained as one.
 
     \b
     qwen3nb rerank-outputs outputs --base Qwen/Qwen3-0.6B-Base --data beir/scifact
@@ -150,9 +134,12 @@ def rerank_outputs(outputs: Path, embedding_tasks: tuple[str, ...], **options: A
     from qwen3nb.evaluation.mteb.select import select_tasks
     from qwen3nb.evaluation.studies.lora_runs import evaluate_trained
 
-    chosen = select_tasks(names=embedding_tasks) if embedding_tasks else []
-    results = evaluate_trained(outputs, embedding_tasks=chosen, **options)
+    tasks = select_tasks(names=embedding_tasks) if embedding_tasks else []
+    results = evaluate_trained(outputs, embedding_tasks=tasks, **options)
     for result in results:
         value = "undefined" if result.main.value is None else f"{result.main.value:.4f}"
         name, metric = result.task.name, result.task.main_metric
         click.echo(f"{result.model.label} {name}: {metric} {value} (n {result.main.n})")
+
+
+RERANK_COMMANDS = (rerank, rerank_suite, rerank_outputs)

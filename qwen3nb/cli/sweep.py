@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from qwen3nb.cli.errors import plainly
-from qwen3nb.cli.tasks import MIRROR, use_mirror
+from qwen3nb.cli.errors import without_traceback
+from qwen3nb.cli.notebooks import FRESH, PARAMETER, NotebookCommand, given_parameters
+from qwen3nb.cli.options import MIRROR, use_mirror
 
 if TYPE_CHECKING:
     from qwen3nb.execution.sweep import Job, Outcome
@@ -20,33 +21,43 @@ if TYPE_CHECKING:
 __all__ = ["sweep_command"]
 
 
-@click.command("sweep")
+@click.command("sweep", cls=NotebookCommand, notebook="eval")
 @click.argument(
     "file", required=False, type=click.Path(path_type=Path, exists=True, dir_okay=False)
 )
-@click.option("--checkpoint", "checkpoints", multiple=True, help="A model, or a glob of folders.")
-@click.option("--tier", "tiers", multiple=True, help="smoke, pydocs, fast or full.")
-@click.option("--notebook", "notebooks", multiple=True, help="By default: eval.")
-@click.option("-p", "--parameter", "typed", type=(str, str), multiple=True, metavar="NAME VALUE",
-              help="For every notebook that declares it.")  # fmt: skip
+@click.option(
+    "--checkpoint",
+    "checkpoints",
+    multiple=True,
+    help="A model, or a glob of folders; repeat for more.",
+)
+@click.option(
+    "--tier", "tiers", multiple=True, help="smoke, pydocs, fast or full; repeat for more."
+)
+@click.option(
+    "--notebook", "notebooks", multiple=True, help="A notebook; repeat for more.  [default: eval]"
+)
+@PARAMETER
 @click.option("--at-once", type=click.IntRange(min=0), help="0: as many as fit, at most four.")
-@click.option("--no-book", is_flag=True, help="Do not build the book at the end.")
-@click.option("--dry-run", is_flag=True, help="List the runs, and run nothing.")
-@click.option("--fresh", is_flag=True, help="Run although pages of the same runs are there.")
+@click.option("--no-book", is_flag=True, help="Do not build the book afterwards.")
+@click.option("--dry-run", is_flag=True, help="List the runs and run nothing.")
+@FRESH
 @MIRROR
-@plainly
+@without_traceback
 def sweep_command(file: Path | None, mirror: Path | None, **flags: Any) -> None:
     """Run every checkpoint on every tier in every notebook, then build the book.
 
     FILE is TOML with the keys checkpoints, tiers, notebooks, parameters, runs, at_once and
-    book; flags take the place of what it says. What is finished is not run again. A run
-    that fails takes no other with it; the exit status is then 1. Where there are GPUs,
-    each run has one to itself.
+    book; options override it. Options of eval.ipynb, and -p, hold for every notebook that
+    declares the parameter. --checkpoint, --tier and --notebook may be repeated.
+
+    Finished runs are not run again. A failed run does not stop the others; the exit status
+    is then 1. Each run has a GPU of its own where there are GPUs.
 
     \b
     qwen3nb sweep sweep.toml
     qwen3nb sweep --checkpoint "runs/ul2/checkpoint-*" --checkpoint bm25 --tier smoke
-    qwen3nb sweep sweep.toml --dry-run
+    qwen3nb sweep sweep.toml --max-length 256 --dry-run
     """
     from qwen3nb.execution.subprocesses import interrupted_by_sigterm
     from qwen3nb.execution.sweep import Stopped, check_jobs
@@ -56,13 +67,13 @@ def sweep_command(file: Path | None, mirror: Path | None, **flags: Any) -> None:
     jobs = plan.jobs()
     check_jobs(jobs)
     if flags["dry_run"]:
-        _say_plan(jobs, fresh=flags["fresh"])
+        _print_plan(jobs, fresh=flags["fresh"])
         return
     try:
         with interrupted_by_sigterm():
             failed = _run(jobs, plan, fresh=flags["fresh"])
     except KeyboardInterrupt:
-        raise Stopped("stopped while the book was built; `qwen3nb book` builds it") from None
+        raise Stopped("stopped while the book was built; run `qwen3nb book`") from None
     if failed:
         sys.exit(1)
 
@@ -72,16 +83,23 @@ def _plan(file: Path | None, flags: dict[str, Any]) -> SweepPlan:
 
     lists = {name: flags[name] for name in ("checkpoints", "tiers", "notebooks") if flags[name]}
     if file is None and not lists:
-        raise click.UsageError("say what to run: a TOML file, --checkpoint or --notebook")
+        raise click.UsageError("nothing to run: give a TOML file, --checkpoint or --notebook")
     plan = SweepPlan() if file is None else read_plan(file)
-    typed = dict(flags["typed"])
+    typed = dict(flags["typed"]) | _parameters(flags)
     shared = {name: value for name, value in plan.parameters.items() if name not in typed}
     at_once = plan.at_once if flags["at_once"] is None else flags["at_once"]
     book = plan.book and not flags["no_book"]
     return replace(plan, **lists, parameters=shared, typed=typed, at_once=at_once, book=book)
 
 
-def _say_plan(jobs: Sequence[Job], *, fresh: bool) -> None:
+def _parameters(flags: dict[str, Any]) -> dict[str, str]:
+    """The notebook's parameters among the flags that were given, as strings."""
+    own = {each.name for each in sweep_command.params}
+    values = given_parameters({name: flags[name] for name in flags if name not in own})
+    return {name: str(value) for name, value in values.items()}
+
+
+def _print_plan(jobs: Sequence[Job], *, fresh: bool) -> None:
     for job in jobs:
         try:
             state = "reused" if not fresh and job.finished() else "would run"
@@ -93,7 +111,7 @@ def _say_plan(jobs: Sequence[Job], *, fresh: bool) -> None:
 
 
 def _run(jobs: Sequence[Job], plan: SweepPlan, *, fresh: bool) -> list[Outcome]:
-    """The runs that failed; the book is built from whatever there is."""
+    """Run the jobs and build the book from the finished ones; returns those that failed."""
     from qwen3nb.execution.sweep import sweep
 
     outcomes = sweep(jobs, at_once=plan.at_once, fresh=fresh)

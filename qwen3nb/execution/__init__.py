@@ -1,1 +1,1 @@
-"""How the work is driven."""
+"""Run notebooks: parameters, papermill, attempts and their pages, sweeps."""

@@ -1,9 +1,9 @@
-"""One attempt at a run, and the page of one that failed.
+"""One attempt at a run, and the page of a run that failed.
 
-The page says so, with the error's name and message, when it was, and where there is more;
-it holds no number. If a finished page of the same name is there, it is kept, and a notice
-on its top says that a later run failed. What an error says is foreign text: it is shown as
-a cell's output, where neither HTML nor a directive of MyST acts.
+That page shows the error's name and message, the time and where to find more; it holds no
+number. A finished page of the same name is kept, below a notice that a later run failed.
+An error's message is foreign text: it is shown as the output of a cell, where neither HTML
+nor a MyST directive takes effect.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ import nbformat
 from qwen3nb import paths
 from qwen3nb.execution.publish import page_title, publish
 from qwen3nb.records.failures import FailedRun, note_failure
-from qwen3nb.report.render.cell import Cell, markdown_text
+from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.table import Table
 from qwen3nb.utils.atomic_files import write_text
+from qwen3nb.utils.markdown import escaped
 from qwen3nb.utils.secrets import without, without_secrets
 
 __all__ = ["LOG", "Attempt", "cell_error"]
@@ -45,10 +46,10 @@ class Attempt:
     Attributes:
         notebook: name of the notebook.
         values: its parameters.
-        page: where its page goes; None for a run that makes none.
-        partial: the notebook as far as it has come.
+        page: path of its page; None for a run without one.
+        partial: path of the notebook while it is executed.
         started: seconds since the epoch.
-        log: where its output goes, if a sweep runs it.
+        log: file of its output, if a sweep runs it.
     """
 
     notebook: str
@@ -60,22 +61,22 @@ class Attempt:
 
     @contextmanager
     def watched(self, nb: Any) -> Iterator[list[str]]:
-        """Without secrets in the environment; an exception (a dead kernel) is noted."""
+        """Keep secrets out of the environment; record an exception, such as a dead kernel."""
         from nbclient.exceptions import DeadKernelError
 
         with without_secrets() as secrets:
             try:
                 yield secrets
             except DeadKernelError:
-                said = "its kernel died, perhaps for want of memory"
-                self.fail(nb, "DeadKernelError", said, secrets=secrets)
+                reason = "its kernel died, perhaps out of memory"
+                self.fail(nb, "DeadKernelError", reason, secrets=secrets)
                 raise
             except Exception as error:
                 self.fail(nb, type(error).__name__, str(error), secrets=secrets)
                 raise
 
     def succeed(self, nb: Any, *, key: str, secrets: Sequence[str] = ()) -> bool:
-        """Publish the page; whether there is one."""
+        """Publish the page and return True; False for a run without a page."""
         if self.page is None:
             return False
         seconds = time.time() - self.started
@@ -86,7 +87,7 @@ class Attempt:
         return True
 
     def fail(self, nb: Any, error: str, message: str, *, secrets: Sequence[str] = ()) -> None:
-        """Let the page tell of the failure, and note it for the book."""
+        """Write the page of the failure and a note for the book's status page."""
         if self.page is None:
             return
         more = [paths.shown(Path(file)) for file in (self.log, self.partial) if file]
@@ -101,13 +102,13 @@ class Attempt:
             seconds=round(time.time() - self.started, 1),
             more=tuple(more),
         )
-        told = _with_notice(self.page, run) or _failed_page(nb, run)
-        write_text(self.page, without(secrets, nbformat.writes(told)) + "\n")
+        page = _with_notice(self.page, run) or _failed_page(nb, run)
+        write_text(self.page, without(secrets, nbformat.writes(page)) + "\n")
         note_failure(run)
 
 
 def cell_error(nb: Any) -> tuple[str, str]:
-    """Name and message of the error in the last cell that has one."""
+    """Name and message of the last error in a notebook."""
     errors = [
         output
         for cell in nb.cells
@@ -122,8 +123,8 @@ def _second(moment: float) -> str:
 
 
 def _moment(when: str) -> str:
-    """A moment in ISO 8601 for a sentence; escaped, since a page may say anything."""
-    return markdown_text(when[:19].replace("T", " ")) + " UTC"
+    """A time in ISO 8601 as text; escaped, since a page on disk may hold anything."""
+    return escaped(when[:19].replace("T", " ")) + " UTC"
 
 
 def _shortened(text: str) -> str:
@@ -133,21 +134,21 @@ def _shortened(text: str) -> str:
 
 
 def _failed_page(nb: Any, run: FailedRun) -> Any:
-    """A page that says what happened, and nothing else."""
-    told = nbformat.v4.new_notebook()
+    """A page that reports the failure and nothing else."""
+    page = nbformat.v4.new_notebook()
     for name in ("kernelspec", "language_info"):
         if name in nb.metadata:
-            told.metadata[name] = nb.metadata[name]
-    told.metadata["qwen3nb"] = {
+            page.metadata[name] = nb.metadata[name]
+    page.metadata["qwen3nb"] = {
         "notebook": run.notebook,
         "parameters": run.parameters,
         "failed": run.failed,
         "seconds": run.seconds,
     }
-    notice = _admonition("This run failed", "It has no numbers. What it said at its end:")
-    told.cells = [_markdown("title", f"# {_title(nb, run)} (failed)"), notice, _said(run)]
-    told.cells.append(_html("facts", _facts(run)))
-    return told
+    notice = _admonition("This run failed", "It has no numbers. Its last output:")
+    title = _markdown("title", f"# {_title(nb, run)} (failed)")
+    page.cells = [title, notice, _error_cell(run), _html("facts", _facts(run))]
+    return page
 
 
 def _title(nb: Any, run: FailedRun) -> str:
@@ -155,26 +156,26 @@ def _title(nb: Any, run: FailedRun) -> str:
         title = page_title(nb, run.parameters)
     except (ValueError, OSError):  # the model itself is gone or broken
         title = None
-    return title or markdown_text(run.page)
+    return title or escaped(run.page)
 
 
 def _with_notice(page: Path, run: FailedRun) -> Any | None:
-    """The page of an earlier run that finished, with a notice below its title; or None."""
+    """The page of an earlier finished run with a notice below its title, or None."""
     try:
         nb = nbformat.read(page, as_version=4)
         finished = nb.metadata["qwen3nb"]["finished"]
-    except (OSError, ValueError, KeyError, AttributeError):  # none, or not one of ours
+    except (OSError, ValueError, KeyError, AttributeError):  # no page, or not one of ours
         return None
     nb.metadata["qwen3nb"]["failed"] = run.failed
     cells = [cell for cell in nb.cells if not cell.get("id", "").startswith("failed-")]
     head, rest = _split_title(cells)
-    said = f"Below is the run of {_moment(str(finished))}. One failed {_moment(run.failed)}:"
-    nb.cells = [*head, _admonition("A later run failed", said), _said(run), *rest]
+    text = f"Below is the run of {_moment(str(finished))}. One failed {_moment(run.failed)}:"
+    nb.cells = [*head, _admonition("A later run failed", text), _error_cell(run), *rest]
     return nb
 
 
 def _split_title(cells: list[Any]) -> tuple[list[Any], list[Any]]:
-    """The cell with the title alone, and the rest with what stood below the title."""
+    """A cell with only the title, and the others with the text below the title."""
     if not cells or cells[0].cell_type != "markdown":
         return [], cells
     first, *others = cells
@@ -199,27 +200,27 @@ def _markdown(name: str, source: str) -> Any:
     return nbformat.v4.new_markdown_cell(source, id=f"failed-{name}")
 
 
-def _admonition(title: str, said: str) -> Any:
-    return _markdown("notice", f":::{{admonition}} {title}\n:class: danger\n{said}\n:::")
+def _admonition(title: str, text: str) -> Any:
+    return _markdown("notice", f":::{{admonition}} {title}\n:class: danger\n{text}\n:::")
 
 
-def _said(run: FailedRun) -> Any:
+def _error_cell(run: FailedRun) -> Any:
     """The error as the output of a cell: literal, whatever it holds."""
     lines = f"{run.error}: {run.message}".rstrip().splitlines()
     text = "".join(f"{line}\n" for each in lines for line in _wrapped(each))
     text += "".join(f"\nmore in {file}" for file in run.more)
-    return _shown("said", nbformat.v4.new_output("stream", name="stderr", text=text))
+    return _shown("error", nbformat.v4.new_output("stream", name="stderr", text=text))
 
 
 def _wrapped(line: str) -> list[str]:
-    """A line in pieces that a page is wide enough for; what is short stays as it is."""
+    """A line wrapped to the width of a page."""
     if len(line) <= _WIDTH:
         return [line]
     return textwrap.wrap(line, _WIDTH, subsequent_indent="    ", break_on_hyphens=False)
 
 
 def _html(name: str, table: Table) -> Any:
-    data = {"text/html": table.html(), "text/plain": "a table"}
+    data = {"text/html": table.to_html(), "text/plain": "a table"}
     return _shown(name, nbformat.v4.new_output("display_data", data))
 
 

@@ -1,15 +1,14 @@
-"""One parameterised notebook: check its parameters, run it, publish its page.
+"""Run one parameterised notebook: check its parameters, execute it, publish its page.
 
-A notebook's parameters are what its cell tagged ``parameters`` declares, typed, one
-per line. A name it does not declare, a value of another type, or a choice that does
-not exist is refused before a kernel starts: papermill by itself would warn and run
-the defaults.
+A notebook's parameters are those that its cell tagged ``parameters`` declares. A name it
+does not declare, a value of another type, or a choice that does not exist is refused
+before a kernel starts; papermill by itself would warn and run with the defaults.
 
-A run happens in ``results/partial``; only a notebook that ran to its end is cleaned
-and moved into ``book/runs``, in one step. Of a run that fails, the page says so: a page of
-an earlier run is kept under a notice, else there is a short one without a number; neither
-counts as finished, and the next success replaces it (see `qwen3nb.execution.attempt`). A run that
-is interrupted leaves the book as it was.
+A notebook is executed in ``results/partial``; only one that ran to its end is cleaned and
+moved into ``book/runs``, in one step. The page of a failed run says that it failed: an
+earlier page stays below a notice, otherwise the page is short and holds no number. Neither
+counts as finished, and the next success replaces it (see `qwen3nb.execution.attempt`). An
+interrupted run leaves the book as it was.
 """
 
 from __future__ import annotations
@@ -27,12 +26,7 @@ import nbformat
 from qwen3nb import paths
 from qwen3nb.analysis.inventory.training_logs import log_files
 from qwen3nb.checkpoints.checkpoint import list_checkpoints, open_checkpoint
-from qwen3nb.execution.parameters import (
-    Parameter,
-    ParameterError,
-    check_parameters,
-    declared_parameters,
-)
+from qwen3nb.execution.parameters import Parameter, check_parameters, read_parameters
 from qwen3nb.models.sources.fingerprint import fingerprint
 from qwen3nb.models.sources.lora import adapter_fingerprint
 from qwen3nb.models.sources.resolve import find_source, find_training
@@ -42,14 +36,12 @@ from qwen3nb.utils.atomic_files import file_stamp, sha256_file, sha256_json
 __all__ = [
     "ENGINE",
     "NotebookError",
-    "Parameter",
-    "ParameterError",
-    "check_parameters",
-    "declared_parameters",
+    "finished_page",
     "is_ours",
     "page_name",
     "page_path",
     "partial_folder",
+    "resolved_parameters",
     "run_key",
     "run_notebook",
 ]
@@ -58,19 +50,19 @@ ENGINE = "qwen3nb"
 
 
 class NotebookError(RuntimeError):
-    """A notebook that did not come to its end; the message says why and where it is."""
+    """A notebook that did not run to its end; the message says why and where the rest is."""
 
 
 def is_ours(notebook: nbformat.NotebookNode) -> bool:
-    """Whether a notebook is one of this package's: its metadata says so."""
+    """Whether a notebook belongs to this package, by its metadata."""
     return "qwen3nb" in notebook.metadata
 
 
 def page_name(notebook: str, values: Mapping[str, Any], declared: Mapping[str, Parameter]) -> str:
-    """The name of a run's page: the notebook, what it ran on, and what was not default.
+    """The name of a run's page: notebook, model or training, and non-default parameters.
 
-    The same parameters give the same name, different ones different names. A notebook
-    that runs on no model and no training is one page, whatever its parameters.
+    Equal parameters give equal names, different ones different names. A notebook that
+    takes neither a model nor a training has one page, whatever its parameters.
     """
     if "checkpoint" not in values and "training" not in values:
         return notebook
@@ -88,7 +80,7 @@ def page_name(notebook: str, values: Mapping[str, Any], declared: Mapping[str, P
 
 
 def _model_slug(spec: str) -> str:
-    """Readable and one of a kind: a path's last parts, with a digest if it is elsewhere."""
+    """A readable, unique name: the end of a path, with a digest if it lies outside the root."""
     try:
         folder = find_source(spec).folder
     except SpecError:
@@ -102,27 +94,28 @@ def _folder_slug(folder: Path) -> str:
     resolved = folder.resolve()
     if resolved.is_relative_to(paths.root()):
         short = str(resolved.relative_to(paths.root())).removeprefix("runs/")
-        return short.removesuffix("/checkpoints/final")  # where a training leaves its adapters
+        return short.removesuffix("/checkpoints/final")  # a training's adapters
     digest = hashlib.sha256(str(resolved).encode()).hexdigest()[:6]
     return f"{resolved.parent.name}-{resolved.name}-{digest}"
 
 
 def page_path(notebook: Path, values: Mapping[str, Any]) -> Path:
-    """Where the page of a run is published."""
-    declared = declared_parameters(nbformat.read(notebook, as_version=4))
-    return paths.book_runs() / f"{page_name(notebook.stem, values, declared)}.ipynb"
+    """The path of the page that a run publishes."""
+    return (
+        paths.book_runs() / f"{page_name(notebook.stem, values, read_parameters(notebook))}.ipynb"
+    )
 
 
 def partial_folder() -> Path:
-    """Where notebooks run before they are published."""
+    """The folder in which notebooks are executed before they are published."""
     return paths.results() / "partial"
 
 
 def run_key(notebook: nbformat.NotebookNode, values: Mapping[str, Any]) -> str:
-    """Digest of all that decides what a run shows: source, parameters, model, code.
+    """Digest of everything a page depends on: source, parameters, model, code.
 
-    A notebook that reads results (``metadata.qwen3nb.reads``) depends on them too, one that
-    reads trainings' outputs on their logs and scores.
+    A notebook that reads results (``metadata.qwen3nb.reads``) depends on the records too,
+    one that reads the outputs of trainings on their logs and scores.
     """
     parts: dict[str, Any] = {
         "cells": [[cell.cell_type, cell.source] for cell in notebook.cells],
@@ -150,7 +143,7 @@ def run_key(notebook: nbformat.NotebookNode, values: Mapping[str, Any]) -> str:
 
 
 def _code_digest() -> str:
-    """Digest of this package's own files."""
+    """Digest of the files of this package."""
     package = Path(__file__).resolve().parent.parent
     files = sorted(
         file
@@ -162,15 +155,14 @@ def _code_digest() -> str:
 
 def resolved_parameters(notebook: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:
     """`check_parameters` for the notebook at a path."""
-    declared = declared_parameters(nbformat.read(notebook, as_version=4))
-    return check_parameters(declared, parameters)
+    return check_parameters(read_parameters(notebook), parameters)
 
 
 def finished_page(notebook: Path, parameters: Mapping[str, Any]) -> Path | None:
-    """The page of a run that was finished with the same inputs, or None.
+    """The page of a finished run with the same inputs, or None.
 
-    None, too, if a later run of the page failed, and for a notebook that shows what is so
-    now (``metadata.qwen3nb.always``).
+    Also None if a later run of that page failed, and for a notebook that must always run
+    since it shows the present state (``metadata.qwen3nb.always``).
     """
     node = nbformat.read(notebook, as_version=4)
     values = resolved_parameters(notebook, parameters)
@@ -180,7 +172,7 @@ def finished_page(notebook: Path, parameters: Mapping[str, Any]) -> Path | None:
     try:
         done = nbformat.read(page, as_version=4).metadata["qwen3nb"]
         key = None if "failed" in done else done["key"]
-    except (ValueError, KeyError, AttributeError):  # not a page of ours, or damaged
+    except (ValueError, KeyError, AttributeError):  # not one of our pages, or damaged
         return None
     return page if key is not None and key == run_key(node, values) else None
 
@@ -193,21 +185,21 @@ def run_notebook(
     show_progress: bool = True,
     log: Path | None = None,
 ) -> Path:
-    """Run a notebook and publish its page; the page of an equal finished run is reused.
+    """Run a notebook and return its published page; an equal finished run is reused.
 
     Args:
         notebook: a path, or the name of one in ``notebooks/``.
-        parameters: values by name; what is missing has its default.
-        fresh: run although the page is there.
+        parameters: values by name; the others have their defaults.
+        fresh: run even if a finished page with the same inputs exists.
         show_progress: whether to show a bar over the cells.
         log: a file for what the cells print.
 
     Raises:
-        ParameterError: refused before anything ran.
-        FileNotFoundError: no such notebook; lists those there are.
+        ParameterError: invalid parameters; nothing was run.
+        FileNotFoundError: no such notebook; lists the names there are.
         NotebookError: a cell failed, or the kernel died.
     """
-    notebook = find_notebook(notebook)
+    notebook = paths.find_notebook(notebook)
     parameters = dict(parameters or {})
     page = None if fresh else finished_page(notebook, parameters)
     if page is not None:
@@ -230,7 +222,7 @@ def _execute(
     output: TextIO | None,
     show_progress: bool,
 ) -> None:
-    """Run ``notebook`` as ``partial``; what its cells print goes to ``output``, if any."""
+    """Execute ``notebook`` into ``partial``; what its cells print goes to ``output``, if any."""
     import papermill
     from nbclient.exceptions import DeadKernelError
     from papermill.exceptions import PapermillExecutionError
@@ -243,32 +235,16 @@ def _execute(
             engine_name=ENGINE,
             progress_bar=show_progress,
             stdout_file=output,
-            # Without a log, what the cells say of their progress goes to whoever waits.
+            # Without a log, the cells report their progress on the terminal.
             stderr_file=output or (sys.stderr if show_progress else None),
         )
     except PapermillExecutionError as error:
         raise NotebookError(
             f"{notebook.name}: a cell failed: {error.ename}: {error.evalue}\n"
-            f"as far as it came it is in {partial}"
+            f"the notebook up to there: {partial}"
         ) from error
     except DeadKernelError as error:
         raise NotebookError(
-            f"{notebook.name}: its kernel died, perhaps for want of memory\n"
-            f"as far as it came it is in {partial}"
+            f"{notebook.name}: its kernel died, perhaps out of memory\n"
+            f"the notebook up to there: {partial}"
         ) from error
-
-
-def find_notebook(notebook: Path | str) -> Path:
-    """The path of a notebook given by path or by name.
-
-    Raises:
-        FileNotFoundError: there is none; lists those there are.
-    """
-    path = Path(notebook)
-    if path.is_file():
-        return path
-    named = paths.notebooks() / f"{path.name.removesuffix('.ipynb')}.ipynb"
-    if named.is_file():
-        return named
-    there = ", ".join(sorted(file.stem for file in paths.notebooks().glob("*.ipynb"))) or "none"
-    raise FileNotFoundError(f"no notebook {str(notebook)!r}; in {paths.notebooks()}: {there}")

@@ -1,4 +1,4 @@
-"""papermill's command line, with an output where one of our notebooks lacks it."""
+"""Add an output to papermill's command line where one of our notebooks lacks it."""
 
 from __future__ import annotations
 
@@ -41,21 +41,21 @@ _NO_RUN = {"--help-notebook", "--help", "-h", "--version"}
 
 def positionals(arguments: Sequence[str]) -> list[str]:
     """Papermill's positional arguments among ``arguments``."""
-    found: list[str] = []
+    given: list[str] = []
     rest = iter(arguments)
     for argument in rest:
         if argument == "--":
-            found.extend(rest)
+            given.extend(rest)
         elif argument in OPTIONS:
             for _ in range(OPTIONS[argument]):
                 next(rest, None)
         elif argument == "-" or not argument.startswith("-"):
-            found.append(argument)
-    return found
+            given.append(argument)
+    return given
 
 
 def with_output(arguments: Sequence[str]) -> list[str]:
-    """``arguments`` of papermill, with an output if one of our notebooks lacks one."""
+    """Papermill's ``arguments``, with an output added if one of our notebooks lacks it."""
     arguments = list(arguments)
     paths_given = positionals(arguments)
     if len(paths_given) != 1 or _NO_RUN & set(arguments):

@@ -1,17 +1,16 @@
-"""The papermill side: `papermill eval.ipynb -p tier smoke` works as typed, and safely.
+"""The papermill plug-in: `papermill eval.ipynb -p tier smoke` works as typed, and safely.
 
-papermill imports every ``papermill.engine`` entry point before it reads its arguments.
-This module uses the occasion for two things:
+papermill imports every ``papermill.engine`` entry point before it reads its arguments,
+and this module does two things at that moment:
 
 1. It becomes papermill's default engine. For a notebook of this package it checks the
    parameters before a kernel starts, keeps secrets out of the kernel, and publishes the
-   page of a run that came to its end, or lets the page say that it failed. Any other
-   notebook goes to papermill's own engine, untouched.
+   page of a finished run, or a page that says that the run failed. Any other notebook
+   goes to papermill's own engine, untouched.
 2. When papermill is started from the command line with one path only, and that path is
    a notebook of this package, it appends an output in ``results/partial``. papermill
    has no setting for a default output; without one it fails on a terminal, writes to
-   the standard output in a script, and takes the source for the output when the
-   standard input is a pipe.
+   standard output in a script, and overwrites the source when standard input is a pipe.
 
 Keep imports here light: a broken import breaks every papermill command in the
 environment.
@@ -34,19 +33,20 @@ __all__ = ["Engine"]
 
 
 class Engine(engines.NBClientEngine):
-    """papermill's engine, with checks before and a page after, for our notebooks."""
+    """papermill's engine, with checks before a run and a page after it, for our notebooks."""
 
     @classmethod
     def execute_notebook(
         cls, nb: Any, kernel_name: str, output_path: str | None = None, **options: Any
     ) -> Any:
-        """Run ``nb``; called by papermill after it has put the parameters in.
+        """Run ``nb``; papermill calls this after it has injected the parameters.
 
         Raises:
-            ParameterError: refused before a kernel started.
+            ParameterError: invalid parameters; no kernel was started.
         """
         from qwen3nb.execution import notebook as notebooks
         from qwen3nb.execution.attempt import Attempt, cell_error
+        from qwen3nb.execution.parameters import check_parameters, declared_parameters
 
         if not notebooks.is_ours(nb):
             return super().execute_notebook(nb, kernel_name, output_path=output_path, **options)
@@ -56,7 +56,7 @@ class Engine(engines.NBClientEngine):
             for name, value in nb.metadata.papermill.get("parameters", {}).items()
             if not name.startswith("PAPERMILL_")
         }
-        values = notebooks.check_parameters(notebooks.declared_parameters(nb), given)
+        values = check_parameters(declared_parameters(nb), given)
         output = Path(output_path).resolve() if output_path else None
         _refuse_book(output)
         page = None
@@ -70,13 +70,13 @@ class Engine(engines.NBClientEngine):
             attempt.fail(nb, *cell_error(nb), secrets=secrets)
         elif output and attempt.succeed(nb, key=key, secrets=secrets):
             engines.logger.info("Page: %s", page)
-            # papermill writes its output once more; nobody needs it beside the page.
+            # papermill writes its output once more; the page replaces it.
             atexit.register(output.unlink, missing_ok=True)
         return nb
 
 
 def _as_written(nb: Any) -> Any:
-    """The notebook without the cell papermill put in: what its author wrote."""
+    """The notebook as its author wrote it: without papermill's injected cell."""
     written = copy.deepcopy(nb)
     written.cells = [
         cell for cell in nb.cells if "injected-parameters" not in cell.metadata.get("tags", ())
@@ -90,8 +90,8 @@ def _refuse_book(output: Path | None) -> None:
 
     if output and output.is_relative_to(paths.book().resolve()):
         raise ParameterError(
-            f"{output} lies in the book, where only finished runs belong. Leave the output "
-            "out: the page is then published when the run has come to its end"
+            f"{output} lies in the book, where only finished runs belong. Give no output: "
+            "the page is published when the run is finished"
         )
 
 

@@ -1,6 +1,9 @@
-"""What a notebook's parameter of a name must satisfy, in whichever notebook.
+"""What a notebook's parameter of a given name must satisfy, in whichever notebook.
 
-A check takes the value and raises ``ValueError`` or ``OSError`` with what would do.
+A name is in `CHOICES` if its values can be listed, in `MINIMUM` if it is a number with a
+lower bound, and in `CHECKS` in any case: a check takes the value and raises ``ValueError``
+or ``OSError`` with what is expected. Modules that load numpy are imported by the checks
+that need them, since the command line reads the choices for a ``--help``.
 """
 
 from __future__ import annotations
@@ -17,20 +20,74 @@ from qwen3nb.evaluation.mteb.select import listed, select_tasks
 from qwen3nb.models.modeling.dtypes import DTYPES
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.rerankers.prompt_template import TEMPLATES
-from qwen3nb.models.search.faiss_index import FAMILIES
-from qwen3nb.models.sources.resolve import find_source, find_training
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.choices import one_of
 
-__all__ = ["CHECKS"]
+__all__ = ["CHECKS", "CHOICES", "MINIMUM"]
+
+CHOICES: dict[str, tuple[str, ...]] = {
+    "average": ("last", "best"),
+    "correction": tuple(CORRECTIONS),
+    "dtype": tuple(DTYPES),
+    "pooling": ("auto", *POOLINGS),
+    "template": ("auto", *TEMPLATES),
+    "tier": tuple(TIERS),
+}
+
+MINIMUM: dict[str, int] = {
+    "batch_size": 1,
+    "batch_tokens": 0,
+    "count": 1,
+    "depth": 1,
+    "k": 1,
+    "limit": 0,
+    "max_length": 0,
+    "rounds": 1,
+    "seed": 0,
+    "texts": 1,
+}
 
 
-def _positive(name: str, *, zero: bool = False) -> Callable[[Any], object]:
+def _choice(name: str) -> Callable[[Any], object]:
+    return lambda value: one_of(name, value, CHOICES[name])
+
+
+def _at_least(name: str, minimum: int) -> Callable[[Any], object]:
     def check(value: int) -> None:
-        if value < (0 if zero else 1):
-            raise ValueError(f"{name} is {value}; expected {'0 or more' if zero else 'at least 1'}")
+        if value < minimum:
+            expected = "0 or more" if minimum == 0 else f"at least {minimum}"
+            raise ValueError(f"{name} is {value}; expected {expected}")
 
     return check
+
+
+def _split(value: str) -> list[str]:
+    """The parts of a list that is written with commas; at least one."""
+    return [each.strip() for each in value.split(",")]
+
+
+def _numbers(name: str, minimum: int) -> Callable[[str], object]:
+    check = _at_least(name, minimum)
+    return lambda value: [check(int(each)) for each in _split(value)]
+
+
+def _model(value: str) -> None:
+    from qwen3nb.models.sources.resolve import find_source
+
+    find_source(value)
+
+
+def _training(value: str) -> None:
+    from qwen3nb.models.sources.resolve import find_training
+
+    find_training(value)
+
+
+def _indexes(value: str) -> None:
+    from qwen3nb.models.search.faiss_index import FAMILIES
+
+    for each in _split(value):
+        one_of("index", each, FAMILIES)
 
 
 def _device(value: str) -> None:
@@ -40,9 +97,11 @@ def _device(value: str) -> None:
 
 def _writable(value: str) -> None:
     folder = Path(value or paths.results()).expanduser()
-    there = next(each for each in (folder, *folder.resolve().parents) if each.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK):
-        raise ValueError(f"output_dir {value!r} cannot be written to: {there} is in the way")
+    nearest = next(each for each in (folder, *folder.resolve().parents) if each.exists())
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK):
+        raise ValueError(
+            f"output_dir {value!r} cannot be written to: {nearest} is not a writable folder"
+        )
 
 
 def _folder(value: str) -> None:
@@ -55,20 +114,10 @@ def _level(value: float) -> None:
         raise ValueError(f"alpha is {value}; expected between 0 and 1")
 
 
-def _known_tasks(value: str) -> None:
-    """Names of MTEB tasks; ``organisation/name`` is a folder of the mirror, found when run."""
+def _mteb_tasks(value: str) -> None:
+    """Names of MTEB tasks; ``organisation/name`` is a data set of the mirror, resolved later."""
     if names := [each for each in listed(value) if "/" not in each]:
         select_tasks(names=names)
-
-
-def _listed(value: str) -> list[str]:
-    """The parts of a list that is written with commas; at least one."""
-    return [each.strip() for each in value.split(",")]
-
-
-def _numbers(name: str, *, zero: bool = False) -> Callable[[str], object]:
-    check = _positive(name, zero=zero)
-    return lambda value: [check(int(each)) for each in _listed(value)]
 
 
 def _adapter(value: str) -> None:
@@ -78,49 +127,35 @@ def _adapter(value: str) -> None:
 
 def _data(value: str) -> None:
     """Folders, or names of MTEB tasks."""
-    names = [each for each in _listed(value) if not Path(each).expanduser().is_dir()]
+    names = [each for each in _split(value) if not Path(each).expanduser().is_dir()]
     if names:
         select_tasks(names=names)
 
 
 def _first_stage(value: str) -> None:
-    for each in _listed(value):
+    for each in _split(value):
         if each not in ("bm25", "given") and not Path(each).is_file():
-            find_source(each)
+            _model(each)
 
 
 CHECKS: dict[str, Callable[[Any], object]] = {
-    "checkpoint": find_source,
-    "training": find_training,
-    "average": lambda value: one_of("average", value, ("last", "best")),
-    **{name: _numbers(name) for name in ("averages", "ef_search", "nprobe", "rescore")},
-    "dimensions": _numbers("dimensions"),
-    "threads": _numbers("threads", zero=True),
-    "indexes": lambda value: [one_of("index", each, FAMILIES) for each in _listed(value)],
-    "k": _positive("k"),
-    "poolings": lambda value: [one_of("pooling", each, POOLINGS) for each in _listed(value)],
-    "count": _positive("count"),
+    **{name: _choice(name) for name in CHOICES},
+    **{name: _at_least(name, minimum) for name, minimum in MINIMUM.items()},
+    **{name: _numbers(name, 1) for name in ("averages", "ef_search", "nprobe", "rescore")},
+    "dimensions": _numbers("dimensions", 1),
+    "threads": _numbers("threads", 0),
+    "poolings": lambda value: [one_of("pooling", each, POOLINGS) for each in _split(value)],
+    "checkpoint": _model,
+    "training": _training,
     "adapter": _adapter,
+    "indexes": _indexes,
     "data": _data,
     "first_stage": _first_stage,
-    "depth": _positive("depth"),
-    "template": lambda value: one_of("template", value, ("auto", *TEMPLATES)),
-    "batch_tokens": _positive("batch_tokens", zero=True),
-    "tasks": _known_tasks,
+    "tasks": _mteb_tasks,
     "types": lambda value: value and select_tasks(types=listed(value)),
     "benchmark": lambda value: value and select_tasks(benchmark=value),
-    "tier": lambda value: one_of("tier", value, TIERS),
-    "pooling": lambda value: one_of("pooling", value, ("auto", *POOLINGS)),
     "device": _device,
-    "dtype": lambda value: one_of("dtype", value, DTYPES),
-    "batch_size": _positive("batch_size"),
-    "rounds": _positive("rounds"),
-    "texts": _positive("texts"),
-    "limit": _positive("limit", zero=True),
-    "max_length": _positive("max_length", zero=True),
-    "seed": _positive("seed", zero=True),
     "output_dir": _writable,
     "outputs": _folder,
     "alpha": _level,
-    "correction": lambda value: one_of("correction", value, CORRECTIONS),
 }

@@ -1,18 +1,33 @@
-"""The parameters of a notebook: declared once, in its parameters cell, and checked."""
+"""The parameters of a notebook: declared once, in its parameters cell, and checked.
+
+The cell declares one parameter per line, ``name: type = value  # help``. Notebooks are
+run with these, papermill's ``-p`` sets them, and the command line makes its options of
+them. This module reads a notebook as plain JSON, so that a ``--help`` stays fast.
+"""
 
 from __future__ import annotations
 
 import ast
 import difflib
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
-import nbformat
 
 from qwen3nb.execution.parameter_checks import CHECKS
+
+__all__ = [
+    "Parameter",
+    "ParameterError",
+    "check_parameters",
+    "declared_parameters",
+    "notebook_title",
+    "read_parameters",
+    "typed_parameters",
+]
 
 _TYPES: dict[str, tuple[type, ...]] = {
     "str": (str,),
@@ -30,9 +45,9 @@ _READERS: dict[str, Callable[[str], Any]] = {
 
 
 class ParameterError(click.ClickException, ValueError):
-    """Parameters a notebook cannot run with; the message says what would do.
+    """Parameters that a notebook cannot run with; the message says what is valid.
 
-    A ``ClickException``, so that papermill's command line prints it and no traceback.
+    A ``ClickException``, so that papermill's command line prints it without a traceback.
     """
 
     exit_code = 2
@@ -46,36 +61,86 @@ class Parameter:
         name: its name.
         type: ``str``, ``int``, ``float`` or ``bool``.
         default: its value if none is given.
+        help: the comment behind it.
     """
 
     name: str
     type: str
     default: Any
+    help: str = ""
 
 
-def declared_parameters(notebook: nbformat.NotebookNode) -> dict[str, Parameter]:
-    """The parameters that a notebook declares.
+def read_parameters(notebook: Path) -> dict[str, Parameter]:
+    """The parameters that the notebook file declares.
+
+    Raises:
+        ParameterError: not a notebook, or one without valid parameters; names the file.
+    """
+    try:
+        return declared_parameters(_read(notebook))
+    except ParameterError as error:
+        raise ParameterError(f"{notebook}: {error.message}") from None
+
+
+def declared_parameters(notebook: Mapping[str, Any]) -> dict[str, Parameter]:
+    """The parameters that a notebook declares, by name.
+
+    Args:
+        notebook: a notebook as nbformat or the JSON of its file has it.
 
     Raises:
         ParameterError: no cell tagged ``parameters``, or a line in it that is not
             ``name: type = literal``.
     """
-    cells = [c for c in notebook.cells if "parameters" in c.metadata.get("tags", ())]
+    cells = [c for c in notebook["cells"] if "parameters" in c["metadata"].get("tags", ())]
     if len(cells) != 1:
-        raise ParameterError(f"expected one cell tagged 'parameters'; found {len(cells)}")
-    declared = {}
-    for node in ast.parse(cells[0].source).body:
-        if (
-            not isinstance(node, ast.AnnAssign)
-            or not isinstance(node.target, ast.Name)
-            or not isinstance(node.annotation, ast.Name)
-            or node.annotation.id not in _TYPES
-            or node.value is None
-        ):
-            raise ParameterError(f"not a typed parameter: {ast.unparse(node)}")
-        name = node.target.id
-        declared[name] = Parameter(name, node.annotation.id, ast.literal_eval(node.value))
-    return declared
+        raise ParameterError(f"expected one cell tagged 'parameters'; got {len(cells)}")
+    source = _source(cells[0])
+    declared = (_parameter(node, source.splitlines()) for node in ast.parse(source).body)
+    return {parameter.name: parameter for parameter in declared}
+
+
+def _parameter(node: ast.stmt, lines: list[str]) -> Parameter:
+    if (
+        not isinstance(node, ast.AnnAssign)
+        or not isinstance(node.target, ast.Name)
+        or not isinstance(node.annotation, ast.Name)
+        or node.annotation.id not in _TYPES
+        or node.value is None
+        or node.end_lineno is None
+    ):
+        raise ParameterError(
+            f"expected a typed parameter, `name: type = value`; got `{ast.unparse(node)}`"
+        )
+    behind = lines[node.end_lineno - 1].encode()[node.end_col_offset :].decode()
+    return Parameter(
+        name=node.target.id,
+        type=node.annotation.id,
+        default=ast.literal_eval(node.value),
+        help=behind.strip().removeprefix("#").strip(),
+    )
+
+
+def notebook_title(notebook: Path) -> str:
+    """The first heading of a notebook file, or its name."""
+    cells = [cell for cell in _read(notebook)["cells"] if cell["cell_type"] == "markdown"]
+    first = _source(cells[0]).split("\n")[0] if cells else ""
+    return first.removeprefix("# ") if first.startswith("# ") else notebook.stem
+
+
+def _read(notebook: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(notebook.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ParameterError(f"{notebook} is not a notebook: {error}") from None
+    if not isinstance(content, dict) or "cells" not in content:
+        raise ParameterError(f"{notebook} is not a notebook of format 4: it has no cells")
+    return content
+
+
+def _source(cell: Mapping[str, Any]) -> str:
+    """The source of a cell, which a file may hold as a list of lines."""
+    return "".join(cell["source"])
 
 
 def check_parameters(declared: Mapping[str, Parameter], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -85,37 +150,49 @@ def check_parameters(declared: Mapping[str, Parameter], given: Mapping[str, Any]
         ParameterError: unknown names, wrong types, or choices that do not exist; all of
             them in one message.
     """
-    problems = []
-    for name, value in given.items():
-        if name not in declared:
-            near = difflib.get_close_matches(name, declared, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            problems.append(f"unknown parameter {name!r}{hint} There are: {', '.join(declared)}")
-        elif not _fits(value, declared[name].type):
-            raw = "; `-r` passes a value as it is typed" if declared[name].type == "str" else ""
-            problems.append(
-                f"{name} is {value!r} ({type(value).__name__}); expected {declared[name].type}{raw}"
-            )
+    problems = [
+        problem
+        for name, value in given.items()
+        if (problem := _mistyped(name, value, declared)) is not None
+    ]
     values = {name: given.get(name, parameter.default) for name, parameter in declared.items()}
-    if not problems:
-        for name, check in CHECKS.items():
-            if name in values:
-                try:
-                    check(values[name])
-                except (ValueError, OSError) as error:
-                    problems.append(str(error))
-    if problems:
+    if problems := problems or _invalid(values):
         raise ParameterError("\n".join(problems))
     return values
 
 
+def _mistyped(name: str, value: Any, declared: Mapping[str, Parameter]) -> str | None:
+    """What is wrong with the name or the type of a given value, or None."""
+    if name not in declared:
+        near = difflib.get_close_matches(name, declared, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else "."
+        return f"unknown parameter {name!r}{hint} The parameters are: {', '.join(declared)}"
+    expected = declared[name].type
+    if _fits(value, expected):
+        return None
+    raw = "; papermill's `-r` passes the value as a string" if expected == "str" else ""
+    return f"{name} is {value!r} ({type(value).__name__}); expected {expected}{raw}"
+
+
+def _invalid(values: Mapping[str, Any]) -> list[str]:
+    """The messages of all checks that fail."""
+    problems = []
+    for name, check in CHECKS.items():
+        if name in values:
+            try:
+                check(values[name])
+            except (ValueError, OSError) as error:
+                problems.append(str(error))
+    return problems
+
+
 def typed_parameters(notebook: Path, given: Mapping[str, str]) -> dict[str, Any]:
-    """Strings from a command line as the types that the notebook declares.
+    """Strings from a command line as the types that the notebook file declares.
 
     Raises:
         ParameterError: a value that is not of its type.
     """
-    declared = declared_parameters(nbformat.read(notebook, as_version=4))
+    declared = read_parameters(notebook)
     typed: dict[str, Any] = {}
     for name, text in given.items():
         kind = declared[name].type if name in declared else "str"

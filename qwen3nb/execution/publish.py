@@ -1,4 +1,4 @@
-"""From an executed notebook to a page of the book."""
+"""Publish an executed notebook as a page of the book."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from qwen3nb.utils.markdown import escaped
 from qwen3nb.utils.secrets import without
 
 __all__ = ["clean", "page_title", "publish"]
 
-# Progress bars, and what tqdm says where there are no widgets to draw them with.
+# Progress bars, and tqdm's warning where there are no widgets.
 _NOISE = re.compile(r"\d+%\||\dit/s|TqdmWarning|autonotebook import tqdm|\[IPKernelApp\]")
 
 
@@ -27,16 +28,16 @@ def publish(
     seconds: float = 0.0,
     secrets: Sequence[str] = (),
 ) -> None:
-    """Clean an executed notebook and put it into the book, in one step.
+    """Clean an executed notebook and move it into the book, in one step.
 
     Args:
         nb: the notebook, executed to its end.
-        page: where it goes; a page that told of a failure is replaced.
+        page: path of the page; the page of a failed run is replaced.
         values: its parameters.
         key: see `qwen3nb.execution.notebook.run_key`.
-        notebook: the name of the notebook it was made from.
-        seconds: how long it took.
-        secrets: what must not be in it.
+        notebook: name of the source notebook.
+        seconds: how long the run took.
+        secrets: texts that are removed from the page.
     """
     import nbformat
 
@@ -59,12 +60,11 @@ def publish(
 def page_title(nb: Any, values: dict[str, Any]) -> str | None:
     """``label · tier`` of a run on a checkpoint and a tier, else ``heading · label``."""
     from qwen3nb.models.sources.resolve import find_source
-    from qwen3nb.report.render.cell import markdown_text
 
     if "training" in values:
         heading = next((c.source for c in nb.cells if c.cell_type == "markdown"), "# Training")
         folder = Path(values["training"]).name
-        return f"{heading.split(chr(10))[0].removeprefix('# ')} · {markdown_text(folder)}"
+        return f"{heading.split(chr(10))[0].removeprefix('# ')} · {escaped(folder)}"
     if "checkpoint" not in values:
         return None
     parts = [find_source(values["checkpoint"]).label, values.get("tier", "")]
@@ -73,14 +73,14 @@ def page_title(nb: Any, values: dict[str, Any]) -> str | None:
         parts.insert(0, heading.split("\n")[0].removeprefix("# "))
     if values.get("pooling", "auto") != "auto":
         parts.append(values["pooling"])
-    return " · ".join(markdown_text(str(part)) for part in parts if part)
+    return " · ".join(escaped(str(part)) for part in parts if part)
 
 
 def clean(nb: Any, *, title: str | None = None) -> Any:
-    """A copy of an executed notebook that is fit for the book.
+    """A copy of an executed notebook for the book.
 
     Widgets and progress bars are dropped (they show a stale 0 %), parameters are hidden
-    (the page's last table has them), and the heading says which run this is.
+    (the last table of a page lists them), and the heading becomes ``title``.
     """
     nb = copy.deepcopy(nb)
     nb.metadata.pop("widgets", None)

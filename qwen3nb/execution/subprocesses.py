@@ -1,4 +1,4 @@
-"""Processes of ours that are stopped together, with everything they started."""
+"""Child processes that are stopped together, with everything they started."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STOPPED = -signal.SIGTERM
 
 
 class Children:
-    """Processes that run until they end or until all are stopped; safe for threads."""
+    """Processes that run until they end or all are stopped; thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -31,9 +31,9 @@ class Children:
         return self._stopped
 
     def run(self, command: Sequence[str], *, log: Path, environment: Mapping[str, str]) -> int:
-        """Run to the end, with the output in ``log``; the exit status.
+        """Run a command with its output in ``log``; returns the exit status.
 
-        A session of its own: a Ctrl-C on the terminal reaches us, and we stop it.
+        It has its own session: Ctrl-C reaches the parent only, which then stops it.
         """
         with log.open("wb") as file:
             with self._lock:
@@ -54,7 +54,7 @@ class Children:
         return status
 
     def stop(self) -> None:
-        """Kill all that run, with their kernels, and start no more."""
+        """Kill the running processes with their kernels, and start no more."""
         with self._lock:
             self._stopped = True
             running = list(self._running)
@@ -63,9 +63,9 @@ class Children:
 
 
 def kill_tree(pid: int) -> None:
-    """Kill a process and all it started; kernels have sessions of their own.
+    """Kill a process and all its descendants, kernels included.
 
-    What they write is written whole or not at all, so nothing is asked of them first.
+    Files are written whole or not at all, so no process needs a warning first.
     """
     import psutil
 
@@ -85,7 +85,7 @@ def kill_tree(pid: int) -> None:
 
 
 def _runs(process: Any) -> bool:
-    """Whether a process still does something; one that is only not yet reaped does not."""
+    """Whether a process is still running; a zombie is not."""
     import psutil
 
     try:
@@ -96,7 +96,7 @@ def _runs(process: Any) -> bool:
 
 @contextmanager
 def interrupted_by_sigterm() -> Iterator[None]:
-    """Take SIGTERM for a Ctrl-C, in the main thread; others cannot set a handler."""
+    """Treat SIGTERM as Ctrl-C in the main thread; other threads cannot set a handler."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,8 +1,8 @@
-"""Several notebook runs on this machine, some at a time.
+"""Run several notebooks on this machine, some of them in parallel.
 
-Each run is a process of its own, so that one that fails, or runs out of memory, takes
-no other with it. A run that was finished with the same inputs is not run again. Where
-there are GPUs, each run has one to itself.
+Each run is a process of its own, so that one that fails or runs out of memory does not
+stop the others. A run that was finished with the same inputs is not run again. Where there
+are GPUs, each run has one of its own.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from tqdm import tqdm
 from qwen3nb import paths
 from qwen3nb.execution.attempt import LOG, Attempt
 from qwen3nb.execution.notebook import (
-    find_notebook,
     finished_page,
     page_path,
     partial_folder,
@@ -42,13 +41,13 @@ from qwen3nb.utils.secrets import secret_values, without
 
 __all__ = ["Job", "Outcome", "Stopped", "check_jobs", "fitting", "sweep"]
 
-# Libraries and a kernel; beside it weights, read in one format and held in another.
+# Libraries and a kernel; and the weights, which are read in one format and kept in another.
 _BASE_MEMORY = 3 << 29
 _TIMES_WEIGHTS = 3
 
 
 class Stopped(click.ClickException):
-    """The sweep was interrupted; the message says how to go on."""
+    """The sweep was interrupted; the message says how to resume it."""
 
     exit_code = 130
 
@@ -68,21 +67,21 @@ class Job:
     @property
     def page(self) -> Path:
         """The page it makes."""
-        return page_path(find_notebook(self.notebook), self.values)
+        return page_path(paths.find_notebook(self.notebook), self.values)
 
     @property
     def values(self) -> dict[str, Any]:
         """All parameters, defaults filled in."""
-        return resolved_parameters(find_notebook(self.notebook), self.parameters)
+        return resolved_parameters(paths.find_notebook(self.notebook), self.parameters)
 
     def finished(self) -> bool:
-        """Whether its page is there, made to the end with the same inputs."""
-        return finished_page(find_notebook(self.notebook), self.parameters) is not None
+        """Whether its page exists, finished with the same inputs."""
+        return finished_page(paths.find_notebook(self.notebook), self.parameters) is not None
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a job.
+    """The outcome of a job.
 
     Attributes:
         job: the job.
@@ -100,7 +99,7 @@ class Outcome:
 
 
 @dataclass
-class _Places:
+class _Workers:
     """Where jobs run: a number at once, each with a GPU if there are any."""
 
     at_once: int
@@ -132,39 +131,39 @@ class _Places:
 def sweep(
     jobs: Sequence[Job], *, at_once: int = 0, fresh: bool = False, show_progress: bool = True
 ) -> list[Outcome]:
-    """Run every job; the outcomes are in the order of ``jobs``.
+    """Run every job; returns the outcomes in the order of ``jobs``.
 
     Args:
-        jobs: what to run. All are checked before the first one starts.
-        at_once: processes at a time; 0 for `fitting`. With GPUs, never more than those.
-        fresh: run jobs again although their page is there.
+        jobs: the jobs; all are checked before the first one starts.
+        at_once: parallel processes; 0 for `fitting`. With GPUs, at most one per GPU.
+        fresh: run jobs again even if their page is finished.
         show_progress: whether to show a bar, with a line per finished job.
 
     Raises:
-        ParameterError: some job cannot run; nothing was run.
-        Stopped: by Ctrl-C or SIGTERM. All that ran was killed; pages are whole or as before.
+        ParameterError: a job is invalid; nothing was run.
+        Stopped: by Ctrl-C or SIGTERM. Running jobs were killed; pages are whole or unchanged.
     """
     check_jobs(jobs)
     devices = gpus()
     at_once = min(at_once or fitting(jobs), len(devices) or len(jobs) or 1)
-    places = _Places(at_once, fresh, _queue_of(devices), Children())
+    workers = _Workers(at_once, fresh, _queue_of(devices), Children())
     outcomes: dict[int, Outcome] = {}
     bar = tqdm(total=len(jobs), desc="notebooks", unit="run", disable=not show_progress)
     try:
         with interrupted_by_sigterm(), bar, ThreadPoolExecutor(at_once) as pool:
-            waiting = {pool.submit(_run, job, places): i for i, job in enumerate(jobs)}
+            waiting = {pool.submit(_run, job, workers): i for i, job in enumerate(jobs)}
             try:
                 for future in as_completed(waiting):
                     outcomes[waiting[future]] = future.result()
-                    _say(future.result(), bar)
+                    _print_outcome(future.result(), bar)
             except BaseException:
-                places.children.stop()
+                workers.children.stop()
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
     except KeyboardInterrupt:
         raise Stopped(
             f"stopped; {len(outcomes)} of {len(jobs)} runs had ended. "
-            "The same command goes on from there: what is finished is not run again"
+            "Run the same command to resume: finished runs are not run again"
         ) from None
     return [outcomes[index] for index in range(len(jobs))]
 
@@ -178,7 +177,7 @@ def _queue_of(devices: Sequence[str]) -> queue.Queue[str] | None:
     return waiting
 
 
-def _say(outcome: Outcome, bar: Any) -> None:
+def _print_outcome(outcome: Outcome, bar: Any) -> None:
     bar.update(1)
     if not bar.disable:
         bar.write(f"  {outcome.status:7} {outcome.seconds:6.1f} s  {outcome.job.name}")
@@ -187,10 +186,10 @@ def _say(outcome: Outcome, bar: Any) -> None:
 
 
 def check_jobs(jobs: Sequence[Job]) -> None:
-    """Refuse jobs that cannot run, or that would write over each other's page.
+    """Refuse jobs that cannot run or that would overwrite each other's page.
 
     Raises:
-        ParameterError: names what is wrong, and with which job.
+        ParameterError: an invalid job, or two with the same page; names them.
         FileNotFoundError: no such notebook.
     """
     pages: dict[str, Job] = {}
@@ -205,19 +204,19 @@ def check_jobs(jobs: Sequence[Job]) -> None:
         device = str(values.get("device", ""))
         if one_gpu_each and re.fullmatch(r"cuda:[1-9]\d*", device):
             raise ParameterError(
-                f"device is {device!r}; each run of a sweep sees one GPU only: say 'cuda'"
+                f"device is {device!r}; each run of a sweep sees one GPU only: use 'cuda'"
             )
 
 
 def fitting(jobs: Sequence[Job]) -> int:
-    """How many of these can run at once: one per core, at most four, as memory allows."""
+    """How many of these can run in parallel: one per core, at most four, as memory allows."""
     largest = max((_weights(job) for job in jobs), default=0)
     fit = available_memory() // (_BASE_MEMORY + _TIMES_WEIGHTS * largest)
     return max(1, min(4, cores(), fit))
 
 
 def _weights(job: Job) -> int:
-    """Bytes of weights that a job's model has on this disk."""
+    """Bytes of the weights of a job's model on disk."""
     values = job.values
     source = find_source(values["checkpoint"]) if "checkpoint" in values else None
     parts = [] if source is None else [source, *source.parts]
@@ -225,40 +224,40 @@ def _weights(job: Job) -> int:
     return sum(file.stat().st_size for each in folders for file in each.glob("*.safetensors"))
 
 
-def _run(job: Job, places: _Places) -> Outcome:
+def _run(job: Job, workers: _Workers) -> Outcome:
     started = time.time()
     log = paths.results() / "logs" / f"{job.name}.log"
     try:
-        reused = not places.fresh and job.finished()
-    except (ValueError, OSError):  # a broken model: its own run says how
+        reused = not workers.fresh and job.finished()
+    except (ValueError, OSError):  # a broken model: its run reports how
         reused = False
     if reused:
         return Outcome(job, "reused", time.time() - started, log)
     log.parent.mkdir(parents=True, exist_ok=True)
-    with places.environment(log) as environment:
-        status = places.children.run(_command(job, places), log=log, environment=environment)
-    stopped = places.children.stopped  # killed by us: no failure of its own
+    with workers.environment(log) as environment:
+        status = workers.children.run(_command(job, workers), log=log, environment=environment)
+    stopped = workers.children.stopped  # killed by us: not a failure
     reason = _reason(job, status, started=started, log=log) if status and not stopped else ""
     return Outcome(job, "failed" if status else "done", time.time() - started, log, reason)
 
 
-def _command(job: Job, places: _Places) -> list[str]:
+def _command(job: Job, workers: _Workers) -> list[str]:
     command = [sys.executable, "-m", "qwen3nb.cli.main", "run", job.notebook]
-    command += ["--fresh"] if places.fresh else []
+    command += ["--fresh"] if workers.fresh else []
     for name, value in job.parameters.items():
         command += ["-p", name, str(value)]
     return command
 
 
 def _reason(job: Job, status: int, *, started: float, log: Path) -> str:
-    """Why a job failed; if its page does not say so, because it died before, it does now."""
+    """Why a job failed; writes its page if the process died before it could."""
     note = failed_run(job.name)
     began = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(started))
     if note is None or note.started < began:
-        notebook = find_notebook(job.notebook)
+        notebook = paths.find_notebook(job.notebook)
         partial = partial_folder() / job.page.name
-        there = partial if partial.is_file() else None
-        attempt = Attempt(notebook.stem, job.values, job.page, there, started, str(log))
+        executed = partial if partial.is_file() else None
+        attempt = Attempt(notebook.stem, job.values, job.page, executed, started, str(log))
         attempt.fail(nbformat.read(notebook, as_version=4), _ended(status), _last_line(log),
                      secrets=secret_values())  # fmt: skip
         note = failed_run(job.name)

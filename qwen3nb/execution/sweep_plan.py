@@ -1,10 +1,10 @@
-"""What a sweep runs: checkpoint × tier × notebook, from a TOML file or from flags.
+"""The plan of a sweep: checkpoint × tier × notebook, from a TOML file or from options.
 
     checkpoints = ["runs/ul2/checkpoint-*", "all-MiniLM-L6-v2"]   # globs, by step
     tiers = ["smoke"]
     notebooks = ["eval"]
     at_once = 0      # 0: as many as fit
-    book = true      # build the book at the end
+    book = true      # build the book afterwards
 
     [parameters]     # for every notebook that declares them
     batch_size = 64
@@ -13,7 +13,7 @@
     notebook = "ablation"
     parameters = { training = "demo" }
 
-Paths are seen from the working directory or from the root, as everywhere.
+Relative paths are looked up in the working directory and in the root, as everywhere.
 """
 
 from __future__ import annotations
@@ -26,11 +26,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import nbformat
-
 from qwen3nb import paths
-from qwen3nb.execution.notebook import find_notebook
-from qwen3nb.execution.parameters import ParameterError, declared_parameters, typed_parameters
+from qwen3nb.execution.parameters import ParameterError, read_parameters, typed_parameters
 from qwen3nb.execution.sweep import Job
 
 __all__ = ["SweepPlan", "read_plan"]
@@ -38,17 +35,17 @@ __all__ = ["SweepPlan", "read_plan"]
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """What is to be run.
+    """The runs of a sweep and how to run them.
 
     Attributes:
-        checkpoints: for the notebooks that declare ``checkpoint``; globs allowed.
+        checkpoints: for the notebooks that declare ``checkpoint``; globs are expanded.
         tiers: for the notebooks that declare ``tier``.
-        notebooks: names; without any, and without ``runs``, it is ``eval``.
+        notebooks: names; ``eval`` if these and ``runs`` are empty.
         parameters: for every notebook that declares them.
-        typed: likewise, as strings from a command line.
-        runs: notebooks with parameters of their own.
-        at_once: processes at a time; 0: as many as fit.
-        book: whether to build the book at the end.
+        typed: the same, as strings from a command line.
+        runs: further notebooks with their own parameters.
+        at_once: parallel processes; 0: as many as fit.
+        book: whether to build the book afterwards.
     """
 
     checkpoints: tuple[str, ...] = ()
@@ -64,7 +61,7 @@ class SweepPlan:
         """Every run, each once.
 
         Raises:
-            ParameterError: something that no notebook would use, or a glob without a match.
+            ParameterError: a value that no notebook would use, or a glob without a match.
             FileNotFoundError: no such notebook.
         """
         notebooks = self.notebooks
@@ -72,7 +69,7 @@ class SweepPlan:
             notebooks = ("eval",)
         declared = {name: _declared(name) for name in (*notebooks, *(n for n, _ in self.runs))}
         self._refuse_unused(declared)
-        checkpoints = [found for each in self.checkpoints for found in expanded(each)]
+        checkpoints = [path for each in self.checkpoints for path in expanded(each)]
         jobs = []
         for name in notebooks:
             axes: list[list[dict[str, str]]] = [
@@ -85,14 +82,14 @@ class SweepPlan:
         return [job for i, job in enumerate(jobs) if job not in jobs[:i]]
 
     def _job(self, name: str, own: Mapping[str, Any]) -> Job:
-        notebook = find_notebook(name)
+        notebook = paths.find_notebook(name)
         declared = _declared(name)
         shared = {key: value for key, value in self.parameters.items() if key in declared}
         texts = {key: value for key, value in self.typed.items() if key in declared}
         return Job(name, {**shared, **typed_parameters(notebook, texts), **own})
 
     def _refuse_unused(self, declared: Mapping[str, Any]) -> None:
-        """What was asked for must be a parameter of some notebook."""
+        """Raise unless every given value is a parameter of some notebook."""
         problems = []
         for axis, values in (("checkpoint", self.checkpoints), ("tier", self.tiers)):
             if axis in self.parameters or axis in self.typed:
@@ -101,21 +98,21 @@ class SweepPlan:
                 problems.append(f"{axis}s are given, but none of {', '.join(declared)} takes one")
         for name in (*self.parameters, *self.typed):
             if not any(name in each for each in declared.values()):
-                there = sorted({known for each in declared.values() for known in each})
+                names = sorted({known for each in declared.values() for known in each})
                 problems.append(
                     f"unknown parameter {name!r}: none of {', '.join(declared)} declares it. "
-                    f"There are: {', '.join(there)}"
+                    f"There are: {', '.join(names)}"
                 )
         if problems:
             raise ParameterError("\n".join(problems))
 
 
 def _declared(name: str) -> set[str]:
-    return set(declared_parameters(nbformat.read(find_notebook(name), as_version=4)))
+    return set(read_parameters(paths.find_notebook(name)))
 
 
 def expanded(spec: str) -> list[str]:
-    """The folders that a glob matches, numbers in their names in order; else ``spec`` itself.
+    """The folders that a glob matches, in numerical order; ``spec`` itself if it is no glob.
 
     Raises:
         ParameterError: a glob that matches no folder.
@@ -128,10 +125,10 @@ def expanded(spec: str) -> list[str]:
     else:
         bases = [Path.cwd(), paths.root()]
     for base in bases:
-        found = [path for path in base.glob(str(pattern)) if path.is_dir()]
-        if found:
-            return [paths.shown(path) for path in sorted(found, key=_by_number)]
-    raise ParameterError(f"no folder matches {spec!r}, seen from {' or '.join(map(str, bases))}")
+        folders = [path for path in base.glob(str(pattern)) if path.is_dir()]
+        if folders:
+            return [paths.shown(path) for path in sorted(folders, key=_by_number)]
+    raise ParameterError(f"no folder matches {spec!r} in {' or '.join(map(str, bases))}")
 
 
 def _by_number(path: Path) -> list[tuple[int, str]]:
@@ -182,7 +179,7 @@ def _runs(value: Any) -> tuple[tuple[str, Mapping[str, Any]], ...]:
     return tuple(runs)
 
 
-# Every key of the file, with what reads it and says what it expects.
+# Every key of the file with its reader, whose error says what is expected.
 KEYS: dict[str, Callable[[Any], Any]] = {
     "checkpoints": _strings,
     "tiers": _strings,
@@ -198,7 +195,7 @@ def read_plan(file: Path) -> SweepPlan:
     """The plan in a TOML file.
 
     Raises:
-        ParameterError: not TOML, an unknown key, or a value of another kind; names the file.
+        ParameterError: not TOML, an unknown key, or a value of the wrong type; names the file.
     """
     try:
         given = tomllib.loads(file.read_text(encoding="utf-8"))

@@ -25,8 +25,7 @@ from qwen3nb.report.leaderboard.tables import (
     model_names,
     task_differences_table,
 )
-from qwen3nb.report.render.cell import markdown_text
-from qwen3nb.report.render.figure import Picture
+from qwen3nb.report.render.figure import Figure
 from qwen3nb.report.render.table import TABLE_FORMATS, Table
 from qwen3nb.report.studies.reranking_figures import gain_figure
 from qwen3nb.report.training.configurations import configurations_table
@@ -39,6 +38,7 @@ from qwen3nb.report.training.interference import (
 from qwen3nb.report.training.tables import read_trainings
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import write_text
+from qwen3nb.utils.markdown import escaped
 
 __all__ = ["paper_figures", "paper_tables", "write_figures", "write_tables"]
 
@@ -47,7 +47,7 @@ METRIC = "nDCG@10"
 
 def paper_figures(
     results: Sequence[Result], *, tier: str, seed: int = 0
-) -> list[tuple[str, Picture]]:
+) -> list[tuple[str, Figure]]:
     """Every figure of a tier that its records give, each with the name of its file.
 
     With them go those of trainings and adapters, from the records of all and the logs below
@@ -56,37 +56,37 @@ def paper_figures(
     Raises:
         ValueError: no records of the tier.
     """
-    chosen = _of_tier(results, tier)
-    found = [
-        comparison_figure(chosen, tier=tier),
-        bars_figure(chosen, tier=tier),
-        rank_figure(standings(chosen, tier=tier, seed=seed)),
+    own = _of_tier(results, tier)
+    figures = [
+        comparison_figure(own, tier=tier),
+        bars_figure(own, tier=tier),
+        rank_figure(standings(own, tier=tier, seed=seed)),
     ]
-    for task in _searched(chosen, tier):
-        found.append(task_differences_figure(chosen, task=task, metric=METRIC))
-        found.append(wins_figure(chosen, task=task, metric=METRIC))
-    compared = compare_results(chosen, tier=tier, seed=seed)
-    found += [differences_figure(compared), pairs_figure(compared)]
-    found += _of_trainings(results, tier=tier, seed=seed)
-    named = [(picture.name, picture) for picture in found if picture is not None]
-    return named + list(_per_model(chosen))
+    for task in _searched(own, tier):
+        figures.append(task_differences_figure(own, task=task, metric=METRIC))
+        figures.append(wins_figure(own, task=task, metric=METRIC))
+    compared = compare_results(own, tier=tier, seed=seed)
+    figures += [differences_figure(compared), pairs_figure(compared)]
+    figures += _of_trainings(results, tier=tier, seed=seed)
+    named = [(figure.name, figure) for figure in figures if figure is not None]
+    return named + list(_per_model(own))
 
 
-def _of_trainings(results: Sequence[Result], *, tier: str, seed: int) -> Iterator[Picture | None]:
-    found = read_trainings(results, tier=tier, seed=seed)
-    yield from (trajectory_figure(found), loss_figure(found), conflict_figure(found))
+def _of_trainings(results: Sequence[Result], *, tier: str, seed: int) -> Iterator[Figure | None]:
+    trainings = read_trainings(results, tier=tier, seed=seed)
+    yield from (trajectory_figure(trainings), loss_figure(trainings), conflict_figure(trainings))
     yield interference_figure(interference_report(seed=seed))
     reranked = [result for result in results if f"gain {METRIC}" in result.per_query]
     if reranked:
         yield gain_figure(reranked)
 
 
-def _per_model(results: Sequence[Result]) -> Iterator[tuple[str, Picture]]:
+def _per_model(results: Sequence[Result]) -> Iterator[tuple[str, Figure]]:
     for identity, name in model_names(results).items():
         own = [result for result in results if result.model.identity == identity]
-        for picture in (per_query_figure(own, metric=METRIC), similarity_figure(own)):
-            if picture is not None:
-                yield f"{picture.name}-{name}", picture
+        for figure in (per_query_figure(own, metric=METRIC), similarity_figure(own)):
+            if figure is not None:
+                yield f"{figure.name}-{name}", figure
 
 
 def paper_tables(results: Sequence[Result], *, tier: str, seed: int = 0) -> list[Table]:
@@ -97,20 +97,20 @@ def paper_tables(results: Sequence[Result], *, tier: str, seed: int = 0) -> list
     """
     from dataclasses import replace
 
-    chosen = _of_tier(results, tier)
+    own = _of_tier(results, tier)
     tables = [
-        comparison_table(chosen, tier=tier, seed=seed),
+        comparison_table(own, tier=tier, seed=seed),
         replace(
-            headline_table(chosen, tier=tier),
+            headline_table(own, tier=tier),
             name=f"headline-{tier}",
             caption=f"All models on the first task of the tier {tier}.",
         ),
-        replace(cost_table(chosen), name="cost", caption="What the results cost to make."),
+        replace(cost_table(own), name="cost", caption="What the results cost to make."),
     ]
-    for task in _searched(chosen, tier):
+    for task in _searched(own, tier):
         tables.append(
             replace(
-                task_differences_table(chosen, task=task, metric=METRIC, seed=seed),
+                task_differences_table(own, task=task, metric=METRIC, seed=seed),
                 name=f"differences-{task}",
                 caption=f"Paired differences on {task}.",
             )
@@ -120,10 +120,10 @@ def paper_tables(results: Sequence[Result], *, tier: str, seed: int = 0) -> list
 
 
 def _of_tier(results: Sequence[Result], tier: str) -> list[Result]:
-    chosen = [r for r in latest(results) if r.task.name in TIERS[tier].tasks]
-    if not chosen:
+    own = [r for r in latest(results) if r.task.name in TIERS[tier].tasks]
+    if not own:
         raise ValueError(f"no results of the tier {tier!r}; `qwen3nb eval` makes some")
-    return chosen
+    return own
 
 
 def _searched(results: Sequence[Result], tier: str) -> list[str]:
@@ -142,10 +142,10 @@ def write_figures(
     """
     written: list[Path] = []
     captions = []
-    for name, picture in paper_figures(results, tier=tier):
+    for name, figure in paper_figures(results, tier=tier):
         file = _free(folder / f"{_file_name(name)}.{format}", written)
-        written.append(picture.save(file, format=format, columns=columns))
-        captions.append(f"**{markdown_text(file.name)}**: {markdown_text(picture.caption)}\n")
+        written.append(figure.save(file, format=format, columns=columns))
+        captions.append(f"**{escaped(file.name)}**: {escaped(figure.caption)}\n")
     return [*written, write_text(folder / "captions.md", "\n".join(captions))]
 
 
@@ -159,7 +159,7 @@ def write_tables(
     """
     return [
         write_text(
-            folder / f"{_file_name(table.name)}{TABLE_FORMATS[format]}", table.as_text(format)
+            folder / f"{_file_name(table.name)}{TABLE_FORMATS[format]}", table.to_text(format)
         )
         for table in paper_tables(results, tier=tier, seed=seed)
     ]
@@ -173,8 +173,8 @@ def _file_name(name: str) -> str:
 def _free(file: Path, taken: Sequence[Path]) -> Path:
     """``file``, or the same with a number if two names came to one."""
     count = 2
-    chosen = file
-    while chosen in taken:
-        chosen = file.with_stem(f"{file.stem}-{count}")
+    free = file
+    while free in taken:
+        free = file.with_stem(f"{file.stem}-{count}")
         count += 1
-    return chosen
+    return free

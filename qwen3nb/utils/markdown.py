@@ -1,7 +1,7 @@
-"""Plain Markdown and strict JSON of results.
+"""Format results as Markdown and strict JSON.
 
-Names of systems, tasks and queries come from other people's files: whatever means
-something in Markdown or HTML is escaped.
+Names of systems, tasks and queries come from foreign files: everything that has a meaning
+in Markdown or HTML is escaped.
 """
 
 from __future__ import annotations
@@ -10,31 +10,45 @@ import dataclasses
 import html
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 __all__ = ["escaped", "interval_text", "json_text", "markdown_table", "number_text", "percent_text"]
 
 
+# What Markdown and MyST read anywhere, and what they read at the start of a line only:
+# lists, block breaks, targets, fences, comments. A number keeps its sign.
+_SPECIAL = re.compile(r"([\\`*_{}\[\]#!|$~]|(?<=\])\()")
+_SPECIAL_FIRST = re.compile(r"^(\d+(?=[.)](?:\s|$))|(?=[(:%=]|[-+](?!\d)))")
+
+
 def escaped(text: str) -> str:
-    """``text`` on one line, with everything escaped that Markdown or HTML would read.
+    """Return ``text`` on one line, with Markdown and HTML syntax escaped.
 
     >>> escaped("a|b <i>")
     'a\\\\|b &lt;i&gt;'
     """
     flat = html.escape(" ".join(text.split()), quote=False)
-    return re.sub(r"([\\`*_{}\[\]#!|$~])", r"\\\1", flat)
+    return _SPECIAL_FIRST.sub(r"\1\\", _SPECIAL.sub(r"\\\1", flat))
 
 
-def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table; every cell is escaped."""
+def markdown_table(
+    columns: Sequence[str], rows: Iterable[Sequence[Any]], *, cell: Callable[[Any], str] = escaped
+) -> str:
+    """A Markdown table.
+
+    Args:
+        columns: names in the head; escaped here.
+        rows: cells, as many per row as there are columns.
+        cell: writes a cell as Markdown and escapes it; by default the cells are text.
+    """
     lines = ["| " + " | ".join(map(escaped, columns)) + " |", "|" + "---|" * len(columns)]
-    lines += ["| " + " | ".join(map(escaped, row)) + " |" for row in rows]
+    lines += ["| " + " | ".join(map(cell, row)) + " |" for row in rows]
     return "\n".join(lines)
 
 
 def json_text(value: Any) -> str:
-    """A dataclass, or what is made of them, as strict JSON.
+    """Serialise dataclasses, or containers of them, as strict JSON.
 
     Raises:
         ValueError: a NaN or infinity anywhere in ``value``.
@@ -50,14 +64,14 @@ def _plain(value: Any) -> Any:
 
 
 def number_text(value: float | None, *, sign: bool = False, digits: int = 3) -> str:
-    """A number, or a dash where there is none."""
+    """Format a number, or a dash for None."""
     if value is None:
         return "–"
     return f"{value:+.{digits}f}" if sign else f"{value:.{digits}f}"
 
 
 def percent_text(value: float | None, *, sign: bool = True) -> str:
-    """A share as a percentage with two decimals, or a dash.
+    """Format a share as a percentage with two decimals, or a dash for None.
 
     >>> percent_text(0.0213)
     '+2.13 %'
@@ -68,10 +82,20 @@ def percent_text(value: float | None, *, sign: bool = True) -> str:
 
 
 def interval_text(
-    interval: tuple[float, float] | None, *, percent: bool = False, sign: bool = True
+    interval: tuple[float, float] | None,
+    *,
+    percent: bool = False,
+    sign: bool = True,
+    digits: int = 3,
+    absent: str = "–",
 ) -> str:
-    """Ends of an interval, or a dash where there is none."""
+    """Ends of an interval, or ``absent`` where there is none.
+
+    >>> interval_text((-0.1, 0.25))
+    '[-0.100, +0.250]'
+    """
     if interval is None:
-        return "–"
-    show = percent_text if percent else number_text
-    return "[" + ", ".join(show(end, sign=sign) for end in interval) + "]"
+        return absent
+    if percent:
+        return "[" + ", ".join(percent_text(end, sign=sign) for end in interval) + "]"
+    return "[" + ", ".join(number_text(end, sign=sign, digits=digits) for end in interval) + "]"

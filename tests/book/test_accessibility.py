@@ -31,7 +31,7 @@ def page(tmp_path):
     file = tmp_path / "page.html"
     table = Table(("model", "x\nn = 3", "texts"), tuple(rows))
     file.write_text(
-        f"<!DOCTYPE html><html><head><title>t</title></head><body>{table.html()}"
+        f"<!DOCTYPE html><html><head><title>t</title></head><body>{table.to_html()}"
         f'<script src="{SCRIPT.as_uri()}"></script></body></html>'
     )
     return file
@@ -83,7 +83,9 @@ def test_the_box_filters_rows_by_every_word(page, tmp_path):
 def test_a_short_table_has_no_box(tmp_path):
     file = tmp_path / "page.html"
     table = Table(("a",), ((Cell("x"),), (Cell("y"),)))
-    file.write_text(f'<html><body>{table.html()}<script src="{SCRIPT.as_uri()}"></script></body>')
+    file.write_text(
+        f'<html><body>{table.to_html()}<script src="{SCRIPT.as_uri()}"></script></body>'
+    )
     count = "return ['input', 'thead button'].map(s => document.querySelectorAll(s).length);"
     said = used(file, count, folder=tmp_path / "p")
     assert said == [0, 1]
@@ -103,7 +105,7 @@ def test_on_a_phone_only_the_box_of_a_wide_table_or_figure_scrolls(tmp_path):
     words = Table(("a", "b"), ((Cell("name"), Cell("word " * 40 + "x" * 300)),), kind="facts")
     figure = forest_figure([ForestRow("m", 1.0, 0.5, 1.5)], xlabel="x", caption="said " * 40)
     style = (REPOSITORY / "book" / "_static" / "qwen3nb.css").as_uri()
-    body = wide.html() + words.html() + figure._repr_html_()
+    body = wide.to_html() + words.to_html() + figure._repr_html_()
     file = tmp_path / "page.html"
     file.write_text(
         f'<html><head><link rel="stylesheet" href="{style}"></head><body style="margin:0">'

@@ -76,7 +76,7 @@ def test_what_failed_and_why(home):
     assert found[0][0].startswith("eval-bm25-smoke 2026-01-01")
     assert found[0][1:] == ["ValueError: no <b>memory</b>", "results/logs/x.log"]
     assert found[1][1] == "OSError: no disk"
-    assert "<b>" not in failed_runs_table().html()
+    assert "<b>" not in failed_runs_table().to_html()
 
 
 def test_the_machine():
@@ -108,7 +108,7 @@ def test_whether_records_hold_and_how_many_are_kept_back(home):
     replace(make("bad"), config=config, finished=moment(15)).save()
     note_failure(failure())
     assert rows(verification_table()) == [
-        ["records", "2"], ["kept back", "1, made by runs that failed"], ["verified", "2 of 2 hold"],
+        ["records", "2"], ["hidden", "1, of failed runs"], ["verified", "2 of 2 hold"],
     ]  # fmt: skip
     value = json.loads(file.read_text())
     value["metrics"]["nDCG@10"]["value"] = 0.9

@@ -38,9 +38,7 @@ def test_the_repr_shows_scores_and_reasons():
 
 
 def test_failures_are_raised_once_everything_else_is_done():
-    with pytest.raises(
-        EvaluationError, match=r"1 of 3 tasks failed(.|\n)*V: RuntimeError"
-    ):
+    with pytest.raises(EvaluationError, match=r"1 of 3 tasks failed(.|\n)*V: RuntimeError"):
         filled().run_or_raise("one", kind="tasks", saved="results")
     tally = Tally()
     tally.add(make("one", task="T"), name="T")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
@@ -37,3 +38,27 @@ def call(*arguments, folder, **options):
         [PAPERMILL, *map(str, arguments)], cwd=folder, env=environment, text=True,
         capture_output=True, check=False, timeout=300, **options,
     )  # fmt: skip
+
+
+def execute_here(notebook, partial, parameters, *, output=None, show_progress=False):
+    """Run the code cells of a notebook in this process: as a kernel would, without its start."""
+    node = nbformat.read(notebook, as_version=4)
+    names = {"display": lambda *shown: [_drawn(each) for each in shown], "__name__": "__main__"}
+    for cell in node.cells:
+        if cell.cell_type != "code":
+            continue
+        body = ast.parse(cell.source).body
+        last = body.pop() if body and isinstance(body[-1], ast.Expr) else None
+        code = compile(ast.Module(body, []), notebook.name, "exec")
+        exec(code, names)  # noqa: S102 - the repository's own notebook
+        if last is not None:
+            code = compile(ast.Expression(last.value), notebook.name, "eval")
+            _drawn(eval(code, names))  # noqa: S307 - likewise
+        if "parameters" in cell.metadata.get("tags", ()):
+            names.update(parameters)
+
+
+def _drawn(shown):
+    """Draw as a notebook's front end does."""
+    draw = getattr(shown, "_repr_html_", None) or getattr(shown, "_repr_markdown_", None)
+    return draw() if draw else repr(shown)

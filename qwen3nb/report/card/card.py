@@ -29,9 +29,9 @@ from qwen3nb.report.leaderboard.limitations import limitations
 from qwen3nb.report.leaderboard.score_table import comparison_table
 from qwen3nb.report.leaderboard.suite import suite_table, summarise
 from qwen3nb.report.leaderboard.tables import results_table
-from qwen3nb.report.render.cell import markdown_text
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import read_json
+from qwen3nb.utils.markdown import escaped
 
 __all__ = ["card_body", "card_text"]
 
@@ -71,7 +71,7 @@ def card_body(
 
     folder = Path(folder)
     provenance = _provenance(folder)
-    # Not HTML: every value that comes from elsewhere goes through markdown_text.
+    # Not HTML: every value that comes from elsewhere goes through `escaped`.
     template = Environment(
         loader=PackageLoader("qwen3nb.report.card", "."),
         undefined=StrictUndefined,
@@ -108,8 +108,8 @@ def _about(folder: Path, provenance: dict[str, Any], stated: dict[str, Any]) -> 
         "training": _escaped(training_facts(training, stated)),
         "unrecorded": not training,
         "ul2": "ul2" in str(training.get("objective", stated.get("objective", ""))).lower(),
-        "citation": markdown_text(stated.get("citation", "")),
-        "thanks": markdown_text(stated.get("acknowledgements", "")),
+        "citation": escaped(stated.get("citation", "")),
+        "thanks": escaped(stated.get("acknowledgements", "")),
     }
 
 
@@ -119,11 +119,11 @@ def _measured(folder: Path, results: Sequence[Result], *, tier: str) -> dict[str
     limits = limitations(own, latest(results))
     asked = TIERS[tier].tasks
     return {
-        "evaluation": results_table(own).markdown() if own else "",
-        "suite": suite_table(summarise(own, asked=asked)).markdown() if own else "",
-        "comparison": comparison_table(results, tier=tier).markdown() if own else "",
-        "limits": [markdown_text(limit) for limit in limits],
-        "runs": ", ".join(sorted({markdown_text(result.run) for result in own})),
+        "evaluation": results_table(own).to_markdown() if own else "",
+        "suite": suite_table(summarise(own, asked=asked)).to_markdown() if own else "",
+        "comparison": comparison_table(results, tier=tier).to_markdown() if own else "",
+        "limits": [escaped(limit) for limit in limits],
+        "runs": ", ".join(sorted({escaped(result.run) for result in own})),
     }
 
 
@@ -178,7 +178,7 @@ def _provenance(folder: Path) -> dict[str, Any]:
 
 
 def _escaped(rows: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    return [(markdown_text(name), markdown_text(value)) for name, value in rows]
+    return [(escaped(name), escaped(value)) for name, value in rows]
 
 
 def _of_model(folder: Path, results: Sequence[Result]) -> list[Result]:

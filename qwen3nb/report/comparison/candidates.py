@@ -22,6 +22,7 @@ from qwen3nb.utils.markdown import escaped, interval_text, json_text, number_tex
 __all__ = ["CandidateReport", "compare_candidates"]
 
 SCHEMA = "qwen3nb.comparison/1"
+OWN_DATA = "domain-"  # how the data sets of `qwen3nb domain` begin
 _BEST = 5
 _FEW = 30  # queries; see `bench.calibration`
 
@@ -192,7 +193,7 @@ class CandidateReport:
         """The tables under their titles, everything escaped."""
         parts = [f"# {escaped(self.task)}: models compared with {escaped(self.found.current)}"]
         for title, table in self.tables().items():
-            parts += [f"## {title}", table.markdown()]
+            parts += [f"## {title}", table.to_markdown()]
         return "\n\n".join(parts) + "\n"
 
     def to_json(self) -> str:
@@ -253,7 +254,8 @@ def compare_candidates(
     Args:
         results: any records.
         current: label of the model in use.
-        task: name of the task or its data set; may be empty if there is one only.
+        task: name of the task or its data set; empty: the current model's one data set of
+            one's own, else its one task.
         models: labels of the candidates; all that have the task by default.
         tested: metrics whose p-values make the family; the first one decides.
         alpha: level of the corrected tests.
@@ -295,8 +297,10 @@ def _task(results: Sequence[Result], task: str, current: str, tested: Sequence[s
     """The name of the task that is meant; of several revisions the one finished last."""
     fit = [r for r in results if all(metric in r.per_query for metric in tested)]
     if task:
-        fit = [r for r in fit if task in (r.task.name, r.task.dataset)]
+        fit = [r for r in fit if task in (r.task.name, r.task.dataset, _own_data(r))]
     mine = sorted((r for r in fit if r.model.label == current), key=lambda r: r.finished)
+    if not task:
+        mine = [r for r in mine if _own_data(r)] or mine
     names = {r.task.name for r in mine}
     if not mine:
         labels = ", ".join(sorted({r.model.label for r in fit})) or "none"
@@ -305,10 +309,16 @@ def _task(results: Sequence[Result], task: str, current: str, tested: Sequence[s
             f"{f' on {task!r}' if task else ''}; models that have: {labels}"
         )
     if not task and len({r.task.dataset or r.task.name for r in mine}) > 1:
-        raise ValueError(f"say which task: {', '.join(sorted(names))}")
+        raise ValueError(f"choose a task: {', '.join(sorted(names))}")
     if len(names) > 1 and task not in names and len({r.task.type for r in mine}) > 1:
-        raise ValueError(f"say which task: {', '.join(sorted(names))}")
+        raise ValueError(f"choose a task: {', '.join(sorted(names))}")
     return str(task if task in names else mine[-1].task.name)
+
+
+def _own_data(result: Result) -> str:
+    """The name of one's own data that a record is of, without its prefix; or empty."""
+    dataset = result.task.dataset or ""
+    return dataset.removeprefix(OWN_DATA) if dataset.startswith(OWN_DATA) else ""
 
 
 def _records(

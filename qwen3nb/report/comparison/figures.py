@@ -9,12 +9,12 @@ import numpy as np
 
 from qwen3nb.analysis.comparison.compare import Compared
 from qwen3nb.analysis.stats.multiple_testing import NAMES
-from qwen3nb.report.render.figure import GREY, SMALL, Picture, grid, model_colors, plain
+from qwen3nb.report.render.figure import GREY, SMALL, Figure, grid, model_colors, plain
 from qwen3nb.report.render.format import short_task
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as MplFigure
 
     from qwen3nb.analysis.comparison.alignment import ScoreMatrix
     from qwen3nb.analysis.comparison.pairwise import Pair
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["differences_figure", "pairs_figure"]
 
 
-def differences_figure(compared: Compared) -> Picture | None:
+def differences_figure(compared: Compared) -> Figure | None:
     """A forest plot: a panel per task, a model's difference and interval per row.
 
     Filled: differs after correction; the grey band holds differences that do not matter.
@@ -38,7 +38,7 @@ def differences_figure(compared: Compared) -> Picture | None:
         f"{pair.first} on {short_task(pair.task)}: {pair.difference:+.3f}"
         for pair in compared.against.pairs
     )
-    return Picture(
+    return Figure(
         name="differences",
         draw=lambda width: _draw_differences(compared, groups, width),
         caption=f"Difference of each model's mean from that of {compared.baseline}, paired over "
@@ -50,7 +50,7 @@ def differences_figure(compared: Compared) -> Picture | None:
     )
 
 
-def _draw_differences(compared: Compared, groups: Groups, width: float) -> Figure:
+def _draw_differences(compared: Compared, groups: Groups, width: float) -> MplFigure:
     import matplotlib.pyplot as plt
 
     names = list(dict.fromkeys(pair.first for _, rows in groups for pair, _ in rows))
@@ -83,7 +83,7 @@ def _forest_row(axis: Axes, row: int, pair: Pair, color: str, alpha: float) -> N
     axis.plot([pair.difference], [row], "o", mec=color, mfc=fill, markersize=4.5)
 
 
-def pairs_figure(compared: Compared) -> Picture | None:
+def pairs_figure(compared: Compared) -> Figure | None:
     """Every pair of models, a panel per task: row minus column; what may be chance is a dot.
 
     None if nothing was compared.
@@ -93,7 +93,7 @@ def pairs_figure(compared: Compared) -> Picture | None:
     if not tasks:
         return None
     chance = sum(pair.adjusted >= compared.alpha for pair in pairs)
-    return Picture(
+    return Figure(
         name="pairs",
         draw=lambda width: _draw_pairs(compared, tasks, width),
         caption="Every pair of models, row minus column, best first, paired over the queries that "
@@ -104,7 +104,7 @@ def pairs_figure(compared: Compared) -> Picture | None:
     )
 
 
-def _draw_pairs(compared: Compared, tasks: Sequence[str], width: float) -> Figure:
+def _draw_pairs(compared: Compared, tasks: Sequence[str], width: float) -> MplFigure:
     import matplotlib.pyplot as plt
 
     largest = max(abs(pair.difference) for pair in compared.pairs.pairs) or 1.0

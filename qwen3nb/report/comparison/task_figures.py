@@ -13,20 +13,24 @@ from qwen3nb.analysis.stats.multiple_testing import holm
 from qwen3nb.analysis.stats.paired_tests import paired_bootstrap, permutation_test
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
-from qwen3nb.report.render.figure import COLORS, GREY, SMALL, Picture, model_colors, plain
+from qwen3nb.report.render.figure import COLORS, GREY, SMALL, Figure, model_colors, plain
 from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
 from qwen3nb.report.render.format import short_task
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as MplFigure
 
 __all__ = ["task_differences_figure", "wins_figure"]
+
+# Has a contrast of 5 with the colours of the bars, where white has 3.5. Not quite black, which
+# an SVG leaves out and a page would draw in its own ink.
+_ON_COLOR = "#010101"
 
 
 def task_differences_figure(
     results: Iterable[Result], *, task: str, metric: str, baseline: str = "", seed: int = 0
-) -> Picture | None:
+) -> Figure | None:
     """Forest plot of each model's paired difference to one; None with fewer than two models.
 
     Args:
@@ -99,7 +103,7 @@ class _Count:
 
 def wins_figure(
     results: Iterable[Result], *, task: str, metric: str, baseline: str = ""
-) -> Picture | None:
+) -> Figure | None:
     """On how many queries each model beats one, ties with it, loses; None with fewer than two.
 
     Raises:
@@ -117,7 +121,7 @@ def wins_figure(
             counts.append(_Count(system, won, n - won - lost, lost))
     counts.sort(key=lambda each: (each.won - each.lost, each.name))
     words = "; ".join(f"{c.name}: {c.won} won, {c.tied} tied, {c.lost} lost" for c in counts[::-1])
-    return Picture(
+    return Figure(
         name=f"wins-{task}",
         draw=lambda width: _wins(counts, reference, metric, width),
         caption=f"{short_task(task)}: queries on which a model's {metric} is above that of "
@@ -127,7 +131,7 @@ def wins_figure(
     )
 
 
-def _wins(counts: Sequence[_Count], reference: str, metric: str, width: float) -> Figure:
+def _wins(counts: Sequence[_Count], reference: str, metric: str, width: float) -> MplFigure:
     import matplotlib.pyplot as plt
 
     figure, axis = plt.subplots(figsize=(width, 0.21 * len(counts) + 0.75))
@@ -159,4 +163,4 @@ def _inside(axis: Axes, x: float, y: float, size: int, *, full: bool) -> None:
     """A count on its bar: black on a full colour, the page's ink on a pale one."""
     said = axis.annotate(f"{size}", (x, y), ha="center", va="center", fontsize=SMALL)
     if full:
-        said.set_color("#000000")  # a contrast of 5 with both colours, where white has 3.5
+        said.set_color(_ON_COLOR)

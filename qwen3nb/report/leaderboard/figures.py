@@ -15,7 +15,7 @@ from qwen3nb.report.render.figure import (
     COLORS,
     GREY,
     SMALL,
-    Picture,
+    Figure,
     grid,
     model_colors,
     plain,
@@ -25,7 +25,7 @@ from qwen3nb.tiers import TIERS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as MplFigure
 
 __all__ = ["bars_figure", "comparison_figure", "per_query_figure", "similarity_figure"]
 
@@ -77,13 +77,13 @@ def _colors(results: Iterable[Result]) -> dict[str, str]:
     return model_colors(model_names(list(results)).values())
 
 
-def comparison_figure(results: Iterable[Result], *, tier: str) -> Picture:
+def comparison_figure(results: Iterable[Result], *, tier: str) -> Figure:
     """A panel per task; a point and its 95 % interval per model, the best on top.
 
     Models keep their row and colour in every panel; a missing result is an empty row.
     """
     board = _board(results, tier)
-    return Picture(
+    return Figure(
         name=f"comparison-{tier}",
         draw=lambda width: _comparison(board, width),
         caption=f"Every model on every task of the tier {tier}: mean and {_INTERVAL}. Rows are "
@@ -103,7 +103,7 @@ def _in_words(board: _Board) -> str:
     return f"{short_task(task)}: {', '.join(said) or 'no values'}."
 
 
-def _comparison(board: _Board, width: float) -> Figure:
+def _comparison(board: _Board, width: float) -> MplFigure:
     import matplotlib.pyplot as plt
 
     rows, tasks = tuple(reversed(board.models)), board.tasks
@@ -140,7 +140,7 @@ def _interval(axis: Axes, row: int, result: Result, color: str) -> None:
     axis.plot([value], [row], "o", color=color, markersize=4)
 
 
-def bars_figure(results: Iterable[Result], *, tier: str, most: int = 8) -> Picture | None:
+def bars_figure(results: Iterable[Result], *, tier: str, most: int = 8) -> Figure | None:
     """A group of bars per task, a bar per model with its interval; what is missing says so.
 
     None without any results of the tier.
@@ -155,7 +155,7 @@ def bars_figure(results: Iterable[Result], *, tier: str, most: int = 8) -> Pictu
     if not shown:
         return None
     left_out = len(board.models) - len(shown)
-    return Picture(
+    return Figure(
         name=f"bars-{tier}",
         draw=lambda width: _bars(board, shown, width),
         caption=f"Main metric of each task of the tier {tier}, a bar per model with its "
@@ -165,7 +165,7 @@ def bars_figure(results: Iterable[Result], *, tier: str, most: int = 8) -> Pictu
     )
 
 
-def _bars(board: _Board, models: Sequence[str], width: float) -> Figure:
+def _bars(board: _Board, models: Sequence[str], width: float) -> MplFigure:
     import matplotlib.pyplot as plt
     from matplotlib.patches import Rectangle
 
@@ -209,7 +209,7 @@ def _group(axis: Axes, place: int, found: Sequence[Result | None], colors: Seque
             axis.plot([x, x], [main.low, main.high], color=GREY, linewidth=1.1)
 
 
-def per_query_figure(results: Sequence[Result], *, metric: str = "nDCG@10") -> Picture | None:
+def per_query_figure(results: Sequence[Result], *, metric: str = "nDCG@10") -> Figure | None:
     """How a retrieval metric is spread over queries, a panel per task; None without any."""
     chosen = [result for result in results if metric in result.per_query]
     if not chosen:
@@ -219,7 +219,7 @@ def per_query_figure(results: Sequence[Result], *, metric: str = "nDCG@10") -> P
         f"n = {len(r.per_query[metric])}"
         for r in chosen
     )
-    return Picture(
+    return Figure(
         name="per-query",
         draw=lambda width: _per_query(chosen, metric, width),
         caption=f"Queries by their {metric}: {means}. Two hills at the ends are a model that "
@@ -229,7 +229,7 @@ def per_query_figure(results: Sequence[Result], *, metric: str = "nDCG@10") -> P
     )
 
 
-def _per_query(results: Sequence[Result], metric: str, width: float) -> Figure:
+def _per_query(results: Sequence[Result], metric: str, width: float) -> MplFigure:
     import matplotlib.pyplot as plt
 
     columns = min(len(results), 3 if width > 5 else 1)
@@ -259,7 +259,7 @@ def _per_query(results: Sequence[Result], metric: str, width: float) -> Figure:
     return figure
 
 
-def similarity_figure(results: Sequence[Result]) -> Picture | None:
+def similarity_figure(results: Sequence[Result]) -> Figure | None:
     """Cosine similarity of sentence pairs by their gold score; None without an STS task."""
     result = next((result for result in results if "gold" in result.per_query), None)
     if result is None:
@@ -267,7 +267,7 @@ def similarity_figure(results: Sequence[Result]) -> Picture | None:
     n = len(result.per_query["gold"])
     value = result.main.value
     told = "" if value is None else f"; {result.task.main_metric} {value:.3f}"
-    return Picture(
+    return Figure(
         name="similarity",
         draw=lambda width: _similarity(result, width),
         caption=f"Cosine of each sentence pair of {result.task.name} by its gold score, "
@@ -277,7 +277,7 @@ def similarity_figure(results: Sequence[Result]) -> Picture | None:
     )
 
 
-def _similarity(result: Result, width: float) -> Figure:
+def _similarity(result: Result, width: float) -> MplFigure:
     import matplotlib.pyplot as plt
 
     gold, cosine = result.per_query["gold"], result.per_query["cosine"]

@@ -10,13 +10,14 @@ from qwen3nb.analysis.comparison.ranking_by_type import CategoryBoards, category
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
 from qwen3nb.report.render.cell import Cell
-from qwen3nb.report.render.figure import GREY, SMALL, Picture, grid, model_colors, plain
+from qwen3nb.report.render.figure import GREY, SMALL, Figure, grid, model_colors, plain
 from qwen3nb.report.render.format import short_task
 from qwen3nb.report.render.table import Table
 from qwen3nb.tiers import TIERS
+from qwen3nb.utils.markdown import interval_text
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as MplFigure
 
     from qwen3nb.analysis.comparison.ranking import Leaderboard, Standing
 
@@ -71,7 +72,7 @@ def rank_table(boards: CategoryBoards | None) -> Table:
             ),
             Cell(
                 f"{each.mean:.3f}",
-                "[{:.3f}, {:.3f}]".format(*each.interval),
+                interval_text(each.interval, sign=False),
                 value=each.mean,
                 interval=each.interval,
             ),
@@ -105,7 +106,7 @@ def _note(board: Leaderboard) -> str:
     )
 
 
-def rank_figure(boards: CategoryBoards | None) -> Picture | None:
+def rank_figure(boards: CategoryBoards | None) -> Figure | None:
     """Rank and its 95 % interval per model, best on top; tie groups as bars on the right.
 
     None if fewer than two models can be ranked.
@@ -115,7 +116,7 @@ def rank_figure(boards: CategoryBoards | None) -> Picture | None:
     board = boards.overall
     words = "; ".join("{}: {} ({} to {})".format(e.system, e.rank, *e.rank_interval)
                       for e in board.standings)  # fmt: skip
-    return Picture(
+    return Figure(
         name="ranks",
         draw=lambda width: _draw_ranks(board, width),
         caption="Rank of each model by its mean over "
@@ -126,7 +127,7 @@ def rank_figure(boards: CategoryBoards | None) -> Picture | None:
     )
 
 
-def _draw_ranks(board: Leaderboard, width: float) -> Figure:
+def _draw_ranks(board: Leaderboard, width: float) -> MplFigure:
     import matplotlib.pyplot as plt
 
     count = len(board.standings)
@@ -176,7 +177,7 @@ def categories_table(boards: CategoryBoards | None) -> Table:
 def _place(standing: Standing | None) -> Cell:
     if standing is None:
         return Cell("not run")
-    ends = "[{:.3f}, {:.3f}]".format(*standing.interval)
+    ends = interval_text(standing.interval, sign=False)
     return Cell(
         f"{standing.mean:.3f} ({standing.rank})", ends, value=standing.mean,
         interval=standing.interval,

@@ -1,9 +1,7 @@
-"""A cell of a table: what is shown, what it is sorted by, how it is marked."""
+"""A cell of a table: the text shown, the value it is sorted by, how it is marked."""
 
 from __future__ import annotations
 
-import html
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -14,14 +12,14 @@ class Cell:
     """One cell.
 
     Attributes:
-        text: what it says; of a missing value, its name, such as ``not run``.
+        text: shown; for a missing value, the reason, such as ``not run``.
         detail: in smaller type below, such as an interval or a reason.
-        link: where it leads, relative to the page it is on.
+        link: target, relative to the page.
         strong: whether it is the best of its column.
         second: whether it is the second best.
         value: the number behind the text, not rounded: what sorting and CSV use.
         interval: its ends, not rounded.
-        std: standard deviation, as it is to be shown; a subscript.
+        std: standard deviation, formatted; shown as a subscript.
         mark: a sign that the table's legend explains.
     """
 
@@ -37,7 +35,7 @@ class Cell:
 
 
 class Signs(NamedTuple):
-    """How a format sets off the best and the second best, and what stands below and above."""
+    """How a format sets off the best and the second best, subscripts and superscripts."""
 
     strong: str
     second: str
@@ -56,9 +54,3 @@ def marked(cell: Cell, text: str, *, escape: Callable[[str], str], signs: Signs)
     if cell.mark:
         text += signs.above.format(escape(cell.mark))
     return text
-
-
-def markdown_text(text: str) -> str:
-    """``text`` with everything escaped that means something in Markdown or HTML."""
-    escaped = html.escape(" ".join(text.split()), quote=False)
-    return re.sub(r"([\\`*_{}\[\]()#+!|$~])", r"\\\1", escaped)

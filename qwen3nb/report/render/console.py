@@ -1,4 +1,4 @@
-"""A table on a terminal."""
+"""Tables on a terminal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from qwen3nb.report.render.table import Table
 
 __all__ = ["print_table"]
 
-_PIPE = 120  # columns of what is no terminal: a file, a log
+_PIPE = 120  # columns where there is no terminal: in a file or a log
 _STYLES = {"PASSED": "green", "WARNING": "yellow", "FAILED": "bold red"}
 
 

@@ -1,8 +1,7 @@
-"""How figures look: sizes, type, colours, and a picture that draws itself anew where it is shown.
+"""How figures look: sizes, type, colours, and the `Figure` that pages and papers show.
 
-A `Picture` is a recipe. On a page it is an inline SVG whose text takes the page's colour
-and type, light or dark; for a paper it is drawn again at the width asked for, in dark ink,
-with the fonts embedded.
+On a page a `Figure` is an inline SVG whose text takes the page's colour and type, light or
+dark; for a paper it is a file of the width asked for, in dark ink, with the fonts embedded.
 """
 
 from __future__ import annotations
@@ -15,12 +14,16 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from qwen3nb.utils.atomic_files import write_bytes
+from qwen3nb.utils.choices import one_of
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as MplFigure
 
 __all__ = [
     "COLORS",
@@ -28,15 +31,15 @@ __all__ = [
     "GREY",
     "SMALL",
     "WIDTHS",
-    "Picture",
+    "Figure",
     "grid",
     "model_colors",
     "plain",
     "style",
 ]
 
-# After Okabe and Ito, told apart by colour-blind readers; yellow and the light tones are
-# darker here, so that each has a contrast of 3 with a white page and with a dark one.
+# After Okabe and Ito, safe for colour-blind readers; yellow and the light tones are darker
+# here, so that each has a contrast of 3 with a white page and with a dark one.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#C2679B", "#A87B00", "#7A6FD0", "#2E95BF", "#B5495B")
 GREY = "#7d8590"  # text and axes on screen, where the page is light or dark
 _PAPER = "#1f2328"  # and on paper
@@ -45,8 +48,7 @@ _WEIGHT = (0.2126, 0.7152, 0.0722)
 WIDTHS = {1: 3.35, 2: 6.9}  # inches, of one column and of two
 SMALL = 7  # points; nothing is set smaller
 FORMATS = ("pdf", "svg", "png")
-# Whoever is in most comparisons has a colour of its own; other models have what their name
-# comes to.
+# Frequent baselines have a fixed colour; the colour of other models is a hash of their name.
 _FIXED = {
     "random": "#8A8F98",
     "bm25": "#8C6D46",
@@ -62,10 +64,10 @@ def style(*, ink: str = "") -> Iterator[None]:
     """The book's look, for figures made inside the block.
 
     They are closed at its end: a notebook shows the figure that a cell returns, and
-    would show one that is still open a second time.
+    would show an open one twice.
 
     Args:
-        ink: colour of text and axes, in the place of the grey for both kinds of page.
+        ink: colour of text and axes instead of the grey that suits light and dark pages.
     """
     import matplotlib.pyplot as plt
 
@@ -81,40 +83,40 @@ def style(*, ink: str = "") -> Iterator[None]:
 def model_colors(labels: Iterable[str]) -> dict[str, str]:
     """A colour per model, from its label alone, so that it is the same on every page.
 
-    Frequent baselines have a fixed one. Where two labels of one figure come to the same,
-    the later in the alphabet takes the next free one; past the last, shades of them.
+    Frequent baselines have a fixed colour. Where two labels of a figure hash to the same one,
+    the later in the alphabet takes the next free colour; past the last, shades are used.
     """
-    chosen: dict[str, str] = {}
+    colors: dict[str, str] = {}
     taken: set[str] = set()
     for label in sorted(set(labels)):
         start = int(hashlib.sha256(label.encode()).hexdigest(), 16) % len(_FREE)
         order = (_FREE[(start + step) % len(_FREE)] for step in range(len(_FREE)))
         color = _FIXED.get(label) or next((each for each in order if each not in taken), "")
-        chosen[label] = color or _shade(_FREE[start], len(chosen))
-        taken.add(chosen[label])
-    return chosen
+        colors[label] = color or _shade(_FREE[start], len(colors))
+        taken.add(colors[label])
+    return colors
 
 
 def _shade(color: str, index: int) -> str:
     """The colour with its hue turned, as light as the others: for the ninth model and later."""
-    red, green, blue = (int(color[place : place + 2], 16) / 255 for place in (1, 3, 5))
+    red, green, blue = (int(color[i : i + 2], 16) / 255 for i in (1, 3, 5))
     hue, _, full = colorsys.rgb_to_hls(red, green, blue)
     turned = (hue + 0.11 * (index % 7 + 1)) % 1
     shades = [colorsys.hls_to_rgb(turned, step / 100, full * 0.7) for step in range(30, 70)]
     # Luminance of ITU-R BT.709 for gamma 2.2: middling reads on white and on dark.
-    chosen = min(shades, key=lambda s: abs(sum(_WEIGHT[i] * s[i] ** 2.2 for i in range(3)) - 0.2))
-    return "#" + "".join(f"{round(255 * part):02X}" for part in chosen)
+    closest = min(shades, key=lambda s: abs(sum(_WEIGHT[i] * s[i] ** 2.2 for i in range(3)) - 0.2))
+    return "#" + "".join(f"{round(255 * part):02X}" for part in closest)
 
 
 def plain(text: str, *, most: int = 60) -> str:
-    """Foreign text for a figure: one line, no formula, no control characters, not too long."""
+    """Return foreign text on one line of at most ``most`` characters, without formulas."""
     line = _line(text)
     short = line if len(line) <= most else f"{line[: most - 1]}…"
     return short.replace("$", r"\$")
 
 
 def _line(text: str) -> str:
-    """Text in one line, without control characters."""
+    """Return text on one line, without control characters."""
     return "".join(char for char in " ".join(text.split()) if char.isprintable())
 
 
@@ -124,41 +126,55 @@ def grid(axis: Axes, *, which: str = "x") -> None:
     axis.grid(axis=which, color=GREY, alpha=0.25, linewidth=0.6)  # type: ignore[arg-type]
 
 
-@dataclass(frozen=True)
-class Picture:
-    """A figure that is drawn where it is needed.
+@dataclass(frozen=True, repr=False)
+class Figure:
+    """A figure with its caption, and how to draw it at the width of one column or two.
+
+    What a reader sets on `figure` or `axes` stays: the notebook and every saved file show
+    that matplotlib figure. Without such edits, each width of a paper gets its own layout.
 
     Attributes:
-        name: of its file, and of what is linked to.
-        draw: makes the figure at a width in inches; called inside `style`.
-        caption: what to see, n, and the test.
-        alt: what a reader who does not see it should know.
-        columns: how many columns of a page it is made for.
+        name: of its file.
+        draw: makes the matplotlib figure at a width in inches; called inside `style`.
+        caption: what it shows, n, and the test.
+        alt: text for readers who cannot see it.
+        columns: of a page that it spans, 1 or 2.
     """
 
     name: str
-    draw: Callable[[float], Figure]
+    draw: Callable[[float], MplFigure]
     caption: str = ""
     alt: str = ""
     columns: int = 2
 
-    def figure(self, *, columns: int = 0, ink: str = "") -> Figure:
-        """Drawn for one column or two (by default its own), as a matplotlib figure."""
-        with style(ink=ink):
-            return self.draw(WIDTHS[columns or self.columns])
+    @cached_property
+    def figure(self) -> MplFigure:
+        """The matplotlib figure; edits stay."""
+        return self._drawn
 
     @property
     def axes(self) -> list[Axes]:
-        """The axes of the figure."""
-        return self.figure().axes
+        """The axes of the matplotlib figure; edits stay."""
+        return self.figure.axes
 
-    def svg(self, *, columns: int = 0) -> str:
-        """For a page: text in the page's colour and type, ids of its own, alt text inside.
+    @cached_property
+    def _drawn(self) -> MplFigure:
+        """The figure that a page shows, drawn once; readers get it through `figure`."""
+        with style():
+            return self.draw(WIDTHS[self.columns])
+
+    @property
+    def _edited(self) -> bool:
+        """Whether a reader has asked for the matplotlib figure, and so may have changed it."""
+        return "figure" in self.__dict__  # of the cached property above
+
+    def svg(self) -> str:
+        """SVG for a page: text in the page's colour and type, unique ids, alt text inside.
 
         The same data give the same bytes.
         """
         with style():
-            text = _rendered(self.figure(columns=columns), "svg", fonttype="none").decode()
+            text = _rendered(self._drawn, "svg", fonttype="none").decode()
         text = text[text.index("<svg") :]
         text = re.sub(GREY, "currentColor", text, flags=re.IGNORECASE)
         # Its style sheet would style the page; its metadata name the library.
@@ -171,33 +187,75 @@ class Picture:
         return text.replace("<svg", f'<svg role="img" class="q-svg" aria-label="{label}"', 1)
 
     def save(self, path: Path | str, *, format: str = "", columns: int = 0) -> Path:
-        """Write it for a paper: exactly one column or two wide, in dark ink, fonts embedded.
+        """Write a file for a paper: one column or two wide, in dark ink, fonts embedded.
+
+        Once a reader has used `figure` or `axes`, that matplotlib figure is saved: at its own
+        size, or fitted to the width of ``columns`` with its height kept.
 
         Args:
-            path: of the file; its ending says the format unless ``format`` does.
+            path: of the file; its ending selects the format unless ``format`` does.
             format: ``pdf``, ``svg`` or ``png`` (300 dots per inch, on white).
-            columns: 1 or 2; by default what it is made for.
+            columns: 1 or 2; by default those the figure is made for.
 
         Raises:
             ValueError: another format.
         """
-        from qwen3nb.utils.atomic_files import write_bytes
-        from qwen3nb.utils.choices import one_of
-
         path = Path(path)
         kind = one_of("format", format or path.suffix.removeprefix("."), FORMATS)
         with style(ink=_PAPER):
-            figure = self.figure(columns=columns, ink=_PAPER)
+            if self._edited:
+                with _on_paper(self.figure, width=WIDTHS[columns] if columns else None):
+                    return write_bytes(path, _rendered(self.figure, kind, fonttype="path"))
+            figure = self.draw(WIDTHS[columns or self.columns])
             return write_bytes(path, _rendered(figure, kind, fonttype="path"))
 
+    def __repr__(self) -> str:
+        width, height = self._drawn.get_size_inches()
+        axes = self._drawn.axes
+        titles = [each.get_title() or each.get_title("left") or each.get_xlabel() for each in axes]
+        named = ", ".join(repr(title) for title in titles if title)
+        size = f"{width:.1f} × {height:.1f} inches, axes: {len(axes)}"
+        return f"<Figure {self.name}: {size} ({named})>\n{_line(self.caption)}"
+
     def _repr_html_(self) -> str:
-        said = html.escape(_line(self.caption))
-        caption = f"<figcaption>{said}</figcaption>" if said else ""
+        text = html.escape(_line(self.caption))
+        caption = f"<figcaption>{text}</figcaption>" if text else ""
         return f'<figure class="q-figure"><div>{self.svg()}</div>{caption}</figure>'
 
 
-def _rendered(figure: Figure, kind: str, *, fonttype: str) -> bytes:
-    """The file of a figure, without dates or random ids."""
+@contextmanager
+def _on_paper(figure: MplFigure, *, width: float | None) -> Iterator[None]:
+    """Give the figure the ink of paper, and the width if given; restore both at the end."""
+    size = figure.get_size_inches().copy()
+    figure.set_size_inches(size[0] if width is None else width, size[1])
+    _change_ink(figure, GREY, _PAPER)
+    try:
+        yield
+    finally:
+        _change_ink(figure, _PAPER, GREY)
+        figure.set_size_inches(*size)
+
+
+def _change_ink(figure: MplFigure, old: str, new: str) -> None:
+    """Change the colour of text, spines and ticks that `style` drew in ``old``."""
+    from matplotlib.axis import Tick
+    from matplotlib.colors import same_color
+    from matplotlib.spines import Spine
+    from matplotlib.text import Text
+
+    for artist in figure.findobj():
+        if isinstance(artist, Text) and same_color(artist.get_color(), old):
+            artist.set_color(new)
+        elif isinstance(artist, Spine) and same_color(artist.get_edgecolor(), old):
+            artist.set_edgecolor(new)
+        elif isinstance(artist, Tick):
+            for line in (artist.tick1line, artist.tick2line):
+                if same_color(line.get_markeredgecolor(), old):
+                    line.set(color=new, markeredgecolor=new)
+
+
+def _rendered(figure: MplFigure, kind: str, *, fonttype: str) -> bytes:
+    """Return the bytes of a figure's file, without dates or random ids."""
     from matplotlib import rc_context
 
     stamp: dict[str, dict[str, Any]] = {

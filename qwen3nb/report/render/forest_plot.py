@@ -1,4 +1,4 @@
-"""A forest plot: a row per estimate with its interval, beside what would count as nothing."""
+"""Forest plots: a row per estimate with its interval, against a line of no effect."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from qwen3nb.report.render.figure import COLORS, GREY, SMALL, Picture, grid, plain
+from qwen3nb.report.render.figure import COLORS, GREY, SMALL, Figure, grid, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as MplFigure
 
 __all__ = ["Band", "ForestRow", "forest_figure"]
 
@@ -21,13 +21,13 @@ class ForestRow:
 
     Attributes:
         label: what is estimated.
-        value: the estimate; None where there is none, and ``note`` says why.
+        value: the estimate; None if there is none, and ``note`` says why.
         low: lower end of its interval, or None.
         high: upper end.
         color: of its mark; by default the first of the book's.
         note: in small type after the label, such as ``n = 260``; the reason without a value.
-        clear: whether the mark is filled; by default, whether the interval leaves out the
-            line that nothing would lie on.
+        clear: whether the mark is filled; by default, whether the interval excludes the
+            line of no effect.
     """
 
     label: str
@@ -67,22 +67,22 @@ def forest_figure(
     caption: str = "",
     alt: str = "",
     columns: int = 2,
-) -> Picture:
+) -> Figure:
     """Rows from top to bottom, each with its interval and its numbers at the right.
 
     Args:
         rows: estimates; one without a value keeps its row and shows its note.
         xlabel: what is estimated, with its unit.
         bands: shaded ranges behind the rows.
-        zero: where no effect would lie, as a line; None for no line.
+        zero: position of the line of no effect; None for no line.
         number: format of the numbers at the right.
         name: of the file.
         caption: what to see, n and the test.
-        alt: for who does not see it; by default the rows in words.
+        alt: text for readers who cannot see it; by default the rows in words.
         columns: of a page, 1 or 2.
     """
     words = "; ".join(f"{row.label}: {_numbers(row, number)}" for row in rows).replace(r"\$", "$")
-    return Picture(
+    return Figure(
         name=name,
         draw=lambda width: _draw(tuple(rows), xlabel, tuple(bands), zero, number, width),
         caption=caption,
@@ -98,15 +98,15 @@ def _draw(
     zero: float | None,
     number: str,
     width: float,
-) -> Figure:
+) -> MplFigure:
     import matplotlib.pyplot as plt
     from matplotlib.ticker import MaxNLocator
 
     figure, axis = plt.subplots(figsize=(width, 0.21 * len(rows) + 0.75))
     if zero is not None:
         axis.axvline(zero, color=GREY, linewidth=1)
-    for place, row in enumerate(reversed(rows)):
-        _row(axis, place, row, zero)
+    for height, row in enumerate(reversed(rows)):
+        _row(axis, height, row, zero)
     _bands(axis, bands, width)
     axis.set_ylim(-0.6, len(rows) - 0.4)
     axis.xaxis.set_major_locator(MaxNLocator(4 if width < 5 else 7))
@@ -118,15 +118,15 @@ def _draw(
     axis.tick_params(axis="y", length=0)
     axis.spines["left"].set_visible(False)
     beside = axis.secondary_yaxis("right")
-    told = [_numbers(row, number, short=width < 5) for row in reversed(rows)]
-    beside.set_yticks(range(len(rows)), told)
+    numbers = [_numbers(row, number, short=width < 5) for row in reversed(rows)]
+    beside.set_yticks(range(len(rows)), numbers)
     beside.tick_params(axis="y", length=0, labelsize=SMALL)
     beside.spines["right"].set_visible(False)
     return figure
 
 
-def _row(axis: Axes, place: int, row: ForestRow, zero: float | None) -> None:
-    """A mark with its interval: filled if the interval leaves out ``zero``, else hollow."""
+def _row(axis: Axes, height: int, row: ForestRow, zero: float | None) -> None:
+    """Draw a mark with its interval: filled if the interval excludes ``zero``, else hollow."""
     if row.value is None:
         return
     color = row.color or COLORS[0]
@@ -137,18 +137,18 @@ def _row(axis: Axes, place: int, row: ForestRow, zero: float | None) -> None:
         alpha = 1.0 if clear else 0.6
         axis.plot(
             [row.low, row.high],
-            [place] * 2,
+            [height] * 2,
             color=color,
             lw=1.8,
             alpha=alpha,
             solid_capstyle="butt",
         )
     face = "none" if clear is False else color
-    axis.plot([row.value], [place], "o", color=color, markersize=4.5, markerfacecolor=face)
+    axis.plot([row.value], [height], "o", color=color, markersize=4.5, markerfacecolor=face)
 
 
 def _bands(axis: Axes, bands: tuple[Band, ...], width: float) -> None:
-    """Shades behind everything, as wide as the plot where they are open, names on top."""
+    """Shade the bands behind everything, open ones up to the edge, with names on top."""
     if not bands:
         return
     ends = [end for band in bands for end in (band.low, band.high) if end is not None]
@@ -175,12 +175,12 @@ def _bands(axis: Axes, bands: tuple[Band, ...], width: float) -> None:
 
 
 def _numbers(row: ForestRow, number: str, *, short: bool = False) -> str:
-    """What is written at the right of a row; in one column, the value or the reason only."""
+    """Return the text at the right of a row; in one column, only the value or the reason."""
     most = 20 if short else 44
     if row.value is None:
         return plain(row.note or "no value", most=most)
-    told = f"{row.value:{number}}"
+    text = f"{row.value:{number}}"
     if not short and row.low is not None and row.high is not None:
-        told += f" [{row.low:{number}}, {row.high:{number}}]"
+        text += f" [{row.low:{number}}, {row.high:{number}}]"
     note = f"  {row.note}" if row.note and not short else ""
-    return plain(told.replace("-", "−") + note, most=most)
+    return plain(text.replace("-", "−") + note, most=most)

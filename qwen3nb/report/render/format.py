@@ -6,6 +6,7 @@ import re
 
 from qwen3nb.metrics.aggregate import Aggregate
 from qwen3nb.report.render.cell import Cell
+from qwen3nb.utils.markdown import interval_text, number_text
 
 
 def number(value: Aggregate, *, strong: bool = False, link: str = "") -> Cell:
@@ -13,10 +14,8 @@ def number(value: Aggregate, *, strong: bool = False, link: str = "") -> Cell:
     if value.value is None:
         return Cell("undefined", value.undefined, link=link)
     ends = None if value.low is None or value.high is None else (value.low, value.high)
-    detail = "[{:.3f}, {:.3f}]".format(*ends) if ends else ""
-    return Cell(
-        f"{value.value:.3f}", detail, link=link, strong=strong, value=value.value, interval=ends
-    )
+    text, detail = number_text(value.value), interval_text(ends, sign=False, absent="")
+    return Cell(text, detail, link=link, strong=strong, value=value.value, interval=ends)
 
 
 def short_task(name: str) -> str:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 
 from qwen3nb.report.render.cell import Cell, Signs, marked
-from qwen3nb.report.render.table import Table
 
 __all__ = ["latex_table", "latex_text"]
 
 # Brackets and stars mean something after the end of a row; quotes and < > print as other
 # signs in LaTeX's default type.
-_SIGNS = {
+_PRINTED = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "#": r"\#", "$": r"\$", "%": r"\%",
     "&": r"\&", "_": r"\_", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}",
     "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': "''",
@@ -27,6 +27,9 @@ _SIGNS = {
     "°": r"$^{\circ}$", "²": r"$^{2}$", "µ": r"$\mu$", "•": r"\textbullet{}",
     "‘": "`", "’": "'", "“": "``", "”": "''",
 }  # fmt: skip
+_SIGNS = Signs(
+    r"\textbf{{{}}}", r"\underline{{{}}}", r"\textsubscript{{{}}}", r"\textsuperscript{{{}}}"
+)
 _NARROW = 4  # columns that fit one column of a paper; more go over both
 
 
@@ -43,8 +46,8 @@ def latex_text(text: str) -> str:
 
 
 def _sign(char: str) -> str:
-    if char in _SIGNS:
-        return _SIGNS[char]
+    if char in _PRINTED:
+        return _PRINTED[char]
     if " " <= char <= "~":
         return char
     base = unicodedata.normalize("NFD", char)[0]
@@ -54,33 +57,36 @@ def _sign(char: str) -> str:
     return rf"\texttt{{U+{ord(char):04X}}}"
 
 
-def latex_table(table: Table) -> str:
-    """A ``table``, or a ``table*`` if it is wide, with caption, label, legend and note."""
+def latex_table(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Cell]],
+    *,
+    kind: str,
+    name: str,
+    caption: str,
+    notes: Sequence[str],
+) -> str:
+    """A ``table``, or a ``table*`` if it is wide, with caption, label and notes."""
     first = "l"
-    other = "r" if table.kind == "numbers" else "l"
-    float_ = "table*" if len(table.columns) > _NARROW else "table"
+    other = "r" if kind == "numbers" else "l"
+    float_ = "table*" if len(columns) > _NARROW else "table"
     lines = [rf"\begin{{{float_}}}", r"\centering", r"\small", r"\setlength{\tabcolsep}{4pt}"]
-    if table.caption:
-        lines.append(rf"\caption{{{latex_text(table.caption)}}}\par\medskip")
-    if table.name:
-        lines.append(rf"\label{{tab:{re.sub('[^A-Za-z0-9]+', '-', table.name)}}}")
+    if caption:
+        lines.append(rf"\caption{{{latex_text(caption)}}}\par\medskip")
+    if name:
+        lines.append(rf"\label{{tab:{re.sub('[^A-Za-z0-9]+', '-', name)}}}")
     lines += [
-        rf"\begin{{tabular}}{{{first}{other * (len(table.columns) - 1)}}}",
+        rf"\begin{{tabular}}{{{first}{other * (len(columns) - 1)}}}",
         r"\toprule",
-        " & ".join(_head(column, side=other) for column in table.columns) + r" \\",
+        " & ".join(_head(column, side=other) for column in columns) + r" \\",
         r"\midrule",
-        *(" & ".join(_cell(cell, side=other) for cell in row) + r" \\" for row in table.rows),
+        *(" & ".join(_cell(cell, side=other) for cell in row) + r" \\" for row in rows),
         r"\bottomrule",
         r"\end{tabular}",
-        *(rf"\par\medskip{{\footnotesize {latex_text(note)}\par}}" for note in table.notes()),
+        *(rf"\par\medskip{{\footnotesize {latex_text(note)}\par}}" for note in notes),
         rf"\end{{{float_}}}",
     ]
     return "\n".join(lines) + "\n"
-
-
-_LATEX = Signs(
-    r"\textbf{{{}}}", r"\underline{{{}}}", r"\textsubscript{{{}}}", r"\textsuperscript{{{}}}"
-)
 
 
 def _head(column: str, *, side: str) -> str:
@@ -89,7 +95,7 @@ def _head(column: str, *, side: str) -> str:
 
 
 def _cell(cell: Cell, *, side: str) -> str:
-    text = marked(cell, latex_text(cell.text), escape=latex_text, signs=_LATEX)
+    text = marked(cell, latex_text(cell.text), escape=latex_text, signs=_SIGNS)
     return _stacked(text, latex_text(cell.detail), side=side)
 
 

@@ -1,37 +1,37 @@
-"""Tables: one kind of table, many outputs: HTML, Markdown, LaTeX, CSV.
+"""A table is rows of cells; pages, papers and spreadsheets show it in their formats.
 
-A `Table` is rows of `Cell`. Whatever it holds is escaped: labels, task names and
-reasons come from folders and configuration files of other people.
+Whatever a table holds is escaped when it is written: labels, task names and reasons come from
+folders and configuration files of other people. A module per format, below this one, does that.
 """
 
 from __future__ import annotations
 
-import csv
 import html
-import io
-import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from qwen3nb.report.render.cell import Cell, Signs, markdown_text, marked
+from qwen3nb.report.render.cell import Cell
+from qwen3nb.report.render.html import html_table
+from qwen3nb.report.render.latex import latex_table
+from qwen3nb.report.render.markdown import markdown_cell
+from qwen3nb.report.render.spreadsheet import csv_table, plain_columns
+from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.markdown import escaped, markdown_table
 
-__all__ = ["TABLE_FORMATS", "Cell", "Signs", "Table", "markdown_text", "marked", "with_ranks"]
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+__all__ = ["TABLE_FORMATS", "Table", "with_ranks"]
 
 TABLE_FORMATS = {"latex": ".tex", "csv": ".csv", "markdown": ".md"}
-# What a spreadsheet would take for a formula.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_FORMAT_NAMES = {"latex": "LaTeX", "csv": "CSV", "markdown": "Markdown"}
 
 
-_HTML = Signs(
-    "<strong>{}</strong>", '<span class="q-second">{}</span>', "<sub>{}</sub>", "<sup>{}</sup>"
-)
-_MARKDOWN = Signs("**{}**", "<u>{}</u>", "<sub>{}</sub>", "<sup>{}</sup>")
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Table:
-    """A table with a head row.
+    """A table with a head row; ``len`` is the number of its rows.
 
     Attributes:
         columns: names in the head; what follows a line break is in smaller type.
@@ -39,7 +39,7 @@ class Table:
         note: what to know when reading it, below the table.
         kind: ``numbers``, aligned on the right; ``words``, on the left; or ``facts``,
             names and values of which some are long and without a space.
-        name: of its files; with one, a page offers them to be saved.
+        name: of its files; with one, a page offers links to save them.
         caption: above the table, in LaTeX only.
         legend: what each mark in it means.
     """
@@ -52,75 +52,75 @@ class Table:
     caption: str = ""
     legend: tuple[tuple[str, str], ...] = ()
 
-    def html(self) -> str:
+    def notes(self) -> list[str]:
+        """The note, and what each mark means."""
+        return [note for note in (self.note, *(f"{m} {text}" for m, text in self.legend)) if note]
+
+    def to_frame(self, *, intervals: bool = False) -> DataFrame:
+        """As a pandas DataFrame: numbers not rounded, text where a cell has no number.
+
+        Args:
+            intervals: follow a column that has intervals by two with their ends.
+        """
+        from pandas import DataFrame
+
+        names, values = plain_columns(self.columns, self.rows, intervals=intervals)
+        return DataFrame(values, columns=names)
+
+    def to_html(self) -> str:
         """As an HTML table, everything escaped; a script of the book makes it sortable."""
-        head = "".join(map(_html_head, self.columns))
-        body = "".join(
-            "<tr>" + "".join(_html_cell(cell, first=i == 0) for i, cell in enumerate(row)) + "</tr>"
-            for row in self.rows
-        )
-        notes = "".join(f'<p class="q-note">{html.escape(note)}</p>' for note in self.notes())
-        return (
-            f'<div class="q-table"><div class="q-scroll"><table class="q {html.escape(self.kind)}">'
-            f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{notes}</div>"
-        )
+        return html_table(self.columns, self.rows, kind=self.kind, notes=self.notes())
 
-    def markdown(self) -> str:
+    def to_markdown(self) -> str:
         """As a Markdown table, everything escaped; the second best is underlined."""
-        lines = [
-            "| " + " | ".join(map(markdown_text, self.columns)) + " |",
-            "|" + "---|" * len(self.columns),
-        ]
-        lines += ["| " + " | ".join(map(_markdown_cell, row)) + " |" for row in self.rows]
-        return "\n".join(lines) + "".join(f"\n\n{markdown_text(note)}" for note in self.notes())
+        table = markdown_table(self.columns, self.rows, cell=markdown_cell)
+        return "\n\n".join([table, *map(escaped, self.notes())])
 
-    def latex(self) -> str:
+    def to_latex(self) -> str:
         """As a LaTeX table for the package booktabs, everything escaped."""
-        from qwen3nb.report.render.latex import latex_table
+        return latex_table(
+            self.columns,
+            self.rows,
+            kind=self.kind,
+            name=self.name,
+            caption=self.caption,
+            notes=self.notes(),
+        )
 
-        return latex_table(self)
-
-    def csv(self) -> str:
+    def to_csv(self) -> str:
         """As CSV: numbers in full, intervals in columns of their own, reasons in words."""
-        spread = [any(row[i].interval for row in self.rows) for i in range(len(self.columns))]
-        heads = []
-        for column, wide in zip(self.columns, spread, strict=True):
-            name = " ".join(column.split())
-            heads += [name, f"{name}, low", f"{name}, high"] if wide else [name]
-        buffer = io.StringIO()
-        writer = csv.writer(buffer, lineterminator="\n")
-        writer.writerow(map(_inert, heads))
-        for row in self.rows:
-            cells = zip(row, spread, strict=True)
-            writer.writerow([part for cell, wide in cells for part in _csv_cell(cell, wide=wide)])
-        return buffer.getvalue()
+        return csv_table(self.columns, self.rows)
 
-    def as_text(self, format: str) -> str:
+    def to_text(self, format: str) -> str:
         """In one of `TABLE_FORMATS`.
 
         Raises:
             ValueError: another format.
         """
-        from qwen3nb.utils.choices import one_of
+        kind = one_of("format", format, TABLE_FORMATS)
+        return {"latex": self.to_latex, "csv": self.to_csv, "markdown": self.to_markdown}[kind]()
 
-        chosen = one_of("format", format, TABLE_FORMATS)
-        return {"latex": self.latex, "csv": self.csv, "markdown": self.markdown}[chosen]()
+    def __len__(self) -> int:
+        return len(self.rows)
 
-    def notes(self) -> list[str]:
-        """The note, and what each mark means."""
-        return [note for note in (self.note, *(f"{m} {said}" for m, said in self.legend)) if note]
+    def __bool__(self) -> bool:
+        return True  # a table without rows still says why, in its note
+
+    def __repr__(self) -> str:
+        name = f" {self.name}" if self.name else ""
+        size = f"{len(self)} rows × {len(self.columns)} columns"
+        return f"<Table{name}: {size}>\n{self.to_frame()!r}"
 
     def _repr_html_(self) -> str:
-        return self.html() + (self._files() if self.name and self.rows else "")
+        return self.to_html() + (self._links() if self.name and self.rows else "")
 
-    def _files(self) -> str:
+    def _links(self) -> str:
         """Links that save the table, held in the page itself."""
+        name = html.escape(self.name, quote=True)
         links = [
-            f'<a download="{html.escape(self.name, quote=True)}{ending}" '
-            f'href="data:text/plain;charset=utf-8,{quote(self.as_text(kind), safe="")}">{shown}</a>'
-            for (kind, ending), shown in zip(
-                TABLE_FORMATS.items(), ("LaTeX", "CSV", "Markdown"), strict=True
-            )
+            f'<a download="{name}{ending}" href="data:text/plain;charset=utf-8,'
+            f'{quote(self.to_text(kind), safe="")}">{_FORMAT_NAMES[kind]}</a>'
+            for kind, ending in TABLE_FORMATS.items()
         ]
         return f'<p class="q-files">Save as {" · ".join(links)}</p>'
 
@@ -135,58 +135,19 @@ def with_ranks(
         lower: numbers of the columns in which less is better.
         but: numbers of the columns that are not ranked.
     """
-    places: dict[int, list[float]] = {}
+    best: dict[int, list[float]] = {}
     for index in range(len(rows[0]) if rows else 0):
         values = {row[index].value for row in rows} - {None}
         ordered = sorted((v for v in values if v is not None), reverse=index not in lower)
-        places[index] = [] if index in but else ordered[:2]
+        best[index] = [] if index in but else ordered[:2]
     return tuple(
         tuple(
             replace(
                 cell,
-                strong=cell.value is not None and cell.value in places[i][:1],
-                second=cell.value is not None and cell.value in places[i][1:],
+                strong=cell.value is not None and cell.value in best[i][:1],
+                second=cell.value is not None and cell.value in best[i][1:],
             )
             for i, cell in enumerate(row)
         )
         for row in rows
     )
-
-
-def _html_head(name: str) -> str:
-    text, _, detail = name.partition("\n")
-    kept = html.escape(detail).replace(" = ", "\u00a0=\u00a0")  # "n = 200" stays on one line
-    small = f'<span class="q-detail">{kept}</span>' if detail else ""
-    return f'<th scope="col">{html.escape(text)}{small}</th>'
-
-
-def _html_cell(cell: Cell, *, first: bool) -> str:
-    text = html.escape(cell.text)
-    if cell.link:
-        text = f'<a href="{html.escape(cell.link, quote=True)}">{text}</a>'
-    text = marked(cell, text, escape=html.escape, signs=_HTML)
-    if cell.detail:
-        text += f'<span class="q-detail">{html.escape(cell.detail)}</span>'
-    key = "" if cell.value is None else f' data-sort="{cell.value!r}"'
-    return f'<th scope="row"{key}>{text}</th>' if first else f"<td{key}>{text}</td>"
-
-
-def _markdown_cell(cell: Cell) -> str:
-    text = marked(cell, markdown_text(cell.text), escape=markdown_text, signs=_MARKDOWN)
-    return f"{text} {markdown_text(cell.detail)}".strip()
-
-
-def _csv_cell(cell: Cell, *, wide: bool) -> list[str]:
-    """The value in full, or what the cell says in its place, and the interval."""
-    words = f"{cell.text} {cell.detail}".strip()
-    said = _inert(words) if cell.value is None else repr(cell.value)
-    ends = ["", ""] if cell.interval is None else [repr(end) for end in cell.interval]
-    return [said, *ends] if wide else [said]
-
-
-def _inert(text: str) -> str:
-    """Text that no spreadsheet takes for a formula; numbers stay numbers."""
-    line = " ".join(text.split())
-    if line.startswith(_FORMULA) and not re.fullmatch(r"[+-]?[\d.,]+(e[+-]?\d+)?", line):
-        return f"'{line}"
-    return line

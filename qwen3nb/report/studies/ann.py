@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 from qwen3nb.analysis.stats.paired_tests import paired_bootstrap
 from qwen3nb.metrics.aggregate import Aggregate, aggregate
 from qwen3nb.report.render.cell import Cell
-from qwen3nb.report.render.figure import COLORS, GREY, Picture, grid, plain
+from qwen3nb.report.render.figure import COLORS, GREY, Figure, grid, plain
 from qwen3nb.report.render.format import number
 from qwen3nb.report.render.table import Table
+from qwen3nb.utils.markdown import interval_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as MplFigure
 
     from qwen3nb.evaluation.retrieval.ann import AnnPoint, AnnSuite, Compressed
 
@@ -96,22 +97,21 @@ def _difference(ours: Mapping[str, float], exact: Mapping[str, float], seed: int
     found = paired_bootstrap(
         [ours[query] for query in queries], [exact[query] for query in queries], seed=seed
     )
-    return Cell(f"{_mean(ours):.3f}", f"{found.difference:+.3f} {_ends(found.interval)}")
-
-
-def _ends(interval: tuple[float, float] | None) -> str:
-    return "(no interval)" if interval is None else "[{:+.3f}, {:+.3f}]".format(*interval)
+    return Cell(
+        f"{_mean(ours):.3f}",
+        f"{found.difference:+.3f} {interval_text(found.interval, absent='(no interval)')}",
+    )
 
 
 def _place(point: AnnPoint, which: int) -> tuple[float, float]:
     return _mean(point.recall), point.speeds[which].qps
 
 
-def ann_figure(suite: AnnSuite) -> Picture:
+def ann_figure(suite: AnnSuite) -> Figure:
     """Recall against queries per second, a panel per number of threads, with the frontier."""
     best = frontier([_place(point, 0) for point in suite.points])
     told = "; ".join(f"recall {recall:.3f} at {speed:,.0f} queries/s" for recall, speed in best)
-    return Picture(
+    return Figure(
         name=f"ann-{suite.task}",
         draw=lambda width: _frontiers(suite, width),
         caption=f"{suite.label} on {suite.task}, {suite.documents:,} documents: recall@{suite.k}, "
@@ -122,7 +122,7 @@ def ann_figure(suite: AnnSuite) -> Picture:
     )
 
 
-def _frontiers(suite: AnnSuite, width: float) -> Figure:
+def _frontiers(suite: AnnSuite, width: float) -> MplFigure:
     import matplotlib.pyplot as plt
 
     panels = len(suite.points[0].speeds)
@@ -206,13 +206,13 @@ def _loss(each: Compressed, full: Compressed, seed: int) -> Cell:
     found = paired_bootstrap(
         [each.ndcg[query] for query in queries], [full.ndcg[query] for query in queries], seed=seed
     )
-    return Cell(f"{found.difference:+.3f}", _ends(found.interval))
+    return Cell(f"{found.difference:+.3f}", interval_text(found.interval, absent="(no interval)"))
 
 
-def compression_figure(suite: AnnSuite, *, seed: int = 0) -> Picture:
+def compression_figure(suite: AnnSuite, *, seed: int = 0) -> Figure:
     """nDCG@10 by bytes per document, a line per kind, with intervals over queries."""
     full = suite.compressed[0]
-    return Picture(
+    return Figure(
         name=f"compression-{suite.task}",
         draw=lambda width: _compression(suite, width, seed),
         caption=f"{suite.label} on {suite.task}: nDCG@10 by the bytes a document takes, with 95 % "
@@ -222,7 +222,7 @@ def compression_figure(suite: AnnSuite, *, seed: int = 0) -> Picture:
     )
 
 
-def _compression(suite: AnnSuite, width: float, seed: int) -> Figure:
+def _compression(suite: AnnSuite, width: float, seed: int) -> MplFigure:
     import matplotlib.pyplot as plt
 
     figure, axis = plt.subplots(figsize=(width, 2.6))

@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from qwen3nb.checkpoints.checkpoint import metric_of, open_checkpoint, step_of
-from qwen3nb.checkpoints.safetensors_header import CheckpointError
+from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.report.render.cell import Cell
-from qwen3nb.report.render.figure import COLORS, Picture, grid, plain
+from qwen3nb.report.render.figure import COLORS, Figure, grid, plain
 from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
 from qwen3nb.report.render.format import number
 from qwen3nb.report.render.table import Table
+from qwen3nb.utils.markdown import interval_text
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as MplFigure
 
     from qwen3nb.analysis.comparison.ablation_effects import Effect
-    from qwen3nb.checkpoints.drift import Change
+    from qwen3nb.checkpoints.drift import TensorDrift
     from qwen3nb.evaluation.studies.ablation import VariantResult
     from qwen3nb.extraction.extract import Extraction
 
@@ -88,7 +89,7 @@ def extraction_table(done: Extraction) -> Table:
     )
 
 
-def drift_figure(changes: Sequence[Change]) -> Picture:
+def drift_figure(changes: Sequence[TensorDrift]) -> Figure:
     """Relative change of each layer between consecutive checkpoints, a line per pair."""
     pairs = list(dict.fromkeys((change.earlier, change.later) for change in changes))
     told = "; ".join(
@@ -96,7 +97,7 @@ def drift_figure(changes: Sequence[Change]) -> Picture:
         f"{np.mean([c.relative for c in changes if (c.earlier, c.later) == (earlier, later)]):.3f}"
         for earlier, later in pairs
     )
-    return Picture(
+    return Figure(
         name="drift",
         draw=lambda width: _drift(changes, pairs, width),
         caption="How far the weights moved between checkpoints, relative to their size: "
@@ -106,7 +107,9 @@ def drift_figure(changes: Sequence[Change]) -> Picture:
     )
 
 
-def _drift(changes: Sequence[Change], pairs: Sequence[tuple[str, str]], width: float) -> Figure:
+def _drift(
+    changes: Sequence[TensorDrift], pairs: Sequence[tuple[str, str]], width: float
+) -> MplFigure:
     import matplotlib.pyplot as plt
 
     layers = sorted({c.layer for c in changes if c.layer is not None})
@@ -183,7 +186,10 @@ def effects_table(found: Sequence[Effect]) -> Table:
         (
             Cell(each.factor),
             Cell(each.level, f"instead of {each.reference}"),
-            Cell(f"{each.found.difference:+.4f}", _ends(each.found.interval)),
+            Cell(
+                f"{each.found.difference:+.4f}",
+                interval_text(each.found.interval, digits=4, absent="no interval"),
+            ),
             Cell(f"{each.p_value:.4f}", strong=each.p_value < 0.05),
             Cell(str(each.settings)),
         )
@@ -198,11 +204,7 @@ def effects_table(found: Sequence[Effect]) -> Table:
     )
 
 
-def _ends(interval: tuple[float, float] | None) -> str:
-    return "no interval" if interval is None else "[{:+.4f}, {:+.4f}]".format(*interval)
-
-
-def effects_figure(found: Sequence[Effect]) -> Picture:
+def effects_figure(found: Sequence[Effect]) -> Figure:
     """The same as a forest plot: a row per setting, its difference and interval."""
     factors = list(dict.fromkeys(each.factor for each in found))
     rows = [

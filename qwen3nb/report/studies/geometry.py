@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from qwen3nb.evaluation.embeddings.geometry import isotropic
-from qwen3nb.report.render.figure import COLORS, GREY, Picture, grid, plain
+from qwen3nb.report.render.figure import COLORS, GREY, Figure, grid, plain
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as MplFigure
 
     from qwen3nb.evaluation.embeddings.geometry import Geometry
     from qwen3nb.evaluation.embeddings.sanity_check import QuickLook
@@ -20,7 +20,7 @@ __all__ = ["cosine_figure", "spectrum_figure"]
 _FLOOR = 1e-6  # below it, float32 vectors have rounding errors only
 
 
-def spectrum_figure(look: QuickLook) -> Picture | None:
+def spectrum_figure(look: QuickLook) -> Figure | None:
     """Singular values over the largest, beside those of random directions; None without vectors."""
     found = look.geometry
     if found is None:
@@ -30,7 +30,7 @@ def spectrum_figure(look: QuickLook) -> Picture | None:
         f"effective rank {found.effective_rank:.0f} of {found.dimension} dimensions "
         f"(random directions: {chance.effective_rank:.0f})"
     )
-    return Picture(
+    return Figure(
         name="spectrum",
         draw=lambda width: _spectrum(look.model, found, chance, width),
         caption=f"Singular values of the vectors of n = {found.texts:,} texts: {told}. A line "
@@ -39,7 +39,7 @@ def spectrum_figure(look: QuickLook) -> Picture | None:
     )
 
 
-def _spectrum(model: str, found: Geometry, chance: Geometry, width: float) -> Figure:
+def _spectrum(model: str, found: Geometry, chance: Geometry, width: float) -> MplFigure:
     import matplotlib.pyplot as plt
 
     place = np.arange(1, len(found.singular_values) + 1)
@@ -64,13 +64,13 @@ def _spectrum(model: str, found: Geometry, chance: Geometry, width: float) -> Fi
     return figure
 
 
-def cosine_figure(look: QuickLook) -> Picture | None:
+def cosine_figure(look: QuickLook) -> Figure | None:
     """How the cosines of all pairs of texts are spread; None without vectors."""
     found = look.geometry
     if found is None:
         return None
     told = f"mean {found.mean_cosine:z.3f} over n = {len(found.cosines):,} pairs"
-    return Picture(
+    return Figure(
         name="cosines",
         draw=lambda width: _cosines(found, width),
         caption=f"Cosine of any two of {found.texts:,} texts: {told}. A hill near 0 leaves room "
@@ -79,7 +79,7 @@ def cosine_figure(look: QuickLook) -> Picture | None:
     )
 
 
-def _cosines(found: Geometry, width: float) -> Figure:
+def _cosines(found: Geometry, width: float) -> MplFigure:
     import matplotlib.pyplot as plt
 
     figure, axis = plt.subplots(figsize=(width, 1.9))

@@ -20,6 +20,7 @@ from qwen3nb.records.record import Result
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.format import number, short_task
 from qwen3nb.report.render.table import Table
+from qwen3nb.utils.markdown import interval_text
 
 if TYPE_CHECKING:
     from qwen3nb.models.rerankers.yes_no import Reranker
@@ -173,7 +174,7 @@ def compared(result: Result, seed: int) -> tuple[Any, float]:
 def _row(result: Result, found: Any, p: float) -> tuple[Cell, ...]:
     gains = np.array(list(result.per_query[f"gain {METRIC}"].values()))
     won, lost = int((gains > 0).sum()), int((gains < 0).sum())
-    ends = "[{:+.3f}, {:+.3f}]".format(*found.interval) if found.interval else found.undefined
+    ends = interval_text(found.interval, absent=found.undefined)
     recall = next(name for name in result.metrics if name.startswith("first Recall@"))
     return (
         Cell(short_task(result.config["collection"]), f"{result.main.n} queries"),

@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qwen3nb.records.record import Result
-from qwen3nb.report.render.figure import COLORS, GREY, SMALL, Picture, grid, plain
+from qwen3nb.report.render.figure import COLORS, GREY, SMALL, Figure, grid, plain
 from qwen3nb.report.render.format import short_task
 from qwen3nb.report.studies.reranking import METRIC, Reranked, probability, reliability
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as MplFigure
 
 __all__ = ["calibration_figure", "gain_figure"]
 
@@ -24,10 +24,10 @@ _FULL = {"bfloat16": np.log(2.0**9 - 1), "float32": np.log(2.0**25 - 1)}
 Floats = NDArray[np.float64]
 
 
-def gain_figure(results: Sequence[Result]) -> Picture:
+def gain_figure(results: Sequence[Result]) -> Figure:
     """Every query's gain, sorted, a panel per data set."""
     told = "; ".join(f"{_name(each)}: {_counts(each)}" for each in results)
-    return Picture(
+    return Figure(
         name="gains",
         draw=lambda width: _panels(results, width),
         caption=f"Gain of reranking in {METRIC}, a bar per query, sorted. {told}. The mean gain, "
@@ -50,7 +50,7 @@ def _counts(result: Result) -> str:
     return f"{won} won, {len(gains) - won - lost} tied, {lost} lost of n = {len(gains)}"
 
 
-def _panels(results: Sequence[Result], width: float) -> Figure:
+def _panels(results: Sequence[Result], width: float) -> MplFigure:
     import matplotlib.pyplot as plt
 
     columns = min(3, len(results))
@@ -76,14 +76,14 @@ def _panels(results: Sequence[Result], width: float) -> Figure:
     return figure
 
 
-def calibration_figure(pages: Sequence[Reranked]) -> Picture:
+def calibration_figure(pages: Sequence[Reranked]) -> Figure:
     """P(yes) against what is relevant, and how the log-odds are spread; a row per data set."""
     pairs = [(short_task(page.name), *page.pairs()) for page in pages]
     told = "; ".join(
         f"{name}: n = {len(labels):,} pairs, {int(labels.sum()):,} relevant"
         for name, _, labels in pairs
     )
-    return Picture(
+    return Figure(
         name="calibration",
         draw=lambda width: _calibration(pairs, width),
         caption=f"{told}. Left: the share of relevant pairs per bin of P(yes) with its 95 % "
@@ -94,7 +94,7 @@ def calibration_figure(pages: Sequence[Reranked]) -> Picture:
     )
 
 
-def _calibration(pairs: Sequence[tuple[str, Floats, NDArray[np.bool_]]], width: float) -> Figure:
+def _calibration(pairs: Sequence[tuple[str, Floats, NDArray[np.bool_]]], width: float) -> MplFigure:
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from qwen3nb.report.render.figure import GREY, SMALL, Picture, grid, model_colors, plain
+from qwen3nb.report.render.figure import GREY, SMALL, Figure, grid, model_colors, plain
 from qwen3nb.report.render.format import short_task
 from qwen3nb.report.training.tables import SERIES, TITLES, Trainings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from matplotlib.image import AxesImage
+    from matplotlib.figure import Figure as MplFigure
 
     from qwen3nb.analysis.inventory.training_logs import Conflicts, TrainingLog
     from qwen3nb.analysis.stats.resampling import Array
@@ -27,18 +26,18 @@ __all__ = ["conflict_figure", "loss_figure", "trajectory_figure"]
 _LABELLED = 60  # cells of a heat map that still have room for their numbers
 
 
-def trajectory_figure(found: Trainings) -> Picture | None:
+def trajectory_figure(trainings: Trainings) -> Figure | None:
     """Score against step, a panel per task, a line per training, 95 % intervals; None if none."""
-    curves = found.curves()
+    curves = trainings.curves()
     if not curves:
         return None
-    metrics = {each.task: each.metric for each in found.trajectories}
+    metrics = {each.task: each.metric for each in trainings.trajectories}
     words = "; ".join(
         f"{short_task(task)}, {training}: "
         + ", ".join(f"{point.step} {point.mean:.3f}" for point in curve.points)
         for (task, training, _), curve in curves.items()
     )
-    return Picture(
+    return Figure(
         name="trajectory",
         draw=lambda width: _draw_trajectory(curves, metrics, width),
         caption="Score by training step: mean and 95 % percentile bootstrap interval over the n "
@@ -47,7 +46,7 @@ def trajectory_figure(found: Trainings) -> Picture | None:
     )
 
 
-def _draw_trajectory(curves: Curves, metrics: Mapping[str, str], width: float) -> Figure:
+def _draw_trajectory(curves: Curves, metrics: Mapping[str, str], width: float) -> MplFigure:
     tasks = list(dict.fromkeys(task for task, _, _ in curves))
     several = len({(training, seed) for _, training, seed in curves}) > 1
     colors = model_colors(_line(training, seed) for _, training, seed in curves)
@@ -75,11 +74,11 @@ def _curve(axis: Axes, curve: Curve, color: str, label: str) -> None:
     axis.plot(steps, means, "o-", color=color, label=label or None, markersize=3.5)
     known = [(point.step, *point.interval) for point in curve.points if point.interval]
     if known:
-        places, low, high = zip(*known, strict=True)
-        axis.vlines(places, low, high, color=color, linewidth=1.8)
+        at, low, high = zip(*known, strict=True)
+        axis.vlines(at, low, high, color=color, linewidth=1.8)
 
 
-def _panels(count: int, width: float) -> tuple[Figure, list[Axes]]:
+def _panels(count: int, width: float) -> tuple[MplFigure, list[Axes]]:
     """As many panels, in lines of three, or below one another in one column."""
     import matplotlib.pyplot as plt
 
@@ -92,7 +91,7 @@ def _panels(count: int, width: float) -> tuple[Figure, list[Axes]]:
     return figure, panels[:count]
 
 
-def _legend(figure: Figure, panels: Sequence[Axes]) -> None:
+def _legend(figure: MplFigure, panels: Sequence[Axes]) -> None:
     """One legend below all panels, if their lines have names."""
     shown = {
         str(line.get_label()): line
@@ -106,27 +105,27 @@ def _legend(figure: Figure, panels: Sequence[Axes]) -> None:
         figure.legend(lines, labels, loc="outside lower center", ncols=columns, fontsize=SMALL)
 
 
-def loss_figure(found: Trainings) -> Picture | None:
+def loss_figure(trainings: Trainings) -> Figure | None:
     """Losses and learning rate by step, a line per training; None without a log."""
-    keys = [key for key in SERIES if any(key in log.series for log in found.logs)]
+    keys = [key for key in SERIES if any(key in log.series for log in trainings.logs)]
     if not keys:
         return None
     words = "; ".join(
         f"{log.name}: {TITLES[key]} {log.series[key][0][1]:.3f} to {log.series[key][-1][1]:.3f}"
-        for log in found.logs
+        for log in trainings.logs
         for key in keys[:-1]
         if key in log.series
     )
-    return Picture(
+    return Figure(
         name="losses",
-        draw=lambda width: _draw_losses(found.logs, keys, width),
+        draw=lambda width: _draw_losses(trainings.logs, keys, width),
         caption="Losses and learning rate by step, a line per training, as its log has them; "
         "single values, so without an interval. What was not logged has no line.",
         alt=f"Losses by training step. {words}.",
     )
 
 
-def _draw_losses(logs: Sequence[TrainingLog], keys: Sequence[str], width: float) -> Figure:
+def _draw_losses(logs: Sequence[TrainingLog], keys: Sequence[str], width: float) -> MplFigure:
     colors = model_colors(log.name for log in logs)
     figure, panels = _panels(len(keys), width)
     for axis, key in zip(panels, keys, strict=True):
@@ -141,13 +140,13 @@ def _draw_losses(logs: Sequence[TrainingLog], keys: Sequence[str], width: float)
     return figure
 
 
-def conflict_figure(found: Trainings) -> Picture | None:
+def conflict_figure(trainings: Trainings) -> Figure | None:
     """Cosine of the two objectives' gradients: by layer and step, by layer and module, by step.
 
     A row per joint training, one scale of colours for all. What was not measured is hatched.
     None without any.
     """
-    given = [each for each in found.conflicts if each.cosines]
+    given = [each for each in trainings.conflicts if each.cosines]
     if not given:
         return None
     words = "; ".join(
@@ -155,7 +154,7 @@ def conflict_figure(found: Trainings) -> Picture | None:
         f"{float(np.nanmin(each.by_step())):+.3f} to {float(np.nanmax(each.by_step())):+.3f}"
         for each in given
     )
-    return Picture(
+    return Figure(
         name="conflicts",
         draw=lambda width: _draw_conflicts(given, width),
         caption="Cosine of the gradients of two objectives, a row per joint training: by layer and "
@@ -165,7 +164,7 @@ def conflict_figure(found: Trainings) -> Picture | None:
     )
 
 
-def _draw_conflicts(given: Sequence[Conflicts], width: float) -> Figure:
+def _draw_conflicts(given: Sequence[Conflicts], width: float) -> MplFigure:
     import matplotlib.pyplot as plt
 
     tables = [table for each in given for table in (each.by_step(), each.by_module())]
@@ -179,42 +178,41 @@ def _draw_conflicts(given: Sequence[Conflicts], width: float) -> Figure:
         width_ratios=(1.2, 1.3, 1) if wide else (1,),
     )  # fmt: skip
     for (left, middle, right), each in zip(axes.reshape(len(given), 3), given, strict=True):
-        _heat(left, each.by_step(), each.layers, each.steps, largest)
-        image = _heat(middle, each.by_module(), each.layers, each.modules, largest)
+        _heat(left, each.by_step(), each.layers, each.steps, largest=largest, bar=False)
+        _heat(middle, each.by_module(), each.layers, each.modules, largest=largest, bar=True)
         left.set_title(plain(each.name, most=40), loc="left", fontsize=8)
         left.set(xlabel="training step, mean over modules", ylabel="layer")
         middle.set_title("mean over steps", fontsize=8)
-        figure.colorbar(image, ax=middle, label="cosine", shrink=0.9)
         _over_time(right, each)
     return figure
 
 
 def _heat(
-    axis: Axes, table: Array, rows: Sequence[str], columns: Sequence[object], largest: float
-) -> AxesImage:
+    axis: Axes,
+    table: Array,
+    rows: Sequence[str],
+    columns: Sequence[object],
+    *,
+    largest: float,
+    bar: bool,
+) -> None:
     """A heat map whose gaps are hatched, with the numbers where there is room."""
+    from pandas import DataFrame
+    from seaborn import heatmap
+
+    labelled = table.size <= _LABELLED and len(columns) <= 7
     axis.set_facecolor((0.49, 0.52, 0.56, 0.2))
-    axis.patch.set_hatch("///")
-    axis.patch.set_edgecolor(GREY)
-    shown = np.ma.masked_invalid(table)
-    image = axis.imshow(shown, cmap="RdBu", vmin=-largest, vmax=largest, aspect="auto")
-    every = max(1, len(rows) // 12)
-    axis.set_yticks(range(0, len(rows), every), [plain(name, most=12) for name in rows[::every]])
-    _column_names(axis, [plain(str(name), most=12) for name in columns])
+    axis.patch.set(hatch="///", edgecolor=GREY)
+    index, heads = ([plain(str(each), most=12) for each in names] for names in (rows, columns))
+    heatmap(
+        DataFrame(table, index=index, columns=heads), ax=axis,
+        cmap="RdBu", vmin=-largest, vmax=largest,
+        annot=labelled, fmt="+.2f", annot_kws={"fontsize": SMALL, "rotation": 90},
+        rasterized=not labelled,  # a page of thousands of rectangles is slow
+        cbar=bar, cbar_kws={"label": "cosine", "shrink": 0.9},
+    )  # fmt: skip
     axis.tick_params(length=0)
-    if table.size <= _LABELLED and len(columns) <= 7:
-        for (row, column), value in np.ndenumerate(table):
-            if np.isfinite(value):
-                dark = abs(value) > 0.6 * largest
-                axis.text(column, row, f"{value:+.2f}", ha="center", va="center", fontsize=SMALL,
-                          rotation=90, color="white" if dark else "#24292f")  # fmt: skip
-    return image
-
-
-def _column_names(axis: Axes, names: Sequence[str]) -> None:
-    every = max(1, len(names) // 8)
-    turned = 90 if any(len(name) > 4 for name in names) else 0
-    axis.set_xticks(range(0, len(names), every), names[::every], rotation=turned)
+    axis.tick_params(axis="y", rotation=0)
 
 
 def _over_time(axis: Axes, each: Conflicts) -> None:

@@ -15,7 +15,7 @@ from qwen3nb.analysis.inventory.training_logs import find_outputs
 from qwen3nb.analysis.training.interference import DEFINITION, Interference, interference
 from qwen3nb.analysis.training.match_runs import REQUIRED
 from qwen3nb.report.render.cell import Cell
-from qwen3nb.report.render.figure import COLORS, GREY, SMALL, Picture, plain
+from qwen3nb.report.render.figure import COLORS, GREY, SMALL, Figure, plain
 from qwen3nb.report.render.format import short_task
 from qwen3nb.report.render.table import Table
 from qwen3nb.report.training.configurations import configurations_table
@@ -23,7 +23,7 @@ from qwen3nb.utils.markdown import number_text, percent_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as MplFigure
 
     from qwen3nb.analysis.training.tir_estimate import Estimate, Gate
 
@@ -80,13 +80,13 @@ class InterferenceReport:
             found.gate.text,
             f"Compared: same seed, and the same {', '.join(found.required)}.",
             f"**By point: {found.verdict()}. By evidence: {found.verdict(by='evidence')}.**",
-            interference_table(self, rule=False).markdown(),
+            interference_table(self, rule=False).to_markdown(),
             "## Configurations",
-            configurations_table(self.scores).markdown(),
+            configurations_table(self.scores).to_markdown(),
             "## By seed",
-            interference_seeds_table(self).markdown(),
+            interference_seeds_table(self).to_markdown(),
             "## Refused, missing, to be looked at",
-            refusals_table(self).markdown(),
+            refusals_table(self).to_markdown(),
         ]
         return "\n\n".join(parts) + "\n"
 
@@ -273,7 +273,7 @@ def refusals_table(report: InterferenceReport) -> Table:
     return Table(("", "what"), cells, note, kind="words")
 
 
-def interference_figure(report: InterferenceReport) -> Picture | None:
+def interference_figure(report: InterferenceReport) -> Figure | None:
     """A forest plot of TIR over the gate's bands; None if no pair may be compared.
 
     Thick: the interval over seeds and queries, where there is one; thin: over seeds alone;
@@ -283,7 +283,7 @@ def interference_figure(report: InterferenceReport) -> Picture | None:
     if not rows:
         return None
     words = "; ".join(f"{name}: {_percent(each.tir)} %, {each.by_point}" for name, each in rows)
-    return Picture(
+    return Figure(
         name="interference",
         draw=lambda width: _draw(rows, report.found.gate, width),
         caption="Task interference ratio (TIR): the share of the specialist's score that joint "
@@ -295,7 +295,7 @@ def interference_figure(report: InterferenceReport) -> Picture | None:
     )
 
 
-def _draw(rows: Sequence[tuple[str, Estimate]], gate: Gate, width: float) -> Figure:
+def _draw(rows: Sequence[tuple[str, Estimate]], gate: Gate, width: float) -> MplFigure:
     import matplotlib.pyplot as plt
 
     low, high = _limits([each for _, each in rows], gate)

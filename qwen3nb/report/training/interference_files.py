@@ -26,27 +26,30 @@ def write_interference(report: InterferenceReport, folder: Path, *, outputs: Pat
     """
     trainings = read_trainings([], tier="smoke", outputs=outputs, adapters_only=True)
     given = (interference_figure(report), loss_figure(trainings), conflict_figure(trainings))
-    pictures = [picture for picture in given if picture is not None]
+    figures = [figure for figure in given if figure is not None]
     folder.mkdir(parents=True, exist_ok=True)
     text = report.to_markdown()
-    for each in pictures:
+    for each in figures:
         text += f"\n![{each.name}]({each.name}.svg)\n\n{escaped(each.caption)}\n"
     files = [
         write_text(folder / "interference.md", text),
         write_text(folder / "interference.json", _json(report)),
     ]
-    for each in pictures:
+    for each in figures:
         files += [each.save(folder / f"{each.name}.{ending}") for ending in ("svg", "pdf")]
     return files
 
 
 def _json(report: InterferenceReport) -> str:
-    found = report.found
+    interference = report.found
     return json_text(
         {
-            "verdict": {"by_point": found.verdict(), "by_evidence": found.verdict(by="evidence")},
-            "rule": found.gate.text,
-            "interference": found,
+            "verdict": {
+                "by_point": interference.verdict(),
+                "by_evidence": interference.verdict(by="evidence"),
+            },
+            "rule": interference.gate.text,
+            "interference": interference,
             "folders": list(report.folders),
             "adapters": report.runs,
             "flags": list(report.flags),

@@ -189,13 +189,13 @@ def test_seeds_and_queries_share_the_blame(outputs):
 def test_figures_of_trainings(outputs):
     results = [*steps_of("a", 0.1, 0.5), *steps_of("b", 0.2, 0.3)]
     found = read_trainings(results, tier="smoke", outputs=outputs)
-    (legend,) = trajectory_figure(found).figure().legends
+    (legend,) = trajectory_figure(found).figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["a, seed 0", "b, seed 0"]
     titles = [axis.get_title() for axis in loss_figure(found).axes]
     assert titles == ["training loss", "loss, embedding", "learning rate"]
     heat, _, _, _ = conflict_figure(found).axes
     assert [tick.get_text() for tick in heat.get_yticklabels()] == ["0", "10", "other"]
-    assert heat.images[0].get_array().mask.sum() == 2
+    assert heat.collections[0].get_array().mask.sum() == 2
     assert heat.patch.get_hatch()
 
 

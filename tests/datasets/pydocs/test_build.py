@@ -72,7 +72,7 @@ def test_judgements_by_hand():
     made = PyDocs(entries, ("a", "b"), {})
     assert made.qrels == {"a": {"a": OWN, "b": RELATED}, "b": {"b": OWN, "c": OWN, "a": RELATED}}
     small = made.sample(documents=3, queries=1)
-    assert set(small.qrels[small.asked[0]]) <= set(small.corpus)
+    assert set(small.qrels[small.query_names[0]]) <= set(small.corpus)
     with pytest.raises(ValueError, match="cannot hold them"):
         made.sample(documents=1, queries=2)
 
@@ -82,10 +82,10 @@ def test_pydocs_is_what_it_says():
     assert 2000 <= len(whole.entries) <= 4500
     assert {each.package for each in whole.entries} == set(MODULES)
     assert len(sample.entries) == 800
-    assert len(sample.asked) == 200
+    assert len(sample.query_names) == 200
     assert all(set(grades) <= set(sample.corpus) for grades in sample.qrels.values())
     assert all(grades[query] == OWN for query, grades in whole.qrels.items())
-    assert len(set(whole.queries.values())) == len(whole.asked)
+    assert len(set(whole.queries.values())) == len(whole.query_names)
     for each in whole.entries:
         name = each.name.rpartition(".")[2]
         assert f" {name.lower()} " not in f" {each.text.lower()} "
@@ -93,7 +93,7 @@ def test_pydocs_is_what_it_says():
     assert whole.identity != sample.identity
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_pydocs_is_the_same_built_again_whatever_else_is_loaded():
     """pytest itself replaces sys.unraisablehook; a kernel replaces input and more."""
     code = (

@@ -23,9 +23,6 @@ from qwen3nb.evaluation.embeddings.sanity_check import (
 from qwen3nb.metrics.aggregate import Aggregate
 from qwen3nb.models.load import load_encoder, load_model
 from qwen3nb.report.leaderboard.tables import checks_table
-from qwen3nb.report.render.cell import Cell
-from qwen3nb.report.render.console import print_table
-from qwen3nb.report.render.table import Table
 from qwen3nb.report.studies.geometry import cosine_figure, spectrum_figure
 
 STS, MRR = "AuthorSTS, Spearman", "a description finds its function, MRR@10"
@@ -109,7 +106,7 @@ def test_random_vectors_fail_where_chance_is_not_beaten_and_fill_their_space():
 def test_the_quick_sample_is_part_of_the_smoke_tiers():
     """So that a notebook, which runs both, encodes nothing twice."""
     quick, smoke = load_pydocs().sample(**intrinsic.QUICK), pydocs_sample()
-    assert set(quick.asked) <= set(smoke.asked)
+    assert set(quick.query_names) <= set(smoke.query_names)
     assert set(quick.corpus) <= set(smoke.corpus)
 
 
@@ -280,14 +277,6 @@ def test_quick_tells_errors_in_a_line(cli):
         assert done.exit_code != 0
         assert message in done.output
         assert "Traceback" not in done.output
-
-
-def test_a_terminal_gets_foreign_text_as_text(capsys):
-    print_table(Table(("[bold]x[/]",), ((Cell("\x1b[31mred", "[link=a]b[/link]"),),), "[i]note"))
-    shown = capsys.readouterr().out
-    assert "\x1b" not in shown
-    for text in ("[bold]x[/]", "�[31mred", "[link=a]b[/link]", "[i]note"):
-        assert text in shown
 
 
 def test_the_table_shows_intervals_sizes_and_remarks():

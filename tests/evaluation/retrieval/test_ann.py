@@ -3,9 +3,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from qwen3nb import paths
 from qwen3nb.datasets.collection import TestCollection
 from qwen3nb.evaluation.retrieval.ann import ann_suite, compress, truncated
-from qwen3nb.execution.notebook import find_notebook, resolved_parameters
+from qwen3nb.execution.notebook import resolved_parameters
 from qwen3nb.execution.parameters import ParameterError
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.search.exact import search
@@ -275,4 +276,4 @@ def test_a_task_from_end_to_end():
 )
 def test_the_notebook_refuses_before_it_runs(checkout, given, message):
     with pytest.raises(ParameterError, match=message):
-        resolved_parameters(find_notebook("ann"), {"checkpoint": "random", **given})
+        resolved_parameters(paths.find_notebook("ann"), {"checkpoint": "random", **given})

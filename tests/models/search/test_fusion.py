@@ -14,6 +14,7 @@ def test_reciprocal_ranks_by_hand():
     }
 
 
+@pytest.mark.integration
 def test_a_fusion_runs_mteb_tasks_as_one_model(encoder_folder):
     spec = f"bm25+{encoder_folder}"
     model = load_model(spec, cache=False, show_progress=False)

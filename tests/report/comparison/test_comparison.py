@@ -186,14 +186,14 @@ def test_foreign_names_stay_text_in_figures(text):
     results = [make(n, task=t, scores=noisy(m)) for n, m in ((text, 0.4), ("now", 0.6))
                for t in (RETRIEVAL, RERANKING)]  # fmt: skip
     wide = compare_results(results, tier="smoke", baseline="now")
-    pictures = [
+    figures = [
         differences_figure(wide), pairs_figure(wide), rank_figure(standings(results, tier="smoke")),
     ]  # fmt: skip
-    for picture in pictures:
-        page = picture._repr_html_()
+    for figure in figures:
+        page = figure._repr_html_()
         assert Active(page).found == []
         assert "aria-label" in page
-        assert picture.caption
+        assert figure.caption
 
 
 def test_figures_of_compared_models():
@@ -286,7 +286,7 @@ def test_the_newest_run_worse_than_the_one_before_is_a_regression():
         ({"current": "nope"}, "no record of 'nope' .* models that have: new, now, other"),
         ({"current": "now", "models": ["nope"]}, "no record of 'nope' on mine-1a"),
         ({"current": "now", "task": "yours"}, "on 'yours'; models that have: none"),
-        ({"current": "other"}, "say which task: "),
+        ({"current": "other"}, "choose a task: "),
         ({"current": "now", "models": ["now"]}, "no other model than 'now'"),
     ],
 )
@@ -295,6 +295,16 @@ def test_what_cannot_be_compared_is_refused(given, message):
     amend(another, "task", name="theirs", dataset="theirs")
     with pytest.raises(ValueError, match=message):
         compare_candidates([own("now", 0.4), own("new", 0.5), own("other", 0.4), another], **given)
+
+
+def test_ones_own_data_go_before_a_tiers_tasks_and_have_a_short_name():
+    mine = [own("now", 0.4), own("new", 0.5)]
+    for each in mine:
+        amend(each, "task", name="domain-stars-1a2b3c4d", dataset="domain-stars")
+    results = [*mine, own("now", 0.4), own("new", 0.5)]
+    for task in ("", "stars", "domain-stars", "domain-stars-1a2b3c4d"):
+        assert compare_candidates(results, current="now", task=task).task == mine[0].task.name
+    assert compare_candidates(results, current="now", task="mine-1a").task == "mine-1a"
 
 
 def test_a_record_of_other_data_is_left_out_and_named():
@@ -315,7 +325,7 @@ def test_foreign_texts_stay_texts(text):
     pages = [*found.tables().values()]
     wide = compare_results([first, second], tier="smoke", task="mine-1a", baseline="now")
     pages += [differences_table(wide), breakdown_table(wide), changes_table(wide)]
-    assert [Active(table.html()).found for table in pages] == [[]] * len(pages)
+    assert [Active(table.to_html()).found for table in pages] == [[]] * len(pages)
     assert "<script>" not in found.to_markdown()
     assert "](java" not in found.to_markdown()
 

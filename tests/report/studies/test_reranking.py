@@ -7,7 +7,8 @@ import nbformat
 import numpy as np
 import pytest
 from helpers import REPOSITORY
-from helpers.rerankers import write_reranker, write_words
+from helpers.beir import write_words
+from helpers.rerankers import write_reranker
 
 from qwen3nb.evaluation.retrieval.rerank import rerank_suite
 from qwen3nb.execution.notebook import resolved_parameters
@@ -49,15 +50,15 @@ def done(model, words):
 
 def test_the_page_says_what_the_record_does(done):
     reranker, (result,), (page,) = done
-    text = rerank_table([result], seed=0).html()
+    text = rerank_table([result], seed=0).to_html()
     gains = result.per_query["gain nDCG@10"].values()
     won, lost = sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains)
     assert f"{won}, {5 - won - lost}, {lost}" in text
     difference = result.main.value - result.metrics["first nDCG@10"].value
     assert f"{difference:+.3f}" in text
     assert f"{result.metrics['oracle nDCG@10'].value:.3f}" in text
-    assert f"{result.config['counts']['pairs']:,}" in reranker_table(reranker, [result]).html()
-    assert "pairs" in provenance_table([result]).html()
+    assert f"{result.config['counts']['pairs']:,}" in reranker_table(reranker, [result]).to_html()
+    assert "pairs" in provenance_table([result]).to_html()
     scores, labels = page.pairs()
     assert len(scores) == result.config["counts"]["pairs"] == len(labels)
     found = sum(f"d{query[1:]}" in run for query, run in page.run.items())
@@ -66,7 +67,7 @@ def test_the_page_says_what_the_record_does(done):
 
 def test_foreign_texts_are_escaped(done):
     _, _, pages = done
-    tables = [cases_table(pages, helped=helped, count=9).html() for helped in (True, False)]
+    tables = [cases_table(pages, helped=helped, count=9).to_html() for helped in (True, False)]
     assert any("&lt;script&gt;" in text for text in tables)
     assert not any("<script>" in text for text in tables)
 
@@ -133,7 +134,7 @@ def test_parameters_are_checked_before_anything_runs(model, given, said):
         )
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_the_notebook_runs_through_papermill_alone(model, words, checkout, tmp_path):
     output = tmp_path / "out.ipynb"
     given = {

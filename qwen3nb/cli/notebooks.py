@@ -1,0 +1,167 @@
+"""Commands that run a notebook: their options are the notebook's parameters.
+
+A parameter ``max_length: int = 0  # tokens …`` is the option ``--max-length INTEGER`` with
+that comment as its help, a bool the pair ``--x/--no-x``. The notebook is read when its
+command is invoked, so that `qwen3nb --help` reads none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from qwen3nb import paths
+from qwen3nb.cli.errors import without_traceback
+from qwen3nb.cli.options import MIRROR, use_mirror
+
+if TYPE_CHECKING:
+    from qwen3nb.execution.parameters import Parameter
+
+__all__ = ["FRESH", "NOTEBOOK_COMMANDS", "PARAMETER", "NotebookCommand", "given_parameters"]
+
+FRESH = click.option(
+    "--fresh", is_flag=True, help="Run even if a finished page with the same inputs exists."
+)
+PARAMETER = click.option(
+    "-p", "--parameter", "typed", type=(str, str), multiple=True, metavar="NAME VALUE",
+    help="A parameter by its name, as papermill takes it.",
+)  # fmt: skip
+_DECLARED = "qwen3nb.parameters"
+
+
+class NotebookCommand(click.Command):
+    """A command with an option for every parameter of a notebook.
+
+    An option that the command has itself goes before a parameter of the same spelling.
+    """
+
+    def __init__(self, *args: Any, notebook: Path | str, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.notebook = notebook
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """The options of the notebook, then those of the command."""
+        own = super().get_params(ctx)
+        spelled = {flag for each in own for flag in each.opts}
+        options = [_option(each) for each in self._declared(ctx)]
+        return [*(each for each in options if not spelled & set(each.opts)), *own]
+
+    def _declared(self, ctx: click.Context) -> Sequence[Parameter]:
+        """The notebook's parameters, read once per invocation."""
+        from qwen3nb.execution.parameters import read_parameters
+
+        if _DECLARED not in ctx.meta:
+            ctx.meta[_DECLARED] = tuple(read_parameters(_notebook(self.notebook)).values())
+        declared: Sequence[Parameter] = ctx.meta[_DECLARED]
+        return declared
+
+
+def _notebook(name: Path | str) -> Path:
+    try:
+        return paths.find_notebook(name)
+    except FileNotFoundError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _option(parameter: Parameter) -> click.Option:
+    spelling = parameter.name.replace("_", "-")
+    flags = f"--{spelling}/--no-{spelling}" if parameter.type == "bool" else f"--{spelling}"
+    return click.Option(
+        [parameter.name, flags],
+        type=_type(parameter),
+        default=parameter.default,
+        show_default=parameter.default != "",
+        help=parameter.help,
+    )
+
+
+def _type(parameter: Parameter) -> Any:
+    from qwen3nb.execution.parameter_checks import CHOICES, MINIMUM
+
+    if parameter.name in CHOICES:
+        return click.Choice(CHOICES[parameter.name])
+    if parameter.type == "int" and parameter.name in MINIMUM:
+        return click.IntRange(min=MINIMUM[parameter.name])
+    return {"str": str, "int": int, "float": float, "bool": bool}[parameter.type]
+
+
+def given_parameters(values: dict[str, Any]) -> dict[str, Any]:
+    """Those of the notebook's parameters that are on the command line, without defaults."""
+    ctx = click.get_current_context()
+    default = click.core.ParameterSource.DEFAULT
+    return {
+        name: value
+        for name, value in values.items()
+        if ctx.get_parameter_source(name) is not default
+    }
+
+
+def _run(notebook: Path | str, parameters: dict[str, Any], *, fresh: bool) -> None:
+    from qwen3nb.execution.notebook import run_notebook
+
+    click.echo(run_notebook(notebook, parameters, fresh=fresh))
+
+
+@click.command("eval", cls=NotebookCommand, notebook="eval")
+@FRESH
+@MIRROR
+@without_traceback
+def evaluate(fresh: bool, mirror: Path | None, **parameters: Any) -> None:
+    """Run the evaluation notebook on one model and publish its page.
+
+    \b
+    qwen3nb eval --checkpoint encoder
+    qwen3nb eval --checkpoint e5-base-v2 --tier fast --mirror /data/mirror
+    qwen3nb eval --checkpoint encoder --tasks STSBenchmark,SciFact --limit 200
+    qwen3nb eval --checkpoint encoder --types Summarization --languages eng
+    """
+    use_mirror(mirror)
+    _run("eval", given_parameters(parameters), fresh=fresh)
+
+
+class _NotebookGroup(click.Group):
+    """A command for every notebook, by its name or its path."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(file.stem for file in paths.notebooks().glob("*.ipynb"))
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command:
+        from qwen3nb.execution.parameters import notebook_title
+
+        notebook = _notebook(name)
+        return FRESH(PARAMETER(click.command(
+            name, cls=NotebookCommand, notebook=notebook, help=notebook_title(notebook)
+        )(_run_given)))  # fmt: skip
+
+
+@click.group("run", cls=_NotebookGroup, subcommand_metavar="NOTEBOOK [ARGS]...")
+@PARAMETER
+@FRESH
+def run(**options: Any) -> None:
+    """Run a notebook, by its name or its path, and publish its page.
+
+    Its parameters are options; `qwen3nb run NOTEBOOK --help` lists them.
+
+    \b
+    qwen3nb run leaderboard --tier smoke
+    qwen3nb run leaderboard -p tier smoke
+    """
+
+
+@without_traceback
+def _run_given(typed: tuple[tuple[str, str], ...], fresh: bool, **parameters: Any) -> None:
+    """Run the notebook of the command that is invoked; options of `run` hold for it too."""
+    from qwen3nb.execution.parameters import typed_parameters
+
+    ctx = click.get_current_context()
+    before = ctx.parent.params if ctx.parent else {}
+    command: Any = ctx.command
+    values = typed_parameters(command.notebook, dict((*before.get("typed", ()), *typed)))
+    values |= given_parameters(parameters)
+    _run(command.notebook, values, fresh=fresh or before.get("fresh", False))
+
+
+NOTEBOOK_COMMANDS = (evaluate, run)

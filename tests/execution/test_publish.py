@@ -1,0 +1,22 @@
+"""From an executed notebook to a page."""
+
+import nbformat
+import papermill  # noqa: F401 - first, as its command does: it loads our engine
+from helpers.notebooks import notebook_of
+
+from qwen3nb.execution.publish import clean
+
+
+def test_cleaning_drops_widgets_and_progress_and_names_the_page():
+    node = notebook_of("a", "b")
+    widget = nbformat.v4.new_output(
+        "display_data", {"application/vnd.jupyter.widget-view+json": {}, "text/plain": "0%"}
+    )
+    noise = nbformat.v4.new_output("stream", name="stderr", text=" 10%|#\r 100%|##\nreal warning\n")
+    only_noise = nbformat.v4.new_output("stream", name="stderr", text="3it/s\r")
+    node.cells[2].outputs = [widget, noise, only_noise]
+    cleaned = clean(node, title="m · smoke")
+    assert cleaned.cells[0].source == "# m · smoke"
+    assert [output.text for output in cleaned.cells[2].outputs] == ["real warning"]
+    assert "remove-cell" in cleaned.cells[1].metadata.tags
+    assert node.cells[0].source == "# A page"

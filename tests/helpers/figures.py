@@ -1,0 +1,50 @@
+"""Figures of records with given scores, for tests of all of them."""
+
+import numpy as np
+
+from helpers.records import make
+from qwen3nb.report.comparison.task_figures import task_differences_figure, wins_figure
+from qwen3nb.report.leaderboard.figures import (
+    bars_figure,
+    comparison_figure,
+    per_query_figure,
+    similarity_figure,
+)
+from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
+
+TASK = "PyDocsSampleRetrieval"
+
+
+ROWS = (
+    ForestRow("clear", 0.2, 0.1, 0.3, note="n = 9"),
+    ForestRow("unclear", -0.01, -0.1, 0.1),
+    ForestRow("gone", None, note="not run"),
+)
+
+
+def records():
+    """Four systems with random scores on two tasks."""
+    scores = np.random.default_rng(0).random((4, 60))
+    return [
+        make(label, scores=values, task=task)
+        for label, values in zip(
+            ("demo-checkpoint-1", "demo-checkpoint-2", "bm25", "demo-init"), scores, strict=True
+        )
+        for task in (TASK, "PyDocsSampleReranking")
+    ]
+
+
+def figures():
+    """One of each kind of figure that records give, and a forest plot."""
+    results = records()
+    sts = make("bm25", task="AuthorSTS", metric="Spearman")
+    sts.per_query.update(gold={"a": 1.0, "b": 3.0}, cosine={"a": 0.1, "b": 0.9})
+    return [
+        comparison_figure(results, tier="smoke"),
+        bars_figure(results, tier="smoke"),
+        task_differences_figure(results, task=TASK, metric="nDCG@10"),
+        wins_figure(results, task=TASK, metric="nDCG@10"),
+        per_query_figure(results[:2]),
+        similarity_figure([sts]),
+        forest_figure(ROWS, xlabel="x", caption="c"),
+    ]

@@ -1,0 +1,180 @@
+"""A small study: what the examples of the README and of `--help` find when they are typed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+import warnings
+
+from helpers.beir import write_beir
+from helpers.rerankers import DOCUMENTS, QUERY, write_reranker
+
+TEXTS = [f"sort the rows of table {i} by column {i * i % 7}, newest first" for i in range(24)]
+QUERIES = """
+[[queries]]
+id = "q001"
+query = "rust grep tool"
+category = "composite"
+relevance_grades = { "acme/grep" = 3, "acme/tmux" = 1 }
+
+[[queries]]
+id = "q002"
+query = "terminal multiplexer"
+relevance_grades = { "acme/tmux" = 3 }
+
+[[queries]]
+id = "q003"
+query = "table of numbers"
+relevance_grades = { "acme/t1" = 2, "acme/t2" = 1 }
+"""
+SWEEP = 'tiers = ["smoke"]\nnotebooks = ["small"]\nat_once = 1\nbook = false\n'
+
+
+def write_study(home, *, make_checkpoint, encoder):
+    """Fill ``home`` with checkpoints, models, adapters, data and files of the examples."""
+    for step in (8000, 8500, 9000):
+        make_checkpoint(
+            home / "runs" / "ul2" / f"checkpoint-{step}", seed=step, eval_loss=1e4 / step
+        )
+    shutil.copytree(home / "runs" / "ul2" / "checkpoint-9000", home / "runs" / "ul2-best")
+    for name in ("encoder", "encoder-new", "runs/encoder"):
+        write_encoder(encoder, home / name)
+    write_reranker(home / "base")
+    write_adapters(home)
+    write_outputs(home / "outputs", final=home / "final")
+    write_beir(home / "beir" / "scifact")
+    write_own_data(home)
+    pairs = [{"query": QUERY, "document": text} for text in DOCUMENTS]
+    write_lines(home / "pairs.jsonl", pairs)
+    for name in ("texts.jsonl", "q.jsonl"):
+        write_lines(home / name, [{"text": text} for text in TEXTS])
+    (home / "facts.toml").write_text('license = "apache-2.0"\nlanguage = ["en"]\n')
+    (home / "sweep.toml").write_text(SWEEP)
+
+
+def write_encoder(encoder, folder):
+    """A copy of an export whose label is its folder's name."""
+    shutil.copytree(encoder, folder)
+    value = json.loads((folder / "qwen3nb.json").read_text())
+    (folder / "qwen3nb.json").write_text(json.dumps({**value, "label": folder.name}))
+
+
+def write_lines(file, rows):
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def write_adapters(home):
+    """A LoRA adapter of ``base`` with the prompt it was trained with."""
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(home / "base")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        config = LoraConfig(r=4, target_modules=["q_proj", "down_proj"])
+        get_peft_model(model, config).save_pretrained(home / "final")
+    file = home / "final" / "adapter_config.json"
+    value = json.loads(file.read_text())
+    file.write_text(json.dumps({**value, "base_model_name_or_path": "base"}))
+
+
+def write_outputs(folder, *, final):
+    """Adapters of three configurations as a training leaves them, scored on one task."""
+    modes = (("rank_only_r8", "reranking"), ("emb_only_r8", "embedding"), ("joint_r8", "both"))
+    for name, tasks in modes:
+        for seed in (42, 123):
+            base = folder / name / f"seed_{seed}"
+            (base / "results").mkdir(parents=True)
+            (base / "config.yaml").write_text(
+                f"model: {{base_model_name: base}}\nlora: {{rank: 8}}\n"
+                f"training: {{mode: {name.rsplit('_', 1)[0]}}}\nseed: {seed}\n"
+            )
+            (base / "train_log.jsonl").write_text('{"step": 40, "loss": 1.0}\n')
+            if name == "joint_r8":
+                shutil.copytree(final, base / "checkpoints" / "final")
+            scores = {f"q{i}": 0.5 + 0.01 * (i % 9) for i in range(40)}
+            if tasks != "embedding":
+                task = {"dataset": "SciFact", "per_query": scores, "aggregate": {"ndcg@10": 0.54}}
+                value = {"per_dataset": {"SciFact": task}, "average": {"ndcg@10": 0.54}}
+                (base / "results" / "reranking_results.json").write_text(json.dumps(value))
+            if tasks != "reranking":
+                value = {"per_task": {"SciFact": {"main_score": 0.6}}}
+                (base / "results" / "mteb_results.json").write_text(json.dumps(value))
+
+
+def write_own_data(home):
+    """The queries and documents of the section on data of one's own, in every format."""
+    rows = [("acme/grep", "a grep tool in rust"), ("acme/tmux", "a terminal multiplexer")]
+    rows += [(f"acme/t{i}", text) for i, text in enumerate(TEXTS)]
+    for name in ("queries.toml", "eval_config.toml"):
+        (home / name).write_text(QUERIES)
+    items = [{"id": key, "title": key, "body": text} for key, text in rows]
+    write_lines(home / "docs.jsonl", items)
+    csv = "".join(f"{key},{text.replace(',', ' ')}\n" for key, text in rows)
+    (home / "docs.csv").write_text(f"name,text\n{csv}")
+    with sqlite3.connect(home / "stars.db") as database:
+        database.execute(
+            "CREATE TABLE repositories (full_name, purpose, description, topics_array, "
+            "stargazers_count INTEGER, updated_at)"
+        )
+        database.executemany(
+            "INSERT INTO repositories VALUES (?, ?, '', '[\"tool\"]', 10, '2026-01-01T00:00:00Z')",
+            rows,
+        )
+    database.close()
+
+
+def write_mirror(mirror, *, encoder, base):
+    """Tiny stand-ins for the models and data sets that the examples name."""
+    for name in (
+        "intfloat/e5-base-v2",
+        "thenlper/gte-base",
+        "sentence-transformers/all-MiniLM-L6-v2",
+    ):
+        shutil.copytree(encoder, mirror / name)
+    for name in ("Qwen3-0.6B", "Qwen3-0.6B-Base", "Qwen3-Reranker-0.6B"):
+        shutil.copytree(base, mirror / "Qwen" / name)
+    for name in ("scifact", "nfcorpus", "fiqa"):
+        write_retrieval(mirror / "mteb" / name)
+    rows = [
+        {"sentence1": text, "sentence2": TEXTS[-i], "score": float(i % 5)}
+        for i, text in enumerate(TEXTS)
+    ]
+    for name in ("stsbenchmark-sts", "sickr-sts"):
+        write_lines(mirror / "mteb" / name / "test.jsonl", rows)
+    write_summaries(mirror)
+
+
+def write_retrieval(folder):
+    """A retrieval data set as the hub has it: corpus, queries, judgements."""
+    write_lines(
+        folder / "corpus.jsonl",
+        [{"_id": f"d{i}", "title": "", "text": text} for i, text in enumerate(TEXTS)],
+    )
+    queries = [{"_id": f"q{i}", "text": text[:30]} for i, text in enumerate(TEXTS[:6])]
+    write_lines(folder / "queries.jsonl", queries)
+    rows = [{"query-id": f"q{i}", "corpus-id": f"d{i}", "score": 1} for i in range(6)]
+    write_lines(folder / "qrels" / "test.jsonl", rows)
+    files = {"default": ("test", "qrels/test"), "corpus": ("corpus", "corpus"),
+             "queries": ("queries", "queries")}  # fmt: skip
+    configs = "".join(
+        f"- config_name: {name}\n  data_files:\n  - split: {split}\n    path: {file}.jsonl\n"
+        for name, (split, file) in files.items()
+    )
+    (folder / "README.md").write_text(f"---\nconfigs:\n{configs}---\n")
+
+
+def write_summaries(mirror):
+    """The one English task of the type Summarization."""
+    from qwen3nb.evaluation.mteb.select import select_tasks
+
+    (task,) = select_tasks(types=["Summarization"], languages=["eng"])
+    scores = {name: [1.0, 2.0, 3.0, 4.0] for name in ("relevance", "coherence", "fluency")}
+    rows = [
+        {"text": TEXTS[i], "human_summaries": TEXTS[i : i + 3], "id": str(i), **scores,
+         "machine_summaries": TEXTS[i + 5 : i + 9], "consistency": [1.0, 3.0, 2.0, 4.0]}
+        for i in range(10)
+    ]  # fmt: skip
+    write_lines(mirror / task.metadata.dataset["path"] / "test.jsonl", rows)

@@ -1,0 +1,20 @@
+from helpers.records import amend, make
+
+from qwen3nb.report.leaderboard.score_table import comparison_table, contenders
+
+
+def test_marks_say_who_is_not_told_from_the_best():
+    best = make("a", scores=[0.9] * 40)
+    near = make("b", scores=[0.9, 0.8] + [0.9] * 38)
+    far = make("c", scores=[0.1] * 40)
+    assert contenders([best, near, far], seed=0) == {near.model.identity}
+    assert contenders([best], seed=0) == set()
+    other = make("d", scores=[0.9, 0.8] + [0.9] * 38)
+    amend(other, "task", revision="another")
+    assert contenders([best, other], seed=0) == set()
+    table = comparison_table([best, near, far], tier="smoke", links={"run-b": "b.html"})
+    cells = {row[0].text: row[1] for row in table.rows}
+    assert (cells["a"].strong, cells["a"].mark) == (True, "")
+    assert (cells["b"].second, cells["b"].mark, cells["b"].link) == (True, "†", "b.html")
+    assert (cells["c"].second, cells["c"].mark) == (False, "")
+    assert table.legend[0][0] == "†"

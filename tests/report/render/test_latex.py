@@ -1,0 +1,96 @@
+import re
+import shutil
+import subprocess
+
+import pytest
+from helpers.records import make
+from helpers.tables import INJECTIONS, hostile_table
+
+from qwen3nb.report.leaderboard.score_table import comparison_table
+from qwen3nb.report.render.latex import latex_text
+
+
+def unbalanced(latex):
+    """What is wrong with braces, environments and signs of LaTeX we wrote; '' if nothing."""
+    depth, open_ = 0, []
+    for found in re.findall(
+        r"\\begin\{\w+\*?\}|\\end\{\w+\*?\}|\\.|[{}%#~^]|\$[^$]*\$", latex, re.S
+    ):
+        if found.startswith(r"\begin"):
+            open_.append(found[7:-1])
+        elif found.startswith(r"\end"):
+            if not open_ or open_.pop() != found[5:-1]:
+                return f"{found} ends nothing"
+        elif found == "{":
+            depth += 1
+        elif found == "}":
+            depth -= 1
+        elif found in "%#~^":
+            return f"bare {found}"
+        if depth < 0:
+            return "a brace closes nothing"
+    return f"{depth} braces, {open_} open" if depth or open_ else ""
+
+
+@pytest.mark.parametrize("text", INJECTIONS)
+def test_nothing_foreign_is_a_command_of_latex(text):
+    written = hostile_table(text).to_latex()
+    assert unbalanced(written) == ""
+    commands = set(re.findall(r"\\([A-Za-z]+)", written))
+    assert commands <= {
+        "begin", "end", "centering", "small", "setlength", "tabcolsep", "caption", "label",
+        "toprule", "midrule", "bottomrule", "par", "medskip", "footnotesize", "textbf",
+        "underline", "textsubscript", "textsuperscript", "tiny", "texttt", "textbackslash",
+        "textasciicircum", "textasciitilde", "textless", "textgreater", "textbar",
+        "textasciigrave", "Delta", "leq",
+    }  # fmt: skip
+
+
+def test_the_check_of_latex_finds_what_is_wrong():
+    assert unbalanced(r"\begin{table}{a}\end{table}") == ""
+    assert "braces" in unbalanced("{a")
+    assert "closes nothing" in unbalanced("}{")
+    assert "ends nothing" in unbalanced(r"\begin{a}\end{b}")
+    assert unbalanced("50 % of") == "bare %"
+
+
+@pytest.mark.parametrize(
+    ("text", "printed"),
+    [
+        ("a_b & 5 %", r"a\_b \& 5 \%"),
+        ("\\input{x}", r"\textbackslash{}input\{x\}"),
+        ("[-0.1, +0.2]", "{[}$-$0.1, +0.2{]}"),
+        ("x-1 a--b", "x-1 a-{}-b"),
+        ("é 名", r"é \texttt{U+540D}"),
+        ("two\n lines", "two lines"),
+    ],
+)
+def test_latex_prints_text_as_it_is(text, printed):
+    assert latex_text(text) == printed
+
+
+def compile_latex(body, folder):
+    if shutil.which("pdflatex") is None:
+        pytest.skip("no pdflatex here (Debian: texlive-latex-base, texlive-latex-recommended)")
+    source = (
+        "\\documentclass[a4paper]{article}\n\\usepackage{booktabs}\n\\begin{document}\n"
+        f"{body}\n\\end{{document}}\n"
+    )
+    (folder / "t.tex").write_text(source, encoding="utf-8")
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "-no-shell-escape"]
+    done = subprocess.run([*command, "t.tex"], cwd=folder, capture_output=True, check=False)
+    return done.returncode, done.stdout.decode(errors="replace")
+
+
+def test_latex_compiles_whatever_the_names(tmp_path):
+    results = [make(label) for label in ("a_b", "c%d", "m")]
+    tables = [*map(hostile_table, INJECTIONS), comparison_table(results, tier="smoke")]
+    body = "\n\\clearpage\n".join(table.to_latex() for table in tables)
+    code, said = compile_latex(body, tmp_path)
+    assert code == 0, said[-2000:]
+    assert "LaTeX Warning: Reference" not in said
+
+
+def test_the_compiler_would_fail_on_what_is_wrong(tmp_path):
+    code, _ = compile_latex("50 & 3", tmp_path)
+    assert code != 0

@@ -1,0 +1,86 @@
+import csv
+import io
+import re
+
+import pytest
+from helpers.tables import INJECTIONS, hostile_table
+
+from qwen3nb.report.render.cell import Cell
+from qwen3nb.report.render.table import TABLE_FORMATS, Table, with_ranks
+
+
+def test_best_second_and_shared_places():
+    cells = [[Cell(name), Cell("", value=value)] for name, value in
+             (("a", 0.5), ("b", 0.7), ("c", 0.7), ("d", 0.6), ("e", None))]  # fmt: skip
+    ranked = with_ranks(cells)
+    assert [row[1].strong for row in ranked] == [False, True, True, False, False]
+    assert [row[1].second for row in ranked] == [False, False, False, True, False]
+    assert not any(row[0].strong or row[0].second for row in ranked)
+    lower = with_ranks(cells, lower={1})
+    assert [row[1].strong for row in lower] == [True, False, False, False, False]
+    assert with_ranks([]) == ()
+
+
+def test_one_table_many_outputs():
+    best = Cell(
+        "0.667", "[0.600, 0.700]", value=2 / 3, interval=(0.6, 0.7), strong=True, std="±0.1"
+    )
+    rows = ((Cell("m"), best), (Cell("n"), Cell("0.500", value=0.5, second=True, mark="†")),
+            (Cell("=HYPERLINK(1)"), Cell("not run")))  # fmt: skip
+    table = Table(("model", "x\nn = 3"), rows, name="x", legend=(("†", "said"),))
+    assert list(csv.reader(io.StringIO(table.to_csv()))) == [
+        ["model", "x n = 3", "x n = 3, low", "x n = 3, high"],
+        ["m", repr(2 / 3), "0.6", "0.7"],
+        ["n", "0.5", "", ""],
+        ["'=HYPERLINK(1)", "not run", "", ""],
+    ]
+    assert r"\textbf{0.667}\textsubscript{$\pm$0.1}" in table.to_latex()
+    assert r"\underline{0.500}\textsuperscript{\dag{}}" in table.to_latex()
+    assert "<u>0.500</u><sup>†</sup>" in table.to_markdown()
+    assert '<td data-sort="0.6666666666666666"><strong>0.667</strong>' in table.to_html()
+    assert "† said" in table.to_html()
+    assert "not run" in table.to_latex()
+    with pytest.raises(ValueError, match="unknown format 'pdf'; choose one of: latex, csv"):
+        table.to_text("pdf")
+    shown = table._repr_html_()
+    assert shown.count("download=") == len(TABLE_FORMATS)
+    assert "%3C" not in table.to_html()
+
+
+@pytest.mark.parametrize("text", INJECTIONS)
+def test_saving_links_hold_no_markup(text):
+    files = hostile_table(text)._links()
+    assert not re.search(r"<(?!/?[ap]\b)", files)
+    assert "<script" not in files
+
+
+def table():
+    value = Cell("0.667", "[0.600, 0.700]", value=2 / 3, interval=(0.6, 0.7))
+    rows = (
+        (Cell("m"), value, Cell("9", value=9)),
+        (Cell("n"), Cell("not run"), Cell("8", value=8)),
+    )
+    return Table(("model", "x\nn = 3", "queries"), rows, name="mine")
+
+
+def test_a_frame_has_numbers_where_there_are_and_text_elsewhere():
+    frame = table().to_frame()
+    assert list(frame.columns) == ["model", "x n = 3", "queries"]
+    assert frame.to_dict("list") == {
+        "model": ["m", "n"], "x n = 3": [2 / 3, "not run"], "queries": [9, 8],
+    }  # fmt: skip
+    assert frame["queries"].sum() == 17
+    ends = table().to_frame(intervals=True)
+    assert list(ends.columns)[1:4] == ["x n = 3", "x n = 3, low", "x n = 3, high"]
+    assert ends.iloc[0, 2:4].tolist() == [0.6, 0.7]
+    assert ends.iloc[1, 2:4].isna().all()
+    assert Table(("a", "b"), ()).to_frame().shape == (0, 2)
+
+
+def test_a_table_has_a_length_and_says_what_is_in_it():
+    assert len(table()) == 2
+    assert len(Table(("a",), ())) == 0
+    assert Table(("a",), ())  # a table without rows still says why
+    text = repr(table())
+    assert text.startswith("<Table mine: 2 rows × 3 columns>")
+    assert "not run" in text

@@ -1,0 +1,26 @@
+import numpy as np
+import pytest
+from helpers.figures import TASK, records
+from helpers.records import make
+
+from qwen3nb.report.paper import paper_figures, paper_tables, write_figures, write_tables
+
+
+def test_a_paper_gets_all_of_it(tmp_path):
+    results = [result for result in records() if "demo" not in result.model.label]
+    results.append(make("../x y", scores=np.zeros(60)))
+    files = write_figures(results, tmp_path / "f", tier="smoke", format="pdf", columns=1)
+    named = [file.name for file in files]
+    assert len(set(named)) == len(named) == len(paper_figures(results, tier="smoke")) + 1
+    wanted = {"comparison-smoke.pdf", f"differences-{TASK}.pdf", "ranks.pdf", "captions.md"}
+    assert wanted <= set(named), named
+    assert "per-query-..-x-y.pdf" in named
+    captions = (tmp_path / "f" / "captions.md").read_text()
+    assert all(name in captions.replace("\\", "") for name in named[:-1])
+    for format, ending in (("latex", "tex"), ("csv", "csv"), ("markdown", "md")):
+        tables = write_tables(results, tmp_path / format, tier="smoke", format=format)
+        assert f"comparison-smoke.{ending}" in [file.name for file in tables]
+        assert all(file.read_text().strip() for file in tables)
+    assert all(table.name and table.caption for table in paper_tables(results, tier="smoke"))
+    with pytest.raises(ValueError, match="no results of the tier 'fast'"):
+        write_figures(results, tmp_path, tier="fast", format="pdf")
