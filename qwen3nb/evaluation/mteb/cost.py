@@ -1,7 +1,8 @@
-"""What a choice of tasks will cost, before it is run.
+"""Estimate the encoding time of tasks before running them.
 
-Sizes are those that MTEB publishes with its tasks; the throughput is measured on this device
-with the model itself, on a short sample. An estimate: texts differ in how they tokenise.
+Sizes are those that MTEB publishes with its tasks; the throughput is measured on this
+device with the model itself, on a short sample. Texts differ in tokens per character, so
+the result is an estimate.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ _LETTERS = 4.5  # per token of English text, roughly
 
 @dataclass(frozen=True)
 class Cost:
-    """One task.
+    """The estimated cost of one task.
 
     Attributes:
         task: its name.
         type: of MTEB.
         revision: of its data.
-        texts: distinct texts to encode; None where MTEB does not say.
-        minutes: to encode them at the measured throughput; None where either is not known.
+        texts: distinct texts to encode; None if MTEB does not publish it.
+        minutes: to encode them at the measured throughput; None if either is unknown.
     """
 
     task: str
@@ -42,7 +43,7 @@ class Cost:
 def costs(
     tasks: Iterable[Any], *, letters_per_second: float | None = None, max_length: int | None = None
 ) -> list[Cost]:
-    """The cost of each task; parts of a task that is made of others by themselves.
+    """Estimate the cost of each task, aggregate tasks split into their parts.
 
     Args:
         tasks: MTEB task objects.
@@ -72,7 +73,7 @@ def costs(
 
 
 def _texts(stats: Mapping[str, Any], splits: Iterable[str]) -> Iterator[tuple[int, float]]:
-    """Distinct texts and their letters, of each column of the splits that are evaluated."""
+    """Yield distinct texts and their letters, per column of the evaluated splits."""
     for split in splits:
         for name, column in (stats.get(split) or {}).items():
             if "statistics" in name and isinstance(column, dict) and column.get("unique_texts"):
@@ -83,7 +84,7 @@ def _texts(stats: Mapping[str, Any], splits: Iterable[str]) -> Iterator[tuple[in
 
 
 def throughput(encoder: Encoder) -> float:
-    """Letters per second, measured on a sample of PyDocs for some seconds, after a warm-up."""
+    """Measure letters per second on a sample of PyDocs for some seconds, after a warm-up."""
     from qwen3nb.datasets.pydocs.build import load_pydocs
 
     corpus = list(load_pydocs().corpus.values())

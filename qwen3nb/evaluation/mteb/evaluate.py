@@ -1,9 +1,9 @@
-"""Run MTEB tasks and keep what MTEB throws away: the score of every query.
+"""Run MTEB tasks and keep what MTEB discards: the score of every query.
 
-MTEB loads the data, drives the model and scores it. Its own result goes to
-``results/mteb``. From the predictions it hands out, the per-query scores are computed
-here, aggregated, and compared with MTEB's main score: two implementations must agree
-to 1e-5 or there is no result.
+MTEB loads the data, runs the model and scores it; its own result goes to ``results/mteb``.
+The per-query scores are computed here from the predictions it returns, aggregated, and
+compared with MTEB's main score: the two implementations must agree to 1e-5, or the task
+fails.
 """
 
 from __future__ import annotations
@@ -65,29 +65,27 @@ def evaluate_tasks(
     fresh: bool = False,
     show_progress: bool = True,
 ) -> EvaluationRun:
-    """Evaluate ``model`` on a tier, and save a record per task as it is finished.
+    """Evaluate ``model`` on a tier; save a record as each task finishes.
 
-    A task whose record is there, for the same model, data and software, is not run
-    again. A task that fails is reported with the others' results saved; a task the
-    model cannot do (BM25 has no vectors to classify with) is skipped and named.
+    See `qwen3nb.evaluate`, which also takes a model spec.
 
     Args:
         model: from `load_encoder`, `load_model` or `load_reranker`.
         tier: name of a tier; see `TIERS`.
-        tasks: MTEB task objects, or names, to run instead of a tier; or one string of
-            names with commas, empty for the tier's.
-        limit: at most so many queries, rows, and documents beside the judged ones; 0 for
-            all. Such a record has another name, and is not among MTEB's own files.
+        tasks: MTEB task objects or names to run instead of a tier, or one comma-separated
+            string of names; an empty string stands for the tier's.
+        limit: at most so many queries, rows, and documents besides the judged ones; 0 for
+            all.
         output: folder for records; by default `paths.results`.
         seed: of the intervals.
         batch_size: texts per batch.
         config: parameters to keep with each record.
-        fresh: run tasks again although their record is there.
+        fresh: run tasks again even if a record exists.
         show_progress: whether to show a bar over the tasks.
 
     Raises:
-        EvaluationError: one or more tasks failed; the message names them and why, the
-            tracebacks are saved beside the records.
+        EvaluationError: one or more tasks failed; the message names each with its cause,
+            the tracebacks are saved beside the records.
     """
     folder = Path(output) if output else paths.results()
     tally, run = Tally(), uuid.uuid4().hex[:12]
@@ -131,14 +129,14 @@ def _keep_failure(trace: str | None, file: Path) -> None:
 
 
 def suite_tasks(*, tier: str, tasks: Iterable[Any] | str | None) -> list[Any]:
-    """The tasks that `evaluate` runs, parts of a task that is made of others by themselves."""
+    """Return the tasks that `evaluate_tasks` runs, aggregate tasks split into their parts."""
     if isinstance(tasks, str):
         tasks = listed(tasks) or None
     return _parts(tasks if tasks is not None else tier_tasks(tier))
 
 
 def unsuited(model: Model, task: Any) -> str:
-    """Why the model cannot do the task, or nothing."""
+    """Return why the model cannot do the task, or an empty string."""
     kind = task.metadata.type
     if isinstance(model, Reranker):
         return "" if kind == "Reranking" else f"{model.label} reranks only"
@@ -148,7 +146,7 @@ def unsuited(model: Model, task: Any) -> str:
 
 
 def _parts(tasks: Iterable[Any]) -> list[Any]:
-    """Task objects for names, and the parts of a task that is made of others."""
+    """Resolve names to task objects, and aggregate tasks to their parts."""
     parts = []
     for each in tasks:
         task = select_tasks(names=[each])[0] if isinstance(each, str) else each
@@ -163,7 +161,7 @@ def _parts(tasks: Iterable[Any]) -> list[Any]:
 def stored_record(
     model: Model, task: Any, *, folder: Path, seed: int, limit: int = 0
 ) -> Result | None:
-    """The record of this model, data and software, if it is there and readable."""
+    """Return the record of this model, data and software, if it exists and is readable."""
     name = limited_name(task.metadata.name, limit)
     return stored(
         record_path(model, name, folder=folder, seed=seed),
@@ -225,12 +223,12 @@ def _run_task(
 def _by_mteb(
     model: Model, task: Any, *, cache: Path | None, batch_size: int
 ) -> tuple[dict[str, Any], Any]:
-    """What MTEB predicts, and what it makes of it; its own file goes to ``cache``."""
+    """Return MTEB's predictions and its result; its own file goes to ``cache``."""
     import mteb
 
     with tempfile.TemporaryDirectory() as predictions:
-        # A fresh folder each time: MTEB adds to a prediction file that is there,
-        # under the description of whichever model wrote it first.
+        # A fresh folder each time: MTEB appends to an existing prediction file, under the
+        # description of the model that wrote it first.
         outcome = mteb.evaluate(
             model,
             task,
@@ -248,16 +246,16 @@ def _load(task: Any) -> None:
     """Load a task's data, from the mirror or the hub.
 
     Raises:
-        MirrorError: they are in neither; says what fetches them.
-        EvaluationError: a reranking task came without its candidates, as happens offline:
-            MTEB would search the whole corpus and call it reranking.
+        MirrorError: the data are in neither; tells how to fetch them.
+        EvaluationError: a reranking task loaded without its candidates, as happens offline:
+            MTEB would search the whole corpus instead.
     """
     if not task.data_loaded:
         try:
             task.load_data()
         except Exception as error:  # a loader may raise anything at all
             if task.metadata.dataset["path"].startswith("qwen3nb/"):
-                raise  # built here, not fetched
+                raise  # built in, not fetched
             raise explain(task, error) from error
     if task.metadata.type == "Reranking" and hasattr(task, "convert_v1_dataset_format_to_v2"):
         task.convert_v1_dataset_format_to_v2(num_proc=None)
@@ -271,7 +269,7 @@ def _load(task: Any) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence what MTEB's own code and scorers say of themselves, bars included."""
+    """Silence the warnings and progress bars of MTEB's own code and scorers."""
     import datasets
     from sklearn.exceptions import UndefinedMetricWarning
 
@@ -281,12 +279,12 @@ def _quiet() -> Iterator[None]:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", category=FutureWarning, module=r"mteb\..*")
             warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"mteb\..*")
-            # Published numbers belong to the task of that very name, superseded or not.
+            # Published scores belong to the task of that name, superseded or not.
             warnings.filterwarnings("ignore", message=".*is superseded by", category=UserWarning)
             # Its bitext evaluator copies tensors in a way that torch advises against.
             warnings.filterwarnings("ignore", message="To copy construct from a tensor")
-            # A toy never predicts some classes; their precision, which is not used here,
-            # is then undefined.
+            # A toy model never predicts some classes; their precision is undefined, and
+            # not used here.
             warnings.filterwarnings("ignore", category=UndefinedMetricWarning)
             yield
     finally:

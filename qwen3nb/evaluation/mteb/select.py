@@ -1,4 +1,4 @@
-"""Which tasks: by name, by type and language, by benchmark, or a tier's."""
+"""Select MTEB tasks by name, by type and language, by benchmark, or by tier."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OWN = ("PyDocs", "AuthorSTS")
 
 
 def tier_tasks(tier: str) -> list[Any]:
-    """The MTEB task objects of a tier, data not yet loaded; each task once.
+    """Return the MTEB task objects of a tier, data not yet loaded; each task once.
 
     Raises:
         ValueError: an unknown tier.
@@ -33,7 +33,7 @@ def tier_tasks(tier: str) -> list[Any]:
 def choose_tasks(
     *, tier: str, tasks: str = "", types: str = "", languages: str = "", benchmark: str = ""
 ) -> list[Any]:
-    """The tier's tasks, or what else was asked for; each argument a list with commas.
+    """Return the tier's tasks, or those that the comma-separated arguments select.
 
     Args:
         tier: what to take if nothing else is given.
@@ -77,7 +77,7 @@ def select_tasks(
         benchmark: of MTEB, such as ``MTEB(eng, v2)``; ``types`` and ``names`` narrow it.
 
     Raises:
-        ValueError: an unknown name, type or benchmark, or a choice that holds no task.
+        ValueError: an unknown name, type or benchmark, or a selection without any task.
     """
     import mteb
 

@@ -1,7 +1,7 @@
-"""Any number of models on one's own queries: a record per model, with every query's score.
+"""Compare models on one's own queries: a record per model, with every query's score.
 
-Search is exact: the cosine of each query with every document, boosted where the data has
-boosts, and all of them ranked (not only the best by cosine). Vectors come from the
+Search is exact: the cosine of each query with every document, boosted if the data has
+boosts; all documents are ranked, not only the best by cosine. Vectors come from the
 embedding cache, so that a second run encodes nothing.
 """
 
@@ -51,17 +51,17 @@ def evaluate_domain(
     show_progress: bool = True,
     **options: Any,
 ) -> EvaluationRun:
-    """Score each model on ``domain``, and save its record as soon as it is there.
+    """Score each model on ``domain``; save a record as each finishes.
 
-    A model that fails is reported and the others go on; one asked for twice (the same
-    weights and settings) is scored once.
+    A model that fails does not stop the others; a model given twice (the same weights and
+    settings) is scored once.
 
     Args:
         models: specs as for `load_encoder`, encoders, or entries of a queries' file.
         domain: from `load_domain`.
         output: folder for records; by default `paths.results`.
         seed: of the intervals.
-        fresh: score again although the record is there.
+        fresh: score again even if a record exists.
         show_progress: whether to show bars.
         options: of `load_encoder`.
     """
@@ -95,7 +95,7 @@ def _encoder(model: str | Path | Encoder | ModelEntry, **options: Any) -> Encode
 
 
 def search_domain(encoder: Encoder, domain: Domain, *, depth: int = _DEPTH) -> Run:
-    """Scores of each query's ``depth`` best documents, and of those that tie with the last.
+    """Return scores of each query's ``depth`` best documents, and of those tied with the last.
 
     Raises:
         ValueError: a vector that is zero or not finite.
@@ -110,7 +110,7 @@ def search_domain(encoder: Encoder, domain: Domain, *, depth: int = _DEPTH) -> R
 def _evaluate(
     encoder: Encoder, domain: Domain, *, folder: Path, seed: int, fresh: bool, run: str
 ) -> tuple[Result, bool]:
-    """The record of a model, and whether it was there already."""
+    """Return the record of a model, and whether it was reused."""
     file = record_path(encoder, domain.name, folder=folder, seed=seed)
     if not fresh and (earlier := _stored(file, encoder, domain)) is not None:
         return earlier, True
@@ -154,7 +154,7 @@ def _stored(file: Path, encoder: Encoder, domain: Domain) -> Result | None:
 
 
 def _config(domain: Domain, hits: Run) -> dict[str, Any]:
-    """What the record says of the run; ``top`` holds the best documents of each query."""
+    """Return the record's parameters; ``top`` holds the best documents of each query."""
     return {
         "boosts": dict(domain.recipe),
         "negative_cosine": "divided by the boosts" if domain.recipe else "no boosts",

@@ -1,4 +1,4 @@
-"""The search that comes before a reranker: what it has to choose from.
+"""First-stage retrievers: the candidates that a reranker gets.
 
     "bm25"                    BM25 over the documents
     "given"                   the candidates that come with the data
@@ -6,7 +6,7 @@
     an encoder                its nearest documents
     a list of these           reciprocal rank fusion (Cormack et al. 2009, k = 60)
 
-Each is kept, in TREC format and with its recipe, under the digest of recipe and data.
+Runs are cached in TREC format with their recipe, under the digest of recipe and data.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ Run = dict[str, dict[str, float]]
 
 @dataclass(frozen=True)
 class FirstStage:
-    """What a first stage found.
+    """The run of a first-stage retriever.
 
     Attributes:
-        label: fit for file names.
+        label: safe in file names.
         run: score per query and document, at most ``depth`` per query.
-        recipe: how it was made, as JSON.
+        recipe: everything the run depends on, as JSON.
     """
 
     label: str
@@ -48,7 +48,7 @@ class FirstStage:
 
 
 def load_first(*names: str) -> First:
-    """A first stage from its name: ``bm25``, ``given``, a file, or an encoder; several fuse.
+    """Load a first stage: ``bm25``, ``given``, a file or an encoder; several are fused.
 
     Raises:
         SpecError: no such encoder.
@@ -65,10 +65,10 @@ def load_first(*names: str) -> First:
 def first_stage(
     collection: TestCollection, first: First = "bm25", *, depth: int = 100
 ) -> FirstStage:
-    """The ``depth`` best documents per query, from the cache if they are there.
+    """Return the ``depth`` best documents per query, from the cache if available.
 
     Raises:
-        DataError: an unknown first stage, or data without candidates where they are asked for.
+        DataError: an unknown first stage, or ``given`` for data without candidates.
         ValueError: a depth below 1.
     """
     if depth < 1:
@@ -90,10 +90,10 @@ def first_stage(
 
 
 def describe(first: First) -> tuple[str, dict[str, Any]]:
-    """A label, and what decides the outcome, apart from the data.
+    """Return the label and the recipe of a first stage, without the data.
 
     Raises:
-        DataError: it is no first stage; the message lists what is.
+        DataError: not a first stage; the message lists the choices.
     """
     if isinstance(first, Encoder):
         return first.label, {"kind": "dense", "identity": first.identity}
@@ -115,7 +115,7 @@ def describe(first: First) -> tuple[str, dict[str, Any]]:
 
 def _search(collection: TestCollection, first: First, depth: int) -> Run:
     if isinstance(first, list | tuple):
-        # Each part is kept, too; deeper than what comes out, as fusion lifts from below.
+        # Each part is cached too, and deeper: fusion lifts documents from below the cut.
         parts = [first_stage(collection, each, depth=2 * depth).run for each in first]
         return cut_run(fuse(parts), depth)
     deeper = depth + 1 if collection.skip_self else depth
@@ -148,7 +148,7 @@ def _sparse(collection: TestCollection, depth: int) -> Run:
 
 
 def _given(collection: TestCollection) -> Run:
-    """The data's candidates in their order; by BM25 where they have none."""
+    """Return the data's candidates in their order, or ranked by BM25 if unordered."""
     if collection.candidates is None:
         raise DataError(f"{collection.name}: the data names no candidates; search with bm25")
     if collection.ordered:

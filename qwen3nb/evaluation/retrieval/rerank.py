@@ -1,11 +1,11 @@
-"""Search, then rerank, in one call; the first stage beside what became of it.
+"""Search and rerank in one call, with the first stage as the baseline.
 
-For each data set: the reranked run and the first stage's own, scored per query; what the
-first stage did not find, no reranker can (its recall is the ceiling, the oracle's order of
-its candidates the upper bound); and the gain per query. Everything goes into one record,
-the runs beside it in TREC format.
+For each data set, a record has the per-query scores of the reranked run and of the first
+stage, and the gain. A reranker cannot rank what the first stage missed: its recall is the
+ceiling, and an oracle's order of the candidates the upper bound. The runs lie beside the
+record in TREC format.
 
-A query's scores are kept as soon as they are there: a killed run goes on where it was.
+Each query's scores are saved as they are computed: an interrupted run resumes.
 """
 
 from __future__ import annotations
@@ -60,15 +60,15 @@ def rerank_suite(
         data: folders (BEIR, CQADupStack, MS MARCO dev), names of MTEB tasks (PyDocsRetrieval
             among them), task objects or collections.
         first: the first stage; see `qwen3nb.evaluation.retrieval.first_stage`.
-        depth: documents per query that are reranked.
+        depth: candidates per query.
         output: folder for records; by default `paths.results`.
         seed: of the intervals.
         config: parameters to keep with each record.
-        fresh: score again although the record or the journal is there.
+        fresh: score again even if the record or the journal exists.
         show_progress: whether to show bars.
 
     Raises:
-        EvaluationError: one or more data sets failed; the others are saved.
+        EvaluationError: one or more data sets failed; the records of the others are saved.
     """
     folder = Path(output) if output else paths.results()
     tally, run = Tally(), uuid.uuid4().hex[:12]
@@ -122,7 +122,7 @@ def rerank_collection(
     show_progress: bool = True,
     run: str = "",
 ) -> tuple[Result, bool]:
-    """Search and rerank one collection: its record, and whether that was there already."""
+    """Search and rerank one collection; return its record and whether it was reused."""
     folder = Path(output) if output else paths.results()
     name, wanted = _wanted(collection, first, depth)
     file = record_path(reranker, name, folder=folder, seed=seed)
@@ -163,14 +163,14 @@ def _write_runs(file: Path, candidates: FirstStage, reranked: Run, *, tag: str) 
 
 
 def _wanted(collection: TestCollection, first: First, depth: int) -> tuple[str, dict[str, Any]]:
-    """The name of what is measured, and what decides the candidates."""
+    """Return the task's name and everything its candidates depend on."""
     label, recipe = describe(first)
     wanted = {**recipe, "depth": depth, "data": collection.revision}
     return f"{collection.name}.{label}-{depth}", wanted
 
 
 def _earlier(file: Path, reranker: Reranker, first: dict[str, Any]) -> Result | None:
-    """The record that is there, if it is of this reranker, first stage and data."""
+    """Return the existing record of this reranker, first stage and data, if any."""
     return stored(
         file,
         identity=reranker.identity,
@@ -186,7 +186,7 @@ def _rerank(
     fresh: bool,
     show_progress: bool,
 ) -> tuple[Run, dict[str, int]]:
-    """Log-odds per query and document, and what was cut, saturated and tied on the way."""
+    """Return log-odds per query and document, and counts of truncations and ties."""
     name = f"{reranker.identity[:16]}-{sha256_json(first.recipe)[:16]}.jsonl"
     journal = Journal(paths.cache() / "rerank" / name)
     run: Run = {}

@@ -1,10 +1,10 @@
-"""Adapters as a training leaves them, found and evaluated.
+"""Find and evaluate the LoRA adapters of a training.
 
     outputs/<configuration>/seed_<n>/checkpoints/final   the adapter
     outputs/<configuration>/seed_<n>/config.yaml         what it was trained with
 
 Every adapter reranks, those that were trained to embed also embed: `emb_only` and the
-joint ones. Records carry configuration and seed, so that runs can be told apart, and
+joint ones. Records carry configuration and seed to identify the run, and
 ``results/<data set>.json`` beside the adapter says the same in that training's format.
 """
 
@@ -58,7 +58,7 @@ class TrainedAdapter:
 
     @property
     def instruction(self) -> str:
-        """What it was told to look for."""
+        """The instruction it was trained with."""
         return str((self.settings.get("data") or {}).get("instruction_prefix") or INSTRUCTION)
 
     @property

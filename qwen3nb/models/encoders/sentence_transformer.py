@@ -1,8 +1,8 @@
-"""sentence-transformers models: theirs to load and tokenise, ours to run where we can.
+"""sentence-transformers models: loaded and tokenised by that library, run here if possible.
 
-A model that is a transformer we can pack, a pooling we know and at most a normalisation,
-and nothing else, runs on the package's own path. Any other runs in sentence-transformers.
-The vectors are the same, which tests compare.
+A model that consists of a transformer that can be packed, a known pooling and at most a
+normalisation runs on this package's fast path. Any other model runs in
+sentence-transformers. Tests check that the vectors agree.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from qwen3nb.models.types import SpecError, Vectors
 
 __all__ = ["SentenceTransformerEncoder", "known_pooling"]
 
-# Their names for the poolings that are ours too.
+# sentence-transformers' names of the poolings of this package.
 _POOLINGS = {"mean": "mean", "cls": "cls", "lasttoken": "last", "weightedmean": "weighted_mean"}
 _PLAIN_TEXT = {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}
 _FEATURES = {"input_ids", "attention_mask", "token_type_ids", "modality"}
@@ -34,7 +34,7 @@ class SentenceTransformerEncoder(Encoder):
     """A sentence-transformers model.
 
     Attributes:
-        runner: what runs it; None where sentence-transformers does.
+        runner: runs the model; None if sentence-transformers does.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class SentenceTransformerEncoder(Encoder):
     def _embed(self, texts: Sequence[str]) -> Vectors:
         if self.runner is not None:
             return self.runner.vectors(self._tokenise(texts), done=self._tick)
-        # prompt="": prompts are ours to add; a default one would come twice, unseen.
+        # prompt="": the prompt is part of the text; a default one would be added again.
         vectors: Vectors = self._model.encode(
             list(texts),
             prompt="",
@@ -108,7 +108,7 @@ class SentenceTransformerEncoder(Encoder):
         return vectors.astype(np.float32, copy=False)
 
     def _tokenise(self, texts: Sequence[str]) -> list[list[int]]:
-        """Token ids as sentence-transformers makes them, without its padding."""
+        """Return the token ids of sentence-transformers, without its padding."""
         features = self._model.preprocess(list(texts), prompt="")
         ids, mask = features["input_ids"].cpu(), features["attention_mask"].cpu()
         rows = [row[real].tolist() for row, real in zip(ids, mask.bool(), strict=True)]
@@ -117,7 +117,7 @@ class SentenceTransformerEncoder(Encoder):
 
 
 def _check_options(source: Source, *, pooling: str | None, others: object) -> None:
-    """Refuse options that such a model does not take."""
+    """Refuse options that do not apply to such a model."""
     if others:
         raise SpecError(
             f"{source.label} runs as sentence-transformers has it; prefix, append_eos and "

@@ -1,7 +1,7 @@
-"""Encoders that run a transformer with a pooling of our own.
+"""Encoders that run a transformer and pool its states.
 
-Served are bidirectional Qwen3 directories, encoder-decoder checkpoints (their encoder is
-taken out in memory), causal language models, as they are or made bidirectional, with or
+Supported are bidirectional Qwen3 directories, encoder-decoder checkpoints (the encoder is
+extracted in memory), causal language models, as they are or made bidirectional, with or
 without a LoRA adapter, and the encoders of other encoder-decoders such as T5Gemma 2.
 """
 
@@ -38,7 +38,7 @@ MAX_LENGTH = 512
 
 
 class TransformerEncoder(Encoder):
-    """A Qwen3 encoder, or any causal language model, with a pooling of our own.
+    """A Qwen3 encoder, or any causal language model, with pooling.
 
     Attributes:
         runner: what runs it.
@@ -129,12 +129,12 @@ class TransformerEncoder(Encoder):
 
     @property
     def _end(self) -> int:
-        """The token that stands for a text without tokens."""
+        """The token that represents a text without tokens."""
         return end_token(self._tokenizer)
 
 
 def _pooling(source: Source, known: str | None) -> str:
-    """The pooling that is ``known``; a language model has none of its own."""
+    """Return the ``known`` pooling; refuse a language model without one."""
     if known is None:
         raise SpecError(
             f"{source.folder}: a language model, which says nothing of pooling; "
@@ -144,7 +144,7 @@ def _pooling(source: Source, known: str | None) -> str:
 
 
 def _stored_settings(source: Source) -> dict[str, Any]:
-    """Pooling, normalisation and maximum length that come with the model."""
+    """Return the pooling, normalisation and maximum length stored with the model."""
     if source.kind == "seq2seq":
         return {"pooling": "mean", "normalize": True, "max_length": MAX_LENGTH}
     if source.kind == "adapter":
@@ -185,7 +185,7 @@ def _load_model(source: Source, dtype: torch.dtype, *, bidirectional: bool = Fal
 def _stock(
     folder: Path, dtype: torch.dtype, *, kind: Any = None, bidirectional: bool = False
 ) -> Any:
-    """A model by transformers' own class, without a random weight in it.
+    """Load a model by transformers' own class; refuse randomly initialised weights.
 
     Raises:
         SpecError: weights are missing, or of another shape.
@@ -224,7 +224,7 @@ def _check_bidirectional(model: Any, folder: Path) -> None:
 
 
 def _from_seq2seq(folder: Path) -> Qwen3EncoderModel:
-    """The encoder of an encoder-decoder checkpoint, taken out in memory."""
+    """Extract the encoder of an encoder-decoder checkpoint in memory."""
     checkpoint = open_checkpoint(folder)
     model = Qwen3EncoderModel(encoder_config(checkpoint.config))
     names = {new: name for name in checkpoint.tensors if (new := encoder_name(name)) is not None}

@@ -1,15 +1,15 @@
-"""Is this document what the query asks for: yes or no, as a language model sees it.
+"""The yes/no reranker: a language model judges whether a document answers a query.
 
 A reranker is a causal language model: a base model, a base with a LoRA adapter, or a
-Qwen3-Reranker. Its score for a pair is read off the last position alone:
+Qwen3-Reranker. Its score for a pair comes from the last position alone:
 
     log-odds = logit(yes) - logit(no)      P(yes) = 1 / (1 + exp(-log-odds))
 
-which is the softmax over the two. Ranking uses the log-odds: P(yes) reaches 0 or 1, and
-in half precision steps so coarse that documents tie, long before the log-odds do.
+which is the softmax over the two. Ranking uses the log-odds: P(yes) saturates at 0 or 1,
+and in half precision becomes so coarse that documents tie, long before the log-odds do.
 
-What is not computed: the logits of other tokens and positions, and, for each document,
-what stands before it (see `qwen3nb.models.inference.prefix_cache`).
+The logits of other tokens and positions are not computed, and the shared prefix of a
+query's documents only once (see `qwen3nb.models.inference.prefix_cache`).
 
 Shapes: N documents or pairs.
 """
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RerankScores", "RerankStats", "Reranker", "count_ties"]
 
-SCORING = 1  # raise when scores change for the same model: part of every identity
+SCORING = 1  # increase when scores change for the same model: part of every identity
 MAX_LENGTH = 512
 BUDGET = {"cpu": 1024, "cuda": 16_384}  # tokens per forward
 _logger = logging.getLogger(__name__)
@@ -60,14 +60,14 @@ Floats = NDArray[np.float64]
 
 @dataclass
 class RerankStats(Stats):
-    """What a reranker did so far; ``texts`` are pairs, ``cut`` documents that lost tokens.
+    """Work done by a reranker; ``texts`` counts pairs, ``cut`` truncated documents.
 
     Attributes:
         tokens: tokens that went through the model.
-        shared: tokens that did not, because their states were kept.
+        shared: tokens that did not, because their states were cached.
         saturated: pairs whose P(yes) is exactly 0 or 1 in the model's number format.
-        tied: documents with the P(yes), in that format, of another one of their query.
-        equal: documents with the very log-odds of another one of their query.
+        tied: documents with the same P(yes), in that format, as another one of their query.
+        equal: documents with the same log-odds as another one of their query.
     """
 
     tokens: int = 0
@@ -82,9 +82,9 @@ class RerankScores:
     """Scores of N pairs, in the order they were given.
 
     Attributes:
-        log_odds: logit of yes minus logit of no: what ranks.
+        log_odds: logit of yes minus logit of no; documents rank by it.
         p_yes: the probability of yes among yes and no.
-        truncated: whether the document lost tokens.
+        truncated: whether the document was truncated.
     """
 
     log_odds: Floats
@@ -97,9 +97,9 @@ class Reranker:
 
     Attributes:
         label: a name fit for files and tables.
-        settings: everything that decides its scores, as JSON; see `identity`.
-        stats: what it did so far.
-        instruction: what the model is told to look for.
+        settings: everything its scores depend on, as JSON; see `identity`.
+        stats: work done so far.
+        instruction: what makes a document relevant, as the prompt states it.
         max_length: tokens of a pair, template included.
     """
 
@@ -116,11 +116,11 @@ class Reranker:
         max_length: int = MAX_LENGTH,
         budget: int | None = None,
     ) -> None:
-        """Take over a loaded ``model``; `load_reranker` loads one.
+        """Wrap a loaded ``model``; `load_reranker` loads one.
 
         Raises:
-            RerankError: a window the model or the template does not allow, or a tokenizer
-                without yes and no.
+            RerankError: a maximum length that the model or the template does not allow, or a
+                tokenizer without yes and no.
             ValueError: an unknown template.
         """
         limit = int(model.config.max_position_embeddings)
@@ -153,7 +153,7 @@ class Reranker:
 
     @property
     def identity(self) -> str:
-        """SHA-256 of everything that decides this reranker's scores."""
+        """SHA-256 of everything this reranker's scores depend on."""
         return sha256_json(self.settings)
 
     @property
@@ -162,10 +162,10 @@ class Reranker:
         return str(self._model.model.device)
 
     def score(self, query: str, documents: Sequence[str]) -> RerankScores:
-        """Scores of ``documents`` for one query; equal documents are scored once.
+        """Score ``documents`` for one query; equal documents are scored once.
 
         Raises:
-            RerankError: a query too long for the window, a text that is none, or a score
+            RerankError: a query longer than the maximum length, an invalid text, or a score
                 that is not finite.
         """
         started, tokens = time.perf_counter(), self.stats.tokens
@@ -186,7 +186,7 @@ class Reranker:
         return RerankScores(scores, sigmoid(scores), np.array(rows.cut, dtype=bool)[where])
 
     def score_pairs(self, pairs: Iterable[tuple[str, str]]) -> RerankScores:
-        """Scores of pairs of query and document; pairs of one query go together.
+        """Score pairs of query and document; pairs of one query are scored together.
 
         Raises:
             RerankError: see `score`.
@@ -204,19 +204,21 @@ class Reranker:
         return RerankScores(log_odds, sigmoid(log_odds), truncated)
 
     def predict(self, inputs1: Any, inputs2: Any, **_: Any) -> Floats:
-        """Log-odds (N,) of two lists of strings, or of the batches MTEB gives.
+        """Return log-odds (N,) of two lists of strings, or of MTEB's batches.
 
         Raises:
             RerankError: see `score`.
         """
         queries, documents = _texts(inputs1), _texts(inputs2)
         if len(queries) != len(documents):
-            raise RerankError(f"{len(queries)} queries and {len(documents)} documents do not pair")
+            raise RerankError(
+                f"{len(queries)} queries and {len(documents)} documents; expected equally many"
+            )
         return self.score_pairs(zip(queries, documents, strict=True)).log_odds
 
     @property
     def mteb_model_meta(self) -> ModelMeta:
-        """MTEB's description; its name and revision are this reranker's alone."""
+        """MTEB's description; its name and revision belong to this reranker alone."""
         return mteb_meta(self, dimension=None, kinds=["cross-encoder"])
 
     def _log_odds(self, shared: tuple[int, ...], rests: Sequence[Sequence[int]]) -> Floats:
@@ -277,7 +279,7 @@ class Reranker:
 def count_ties(
     log_odds: Floats, rows: Sequence[Sequence[int]], *, dtype: str
 ) -> tuple[int, int, int]:
-    """How many of one query's documents saturate, tie in P(yes), and tie in the log-odds.
+    """Count the documents of a query that saturate, tie in P(yes), and tie in the log-odds.
 
     P(yes) is taken in the number format ``dtype``. Documents with the same tokens (after
     cutting) must tie and are not counted; nor are, among those that tie in P(yes), those
