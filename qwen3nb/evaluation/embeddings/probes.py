@@ -35,8 +35,8 @@ from qwen3nb.models.encoders.base import Encoder
 
 __all__ = [
     "Clusters",
+    "LinearProbe",
     "Probes",
-    "Transfer",
     "VectorSpread",
     "alignment",
     "anisotropy",
@@ -70,7 +70,7 @@ class Clusters:
 
 
 @dataclass(frozen=True)
-class Transfer:
+class LinearProbe:
     """Logistic regression on frozen vectors.
 
     Attributes:
@@ -113,7 +113,7 @@ class Probes:
     words: Mapping[str, WordSimilarity]
     analogies: Mapping[str, Analogies]
     clusters: Clusters
-    transfer: Transfer
+    transfer: LinearProbe
     geometry: VectorSpread
 
 
@@ -161,7 +161,7 @@ def transfer(
     test_labels: Sequence[Hashable],
     *,
     seed: int,
-) -> Transfer:
+) -> LinearProbe:
     """Logistic regression (at most 1,000 iterations) from vectors (N, D) to labels.
 
     Raises:
@@ -182,7 +182,7 @@ def transfer(
         name = f"{row:06d}"
         columns["truth"][name], columns["predicted"][name] = number[label], guess
         columns["hit"][name] = float(number[label] == guess)
-    return Transfer(
+    return LinearProbe(
         aggregate(columns, how="mean", columns=("hit",), seed=seed),
         aggregate(columns, how="macro_f1", columns=("truth", "predicted"), seed=seed),
         len(test_labels),
@@ -275,7 +275,7 @@ def _of_words(encoder: Encoder, words: set[str]) -> dict[str, Vectors]:
     return dict(zip(listed, encoder.encode(listed), strict=True))
 
 
-def _pydocs(encoder: Encoder, *, seed: int) -> tuple[Clusters, Transfer]:
+def _pydocs(encoder: Encoder, *, seed: int) -> tuple[Clusters, LinearProbe]:
     from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
 
     grouping = embedded_task("PyDocsSampleClustering")
