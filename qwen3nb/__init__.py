@@ -104,7 +104,7 @@ _HOMES = {
         "analogies",
         "word_similarity",
     ),
-    "qwen3nb.evaluation.mteb.evaluate": ("evaluate",),
+    "qwen3nb.evaluation.evaluate": ("evaluate",),
     "qwen3nb.evaluation.mteb.plan": ("plan",),
     "qwen3nb.evaluation.mteb.select": (
         "choose_tasks",
@@ -152,12 +152,11 @@ _HOMES = {
     ),
     "qwen3nb.models.rerankers.load": ("load_reranker",),
     "qwen3nb.models.rerankers.yes_no": (
-        "Scores",
-        "YesNoReranker",
+        "RerankScores",
+        "Reranker",
     ),
     "qwen3nb.models.search.faiss_index": (
         "build_index",
-        "exact_search",
         "measure_speed",
         "recall_at_k",
     ),

@@ -11,7 +11,7 @@ import qwen3nb
 
 PUBLIC = """
 Band CheckpointError ForestRow METRICS POOLINGS Figure Qwen3EncoderConfig Qwen3EncoderModel
-Qwen3ForSeq2SeqLM Qwen3Seq2SeqConfig Result Scores SpecError TIERS YesNoReranker ablate
+Qwen3ForSeq2SeqLM Qwen3Seq2SeqConfig Result RerankScores SpecError TIERS Reranker ablate
 ablation_table alignment analogies anisotropy ann_figure ann_suite ann_table author_sts
 average_checkpoints averaged averaging_table bars_figure bench_encode bench_texts
 benjamini_hochberg best_checkpoint best_table breakdown_table build_index by_task calibrate
@@ -21,7 +21,7 @@ compare_models compare_pairs compare_results comparison_figure comparison_table
 compression_figure compression_table configurations_table conflict_figure correlation
 correlations_table cosine_figure cost_table curve data_versions_table differences_figure
 differences_table difficulty_table distance_to drift_figure effect_size effects effects_figure
-effects_table embedded_task equivalence evaluate evaluate_trained exact_search examples_table
+effects_table embedded_task equivalence evaluate evaluate_trained examples_table
 explore extract extraction_table failed_runs_table failures_table find_source find_trained
 find_training findings findings_html forest_figure gain_figure headline_findings headline_table
 holm interference interference_figure interference_report interference_seeds_table
@@ -105,7 +105,8 @@ models.inference models.encoders models.search models.rerankers models.load
 extraction
 datasets.rows datasets.trec datasets.mirror datasets.words datasets.stsbenchmark datasets.pydocs
 datasets.collection datasets.custom
-evaluation.recording evaluation.mteb evaluation.embeddings evaluation.retrieval evaluation.studies
+evaluation.recording evaluation.run evaluation.mteb evaluation.embeddings evaluation.retrieval
+evaluation.evaluate evaluation.studies
 analysis.stats analysis.comparison analysis.inventory analysis.training analysis.calibration
 bench
 report.render report.leaderboard report.comparison report.training report.studies report.card

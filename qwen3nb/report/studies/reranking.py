@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qwen3nb.analysis.stats.paired_tests import holm, paired_bootstrap, permutation_test
-from qwen3nb.datasets.collection import Collection, find_collections
+from qwen3nb.datasets.collection import TestCollection, find_collections
 from qwen3nb.datasets.trec import read_run
 from qwen3nb.evaluation.retrieval.first_stage import Run
 from qwen3nb.metrics.aggregate import Aggregate, aggregate
@@ -23,7 +23,7 @@ from qwen3nb.report.render.table import Table
 from qwen3nb.utils.markdown import interval_text
 
 if TYPE_CHECKING:
-    from qwen3nb.models.rerankers.yes_no import YesNoReranker
+    from qwen3nb.models.rerankers.yes_no import Reranker
 
 __all__ = [
     "Reranked",
@@ -56,7 +56,7 @@ class Reranked:
     """
 
     result: Result
-    collection: Collection
+    collection: TestCollection
     first: Run
     run: Run
 
@@ -114,7 +114,7 @@ def reranked(
     return pages
 
 
-def reranker_table(reranker: YesNoReranker, results: Sequence[Result]) -> Table:
+def reranker_table(reranker: Reranker, results: Sequence[Result]) -> Table:
     """What was run, and how much of it."""
     counts = {
         name: sum(result.config["counts"][name] for result in results)

@@ -287,3 +287,39 @@ def test_the_table_shows_intervals_sizes_and_remarks():
     ((_, verdict, found, expected, n),) = checks_table([check]).rows
     assert verdict.strong
     assert (found.detail, expected.detail, n.text) == ("[0.100, 0.900]", "a stand-in", "9 pairs")
+
+
+def test_the_first_look(encoder_folder):
+    checks = {check.name: check for check in quick_look(load_encoder("random", cache=False))}
+    assert checks["vectors have length 1"].verdict == "PASSED"
+    assert checks["dimensions that say nothing"].verdict == "PASSED"
+    encoder = load_encoder("random", cache=False)
+    encode = encoder._embed
+
+    def collapsed(texts):
+        vectors = encode(texts)
+        vectors[:, 10:] = 0
+        return vectors * 3
+
+    encoder._embed = collapsed
+    verdicts = {check.name: check.verdict for check in quick_look(encoder)}
+    assert verdicts["dimensions that say nothing"] == "WARNING"
+    assert verdicts["vectors have length 1"] == "WARNING"
+    assert quick_look(load_model("bm25")).checks[0].verdict == "NOT APPLICABLE"
+
+
+def test_a_scrambled_model_fails_the_paraphrase_check():
+    encoder = load_encoder("random", cache=False)
+    from qwen3nb.evaluation.embeddings.sanity_check import FOX, PARAPHRASE, UNRELATED
+
+    place = {FOX: 0, PARAPHRASE: 1, **dict.fromkeys(UNRELATED, 0)}
+
+    def wrong(texts):
+        vectors = np.zeros((len(texts), 128), dtype=np.float32)
+        for row, text in zip(vectors, texts, strict=True):
+            row[place.get(text, 2)] = 1
+        return vectors
+
+    encoder._embed = wrong
+    checks = {check.name: check for check in quick_look(encoder)}
+    assert checks["a paraphrase is closer than unrelated sentences"].verdict == "FAILED"
