@@ -97,7 +97,7 @@ _HOMES = {
         "uniformity",
     ),
     "qwen3nb.evaluation.embeddings.sanity_check": (
-        "quick_look",
+        "sanity_check",
         "vector_agreement",
     ),
     "qwen3nb.evaluation.embeddings.word_similarity": (
@@ -116,7 +116,7 @@ _HOMES = {
         "truncated",
     ),
     "qwen3nb.evaluation.retrieval.first_stage": ("load_first",),
-    "qwen3nb.evaluation.retrieval.rerank": ("rerank_suite",),
+    "qwen3nb.evaluation.retrieval.rerank": ("rerank",),
     "qwen3nb.evaluation.studies.ablation": (
         "ablate",
         "by_task",

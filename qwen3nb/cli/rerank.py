@@ -106,7 +106,7 @@ def rerank_suite(
     """
     from qwen3nb.evaluation.retrieval.first_stage import load_first
     from qwen3nb.evaluation.retrieval.rerank import dataset_rows
-    from qwen3nb.evaluation.retrieval.rerank import rerank_suite as run
+    from qwen3nb.evaluation.retrieval.rerank import rerank as run
 
     suite = run(
         _load(options), data, first=load_first(*first), depth=depth, output=output, seed=seed,

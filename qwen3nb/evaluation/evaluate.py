@@ -12,7 +12,7 @@ from qwen3nb.datasets.collection import TestCollection, find_collections
 from qwen3nb.evaluation.mteb.evaluate import Model, evaluate_tasks
 from qwen3nb.evaluation.recording import record_path, stored
 from qwen3nb.evaluation.retrieval.evaluate import DEPTH, evaluate_collection
-from qwen3nb.evaluation.retrieval.rerank import rerank_suite
+from qwen3nb.evaluation.retrieval.rerank import rerank
 from qwen3nb.evaluation.run import EvaluationRun, Tally
 from qwen3nb.models.load import load_model
 from qwen3nb.models.rerankers.yes_no import Reranker
@@ -79,7 +79,7 @@ def evaluate(
         )
     listed = [data] if isinstance(data, TestCollection | Path | str) else list(data)
     if isinstance(model, Reranker):
-        return rerank_suite(
+        return rerank(
             model, listed, output=output, seed=seed, config=config, fresh=fresh,
             show_progress=show_progress,
         )  # fmt: skip

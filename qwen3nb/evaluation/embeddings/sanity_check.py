@@ -32,11 +32,11 @@ from qwen3nb.evaluation.embeddings.geometry import COLLAPSED_VARIANCE, Geometry,
 from qwen3nb.metrics.aggregate import Aggregate, aggregate
 from qwen3nb.metrics.retrieval import score_run
 from qwen3nb.models.encoders.base import Encoder
-from qwen3nb.models.load import load_encoder
+from qwen3nb.models.load import load_encoder, load_model
 from qwen3nb.models.search.bm25 import BM25
 from qwen3nb.models.search.fusion import Fusion
 
-__all__ = ["Check", "QuickLook", "quick_look", "vector_agreement", "verdict_of"]
+__all__ = ["Check", "SanityCheck", "sanity_check", "vector_agreement", "verdict_of"]
 
 STS_NEEDED, STS_TARGET = 0.70, 0.75  # Spearman on STS-B
 MRR_TARGET = 0.30  # MRR@10 on MS MARCO
@@ -81,8 +81,8 @@ class Check:
     remark: str = ""
 
 
-@dataclass(frozen=True)
-class QuickLook:
+@dataclass(frozen=True, repr=False)
+class SanityCheck:
     """All checks of one model; iterates over them.
 
     Attributes:
@@ -99,6 +99,11 @@ class QuickLook:
 
     def __iter__(self) -> Iterator[Check]:
         return iter(self.checks)
+
+    def __repr__(self) -> str:
+        """The verdict, then a line per check."""
+        lines = [f"  {check.verdict:14} {check.name}: {check.found}" for check in self.checks]
+        return "\n".join([f"<SanityCheck of {self.model}: {self.verdict}>", *lines])
 
     @property
     def verdict(self) -> str:
@@ -126,7 +131,7 @@ class QuickLook:
         }
 
 
-def quick_look(model: Encoder | BM25 | Fusion, *, seed: int = 0) -> QuickLook:
+def sanity_check(model: Encoder | BM25 | Fusion | Path | str, *, seed: int = 0) -> SanityCheck:
     """Check ``model`` on a small sample of PyDocs and on sentence pairs.
 
     The pairs are STS-B's test pairs if they were downloaded before, else the
@@ -136,17 +141,19 @@ def quick_look(model: Encoder | BM25 | Fusion, *, seed: int = 0) -> QuickLook:
     search model has no vectors to look at; its ranking is checked.
 
     Args:
-        model: from `load_model`.
+        model: from `load_model`, or a model spec.
         seed: of the intervals.
 
     Raises:
         EncoderError: a vector is zero or not finite.
     """
+    if isinstance(model, Path | str):
+        model = load_model(model)
     pydocs = load_pydocs().sample(**QUICK)
     if isinstance(model, BM25 | Fusion):
         none = Check("vectors", "NOT APPLICABLE", f"{model.label} searches without")
         ranked = _retrieval(_search(model, pydocs), pydocs, seed=seed)
-        return QuickLook(model.label, model.identity, (none, ranked))
+        return SanityCheck(model.label, model.identity, (none, ranked))
     sentences = sorted({text for first, second, _ in author_sts() for text in (first, second)})
     spoken = model.encode(sentences)
     documents = model.encode(list(pydocs.corpus.values()), role="passage")
@@ -162,7 +169,7 @@ def quick_look(model: Encoder | BM25 | Fusion, *, seed: int = 0) -> QuickLook:
         _distinct(geometry),
         _rank(geometry),
     )
-    return QuickLook(model.label, model.identity, checks, geometry)
+    return SanityCheck(model.label, model.identity, checks, geometry)
 
 
 def verdict_of(

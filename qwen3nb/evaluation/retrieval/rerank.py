@@ -30,20 +30,21 @@ from qwen3nb.evaluation.recording import (
 from qwen3nb.evaluation.retrieval.first_stage import First, FirstStage, Run, describe, first_stage
 from qwen3nb.evaluation.run import EvaluationRun, Tally
 from qwen3nb.metrics.retrieval import score_run
+from qwen3nb.models.rerankers.load import load_reranker
 from qwen3nb.models.rerankers.yes_no import Reranker
 from qwen3nb.records.record import Result, TaskInfo
 from qwen3nb.utils.atomic_files import sha256_json
 from qwen3nb.utils.journal import Journal
 
-__all__ = ["dataset_rows", "dataset_scores", "rerank_collection", "rerank_suite"]
+__all__ = ["dataset_rows", "dataset_scores", "rerank", "rerank_collection"]
 
 METRICS = ("nDCG@10", "MRR@10")
 _COUNTS = ("cut", "saturated", "tied", "equal")
 
 
-def rerank_suite(
-    reranker: Reranker,
-    data: Iterable[Any],
+def rerank(
+    reranker: Reranker | Path | str,
+    data: Any,
     *,
     first: First = "bm25",
     depth: int = 100,
@@ -56,10 +57,10 @@ def rerank_suite(
     """Search and rerank each data set, and save a record and two runs per data set.
 
     Args:
-        reranker: from `load_reranker`.
-        data: folders (BEIR, CQADupStack, MS MARCO dev), names of MTEB tasks (PyDocsRetrieval
-            among them), task objects or collections.
-        first: the first stage; see `qwen3nb.evaluation.retrieval.first_stage`.
+        reranker: from `load_reranker`, or the model spec of one.
+        data: a folder (BEIR, CQADupStack, MS MARCO dev), the name of an MTEB task
+            (PyDocsRetrieval among them), a task object or a `TestCollection`; or several.
+        first: the first-stage retriever; see `qwen3nb.evaluation.retrieval.first_stage`.
         depth: candidates per query.
         output: folder for records; by default `paths.results`.
         seed: of the intervals.
@@ -70,9 +71,11 @@ def rerank_suite(
     Raises:
         EvaluationError: one or more data sets failed; the records of the others are saved.
     """
+    if isinstance(reranker, Path | str):
+        reranker = load_reranker(reranker)
     folder = Path(output) if output else paths.results()
     tally, run = Tally(), uuid.uuid4().hex[:12]
-    for spec in data:
+    for spec in data if isinstance(data, list | tuple) else [data]:
         with tally.attempt(spec.name if isinstance(spec, TestCollection) else str(spec)):
             for collection in find_collections(spec):
                 result, reused = rerank_collection(

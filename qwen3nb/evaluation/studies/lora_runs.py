@@ -136,7 +136,7 @@ def evaluate_trained(
 
     Args:
         outputs: see `find_trained`.
-        data: what to rerank; see `rerank_suite`.
+        data: what to rerank; see `rerank`.
         base: the model the adapters belong to; None for the one they name.
         embedding_tasks: MTEB task objects for the adapters that embed.
         depth: documents per query that are reranked.
@@ -179,10 +179,10 @@ def _reranker(each: TrainedAdapter, base: str | Path | None, **options: Any) -> 
 def _rerankings(
     each: TrainedAdapter, reranker: Reranker, data: list[Any], **options: Any
 ) -> list[Result]:
-    from qwen3nb.evaluation.retrieval.rerank import rerank_suite
+    from qwen3nb.evaluation.retrieval.rerank import rerank
 
     config = {"training": _snapshot(each, "reranking")}
-    return list(rerank_suite(reranker, data, config=config, **options).results)
+    return list(rerank(reranker, data, config=config, **options).results)
 
 
 def _embeddings(

@@ -91,6 +91,12 @@ class Encoder(ABC):
         )
         self._cache = self._own_cache() if cache else None
 
+    def __repr__(self) -> str:
+        return (
+            f"<{type(self).__name__} {self.label}: {self.dimension} dimensions, on {self.device}, "
+            f"identity {self.identity[:8]}>"
+        )
+
     def _own_cache(self) -> EmbeddingCache:
         about = {"label": self.label, "identity": self.identity, "settings": self.settings}
         folder = paths.cache() / "embeddings"

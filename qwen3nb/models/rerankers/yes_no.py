@@ -151,6 +151,9 @@ class Reranker:
             },
         }
 
+    def __repr__(self) -> str:
+        return f"<Reranker {self.label}: on {self.device}, identity {self.identity[:8]}>"
+
     @property
     def identity(self) -> str:
         """SHA-256 of everything this reranker's scores depend on."""

@@ -45,6 +45,9 @@ class BM25:
         self._positions: dict[str, int] = {}
         self._index = bm25s.BM25()
 
+    def __repr__(self) -> str:
+        return f"<BM25: {RECIPE['method']}, k1 {RECIPE['k1']}, b {RECIPE['b']}>"
+
     @property
     def identity(self) -> str:
         """SHA-256 of the recipe."""

@@ -95,7 +95,7 @@ class Reranked:
 def reranked(
     results: Iterable[Result], data: Iterable[Any], *, folder: Path | str | None = None
 ) -> list[Reranked]:
-    """Records of `rerank_suite` with their runs, which lie beside them.
+    """Records of `rerank` with their runs, which lie beside them.
 
     Args:
         results: the suite's.

@@ -18,7 +18,7 @@ from qwen3nb.datasets.rows import DataError
 from qwen3nb.datasets.trec import read_run, write_run
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.retrieval.first_stage import first_stage, fuse
-from qwen3nb.evaluation.retrieval.rerank import dataset_rows, dataset_scores, rerank_suite
+from qwen3nb.evaluation.retrieval.rerank import dataset_rows, dataset_scores, rerank
 from qwen3nb.evaluation.run import EvaluationError
 from qwen3nb.metrics.retrieval import rank_documents
 from qwen3nb.models.load import load_encoder
@@ -45,7 +45,7 @@ def beir(tmp_path):
 
 
 def run_suite(reranker, data, **options):
-    return rerank_suite(reranker, data, show_progress=False, **options)
+    return rerank(reranker, data, show_progress=False, **options)
 
 
 def test_search_then_rerank_in_one_call(reranker, beir):
@@ -265,14 +265,14 @@ CHILD = """
     import sys, time
     from qwen3nb.models.rerankers import yes_no as module
     from qwen3nb.models.rerankers.load import load_reranker
-    from qwen3nb.evaluation.retrieval.rerank import rerank_suite
+    from qwen3nb.evaluation.retrieval.rerank import rerank
     score = module.Reranker.score
     def slow(self, query, documents):
         print("scoring", query, flush=True)
         time.sleep(float(sys.argv[3]))
         return score(self, query, documents)
     module.Reranker.score = slow
-    rerank_suite(load_reranker(sys.argv[1], device="cpu"), [sys.argv[2]], depth=4,
+    rerank(load_reranker(sys.argv[1], device="cpu"), [sys.argv[2]], depth=4,
                  show_progress=False)
 """
 
