@@ -99,14 +99,14 @@ _HOMES = {
         "uniformity",
     ),
     "qwen3nb.evaluation.embeddings.sanity_check": (
-        "quick_look",
+        "sanity_check",
         "vector_agreement",
     ),
     "qwen3nb.evaluation.embeddings.word_similarity": (
         "analogies",
         "word_similarity",
     ),
-    "qwen3nb.evaluation.mteb.evaluate": ("evaluate",),
+    "qwen3nb.evaluation.evaluate": ("evaluate",),
     "qwen3nb.evaluation.mteb.plan": ("plan",),
     "qwen3nb.evaluation.mteb.select": (
         "choose_tasks",
@@ -119,7 +119,7 @@ _HOMES = {
     ),
     "qwen3nb.evaluation.retrieval.first_stage": ("load_first",),
     "qwen3nb.evaluation.retrieval.pydocs_difficulty": ("pydocs_difficulty",),
-    "qwen3nb.evaluation.retrieval.rerank": ("rerank_suite",),
+    "qwen3nb.evaluation.retrieval.rerank": ("rerank",),
     "qwen3nb.evaluation.studies.ablation": (
         "ablate",
         "by_task",
@@ -155,12 +155,11 @@ _HOMES = {
     ),
     "qwen3nb.models.rerankers.load": ("load_reranker",),
     "qwen3nb.models.rerankers.yes_no": (
-        "Scores",
-        "YesNoReranker",
+        "RerankScores",
+        "Reranker",
     ),
     "qwen3nb.models.search.faiss_index": (
         "build_index",
-        "exact_search",
         "measure_speed",
         "recall_at_k",
     ),

@@ -84,7 +84,7 @@ def make_checkpoint(tokenizer_folder):
     from transformers import set_seed
     from transformers.utils import logging
 
-    from qwen3nb.demo.train_ul2 import Settings, seq2seq_config
+    from qwen3nb.demo.train_ul2 import Ul2Settings, seq2seq_config
     from qwen3nb.models.modeling.qwen3_seq2seq import Qwen3ForSeq2SeqLM
 
     logging.disable_progress_bar()
@@ -94,7 +94,7 @@ def make_checkpoint(tokenizer_folder):
 
         tokenizer = Tokenizer.from_file(str(tokenizer_folder / "tokenizer.json"))
         set_seed(seed)
-        config = seq2seq_config(tokenizer, Settings(hidden=32, layers=2, spread=0.2))
+        config = seq2seq_config(tokenizer, Ul2Settings(hidden=32, layers=2, spread=0.2))
         model = Qwen3ForSeq2SeqLM(config)
         if dtype is not None:
             model = model.to(dtype)

@@ -66,46 +66,40 @@ def bench_statistics(
     first = matrices[0]
     pairs = list(itertools.combinations(range(systems), 2))
     drawn = np.random.default_rng(seed).integers(0, len(pairs), loop_pairs)
-    looped: list[tuple[float, Interval]] = []
-
-    def loop(part: int) -> None:
-        for i in drawn[part::3]:
-            run = partial(_loop, first.scores, pairs[int(i)], n_resamples, seed=seed)
-            looped.append(_timed(run))
+    thirds = [[int(i) for i in drawn[part::3]] for part in range(3)]
+    loop = partial(_timed_loop, first.scores, pairs, n_resamples=n_resamples, seed=seed)
+    block = partial(_all_pairs, pairs=pairs, n_resamples=n_resamples, seed=seed)
 
     def full(given: Sequence[ScoreMatrix]) -> object:
         run = partial(paired_differences, draws=n_resamples, seed=seed)
         return corrected([each for matrix in given for each in run(matrix)])
 
-    loop(0)
-    block_seconds, ends = _timed(
-        lambda: [_all_pairs(m.scores, pairs, n_resamples, seed=seed) for m in matrices]
-    )
-    loop(1)
+    looped = loop(thirds[0])
+    block_seconds, ends = _timed(lambda: [block(each.scores) for each in matrices])
+    looped += loop(thirds[1])
     full_seconds, _ = _timed(lambda: full(matrices))
-    loop(2)
+    looped += loop(thirds[2])
+
     total = len(pairs) * tasks
     loop_seconds = sum(seconds for seconds, _ in looped) / loop_pairs * total
-    order = [int(i) for part in range(3) for i in drawn[part::3]]
     deviation = max(
         _deviation(ends[0][i], theirs, n_resamples)
-        for i, (_, theirs) in zip(order, looped, strict=True)
+        for i, (_, theirs) in zip(itertools.chain(*thirds), looped, strict=True)
     )
-
-    def row(what: str, seconds: float, work: Callable[[], object]) -> StatisticsTiming:
-        return StatisticsTiming(
-            what, total, seconds, total, loop_seconds / seconds, _peak(work), deviation
-        )
-
     # Peaks are those of one task: the tasks are processed one after the other.
-    looping = partial(_loop, first.scores, pairs[0], min(n_resamples, 1000), seed=seed)
-    block = partial(_all_pairs, first.scores, pairs, n_resamples, seed=seed)
-    return (
+    one_pair = partial(_loop, first.scores, pairs[0], min(n_resamples, 1000), seed=seed)
+    rows: list[tuple[str, float, int, Callable[[], object], float | None]] = [
+        ("numpy loop, pair by pair", loop_seconds, loop_pairs, one_pair, None),
+        ("all pairs from one set of draws", block_seconds, total, partial(block, first.scores),
+         deviation),
+        ("the same with permutation test and Holm", full_seconds, total, lambda: full([first]),
+         deviation),
+    ]  # fmt: skip
+    return tuple(
         StatisticsTiming(
-            "numpy loop, pair by pair", total, loop_seconds, loop_pairs, 1.0, _peak(looping), None
-        ),
-        row("all pairs from one set of draws", block_seconds, block),
-        row("the same with permutation test and Holm", full_seconds, lambda: full([first])),
+            what, total, seconds, measured, loop_seconds / seconds, _peak(work), compared
+        )
+        for what, seconds, measured, work, compared in rows
     )
 
 
@@ -145,6 +139,20 @@ def _loop(scores: Array, pair: tuple[int, int], n_resamples: int, *, seed: int) 
     generator = np.random.default_rng((seed, *pair))
     means = np.array([differences[generator.integers(0, n, n)].mean() for _ in range(n_resamples)])
     return percentile_interval(means, level=LEVEL)
+
+
+def _timed_loop(
+    scores: Array,
+    pairs: Sequence[tuple[int, int]],
+    indices: Sequence[int],
+    *,
+    n_resamples: int,
+    seed: int,
+) -> list[tuple[float, Interval]]:
+    """Seconds and interval of each pair among ``indices``."""
+    return [
+        _timed(partial(_loop, scores, pairs[index], n_resamples, seed=seed)) for index in indices
+    ]
 
 
 def _all_pairs(

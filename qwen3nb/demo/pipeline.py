@@ -68,7 +68,7 @@ def _say(what: str) -> None:
 
 
 def _in_parallel(steps: Sequence[str]) -> None:
-    """Run the steps in parallel, in one process with one thread each.
+    """Run the steps in parallel, each in a process with one thread.
 
     Raises:
         DemoError: a step failed; its error is on the terminal.

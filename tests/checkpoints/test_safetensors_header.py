@@ -22,6 +22,10 @@ BAD = {
     "header too long": (struct.pack("<Q", 10**18) + b"{}", "truncated"),
     "not json": (raw(b"{nope"), "invalid safetensors header"),
     "twice": (raw(b'{"a":1,"a":2}'), "duplicate name"),
+    "same entry twice": (  # which the safetensors library accepts
+        raw(f'{{"a":{json.dumps(F4)},"a":{json.dumps(F4)}}}'.encode(), b"\0" * 4),
+        "duplicate name",
+    ),
     "lfs": (b"version https://git-lfs.github.com/spec/v1\noid sha256:1\n", "git-LFS pointer"),
     "html": (b"<!DOCTYPE html><html>not found</html>", "an HTML page"),
     "overlap": (

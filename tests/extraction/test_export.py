@@ -87,6 +87,7 @@ def test_a_mode_and_an_end_around_every_text(checkpoint, tmp_path):
         extract(checkpoint, tmp_path / "none", **options | {"max_length": 3})
 
 
+@pytest.mark.integration
 def test_the_script_in_the_directory_tells(encoder_folder, tmp_path):
     def run(folder):
         return subprocess.run(

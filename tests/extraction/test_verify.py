@@ -116,6 +116,7 @@ def test_the_leak_tells_causal_from_bidirectional(encoder_folder):
     assert causal_leak(model, vocab_size=100) == 0
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("name", ["checkpoint-100", "checkpoint-400", "averaged-best2"])
 def test_exports_of_a_real_training(fixtures, tmp_path, name):
     """Stock classes on the export against what that training's own code computed."""

@@ -35,22 +35,22 @@ def own_document_ndcg(
     model: Encoder | BM25 | Fusion, pydocs: PyDocs, *, queries: int = 500, seed: int = 0
 ) -> Aggregate:
     """Mean nDCG@10 with its interval over ``queries`` drawn with ``seed``."""
-    names = sorted(
+    query_ids = sorted(
         np.random.default_rng(seed).choice(pydocs.query_names, size=queries, replace=False)
     )
-    qrels = {query: {query: 1} for query in names}
-    texts = [pydocs.queries[query] for query in names]
+    qrels = {query: {query: 1} for query in query_ids}
+    texts = [pydocs.queries[query] for query in query_ids]
     if isinstance(model, BM25 | Fusion):
         model.index([{"id": name, "text": text} for name, text in pydocs.corpus.items()])
-        rows = [{"id": query, "text": text} for query, text in zip(names, texts, strict=True)]
+        rows = [{"id": query, "text": text} for query, text in zip(query_ids, texts, strict=True)]
         run = model.search(rows, top_k=DEPTH)
     else:
-        documents = list(pydocs.corpus)
+        document_ids = list(pydocs.corpus)
         corpus = model.encode(list(pydocs.corpus.values()), role="passage")
         scores = model.encode(texts, role="query") @ corpus.T
         run = {
-            query: {documents[i]: float(row[i]) for i in np.argsort(row)[-DEPTH:]}
-            for query, row in zip(names, scores, strict=True)
+            query: {document_ids[i]: float(row[i]) for i in np.argsort(row)[-DEPTH:]}
+            for query, row in zip(query_ids, scores, strict=True)
         }
     values = score_run(qrels, run, ["nDCG@10"])
     return aggregate(values, how="mean", columns=["nDCG@10"], seed=seed)

@@ -103,7 +103,8 @@ def _note(board: Leaderboard) -> str:
         f"Mean over {_tasks(board)}, every task counting once; percentile bootstrap over queries, "
         f"{DRAWS:,} resamples, ranked again in each. Models with a letter in common are not "
         "significantly different (paired permutation test, Holm over all pairs, alpha "
-        f"{board.alpha:g}): {board.adjacent_separable} of {pairs} neighbouring pairs differ.{left_out}"
+        f"{board.alpha:g}): {board.adjacent_separable} of {pairs} neighbouring pairs differ."
+        f"{left_out}"
     )
 
 

@@ -136,8 +136,8 @@ def plan_table(planned: Sequence[Planned]) -> Table:
     return Table(
         ("task", "MTEB type", "data", "distinct texts", "minutes", "before the run"),
         rows,
-        f"{total}Minutes: texts at the throughput of a short sample on this device; an upper bound, "
-        "as texts in the cache cost nothing.",
+        f"{total}Minutes: texts at the throughput of a short sample on this device; an upper "
+        "bound, as texts in the cache cost nothing.",
     )
 
 

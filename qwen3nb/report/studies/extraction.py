@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from qwen3nb.analysis.comparison.ablation_effects import Effect
     from qwen3nb.checkpoints.drift import TensorDrift
-    from qwen3nb.evaluation.studies.ablation import Outcome
+    from qwen3nb.evaluation.studies.ablation import VariantResult
     from qwen3nb.extraction.extract import Extraction
 
 __all__ = [
@@ -158,7 +158,7 @@ def averaging_table(
     )
 
 
-def ablation_table(outcomes: Sequence[Outcome]) -> Table:
+def ablation_table(outcomes: Sequence[VariantResult]) -> Table:
     """Every variant with its score, the best first."""
     ordered = sorted(outcomes, key=lambda each: -(each.result.main.value or 0.0))
     rows = [

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as MplFigure
 
     from qwen3nb.evaluation.embeddings.geometry import Geometry
-    from qwen3nb.evaluation.embeddings.sanity_check import QuickLook
+    from qwen3nb.evaluation.embeddings.sanity_check import SanityCheck
 
 __all__ = ["cosine_figure", "spectrum_figure"]
 
 _FLOOR = 1e-6  # below it, float32 vectors have rounding errors only
 
 
-def spectrum_figure(look: QuickLook) -> Figure | None:
+def spectrum_figure(look: SanityCheck) -> Figure | None:
     """Singular values over the largest, beside those of random directions; None without vectors."""
     found = look.geometry
     if found is None:
@@ -64,7 +64,7 @@ def _spectrum(model: str, found: Geometry, chance: Geometry, width: float) -> Mp
     return figure
 
 
-def cosine_figure(look: QuickLook) -> Figure | None:
+def cosine_figure(look: SanityCheck) -> Figure | None:
     """How the cosines of all pairs of texts are spread; None without vectors."""
     found = look.geometry
     if found is None:

@@ -16,7 +16,7 @@ from qwen3nb.analysis.comparison.differences import (
     corrected,
     paired_differences,
 )
-from qwen3nb.datasets.collection import Collection, find_collections
+from qwen3nb.datasets.collection import TestCollection, find_collections
 from qwen3nb.datasets.trec import read_run
 from qwen3nb.evaluation.retrieval.first_stage import Run
 from qwen3nb.metrics.aggregate import Aggregate, aggregate
@@ -28,7 +28,7 @@ from qwen3nb.report.render.table import Table
 from qwen3nb.utils.markdown import interval_text, p_value_text
 
 if TYPE_CHECKING:
-    from qwen3nb.models.rerankers.yes_no import YesNoReranker
+    from qwen3nb.models.rerankers.yes_no import Reranker
 
 __all__ = [
     "Reranked",
@@ -62,7 +62,7 @@ class Reranked:
     """
 
     result: Result
-    collection: Collection
+    collection: TestCollection
     first: Run
     run: Run
 
@@ -101,7 +101,7 @@ class Reranked:
 def reranked(
     results: Iterable[Result], data: Iterable[Any], *, folder: Path | str | None = None
 ) -> list[Reranked]:
-    """Records of `rerank_suite` with their runs, which lie beside them.
+    """Records of `rerank` with their runs, which lie beside them.
 
     Args:
         results: the suite's.
@@ -120,7 +120,7 @@ def reranked(
     return pages
 
 
-def reranker_table(reranker: YesNoReranker, results: Sequence[Result]) -> Table:
+def reranker_table(reranker: Reranker, results: Sequence[Result]) -> Table:
     """What was run, and how much of it."""
     counts = {
         name: sum(result.config["counts"][name] for result in results)

@@ -6,10 +6,8 @@ from contextlib import closing
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from helpers import TEXTS
 
-from qwen3nb.cli.main import main
 from qwen3nb.models.encoders.cache_admin import list_caches, prune, to_prune, verify_cache
 from qwen3nb.models.encoders.embedding_cache import EmbeddingCache, text_key
 from qwen3nb.models.load import load_encoder
@@ -29,11 +27,6 @@ def folder(tmp_path, monkeypatch):
     """The folder of an empty embedding cache."""
     monkeypatch.setenv("QWEN3NB_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache" / "embeddings"
-
-
-@pytest.fixture
-def cli():
-    return lambda *arguments: CliRunner().invoke(main, [str(each) for each in arguments])
 
 
 def test_info_names_the_model_of_each_file(cli, folder):

@@ -1,15 +1,6 @@
 """The benchmark of the embedding cache."""
 
-import pytest
-from click.testing import CliRunner
-
 from qwen3nb.bench.embedding_cache import bench_cache
-from qwen3nb.cli.main import main
-
-
-@pytest.fixture
-def cli():
-    return lambda *arguments: CliRunner().invoke(main, [str(each) for each in arguments])
 
 
 def test_the_command_prints_the_measurements(cli):
