@@ -43,7 +43,7 @@ def test_the_card_without_results_says_pending(encoder_folder):
     text = card_body(encoder_folder, [])
     assert "Pending: no results yet" in text
     assert "0." not in text.split("## Evaluation")[1].split("## Use")[0]
-    assert "Not measured yet: nothing is known of what it is good for." in text
+    assert "Not measured yet" in text
 
 
 def test_the_card_front_matter_is_valid(encoder_folder, evaluated):
