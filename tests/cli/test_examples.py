@@ -116,15 +116,15 @@ def test_an_example_uses_options_that_exist(checkout, monkeypatch, example):
 
 
 @pytest.fixture(scope="module")
-def study(make_checkpoint, encoder_folder, shared_cache, tmp_path_factory):
+def study(make_checkpoint, shared_cache, tmp_path_factory):
     """A home as the examples find it, with a mirror beside it; not to be changed."""
     folder = tmp_path_factory.mktemp("study")
     home = folder / "home"
     for name in ("notebooks", "book"):
         shutil.copytree(REPOSITORY / name, home / name, ignore=shutil.ignore_patterns("runs"))
     shutil.copyfile(REPOSITORY / "_config.yml", home / "_config.yml")
-    write_study(home, make_checkpoint=make_checkpoint, encoder=encoder_folder)
-    write_mirror(folder / "mirror", encoder=encoder_folder, base=home / "base")
+    write_study(home, make_checkpoint=make_checkpoint)
+    write_mirror(folder / "mirror", home=home)
     with pytest.MonkeyPatch.context() as patch:
         stand_in(patch, home, folder / "mirror")
         patch.setenv("QWEN3NB_CACHE", str(shared_cache))
