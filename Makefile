@@ -22,8 +22,8 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP) ## train toys, extract, evaluate beside baselines, build the book
 	$(BIN)/qwen3nb demo
 
-test: $(STAMP) ## run the tests, slow ones too
-	$(BIN)/python -m pytest
+test: $(STAMP) ## run all tests, as many at once as there are cores
+	$(BIN)/python -m pytest -n auto --maxprocesses 8
 
 check: $(STAMP) ## style, types, notebooks without outputs
 	$(BIN)/ruff check .

@@ -76,7 +76,7 @@ _HOMES = {
         "distance_to",
         "weight_drift",
     ),
-    "qwen3nb.checkpoints.safetensors_header": ("CheckpointError",),
+    "qwen3nb.checkpoints.types": ("CheckpointError",),
     "qwen3nb.datasets.pydocs.build": ("load_pydocs",),
     "qwen3nb.datasets.pydocs.mteb_tasks": (
         "author_sts",

@@ -10,15 +10,31 @@ from pathlib import Path
 import pytest
 from helpers import REPOSITORY, TEXTS
 
-# Before any library reads them.
+# Before any library reads them, here and in the programs that the tests start.
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
+# The models here are tiny, and the tests share the cores: more threads would only wait.
+for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS"):
+    os.environ.setdefault(name, "1")
+IN_PARALLEL = "PYTEST_XDIST_WORKER" in os.environ
+
+
+def pytest_collection_modifyitems(items):
+    """Workers start with the files of integration tests, so that none is left alone with one."""
+    if IN_PARALLEL:
+        long = {item.path for item in items if item.get_closest_marker("integration")}
+        items.sort(key=lambda item: item.path not in long)
 
 
 @pytest.fixture(scope="session")
 def shared_cache(tmp_path_factory):
-    """One cache for the whole session: building PyDocs takes seconds."""
-    return tmp_path_factory.mktemp("cache")
+    """One cache for the session; PyDocs, which takes seconds to build, is for all workers."""
+    cache = tmp_path_factory.mktemp("cache")
+    if IN_PARALLEL:
+        built = tmp_path_factory.getbasetemp().parent / "pydocs"
+        built.mkdir(exist_ok=True)
+        (cache / "pydocs").symlink_to(built)
+    return cache
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +84,7 @@ def make_checkpoint(tokenizer_folder):
     from transformers import set_seed
     from transformers.utils import logging
 
-    from qwen3nb.demo.train_ul2 import Settings, seq2seq_config
+    from qwen3nb.demo.train_ul2 import Ul2Settings, seq2seq_config
     from qwen3nb.models.modeling.qwen3_seq2seq import Qwen3ForSeq2SeqLM
 
     logging.disable_progress_bar()
@@ -78,7 +94,7 @@ def make_checkpoint(tokenizer_folder):
 
         tokenizer = Tokenizer.from_file(str(tokenizer_folder / "tokenizer.json"))
         set_seed(seed)
-        config = seq2seq_config(tokenizer, Settings(hidden=32, layers=2, spread=0.2))
+        config = seq2seq_config(tokenizer, Ul2Settings(hidden=32, layers=2, spread=0.2))
         model = Qwen3ForSeq2SeqLM(config)
         if dtype is not None:
             model = model.to(dtype)

@@ -71,20 +71,28 @@ def test_the_papermill_plugin_is_light():
     assert not loaded & {"torch", "transformers", "mteb", "pandas", "qwen3nb.execution.notebook"}
 
 
-@pytest.mark.parametrize(
-    "module",
-    [
-        "analysis.stats.paired_tests",
-        "analysis.inventory.collect",
-        "analysis.training.interference",
-        "report.comparison.candidates",
-        "report.training.interference_files",
-        "report.leaderboard.tables",
-        "report.render.table",
-    ],
+READERS = (
+    "qwen3nb.analysis.stats.paired_tests",
+    "qwen3nb.analysis.inventory.collect",
+    "qwen3nb.analysis.training.interference",
+    "qwen3nb.report.comparison.candidates",
+    "qwen3nb.report.training.interference_files",
+    "qwen3nb.report.leaderboard.tables",
+    "qwen3nb.report.render.table",
 )
-def test_what_reads_results_loads_no_model(module):
-    assert not loaded_by(f"import qwen3nb.{module}") & {"torch", "transformers", "mteb"}
+
+
+def test_what_reads_results_loads_no_model():
+    """One process imports them in turn, and names the first that brings a model's library."""
+    heavy = {"torch", "transformers", "mteb"}
+    code = (
+        "import importlib, sys\n"
+        f"for name in {READERS}:\n"
+        "    importlib.import_module(name)\n"
+        f"    print(name, *{heavy} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == list(READERS)
 
 
 # From the ground up: a module may import only what stands on its own floor or below it.
@@ -200,3 +208,15 @@ def test_one_faiss_wheel_at_most_and_torch_pinned_only_in_the_constraints():
     everything = [*project["dependencies"], *(each for part in extras.values() for each in part)]
     assert not any("==" in each for each in everything)
     assert "torch==2.13.0" in (REPOSITORY / "constraints.txt").read_text()
+
+
+def test_tests_mirror_the_rooms_and_import_none_of_each_other():
+    tests = REPOSITORY / "tests"
+    for file in tests.rglob("test_*.py"):
+        room = file.parent.relative_to(tests)
+        assert (REPOSITORY / "qwen3nb" / room).is_dir(), f"{file}: the package has no room {room}"
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                names = [alias.name for alias in node.names] + [getattr(node, "module", None) or ""]
+                others = [n for n in names if n.split(".")[0] == "tests" or ".test_" in f".{n}"]
+                assert not others, f"{file} imports {others}"

@@ -1,1 +1,1 @@
-"""What it costs, in ratios against the peer in the same run."""
+"""Benchmarks of time and memory, as ratios to a peer measured in the same run."""

@@ -1,9 +1,9 @@
-"""What the cache costs beside a plain .npy file of the same vectors.
+"""Benchmark the embedding cache against a plain .npy file of the same vectors.
 
-All ways take turns, round after round, in a fresh folder; a ratio is the plain file's
-median over the cache's. Files are warm: the disk's own speed is left out on both sides,
-which favours the plain file. Both write durably, the cache after every 512 vectors, as an
-encoding does; both read into memory of their own, the plain file by ``np.load``.
+The methods take turns in each round, in a fresh folder; a ratio is the median of the plain
+file over that of the cache. Files are warm, so the speed of the disk is excluded on both
+sides, which favours the plain file. Both write durably, the cache after every 512 vectors,
+as when encoding; both read into new memory, the plain file by ``np.load``.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ _CHUNK = 512  # vectors per transaction, as in an encoding
 
 @dataclass(frozen=True)
 class CacheBench:
-    """Medians, in seconds.
+    """Median times in seconds.
 
     Attributes:
-        vectors: how many.
-        dimension: of each.
-        rounds: how often each way ran.
-        plain_write: of a .npy file, synced.
-        cache_write: of the cache.
-        plain_read: of the .npy file.
-        cache_read: of all vectors from the cache, checksums included.
+        vectors: number of vectors.
+        dimension: dimension of the vectors.
+        rounds: number of rounds.
+        plain_write: writing a .npy file, synced.
+        cache_write: writing the cache.
+        plain_read: reading the .npy file.
+        cache_read: reading all vectors from the cache, including checksums.
     """
 
     vectors: int
@@ -51,16 +51,16 @@ class CacheBench:
 
     @property
     def read_ratio(self) -> float:
-        """Speed of the cache's read over the plain file's."""
+        """Read speed of the cache over that of the plain file."""
         return self.plain_read / self.cache_read
 
     @property
     def write_ratio(self) -> float:
-        """Speed of the cache's write over the plain file's."""
+        """Write speed of the cache over that of the plain file."""
         return self.plain_write / self.cache_write
 
     def table(self) -> str:
-        """The figures as plain text."""
+        """The timings as plain text."""
         megabytes = self.vectors * self.dimension * 4 / 1e6
         return "\n".join(
             [
@@ -84,13 +84,13 @@ def bench_cache(
     """Measure writing and reading.
 
     Args:
-        vectors: how many.
-        dimension: of each.
-        rounds: how often each way runs.
-        folder: where to write; None for the system's temporary one.
+        vectors: number of vectors.
+        dimension: dimension of the vectors.
+        rounds: number of rounds.
+        folder: where to write; None for the system's temporary folder.
 
     Raises:
-        ValueError: something read is not what was written.
+        ValueError: the vectors read differ from those written.
     """
     values = np.random.default_rng(0).standard_normal((vectors, dimension), dtype=np.float32)
     keys = [text_key(str(index)) for index in range(vectors)]
@@ -98,20 +98,20 @@ def bench_cache(
     for _ in range(rounds):
         with tempfile.TemporaryDirectory(dir=folder) as name:
             plain, cache = Path(name) / "plain.npy", EmbeddingCache(Path(name) / "x.sqlite")
-            ways: dict[str, Callable[[], NDArray[np.float32]]] = {
+            methods: dict[str, Callable[[], NDArray[np.float32]]] = {
                 "plain_write": partial(_write_plain, plain, values),
                 "cache_write": partial(_write_cache, cache, keys, values),
                 "plain_read": partial(np.load, plain),
                 "cache_read": partial(_read_cache, cache, keys, values.shape),
             }
-            for way, call in ways.items():
+            for method, call in methods.items():
                 started = time.perf_counter()
                 result = call()
-                times.setdefault(way, []).append(time.perf_counter() - started)
+                times.setdefault(method, []).append(time.perf_counter() - started)
                 if not np.array_equal(result, values):
-                    raise ValueError(f"{way}: what was read is not what was written")
+                    raise ValueError(f"{method}: the vectors read differ from those written")
                 del result
-    medians = {way: median(each) for way, each in times.items()}
+    medians = {method: median(each) for method, each in times.items()}
     return CacheBench(vectors=vectors, dimension=dimension, rounds=rounds, **medians)
 
 
@@ -130,7 +130,7 @@ def _write_cache(
         for start in range(0, len(keys), _CHUNK):
             part = slice(start, start + _CHUNK)
             if not cache.put(dict(zip(keys[part], values[part], strict=True))):
-                raise OSError(f"{cache.file} cannot be written")
+                raise OSError(f"{cache.file}: cannot be written")
     return values
 
 

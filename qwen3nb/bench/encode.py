@@ -1,13 +1,12 @@
-"""How fast texts are encoded, against sentence-transformers at its best batch size.
+"""Benchmark encoding against sentence-transformers at its best batch size.
 
-All ways take turns in one process, round after round, and every time includes the
-tokenising. A ratio is the median of sentence-transformers' rounds over the median of a
-way's. Whether the vectors are the same is looked at in the same run. CPU seconds are
-given beside seconds because a busy machine stretches the one but hardly the other.
+All methods take turns in one process; times include tokenizing. A ratio is the median time
+of sentence-transformers over that of a method. The vectors are compared in the same run.
+CPU seconds are reported besides seconds, because load on the machine hardly affects them.
 
-The texts are short sentences (the author-written pairs and the summaries of PyDocs) and
-mixed lengths (as many summaries as documents), each text once, so that encoding equal
-texts once does not count as speed.
+The texts are short sentences (AuthorSTS and the summaries of PyDocs) and mixed lengths (as
+many summaries as documents). All texts are distinct, so that encoding duplicates only once
+does not count as speed.
 """
 
 from __future__ import annotations
@@ -38,9 +37,17 @@ from qwen3nb.models.sources.resolve import find_source
 from qwen3nb.models.types import Vectors
 from qwen3nb.utils.hardware import processor
 
-__all__ = ["COSINE", "DIFFERENCE", "EncodeBench", "Way", "bench_encode", "bench_texts", "machine"]
+__all__ = [
+    "COSINE",
+    "DIFFERENCE",
+    "EncodeBench",
+    "EncodeTiming",
+    "bench_encode",
+    "bench_texts",
+    "machine",
+]
 
-COSINE, DIFFERENCE = 0.99999, 1e-5  # what equal means in float32
+COSINE, DIFFERENCE = 0.99999, 1e-5  # bounds within which float32 vectors count as equal
 QWEN3 = "qwen3-60M-random"
 _BATCH_SIZES = (8, 16, 32, 64)
 _SHAPE: dict[str, Any] = {
@@ -55,7 +62,7 @@ _SHAPE: dict[str, Any] = {
     "rms_norm_eps": 1e-6,
     "rope_theta": 1e6,
 }
-# Steps on the way: name, options of the engine.
+# Intermediate methods: name, options of the engine.
 _STEPS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("padded, sorted, by tokens", {"packed": False, "linear": "torch"}),
     ("packed", {"linear": "torch"}),
@@ -64,17 +71,17 @@ _STEPS: tuple[tuple[str, dict[str, Any]], ...] = (
 
 
 @dataclass(frozen=True)
-class Way:
-    """One way of encoding.
+class EncodeTiming:
+    """One method of encoding.
 
     Attributes:
-        name: what it is.
-        seconds: median of the rounds.
-        cpu: median of CPU seconds, of all threads.
-        ratio: how many times faster than sentence-transformers at its best batch size.
+        name: name of the method.
+        seconds: median seconds of the rounds.
+        cpu: median CPU seconds of all threads.
+        ratio: speed relative to sentence-transformers at its best batch size.
         cpu_ratio: the same in CPU seconds.
-        cosine: the smallest cosine with a vector of sentence-transformers.
-        difference: the largest difference of a component, vectors having length 1.
+        cosine: smallest cosine with the vectors of sentence-transformers.
+        difference: largest difference of a component of the unit vectors.
     """
 
     name: str
@@ -87,23 +94,23 @@ class Way:
 
     @property
     def equal(self) -> bool:
-        """Whether the vectors are those of sentence-transformers, up to rounding."""
+        """Whether the vectors equal those of sentence-transformers up to rounding."""
         return self.cosine >= COSINE and self.difference <= DIFFERENCE
 
 
 @dataclass(frozen=True)
 class EncodeBench:
-    """What was measured on one model and one set of texts.
+    """Results for one model and one set of texts.
 
     Attributes:
-        model: its label.
-        texts: what the texts are called.
-        count: how many there are.
-        tokens: how many tokens they have.
-        rounds: how often each way ran.
-        batch_size: sentence-transformers' best.
-        onednn: whether a load chooses oneDNN on this machine; the last way says it all.
-        ways: sentence-transformers first.
+        model: label of the model.
+        texts: name of the set of texts.
+        count: number of texts.
+        tokens: number of tokens.
+        rounds: number of rounds.
+        batch_size: the best batch size of sentence-transformers.
+        onednn: whether `load_encoder` chooses oneDNN on this machine, as in the last method.
+        timings: sentence-transformers first.
     """
 
     model: str
@@ -113,25 +120,25 @@ class EncodeBench:
     rounds: int
     batch_size: int
     onednn: bool
-    ways: tuple[Way, ...]
+    timings: tuple[EncodeTiming, ...]
 
     def table(self) -> str:
-        """The ways, one below the other, as plain text."""
-        head = ("way", "s", "texts/s", "faster", "CPU s", "less CPU", "min cosine",
+        """The timings as plain text."""
+        head = ("method", "s", "texts/s", "faster", "CPU s", "less CPU", "min cosine",
                 "max difference", "equal")  # fmt: skip
         rows = [
             (
-                way.name,
-                f"{way.seconds:.2f}",
-                f"{self.count / way.seconds:.0f}",
-                f"{way.ratio:.2f}x",
-                f"{way.cpu:.2f}",
-                f"{way.cpu_ratio:.2f}x",
-                f"{way.cosine:.6f}",
-                f"{way.difference:.0e}",
-                "yes" if way.equal else "no",
+                timing.name,
+                f"{timing.seconds:.2f}",
+                f"{self.count / timing.seconds:.0f}",
+                f"{timing.ratio:.2f}x",
+                f"{timing.cpu:.2f}",
+                f"{timing.cpu_ratio:.2f}x",
+                f"{timing.cosine:.6f}",
+                f"{timing.difference:.0e}",
+                "yes" if timing.equal else "no",
             )
-            for way in self.ways
+            for timing in self.timings
         ]
         title = (
             f"{self.model}, {self.texts}: {self.count} texts, {self.tokens} tokens, medians of "
@@ -141,7 +148,7 @@ class EncodeBench:
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Lines of a table, its first column on the left, the others on the right."""
+    """Format a table, its first column left-aligned, the others right-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
@@ -149,7 +156,7 @@ def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
 
 
 def machine() -> str:
-    """What speed depends on besides the code."""
+    """Describe what speed depends on besides the code."""
     waiting = os.environ.get("OMP_WAIT_POLICY", "not set")
     return (
         f"{processor()}, {torch.get_num_threads()} threads, OMP_WAIT_POLICY {waiting}, "
@@ -158,7 +165,7 @@ def machine() -> str:
 
 
 def bench_texts(count: int) -> dict[str, list[str]]:
-    """Two sets of ``count`` distinct texts: ``short sentences`` and ``mixed lengths``."""
+    """Return two sets of ``count`` distinct texts: ``short sentences``, ``mixed lengths``."""
     from qwen3nb.datasets.pydocs.build import load_pydocs
     from qwen3nb.datasets.pydocs.mteb_tasks import author_sts
 
@@ -172,7 +179,7 @@ def bench_texts(count: int) -> dict[str, list[str]]:
 
 
 def _spread(texts: Sequence[str], count: int) -> list[str]:
-    """``count`` texts from all over the list."""
+    """``count`` texts, evenly spread over the list."""
     return list(texts[:: max(1, len(texts) // count)][:count])
 
 
@@ -188,31 +195,31 @@ def bench_encode(
 
     Args:
         model: a registry name or the folder of a sentence-transformers model, or
-            ``qwen3-60M-random``, a bidirectional Qwen3 made for the purpose.
-        texts: named sets; None for 256 texts each of `bench_texts`.
-        rounds: how often each way is timed, after one untimed round.
-        device: where to run.
-        dtype: of the weights; in 16 bits vectors are close, not equal.
+            ``qwen3-60M-random``, a random bidirectional Qwen3.
+        texts: named sets; None for the sets of `bench_texts` with 256 texts each.
+        rounds: number of timed rounds, after an untimed one.
+        device: the device.
+        dtype: dtype of the weights; with 16 bits, vectors are close, not equal.
 
     Raises:
-        ValueError: no rounds, no such model, device or dtype.
+        ValueError: no rounds, or an unknown model, device or dtype.
     """
     if rounds < 1:
         raise ValueError(f"expected at least 1 round; got {rounds}")
     texts = texts if texts is not None else bench_texts(256)
     with _folder(model, [text for each in texts.values() for text in each]) as folder:
-        subject = _Subject(model, folder, device=pick_device(device), dtype=dtype)
+        subject = _EncodeSubject(model, folder, device=pick_device(device), dtype=dtype)
         for name, each in texts.items():
             yield subject.measure(name, each, rounds=rounds)
 
 
 @contextmanager
 def _folder(model: str, texts: Sequence[str]) -> Iterator[Path]:
-    """Where the model is; a random one is written first and removed afterwards."""
+    """Yield the folder of the model; a random model is written first and removed afterwards."""
     if model != QWEN3:
         source = find_source(model)
         if source.folder is None:
-            raise ValueError(f"{model}: not on this machine; give a folder or a registry name")
+            raise ValueError(f"{model}: not on this machine; expected a folder or a registry name")
         yield source.folder
         return
     with tempfile.TemporaryDirectory() as folder:
@@ -223,8 +230,8 @@ def _folder(model: str, texts: Sequence[str]) -> Iterator[Path]:
 def write_random_encoder(
     folder: Path, texts: Sequence[str], *, shape: dict[str, Any] | None = None
 ) -> None:
-    """A bidirectional Qwen3 with random weights and a tokenizer trained on ``texts``."""
-    from qwen3nb.extraction.export import Options, write_model_files
+    """Write a random bidirectional Qwen3 and a tokenizer trained on ``texts``."""
+    from qwen3nb.extraction.export import ExportOptions, write_model_files
     from qwen3nb.models.modeling.tiny_tokenizer import write_tokenizer
 
     shape = shape or _SHAPE
@@ -234,18 +241,18 @@ def write_random_encoder(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         Qwen3EncoderModel(config).save_pretrained(folder)
-    write_model_files(folder, config, Options())
+    write_model_files(folder, config, ExportOptions())
 
 
-class _Subject:
-    """One model, loaded once per way."""
+class _EncodeSubject:
+    """One model, loaded once per method."""
 
     def __init__(self, name: str, folder: Path, *, device: str, dtype: str) -> None:
         self.name = name
         self._reference = self._load(folder, device, dtype)
         pooling = known_pooling(self._reference)
         if pooling is None:
-            raise ValueError(f"{name}: sentence-transformers alone can run this model")
+            raise ValueError(f"{name}: only sentence-transformers can run this model")
         self._engines = {
             step: Engine(
                 self._load(folder, device, dtype)[0].model,
@@ -258,7 +265,7 @@ class _Subject:
         spec = name if name != QWEN3 else folder
         ours = load_encoder(spec, device=device, dtype=dtype, cache=False, show_progress=False)
         if not isinstance(ours, SentenceTransformerEncoder | TransformerEncoder):
-            raise ValueError(f"{name} is no neural network; nothing to compare")
+            raise ValueError(f"{name}: expected a neural encoder to compare")
         self._ours = ours
 
     @staticmethod
@@ -270,13 +277,13 @@ class _Subject:
 
     def measure(self, name: str, texts: list[str], *, rounds: int) -> EncodeBench:
         best = self._best_batch_size(texts)
-        ways: dict[str, Callable[[], Vectors]] = {
+        methods: dict[str, Callable[[], Vectors]] = {
             f"sentence-transformers, batch {size}": partial(self._theirs, texts, size)
             for size in dict.fromkeys((best, 32))
         }
         for step, engine in self._engines.items():
-            ways[step] = partial(self._step, engine, texts)
-        ways["load_encoder(...).encode"] = partial(self._ours.encode, texts)
+            methods[step] = partial(self._step, engine, texts)
+        methods["load_encoder(...).encode"] = partial(self._ours.encode, texts)
         return EncodeBench(
             model=self.name,
             texts=name,
@@ -285,7 +292,7 @@ class _Subject:
             rounds=rounds,
             batch_size=best,
             onednn=self._ours.engine is not None and self._ours.engine.onednn,
-            ways=_compare(ways, rounds=rounds),
+            timings=_compare(methods, rounds=rounds),
         )
 
     def _best_batch_size(self, texts: list[str]) -> int:
@@ -317,20 +324,20 @@ def _timed(call: Callable[[], Vectors]) -> tuple[float, float]:
     return time.perf_counter() - seconds, time.process_time() - cpu
 
 
-def _compare(ways: dict[str, Callable[[], Vectors]], *, rounds: int) -> tuple[Way, ...]:
-    """Times and vectors of each way against the first, all taking turns."""
-    vectors = {name: call().astype(np.float64) for name, call in ways.items()}
-    times: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
+def _compare(methods: dict[str, Callable[[], Vectors]], *, rounds: int) -> tuple[EncodeTiming, ...]:
+    """Compare times and vectors of each method with the first; all take turns."""
+    vectors = {name: call().astype(np.float64) for name, call in methods.items()}
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in methods}
     for _ in range(rounds):
-        for name, call in ways.items():
+        for name, call in methods.items():
             times[name].append(_timed(call))
     medians = {
         name: (median(wall for wall, _ in each), median(cpu for _, cpu in each))
         for name, each in times.items()
     }
-    first = next(iter(ways))
+    first = next(iter(methods))
     return tuple(
-        Way(
+        EncodeTiming(
             name=name,
             seconds=wall,
             cpu=cpu,

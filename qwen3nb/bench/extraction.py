@@ -1,7 +1,7 @@
-"""Averaging and extraction at the size of a real model, against the naive way.
+"""Benchmark averaging and extraction at the size of a real model, against a naive script.
 
-Each way runs in a process of its own, in turn, so that peak memory is its own; times
-leave out the imports. The yardstick is the disk: reading the inputs and copying one of them.
+Each method runs in its own process, in turn, so that its peak memory is its own; times
+exclude imports. The reference is the disk: reading the inputs and copying one of them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from qwen3nb.utils.hardware import peak_memory
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["SIZES", "Row", "bench_extraction"]
+__all__ = ["SIZES", "ExtractionTiming", "bench_extraction"]
 
 # hidden, intermediate, layers of each stack, heads, key-value heads, head size, rows
 SIZES = {
@@ -36,38 +36,38 @@ _COPIES = 3
 
 
 @dataclass(frozen=True)
-class Row:
-    """One way of doing one thing.
+class ExtractionTiming:
+    """One task by one method.
 
     Attributes:
         task: ``average`` or ``extract``.
-        way: ``read and copy``, ``naive`` or ``qwen3nb``.
+        method: ``read and copy``, ``naive``, ``unchecked`` or ``qwen3nb``.
         seconds: median over the repeats.
-        peak: highest resident memory of the process, bytes.
+        peak: peak resident memory of the process in bytes.
     """
 
     task: str
-    way: str
+    method: str
     seconds: float
     peak: int
 
 
 def bench_extraction(
     *, size: str = "0.6B", repeats: int = 3, folder: Path | None = None, say: Any = print
-) -> list[Row]:
+) -> list[ExtractionTiming]:
     """Measure, print a table of ratios, and return its rows.
 
-    Needs disk for five checkpoints (11 GB at the size of Qwen3-0.6B) and, for the naive
-    way, 9 GB of memory.
+    Needs disk space for five checkpoints (11 GB at the size of Qwen3-0.6B) and, for the
+    naive script, 9 GB of memory.
 
     Args:
         size: one of `SIZES`.
-        repeats: rounds; the ways take turns in each.
+        repeats: number of rounds; the methods take turns in each.
         folder: where to write; by default a temporary folder. Removed afterwards.
-        say: takes each line of the report.
+        say: called with each line of the report.
 
     Raises:
-        RuntimeError: the ways do not give the same values.
+        RuntimeError: the methods do not give the same values.
     """
     one_of("size", size, SIZES)
     work = Path(tempfile.mkdtemp(prefix="qwen3nb-bench-", dir=folder))
@@ -76,13 +76,13 @@ def bench_extraction(
         for index in range(_COPIES):
             _write_checkpoint(work / f"checkpoint-{index + 1}", size, seed=index)
         rows = []
-        for task, ways in _WAYS.items():
-            found: dict[str, list[tuple[float, int]]] = {way: [] for way in ways}
+        for task, methods in _METHODS.items():
+            runs: dict[str, list[tuple[float, int]]] = {method: [] for method in methods}
             for _ in range(repeats):
-                for way in ways:
-                    found[way].append(_measure(task, way, work))
+                for method in methods:
+                    runs[method].append(_measure(task, method, work))
             _check_equal(task, work)
-            rows += [_row(task, way, each) for way, each in found.items()]
+            rows += [_timing(task, method, each) for method, each in runs.items()]
         for line in _report(rows):
             say(line)
         return rows
@@ -90,30 +90,30 @@ def bench_extraction(
         shutil.rmtree(work)
 
 
-def _row(task: str, way: str, found: list[tuple[float, int]]) -> Row:
-    seconds = statistics.median(each for each, _ in found)
-    return Row(task, way, seconds, max(peak for _, peak in found))
+def _timing(task: str, method: str, runs: list[tuple[float, int]]) -> ExtractionTiming:
+    seconds = statistics.median(each for each, _ in runs)
+    return ExtractionTiming(task, method, seconds, max(peak for _, peak in runs))
 
 
-def _report(rows: list[Row]) -> list[str]:
+def _report(rows: list[ExtractionTiming]) -> list[str]:
     lines = [f"{'':8} {'':14} {'seconds':>8} {'x disk':>7} {'x naive':>8} {'peak GB':>8}"]
     for row in rows:
         disk, naive = (
-            next(each.seconds for each in rows if (each.task, each.way) == (row.task, way))
-            for way in ("read and copy", "naive")
+            next(each.seconds for each in rows if (each.task, each.method) == (row.task, method))
+            for method in ("read and copy", "naive")
         )
         lines.append(
-            f"{row.task:8} {row.way:14} {row.seconds:8.2f} {row.seconds / disk:7.2f} "
+            f"{row.task:8} {row.method:14} {row.seconds:8.2f} {row.seconds / disk:7.2f} "
             f"{row.seconds / naive:8.2f} {row.peak / 1e9:8.2f}"
         )
     return lines
 
 
-def _measure(task: str, way: str, work: Path) -> tuple[float, int]:
-    """Seconds and peak memory of one way, in a new process."""
+def _measure(task: str, method: str, work: Path) -> tuple[float, int]:
+    """Seconds and peak memory of one method in a new process."""
     code = "import sys; from qwen3nb.bench.extraction import _child; _child(*sys.argv[1:])"
     done = subprocess.run(
-        [sys.executable, "-c", code, task, way, str(work)],
+        [sys.executable, "-c", code, task, method, str(work)],
         check=True,
         stdout=subprocess.PIPE,
         text=True,
@@ -122,7 +122,7 @@ def _measure(task: str, way: str, work: Path) -> tuple[float, int]:
     return seconds, peak
 
 
-def _child(task: str, way: str, work: str) -> None:
+def _child(task: str, method: str, work: str) -> None:
     import torch  # noqa: F401 - so that the import is not timed
 
     import qwen3nb.checkpoints.averaging
@@ -132,7 +132,7 @@ def _child(task: str, way: str, work: str) -> None:
         import qwen3nb.models.modeling.qwen3_seq2seq  # noqa: F401
 
     started = time.perf_counter()
-    _WAYS[task][way](Path(work))
+    _METHODS[task][method](Path(work))
     print(json.dumps([time.perf_counter() - started, peak_memory()]))
 
 
@@ -152,10 +152,10 @@ def _read_and_copy(count: int) -> Callable[[Path], None]:
 
 
 def _program(name: str) -> str:
-    found = shutil.which(name)
-    if found is None:
-        raise FileNotFoundError(f"this bench needs the program {name!r}, found on every Unix")
-    return found
+    program = shutil.which(name)
+    if program is None:
+        raise FileNotFoundError(f"expected the program {name!r}, which every Unix has")
+    return program
 
 
 def _naive_average(work: Path) -> None:
@@ -176,7 +176,7 @@ def _our_average(work: Path) -> None:
 
 
 def _naive_extract(work: Path) -> None:
-    """As scripts do it: everything in float32, then the encoder in the type it came in."""
+    """What scripts do: load everything in float32, then save the encoder in its own dtype."""
     from safetensors.torch import load_file, save_file
 
     from qwen3nb.checkpoints.weight_names import encoder_name
@@ -188,7 +188,7 @@ def _naive_extract(work: Path) -> None:
 
 
 def _filtered_extract(work: Path) -> None:
-    """The least that can be done: no cast, no look at the values, no digest."""
+    """The minimum: no cast, no check of the values, no digest."""
     from safetensors.torch import load_file, save_file
 
     from qwen3nb.checkpoints.weight_names import encoder_name
@@ -200,7 +200,7 @@ def _filtered_extract(work: Path) -> None:
 
 
 def _our_extract(work: Path) -> None:
-    """What `extract` does before it verifies: the check of every value, digest, and writing."""
+    """What `extract` does before verification: check every value, digest, and write."""
     from qwen3nb.checkpoints.checkpoint import open_checkpoint
     from qwen3nb.checkpoints.weight_names import encoder_name
     from qwen3nb.checkpoints.writer import Piece, transfer
@@ -212,7 +212,7 @@ def _our_extract(work: Path) -> None:
     transfer([source], pieces, file, label="extracting", show_progress=False)
 
 
-_WAYS: dict[str, dict[str, Callable[[Path], None]]] = {
+_METHODS: dict[str, dict[str, Callable[[Path], None]]] = {
     "average": {
         "read and copy": _read_and_copy(_COPIES),
         "naive": _naive_average,
@@ -233,7 +233,7 @@ def _check_equal(task: str, work: Path) -> None:
         "average-naive.safetensors" if task == "average" else "encoder-naive.safetensors"
     )
     if _data_digest(ours) != _data_digest(theirs):
-        raise RuntimeError(f"{task}: the naive way and qwen3nb do not give the same values")
+        raise RuntimeError(f"{task}: the naive script and qwen3nb do not give the same values")
     for path in (theirs, ours if task == "extract" else ours.parent):
         path.unlink() if path.is_file() else shutil.rmtree(path)
 
@@ -246,7 +246,7 @@ def _data_digest(file: Path) -> dict[str, str]:
 
 
 def _write_checkpoint(folder: Path, size: str, *, seed: int) -> None:
-    """A checkpoint of random bf16 weights; values repeat after a few million."""
+    """Write a checkpoint of random bf16 weights; values repeat after a few million."""
     import torch
     from safetensors.torch import save_file
 

@@ -1,13 +1,13 @@
-"""How fast documents are re-ordered, against three ways others do it on the same weights.
+"""Benchmark reranking against three other implementations on the same weights.
 
-The peers: left-padded batches with the logits of every position (the first code one finds
-for Qwen3-Reranker), the same with ``logits_to_keep=1``, and sentence-transformers'
-CrossEncoder. All take turns in one process, round after round; a ratio is the median of the
-peer's CPU seconds over the median of ours, because a busy machine stretches wall time.
-Scores are compared in the same run. Peak memory is measured in a process per way.
+The peers are left-padded batches with the logits of every position (the code in the model
+card of Qwen3-Reranker), the same with ``logits_to_keep=1``, and the CrossEncoder of
+sentence-transformers. All take turns in one process. A ratio is the median of the peer's
+CPU seconds over the median of ours, because load on the machine inflates wall time. Scores
+are compared in the same run. Peak memory is measured in a separate process per method.
 
-The weights are random, the output matrix has the rows of Qwen3's real vocabulary, and the
-passages are docstrings, cut to the lengths asked for.
+The weights are random, the output matrix has as many rows as Qwen3's real vocabulary, and
+the passages are docstrings, truncated to the requested lengths.
 """
 
 from __future__ import annotations
@@ -42,23 +42,23 @@ from qwen3nb.utils.hardware import peak_memory, resident_memory
 if TYPE_CHECKING:
     from qwen3nb.models.rerankers.yes_no import Floats, YesNoReranker
 
-__all__ = ["PASSAGES", "SHAPES", "RerankBench", "RerankWay", "bench_rerank"]
+__all__ = ["PASSAGES", "SHAPES", "RerankBench", "RerankTiming", "bench_rerank"]
 
 PASSAGES = {"60-80": (60, 80), "250": (240, 260)}  # tokens, from and to
 
 
 @dataclass(frozen=True)
-class RerankWay:
-    """One way of scoring the same documents.
+class RerankTiming:
+    """One method of scoring the same documents.
 
     Attributes:
-        name: what it is.
-        cpu: median of CPU seconds, of all threads.
-        seconds: median of seconds.
-        ratio: CPU seconds of the first reference over this way's.
-        difference: the largest difference in P(yes) to the first reference.
-        peak: peak memory of a process that only does this, bytes; None if not measured.
-        above: how much of it came after the model was loaded.
+        name: name of the method.
+        cpu: median CPU seconds of all threads.
+        seconds: median seconds.
+        ratio: CPU seconds of the first reference over those of this method.
+        difference: largest difference in P(yes) from the first reference.
+        peak: peak memory in bytes of a process that only does this; None if not measured.
+        above: the part of the peak above the memory after loading the model.
     """
 
     name: str
@@ -72,16 +72,16 @@ class RerankWay:
 
 @dataclass(frozen=True)
 class RerankBench:
-    """What was measured at one size and one length of passages.
+    """Results for one size of model and one length of passages.
 
     Attributes:
         size: key of `SHAPES`.
         passages: key of `PASSAGES`.
-        documents: how many documents the query has.
-        rounds: how often each way ran.
+        documents: number of documents of the query.
+        rounds: number of rounds.
         prefix: tokens before the document.
-        ways: the references first, ours last.
-        rest: where our CPU seconds go: part to share.
+        timings: the references first, ours last.
+        rest: shares of our CPU seconds per part.
     """
 
     size: str
@@ -89,32 +89,32 @@ class RerankBench:
     documents: int
     rounds: int
     prefix: int
-    ways: tuple[RerankWay, ...]
+    timings: tuple[RerankTiming, ...]
     rest: dict[str, float]
 
-    def ratio(self, peer: str, way: str = "qwen3nb") -> float:
-        """How many times less CPU ``way`` takes than ``peer``."""
-        found = {each.name: each.cpu for each in self.ways}
-        return found[peer] / found[way]
+    def ratio(self, peer: str, method: str = "qwen3nb") -> float:
+        """CPU seconds of ``peer`` over those of ``method``."""
+        seconds = {each.name: each.cpu for each in self.timings}
+        return seconds[peer] / seconds[method]
 
     def lines(self) -> list[str]:
-        """The ways as a plain table, and where the rest goes."""
+        """The timings as a plain table, and the shares of our time."""
         size, passages = f"{self.size} parameters", f"passages of {self.passages} tokens"
         text = [
             f"{size}, {passages}: {self.documents} documents, {self.prefix} tokens before "
             f"each, medians of {self.rounds} rounds in turn",
             f"{'':34} {'CPU s':>8} {'s':>8} {'faster':>8} {'max dP':>8} {'peak MB':>8} {'+MB':>7}",
         ]
-        for way in self.ways:
+        for timing in self.timings:
             peak, above = (
-                "-" if each is None else f"{each / 1e6:.0f}" for each in (way.peak, way.above)
+                "-" if each is None else f"{each / 1e6:.0f}" for each in (timing.peak, timing.above)
             )
             text.append(
-                f"{way.name:34} {way.cpu:8.2f} {way.seconds:8.2f} {way.ratio:7.2f}x "
-                f"{way.difference:8.0e} {peak:>8} {above:>7}"
+                f"{timing.name:34} {timing.cpu:8.2f} {timing.seconds:8.2f} {timing.ratio:7.2f}x "
+                f"{timing.difference:8.0e} {peak:>8} {above:>7}"
             )
         shares = ", ".join(f"{name} {share:.0%}" for name, share in self.rest.items())
-        return [*text, f"where ours goes: {shares}"]
+        return [*text, f"shares of qwen3nb's time: {shares}"]
 
 
 def bench_rerank(
@@ -130,41 +130,41 @@ def bench_rerank(
     """Measure, print a table per length of passages, and return what was measured.
 
     Args:
-        size: one of `SHAPES`; ``0.6B`` is the shape of Qwen3-0.6B (8 GB of memory for the
-            references).
-        passages: of `PASSAGES`.
-        documents: per query.
-        rounds: how often each way is timed, after one untimed round.
-        memory: whether peak memory is measured, too, in processes of their own.
-        folder: where the model is written; by default a temporary folder. Removed afterwards.
-        say: takes each line of the report.
+        size: one of `SHAPES`; ``0.6B`` is the shape of Qwen3-0.6B (the references need 8 GB
+            of memory).
+        passages: keys of `PASSAGES`.
+        documents: documents per query.
+        rounds: number of timed rounds, after an untimed one.
+        memory: whether to also measure peak memory, in separate processes.
+        folder: where to write the model; by default a temporary folder. Removed afterwards.
+        say: called with each line of the report.
 
     Raises:
         ValueError: an unknown size or length, or no rounds.
-        RuntimeError: a way does not give the reference's scores.
+        RuntimeError: the scores of a method differ from those of the reference.
     """
     one_of("size", size, SHAPES)
     for name in passages:
         one_of("length of passages", name, PASSAGES)
     if rounds < 1 or documents < 1:
-        raise ValueError(f"expected rounds and documents; got {rounds} and {documents}")
-    found = []
+        raise ValueError(f"expected rounds and documents > 0; got {rounds} and {documents}")
+    benches = []
     with tempfile.TemporaryDirectory(prefix="qwen3nb-bench-", dir=folder) as work:
         say(f"writing a random model of {size} parameters, {VOCABULARY:,} rows, to {work}")
         write_random_reranker(Path(work), size)
-        subject = _Subject(Path(work))
+        subject = _RerankSubject(Path(work))
         for name in passages:
             texts = subject.passages(*PASSAGES[name], documents)
             (Path(work) / f"{name}.json").write_text(json.dumps(texts))
             bench = subject.measure(size, name, texts, rounds=rounds)
-            found.append(_with_memory(bench, Path(work)) if memory else bench)
-            for line in [*found[-1].lines(), ""]:
+            benches.append(_with_memory(bench, Path(work)) if memory else bench)
+            for line in [*benches[-1].lines(), ""]:
                 say(line)
-    return found
+    return benches
 
 
-class _Subject:
-    """One model in every way, so that the ways can take turns."""
+class _RerankSubject:
+    """One model, loaded once per method, so that the methods can take turns."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -175,7 +175,7 @@ class _Subject:
         self._peer = cross_encoder(folder)
 
     def passages(self, least: int, most: int, count: int) -> list[str]:
-        """Docstrings of ``least`` to ``most`` tokens, run together where one is too short."""
+        """Return passages of ``least`` to ``most`` tokens, from concatenated docstrings."""
         from qwen3nb.datasets.pydocs.build import load_pydocs
 
         words = [word for entry in load_pydocs().entries for word in entry.text.split()]
@@ -189,7 +189,7 @@ class _Subject:
         return texts
 
     def measure(self, size: str, name: str, texts: list[str], *, rounds: int) -> RerankBench:
-        ways: dict[str, Callable[[], Floats]] = {
+        methods: dict[str, Callable[[], Floats]] = {
             "reference, all logits": lambda: padded(
                 self._model, self._words, self._rows(texts), keep=0
             ),
@@ -201,14 +201,14 @@ class _Subject:
         }
         if self._fast is not None:
             fast = self._fast
-            ways["qwen3nb"] = lambda: fast.score(QUERY, texts).p_yes
+            methods["qwen3nb"] = lambda: fast.score(QUERY, texts).p_yes
         else:
-            ways["qwen3nb"] = ways.pop("qwen3nb, PyTorch's linears")
-        times, scores = _in_turn(ways, rounds)
+            methods["qwen3nb"] = methods.pop("qwen3nb, PyTorch's linears")
+        times, scores = _in_turn(methods, rounds)
         rows = self.ours._pairs.rows(QUERY, texts)
         return RerankBench(
             size, name, len(texts), rounds, len(rows.shared),
-            ways=tuple(_ways(times, scores)),
+            timings=tuple(_timings(times, scores)),
             rest=_where(self._fast or self.ours, texts),
         )  # fmt: skip
 
@@ -218,22 +218,22 @@ class _Subject:
 
 
 def _in_turn(
-    ways: dict[str, Callable[[], Floats]], rounds: int
+    methods: dict[str, Callable[[], Floats]], rounds: int
 ) -> tuple[dict[str, list[tuple[float, float]]], dict[str, Floats]]:
-    """CPU seconds and seconds of each way per round, and its scores."""
-    scores = {name: call() for name, call in ways.items()}  # untimed: warms up
-    times: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
+    """CPU seconds and seconds of each method per round, and its scores."""
+    scores = {name: call() for name, call in methods.items()}  # untimed: warms up
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in methods}
     for _ in range(rounds):
-        for name, call in ways.items():
+        for name, call in methods.items():
             cpu, seconds = time.process_time(), time.perf_counter()
             call()
             times[name].append((time.process_time() - cpu, time.perf_counter() - seconds))
     return times, scores
 
 
-def _ways(
+def _timings(
     times: dict[str, list[tuple[float, float]]], scores: dict[str, Floats]
-) -> Iterator[RerankWay]:
+) -> Iterator[RerankTiming]:
     first = next(iter(times))
     base = median(cpu for cpu, _ in times[first])
     for name, each in times.items():
@@ -241,11 +241,11 @@ def _ways(
         difference = float(abs(scores[name] - scores[first]).max())
         if difference > 1e-4:
             raise RuntimeError(f"{name}: P(yes) differs from the reference by {difference:.1e}")
-        yield RerankWay(name, cpu, seconds, base / cpu, difference)
+        yield RerankTiming(name, cpu, seconds, base / cpu, difference)
 
 
 def _where(reranker: YesNoReranker, texts: list[str]) -> dict[str, float]:
-    """Shares of our CPU seconds: tokens, what documents share, linear layers, everything else."""
+    """Shares of our CPU seconds: tokenizing, shared prefix, linear layers, everything else."""
     started = time.process_time()
     rows = reranker._pairs.rows(QUERY, texts)
     tokenised = time.process_time()
@@ -267,7 +267,7 @@ def _where(reranker: YesNoReranker, texts: list[str]) -> dict[str, float]:
 
 
 class _timed_linears:  # noqa: N801 - used as a function
-    """CPU seconds spent in a model's linear layers while the block runs, in a list of one."""
+    """Measure CPU seconds in a model's linear layers; yields a list of one number."""
 
     def __init__(self, model: Any) -> None:
         self._model = model
@@ -299,22 +299,24 @@ def _with_memory(bench: RerankBench, folder: Path) -> RerankBench:
     from dataclasses import replace
 
     code = "import sys; from qwen3nb.bench.rerank import _child; _child(*sys.argv[1:])"
-    ways = []
-    for way in bench.ways:
-        arguments = [sys.executable, "-c", code, way.name, str(folder), bench.passages]
+    timings = []
+    for timing in bench.timings:
+        arguments = [sys.executable, "-c", code, timing.name, str(folder), bench.passages]
         done = subprocess.run(arguments, check=True, stdout=subprocess.PIPE, text=True)
         peak, above = json.loads(done.stdout.splitlines()[-1])
-        ways.append(replace(way, peak=peak, above=above))
-    return replace(bench, ways=tuple(ways))
+        timings.append(replace(timing, peak=peak, above=above))
+    return replace(bench, timings=tuple(timings))
 
 
-def _child(way: str, folder: str, passages: str) -> None:
-    """Score once in this process, and print its peak memory, in all and above the model's."""
+def _child(method: str, folder: str, passages: str) -> None:
+    """Score once, and print the peak memory of this process, in total and above the model's."""
     texts = json.loads((Path(folder) / f"{passages}.json").read_text())
-    if way.startswith("qwen3nb"):
-        reranker = ours(Path(folder), onednn=way == "qwen3nb") or ours(Path(folder), onednn=False)
+    if method.startswith("qwen3nb"):
+        reranker = ours(Path(folder), onednn=method == "qwen3nb") or ours(
+            Path(folder), onednn=False
+        )
         call: Callable[[], object] = lambda: reranker.score(QUERY, texts)  # noqa: E731
-    elif way.startswith("sentence"):
+    elif method.startswith("sentence"):
         peer = cross_encoder(Path(folder))
         call = lambda: predict(peer, texts)  # noqa: E731
     else:
@@ -322,7 +324,7 @@ def _child(way: str, folder: str, passages: str) -> None:
         rows = [[*rows_of.shared, *rest] for rest in rows_of.rests]
         model, tokenizer = plain_model(Path(folder))
         words = tokenizer.convert_tokens_to_ids(["no", "yes"])
-        keep = 1 if "keep" in way else 0
+        keep = 1 if "keep" in method else 0
         call = lambda: padded(model, words, rows, keep=keep)  # noqa: E731
     before = resident_memory()
     call()

@@ -1,7 +1,4 @@
-"""The ways of reranking that are compared, and the random model they all run.
-
-See `qwen3nb.bench.rerank`, which measures them.
-"""
+"""The rerankers that `qwen3nb.bench.rerank` compares, and the random model they run."""
 
 from __future__ import annotations
 
@@ -13,9 +10,19 @@ import numpy as np
 if TYPE_CHECKING:
     from qwen3nb.models.rerankers.yes_no import Floats
 
-__all__ = ["SHAPES", "VOCABULARY", "write_random_reranker"]
+__all__ = [
+    "QUERY",
+    "SHAPES",
+    "VOCABULARY",
+    "cross_encoder",
+    "ours",
+    "padded",
+    "plain_model",
+    "predict",
+    "write_random_reranker",
+]
 
-VOCABULARY = 151_936  # rows of Qwen3's output matrix
+VOCABULARY = 151_936  # rows of the output matrix of Qwen3
 # hidden, intermediate, layers, heads, key-value heads, head size
 SHAPES = {
     "tiny": (64, 96, 2, 4, 2, 16),
@@ -23,11 +30,11 @@ SHAPES = {
     "0.6B": (1024, 3072, 28, 16, 8, 128),
 }
 QUERY = "how to sort the rows of a table by several columns and keep the order of equal rows"
-_BATCH = 16  # of the two references
+_BATCH = 16  # batch size of the two references
 
 
 def write_random_reranker(folder: Path, size: str) -> None:
-    """A Qwen3 language model with random weights, its template, and a tokenizer of docstrings."""
+    """Write a random Qwen3 language model, its template, and a tokenizer of docstrings."""
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
@@ -49,7 +56,7 @@ def write_random_reranker(folder: Path, size: str) -> None:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         Qwen3ForCausalLM(config).save_pretrained(folder)
-    # For sentence-transformers, which renders the pair as a chat of two roles.
+    # For sentence-transformers, which renders a pair as a chat with two roles.
     (folder / "chat_template.jinja").write_text(
         f"{template.prefix}<Instruct>: {INSTRUCTION}{template.gap}<Query>: "
         "{{ messages[0].content }}" + template.gap + "<Document>: {{ messages[1].content }}"
@@ -59,7 +66,7 @@ def write_random_reranker(folder: Path, size: str) -> None:
 
 
 def ours(folder: Path, *, onednn: bool) -> Any:
-    """Our reranker with or without oneDNN; None if this PyTorch does not have it."""
+    """Our reranker, with or without oneDNN; None if this PyTorch lacks oneDNN."""
     from qwen3nb.models.inference.onednn_linear import prepack
     from qwen3nb.models.rerankers import load as yes_no
     from qwen3nb.models.rerankers.yes_no import YesNoReranker
@@ -97,10 +104,10 @@ def predict(peer: Any, texts: list[str]) -> Floats:
 
 
 def padded(model: Any, words: list[int], rows: list[list[int]], *, keep: int) -> Floats:
-    """P(yes) by left-padded batches; ``keep`` positions have logits, 0 for all."""
+    """P(yes) in left-padded batches; logits of the last ``keep`` positions, 0 for all."""
     import torch
 
-    found = []
+    scores = []
     for start in range(0, len(rows), _BATCH):
         batch = rows[start : start + _BATCH]
         width = max(map(len, batch))
@@ -110,5 +117,5 @@ def padded(model: Any, words: list[int], rows: list[list[int]], *, keep: int) ->
             logits = model(
                 input_ids=ids, attention_mask=mask, logits_to_keep=keep, use_cache=False
             ).logits[:, -1]
-            found.append(logits[:, words].log_softmax(-1)[:, 1].exp())
-    return torch.cat(found).double().numpy()
+            scores.append(logits[:, words].log_softmax(-1)[:, 1].exp())
+    return torch.cat(scores).double().numpy()

@@ -1,9 +1,9 @@
-"""Peak memory and time of encoding to a file and of search, at N and at 2 N documents.
+"""Benchmark time and peak memory of search and of encoding to a file, at N and 2 N documents.
 
-Each measurement is a child process of its own, whose peak (VmHWM of Linux) it reports at
-its end; what the imports alone take is measured likewise, and subtracted. The naive way
-holds the corpus and all scores in float32 and sorts them in full; its near ties fall as
-rounding has it, so ids are compared with those of scores in float64.
+Each measurement runs in a child process, which reports its peak (VmHWM of Linux) at the
+end; the peak of the imports alone is measured likewise and subtracted. The naive method
+holds the corpus and all scores in float32 and sorts them completely. Rounding decides its
+near ties, so ids are compared with those of float64 scores.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ import numpy as np
 
 from qwen3nb.utils.hardware import peak_memory
 
-__all__ = ["Peak", "SearchBench", "bench_search"]
+__all__ = ["SearchBench", "SearchTiming", "bench_search"]
 
 
 @dataclass(frozen=True)
-class Peak:
-    """One way at one size.
+class SearchTiming:
+    """One method at one corpus size.
 
     Attributes:
-        way: what ran.
-        documents: in the corpus.
-        seconds: of the work itself, imports left out.
-        megabytes: peak above a process that has only imported.
-        agreement: share of queries whose ids are those of scores in float64; None where
-            there is nothing to compare.
+        method: the method.
+        documents: size of the corpus.
+        seconds: time of the work itself, without imports.
+        megabytes: peak memory above that of a process that only imports.
+        agreement: share of queries whose ids equal those of float64 scores; None if there
+            is nothing to compare.
     """
 
-    way: str
+    method: str
     documents: int
     seconds: float
     megabytes: float
@@ -48,77 +48,80 @@ class Peak:
 
 @dataclass(frozen=True)
 class SearchBench:
-    """What was measured.
+    """Results of the benchmark.
 
     Attributes:
-        dimension: of the vectors.
-        queries: how many.
+        dimension: dimension of the vectors.
+        queries: number of queries.
         k: documents per query.
-        peaks: each way at N, then at 2 N documents.
+        timings: each method at N, then at 2 N documents.
     """
 
     dimension: int
     queries: int
     k: int
-    peaks: tuple[Peak, ...]
+    timings: tuple[SearchTiming, ...]
 
-    def growth(self, way: str) -> float:
-        """Peak at 2 N over peak at N."""
-        small, large = (peak.megabytes for peak in self.peaks if peak.way == way)
+    def growth(self, method: str) -> float:
+        """Peak memory at 2 N documents over that at N."""
+        small, large = (timing.megabytes for timing in self.timings if timing.method == method)
         return large / small
 
     def table(self) -> str:
-        """The ways, one below the other, as plain text."""
+        """The timings as plain text."""
         lines = [f"{self.queries} queries, dimension {self.dimension}, k {self.k}"]
-        for peak in self.peaks:
-            same = f"  same ids {peak.agreement:.1%}" if peak.agreement is not None else ""
+        for timing in self.timings:
+            same = f"  same ids {timing.agreement:.1%}" if timing.agreement is not None else ""
             lines.append(
-                f"{peak.way:<15} {peak.documents:>10,} documents  {peak.seconds:7.2f} s  "
-                f"peak {peak.megabytes:7.0f} MB{same}"
+                f"{timing.method:<15} {timing.documents:>10,} documents  {timing.seconds:7.2f} s  "
+                f"peak {timing.megabytes:7.0f} MB{same}"
             )
-        ways = dict.fromkeys(peak.way for peak in self.peaks)
-        lines += [f"{way}: peak x {self.growth(way):.2f} as the corpus doubles" for way in ways]
+        methods = dict.fromkeys(timing.method for timing in self.timings)
+        lines += [
+            f"{method}: peak x {self.growth(method):.2f} as the corpus doubles"
+            for method in methods
+        ]
         return "\n".join(lines)
 
 
 def bench_search(
     *, documents: int = 50_000, dimension: int = 384, queries: int = 500, k: int = 100
 ) -> SearchBench:
-    """Measure search by each installed backend, the naive way, and encoding to a file.
+    """Measure search by each installed backend, naive search, and encoding to a file.
 
     Args:
         documents: N.
-        dimension: of the vectors, random ones of length 1.
-        queries: how many.
+        dimension: dimension of the vectors, which are random with length 1.
+        queries: number of queries.
         k: documents per query.
 
     Raises:
-        ValueError: not Linux, or a child process failed; with what it said.
+        ValueError: not Linux, or a child process failed; with its error output.
     """
     if sys.platform != "linux":
-        raise ValueError("peak memory is read from /proc, which this system does not have")
+        raise ValueError(f"peak memory is read from /proc: expected Linux, got {sys.platform}")
     import importlib.util
 
-    ways = ["naive", "torch", "numpy", "encode_to_file"]
-    ways[2:2] = ["faiss"] if importlib.util.find_spec("faiss") else []
-    peaks: list[Peak] = []
+    methods = ["naive", "torch", "numpy", "encode_to_file"]
+    methods[2:2] = ["faiss"] if importlib.util.find_spec("faiss") else []
+    timings: list[SearchTiming] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         _write(folder / "queries.npy", queries, dimension, seed=1)
         for size in (documents, 2 * documents):
             _write(folder / "corpus.npy", size, dimension, seed=2)
             _child("exact", folder, k, size)
-            for way in ways:
-                idle = _child(f"idle-{way}", folder, k, size)
-                done = _child(way, folder, k, size)
+            for method in methods:
+                idle = _child(f"idle-{method}", folder, k, size)
+                done = _child(method, folder, k, size)
                 agreement = None
-                if way != "encode_to_file":
-                    same = np.load(folder / f"{way}.npy") == np.load(folder / "exact.npy")
+                if method != "encode_to_file":
+                    same = np.load(folder / f"{method}.npy") == np.load(folder / "exact.npy")
                     agreement = float(same.all(axis=1).mean())
                 megabytes = (done["peak"] - idle["peak"]) / 1e6
-                peaks.append(Peak(way, size, done["seconds"], megabytes, agreement))
-    peaks.sort(key=lambda peak: ways.index(peak.way))
-    return SearchBench(dimension=dimension, queries=queries, k=k, peaks=tuple(peaks))
+                timings.append(SearchTiming(method, size, done["seconds"], megabytes, agreement))
+    timings.sort(key=lambda timing: methods.index(timing.method))
+    return SearchBench(dimension=dimension, queries=queries, k=k, timings=tuple(timings))
 
 
 def _write(file: Path, rows: int, dimension: int, *, seed: int) -> None:
@@ -127,56 +130,56 @@ def _write(file: Path, rows: int, dimension: int, *, seed: int) -> None:
     np.save(file, values / np.linalg.norm(values, axis=1, keepdims=True))
 
 
-def _child(way: str, folder: Path, k: int, size: int) -> dict[str, Any]:
-    command = [sys.executable, "-m", "qwen3nb.bench.search", way, str(folder), str(k), str(size)]
+def _child(method: str, folder: Path, k: int, size: int) -> dict[str, Any]:
+    command = [sys.executable, "-m", "qwen3nb.bench.search", method, str(folder), str(k), str(size)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise ValueError(f"the child process for {way} failed:\n{done.stderr[-2000:]}")
+        raise ValueError(f"the child process for {method} failed:\n{done.stderr[-2000:]}")
     answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return answer
 
 
-def _main(way: str, folder: Path, k: int, size: int) -> None:
-    """In the child: do it, and print seconds and peak."""
-    work = _prepared(way.removeprefix("idle-"), folder, k, size)
+def _main(method: str, folder: Path, k: int, size: int) -> None:
+    """In the child process: run one method, and print seconds and peak."""
+    work = _prepared(method.removeprefix("idle-"), folder, k, size)
     started = time.perf_counter()
-    if not way.startswith("idle-"):
+    if not method.startswith("idle-"):
         work()
     seconds = time.perf_counter() - started
     print(json.dumps({"seconds": seconds, "peak": peak_memory()}))
 
 
-def _prepared(way: str, folder: Path, k: int, size: int) -> Callable[[], None]:
-    """The work, everything it needs imported and warm."""
-    if way in ("naive", "exact"):
-        return partial(_in_full, folder, k, way)
-    if way == "encode_to_file":
+def _prepared(method: str, folder: Path, k: int, size: int) -> Callable[[], None]:
+    """Return the work as a function, with all imports done and everything warm."""
+    if method in ("naive", "exact"):
+        return partial(_in_full, folder, k, method)
+    if method == "encode_to_file":
         return _encoding(folder, size)
     from qwen3nb.models.search.exact import search
 
     queries = np.load(folder / "queries.npy")
-    search(queries[:2], queries, k=1, backend=way)
+    search(queries[:2], queries, k=1, backend=method)
 
     def run() -> None:
-        found = search(queries, folder / "corpus.npy", k=k, backend=way)
-        np.save(folder / f"{way}.npy", found.ids)
+        hits = search(queries, folder / "corpus.npy", k=k, backend=method)
+        np.save(folder / f"{method}.npy", hits.ids)
 
     return run
 
 
-def _in_full(folder: Path, k: int, way: str) -> None:
-    """Every score, sorted; ``exact`` in float64, rounded, and query by query."""
+def _in_full(folder: Path, k: int, method: str) -> None:
+    """Sort all scores; for ``exact``, float64 scores, rounded, query by query."""
     queries, corpus = np.load(folder / "queries.npy"), np.load(folder / "corpus.npy")
-    if way == "naive":
+    if method == "naive":
         best = np.argsort(-(queries @ corpus.T), axis=1, kind="stable")[:, :k]
     else:
         scores = (corpus.astype(np.float64) @ queries.astype(np.float64).T).astype(np.float32)
         best = np.stack([np.argsort(-each, kind="stable")[:k] for each in scores.T])
-    np.save(folder / f"{way}.npy", best)
+    np.save(folder / f"{method}.npy", best)
 
 
 def _encoding(folder: Path, size: int) -> Callable[[], None]:
-    """Random vectors of as many texts, no cache: what a corpus takes beside its model."""
+    """Encode ``size`` texts by random vectors, without cache: the cost besides the model."""
     from qwen3nb.models.encoders.encode_file import encode_to_file
     from qwen3nb.models.load import load_encoder
 

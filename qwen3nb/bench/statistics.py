@@ -17,7 +17,7 @@ from qwen3nb.analysis.comparison.pairwise import compare_pairs
 from qwen3nb.analysis.stats.resampling import Array, Interval, percentile_interval, resampled_means
 from qwen3nb.utils.markdown import markdown_table
 
-__all__ = ["Row", "bench_statistics", "table"]
+__all__ = ["StatisticsTiming", "bench_statistics", "table"]
 
 _T = TypeVar("_T")
 LEVEL = 0.95
@@ -25,16 +25,16 @@ _COARSEST = 2.0**-52
 
 
 @dataclass(frozen=True)
-class Row:
-    """One way of comparing all pairs.
+class StatisticsTiming:
+    """One method of comparing all pairs.
 
     Attributes:
-        what: the way.
-        pairs: comparisons in all: pairs of systems times tasks.
-        seconds: for all of them; from a sample of pairs where ``measured`` is smaller.
+        what: name of the method.
+        pairs: number of comparisons: pairs of systems times tasks.
+        seconds: for all of them; extrapolated if ``measured`` is smaller.
         measured: comparisons that were run.
-        ratio: how many times faster than the loop.
-        peak_mib: largest memory allocated beyond the scores, in MiB.
+        ratio: speed relative to the loop.
+        peak_mib: peak memory allocated in addition to the scores, in MiB.
         deviation: largest difference of an interval's end from the loop's, in standard
             errors of the resampling; None for the loop itself.
     """
@@ -56,53 +56,53 @@ def bench_statistics(
     n_resamples: int = 10_000,
     loop_pairs: int = 6,
     seed: int = 0,
-) -> tuple[Row, ...]:
-    """Time both ways on made-up scores; the loop on ``loop_pairs`` pairs, scaled up.
+) -> tuple[StatisticsTiming, ...]:
+    """Time both methods on synthetic scores; the loop on ``loop_pairs`` pairs, extrapolated.
 
-    The pairs of the loop are run before, between and after the others. The loop makes
-    percentile intervals only; `compare_pairs` adds BCa, permutation test and Holm.
+    The loop runs before, between and after the other methods. It computes percentile
+    intervals only; `compare_pairs` adds BCa, permutation test and Holm.
     """
     matrices = [_scores(systems, queries, seed=seed + task) for task in range(tasks)]
     first = matrices[0]
     pairs = list(itertools.combinations(range(systems), 2))
     drawn = np.random.default_rng(seed).integers(0, len(pairs), loop_pairs)
-    looped: list[tuple[float, Interval]] = []
-
-    def loop(part: int) -> None:
-        for i in drawn[part::3]:
-            run = partial(_loop, first.scores, pairs[int(i)], n_resamples, seed=seed)
-            looped.append(_timed(run))
-
+    thirds = [[int(i) for i in drawn[part::3]] for part in range(3)]
+    loop = partial(_timed_loop, first.scores, pairs, n_resamples=n_resamples, seed=seed)
+    block = partial(_all_pairs, pairs=pairs, n_resamples=n_resamples, seed=seed)
     full = partial(compare_pairs, n_resamples=n_resamples, seed=seed)
-    loop(0)
-    block_seconds, ends = _timed(
-        lambda: [_all_pairs(m.scores, pairs, n_resamples, seed=seed) for m in matrices]
-    )
-    loop(1)
+
+    looped = loop(thirds[0])
+    block_seconds, ends = _timed(lambda: [block(each.scores) for each in matrices])
+    looped += loop(thirds[1])
     full_seconds, _ = _timed(lambda: full(matrices))
-    loop(2)
+    looped += loop(thirds[2])
+
     total = len(pairs) * tasks
     loop_seconds = sum(seconds for seconds, _ in looped) / loop_pairs * total
-    order = [int(i) for part in range(3) for i in drawn[part::3]]
-    pairs_of_ends = [(ends[0][i], found) for i, (_, found) in zip(order, looped, strict=True)]
-    deviation = max(_deviation(ours, theirs, n_resamples) for ours, theirs in pairs_of_ends)
-
-    def row(what: str, seconds: float, work: Callable[[], object]) -> Row:
-        return Row(what, total, seconds, total, loop_seconds / seconds, _peak(work), deviation)
-
-    # Peaks are those of one task: the tasks are taken one after the other.
-    looping = partial(_loop, first.scores, pairs[0], min(n_resamples, 1000), seed=seed)
-    block = partial(_all_pairs, first.scores, pairs, n_resamples, seed=seed)
-    return (
-        Row("numpy loop, pair by pair", total, loop_seconds, loop_pairs, 1.0, _peak(looping), None),
-        row("all pairs from one set of draws", block_seconds, block),
-        row("the same with BCa, permutation test, Holm", full_seconds, lambda: full([first])),
+    deviation = max(
+        _deviation(ends[0][i], theirs, n_resamples)
+        for i, (_, theirs) in zip(itertools.chain(*thirds), looped, strict=True)
+    )
+    # Peaks are those of one task: the tasks are processed one after the other.
+    one_pair = partial(_loop, first.scores, pairs[0], min(n_resamples, 1000), seed=seed)
+    rows: list[tuple[str, float, int, Callable[[], object], float | None]] = [
+        ("numpy loop, pair by pair", loop_seconds, loop_pairs, one_pair, None),
+        ("all pairs from one set of draws", block_seconds, total, partial(block, first.scores),
+         deviation),
+        ("the same with BCa, permutation test, Holm", full_seconds, total, lambda: full([first]),
+         deviation),
+    ]  # fmt: skip
+    return tuple(
+        StatisticsTiming(
+            what, total, seconds, measured, loop_seconds / seconds, _peak(work), compared
+        )
+        for what, seconds, measured, work, compared in rows
     )
 
 
-def table(rows: Sequence[Row]) -> str:
+def table(rows: Sequence[StatisticsTiming]) -> str:
     """The rows as a Markdown table."""
-    heads = ("way", "comparisons", "seconds", "times faster", "peak MiB", "deviation")
+    heads = ("method", "comparisons", "seconds", "times faster", "peak MiB", "deviation")
     cells = [
         (
             row.what,
@@ -118,7 +118,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def _scores(systems: int, queries: int, *, seed: int) -> ScoreMatrix:
-    """Systems that agree on most of a query's difficulty."""
+    """Synthetic scores of systems that agree on most of a query's difficulty."""
     generator = np.random.default_rng(seed)
     difficulty = generator.beta(0.5, 0.7, size=queries)
     noise = generator.normal(0, 0.15, size=(systems, queries))
@@ -130,12 +130,26 @@ def _scores(systems: int, queries: int, *, seed: int) -> ScoreMatrix:
 
 
 def _loop(scores: Array, pair: tuple[int, int], n_resamples: int, *, seed: int) -> Interval:
-    """The plain way: draw queries, take the mean, again and again."""
+    """The textbook loop: draw queries, take the mean, repeat."""
     differences = scores[pair[0]] - scores[pair[1]]
     n = len(differences)
     generator = np.random.default_rng((seed, *pair))
     means = np.array([differences[generator.integers(0, n, n)].mean() for _ in range(n_resamples)])
     return percentile_interval(means, level=LEVEL)
+
+
+def _timed_loop(
+    scores: Array,
+    pairs: Sequence[tuple[int, int]],
+    indices: Sequence[int],
+    *,
+    n_resamples: int,
+    seed: int,
+) -> list[tuple[float, Interval]]:
+    """Seconds and interval of each pair among ``indices``."""
+    return [
+        _timed(partial(_loop, scores, pairs[index], n_resamples, seed=seed)) for index in indices
+    ]
 
 
 def _all_pairs(
@@ -148,7 +162,7 @@ def _all_pairs(
 def _deviation(ours: Interval, theirs: Interval, n_resamples: int) -> float:
     """Largest difference of two intervals' ends, in standard errors of their quantiles.
 
-    Of a normal distribution with standard deviation s, the 2.5 % quantile of R draws has
+    For a normal distribution with standard deviation s, the 2.5 % quantile of R draws has
     the standard error s sqrt(0.025 · 0.975 / R) / φ(1.96) (Kendall and Stuart 1977, 10.10).
     """
     spread = max((theirs[1] - theirs[0]) / (2 * 1.96), _COARSEST)
@@ -163,7 +177,7 @@ def _timed(run: Callable[[], _T]) -> tuple[float, _T]:
 
 
 def _peak(run: Callable[[], object]) -> float:
-    """Largest memory allocated while running, in MiB."""
+    """Peak memory allocated while running, in MiB."""
     tracemalloc.start()
     try:
         run()

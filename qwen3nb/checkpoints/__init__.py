@@ -1,1 +1,1 @@
-"""Weight files of a training, read, averaged and written without building a model."""
+"""Read, average and write the weight files of a training, without building a model."""

@@ -1,4 +1,4 @@
-"""The mean of several checkpoints, block by block; see `qwen3nb.checkpoints.writer`."""
+"""Average checkpoints block by block; see `qwen3nb.checkpoints.writer`."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from qwen3nb import paths
 from qwen3nb.checkpoints.checkpoint import (
     SINGLE,
     Checkpoint,
-    CheckpointError,
     list_checkpoints,
     metric_of,
     open_checkpoint,
 )
 from qwen3nb.checkpoints.tied_weights import extra_copies
+from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.checkpoints.writer import Piece, transfer
 from qwen3nb.utils.atomic_files import may_replace, new_folder, sha256_json, write_json
 
 __all__ = ["Selection", "average_checkpoints", "averaged", "select_checkpoints"]
 
 _METADATA = "averaging_metadata.json"
-# Copied beside the mean as they are; everything else in the folder belongs to one step.
+# Copied unchanged next to the mean; all other files belong to a single step.
 _KEPT = (
     "added_tokens.json",
     "chat_template.jinja",
@@ -36,19 +36,19 @@ _KEPT = (
     "tokenizer_config.json",
     "vocab.json",
 )
-# What two checkpoints of one training may differ in.
+# Settings that may differ between checkpoints of the same training.
 _INCIDENTAL = ("transformers_version", "_name_or_path", "torch_dtype", "dtype")
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Which checkpoints to average, and why.
+    """The checkpoints to average, and why they were selected.
 
     Attributes:
-        folders: the chosen checkpoints.
-        rule: in words, e.g. ``best 2 by eval_loss (lower is better)``.
-        metrics: the metric of each folder name, for a best-N choice.
-        note: what was not as asked (fewer checkpoints than N), or empty.
+        folders: the selected checkpoints.
+        rule: the rule, such as ``best 2 by eval_loss (lower is better)``.
+        metrics: metric per folder name, for a best-N selection.
+        note: how the selection deviates from the rule (fewer than N checkpoints), or empty.
     """
 
     folders: tuple[Path, ...]
@@ -58,7 +58,7 @@ class Selection:
 
     @property
     def name(self) -> str:
-        """A name for the mean: its rule, or the folder's own if there is but one."""
+        """A name for the mean: the rule, or the folder's name if there is only one."""
         if len(self.folders) == 1:
             return self.folders[0].name
         return re.sub(r"[^A-Za-z0-9]+", "-", self.rule.partition(" (")[0])
@@ -72,38 +72,38 @@ def select_checkpoints(
     metric: str = "eval_loss",
     lower_is_better: bool = True,
 ) -> Selection:
-    """The ``last`` N checkpoints by step, or the ``best`` N by a metric, the last ones first.
+    """Select the ``last`` N checkpoints by step, or the ``best`` N by a metric, best last.
 
-    Fewer than N is no error: `Selection.note` says so and all are taken.
+    If there are fewer than N, all of them are selected and `Selection.note` says so.
 
     Raises:
-        ValueError: not exactly one of ``last`` and ``best``, or it is not positive.
-        CheckpointError: no checkpoints, or a metric is missing (best-N).
+        ValueError: not exactly one of ``last`` and ``best`` is given, or it is not positive.
+        CheckpointError: there are no checkpoints, or a metric is missing (best-N).
     """
     count = last if best is None else best
     if (last is None) == (best is None) or count is None or count < 1:
         raise ValueError(f"expected one of last=N or best=N, N > 0; got {last=}, {best=}")
-    found = list_checkpoints(folder)
+    checkpoints = list_checkpoints(folder)
     metrics: dict[str, float] = {}
     rule = f"last {count}"
     if best is not None:
-        metrics = {path.name: metric_of(path, metric) for path in found}
-        found.sort(key=lambda path: metrics[path.name], reverse=lower_is_better)
+        metrics = {path.name: metric_of(path, metric) for path in checkpoints}
+        checkpoints.sort(key=lambda path: metrics[path.name], reverse=lower_is_better)
         direction = "lower" if lower_is_better else "higher"
         rule = f"best {count} by {metric} ({direction} is better)"
     note = ""
-    if len(found) < count:
-        note = f"asked for {count} checkpoints, {folder} has {len(found)}: all were taken"
-    return Selection(tuple(found[-count:]), rule, metrics, note)
+    if len(checkpoints) < count:
+        note = f"{count} checkpoints requested, {folder} has {len(checkpoints)}: all were averaged"
+    return Selection(tuple(checkpoints[-count:]), rule, metrics, note)
 
 
 def averaged(selection: Selection) -> Path:
-    """The folder of the selection's mean, made in the cache if it is not there.
+    """Return the folder of the selection's mean, computed once and kept in the cache.
 
-    A selection of one is that checkpoint's own folder.
+    For a single checkpoint, return its own folder.
 
     Raises:
-        CheckpointError: as `average_checkpoints`.
+        CheckpointError: see `average_checkpoints`.
     """
     if len(selection.folders) == 1:
         return selection.folders[0]
@@ -119,31 +119,32 @@ def average_checkpoints(
 ) -> Path:
     """Write the mean of the checkpoints to the folder ``output`` and return it.
 
-    Beside ``model.safetensors`` lie the configuration and tokenizer of the last
-    checkpoint and ``averaging_metadata.json``: sources with their digests, the rule,
-    the metrics. A tensor that the sources hold under several names is written once.
-    ``output`` appears when everything is written, or not at all.
+    The folder also holds the configuration and tokenizer of the last checkpoint and
+    ``averaging_metadata.json``: the sources with their digests, the rule and the metrics.
+    A tensor that the sources hold under several names is written once. ``output`` is
+    written completely or not at all.
 
     Raises:
-        CheckpointError: sources whose configuration, tokenizer, tensor names, shapes or
-            dtypes differ, or a value that is not finite; names the first difference.
+        CheckpointError: the sources differ in configuration, tokenizer, tensor names,
+            shapes or dtypes (the message names the first difference), or a value is not
+            finite.
     """
     if not isinstance(selection, Selection):
         selection = Selection(tuple(map(Path, selection)), "as given", {})
     output = Path(output)
     sources = [open_checkpoint(folder) for folder in selection.folders]
-    _check_places(sources, output)
+    _check_folders(sources, output)
     if not may_replace(output, mark=_METADATA):
         raise CheckpointError(
-            f"{output}: is there and was not made by averaging; it stays. Name another folder"
+            f"{output}: exists and was not written by averaging; choose another folder"
         )
     names = _common_names(sources)
-    _check_alike(sources, names)
+    _check_compatible(sources, names)
     with new_folder(output) as work:
         pieces = [
             Piece(name, sources[0].tensors[name].dtype, (name,) * len(sources)) for name in names
         ]
-        odd = transfer(
+        warnings = transfer(
             sources, pieces, work / SINGLE, label="averaging", show_progress=show_progress
         )
         for name in _KEPT:
@@ -158,7 +159,7 @@ def average_checkpoints(
                 "note": selection.note,
                 "metrics": selection.metrics,
                 "digests": {source.folder.name: source.digest() for source in sources},
-                "warnings": odd,
+                "warnings": warnings,
             },
         )
         for source in sources:
@@ -166,30 +167,34 @@ def average_checkpoints(
     return output
 
 
-def _check_places(sources: Sequence[Checkpoint], output: Path) -> None:
+def _check_folders(sources: Sequence[Checkpoint], output: Path) -> None:
     if not sources:
-        raise CheckpointError("nothing to average")
+        raise CheckpointError("no checkpoints to average; give at least one folder")
     seen: set[Path] = set()
     for source in sources:
-        place = source.folder.resolve()
-        if place in seen:
-            raise CheckpointError(f"{source.folder}: named twice; its weight would count twice")
-        if place == output.resolve() or output.resolve() in place.parents:
-            raise CheckpointError(f"{output}: is, or holds, one of the sources; name another")
-        seen.add(place)
+        folder = source.folder.resolve()
+        if folder in seen:
+            raise CheckpointError(f"{source.folder}: named twice; it would count twice")
+        if folder == output.resolve() or output.resolve() in folder.parents:
+            raise CheckpointError(
+                f"{output}: is or contains one of the sources; choose another folder"
+            )
+        seen.add(folder)
 
 
 def _common_names(sources: Sequence[Checkpoint]) -> list[str]:
-    """The tensors to write, which every source must have; copies of one count once."""
+    """The tensors to write: every source must have them; copies are written once."""
     kept = [source.tensors.keys() - extra_copies(source) for source in sources]
     for source, names in zip(sources[1:], kept[1:], strict=True):
         if odd := sorted(kept[0] ^ names):
             where = f"{source.folder} against {sources[0].folder}"
-            raise CheckpointError(f"{where}: {odd[0]} is in only one of them ({len(odd)} such)")
+            raise CheckpointError(
+                f"{where}: {odd[0]} is in only one of them ({len(odd)} such tensors)"
+            )
     return sorted(kept[0])
 
 
-def _check_alike(sources: Sequence[Checkpoint], names: Sequence[str]) -> None:
+def _check_compatible(sources: Sequence[Checkpoint], names: Sequence[str]) -> None:
     first = sources[0]
     for other in sources[1:]:
         where = f"{other.folder} against {first.folder}"
@@ -197,14 +202,14 @@ def _check_alike(sources: Sequence[Checkpoint], names: Sequence[str]) -> None:
         for key in sorted(ours.keys() | theirs.keys()):
             if ours.get(key) != theirs.get(key):
                 raise CheckpointError(
-                    f"{where}: config {key!r} is {theirs.get(key)!r}, not {ours.get(key)!r}"
+                    f"{where}: config {key!r} is {theirs.get(key)!r}, expected {ours.get(key)!r}"
                 )
         for name in names:
             entry, theirs_entry = first.tensors[name], other.tensors[name]
             if (entry.dtype, entry.shape) != (theirs_entry.dtype, theirs_entry.shape):
                 raise CheckpointError(
                     f"{where}: {name} is {theirs_entry.dtype} {theirs_entry.shape}, "
-                    f"not {entry.dtype} {entry.shape}"
+                    f"expected {entry.dtype} {entry.shape}"
                 )
         vocabularies = [each.folder / "tokenizer.json" for each in (first, other)]
         if all(file.is_file() for file in vocabularies):

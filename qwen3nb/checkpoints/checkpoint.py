@@ -1,8 +1,7 @@
-"""Open, list and fingerprint checkpoint folders.
+"""Open, list and digest checkpoint folders.
 
-A `Checkpoint` is a folder that was looked at, not read: its configuration, and per
-tensor where the bytes lie. Values are read when asked for, straight from the file,
-never mapped: a mapped file that is cut short kills the process.
+Opening a `Checkpoint` reads its configuration and the position of each tensor, but no
+values. Values are read on request, straight from the file.
 """
 
 from __future__ import annotations
@@ -10,19 +9,17 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qwen3nb import paths
-from qwen3nb.checkpoints.safetensors_header import (
-    CheckpointError,
-    TensorEntry,
-    read_safetensors,
-    read_torch,
-)
+from qwen3nb.checkpoints.safetensors_header import read_safetensors
 from qwen3nb.checkpoints.tensor_io import combined_digest, read_tensor, sha256_of
+from qwen3nb.checkpoints.torch_header import read_torch
+from qwen3nb.checkpoints.types import CheckpointError, TensorEntry
 from qwen3nb.utils.atomic_files import file_stamp, read_json, remember_digest, remembered_digest
 
 if TYPE_CHECKING:
@@ -30,7 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Checkpoint",
-    "CheckpointError",
     "list_checkpoints",
     "metric_of",
     "open_checkpoint",
@@ -39,12 +35,12 @@ __all__ = [
 ]
 
 SINGLE = "model.safetensors"
-# Per format: one file, its index of shards, and how to read a header. Tried in this order.
+# Per format: the single file, the index of shards, and the reader. Tried in this order.
 _FORMATS = (
     (SINGLE, "model.safetensors.index.json", read_safetensors),
     ("pytorch_model.bin", "pytorch_model.bin.index.json", read_torch),
 )
-# What torch.compile, FSDP and activation checkpointing put into a name, wherever they wrap.
+# Inserted into names by torch.compile, FSDP and activation checkpointing, at any level.
 _WRAPPERS = {"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
 _NUMBERED = re.compile(r"checkpoint-(?:step-)?(\d{1,18})")
 _JSON_LIMIT = 50_000_000
@@ -52,13 +48,13 @@ _JSON_LIMIT = 50_000_000
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint folder, opened but not read.
+    """An opened checkpoint folder.
 
     Attributes:
         folder: the folder.
-        config: its ``config.json``.
+        config: the content of ``config.json``.
         tensors: entry per tensor name, wrapper prefixes stripped, sorted by name.
-        stamps: what told each file apart when it was opened; see `check_unchanged`.
+        stamps: the `file_stamp` of each file when it was opened; see `check_unchanged`.
     """
 
     folder: Path
@@ -72,18 +68,17 @@ class Checkpoint:
         return sorted({entry.file for entry in self.tensors.values()})
 
     def read(self, name: str) -> Tensor:
-        """One weight, in the dtype it is stored in.
+        """Return one weight in the dtype in which it is stored.
 
         Raises:
-            CheckpointError: it is not of a float type (integers and unscaled 8-bit
-                floats are no weights), or holds NaN or infinity.
+            CheckpointError: see `qwen3nb.checkpoints.tensor_io.read_tensor`.
         """
         return read_tensor(self.tensors[name])
 
     def digest(self) -> str:
-        """SHA-256 of the weights: every tensor's name, dtype, shape and bytes.
+        """SHA-256 of the weights: name, dtype, shape and bytes of every tensor.
 
-        The same weights in one file, in shards or in another file format have the same.
+        It does not depend on the file format or the number of shards.
         """
         return remembered_digest(self.files, self._digest, memory=_memory())
 
@@ -93,14 +88,14 @@ class Checkpoint:
         )
 
     def remember(self, digest: str) -> None:
-        """Spare the next `digest` the reading; ``digest`` was taken on the way by a copy."""
+        """Store a ``digest`` computed while copying, so that `digest` need not read the files."""
         remember_digest(self.files, digest, memory=_memory())
 
     def check_unchanged(self) -> None:
-        """Make sure that what was read is what was opened.
+        """Check that no file has changed since the checkpoint was opened.
 
         Raises:
-            CheckpointError: a file has changed, or is gone.
+            CheckpointError: a file has changed or is gone.
         """
         for file, stamp in self.stamps.items():
             try:
@@ -110,7 +105,7 @@ class Checkpoint:
             if not same:
                 raise CheckpointError(
                     f"{file}: changed while it was being read; "
-                    "wait until the training has finished saving, and start again"
+                    "wait until the training has finished saving, then try again"
                 )
 
 
@@ -121,11 +116,11 @@ def _memory() -> Path:
 def open_checkpoint(folder: Path | str) -> Checkpoint:
     """Open a folder with ``config.json`` and weights, in one file or in shards.
 
-    Safetensors are taken if there are any, else ``pytorch_model.bin``.
+    Safetensors are preferred to ``pytorch_model.bin``.
 
     Raises:
-        CheckpointError: no such folder, no configuration, no weights, two sources
-            of them, or a weight file that is not what it should be.
+        CheckpointError: no such folder, no configuration, no weights, ambiguous weights,
+            or an invalid weight file.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -135,34 +130,42 @@ def open_checkpoint(folder: Path | str) -> Checkpoint:
         raise CheckpointError(f"{folder}: no config.json, so this is not a checkpoint folder")
     if (folder / "adapter_config.json").is_file():
         raise CheckpointError(
-            f"{folder}: holds adapter_config.json beside a whole model; libraries would apply "
-            "that adapter without a word. Move one of the two elsewhere"
+            f"{folder}: holds adapter_config.json beside a whole model; libraries would silently "
+            "apply that adapter. Move one of the two elsewhere"
         )
     stamps = {config_file: file_stamp(config_file)}
     config = _read_object(config_file)
     files = _weight_files(folder)
     stamps |= {file: file_stamp(file) for file in files}
+    tensors = _read_headers(files)
+    if not tensors:
+        raise CheckpointError(f"{folder}: its weight files hold no tensors")
+    return Checkpoint(folder, config, dict(sorted(tensors.items())), stamps)
+
+
+def _read_headers(files: Mapping[Path, tuple[Any, set[str] | None]]) -> dict[str, TensorEntry]:
+    """Read the headers of all weight files and check them against the index."""
     tensors: dict[str, TensorEntry] = {}
-    for file, (read_header, announced) in files.items():
+    for file, (read_header, listed) in files.items():
         entries = read_header(file)
-        if announced is not None and (odd := sorted(entries.keys() ^ announced)):
+        if listed is not None and (odd := sorted(entries.keys() ^ listed)):
             raise CheckpointError(
-                f"{file}: {odd[0]} is not in both this shard and the index "
-                f"({len(odd)} such); it is another model's shard, or another step's"
+                f"{file}: {odd[0]} is not in both this shard and the index ({len(odd)} such "
+                "tensors); the shard belongs to another model or another step"
             )
         for stored, entry in entries.items():
             name = strip_wrappers(stored)
             if name in tensors:
                 raise CheckpointError(f"{file}: {name} is also in {tensors[name].file}")
             tensors[name] = entry
-    if not tensors:
-        raise CheckpointError(f"{folder}: its weight files hold no tensor")
-    return Checkpoint(folder, config, dict(sorted(tensors.items())), stamps)
+    return tensors
 
 
 def _read_object(file: Path) -> dict[str, Any]:
     if file.stat().st_size > _JSON_LIMIT:
-        raise CheckpointError(f"{file}: {file.stat().st_size:,} bytes; no such file is so large")
+        raise CheckpointError(
+            f"{file}: {file.stat().st_size:,} bytes; expected at most {_JSON_LIMIT:,}"
+        )
     try:
         value = read_json(file)
     except ValueError as error:
@@ -173,24 +176,24 @@ def _read_object(file: Path) -> dict[str, Any]:
 
 
 def strip_wrappers(name: str) -> str:
-    """``name`` without what torch.compile or a parallel wrapper put into it.
+    """Strip the parts that torch.compile and parallel wrappers insert into a name.
 
     >>> strip_wrappers("module._orig_mod.model.encoder._orig_mod.norm.weight")
     'model.encoder.norm.weight'
     """
     parts = [part for part in name.split(".") if part not in _WRAPPERS]
-    while len(parts) > 1 and parts[0] == "module":  # (D)DP wraps the whole only
+    while len(parts) > 1 and parts[0] == "module":  # (D)DP wraps whole models only
         parts.pop(0)
     return ".".join(parts)
 
 
 def _weight_files(folder: Path) -> dict[Path, tuple[Any, set[str] | None]]:
-    """Per weight file how to read its header, and the names its index announces for it."""
+    """Map each weight file to its header reader and to the names that the index lists for it."""
     for single_name, index_name, read_header in _FORMATS:
         single, index = folder / single_name, folder / index_name
         if single.exists() and index.exists():
             raise CheckpointError(
-                f"{folder}: holds both {single_name} and {index_name}; remove the one that is stale"
+                f"{folder}: holds both {single_name} and {index_name}; remove the stale one"
             )
         if single.exists():
             _check_link(single)
@@ -200,8 +203,8 @@ def _weight_files(folder: Path) -> dict[Path, tuple[Any, set[str] | None]]:
     others = sorted(path.name for path in folder.iterdir() if path.suffix in (".pt", ".pth"))
     pickles = f" ({', '.join(others)}: a pickle, never loaded)" if others else ""
     raise CheckpointError(
-        f"{folder}: no weights: expected {' or '.join(name for name, *_ in _FORMATS)}, or shards "
-        f"with their index{pickles}"
+        f"{folder}: no weights; expected {' or '.join(name for name, *_ in _FORMATS)}, or shards "
+        f"with an index{pickles}"
     )
 
 
@@ -221,7 +224,7 @@ def _shards(index: Path) -> dict[str, set[str]]:
 
 
 def _check_link(file: Path) -> None:
-    """A weight file may link only to where the hub's own cache keeps its blobs."""
+    """Refuse links other than those of the hub's cache to its blobs."""
     if not file.is_symlink():
         return
     target, folder = file.resolve(), file.parent.resolve()
@@ -233,7 +236,7 @@ def _check_link(file: Path) -> None:
 
 
 def step_of(folder: Path) -> int | None:
-    """The step in a folder's name, or None for ``-best``, ``-final`` and the like.
+    """Return the step in a folder name, or None for ``-best``, ``-final`` and the like.
 
     >>> step_of(Path("checkpoint-200")), step_of(Path("checkpoint-step-3"))
     (200, 3)
@@ -245,10 +248,10 @@ def step_of(folder: Path) -> int | None:
 
 
 def list_checkpoints(folder: Path | str) -> list[Path]:
-    """The numbered checkpoints in ``folder``, by step.
+    """Return the numbered checkpoints in ``folder``, sorted by step.
 
     Raises:
-        CheckpointError: there are none, or two of the same step.
+        CheckpointError: there are none, or two have the same step.
     """
     folder = Path(folder)
     numbered = sorted(
@@ -257,18 +260,17 @@ def list_checkpoints(folder: Path | str) -> list[Path]:
         if path.is_dir() and (step := step_of(path)) is not None
     )
     if not numbered:
-        raise CheckpointError(f"{folder}: holds no checkpoint-N folder")
+        raise CheckpointError(f"{folder}: expected folders named checkpoint-N, found none")
     for (step, path), (next_step, other) in pairwise(numbered):
         if step == next_step:
-            raise CheckpointError(f"{folder}: {path.name} and {other.name} are of the same step")
+            raise CheckpointError(f"{folder}: {path.name} and {other.name} have the same step")
     return [path for _, path in numbered]
 
 
 def metric_of(folder: Path, metric: str = "eval_loss") -> float:
-    """A metric of *this* checkpoint's step, from its ``trainer_state.json``.
+    """Return a metric at the checkpoint's own step, from its ``trainer_state.json``.
 
-    The log there is cumulative, so its last entry may belong to an earlier step;
-    only the entry of the checkpoint's own step counts.
+    The log in that file is cumulative, so its last entry may belong to an earlier step.
 
     Raises:
         CheckpointError: no such file, no such metric at that step, or not a finite number.
@@ -276,8 +278,8 @@ def metric_of(folder: Path, metric: str = "eval_loss") -> float:
     file = folder / "trainer_state.json"
     if not file.is_file():
         raise CheckpointError(
-            f"{folder}: no trainer_state.json, so its {metric} is not known; "
-            "average the last N, or name the folders"
+            f"{folder}: no trainer_state.json, so its {metric} is unknown; "
+            "average the last N, or list the folders"
         )
     state = trainer_state(folder)
     step = state.get("global_step", step_of(folder))
@@ -288,17 +290,17 @@ def metric_of(folder: Path, metric: str = "eval_loss") -> float:
         raise CheckpointError(f"{file}: no {metric} at step {step}; it logs: {', '.join(seen)}")
     value = values[-1]
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise CheckpointError(f"{file}: {metric} at step {step} is {value!r}")
+        raise CheckpointError(f"{file}: {metric} at step {step} is {value!r}, expected a number")
     return float(value)
 
 
 def trainer_state(folder: Path) -> dict[str, Any]:
-    """The trainer's own record; empty for a training that keeps none.
+    """Return the content of ``trainer_state.json``; empty if there is no such file.
 
-    Read leniently: trainers log gradients that are NaN.
+    NaN is accepted, because trainers log gradient norms that are NaN.
 
     Raises:
-        CheckpointError: it is not what a trainer writes.
+        CheckpointError: not the file that a trainer writes.
     """
     file = folder / "trainer_state.json"
     if not file.is_file():
@@ -306,7 +308,9 @@ def trainer_state(folder: Path) -> dict[str, Any]:
     try:
         state = json.loads(file.read_bytes())
     except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{file}: not a trainer's state ({error})") from None
+        raise CheckpointError(f"{file}: not a trainer state ({error})") from None
     if not isinstance(state, dict) or not isinstance(state.get("log_history", []), list):
-        raise CheckpointError(f"{file}: not a trainer's state (expected an object with a log)")
+        raise CheckpointError(
+            f"{file}: not a trainer state (expected an object with the list log_history)"
+        )
     return state

@@ -1,4 +1,4 @@
-"""How far weights move: between checkpoints, and from each of them to their mean."""
+"""Weight drift: distances between checkpoints, and from each checkpoint to their mean."""
 
 from __future__ import annotations
 
@@ -8,24 +8,25 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from qwen3nb.checkpoints.checkpoint import Checkpoint, CheckpointError, open_checkpoint
+from qwen3nb.checkpoints.checkpoint import Checkpoint, open_checkpoint
 from qwen3nb.checkpoints.tied_weights import EMBEDDINGS
+from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.checkpoints.weight_names import encoder_name
 
-__all__ = ["Change", "distance_to", "weight_drift"]
+__all__ = ["TensorDrift", "distance_to", "weight_drift"]
 
 _LAYER = re.compile(r"layers\.(\d+)\.(.+)\.weight")
 
 
 @dataclass(frozen=True)
-class Change:
-    """How much one tensor of the encoder changed from one checkpoint to the next.
+class TensorDrift:
+    """The change of one encoder tensor from one checkpoint to the next.
 
     Attributes:
-        earlier: name of the earlier checkpoint's folder.
-        later: name of the later one's.
+        earlier: folder name of the earlier checkpoint.
+        later: folder name of the later checkpoint.
         layer: number of the layer; None for the embedding and the last norm.
-        module: what it is in the layer, such as ``mlp.up_proj``.
+        module: name within the layer, such as ``mlp.up_proj``.
         relative: ‖later − earlier‖ / ‖earlier‖ (Frobenius), in float32.
     """
 
@@ -36,35 +37,35 @@ class Change:
     relative: float
 
 
-def weight_drift(folders: Sequence[Path]) -> list[Change]:
-    """The change of every encoder tensor between consecutive checkpoints.
+def weight_drift(folders: Sequence[Path]) -> list[TensorDrift]:
+    """Return the change of every encoder tensor between consecutive checkpoints.
 
-    Two tensors are in memory at a time.
+    At most two tensors are in memory at a time.
 
     Raises:
-        CheckpointError: fewer than two checkpoints, or ones that do not fit together.
+        CheckpointError: fewer than two checkpoints, or incompatible ones.
     """
     if len(folders) < 2:
-        raise CheckpointError(
-            f"drift is between checkpoints; got {len(folders)}, expected 2 or more"
-        )
+        raise CheckpointError(f"drift needs 2 or more checkpoints; got {len(folders)}")
     return [
-        Change(first.folder.name, second.folder.name, *_parts(name), _relative(first, second, name))
+        TensorDrift(
+            first.folder.name, second.folder.name, *_parts(name), _relative(first, second, name)
+        )
         for first, second in pairwise(map(open_checkpoint, folders))
         for name in _encoder_tensors(first)
     ]
 
 
 def distance_to(center: Path, folders: Sequence[Path]) -> dict[str, float]:
-    """‖w − center‖ / ‖center‖ over all encoder weights, by name of each folder."""
+    """‖w − center‖ / ‖center‖ over all encoder weights, per folder name."""
     middle = open_checkpoint(center)
-    found = {}
+    distances = {}
     for folder in folders:
         other = open_checkpoint(folder)
         squares = [_squares(middle, other, name) for name in _encoder_tensors(middle)]
         moved, size = (sum(each) for each in zip(*squares, strict=True))
-        found[folder.name] = (moved / size) ** 0.5
-    return found
+        distances[folder.name] = (moved / size) ** 0.5
+    return distances
 
 
 def _encoder_tensors(checkpoint: Checkpoint) -> list[str]:
@@ -89,7 +90,10 @@ def _relative(first: Checkpoint, second: Checkpoint, name: str) -> float:
 def _squares(first: Checkpoint, second: Checkpoint, name: str) -> tuple[float, float]:
     """‖second − first‖² and ‖first‖² of one tensor."""
     if name not in second.tensors or second.tensors[name].shape != first.tensors[name].shape:
-        raise CheckpointError(f"{second.folder}: {name} is not there in the same shape as before")
+        raise CheckpointError(
+            f"{second.folder}: expected {name} of shape {first.tensors[name].shape}, "
+            f"as in {first.folder.name}"
+        )
     before, after = first.read(name).float(), second.read(name).float()
     size = float(before.square().sum())
     return float((after - before).square().sum()), size

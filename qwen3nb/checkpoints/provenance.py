@@ -1,4 +1,4 @@
-"""What an extraction wrote down about where its weights come from."""
+"""Read the provenance that an extraction records next to the weights."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import Any
 
 from qwen3nb.utils.atomic_files import read_json
 
+__all__ = ["PROVENANCE", "read_provenance"]
+
 PROVENANCE = "qwen3nb.json"
 
 
 def read_provenance(folder: Path) -> dict[str, Any] | None:
-    """The provenance of an extracted directory, or None for any other folder."""
+    """Return the provenance of an extracted model, or None for any other folder."""
     file = folder / PROVENANCE
     return dict(read_json(file)) if file.is_file() else None

@@ -1,6 +1,6 @@
-"""The bytes of a weight in its file: read, digested, and what may be wrong with them.
+"""Read and digest the bytes of tensors.
 
-They are read and never mapped: a mapped file that is cut short kills the process.
+Files are read, never mapped: if a mapped file is truncated, the process is killed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from qwen3nb.checkpoints.safetensors_header import FLOATS, CheckpointError, TensorEntry
+from qwen3nb.checkpoints.types import FLOATS, CheckpointError, TensorEntry
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
 __all__ = [
     "check_float",
     "combined_digest",
-    "cut_short",
     "not_finite",
     "read_exactly",
     "read_tensor",
     "sha256_of",
     "torch_dtypes",
+    "truncated",
 ]
 
 _BLOCK = 1 << 20
 
 
 def read_tensor(entry: TensorEntry) -> Tensor:
-    """A weight, in the dtype it is stored in.
+    """Return a weight in the dtype in which it is stored.
 
     Raises:
-        CheckpointError: it is not of a float type (integers and unscaled 8-bit floats are
-            no weights), or holds NaN or infinity.
+        CheckpointError: the dtype is not one of `FLOATS` (integers and unscaled 8-bit
+            floats are not weights), or a value is NaN or infinite.
     """
     import torch
 
@@ -43,7 +43,7 @@ def read_tensor(entry: TensorEntry) -> Tensor:
     with entry.file.open("rb") as file:
         file.seek(entry.start)
         if file.readinto(buffer) != len(buffer):
-            raise cut_short(entry)
+            raise truncated(entry)
     if not buffer:
         return torch.empty(entry.shape, dtype=torch_dtypes()[entry.dtype])
     tensor = torch.frombuffer(buffer, dtype=torch_dtypes()[entry.dtype]).reshape(entry.shape)
@@ -53,18 +53,18 @@ def read_tensor(entry: TensorEntry) -> Tensor:
 
 
 def read_exactly(descriptor: int, buffer: memoryview, offset: int) -> bool:
-    """Fill ``buffer`` from the file at ``offset``; False if the file ends before."""
+    """Fill ``buffer`` from a file at ``offset``; return False if the file ends before that."""
     done = 0
     while done < len(buffer):
-        got = os.preadv(descriptor, [buffer[done:]], offset + done)
-        if got == 0:
+        count = os.preadv(descriptor, [buffer[done:]], offset + done)
+        if count == 0:
             return False
-        done += got
+        done += count
     return True
 
 
 def combined_digest(tensors: Mapping[str, TensorEntry], hashes: Mapping[str, str]) -> str:
-    """One digest from the SHA-256 of each tensor's bytes, in the order of the names."""
+    """Combine the SHA-256 of each tensor's bytes into one digest, in the order of the names."""
     digest = hashlib.sha256()
     for name in sorted(tensors):
         entry = tensors[name]
@@ -87,37 +87,37 @@ def _blocks(entry: TensorEntry, size: int = _BLOCK) -> Iterator[bytes]:
         while left:
             block = file.read(min(size, left))
             if not block:
-                raise cut_short(entry)
+                raise truncated(entry)
             left -= len(block)
             yield block
 
 
 def torch_dtypes() -> dict[str, Any]:
-    """The dtype of torch per name in a weight file's header."""
+    """The torch dtype for each name in `FLOATS`."""
     import torch
 
     return {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
 
 
 def check_float(entry: TensorEntry) -> None:
-    """Raise unless the tensor is stored in a float type that weights come in."""
+    """Raise unless the tensor has a dtype in `FLOATS`."""
     if entry.dtype not in FLOATS:
         raise CheckpointError(
-            f"{entry.file}: {entry.stored_name} is {entry.dtype}; "
+            f"{entry.file}: {entry.stored_name} has dtype {entry.dtype}; "
             f"expected one of {', '.join(FLOATS)}"
         )
 
 
-def cut_short(entry: TensorEntry) -> CheckpointError:
-    """The error for a file that ends before a tensor does."""
+def truncated(entry: TensorEntry) -> CheckpointError:
+    """The error for a file that became shorter after it was opened."""
     return CheckpointError(
         f"{entry.file}: shorter than when it was opened; it changed while it was being read"
     )
 
 
 def not_finite(entry: TensorEntry) -> CheckpointError:
-    """The error for a tensor with NaN or infinity in it."""
+    """The error for a tensor with NaN or infinity."""
     return CheckpointError(
         f"{entry.file}: {entry.stored_name} holds NaN or infinity; "
-        "training had diverged by then, take an earlier checkpoint"
+        "the training had diverged, use an earlier checkpoint"
     )

@@ -1,21 +1,22 @@
-"""The one embedding that goes by four names.
+"""The shared embedding and its four names.
 
-The encoder-decoder shares its embedding between both stacks and the output.
-Safetensors keep it once; a pickled state dict, or a wrapper's, repeats it under
-other names. Copies must be equal: which of two different ones the model had in
-training cannot be told from the file.
+The encoder-decoder shares one embedding between both stacks and the output. Safetensors
+files store it once; pickled state dicts and those of wrappers repeat it under other
+names. The copies must be equal: if they differ, the file does not say which one the
+model had in training.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
-from qwen3nb.checkpoints.checkpoint import Checkpoint, CheckpointError
+from qwen3nb.checkpoints.checkpoint import Checkpoint
 from qwen3nb.checkpoints.tensor_io import sha256_of
+from qwen3nb.checkpoints.types import CheckpointError
 
 __all__ = ["EMBEDDINGS", "embedding_name", "extra_copies"]
 
-# In the order in which one is kept.
+# In order of preference.
 EMBEDDINGS = (
     "model.shared.weight",
     "model.encoder.embed_tokens.weight",
@@ -27,14 +28,14 @@ _OUTPUT = EMBEDDINGS[3]
 
 
 def embedding_name(checkpoint: Checkpoint, *, allow: Collection[str] = ()) -> str | None:
-    """The tensor that holds the encoder's embedding, or None if there is none.
+    """Return the name of the encoder's embedding, or None if there is none.
 
     Args:
         checkpoint: an encoder-decoder.
-        allow: with ``untied``, copies may differ; the encoder's own is taken.
+        allow: with ``untied``, copies may differ, and the encoder's own copy is used.
 
     Raises:
-        CheckpointError: copies that differ.
+        CheckpointError: the copies differ.
     """
     if "untied" in allow:
         own = (_ENCODER, *EMBEDDINGS)
@@ -45,10 +46,10 @@ def embedding_name(checkpoint: Checkpoint, *, allow: Collection[str] = ()) -> st
 
 
 def extra_copies(checkpoint: Checkpoint) -> set[str]:
-    """Names that repeat another tensor of the checkpoint and need not be written again.
+    """Names of tensors that duplicate another tensor of the checkpoint.
 
     Raises:
-        CheckpointError: copies of the shared embedding that differ.
+        CheckpointError: the copies of the shared embedding differ.
     """
     group = _present(checkpoint)
     _check_equal(checkpoint, group)
@@ -56,14 +57,14 @@ def extra_copies(checkpoint: Checkpoint) -> set[str]:
     kept: dict[object, str] = {}
     rank = {name: index for index, name in enumerate(EMBEDDINGS)}
     for name in sorted(checkpoint.tensors, key=lambda name: (rank.get(name, -1), name)):
-        place = _place(checkpoint, name)
-        if kept.setdefault(place, name) != name and checkpoint.tensors[name].count:
+        location = _location(checkpoint, name)
+        if kept.setdefault(location, name) != name and checkpoint.tensors[name].count:
             extra.add(name)
     return extra
 
 
 def _present(checkpoint: Checkpoint) -> list[str]:
-    """The embedding's names in this checkpoint that ought to hold the same values."""
+    """The names of the embedding in this checkpoint that must hold the same values."""
     untied = checkpoint.config.get("tie_word_embeddings") is False
     return [
         name
@@ -72,19 +73,18 @@ def _present(checkpoint: Checkpoint) -> list[str]:
     ]
 
 
-def _place(checkpoint: Checkpoint, name: str) -> object:
+def _location(checkpoint: Checkpoint, name: str) -> object:
     entry = checkpoint.tensors[name]
     return entry.file, entry.start, entry.stop, entry.shape, entry.dtype
 
 
 def _check_equal(checkpoint: Checkpoint, group: list[str]) -> None:
-    if len({_place(checkpoint, name) for name in group}) < 2:
+    if len({_location(checkpoint, name) for name in group}) < 2:
         return
     first, *others = ((name, sha256_of(checkpoint.tensors[name])) for name in group)
     for name, digest in others:
         if digest != first[1]:
             raise CheckpointError(
-                f"{checkpoint.folder}: {name} and {first[0]} should be one embedding, but differ; "
-                "which one the encoder had cannot be told (--allow untied takes "
-                "the encoder's own)"
+                f"{checkpoint.folder}: {name} and {first[0]} should be the same embedding, but "
+                "differ (--allow untied uses the encoder's own copy)"
             )

@@ -1,4 +1,4 @@
-"""The names a training gives its weights, and those of a stock Qwen3."""
+"""Map weight names of the encoder-decoder to those of a stock Qwen3."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
+__all__ = ["encoder_name", "with_aliases"]
+
 _SHARED = "model.shared.weight"
-
 _ENCODER = "model.encoder."
-
 _ALIASES = {
     "model.encoder.embed_tokens.weight": _SHARED,
     "model.decoder.embed_tokens.weight": _SHARED,
@@ -18,7 +18,7 @@ _ALIASES = {
 
 
 def encoder_name(name: str) -> str | None:
-    """The Qwen3 name of an encoder-decoder tensor, or None if the encoder has no use for it.
+    """Return the Qwen3 name of an encoder-decoder tensor, or None if the encoder lacks it.
 
     >>> encoder_name("model.shared.weight")
     'embed_tokens.weight'
@@ -35,7 +35,7 @@ def encoder_name(name: str) -> str | None:
 
 
 def with_aliases(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """``state`` plus the aliases of the shared embedding that safetensors leaves out."""
+    """Return ``state`` with the aliases of the shared embedding, which safetensors omits."""
     full = dict(state)
     for alias, source in _ALIASES.items():
         full.setdefault(alias, full[source])

@@ -1,1 +1,1 @@
-"""Test collections, read from a mirror, a folder or a file. Builds no model."""
+"""Read test collections from a mirror, a folder or a file. Loads no model."""

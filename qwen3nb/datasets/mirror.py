@@ -1,10 +1,9 @@
-"""Data and models that lie on this machine, for nodes without a network.
+"""Keep datasets and models in a local mirror, for machines without a network.
 
-A mirror is a folder ``DIR/<organisation>/<name>`` per id, data sets and models alike.
-`fetch` fills one on a connected machine, from pinned revisions; with ``QWEN3NB_MIRROR``
-(or ``--mirror``) set, every id is looked for there first, by the same code that else asks
-the hub. What was fetched is noted beside the files, so that a copy that was cut short or
-changed is told from the revision it claims to be.
+A mirror has a folder ``DIR/<organisation>/<name>`` per id, for datasets and models alike.
+`fetch` fills it on a connected machine from pinned revisions. If ``QWEN3NB_MIRROR`` (or
+``--mirror``) is set, every id is looked up there before the hub. A note next to the files
+records what was fetched, so that an incomplete or changed copy is recognised.
 """
 
 from __future__ import annotations
@@ -38,23 +37,23 @@ __all__ = [
 
 NOTE = ".qwen3nb-fetched.json"
 _ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-# Of a model, what `fetch_model` takes; weights in other formats stay away.
+# The files fetched for a model; weights in other formats are skipped.
 _MODEL_FILES = ["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja"]
 
 
 class MirrorError(ValueError):
-    """Something that is neither in the mirror nor to be had; says what fetches it."""
+    """Data or a model that is not available; the message says how to fetch it."""
 
 
 @dataclass(frozen=True)
 class Need:
-    """A data set or a model that a choice of tasks and models uses.
+    """A dataset or model that a selection of tasks and models needs.
 
     Attributes:
         kind: ``dataset`` or ``model``.
-        id: on the hub.
-        revision: the pinned commit; None where nothing pins it.
-        used_by: names of tasks, or of registry entries.
+        id: its id on the hub.
+        revision: the pinned commit; None if it is not pinned.
+        used_by: names of the tasks or registry entries that need it.
     """
 
     kind: str
@@ -64,7 +63,7 @@ class Need:
 
 
 def mirrored(id_: str, *, mirror: Path | None = None) -> Path | None:
-    """The folder of an id in the mirror, or None."""
+    """Return the folder of an id in the mirror, or None."""
     mirror = mirror or paths.mirror()
     if mirror is None or not _ID.fullmatch(id_):
         return None
@@ -73,7 +72,7 @@ def mirrored(id_: str, *, mirror: Path | None = None) -> Path | None:
 
 
 def needs(tasks: Iterable[Any], models: Iterable[str] = ()) -> list[Need]:
-    """What tasks (MTEB objects) and models (registry names or hub ids) use, each once."""
+    """List what tasks (MTEB objects) and models (registry names or hub ids) need, each once."""
     from qwen3nb.models.sources.resolve import find_source
 
     used: dict[tuple[str, str, str | None], list[str]] = {}
@@ -93,12 +92,12 @@ def needs(tasks: Iterable[Any], models: Iterable[str] = ()) -> list[Need]:
 def fetch(
     need: Need, mirror: Path, *, say: Callable[[str], object] = print, endpoint: str | None = None
 ) -> Path:
-    """Download one need into the mirror; what is there already is not loaded again.
+    """Download one need into the mirror, unless it is there already.
 
-    A download that was stopped goes on where it was.
+    An interrupted download is resumed.
 
     Raises:
-        MirrorError: the hub does not give it.
+        MirrorError: the download fails.
     """
     from huggingface_hub import snapshot_download
 
@@ -117,9 +116,9 @@ def fetch(
             allow_patterns=_MODEL_FILES if need.kind == "model" else None,
             endpoint=endpoint,
         )
-    except Exception as error:  # noqa: BLE001 - the hub's client lets its transport's through
+    except Exception as error:  # noqa: BLE001 - transport errors pass through the hub's client
         reason = str(error).strip().splitlines()[0]
-        raise MirrorError(f"{need.id}: the hub does not give it ({reason})") from None
+        raise MirrorError(f"{need.id}: download from the hub failed ({reason})") from None
     files = {
         str(file.relative_to(folder)): sha256_file(file)
         for file in sorted(folder.rglob("*"))
@@ -130,18 +129,18 @@ def fetch(
     return folder
 
 
-def sizes(found: Iterable[Need]) -> Iterator[tuple[Need, str]]:
-    """Each need with its size on the hub, in words; ``unknown`` where the hub is silent."""
+def sizes(needed: Iterable[Need]) -> Iterator[tuple[Need, str]]:
+    """Yield each need with its size on the hub, as text; ``unknown`` if the hub fails."""
     from huggingface_hub import HfApi
 
     api = HfApi()
-    for need in found:
+    for need in needed:
         try:
             files = api.list_repo_tree(
                 need.id, repo_type=need.kind, revision=need.revision, recursive=True
             )
             total = sum(getattr(file, "size", 0) or 0 for file in files)
-        except Exception:  # noqa: BLE001 - the hub's client lets its transport's errors through
+        except Exception:  # noqa: BLE001 - transport errors pass through the hub's client
             yield need, "unknown"
             continue
         yield need, f"{total / 1e6:,.1f} MB"
@@ -157,7 +156,7 @@ def _noted(folder: Path) -> dict[str, Any] | None:
 
 
 def _whole(folder: Path, note: dict[str, Any]) -> bool:
-    """Whether every file is there as it was fetched."""
+    """Return whether every file is unchanged since it was fetched."""
     files = [folder / name for name in note["files"]]
     if not all(file.is_file() for file in files):
         return False
@@ -172,10 +171,10 @@ def _digest(folder: Path, files: list[Path]) -> str:
 
 
 def data_revision(task: Any) -> str:
-    """What identifies a task's data: the pinned revision, or the digest of a local copy.
+    """Return what identifies a task's data: a revision, or the digest of a local copy.
 
-    A folder of the mirror that `fetch` filled, and that is unchanged since, is the
-    revision it was fetched at; any other is its content.
+    A folder of the mirror that `fetch` filled and that is unchanged since is identified by
+    its revision; any other folder by its content.
     """
     data = task.metadata.dataset
     folder = mirrored(data["path"])
@@ -195,10 +194,10 @@ def data_revision(task: Any) -> str:
 
 @contextmanager
 def local_data(task: Any) -> Iterator[None]:
-    """Let an MTEB task load from the mirror, if its data are there.
+    """Make an MTEB task load from the mirror, if its data are there.
 
-    MTEB's tasks are classes whose description is shared, and unloading a task restores
-    the class's: so that is where the path is exchanged, and put back afterwards.
+    MTEB tasks share the metadata of their class, and unloading a task restores it.
+    Therefore the path is replaced in the class, and restored afterwards.
     """
     data = type(task).metadata.dataset
     id_ = data["path"]
@@ -217,18 +216,18 @@ def local_data(task: Any) -> Iterator[None]:
 
 
 def explain(task: Any, error: Exception) -> MirrorError:
-    """The error for data that could not be loaded: which, why, and what fetches them."""
+    """Return the error for data that could not be loaded, and how to fetch them."""
     mirror = paths.mirror()
     where = f"not in the mirror {mirror}" if mirror else "no mirror is set (QWEN3NB_MIRROR)"
     reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
     name, data = task.metadata.name, task.metadata.dataset["path"]
     if Path(data).is_dir():
         return MirrorError(
-            f"{name}: the copy of its data in {data} cannot be loaded ({reason[:200]}); remove it, "
+            f"{name}: the copy of the data in {data} cannot be loaded ({reason[:200]}); remove it "
             f"and fetch it again on a connected machine: `qwen3nb fetch --tasks {name}`"
         )
     return MirrorError(
-        f"{name}: its data {data} cannot be had: {where}, and the hub "
-        f"does not answer ({reason[:200]}). On a connected machine, "
-        f"`qwen3nb fetch --tasks {name} --mirror DIR` fetches them"
+        f"{name}: the data {data} are not available: {where}, and the hub failed "
+        f"({reason[:200]}). Fetch them on a connected machine: "
+        f"`qwen3nb fetch --tasks {name} --mirror DIR`"
     )

@@ -1,7 +1,7 @@
-"""Rows out of data files, plain or gzipped, each checked where it is read.
+"""Read rows from data files, plain or gzipped, and check each of them.
 
-What goes silently wrong elsewhere (a cut line, an id twice, a NaN, a number where a text
-should be) is an error here, with file, line and cause.
+What other readers pass over silently (a truncated line, a NaN, a number instead of text)
+is an error here, with file, line and cause.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _LISTED = 30
 
 
 class DataError(ValueError):
-    """Data that cannot be used; says which file, which line, and why."""
+    """Unusable data; the message names the file, the line and the cause."""
 
 
 def printable(text: str) -> str:
-    """``text`` without the control characters that a terminal obeys; a mark in their place.
+    """Replace control characters, which a terminal would interpret, by a mark.
 
     >>> printable("a\x1b[2Jb")
     'a�[2Jb'
@@ -43,14 +43,14 @@ def printable(text: str) -> str:
 
 
 def listed(names: Iterable[str]) -> str:
-    """``names`` as an error shows what there is: fit for a terminal, and not too many."""
+    """Format ``names`` for an error message: printable, and not too many."""
     known = list(names)
     more = [f"and {len(known) - _LISTED} more"] * (len(known) > _LISTED)
     return ", ".join([f"{printable(name):.60}" for name in known[:_LISTED]] + more)
 
 
 def variant(folder: Path, *names: str) -> Path | None:
-    """The first of ``names`` that is a file in ``folder``, plain or with ``.gz``."""
+    """Return the first of ``names`` that is a file in ``folder``, plain or with ``.gz``."""
     for name in names:
         for file in (folder / name, folder / f"{name}.gz"):
             if file.is_file():
@@ -60,10 +60,10 @@ def variant(folder: Path, *names: str) -> Path | None:
 
 @contextmanager
 def open_text(file: Path) -> Iterator[TextIO]:
-    """Lines of ``file``, UTF-8.
+    """Open ``file`` as UTF-8 text, decompressed if its name ends in ``.gz``.
 
     Raises:
-        DataError: it is not readable, not UTF-8, or its compression is broken.
+        DataError: it is unreadable, not UTF-8, or its compression is damaged.
     """
     try:
         with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as raw:
@@ -73,24 +73,24 @@ def open_text(file: Path) -> Iterator[TextIO]:
 
 
 def json_rows(file: Path, fields: dict[str, type | tuple[type, ...]]) -> Iterator[tuple[Any, ...]]:
-    """The named fields of each line of JSON, of the types asked for.
+    """Yield the named fields of each JSON line, checked for their types.
 
     Raises:
-        DataError: a line that is not JSON, a field that is missing or of another type.
+        DataError: a line is not JSON, or a field is missing or of another type.
     """
     with open_text(file) as lines:
         for number, line in enumerate(lines, start=1):
             if not line.strip():
                 continue
-            row = json_object(line, place=f"{file}:{number}")
+            row = json_object(line, where=f"{file}:{number}")
             yield tuple(_field(file, number, row, name, kind) for name, kind in fields.items())
 
 
-def json_object(line: str, *, place: str) -> dict[str, Any]:
-    """The object that ``line`` is, as JSON; ``place`` is what an error says first.
+def json_object(line: str, *, where: str) -> dict[str, Any]:
+    """Parse ``line`` as a JSON object; error messages start with ``where``.
 
     Raises:
-        DataError: it is not JSON (a NaN is not, either), or no object.
+        DataError: it is not JSON (NaN is not allowed), or not an object.
     """
 
     def refuse(constant: str) -> None:
@@ -99,9 +99,9 @@ def json_object(line: str, *, place: str) -> dict[str, Any]:
     try:
         row = json.loads(line, parse_constant=refuse)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{place}: not JSON ({error})") from None
+        raise DataError(f"{where}: not JSON ({error})") from None
     if not isinstance(row, dict):
-        raise DataError(f"{place}: {type(row).__name__}, expected an object")
+        raise DataError(f"{where}: {type(row).__name__}, expected an object")
     return row
 
 
@@ -110,15 +110,17 @@ def _field(
 ) -> Any:
     value = row.get(name)
     if not isinstance(value, kind) or isinstance(value, bool):
-        raise DataError(f"{file}:{number}: field {name!r} is {value!r:.60}")
+        kinds = kind if isinstance(kind, tuple) else (kind,)
+        expected = " or ".join(each.__name__ for each in kinds)
+        raise DataError(f"{file}:{number}: field {name!r} is {value!r:.60}, expected {expected}")
     return value
 
 
 def tsv_rows(file: Path, columns: int) -> Iterator[list[str]]:
-    """The fields of each line.
+    """Yield the fields of each line.
 
     Raises:
-        DataError: a line with more or fewer.
+        DataError: a line has more or fewer than ``columns`` fields.
     """
     with open_text(file) as lines:
         for number, line in enumerate(lines, start=1):

@@ -1,7 +1,7 @@
-"""STS-B's test pairs, if they were downloaded before.
+"""Read the test pairs of STS-B from the local cache.
 
-MTEB names the data set and its revision, the data sets library keeps what it once
-loaded. Nothing is downloaded here: a first look must not wait for a network.
+MTEB names the dataset and its revision; the datasets library caches what it has loaded.
+Nothing is downloaded: the sanity check must not depend on the network.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Pairs", "sts_benchmark"]
+__all__ = ["SentencePairs", "sts_benchmark"]
 
 TASK = "STSBenchmark"
 
 
 @dataclass(frozen=True)
-class Pairs:
+class SentencePairs:
     """Sentence pairs with gold scores.
 
     Attributes:
-        name: of the data set.
-        first: one sentence per pair.
-        second: the other.
-        gold: similarity of 0 to 5.
+        name: name of the dataset.
+        first: the first sentence of each pair.
+        second: the second sentence of each pair.
+        gold: similarity of each pair, 0 to 5.
     """
 
     name: str
@@ -32,10 +32,10 @@ class Pairs:
     gold: tuple[float, ...]
 
 
-def sts_benchmark() -> Pairs | None:
-    """The 1,379 test pairs (Cer et al. 2017) from the local cache; None if they are not there.
+def sts_benchmark() -> SentencePairs | None:
+    """Return the 1,379 test pairs (Cer et al. 2017), or None if they are not in the cache.
 
-    Of the revision that MTEB evaluates, and of no other.
+    Only the revision that MTEB evaluates is used.
     """
     import mteb
     from datasets import Dataset
@@ -47,13 +47,13 @@ def sts_benchmark() -> Pairs | None:
         return None
     rows = Dataset.from_file(str(files[0]))
     first, second = (tuple(map(str, rows[column])) for column in ("sentence1", "sentence2"))
-    return Pairs("STS-B", first, second, tuple(map(float, rows["score"])))
+    return SentencePairs("STS-B", first, second, tuple(map(float, rows["score"])))
 
 
 def _cached(path: str, revision: str) -> Path | None:
-    """Where the data sets library keeps a data set: owner___name/config/version/revision."""
+    """The dataset's folder in the cache: owner___name/config/version/revision."""
     import datasets
 
     root = Path(os.path.expanduser(str(datasets.config.HF_DATASETS_CACHE)))  # noqa: PTH111
-    found = sorted(root.glob(f"{path.replace('/', '___')}/*/*/{revision}"))
-    return next((folder for folder in found if folder.is_dir()), None)
+    folders = sorted(root.glob(f"{path.replace('/', '___')}/*/*/{revision}"))
+    return next((folder for folder in folders if folder.is_dir()), None)

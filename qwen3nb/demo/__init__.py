@@ -1,5 +1,5 @@
-"""The embedded default: a small training that writes real checkpoints.
+"""The demo: small trainings that write real checkpoints.
 
-What it trains is a toy. It is there so that every step from a training checkpoint to
-the book runs on two cores in minutes, with real files and honest numbers.
+The models are toys. They let every step from a training checkpoint to the book run on two
+cores in minutes, with real files and real numbers.
 """

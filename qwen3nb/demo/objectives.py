@@ -1,12 +1,12 @@
-"""What the demo's base and adapters are trained on: pairs to judge, texts to embed.
+"""The training objectives of the demo's base model and adapters: ranking and embedding.
 
-A batch holds queries of PyDocs, each with its own document and the next query's. Judged:
-whether the pair belongs together, by the logits of yes and no at its last token (the
-objective of Qwen3-Reranker). Embedded: queries and their documents, told apart from the
+A batch holds queries of PyDocs, each with its own document and that of the next query.
+Ranking: whether query and document match, by the logits of yes and no at the last token
+(the objective of Qwen3-Reranker). Embedding: queries and their documents against the
 others of the batch (InfoNCE, van den Oord et al. 2018), last token, cosine.
 
-What all pairs start with goes through the model once per batch, gradients and all: the
-template is a third of a pair.
+The shared start of all pairs goes through the model once per batch, gradients included:
+the template makes up a third of a pair.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ class Batch:
 def batches(
     folder: Path, *, steps: int, size: int, window: int, length: int, seed: int
 ) -> list[Batch]:
-    """``steps`` batches of ``size`` queries each, none of which is in the smoke tier's sample.
+    """Draw ``steps`` batches of ``size`` queries, none of them in the sample of the smoke tier.
 
     Args:
         folder: a tokenizer.
-        steps: how many.
-        size: queries of each.
-        window: tokens of a pair.
-        length: tokens of a text that is embedded.
-        seed: of what is drawn.
+        steps: number of batches.
+        size: queries per batch.
+        window: maximum tokens of a pair.
+        length: maximum tokens of an embedded text.
+        seed: seed of the draws.
     """
     from transformers import AutoTokenizer
 
@@ -80,8 +80,8 @@ def _batch(tokenizer: Any, pairs: PairTokens, entries: Sequence[Any], length: in
     rows, labels = [], []
     for index, entry in enumerate(entries):
         other = entries[(index + 1) % len(entries)]
-        found = pairs.rows(entry.summary, [entry.text, other.text])
-        rows += [[*found.shared, *rest] for rest in found.rests]
+        tokens = pairs.rows(entry.summary, [entry.text, other.text])
+        rows += [[*tokens.shared, *rest] for rest in tokens.rests]
         labels += [1, int(other.text == entry.text)]
     end = tokenizer.eos_token_id
 
@@ -94,13 +94,13 @@ def _batch(tokenizer: Any, pairs: PairTokens, entries: Sequence[Any], length: in
 
 
 def words(tokenizer: Any) -> list[int]:
-    """The ids of no and yes."""
+    """The token ids of no and yes."""
     ids: list[int] = tokenizer.convert_tokens_to_ids(["no", "yes"])
     return ids
 
 
 def ranking_loss(backbone: Any, rows: Tensor, batch: Batch) -> Tensor:
-    """Cross-entropy of no and yes; ``rows`` (2, H) are theirs of the output matrix."""
+    """Cross-entropy of no and yes; ``rows`` (2, H) are their rows of the output matrix."""
     logits = last_states(backbone, batch.pairs) @ rows.T
     return F.cross_entropy(logits, torch.tensor(batch.labels))
 
@@ -116,7 +116,7 @@ def embedding_loss(backbone: Any, batch: Batch, *, temperature: float) -> Tensor
 
 
 def last_states(backbone: Any, rows: Sequence[Sequence[int]]) -> Tensor:
-    """States (B, H) of the last token of B rows, what they share computed once."""
+    """States (B, H) of the last token of B rows; their shared prefix is computed once."""
     from transformers import DynamicCache
 
     shared = min(min(common_start(rows[0], row), len(row) - 1) for row in rows)
@@ -127,7 +127,7 @@ def last_states(backbone: Any, rows: Sequence[Sequence[int]]) -> Tensor:
         backbone(input_ids=prefix, past_key_values=cache, use_cache=True)
         cache.batch_repeat_interleave(len(rows))
     rests = [list(row[shared:]) for row in rows]
-    # Padding on the right: no token of a causal model sees what is behind it.
+    # Padding on the right: tokens of a causal model do not see later ones.
     ends = torch.tensor([len(rest) for rest in rests]) - 1
     ids = torch.zeros(len(rests), int(ends.max()) + 1, dtype=torch.long)
     for line, rest in zip(ids, rests, strict=True):

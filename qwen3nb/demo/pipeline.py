@@ -1,7 +1,7 @@
-"""The whole way on toys: train, extract, evaluate beside baselines, build the book.
+"""Run the whole pipeline on toy models: train, extract, evaluate with baselines, build the book.
 
-Every step is skipped if it was done with the same inputs: a training is known by its
-settings, its data and its code; an extraction by its source; a page by all it shows.
+A step is skipped if it was done with the same inputs: a training is identified by its
+settings, data and code, an extraction by its source, a page by everything it shows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BASELINES = ("bm25", "random", "all-MiniLM-L6-v2", "bm25+all-MiniLM-L6-v2")
 
 
 class DemoError(click.ClickException):
-    """A step of the demo failed; the message says which, and where its log is."""
+    """A step of the demo failed; the message names the step and its log."""
 
 
 def run_demo(*, at_once: int = 0) -> Path:
@@ -40,7 +40,7 @@ def run_demo(*, at_once: int = 0) -> Path:
     started = time.perf_counter()
     demo = paths.runs() / "demo"
     _say("training an encoder-decoder, a language model and adapters, all toys; extracting")
-    _side_by_side(list(STEPS))
+    _in_parallel(list(STEPS))
     _say("evaluating the encoders and the baselines on the smoke tier, and an ablation")
     encoders = sorted(each for each in (demo / "encoder").iterdir() if each.is_dir())
     jobs = [Job("eval", {"checkpoint": paths.shown(folder)}) for folder in encoders]
@@ -52,7 +52,7 @@ def run_demo(*, at_once: int = 0) -> Path:
         jobs.append(Job("reproduce", {}))
     jobs.append(Job("rerank", {"checkpoint": paths.shown(joint_adapter(demo)), **RERANKED}))
     outcomes = sweep(jobs, at_once=at_once)
-    # By itself, for what runs beside it would be in the times.
+    # Alone, because other processes would distort the times.
     outcomes += sweep([Job("speed", {})], at_once=1)
     if failed := [outcome for outcome in outcomes if outcome.status == "failed"]:
         listed = "\n".join(f"  {outcome.job.name}: see {outcome.log}" for outcome in failed)
@@ -67,22 +67,22 @@ def _say(what: str) -> None:
     click.secho(f"» {what}", bold=True, err=True)
 
 
-def _side_by_side(steps: Sequence[str]) -> None:
-    """Run the steps in processes of their own, one thread each, all at once.
+def _in_parallel(steps: Sequence[str]) -> None:
+    """Run the steps in parallel, each in a process with one thread.
 
     Raises:
-        DemoError: one failed; what it said is on the terminal.
+        DemoError: a step failed; its error is on the terminal.
     """
     running = {}
-    for place, step in enumerate(steps):
-        # Each draws its progress bar on a line of its own.
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "TQDM_POSITION": str(place)}
+    for position, step in enumerate(steps):
+        # Each step draws its progress bar on its own line.
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "TQDM_POSITION": str(position)}
         command = [sys.executable, "-m", "qwen3nb.demo.steps", step]
         running[step] = subprocess.Popen(command, env=environment)
     try:
         failed = [step for step, process in running.items() if process.wait()]
     finally:
         for process in running.values():
-            process.terminate()  # of nothing, unless we were stopped
+            process.terminate()  # no effect unless we were interrupted
     if failed:
-        raise DemoError(f"making the {' and the '.join(failed)} failed; see the message above")
+        raise DemoError(f"failed steps: {', '.join(failed)}; see the message above")

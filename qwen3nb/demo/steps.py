@@ -1,8 +1,8 @@
-"""The demo's trainings, and what is made of them before anything is measured.
+"""The trainings of the demo, and the extraction of their encoders.
 
-``python -m qwen3nb.demo.steps encoders`` is what the demo starts, beside ``adapters``: two
-processes of one thread each. Models this small gain little from a second thread, and two
-threads that wait for each other lose much as soon as anything else runs on the machine.
+The demo runs ``python -m qwen3nb.demo.steps encoders`` and ``... adapters`` in parallel, with
+one thread each. Models this small gain little from a second thread, and two threads that
+wait for each other lose much as soon as anything else runs on the machine.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from types import ModuleType
 
 import click
 
@@ -23,39 +24,40 @@ from qwen3nb.utils.atomic_files import new_folder, read_json, sha256_file, sha25
 __all__ = ["RERANKED", "STEPS", "joint_adapter", "make_adapters", "make_encoders"]
 
 _DONE = "done.json"
-# How the adapters rerank, so that the page finds the record of one of them.
+# How adapters are evaluated; the reranking page reuses the record of one of them.
 RERANKED = {"depth": 20, "max_length": 192, "seed": 42}
 
 
 def make_encoders(demo: Path) -> None:
-    """Train an encoder-decoder and a language model, and extract every checkpoint's encoder."""
+    """Train an encoder-decoder and a language model, and extract all encoders."""
     _train(demo)
     _extract(demo)
 
 
 def _train(demo: Path) -> None:
-    from qwen3nb.demo.train_ul2 import SETTINGS, train_decoder, train_seq2seq
+    from qwen3nb.demo import train_ul2, ul2_denoising
+    from qwen3nb.demo.train_ul2 import UL2, train_decoder, train_seq2seq
+    from qwen3nb.models.modeling import qwen3_seq2seq, tiny_tokenizer
 
-    key = _key(vars(SETTINGS), "demo/training.py", "demo/ul2.py", "models/seq2seq.py")
-    _once(demo / "train", key, lambda folder: train_seq2seq(folder, SETTINGS))
+    key = _key(vars(UL2), train_ul2, ul2_denoising, qwen3_seq2seq, tiny_tokenizer)
+    _once(demo / "train", key, lambda folder: train_seq2seq(folder, UL2))
     _once(
         demo / "decoder",
         key,
-        lambda folder: train_decoder(folder, demo / "train" / "tokenizer", SETTINGS),
+        lambda folder: train_decoder(folder, demo / "train" / "tokenizer", UL2),
     )
 
 
-def _key(settings: object, *code: str) -> str:
-    """What a training is known by: its settings, its data and its code."""
+def _key(settings: object, *code: ModuleType) -> str:
+    """A digest of a training's settings, data and code."""
     from qwen3nb.datasets.pydocs.build import load_pydocs
 
-    package = Path(__file__).resolve().parent.parent
-    digests = [sha256_file(package / name) for name in code]
+    digests = [sha256_file(Path(str(module.__file__))) for module in code]
     return sha256_json([settings, load_pydocs().identity, digests])
 
 
 def _once(folder: Path, key: str, make: Callable[[Path], object]) -> None:
-    """Fill ``folder`` with ``make``, unless that was done with the same ``key``."""
+    """Fill ``folder`` by ``make``, unless that was already done with the same ``key``."""
     done = folder / _DONE
     if done.is_file() and read_json(done).get("key") == key:
         click.echo(f"  reused  {paths.shown(folder)}", err=True)
@@ -68,18 +70,20 @@ def _once(folder: Path, key: str, make: Callable[[Path], object]) -> None:
 def make_adapters(demo: Path) -> None:
     """Train adapters that rank, embed, or do both, and evaluate them."""
     from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
+    from qwen3nb.demo import objectives, train_causal_lm, train_lora, train_ul2
     from qwen3nb.demo.train_causal_lm import BASE, train_base
     from qwen3nb.demo.train_lora import LORA, train_adapters
     from qwen3nb.evaluation.studies.lora_runs import evaluate_trained
+    from qwen3nb.models.modeling import tiny_tokenizer
 
     base, outputs = demo / "lora" / "base", demo / "lora" / "outputs"
-    shared = ("demo/training.py", "demo/objectives.py", "demo/base.py")
+    shared = (train_ul2, objectives, train_causal_lm, tiny_tokenizer)
     key = _key(asdict(BASE), *shared)
     _once(base, key, lambda folder: train_base(folder, BASE))
     _once(
         outputs,
-        sha256_json([key, _key(asdict(LORA), *shared, "demo/lora.py")]),
-        lambda folder: train_adapters(base, folder, settings=LORA, say=_told),
+        sha256_json([key, _key(asdict(LORA), *shared, train_lora)]),
+        lambda folder: train_adapters(base, folder, settings=LORA, say=_say),
     )
     task = "PyDocsSampleRetrieval"
     evaluate_trained(
@@ -89,14 +93,14 @@ def make_adapters(demo: Path) -> None:
 
 
 def joint_adapter(demo: Path) -> Path:
-    """The folder of one of the adapters that do both."""
+    """The folder of a jointly trained adapter."""
     from qwen3nb.demo.train_lora import LORA
 
     run = demo / "lora" / "outputs" / f"joint_r{LORA.rank}" / f"seed_{RERANKED['seed']}"
     return run / "checkpoints" / "final"
 
 
-def _told(line: str) -> None:
+def _say(line: str) -> None:
     click.echo(f"  {line}", err=True)
 
 

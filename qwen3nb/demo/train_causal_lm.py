@@ -1,9 +1,9 @@
-"""The tiny language model that the demo's adapters belong to.
+"""Train the tiny base model of the demo's adapters.
 
-An adapter brings out what its base can do. A network that only continued docstrings for a
-minute has nothing to bring out: yes and no stay at chance (a loss of 0.69), however long an
-adapter is trained. So this base learnt both tasks a little, all of its weights, on the
-functions that are not measured; what the adapters add, and cost each other, is on top.
+An adapter brings out what its base model can do. A model that was only trained to continue
+docstrings for a minute cannot rank: yes and no stay at chance (a loss of 0.69), however
+long an adapter is trained. Therefore all weights of this base model are trained a little
+on both tasks, on functions that are not measured; the adapters add to that.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ __all__ = ["BASE", "BaseSettings", "train_base"]
 
 @dataclass(frozen=True)
 class BaseSettings:
-    """How large the base is and how long it trains.
+    """Size and training of the base model.
 
     Attributes:
         steps: optimisation steps.
         batch: queries per step.
-        learning_rate: its peak; linear warm-up, then cosine.
-        temperature: of the contrastive loss.
-        window: tokens of a pair.
-        length: tokens of a text that is embedded.
-        vocabulary: tokens of the tokenizer without special tokens.
-        hidden: width.
-        layers: how many.
-        seed: of everything random.
+        learning_rate: peak of the learning rate; linear warm-up, then cosine.
+        temperature: temperature of the contrastive loss.
+        window: maximum tokens of a pair.
+        length: maximum tokens of an embedded text.
+        vocabulary: size of the vocabulary without special tokens.
+        hidden: hidden size.
+        layers: number of layers.
+        seed: seed of everything random.
     """
 
     steps: int = 500
@@ -66,18 +66,18 @@ BASE = BaseSettings()
 
 
 def train_base(folder: Path, settings: BaseSettings = BASE) -> Path:
-    """Train the base; its tokenizer knows the reranker's template and words."""
+    """Train the base model; its tokenizer covers the template and words of the reranker."""
     prompt = TEMPLATE.prefix + TEMPLATE.head(INSTRUCTION, "") + TEMPLATE.suffix
     texts, _ = training_texts()
     write_tokenizer([*texts, *[prompt, "yes", "no"] * 50], folder, vocabulary=settings.vocabulary)
-    chosen = batches(
+    training = batches(
         folder, steps=settings.steps, size=settings.batch, window=settings.window,
         length=settings.length, seed=settings.seed,
     )  # fmt: skip
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         model, tokenizer = _fresh(folder, settings)
-    losses = _train(model, words(tokenizer), chosen, settings)
+    losses = _train(model, words(tokenizer), training, settings)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
         model.save_pretrained(folder)
@@ -96,7 +96,7 @@ def train_base(folder: Path, settings: BaseSettings = BASE) -> Path:
 
 
 def _fresh(folder: Path, settings: BaseSettings) -> tuple[Any, Any]:
-    """The model with random weights, and its tokenizer."""
+    """Return the model with random weights, and its tokenizer."""
     from transformers import AutoTokenizer, Qwen3Config, Qwen3ForCausalLM
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -120,17 +120,17 @@ def _fresh(folder: Path, settings: BaseSettings) -> tuple[Any, Any]:
 
 
 def _train(
-    model: Any, ids: list[int], chosen: Sequence[Batch], settings: BaseSettings
+    model: Any, ids: list[int], training: Sequence[Batch], settings: BaseSettings
 ) -> dict[str, float]:
-    """Train all weights; returns the mean losses of the last tenth."""
+    """Train all weights; return the mean losses of the last tenth of the steps."""
     from tqdm import tqdm
 
     optimiser = torch.optim.AdamW(model.parameters(), lr=settings.learning_rate, weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimiser, lambda step: warm_cosine(step, len(chosen))
+        optimiser, lambda step: warm_cosine(step, len(training))
     )
     seen: list[tuple[float, float]] = []
-    bar = tqdm(chosen, desc="training: base of the adapters", unit="step")
+    bar = tqdm(training, desc="training: base model of the adapters", unit="step")
     for batch in bar:
         rows = model.get_output_embeddings().weight[ids]
         ranked = ranking_loss(model.model, rows, batch)
@@ -141,13 +141,13 @@ def _train(
         optimiser.step()
         schedule.step()
         seen.append((float(ranked.detach()), float(embedded.detach())))
-        last = np.mean(seen[-max(1, len(chosen) // 10) :], axis=0).tolist()
+        last = np.mean(seen[-max(1, len(training) // 10) :], axis=0).tolist()
         bar.set_postfix(yes_no=f"{last[0]:.2f}", embedding=f"{last[1]:.2f}")
     return dict(zip(("ranking", "embedding"), last, strict=True))
 
 
 def warm_cosine(step: int, steps: int) -> float:
-    """Share of the peak learning rate: linear over a tenth, then cosine."""
+    """Share of the peak learning rate: linear over a tenth of the steps, then cosine."""
     warm = max(1, steps // 10)
     if step < warm:
         return (step + 1) / warm

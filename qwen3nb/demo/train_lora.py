@@ -1,16 +1,16 @@
-"""Train LoRA adapters on PyDocs: to rank, to embed, and to do both.
+"""Train LoRA adapters on PyDocs: for ranking, for embedding, and for both.
 
-    base/                                            a tiny language model (`demo.base`)
+    base/                                            the base model (`train_causal_lm`)
     outputs/<mode>_r<rank>/seed_<n>/checkpoints/final    its adapter, as PEFT writes it
                                     config.yaml, train_log.jsonl
                                     gradient_conflicts.jsonl   of the joint ones
 
-All take the same number of optimisation steps on the same examples, drawn before the first
-step, so that what joint training costs is not mixed up with what it was given. A joint step
-adds the two losses' gradients, which are taken apart anyway: their cosine is measured on
-the way, and measuring it changes nothing.
+All adapters take the same number of optimisation steps on the same examples, drawn before
+the first step, so that they differ only in their objective. A joint step adds the
+gradients of the two losses. They are computed separately, so that their cosine can be
+measured without changing the training.
 
-The base is a toy. What is real is the way, not the scores.
+The base model is a toy: the method is real, the scores are not.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ _TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "dow
 
 @dataclass(frozen=True)
 class LoraSettings:
-    """How the demo's adapters are trained.
+    """Training of the demo's adapters.
 
     Attributes:
         steps: optimisation steps, for every mode.
         batch: queries per step.
-        rank: of the adapters.
-        alpha: what their product is scaled by, over the rank.
-        learning_rate: its peak; linear warm-up over a tenth, then cosine.
-        temperature: of the contrastive loss.
-        window: tokens of a pair.
-        length: tokens of a text that is embedded.
-        log_every: steps between lines of the log and of the gradient conflicts.
-        seeds: one adapter per mode and seed.
+        rank: rank of the adapters.
+        alpha: scale of the adapters, multiplied by 1/rank.
+        learning_rate: peak of the learning rate; linear warm-up over a tenth, then cosine.
+        temperature: temperature of the contrastive loss.
+        window: maximum tokens of a pair.
+        length: maximum tokens of an embedded text.
+        log_every: steps between entries of the log and of the gradient conflicts.
+        seeds: one adapter is trained per mode and seed.
     """
 
     steps: int = 40
@@ -74,41 +74,42 @@ LORA = LoraSettings()
 def train_adapters(
     base: Path, outputs: Path, *, settings: LoraSettings = LORA, say: Callable[[str], Any] = print
 ) -> list[Path]:
-    """Train one adapter per mode and seed; returns their folders.
+    """Train one adapter per mode and seed, and return their folders.
 
     Args:
-        base: from `train_base`, or any causal language model with yes and no as tokens.
-        outputs: where they go.
+        base: the model of `train_base`, or any causal language model with the tokens yes
+            and no.
+        outputs: the folder to write to.
         settings: see `LoraSettings`.
-        say: takes a line per adapter.
+        say: called with one line per adapter.
     """
     folders = []
     for seed in settings.seeds:
-        chosen = batches(
+        training = batches(
             base, steps=settings.steps, size=settings.batch, window=settings.window,
             length=settings.length, seed=seed,
         )  # fmt: skip
         for mode in MODES:
             started = time.perf_counter()
-            place = outputs / f"{mode}_r{settings.rank}" / f"seed_{seed}"
-            place.mkdir(parents=True, exist_ok=True)
-            losses = _Run(base, place, mode, seed, settings).train(chosen)
+            folder = outputs / f"{mode}_r{settings.rank}" / f"seed_{seed}"
+            folder.mkdir(parents=True, exist_ok=True)
+            losses = _LoraTraining(base, folder, mode, seed, settings).train(training)
             shown = ", ".join(f"{name} {value:.2f}" for name, value in losses.items())
-            say(f"{place.parent.name} seed {seed}: {shown}, {time.perf_counter() - started:.0f} s")
-            folders.append(place / "checkpoints" / "final")
+            say(f"{folder.parent.name} seed {seed}: {shown}, {time.perf_counter() - started:.0f} s")
+            folders.append(folder / "checkpoints" / "final")
     return folders
 
 
-class _Run:
-    """One training."""
+class _LoraTraining:
+    """The training of one adapter."""
 
     def __init__(
-        self, base: Path, place: Path, mode: str, seed: int, settings: LoraSettings
+        self, base: Path, folder: Path, mode: str, seed: int, settings: LoraSettings
     ) -> None:
         from peft import LoraConfig, get_peft_model
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
-        self._place, self._mode, self._settings = place, mode, settings
+        self._folder, self._mode, self._settings = folder, mode, settings
         self._config = _config(base, mode, seed, settings)
         tokenizer = AutoTokenizer.from_pretrained(base)
         self._words = words(tokenizer)
@@ -124,7 +125,7 @@ class _Run:
         self._weights = {n: p for n, p in self._model.named_parameters() if p.requires_grad}
 
     def train(self, batches: Sequence[Batch]) -> dict[str, float]:
-        """Train, write everything, and return the mean losses of the last steps."""
+        """Train, write all files, and return the mean losses of the last steps."""
         import yaml
 
         optimiser = torch.optim.AdamW(self._weights.values(), lr=self._settings.learning_rate)
@@ -147,14 +148,14 @@ class _Run:
         means = _means(recent[-50:])
         log.append(self._summary(len(batches), recent))
         self._save()
-        write_text(self._place / "config.yaml", yaml.safe_dump(self._config, sort_keys=False))
-        write_text(self._place / "train_log.jsonl", _json_lines(log))
+        write_text(self._folder / "config.yaml", yaml.safe_dump(self._config, sort_keys=False))
+        write_text(self._folder / "train_log.jsonl", _json_lines(log))
         if conflicts:
-            write_text(self._place / "gradient_conflicts.jsonl", _json_lines(conflicts))
+            write_text(self._folder / "gradient_conflicts.jsonl", _json_lines(conflicts))
         return means
 
     def _gradients(self, batch: Batch) -> tuple[dict[str, float], dict[str, list[Tensor]]]:
-        """Loss and gradient per objective of this mode."""
+        """Return loss and gradient per objective of this mode."""
         objectives = {"loss_emb": self._embedding, "loss_rerank": self._ranking}
         wanted = {"rank_only": ["loss_rerank"], "emb_only": ["loss_emb"]}
         losses, gradients = {}, {}
@@ -228,18 +229,18 @@ class _Run:
         }
 
     def _save(self) -> None:
-        final = self._place / "checkpoints" / "final"
+        final = self._folder / "checkpoints" / "final"
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", category=FutureWarning)
             self._model.save_pretrained(str(final))
-        # Where the base is, seen from the root, so that a checkout can be moved.
+        # The path of the base model relative to the root, so that a checkout can be moved.
         written = final / "adapter_config.json"
         base = self._config["model"]["base_model_name"]
         write_json(written, {**read_json(written), "base_model_name_or_path": base}, indent=2)
 
 
 def _config(base: Path, mode: str, seed: int, settings: LoraSettings) -> dict[str, Any]:
-    """What ``config.yaml`` says, in the layout of the training that adapters come from."""
+    """The content of ``config.yaml``, in the layout of the real adapter training."""
     values = asdict(settings)
     return {
         "model": {"base_model_name": paths.shown(base), "torch_dtype": "float32", "device": "cpu"},

@@ -1,8 +1,8 @@
-"""Train the demo's models on docstrings: an encoder-decoder, and a decoder beside it.
+"""Train the demo's encoder-decoder and a decoder on docstrings.
 
-The text is PyDocs without the functions of the smoke tier's sample, summaries and
-descriptions as separate texts: nothing that is measured was seen, nor how a query goes
-with its document. transformers' Trainer does the training and writes the checkpoints.
+The texts are PyDocs without the functions in the sample of the smoke tier, with summaries
+and descriptions as separate texts: the models see neither the measured texts nor which
+query belongs to which document. The Trainer of transformers writes the checkpoints.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ from qwen3nb.models.modeling.qwen3_seq2seq import IGNORED, Qwen3ForSeq2SeqLM, Qw
 from qwen3nb.models.modeling.tiny_tokenizer import END, SENTINELS, write_tokenizer
 from qwen3nb.utils.atomic_files import write_json
 
-__all__ = ["SETTINGS", "Settings", "train_decoder", "train_seq2seq", "training_texts"]
+__all__ = ["UL2", "Ul2Settings", "train_decoder", "train_seq2seq", "training_texts"]
 
 
 @dataclass(frozen=True)
-class Settings:
-    """How large the toy is and how long it trains.
+class Ul2Settings:
+    """Size and training of the models.
 
     Attributes:
         steps: optimisation steps.
-        save_every: steps between checkpoints; one at step 0 is written apart.
+        save_every: steps between checkpoints; step 0 is saved separately.
         batch: texts per step.
-        length: tokens after which a training text is cut.
-        learning_rate: its peak; linear warm-up, then cosine.
-        vocabulary: tokens of the tokenizer without special tokens and sentinels.
-        hidden: width.
+        length: maximum tokens of a training text.
+        learning_rate: peak of the learning rate; linear warm-up, then cosine.
+        vocabulary: size of the vocabulary without special tokens and sentinels.
+        hidden: hidden size.
         layers: layers per stack.
         spread: standard deviation of the initial weights; about 1/sqrt(hidden), so that
-            the tied embedding starts with rows of length 1.
-        seed: of everything random.
+            the rows of the tied embedding start with length 1.
+        seed: seed of everything random.
     """
 
     steps: int = 1200
@@ -66,15 +66,15 @@ class Settings:
     seed: int = 0
 
 
-SETTINGS = Settings()
+UL2 = Ul2Settings()
 
 
 def training_texts() -> tuple[list[str], list[str]]:
-    """Texts to train on, and texts to compute the evaluation loss on."""
+    """Return the texts for training and those for the evaluation loss."""
     from qwen3nb.datasets.pydocs.mteb_tasks import pydocs_sample
 
     measured = {entry.name for entry in pydocs_sample().entries}
-    # A text that also occurs in the sample under another name is measured, too.
+    # A text that also occurs in the sample under another name is measured as well.
     seen = {text for entry in pydocs_sample().entries for text in (entry.summary, entry.text)}
     texts = [
         text
@@ -86,8 +86,8 @@ def training_texts() -> tuple[list[str], list[str]]:
     return [t for i, t in enumerate(texts) if i % 20], texts[::20]
 
 
-def seq2seq_config(tokenizer: Tokenizer, settings: Settings) -> Qwen3Seq2SeqConfig:
-    """The toy's configuration; the embedding has a few rows more than there are tokens."""
+def seq2seq_config(tokenizer: Tokenizer, settings: Ul2Settings) -> Qwen3Seq2SeqConfig:
+    """The configuration; the embedding is padded to a multiple of 64 rows."""
     end = _id(tokenizer, END)
     return Qwen3Seq2SeqConfig(
         **_sizes(tokenizer, settings),
@@ -109,7 +109,7 @@ def _id(tokenizer: Tokenizer, token: str) -> int:
     return number
 
 
-def _sizes(tokenizer: Tokenizer, settings: Settings) -> dict[str, Any]:
+def _sizes(tokenizer: Tokenizer, settings: Ul2Settings) -> dict[str, Any]:
     rows = tokenizer.get_vocab_size(with_added_tokens=True)
     return {
         "vocab_size": rows + -rows % 64,
@@ -122,8 +122,8 @@ def _sizes(tokenizer: Tokenizer, settings: Settings) -> dict[str, Any]:
     }
 
 
-def train_seq2seq(folder: Path, settings: Settings = SETTINGS) -> Path:
-    """Train the encoder-decoder; writes ``init`` and ``checkpoint-N`` under ``folder``."""
+def train_seq2seq(folder: Path, settings: Ul2Settings = UL2) -> Path:
+    """Train the encoder-decoder; write ``init`` and ``checkpoint-N`` to ``folder``."""
     train, held_out = training_texts()
     tokenizer = write_tokenizer(train, folder / "tokenizer", vocabulary=settings.vocabulary)
     set_seed(settings.seed)
@@ -155,8 +155,8 @@ def train_seq2seq(folder: Path, settings: Settings = SETTINGS) -> Path:
     return folder
 
 
-def train_decoder(folder: Path, tokenizer_folder: Path, settings: Settings = SETTINGS) -> Path:
-    """Train a tiny Qwen3 language model on the same texts, for as many steps."""
+def train_decoder(folder: Path, tokenizer_folder: Path, settings: Ul2Settings = UL2) -> Path:
+    """Train a tiny Qwen3 language model on the same texts for the same number of steps."""
     train, held_out = training_texts()
     tokenizer = Tokenizer.from_file(str(tokenizer_folder / "tokenizer.json"))
     end = _id(tokenizer, END)
@@ -195,7 +195,7 @@ def _ids(tokenizer: Tokenizer, texts: Sequence[str], length: int) -> list[list[i
 
 
 def _denoised(
-    texts: Sequence[str], tokenizer: Tokenizer, *, count: int, settings: Settings, seed: int
+    texts: Sequence[str], tokenizer: Tokenizer, *, count: int, settings: Ul2Settings, seed: int
 ) -> list[Example]:
     generator = np.random.default_rng(seed)
     ids = _ids(tokenizer, texts, settings.length)
@@ -216,7 +216,7 @@ def _run_trainer(
     train: Sequence[Example],
     held_out: Sequence[Example],
     name: str,
-    settings: Settings,
+    settings: Ul2Settings,
     checkpoints: bool,
 ) -> None:
     end = _id(tokenizer, END)
@@ -226,14 +226,14 @@ def _run_trainer(
         train_dataset=list(train),
         eval_dataset=list(held_out),
         data_collator=lambda examples: _collate(examples, pad=end),
-        callbacks=[_Progress(name), _CopyTokenizer(folder / "tokenizer")],
+        callbacks=[_TrainingBar(name), _CopyTokenizer(folder / "tokenizer")],
     )
     trainer.remove_callback(_printer())
     with _quietly():
         trainer.train()
 
 
-def _arguments(folder: Path, settings: Settings, *, checkpoints: bool) -> TrainingArguments:
+def _arguments(folder: Path, settings: Ul2Settings, *, checkpoints: bool) -> TrainingArguments:
     return TrainingArguments(
         output_dir=str(folder),
         max_steps=settings.steps,
@@ -267,7 +267,7 @@ def _printer() -> type:
 
 
 def _collate(examples: Sequence[Example], *, pad: int) -> dict[str, torch.Tensor]:
-    """Right-padded (B, T) source ids, mask, and labels with -100 on padding."""
+    """Collate right-padded (B, T) source ids, mask, and labels with -100 on padding."""
 
     def padded(rows: Sequence[Sequence[int]], fill: int) -> torch.Tensor:
         width = max(map(len, rows))
@@ -281,8 +281,8 @@ def _collate(examples: Sequence[Example], *, pad: int) -> dict[str, torch.Tensor
     }
 
 
-class _Progress(TrainerCallback):
-    """One bar: step, loss, evaluation loss."""
+class _TrainingBar(TrainerCallback):
+    """A progress bar with loss and evaluation loss."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -308,7 +308,7 @@ class _Progress(TrainerCallback):
 
 
 class _CopyTokenizer(TrainerCallback):
-    """Put the tokenizer's files into each checkpoint as they are, not re-saved."""
+    """Copy the tokenizer files into each checkpoint unchanged."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -326,7 +326,7 @@ def _copy_files(source: Path, target: Path) -> None:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Without transformers' own bars and notices; ours say enough."""
+    """Suppress the progress bars and notices of transformers."""
     from transformers.utils import logging
 
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
@@ -334,7 +334,7 @@ def _quietly() -> Iterator[None]:
     logging.disable_progress_bar()
     try:
         with warnings.catch_warnings():
-            # Trainer saves its arguments as a pickle and says so; nothing here reads it.
+            # Trainer warns that it saves its arguments as a pickle; nothing here reads it.
             warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
             yield
     finally:

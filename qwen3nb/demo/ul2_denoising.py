@@ -1,13 +1,13 @@
-"""UL2 denoising: what the demo's encoder-decoder learns to undo.
+"""UL2 denoising, the training objective of the demo's encoder-decoder.
 
-Three denoisers (Tay et al. 2022), told apart by a mode token at the front:
+Three denoisers (Tay et al. 2022), marked by a mode token at the front:
 
     [R]  regular: 15 % of the tokens in spans of about 3
     [X]  extreme: 50 % of the tokens in spans of about 8
     [S]  sequential: everything after a random point
 
-A hidden span leaves one sentinel in the source; the target lists each sentinel with
-what it hides. Source and target end with the end-of-text token.
+Each hidden span is replaced by a sentinel in the source; the target lists the sentinels,
+each followed by the tokens it hides. Source and target end with the end-of-text token.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Denoiser:
 
     Attributes:
         mode: the text at the front of the source.
-        share: how often it is used.
-        rate: share of tokens hidden; None for everything after a random point.
+        share: share of the examples.
+        rate: share of hidden tokens; None for everything after a random point.
         span: mean length of a hidden span.
     """
 
@@ -61,14 +61,14 @@ def denoise(
     end: int,
     generator: np.random.Generator,
 ) -> Example:
-    """One training example from a text of at least four tokens.
+    """Create a training example from a text of at least four tokens.
 
     Args:
-        ids: the text's tokens, without an end.
+        ids: token ids of the text, without end token.
         modes: token ids of each mode's text.
-        sentinels: ids of the sentinels, in order.
+        sentinels: token ids of the sentinels, in order.
         end: id of the end-of-text token.
-        generator: decides which denoiser, and what is hidden.
+        generator: draws the denoiser and the hidden tokens.
     """
     shares = [denoiser.share for denoiser in DENOISERS]
     denoiser = DENOISERS[generator.choice(len(DENOISERS), p=shares)]
@@ -88,7 +88,7 @@ def denoise(
 def hide_suffix(
     ids: Sequence[int], *, sentinel: int, generator: np.random.Generator
 ) -> tuple[list[int], list[int]]:
-    """Hide everything after a random point, which leaves at least a quarter on each side."""
+    """Hide everything after a random point, with at least a quarter on each side."""
     quarter = max(1, len(ids) // 4)
     point = int(generator.integers(quarter, len(ids) - quarter + 1))
     return [*ids[:point], sentinel], [sentinel, *ids[point:]]
@@ -109,16 +109,16 @@ def hide_spans(
     kept = _parts(len(ids) - hidden, count, generator)
     source: list[int] = []
     target: list[int] = []
-    place = 0
+    start = 0
     for sentinel, stay, leave in zip(sentinels, kept, gone, strict=False):
-        source += [*ids[place : place + stay], sentinel]
-        target += [sentinel, *ids[place + stay : place + stay + leave]]
-        place += stay + leave
+        source += [*ids[start : start + stay], sentinel]
+        target += [sentinel, *ids[start + stay : start + stay + leave]]
+        start += stay + leave
     return source, target
 
 
 def _parts(total: int, count: int, generator: np.random.Generator) -> list[int]:
-    """``total`` as a sum of ``count`` positive numbers, all such sums equally likely."""
+    """Split ``total`` into ``count`` positive numbers, all splits equally likely."""
     cuts = np.sort(generator.choice(total - 1, size=count - 1, replace=False)) + 1
     edges = [0, *cuts.tolist(), total]
     return [right - left for left, right in pairwise(edges)]

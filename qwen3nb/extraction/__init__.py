@@ -1,1 +1,1 @@
-"""How a checkpoint becomes a model."""
+"""Turn a training checkpoint into a verified model directory, and publish it."""

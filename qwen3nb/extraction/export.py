@@ -1,8 +1,8 @@
-"""The files beside the weights that make a directory load everywhere.
+"""Write the files besides the weights, so that the directory loads everywhere.
 
-``config.json`` in both rope spellings, sentence-transformers' module files in both
-the old and the new keys, a README that is honest about what is not measured yet, a
-script that checks the directory wherever it is loaded, and the provenance of the whole.
+These are ``config.json`` with both spellings of the rope settings, the module files of
+sentence-transformers with both the old and the new keys, a README that says what is not
+yet measured, a script that checks the directory wherever it is loaded, and the provenance.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any
 
-from qwen3nb.checkpoints.checkpoint import CheckpointError
-from qwen3nb.checkpoints.provenance import PROVENANCE, read_provenance
+from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.models.modeling.dtypes import DTYPES
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.modeling.tokenizer_template import surround
@@ -30,11 +29,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CHECK",
-    "PROVENANCE",
     "TOKENIZER_FILES",
-    "Options",
+    "ExportOptions",
     "copy_tokenizer",
-    "read_provenance",
+    "named_token",
     "write_model_files",
     "write_readme",
 ]
@@ -91,17 +89,17 @@ Evaluation: pending. `qwen3nb eval --checkpoint THIS_FOLDER --tier smoke`, then
 
 
 @dataclass(frozen=True)
-class Options:
-    """How an exported encoder is to be used; all of it is stored in the export.
+class ExportOptions:
+    """How an exported encoder is used; stored in the export.
 
     Attributes:
         pooling: one of `qwen3nb.POOLINGS`.
-        normalize: whether vectors get length 1.
-        max_length: tokens after which a text is cut, what is put around it included.
-        dtype: of the stored weights: ``float32``, ``bfloat16`` or ``float16``.
+        normalize: whether vectors are scaled to length 1.
+        max_length: maximum number of tokens per text, including prefix and end token.
+        dtype: dtype of the stored weights: ``float32``, ``bfloat16`` or ``float16``.
         prefix: text put before every input, such as the training's ``[R]``.
-        append_eos: whether the end-of-text token follows every input; it is kept
-            when a text is cut.
+        append_eos: whether the end-of-text token is appended to every input; truncation
+            keeps it.
         prompts: sentence-transformers prompts by name, such as ``query``.
     """
 
@@ -117,26 +115,26 @@ class Options:
         one_of("pooling", self.pooling, POOLINGS)
         one_of("dtype", self.dtype, DTYPES)
         if self.max_length < 1:
-            raise ValueError(f"expected max_length of at least 1; got {self.max_length}")
+            raise ValueError(f"expected a max_length of at least 1; got {self.max_length}")
 
 
-def copy_tokenizer(source: Path, target: Path, *, rows: int, options: Options) -> Tokenizer:
-    """Copy the tokenizer's files, check that they fit the embedding, and return it.
+def copy_tokenizer(source: Path, target: Path, *, rows: int, options: ExportOptions) -> Tokenizer:
+    """Copy the tokenizer files, check that they match the embedding, and return the tokenizer.
 
-    They are not re-saved: transformers 5 writes files that transformers 4.57 cannot read.
-    With a prefix or an end, the template in ``tokenizer.json`` is the one thing that changes.
+    The files are not re-saved: transformers 5 writes files that transformers 4.57 cannot
+    read. A prefix or an end token changes only the template in ``tokenizer.json``.
 
     Raises:
-        CheckpointError: no ``tokenizer.json``, an unreadable one, a token id beyond the
-            embedding's ``rows``, no token to pad with, or no room for a text between
-            prefix and end.
+        CheckpointError: no ``tokenizer.json``, or an unreadable one; a token id beyond the
+            embedding's ``rows``; no padding token; or no room for a text between prefix
+            and end token.
     """
     from tokenizers import Tokenizer
 
     file = source / "tokenizer.json"
     if not file.is_file():
         raise CheckpointError(
-            f"{source}: no tokenizer.json; copy the tokenizer the training used into the checkpoint"
+            f"{source}: no tokenizer.json; copy the tokenizer of the training into the checkpoint"
         )
     try:
         tokenizer = Tokenizer.from_file(str(file))
@@ -145,8 +143,8 @@ def copy_tokenizer(source: Path, target: Path, *, rows: int, options: Options) -
     largest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
     if not 0 <= largest < rows:
         raise CheckpointError(
-            f"{source}: the tokenizer has an id {largest} but the embedding only {rows} rows; "
-            "this is another model's tokenizer"
+            f"{source}: the tokenizer has the id {largest}, the embedding only {rows} rows; "
+            "the tokenizer belongs to another model"
         )
     named_token(source, "pad_token")
     for name in TOKENIZER_FILES:
@@ -157,7 +155,7 @@ def copy_tokenizer(source: Path, target: Path, *, rows: int, options: Options) -
     return tokenizer
 
 
-def _surround(tokenizer: Tokenizer, source: Path, target: Path, options: Options) -> None:
+def _surround(tokenizer: Tokenizer, source: Path, target: Path, options: ExportOptions) -> None:
     end = named_token(source, "eos_token") if options.append_eos else None
     try:
         surround(tokenizer, prefix=options.prefix, end=end)
@@ -166,8 +164,8 @@ def _surround(tokenizer: Tokenizer, source: Path, target: Path, options: Options
     added = tokenizer.num_special_tokens_to_add(is_pair=False)
     if options.max_length <= added:
         raise CheckpointError(
-            f"a maximum length of {options.max_length} leaves no room beside the {added} tokens "
-            "put around every text"
+            f"max_length {options.max_length} leaves no room for text: prefix and end take "
+            f"{added} tokens"
         )
     fields = json.loads((source / "tokenizer.json").read_text(encoding="utf-8"))
     fields["post_processor"] = json.loads(tokenizer.to_str())["post_processor"]
@@ -175,10 +173,10 @@ def _surround(tokenizer: Tokenizer, source: Path, target: Path, options: Options
 
 
 def named_token(folder: Path, role: str) -> str:
-    """The token that the tokenizer's own configuration names for a role, as ``eos_token``.
+    """Return the token that the tokenizer configuration names for a role such as ``eos_token``.
 
     Raises:
-        CheckpointError: it names none.
+        CheckpointError: it does not name one.
     """
     for name in ("tokenizer_config.json", "special_tokens_map.json"):
         if (folder / name).is_file():
@@ -186,11 +184,11 @@ def named_token(folder: Path, role: str) -> str:
             token = token.get("content") if isinstance(token, dict) else token
             if isinstance(token, str):
                 return token
-    raise CheckpointError(f"{folder}: its tokenizer_config.json names no {role}")
+    raise CheckpointError(f"{folder}: tokenizer_config.json names no {role}")
 
 
-def write_model_files(folder: Path, config: Qwen3EncoderConfig, options: Options) -> None:
-    """``config.json`` and sentence-transformers' files, for weights already in ``folder``."""
+def write_model_files(folder: Path, config: Qwen3EncoderConfig, options: ExportOptions) -> None:
+    """Write ``config.json`` and the sentence-transformers files next to the weights."""
     config.architectures = ["Qwen3Model"]
     fields = json.loads(config.to_json_string(use_diff=False))
     fields["dtype"] = fields["torch_dtype"] = options.dtype
@@ -221,7 +219,7 @@ def write_model_files(folder: Path, config: Qwen3EncoderConfig, options: Options
 
 
 def _module(index: int, kind: str) -> dict[str, Any]:
-    """A line of ``modules.json``."""
+    """An entry of ``modules.json``."""
     return {
         "idx": index,
         "name": str(index),
@@ -231,7 +229,7 @@ def _module(index: int, kind: str) -> dict[str, Any]:
 
 
 def _pooling_fields(pooling: str, *, dimension: int) -> dict[str, Any]:
-    """A pooling in the words of sentence-transformers before 5.4 and since."""
+    """The pooling configuration for sentence-transformers before and since 5.4."""
     fields: dict[str, Any] = dict.fromkeys(_BEFORE_5_4.values(), False)
     fields[_BEFORE_5_4[pooling]] = True
     return fields | {
@@ -243,7 +241,7 @@ def _pooling_fields(pooling: str, *, dimension: int) -> dict[str, Any]:
 
 
 def write_readme(folder: Path, provenance: dict[str, Any]) -> None:
-    """A README from the provenance, until `qwen3nb card` writes the card from results."""
+    """Write a provisional README; `qwen3nb card` replaces it by the full card."""
     around = [f"given {provenance['prefix']!r} at the front"] if provenance["prefix"] else []
     around += ["ended by the end-of-text token"] if provenance["append_eos"] else []
     values = {

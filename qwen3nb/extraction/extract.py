@@ -1,8 +1,8 @@
-"""From an encoder-decoder checkpoint to a stock model directory, verified.
+"""Extract the encoder of an encoder-decoder checkpoint into a stock model directory.
 
-The directory is written beside its final name, loaded again from the disk, compared
-with the source encoder, and only then renamed. An export that differs from its
-source, or that runs causally, is removed and the extraction fails.
+The export is written under a temporary name, loaded from disk, compared with the source
+encoder, and only then renamed. If it differs from its source or runs causally, it is
+removed and the extraction fails.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from qwen3nb import paths
 from qwen3nb.checkpoints.checkpoint import (
     SINGLE,
     Checkpoint,
-    CheckpointError,
     open_checkpoint,
     trainer_state,
 )
 from qwen3nb.checkpoints.provenance import PROVENANCE
 from qwen3nb.checkpoints.tied_weights import EMBEDDINGS, embedding_name
+from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.checkpoints.weight_names import encoder_name
 from qwen3nb.checkpoints.writer import Piece, transfer
 from qwen3nb.extraction.export import (
-    Options,
+    ExportOptions,
     copy_tokenizer,
     named_token,
     write_model_files,
@@ -46,25 +46,25 @@ __all__ = ["ALLOWANCES", "MAX_DIFFERENCE", "Extraction", "extract", "is_seq2seq"
 
 _STORED = {"float32": "F32", "bfloat16": "BF16", "float16": "F16"}
 MODEL_TYPES = ("qwen3_encdec", "qwen3_encoder_decoder")
-# What may be let through on request. A missing weight is never: it would be random.
+# Defects that can be allowed. A missing weight cannot: it would be random.
 ALLOWANCES = {
-    "decoder": "a decoder that is incomplete or not finite; the encoder has no use for it",
+    "decoder": "a decoder that is incomplete or not finite; the encoder does not need it",
     "unexpected": "tensors that belong to neither encoder nor decoder",
-    "untied": "copies of the shared embedding that differ; the encoder's own is taken",
+    "untied": "copies of the shared embedding that differ; the encoder's own copy is used",
 }
 _DECODER_LAYER = re.compile(r"model\.decoder\.layers\.(\d+)\.(.+)")
 
 
 @dataclass(frozen=True)
 class Extraction:
-    """What was written and how it was verified.
+    """An extracted encoder and its verification.
 
     Attributes:
         folder: the model directory.
-        label: its name in results and tables.
-        parameters: number of parameters, embeddings included.
-        verification: what was compared.
-        warnings: what is odd about the source, in words.
+        label: the label in results and tables.
+        parameters: number of parameters, including embeddings.
+        verification: the comparison with the source.
+        warnings: warnings about the source.
     """
 
     folder: Path
@@ -75,12 +75,12 @@ class Extraction:
 
     @property
     def max_difference(self) -> float:
-        """Greatest absolute difference between the export and the source encoder."""
+        """Largest absolute difference between the export and the source encoder."""
         return self.verification.max_difference
 
 
 def is_seq2seq(config: dict[str, Any]) -> bool:
-    """Whether a ``config.json`` is that of a Qwen3 encoder-decoder."""
+    """Return whether a ``config.json`` describes a Qwen3 encoder-decoder."""
     return config.get("model_type") in MODEL_TYPES
 
 
@@ -97,45 +97,45 @@ def extract(
 
     Args:
         checkpoint: a folder with ``config.json``, weights and a tokenizer.
-        output: the directory to make; an earlier one is replaced when all is verified.
-        label: name in results; by default the last two parts of the checkpoint's path.
-        allow: what to let through, of `ALLOWANCES`.
-        show_progress: whether long work shows a bar.
-        options: the fields of `qwen3nb.extraction.export.Options`, such as ``pooling``,
-            ``normalize``, ``max_length``, ``dtype``, ``prefix``, ``append_eos``.
+        output: the directory to create; an earlier export is replaced after verification.
+        label: label in results; by default the last two parts of the checkpoint's path.
+        allow: defects to allow; keys of `ALLOWANCES`.
+        show_progress: whether to show progress bars.
+        options: the fields of `qwen3nb.extraction.export.ExportOptions`, such as
+            ``pooling``, ``normalize``, ``max_length``, ``dtype``, ``prefix``, ``append_eos``.
 
     Raises:
-        CheckpointError: the checkpoint is not what it should be, or the export does not
-            compute what its source does. Nothing is left at ``output`` then.
+        CheckpointError: the checkpoint is invalid, or the export does not compute what its
+            source does. ``output`` is then left as it was.
         ValueError: an unknown choice.
     """
-    chosen = Options(**options)
+    export = ExportOptions(**options)
     for name in allow:
         one_of("allowance", name, ALLOWANCES)
     source = open_checkpoint(checkpoint)
     output = Path(output)
     _check_output(output, source.folder)
-    config = _read_config(source, chosen)
-    pieces = _plan(source, config, dtype=_STORED[chosen.dtype], allow=allow)
+    config = _read_config(source, export)
+    pieces = _plan(source, config, dtype=_STORED[export.dtype], allow=allow)
     with new_folder(output) as work:
-        tokenizer = copy_tokenizer(source.folder, work, rows=config.vocab_size, options=chosen)
-        notes = [*ignored_settings(source.config), *_tokenizer_notes(source, chosen)]
-        odd = transfer(
+        tokenizer = copy_tokenizer(source.folder, work, rows=config.vocab_size, options=export)
+        warnings = [*ignored_settings(source.config), *_tokenizer_warnings(source, export)]
+        warnings += transfer(
             [source], pieces, work / SINGLE, label="extracting", show_progress=show_progress
         )
-        write_model_files(work, config, chosen)
+        write_model_files(work, config, export)
         embedding = next(p.sources[0] for p in pieces if p.name == "embed_tokens.weight")
         verification = verify(
-            source, embedding, work, config=config, options=chosen, tokenizer=tokenizer
+            source, embedding, work, config=config, options=export, tokenizer=tokenizer
         )
         extraction = Extraction(
             folder=output,
             label=label or _default_label(source.folder),
             parameters=sum(source.tensors[p.sources[0]].count for p in pieces if p.name),
             verification=verification,
-            warnings=tuple(notes + odd),
+            warnings=tuple(warnings),
         )
-        provenance = _provenance(extraction, source, config=config, options=chosen)
+        provenance = _provenance(extraction, source, config=config, options=export)
         write_json(work / PROVENANCE, provenance, indent=2)
         write_readme(work, provenance)
         source.check_unchanged()
@@ -143,20 +143,23 @@ def extract(
 
 
 def _check_output(output: Path, source: Path) -> None:
-    """Refuse to write over the source, or over anything that is no export."""
+    """Refuse to overwrite the source, or anything that is not an export."""
     if output.resolve() in (source.resolve(), *source.resolve().parents):
-        raise CheckpointError(f"{output}: is, or holds, the checkpoint itself; name another")
+        raise CheckpointError(
+            f"{output}: is or contains the checkpoint itself; choose another folder"
+        )
     if not may_replace(output, mark=PROVENANCE):
         raise CheckpointError(
-            f"{output}: is there and was not made by an extraction; it stays. Name another folder"
+            f"{output}: exists and was not written by an extraction; choose another folder"
         )
 
 
-def _read_config(source: Checkpoint, options: Options) -> Qwen3EncoderConfig:
+def _read_config(source: Checkpoint, options: ExportOptions) -> Qwen3EncoderConfig:
     if not is_seq2seq(source.config):
         raise CheckpointError(
-            f"{source.folder}: model_type is {source.config.get('model_type')!r}, expected "
-            f"one of {', '.join(MODEL_TYPES)}; only an encoder-decoder has an encoder to extract"
+            f"{source.folder}: model_type is {source.config.get('model_type')!r}; expected "
+            f"one of {', '.join(MODEL_TYPES)}, because only an encoder-decoder has an encoder "
+            "to extract"
         )
     try:
         return build_config(source.config, pooling=options.pooling, normalize=options.normalize)
@@ -172,61 +175,58 @@ def _default_label(folder: Path) -> str:
 def _plan(
     source: Checkpoint, config: Qwen3EncoderConfig, *, dtype: str, allow: Collection[str]
 ) -> list[Piece]:
-    """What to write, and what only to read, after checking names and shapes both ways.
+    """Return the tensors to write and those only to check.
 
     Raises:
-        CheckpointError: tensors that are missing, unexpected, or of another shape.
+        CheckpointError: tensors are missing, unexpected, or of another shape.
     """
     embedding = embedding_name(source, allow=allow)
-    found = {new: name for name in source.tensors if (new := encoder_name(name)) is not None}
+    encoder = {new: name for name in source.tensors if (new := encoder_name(name)) is not None}
     if embedding is not None:
-        found["embed_tokens.weight"] = embedding
-    problems = _encoder_problems(source, config, found)
-    rest = sorted(source.tensors.keys() - set(found.values()) - set(EMBEDDINGS))
+        encoder["embed_tokens.weight"] = embedding
+    problems = _encoder_problems(source, config, encoder)
+    rest = sorted(source.tensors.keys() - set(encoder.values()) - set(EMBEDDINGS))
     if "unexpected" not in allow:
-        strangers = [name for name in rest if not name.startswith("model.decoder.")]
-        problems += [f"{name}: unexpected (--allow unexpected)" for name in strangers]
+        unexpected = [name for name in rest if not name.startswith("model.decoder.")]
+        problems += [f"{name}: unexpected (--allow unexpected)" for name in unexpected]
     if "decoder" not in allow:
         problems += _decoder_problems(source)
     if problems:
         shown = "\n  ".join(sorted(problems)[:8])
         more = f"\n  and {len(problems) - 8} more" if len(problems) > 8 else ""
         raise CheckpointError(
-            f"{source.folder}: the weights do not fit config.json\n  {shown}{more}"
+            f"{source.folder}: the weights do not match config.json\n  {shown}{more}"
         )
     checked = set() if "decoder" in allow or "unexpected" in allow else set(source.tensors)
     return [
-        *(Piece(new, dtype, (name,)) for new, name in found.items()),
-        *(Piece(None, dtype, (name,)) for name in sorted(checked - set(found.values()))),
+        *(Piece(new, dtype, (name,)) for new, name in encoder.items()),
+        *(Piece(None, dtype, (name,)) for name in sorted(checked - set(encoder.values()))),
     ]
 
 
 def _encoder_problems(
-    source: Checkpoint, config: Qwen3EncoderConfig, found: dict[str, str]
+    source: Checkpoint, config: Qwen3EncoderConfig, encoder: dict[str, str]
 ) -> list[str]:
-    layers = {int(name.split(".")[1]) for name in found if re.match(r"layers\.\d{1,9}\.", name)}
+    layers = {int(name.split(".")[1]) for name in encoder if re.match(r"layers\.\d{1,9}\.", name)}
     if len(layers) != config.num_hidden_layers:
-        return [
-            f"{config.num_hidden_layers} encoder layers in config.json, "
-            f"{len(layers)} among the weights"
-        ]
+        expected_layers = config.num_hidden_layers
+        return [f"{expected_layers} encoder layers in config.json, {len(layers)} in the weights"]
     with torch.device("meta"):
         expected = {
             name: tuple(tensor.shape)
             for name, tensor in Qwen3EncoderModel(config).state_dict().items()
         }
-    problems = [f"{name}: missing" for name in expected.keys() - found.keys()]
-    problems += [f"{found[name]}: unexpected" for name in found.keys() - expected.keys()]
-    problems += [
-        f"{found[name]}: shape {source.tensors[found[name]].shape}, config says {expected[name]}"
-        for name in expected.keys() & found.keys()
-        if source.tensors[found[name]].shape != expected[name]
-    ]
+    problems = [f"{name}: missing" for name in expected.keys() - encoder.keys()]
+    problems += [f"{encoder[name]}: unexpected" for name in encoder.keys() - expected.keys()]
+    for name in expected.keys() & encoder.keys():
+        stored = source.tensors[encoder[name]].shape
+        if stored != expected[name]:
+            problems.append(f"{encoder[name]}: shape {stored}, config.json says {expected[name]}")
     return problems
 
 
 def _decoder_problems(source: Checkpoint) -> list[str]:
-    """A decoder that is there must be whole; whether its sizes are right is its own affair."""
+    """Check that a decoder, if there is one, is complete; its shapes are not checked."""
     decoder = {name for name in source.tensors if name.startswith("model.decoder.")}
     decoder -= set(EMBEDDINGS)
     if not decoder:
@@ -245,25 +245,27 @@ def _decoder_problems(source: Checkpoint) -> list[str]:
     ]
 
 
-def _tokenizer_notes(source: Checkpoint, options: Options) -> list[str]:
-    """What does not fit between tokenizer, configuration and pooling, in words."""
-    notes = []
+def _tokenizer_warnings(source: Checkpoint, options: ExportOptions) -> list[str]:
+    """Warn of mismatches between tokenizer, configuration and pooling."""
+    warnings = []
     if options.pooling == "last" and not options.append_eos:
-        notes.append(
-            "last-token pooling without an end-of-text token: the vector is that of whatever "
-            "token a text ends with (--append-eos, if the training appended one)"
+        warnings.append(
+            "last-token pooling without an end-of-text token: the vector is that of the text's "
+            "own last token (use --append-eos if the training appended one)"
         )
     try:
         end = named_token(source.folder, "eos_token")
     except CheckpointError:
-        return [*notes, "the tokenizer's configuration names no eos_token"]
+        return [*warnings, "the tokenizer configuration names no eos_token"]
     entries = read_json(source.folder / "tokenizer.json")
     added = entries.get("added_tokens", ()) if isinstance(entries, dict) else ()
     ids = [each.get("id") for each in added if each.get("content") == end]
-    said = source.config.get("eos_token_id")
-    if ids and isinstance(said, int) and said not in ids:
-        notes.append(f"config.json says eos_token_id {said}, the tokenizer's {end} is {ids[0]}")
-    return notes
+    configured = source.config.get("eos_token_id")
+    if ids and isinstance(configured, int) and configured not in ids:
+        warnings.append(
+            f"config.json says eos_token_id {configured}, but the tokenizer's {end} is {ids[0]}"
+        )
+    return warnings
 
 
 def _provenance(
@@ -271,7 +273,7 @@ def _provenance(
     source: Checkpoint,
     *,
     config: Qwen3EncoderConfig,
-    options: Options,
+    options: ExportOptions,
 ) -> dict[str, Any]:
     import sentence_transformers
     import transformers

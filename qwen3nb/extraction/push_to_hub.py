@@ -1,7 +1,7 @@
-"""Put an export on the hub, and nothing that does not belong there.
+"""Upload an export to the hub, and nothing that does not belong there.
 
-The folder is looked through before anything leaves the machine: a key, a token or a
-pickle in it stops the upload, with the file's name and never its content.
+The folder is scanned before anything leaves the machine: a key, a token or a pickle stops
+the upload. Messages name the file, never its content.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
-from qwen3nb.checkpoints.checkpoint import CheckpointError, open_checkpoint
+from qwen3nb.checkpoints.checkpoint import open_checkpoint
 from qwen3nb.checkpoints.provenance import read_provenance
+from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.utils.secrets import secret_values
 
 __all__ = ["Upload", "plan_push", "push"]
@@ -23,7 +24,7 @@ _SECRET_NAMES = (
     "token", "stored_tokens", "*.kdbx",
 )  # fmt: skip
 _PICKLES = ("*.pt", "*.pth", "*.pkl", "*.pickle", "*.bin", "*.ckpt", "*.joblib")
-# Tokens that say what they are.
+# Tokens that are recognisable by their form.
 _SECRET_TEXT = re.compile(
     rb"\bhf_[A-Za-z0-9]{20,}|\bgh[pousr]_[A-Za-z0-9]{30,}|\bgithub_pat_\w{30,}|"
     rb"\bglpat-[\w-]{20,}|\bsk-[A-Za-z0-9_-]{32,}|\bAKIA[0-9A-Z]{16}\b|\bxox[abprs]-[\w-]{10,}|"
@@ -35,11 +36,11 @@ _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 @dataclass(frozen=True)
 class Upload:
-    """A file that would go.
+    """A file to upload.
 
     Attributes:
-        path: relative to the folder, with forward slashes.
-        size: bytes.
+        path: path relative to the folder, with forward slashes.
+        size: size in bytes.
     """
 
     path: str
@@ -47,17 +48,17 @@ class Upload:
 
 
 def plan_push(folder: Path | str) -> list[Upload]:
-    """The files of an export that would be uploaded.
+    """Return the files of an export that would be uploaded.
 
     Raises:
-        CheckpointError: the folder is no export of ours, or holds something that must not
-            leave the machine: a secret by name or by content, a pickle, a link.
+        CheckpointError: the folder is not an export, or holds something that must not leave
+            the machine: a secret (by name or by content), a pickle or a link.
     """
     folder = Path(folder)
     open_checkpoint(folder)
     if read_provenance(folder) is None:
         raise CheckpointError(
-            f"{folder}: no qwen3nb.json, so this is not an export; `qwen3nb extract` makes one"
+            f"{folder}: no qwen3nb.json, so this is not an export; run `qwen3nb extract` first"
         )
     files = sorted(path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
     values = [value.encode() for value in secret_values()]
@@ -65,24 +66,24 @@ def plan_push(folder: Path | str) -> list[Upload]:
         f"{path.relative_to(folder)}: {why}" for path in files if (why := _refusal(path, values))
     ]
     if problems:
-        listed = "\n  ".join(problems)
-        raise CheckpointError(f"{folder}: nothing was uploaded, remove first\n  {listed}")
+        shown = "\n  ".join(problems)
+        raise CheckpointError(f"{folder}: nothing was uploaded; remove these files\n  {shown}")
     return [Upload(path.relative_to(folder).as_posix(), path.stat().st_size) for path in files]
 
 
 def _refusal(path: Path, values: list[bytes]) -> str | None:
-    """Why a file must not be uploaded, or None."""
+    """Return why a file must not be uploaded, or None."""
     name = path.name.lower()
     if path.is_symlink() or not path.is_file():
-        return "a link or a special file; copy the file itself here"
+        return "a link or a special file; replace it by a copy of the file"
     if any(fnmatch(name, pattern) for pattern in _SECRET_NAMES):
-        return "by its name it holds a secret"
+        return "its name suggests a secret"
     if any(fnmatch(name, pattern) for pattern in _PICKLES):
-        return "a pickle, which runs code when it is loaded"
+        return "a pickle, which can run code when it is loaded"
     if path.suffix.lower() in _TEXT:
         content = path.read_bytes()
         if _SECRET_TEXT.search(content) or any(value in content for value in values):
-            return "a token or a private key is in it"
+            return "contains a token or a private key"
     return None
 
 
@@ -94,18 +95,18 @@ def push(
     revision: str | None = None,
     message: str | None = None,
 ) -> str:
-    """Upload an export to the hub and return the address of the commit.
+    """Upload an export to the hub and return the URL of the commit.
 
     Args:
         folder: the export.
-        repository: ``organisation/name``; made if it is not there.
-        private: whether a repository that is made is private.
-        revision: a branch; by default the main one.
-        message: of the commit; by default it names the model and its source's digest.
+        repository: ``organisation/name``; created if it does not exist.
+        private: whether a newly created repository is private.
+        revision: a branch; by default the main branch.
+        message: the commit message; by default it names the model and its source's digest.
 
     Raises:
         CheckpointError: see `plan_push`.
-        ValueError: a malformed name, or the hub refuses; says what to do.
+        ValueError: a malformed repository name, or the hub refuses the upload.
     """
     from huggingface_hub import HfApi
     from huggingface_hub.errors import LocalTokenNotFoundError
@@ -129,11 +130,11 @@ def push(
             commit_message=message or f"{provenance.get('label', folder.name)} from {source}",
         )
     except LocalTokenNotFoundError:
-        raise ValueError("not logged in to the hub; `hf auth login` first") from None
-    except Exception as error:  # noqa: BLE001 - the hub's client lets its transport's through
+        raise ValueError("not logged in to the hub; run `hf auth login` first") from None
+    except Exception as error:  # noqa: BLE001 - transport errors pass through the hub's client
         reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
         raise ValueError(
-            f"the hub did not take {repository}: {reason}. Is the network there, and does "
-            "`hf auth whoami` name an account that may write to it?"
+            f"the hub refused {repository}: {reason}. Check the network, and with "
+            "`hf auth whoami` that the account may write to it"
         ) from None
     return str(done.commit_url)

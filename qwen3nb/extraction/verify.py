@@ -1,9 +1,9 @@
-"""Does the export compute what its source computes?
+"""Verify that an export computes what its source computes.
 
-The source is run by the encoder-decoder's own class under its own names, the export is
-loaded from the disk by the stock class, so that a mistake in re-keying, in the
-configuration or in the tokenizer shows. Both see texts of different lengths in
-padded batches. One of the two models is in memory at a time.
+The source is run by the encoder-decoder's own class under its own weight names, the
+export is loaded from disk by the stock class, so that errors in re-keying, configuration
+or tokenizer become visible. Both get texts of different lengths in padded batches. Only
+one of the two models is in memory at a time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from qwen3nb.checkpoints.checkpoint import Checkpoint, CheckpointError
+from qwen3nb.checkpoints.checkpoint import Checkpoint
+from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.models.modeling.configuration import Qwen3EncoderConfig
 from qwen3nb.models.modeling.dtypes import torch_dtype
 from qwen3nb.models.modeling.pooling import pool
@@ -26,12 +27,12 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from torch import Tensor
 
-    from qwen3nb.extraction.export import Options
+    from qwen3nb.extraction.export import ExportOptions
 
 __all__ = ["MAX_DIFFERENCE", "TEXTS", "Verification", "verify"]
 
 MAX_DIFFERENCE = 1e-5
-# Short, long, of several scripts; none has a special token in it.
+# Short, long, in several scripts; none contains a special token.
 TEXTS = (
     "Hi.",
     "Which planet is nearest to the sun?",
@@ -45,17 +46,17 @@ _SIDES = ("right", "left")
 
 @dataclass(frozen=True)
 class Verification:
-    """What was compared, and how far apart it was.
+    """Differences between an export and its source.
 
     Attributes:
-        max_difference: greatest absolute difference of a state over all real tokens,
-            float32, between the source with its weights in the export's precision and
-            the export.
-        sentence_transformers_difference: the same of a pooled vector, between the source
-            and sentence-transformers on the export.
-        rounding: greatest difference that the export's precision makes; 0 in float32.
-        leak: how far the first state moves when only the last token changes.
-        lengths: tokens of each input compared.
+        max_difference: largest absolute difference of hidden states over all real tokens,
+            in float32, between the export and the source with its weights rounded to the
+            export's dtype.
+        sentence_transformers_difference: largest difference of pooled vectors, between the
+            source and sentence-transformers on the export.
+        rounding: largest difference caused by the export's dtype; 0 for float32.
+        leak: change of the first state when only the last token changes.
+        lengths: number of tokens of each compared input.
         probe: a fixed input and its vector, for ``check_encoder.py``.
     """
 
@@ -67,7 +68,7 @@ class Verification:
     probe: dict[str, Any]
 
     def as_dict(self) -> dict[str, Any]:
-        """For the provenance."""
+        """The verification as stored in the provenance."""
         return {
             "max_difference": self.max_difference,
             "bound": MAX_DIFFERENCE,
@@ -86,23 +87,23 @@ def verify(
     export: Path,
     *,
     config: Qwen3EncoderConfig,
-    options: Options,
+    options: ExportOptions,
     tokenizer: Tokenizer,
 ) -> Verification:
     """Compare the export in the folder ``export`` with the encoder of ``source``.
 
     Args:
         source: the encoder-decoder.
-        embedding: name of the tensor that holds the encoder's embedding.
+        embedding: name of the encoder's embedding tensor.
         export: a complete model directory.
         config: the encoder's configuration, as read from the source.
-        options: how the export was asked to be.
-        tokenizer: the source's, with what the options put around a text.
+        options: the options of the export.
+        tokenizer: the source's tokenizer, with the prefix and end token of the options.
 
     Raises:
         CheckpointError: states or pooled vectors differ by more than `MAX_DIFFERENCE` in
-            float32, the tokenizer gives other tokens once loaded, or the export runs
-            causally.
+            float32, the tokenizer gives other tokens when loaded by transformers, or the
+            export runs causally.
     """
     rows = _inputs(tokenizer, export, options, vocabulary=config.vocab_size)
     exact = _source_states(source, embedding, rows, config, dtype=torch.float32)
@@ -126,7 +127,7 @@ def verify(
     scale = 1.0 if options.normalize else max(1.0, float(vectors.abs().max()))
     if not other <= MAX_DIFFERENCE * scale:
         raise CheckpointError(
-            f"{source.folder}: sentence-transformers computes vectors from the export that differ "
+            f"{source.folder}: vectors that sentence-transformers computes from the export differ "
             f"by {other:.2e}, more than {MAX_DIFFERENCE * scale:.0e}; nothing was written"
         )
     lengths = tuple(len(row) for row in rows)
@@ -134,9 +135,9 @@ def verify(
 
 
 def _inputs(
-    tokenizer: Tokenizer, export: Path, options: Options, *, vocabulary: int
+    tokenizer: Tokenizer, export: Path, options: ExportOptions, *, vocabulary: int
 ) -> list[list[int]]:
-    """Token ids to compare on: texts through the tokenizer, random ids, the last row."""
+    """Token ids to compare: tokenized texts, random ids, and the embedding's last row."""
     from transformers import AutoTokenizer
 
     tokenizer.no_padding()
@@ -146,12 +147,12 @@ def _inputs(
         loaded = AutoTokenizer.from_pretrained(export)
         again = loaded(list(TEXTS), truncation=True, max_length=options.max_length)["input_ids"]
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise CheckpointError(f"its tokenizer cannot be loaded by transformers ({error})") from None
+        raise CheckpointError(f"transformers cannot load the tokenizer ({error})") from None
     for text, row, other in zip(TEXTS, rows, again, strict=True):
         if row != list(other):
             raise CheckpointError(
-                f"transformers reads other tokens from the same tokenizer files: {text!r:.40} is "
-                f"{row[:8]} in tokenizer.json but {list(other)[:8]} once loaded; "
+                f"transformers reads other tokens from the same tokenizer files: for {text!r:.40} "
+                f"expected {row[:8]} (tokenizer.json), got {list(other)[:8]}; "
                 "check tokenizer_config.json"
             )
     generator = torch.Generator().manual_seed(0)
@@ -170,7 +171,7 @@ def _source_states(
     *,
     dtype: torch.dtype,
 ) -> dict[str, list[Tensor]]:
-    """States (T, H) of each row, per side of padding, weights rounded to ``dtype``."""
+    """States (T, H) of each row per padding side, with weights rounded to ``dtype``."""
     model = _source_model(source, embedding, config, dtype=dtype)
     states = {}
     for side in _SIDES:
@@ -184,7 +185,7 @@ def _source_states(
 def _source_model(
     source: Checkpoint, embedding: str, config: Qwen3EncoderConfig, *, dtype: torch.dtype
 ) -> Qwen3ForSeq2SeqLM:
-    """The encoder-decoder with the encoder's weights; its decoder stays without memory."""
+    """The encoder-decoder with the encoder's weights; its decoder takes no memory."""
     kept = (
         "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "rms_norm_eps",
         "num_attention_heads", "num_key_value_heads", "max_position_embeddings",
@@ -204,14 +205,14 @@ def _source_model(
     }
     state["embed_tokens.weight"] = source.read(embedding).to(dtype).float()
     encoder.load_state_dict(state, strict=True, assign=True)
-    encoder.rotary_emb = type(encoder.rotary_emb)(config=encoder.config)  # its buffers, for real
+    encoder.rotary_emb = type(encoder.rotary_emb)(config=encoder.config)  # with real buffers
     return model.eval()
 
 
 def _compare(
     export: Path, rows: Sequence[Sequence[int]], theirs: dict[str, list[Tensor]], source: Checkpoint
 ) -> tuple[float, float, dict[str, Any]]:
-    """Greatest difference, leak and probe of the export, loaded by the stock class."""
+    """Largest difference, leak and probe of the export, loaded by the stock class."""
     from transformers import AutoModel
 
     model = AutoModel.from_pretrained(export, dtype=torch.float32).eval()
@@ -231,15 +232,15 @@ def _compare(
     leak = causal_leak(model, vocab_size=model.config.vocab_size)
     if not leak > 0:
         raise CheckpointError(
-            f"{source.folder}: the export runs causally under this transformers release; "
-            "5.2 or newer is needed. Nothing was written"
+            f"{source.folder}: the export runs causally under this release of transformers; "
+            "install 5.2 or newer. Nothing was written"
         )
     return difference, leak, _probe(model)
 
 
 @torch.inference_mode()
 def _probe(model: Any) -> dict[str, Any]:
-    """A fixed input, another last token, and the mean vector, for ``check_encoder.py``."""
+    """A fixed input, an alternative last token, and the mean vector, for ``check_encoder.py``."""
     rows = model.config.vocab_size
     ids = [(11 * index + 5) % rows for index in range(12)]
     states = model(input_ids=torch.tensor([ids])).last_hidden_state[0]

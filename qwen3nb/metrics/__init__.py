@@ -1,1 +1,1 @@
-"""Pure functions: qrels and a run, or columns, to one value per query and their aggregates."""
+"""Compute values per query from qrels and runs, and aggregate them. Pure functions."""

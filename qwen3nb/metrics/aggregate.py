@@ -1,7 +1,7 @@
-"""From values per query to one number with its interval.
+"""Aggregate per-query values into one number with a confidence interval.
 
-An aggregate is named in the record together with the columns it is made of, so that
-it can be computed again from them: that is what `qwen3nb verify` does.
+The record names an aggregate together with its columns, so that it can be recomputed from
+them: that is what `qwen3nb verify` does.
 
 Intervals are percentile bootstrap intervals (Efron and Tibshirani 1993, chapter 13)
 over queries (for STS: over pairs; for clustering: over the repeated draws).
@@ -22,9 +22,9 @@ from qwen3nb.utils.choices import one_of
 __all__ = ["AGGREGATES", "REPORTED", "RESAMPLES", "Aggregate", "aggregate", "reported"]
 
 RESAMPLES = 2000
-REPORTED = "reported"  # a value that another program gave, without values per query
+REPORTED = "reported"  # a value from another program, without per-query values
 LEVEL = 0.95
-_BLOCK = 4_000_000  # values resampled at once: bounds the memory
+_BLOCK = 4_000_000  # values resampled at once; limits the memory
 Array = NDArray[np.float64]
 
 
@@ -54,14 +54,14 @@ def _spearman(values: Array) -> Array:
 def _macro_f1(values: Array) -> Array:
     """Mean F1 over classes of (R, n, 2), true and predicted class numbers: (R,).
 
-    A class counts if it is true or predicted at least once, as in scikit-learn.
+    As in scikit-learn, a class counts if it is true or predicted at least once.
     """
     truth, predicted = values[..., 0], values[..., 1]
     total, present = np.zeros(len(values)), np.zeros(len(values))
     for label in np.unique(values):
-        there, said = truth == label, predicted == label
-        size = there.sum(axis=-1) + said.sum(axis=-1)
-        total += 2 * (there & said).sum(axis=-1) / np.maximum(size, 1)
+        actual, assigned = truth == label, predicted == label
+        size = actual.sum(axis=-1) + assigned.sum(axis=-1)
+        total += 2 * (actual & assigned).sum(axis=-1) / np.maximum(size, 1)
         present += size > 0
     result: Array = total / present
     return result
@@ -77,15 +77,15 @@ AGGREGATES: dict[str, Callable[[Array], Array]] = {
 
 @dataclass(frozen=True)
 class Aggregate:
-    """One number made of many.
+    """An aggregate of per-query values.
 
     Attributes:
-        value: the number, or None where it is undefined.
+        value: the value, or None if it is undefined.
         low: lower end of the 95 % interval, or None.
         high: upper end, or None.
-        n: how many queries (pairs, draws) it is made of.
+        n: number of queries (pairs, draws).
         how: name in `AGGREGATES`, or ``reported``.
-        columns: names of the per-query columns it is made of.
+        columns: names of the per-query columns.
         undefined: why there is no value, or empty.
     """
 
@@ -99,10 +99,10 @@ class Aggregate:
 
 
 def reported(value: float, *, n: int) -> Aggregate:
-    """A value as another program gave it: without values per query there is no interval.
+    """Return a value from another program; without per-query values it has no interval.
 
     Raises:
-        ValueError: it is not finite.
+        ValueError: the value is not finite.
     """
     if not math.isfinite(value):
         raise ValueError(f"expected a finite value; got {value}")
@@ -117,10 +117,9 @@ def aggregate(
     seed: int,
     resamples: int = RESAMPLES,
 ) -> Aggregate:
-    """Aggregate columns of ``per_query`` (column, then query id, to value).
+    """Aggregate columns of ``per_query`` (value per column and query id).
 
-    The queries are taken in the order of their ids, so the same values and the same
-    seed give the same interval wherever they come from.
+    Queries are sorted by id, so the same values and seed always give the same interval.
 
     Raises:
         ValueError: unknown ``how``, columns that do not cover the same queries, or a
@@ -149,7 +148,7 @@ def aggregate(
 def _interval(
     values: Array, statistic: Callable[[Array], Array], *, seed: int, resamples: int
 ) -> tuple[float | None, float | None]:
-    """Ends of the percentile interval; None for a single query, which has no spread."""
+    """Ends of the percentile interval; None for a single query."""
     n = len(values)
     if n < 2:
         return None, None

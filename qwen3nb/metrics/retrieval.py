@@ -1,9 +1,9 @@
-"""Retrieval metrics, one value per query, under the names the field writes them with.
+"""Retrieval metrics per query, under their usual names.
 
-The conventions are trec_eval's: documents are ranked by score, compared as 32-bit
+The conventions are those of trec_eval: documents are ranked by score, compared as 32-bit
 floats, ties by document id, descending; gains are linear in the grade (``nDCGexp``:
-2^grade - 1), and a grade of 0 or below gains nothing; a judged query that the run does not
-answer scores 0. A query without a relevant document has no defined score and is left out;
+2^grade - 1), and grades of 0 or below have no gain; a judged query that is missing from the
+run scores 0. A query without a relevant document has no defined score and is omitted;
 callers report how many there were.
 
 References:
@@ -36,7 +36,7 @@ def _dcg(gains: Sequence[float]) -> float:
 
 
 def _ndcg_exponential(grades: Sequence[int], ideal: Sequence[int], k: int) -> float:
-    """With gains of 2^grade - 1 (Burges et al. 2005), which sets high grades further apart."""
+    """NDCG with gains of 2^grade - 1 (Burges et al. 2005), which stresses high grades."""
     ours, best = ([2.0 ** max(grade, 0) - 1 for grade in each[:k]] for each in (grades, ideal))
     return _dcg(ours) / _dcg(best)
 
@@ -54,12 +54,12 @@ def _precision(grades: Sequence[int], ideal: Sequence[int], k: int) -> float:
 
 
 def _hit(grades: Sequence[int], ideal: Sequence[int], k: int) -> float:
-    """Whether there is a relevant document in the first k."""
+    """1 if a relevant document is among the first k, else 0."""
     return float(_relevant(grades[:k]) > 0)
 
 
 def _judged(grades: Sequence[int], ideal: Sequence[int], k: int) -> float:
-    """The share of the first k places with a judged document: how far others are to be trusted."""
+    """Share of judged documents among the first k: how far the other metrics can be trusted."""
     return sum(grade != UNJUDGED for grade in grades[:k]) / k
 
 
@@ -68,18 +68,18 @@ def _relevant(grades: Sequence[int]) -> int:
 
 
 def _average_precision(grades: Sequence[int], ideal: Sequence[int], k: int) -> float:
-    """Divided by all relevant documents, found or not."""
-    found = 0
+    """Average precision, divided by the number of all relevant documents."""
+    relevant = 0
     total = 0.0
     for rank, grade in enumerate(grades[:k], start=1):
         if grade > 0:
-            found += 1
-            total += found / rank
+            relevant += 1
+            total += relevant / rank
     return total / len(ideal)
 
 
-# Each takes the grades of the ranked documents (`UNJUDGED` for one without), the grades of
-# all relevant documents from best to worst, and k.
+# Each takes the grades of the ranked documents (`UNJUDGED` if there is no judgement), the
+# grades of all relevant documents from best to worst, and k.
 METRICS: dict[str, Callable[[Sequence[int], Sequence[int], int], float]] = {
     "nDCG": _ndcg,
     "MRR": _mrr,
@@ -93,21 +93,21 @@ METRICS: dict[str, Callable[[Sequence[int], Sequence[int], int], float]] = {
 
 
 def rank_documents(scores: Mapping[str, float]) -> list[str]:
-    """Document ids from best to worst.
+    """Return document ids from best to worst.
 
     Raises:
         ValueError: a score is NaN or infinite; names the document.
     """
     for document, score in scores.items():
         if not math.isfinite(score):
-            raise ValueError(f"document {document!r} has the score {score}; expected a number")
+            raise ValueError(f"document {document!r}: expected a finite score; got {score}")
     return sorted(scores, key=lambda document: (np.float32(scores[document]), document))[::-1]
 
 
 def score_run(
     qrels: Qrels, run: Run, metrics: Iterable[str] = ("nDCG@10",)
 ) -> dict[str, dict[str, float]]:
-    """Value per metric and query id.
+    """Compute the value per metric and query id.
 
     >>> score_run({"q": {"d1": 1}}, {"q": {"d1": 0.3, "d2": 0.9}}, ["MRR@10", "Recall@1"])
     {'MRR@10': {'q': 0.5}, 'Recall@1': {'q': 0.0}}
@@ -118,8 +118,7 @@ def score_run(
         metrics: names such as ``nDCG@10``; the part before ``@`` is one of `METRICS`.
 
     Raises:
-        ValueError: an unknown metric (the message lists the choices), or a score that
-            is not a number.
+        ValueError: an unknown metric (lists the choices), or a score that is not finite.
     """
     wanted = {metric: _parse(metric) for metric in metrics}
     values: dict[str, dict[str, float]] = {metric: {} for metric in wanted}
@@ -143,7 +142,7 @@ def _parse(metric: str) -> tuple[Callable[[Sequence[int], Sequence[int], int], f
     match = _NAME.fullmatch(metric)
     if match is None or match["name"] not in METRICS:
         raise ValueError(
-            f"unknown metric {metric!r}; expected one of {', '.join(METRICS)} and a depth, "
+            f"unknown metric {metric!r}; choose one of {', '.join(METRICS)} with a depth, "
             "as in nDCG@10"
         )
     return METRICS[match["name"]], int(match["k"])

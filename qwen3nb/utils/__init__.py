@@ -1,1 +1,1 @@
-"""Ground floor: files written whole, choices, hardware, secrets. Knows nothing of the field."""
+"""Utilities without domain knowledge: atomic files, choices, hardware, secrets."""

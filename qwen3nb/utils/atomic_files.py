@@ -1,8 +1,8 @@
-"""Files written whole or not at all, and digests of their content.
+"""Write files atomically, and compute digests of their content.
 
-Every record, page and model goes through `write_text` or `new_folder`: a
-temporary name in the same folder, flushed to the disk, then renamed. A crash
-leaves the old content, or the new, never half of one.
+Every record, page and model goes through `write_text` or `new_folder`: it is written under
+a temporary name in the same folder, flushed to disk, then renamed. A crash leaves the old
+content or the new, never a part of it.
 """
 
 import hashlib
@@ -37,9 +37,9 @@ _BLOCK = 1 << 20
 
 @contextmanager
 def new_file(path: Path) -> Iterator[BinaryIO]:
-    """A binary file to write, which takes the name ``path`` when the block ends well.
+    """Open a binary file that is renamed to ``path`` when the block succeeds.
 
-    Its folder is made if needed. If the block raises, what was at ``path`` stays.
+    Its folder is created if needed. If the block raises, ``path`` is left as it was.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
@@ -57,7 +57,7 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_bytes(path: Path, data: bytes) -> Path:
-    """Write ``data`` to ``path`` atomically, making its folder if needed."""
+    """Write ``data`` to ``path`` atomically, creating its folder if needed."""
     with new_file(path) as file:
         file.write(data)
     return path
@@ -81,7 +81,7 @@ def read_json(path: Path) -> Any:
     """Read strict JSON.
 
     Raises:
-        ValueError: not UTF-8, not JSON, or a bare NaN or infinity; names the file.
+        ValueError: not UTF-8, not JSON, or NaN or infinity; names the file.
     """
 
     def refuse(constant: str) -> None:
@@ -90,11 +90,11 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_bytes().decode("utf-8"), parse_constant=refuse)
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise ValueError(f"{path}: not readable as JSON ({error})") from None
+        raise ValueError(f"{path}: invalid JSON ({error})") from None
 
 
 def may_replace(target: Path, *, mark: str) -> bool:
-    """Whether nothing is at ``target``, or only what we made: a folder with ``mark`` in it."""
+    """Return whether ``target`` is free, an empty folder, or a folder that holds ``mark``."""
     if target.is_symlink() or (target.exists() and not target.is_dir()):
         return False
     return not target.exists() or (target / mark).is_file() or not any(target.iterdir())
@@ -102,10 +102,10 @@ def may_replace(target: Path, *, mark: str) -> bool:
 
 @contextmanager
 def new_folder(target: Path) -> Iterator[Path]:
-    """A folder to fill, which takes the name ``target`` when the block ends well.
+    """Create a folder that is renamed to ``target`` when the block succeeds.
 
-    An earlier ``target`` is replaced only then; if the block raises, it stays as
-    it was and the half-filled folder is removed.
+    An existing ``target`` is replaced only then. If the block raises, it is left as it was,
+    and the new folder is removed.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp"))
@@ -134,7 +134,7 @@ def new_folder(target: Path) -> Iterator[Path]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Flush a folder's entries, so that a rename survives a power cut."""
+    """Flush a folder's entries, so that a rename survives a power failure."""
     try:
         handle = os.open(folder, os.O_RDONLY)
     except PermissionError:  # Windows cannot open folders; its renames need no flush
@@ -146,7 +146,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def canonical(value: Any) -> bytes:
-    """One byte string per JSON value: sorted keys, no spaces, no NaN."""
+    """Serialise a JSON value canonically: sorted keys, no spaces, no NaN."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
@@ -165,7 +165,7 @@ def sha256_file(path: Path) -> str:
 
 
 def file_stamp(file: Path) -> list[Any]:
-    """What tells a file from a changed one without reading it: path, inode, size, times."""
+    """Return what changes when a file changes, without reading it: path, inode, size, times."""
     status = file.stat()
     return [
         str(file.resolve()),
@@ -177,10 +177,10 @@ def file_stamp(file: Path) -> list[Any]:
 
 
 def remembered_digest(files: list[Path], compute: Callable[[], str], *, memory: Path) -> str:
-    """``compute()``, or what it gave the last time these very files were digested.
+    """Return the stored digest of ``files``, or ``compute()`` and store it.
 
     A file counts as unchanged while its `file_stamp` is. ``memory`` is a JSON file of
-    digests; losing it costs a second reading.
+    digests; if it is lost, digests are computed again.
     """
     key = _stamps_key(files)
     known = read_json(memory) if memory.is_file() else {}
@@ -192,7 +192,7 @@ def remembered_digest(files: list[Path], compute: Callable[[], str], *, memory: 
 
 
 def remember_digest(files: list[Path], digest: str, *, memory: Path) -> None:
-    """Keep a digest of ``files`` that was computed elsewhere, for `remembered_digest`."""
+    """Store a digest of ``files`` that was computed elsewhere, for `remembered_digest`."""
     _remember(_stamps_key(files), digest, memory)
 
 

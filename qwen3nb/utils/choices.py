@@ -1,4 +1,4 @@
-"""A word out of a list: one check, one message, wherever a choice is read."""
+"""Check that a value is one of the known choices."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ __all__ = ["one_of"]
 
 
 def one_of(kind: str, value: str, choices: Iterable[str]) -> str:
-    """``value``, if it is one of ``choices``.
+    """Return ``value`` if it is one of ``choices``.
 
     >>> one_of("tier", "smoke", ["smoke", "full"])
     'smoke'
 
     Raises:
-        ValueError: it is not; the message lists the choices.
+        ValueError: it is not; lists the choices.
     """
-    listed = list(choices)
-    if value not in listed:
-        raise ValueError(f"unknown {kind} {value!r}; choose one of: {', '.join(listed)}")
+    known = list(choices)
+    if value not in known:
+        raise ValueError(f"unknown {kind} {value!r}; choose one of: {', '.join(known)}")
     return value

@@ -1,4 +1,4 @@
-"""This machine, without loading a library that would claim its GPUs."""
+"""Describe this machine, without loading a library that would claim its GPUs."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ _SLICE = re.compile(r"\s+(?P<name>MIG .*?)\s+Device\s+\d+: \(UUID: (?P<id>MIG-[\
 
 
 def cores() -> int:
-    """Cores that this process may use."""
+    """Number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def total_memory() -> int:
-    """Bytes of memory, or of this container's share."""
+    """Bytes of memory of the machine, or of the container."""
     import psutil
 
     return min(psutil.virtual_memory().total, _container("memory.max"))
 
 
 def available_memory() -> int:
-    """Bytes that can be had without swapping."""
+    """Bytes of memory available without swapping."""
     import psutil
 
     free = _container("memory.max") - _container("memory.current", default=0)
@@ -49,15 +49,15 @@ def available_memory() -> int:
 
 
 def resident_memory() -> int:
-    """Bytes of memory that this process holds."""
+    """Resident memory of this process in bytes."""
     import psutil
 
     return int(psutil.Process().memory_info().rss)
 
 
 def peak_memory() -> int | None:
-    """The most bytes that this process held so far; None where that is not known."""
-    if _STATUS.is_file():  # on Linux `getrusage` starts from what the parent process held
+    """Peak resident memory of this process in bytes; None if it is unknown."""
+    if _STATUS.is_file():  # on Linux, `getrusage` includes the peak of the parent process
         lines = _STATUS.read_text(encoding="ascii").splitlines()
         return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) * 1024
     try:
@@ -75,7 +75,7 @@ def _container(name: str, default: int = 1 << 62) -> int:
 
 
 def processor() -> str:
-    """The processor's name, family and model: names alone hide what they are in the cloud."""
+    """Name, family and model of the processor; cloud machines often hide the model's name."""
     info = Path("/proc/cpuinfo")
     if not info.is_file():
         return platform.processor() or platform.machine()
@@ -90,34 +90,34 @@ def processor() -> str:
 
 
 def gpus() -> list[str]:
-    """What ``CUDA_VISIBLE_DEVICES`` calls each GPU, or slice of one, that may be used."""
-    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if chosen is None:
+    """Ids of the usable GPUs or MIG slices, as in ``CUDA_VISIBLE_DEVICES``."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
         return [id_ for _, id_ in _listed()]
-    ids = [each.strip() for each in chosen.split(",")]
-    # CUDA takes those before the first that is none.
+    ids = [each.strip() for each in visible.split(",")]
+    # CUDA uses the ids before the first invalid one.
     ends = next((i for i, each in enumerate(ids) if each in ("", "-1", "NoDevFiles")), len(ids))
     return ids[:ends]
 
 
 def gpu_names() -> list[str]:
-    """Names of all GPUs and slices of the machine."""
+    """Names of all GPUs and MIG slices of the machine."""
     return [name for name, _ in _listed()]
 
 
 def _listed() -> list[tuple[str, str]]:
-    """Name and id of each GPU; of one that is cut into slices, of each slice."""
+    """Name and id of each GPU, or of its MIG slices."""
     if (tool := shutil.which("nvidia-smi")) is None:
         return []
     done = subprocess.run([tool, "-L"], capture_output=True, text=True, check=False, timeout=60)
-    found: list[tuple[str, str]] = []
+    devices: list[tuple[str, str]] = []
     whole = None
     for line in done.stdout.splitlines() if not done.returncode else ():
         if match := _GPU.match(line):
             whole = (match["name"], match["id"])
-            found.append(whole)
+            devices.append(whole)
         elif (match := _SLICE.match(line)) and whole is not None:
-            if found[-1] == whole:
-                found.pop()
-            found.append((f"{whole[0]}, {match['name']}", match["id"]))
-    return found
+            if devices[-1] == whole:
+                devices.pop()
+            devices.append((f"{whole[0]}, {match['name']}", match["id"]))
+    return devices

@@ -1,8 +1,8 @@
-"""Work done so far, one line per piece, so that a kill costs one piece at most.
+"""Journal finished work, one line per piece, so that a crash loses at most one piece.
 
-A line is written in one go, behind a line break of its own, with a checksum, and flushed
-to the disk before the next piece begins. A line that a kill cut short, or that two
-writers garbled, fails its checksum and is done again.
+Each line is preceded by a line break, has a checksum, is written with one system call and
+flushed to disk before the next piece begins. A line that was truncated by a crash, or
+garbled by a second writer, fails its checksum, and its piece is repeated.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class Journal:
     """Values by key in ``file``.
 
     Attributes:
-        file: where the lines are; made when first written to.
-        damaged: lines that failed their checksum when it was opened.
+        file: the journal; created on the first write.
+        damaged: number of lines that failed their checksum on opening.
     """
 
     def __init__(self, file: Path) -> None:
@@ -35,18 +35,18 @@ class Journal:
                 self._read(line)
 
     def get(self, key: str) -> Any | None:
-        """What was done under ``key``, or None."""
+        """Return the value stored under ``key``, or None."""
         return self._known.get(key)
 
     def add(self, key: str, value: Any) -> None:
-        """Keep ``value``, durably, before returning."""
+        """Store ``value`` durably before returning."""
         data = canonical([key, value])
         self.file.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(self.file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
             line = b"\n%08x %s\n" % (zlib.crc32(data), data)
             if os.write(handle, line) != len(line):
-                raise OSError(f"{self.file}: the disk took only a part of a line")
+                raise OSError(f"{self.file}: only a part of a line was written")
             os.fsync(handle)
         finally:
             os.close(handle)

@@ -1,7 +1,7 @@
-"""Markdown and strict JSON of results.
+"""Format results as Markdown and strict JSON.
 
-Names of systems, tasks and queries come from other people's files: whatever means
-something in Markdown or HTML is escaped.
+Names of systems, tasks and queries come from foreign files: everything that has a meaning
+in Markdown or HTML is escaped.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SPECIAL_FIRST = re.compile(r"^(\d+(?=[.)](?:\s|$))|(?=[(:%=]|[-+](?!\d)))")
 
 
 def escaped(text: str) -> str:
-    """``text`` on one line, with everything escaped that Markdown or HTML would read.
+    """Return ``text`` on one line, with Markdown and HTML syntax escaped.
 
     >>> escaped("a|b <i>")
     'a\\\\|b &lt;i&gt;'
@@ -48,7 +48,7 @@ def markdown_table(
 
 
 def json_text(value: Any) -> str:
-    """A dataclass, or what is made of them, as strict JSON.
+    """Serialise dataclasses, or containers of them, as strict JSON.
 
     Raises:
         ValueError: a NaN or infinity anywhere in ``value``.
@@ -64,14 +64,14 @@ def _plain(value: Any) -> Any:
 
 
 def number_text(value: float | None, *, sign: bool = False, digits: int = 3) -> str:
-    """A number, or a dash where there is none."""
+    """Format a number, or a dash for None."""
     if value is None:
         return "–"
     return f"{value:+.{digits}f}" if sign else f"{value:.{digits}f}"
 
 
 def percent_text(value: float | None, *, sign: bool = True) -> str:
-    """A share as a percentage with two decimals, or a dash.
+    """Format a share as a percentage with two decimals, or a dash for None.
 
     >>> percent_text(0.0213)
     '+2.13 %'

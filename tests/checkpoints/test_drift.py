@@ -5,8 +5,8 @@ import torch
 from safetensors.torch import load_file
 
 from qwen3nb.checkpoints.averaging import averaged, select_checkpoints
-from qwen3nb.checkpoints.checkpoint import CheckpointError
 from qwen3nb.checkpoints.drift import distance_to, weight_drift
+from qwen3nb.checkpoints.types import CheckpointError
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def test_the_change_of_a_tensor_by_hand(training):
         "last norm",
     }
     assert len(changes) == 2 * (2 * 11 + 2)
-    with pytest.raises(CheckpointError, match="got 1, expected 2 or more"):
+    with pytest.raises(CheckpointError, match="2 or more checkpoints; got 1"):
         weight_drift(steps(training)[:1])
 
 

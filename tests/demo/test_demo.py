@@ -66,16 +66,18 @@ def test_every_denoiser_is_used_as_often_as_it_should():
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    from qwen3nb.demo.train_ul2 import Settings, train_decoder, train_seq2seq
+    from qwen3nb.demo.train_ul2 import Ul2Settings, train_decoder, train_seq2seq
 
-    small = Settings(steps=6, save_every=2, batch=4, length=24, vocabulary=400, hidden=32, layers=1)
+    small = Ul2Settings(
+        steps=6, save_every=2, batch=4, length=24, vocabulary=400, hidden=32, layers=1
+    )
     folder = tmp_path_factory.mktemp("demo") / "train"
     train_seq2seq(folder, small)
     train_decoder(folder.parent / "decoder", folder / "tokenizer", small)
     return folder
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_the_training_writes_real_checkpoints(trained):
     found = list_checkpoints(trained)
     assert [path.name for path in found] == ["checkpoint-2", "checkpoint-4", "checkpoint-6"]
@@ -93,17 +95,17 @@ def test_the_training_writes_real_checkpoints(trained):
     assert record["tokens_seen"] > 0
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_the_training_is_seeded(trained, tmp_path):
-    from qwen3nb.demo.train_ul2 import Settings, train_seq2seq
+    from qwen3nb.demo.train_ul2 import Ul2Settings, train_seq2seq
 
-    settings = Settings(**json.loads((trained / "training.json").read_text())["settings"])
+    settings = Ul2Settings(**json.loads((trained / "training.json").read_text())["settings"])
     again = train_seq2seq(tmp_path / "again", settings)
     for name in ("init", "checkpoint-6"):
         assert open_checkpoint(again / name).digest() == open_checkpoint(trained / name).digest()
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_the_tokenizer_is_the_same_however_it_is_loaded(trained):
     from tokenizers import Tokenizer
 
@@ -116,7 +118,7 @@ def test_the_tokenizer_is_the_same_however_it_is_loaded(trained):
     assert auto.convert_tokens_to_ids("<extra_id_99>") == raw.token_to_id("<extra_id_99>")
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_the_decoder_is_a_language_model_that_can_be_pooled(trained):
     from qwen3nb.models.load import load_encoder
 

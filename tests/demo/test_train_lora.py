@@ -4,7 +4,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from helpers.rerankers import write_reranker, write_words
+from helpers.beir import write_words
+from helpers.rerankers import write_reranker
 
 from qwen3nb.analysis.inventory.collect import load_all_results
 from qwen3nb.analysis.training.interference import interference
@@ -18,7 +19,7 @@ from qwen3nb.models.rerankers.load import load_reranker
 from qwen3nb.records.store import load_results
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_adapters_are_written_as_that_training_writes_them(tmp_path):
     base = write_reranker(tmp_path / "base")
     settings = replace(LORA, steps=4, batch=2, log_every=2, seeds=(42,), window=900, length=200)
@@ -50,7 +51,7 @@ def test_adapters_are_written_as_that_training_writes_them(tmp_path):
             assert rows[0]["mean_cosine_similarity"] == pytest.approx(sum(values) / len(values))
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_specialists_and_joint_runs_can_be_compared(tmp_path, home):
     """What the demo leaves is enough for a report on interference, and nothing is refused."""
     base = write_reranker(home / "runs" / "base")
@@ -91,7 +92,7 @@ def test_what_pairs_share_is_computed_once_and_changes_nothing(tmp_path):
     assert model.model.embed_tokens.weight.grad[5].any()  # through what is shared, too
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_the_base_is_a_seeded_language_model_with_yes_and_no(tmp_path):
     settings = replace(BASE, steps=2, batch=2, vocabulary=2000, hidden=32, window=900)
     folders = [train_base(tmp_path / name, settings) for name in ("one", "two")]

@@ -48,7 +48,7 @@ def test_pages_of_different_runs_have_different_names(declared, home, encoder_fo
                for each in names)  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_a_finished_run_is_published_whole_and_reused(checkout):
     path = save(notebook_of("print(x)", "import sys; print('warn', file=sys.stderr)"), "small")
     page = run_notebook(path, {"x": 5}, show_progress=False)
@@ -63,7 +63,7 @@ def test_a_finished_run_is_published_whole_and_reused(checkout):
     assert list((checkout / "results" / "partial").iterdir()) == []
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_tokens_do_not_reach_the_kernel_or_the_page(checkout, monkeypatch):
     token = "hf_secretsecretsecret"  # noqa: S105 - made up
     monkeypatch.setenv("HF_TOKEN", token)
@@ -77,7 +77,7 @@ def test_tokens_do_not_reach_the_kernel_or_the_page(checkout, monkeypatch):
     assert os.environ["HF_TOKEN"] == token
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_the_way_from_a_model_to_a_page_and_the_book(checkout, encoder_folder, make_checkpoint):
     """eval.ipynb for an encoder, bm25 and a toy that was renamed by somebody hostile."""
     from qwen3nb.book.accessibility import images_without_alt

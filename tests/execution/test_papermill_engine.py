@@ -11,7 +11,7 @@ import pytest
 from helpers.notebooks import call, notebook_of, save
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "stdin", [{"stdin": subprocess.DEVNULL}, {"input": ""}], ids=["null", "pipe"]
 )
@@ -26,7 +26,7 @@ def test_the_bare_papermill_command_works_as_typed(checkout, stdin):
     assert list((checkout / "results" / "partial").iterdir()) == []
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 @pytest.mark.parametrize("output", [(), ("out.ipynb",)], ids=["bare", "with output"])
 def test_papermill_refuses_what_a_notebook_does_not_declare(checkout, output):
     marker = checkout / "ran"
@@ -40,7 +40,7 @@ def test_papermill_refuses_what_a_notebook_does_not_declare(checkout, output):
     assert not (checkout / "book" / "runs").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_an_explicit_output_stays_papermills_and_the_book_is_refused(checkout):
     save(notebook_of("print('hi')"), "small")
     folder = checkout / "notebooks"
@@ -52,7 +52,7 @@ def test_an_explicit_output_stays_papermills_and_the_book_is_refused(checkout):
     assert "only finished runs belong" in done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_other_peoples_notebooks_run_as_ever(tmp_path):
     node = notebook_of("print(undeclared)")
     del node.metadata["qwen3nb"]
@@ -62,7 +62,7 @@ def test_other_peoples_notebooks_run_as_ever(tmp_path):
     assert '"3\\n"' in (tmp_path / "out.ipynb").read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_a_kernel_killed_from_outside(checkout):
     """What a machine without memory does: the kernel goes, the command fails, the page says so."""
     flag = checkout / "pid"

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -205,13 +206,14 @@ class FakeChildren(Children):
     def __init__(self):
         super().__init__()
         self.now, self.most, self.seen = set(), 0, []
+        self.pair = threading.Barrier(2, timeout=60)  # each run waits for one beside it
 
     def run(self, command, *, log, environment):
         gpu = environment["CUDA_VISIBLE_DEVICES"]
         assert gpu not in self.now, "two runs on one GPU"
         self.now.add(gpu)
         self.most = max(self.most, len(self.now))
-        time.sleep(0.05)
+        self.pair.wait()
         self.now.discard(gpu)
         self.seen.append(gpu)
         return 0
@@ -230,7 +232,7 @@ def test_each_run_has_a_gpu_to_itself(small, monkeypatch):
         check_jobs([Job("eval", {"checkpoint": "bm25", "device": "cuda:1"})])
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_a_sweep_goes_on_past_a_failure_and_starts_where_it_ended(small):
     save(notebook_of("assert x, 'it is nought'"), "failing")
     jobs = [Job("failing", {"x": 0}), Job("plain", {})]
@@ -245,7 +247,7 @@ def test_a_sweep_goes_on_past_a_failure_and_starts_where_it_ended(small):
     assert [outcome.status for outcome in fresh] == ["done"]
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_a_run_that_dies_before_its_kernel_has_a_page_that_says_so(small, checkpoint):
     import shutil
 
@@ -280,7 +282,7 @@ def test_the_command_lists_what_it_would_run(cli, small):
         assert message in done.output
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_the_command_says_what_failed_with_its_exit_status(cli, small, tmp_path):
     save(notebook_of("assert x, 'it is nought'"), "failing")
     file = tmp_path / "sweep.toml"
@@ -294,7 +296,7 @@ def test_the_command_says_what_failed_with_its_exit_status(cli, small, tmp_path)
     assert dry.splitlines() == ["would run  failing", "reused     plain"]
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_the_book_is_built_although_a_run_failed(cli, small):
     save(notebook_of("assert x, 'it is nought'", parameters=ON_MODEL), "eval")
     done = cli("sweep", "--checkpoint", "bm25", "-p", "x", "0")
@@ -325,18 +327,18 @@ def slow_sweep(home, *, signal_number):
     family = psutil.Process(process.pid).children(recursive=True)
     assert {int(flag.read_text()) for flag in flags} <= {each.pid for each in family}
     process.send_signal(signal_number)
-    said, _ = process.communicate(timeout=30)
+    said, _ = process.communicate(timeout=120)
     return process.returncode, said, family
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
 def test_an_interrupted_sweep_leaves_no_process_and_no_page(small, number):
     status, said, family = slow_sweep(small, signal_number=number)
     assert status == 130, said
     assert "stopped; 0 of 2 runs had ended" in said
     assert "Traceback" not in said
-    gone, alive = psutil.wait_procs(family, timeout=60)  # until they are reaped
+    gone, alive = psutil.wait_procs(family, timeout=120)  # until they are reaped
     assert not alive
     assert len(gone) >= 4
     assert not (small / "book" / "runs").exists()

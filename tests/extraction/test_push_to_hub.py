@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from qwen3nb.checkpoints.checkpoint import CheckpointError
+from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.extraction.push_to_hub import plan_push, push
 
 SECRETS = {
@@ -87,7 +87,7 @@ def test_the_upload(export, monkeypatch):
     assert "model.safetensors" in upload["allow_patterns"]
 
 
-def test_what_the_hub_refuses_is_told_in_a_sentence(export, monkeypatch):
+def test_a_refusal_by_the_hub_is_one_sentence(export, monkeypatch):
     from huggingface_hub.errors import LocalTokenNotFoundError
 
     with pytest.raises(ValueError, match="expected a repository such as organisation/name"):
@@ -96,5 +96,5 @@ def test_what_the_hub_refuses_is_told_in_a_sentence(export, monkeypatch):
     with pytest.raises(ValueError, match="`hf auth login` first"):
         push(export, "lab/model")
     monkeypatch.setattr("huggingface_hub.HfApi", Hub(OSError("unreachable\nmore")))
-    with pytest.raises(ValueError, match="did not take lab/model: unreachable. Is the network"):
+    with pytest.raises(ValueError, match="lab/model: unreachable"):
         push(export, "lab/model")

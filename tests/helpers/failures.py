@@ -6,9 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import papermill  # noqa: F401 - first, as its command does: it loads our engine
 
-from qwen3nb.records.failures import (
-    FailedRun,
-)
+from qwen3nb.records.failures import FailedRun
 
 
 def moment(seconds):

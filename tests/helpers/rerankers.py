@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import torch
 
 QUERY = "Which function sorts rows?"
-ODD = "<script>alert(1)</script> | $x$ [a](b)"
 DOCUMENTS = (
     "Sort the rows by date, newest first, and drop duplicates.",
     "Return the largest element of the list.",
@@ -66,18 +63,3 @@ def reference(folder, rows, *, left=True, dtype=torch.float32):
     words = [tokenizer.convert_tokens_to_ids(word) for word in ("no", "yes")]
     chosen = logits[range(len(rows)), last][:, words].double()
     return chosen.softmax(-1)[:, 1].numpy(), (chosen[:, 1] - chosen[:, 0]).numpy()
-
-
-def write_words(folder):
-    """Ten documents, five queries: each asks for one of them by its first words."""
-    (folder / "qrels").mkdir(parents=True)
-    texts = [f"sort the row of table {i} by column {i * i}, {ODD}" for i in range(10)]
-    rows = {
-        "corpus": [{"_id": f"d{i}", "title": "", "text": text} for i, text in enumerate(texts)],
-        "queries": [{"_id": f"q{i}", "text": f"table {i} {ODD}"} for i in range(5)],
-    }
-    for name, each in rows.items():
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in each))
-    lines = "".join(f"q{i}\td{i}\t1\n" for i in range(5))
-    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + lines)
-    return folder

@@ -75,7 +75,7 @@ def test_refusals():
         holm([0.5, 1.5])
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_false_positives_and_coverage_are_what_they_claim():
     """400 simulated comparisons under H0; bounds are three standard errors."""
     rng = np.random.default_rng(11)

@@ -1,9 +1,10 @@
+"""Files are written whole or not at all; JSON is strict."""
+
 import json
 import os
 
 import pytest
 
-from qwen3nb import paths
 from qwen3nb.utils.atomic_files import (
     canonical,
     new_folder,
@@ -40,7 +41,7 @@ def test_json_is_strict_both_ways(tmp_path, value):
 
 def test_unreadable_json_is_named(tmp_path):
     (tmp_path / "cut.json").write_text('{"a": 1')
-    with pytest.raises(ValueError, match=r"cut\.json: not readable as JSON"):
+    with pytest.raises(ValueError, match=r"cut\.json: invalid JSON"):
         read_json(tmp_path / "cut.json")
 
 
@@ -76,18 +77,3 @@ def test_a_digest_is_remembered_until_the_file_changes(tmp_path):
     assert len(calls) == 1
     file.write_text("two")
     assert remembered_digest([file], compute, memory=memory) != first
-
-
-def test_places_follow_the_environment(home, tmp_path, monkeypatch):
-    assert paths.results() == home / "results"
-    assert paths.book_runs() == home / "book" / "runs"
-    monkeypatch.setenv("QWEN3NB_RESULTS", str(tmp_path / "elsewhere"))
-    assert paths.results() == tmp_path / "elsewhere"
-
-
-def test_the_root_is_found_from_inside_the_notebooks(checkout, monkeypatch):
-    monkeypatch.delenv("QWEN3NB_HOME")
-    monkeypatch.chdir(checkout / "notebooks")
-    assert paths.root() == checkout
-    assert paths.shown(checkout / "runs" / "x") == "runs/x"
-    assert paths.shown(checkout.parent / "y") == str(checkout.parent / "y")

@@ -10,7 +10,7 @@ AT_THE_START = ["- a", "+ a", "1. a", "2) a", "+++", "---", "===", "(a)=", ":::"
 
 def test_escaped_text_is_one_line_and_inert():
     assert escaped("a\n\n# b | c <d> *e* _f_ `g` [h](i) {j} $k$") == (
-        r"a \# b \| c &lt;d&gt; \*e\* \_f\_ \`g\` \[h\](i) \{j\} \$k\$"
+        r"a \# b \| c &lt;d&gt; \*e\* \_f\_ \`g\` \[h\]\(i) \{j\} \$k\$"
     )
 
 

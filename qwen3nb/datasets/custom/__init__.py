@@ -1,1 +1,1 @@
-"""Your own queries and documents: TOML queries, JSONL, CSV, SQLite and DuckDB documents."""
+"""Your own data: queries in TOML; documents in JSONL, CSV, SQLite or DuckDB."""

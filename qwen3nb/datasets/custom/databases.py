@@ -1,8 +1,8 @@
-"""Rows of one table of a SQLite or DuckDB file, read without trusting the file.
+"""Read the rows of a table in a SQLite or DuckDB file, without trusting the file.
 
-The file is opened for reading only; tables only, for a view is a program that may never
-end; no generated columns, for the same reason; no extension, no other file. What takes
-longer than it may is stopped.
+The file is opened read-only. Only tables are read: a view is a program that may never end,
+and so is a generated column. Extensions and other files are not loaded. A query that
+exceeds its time limit is interrupted.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from qwen3nb.datasets.rows import DataError, listed, printable
 __all__ = ["DUCKDB", "SQLITE", "database_kind", "duckdb_rows", "sqlite_rows"]
 
 SQLITE, DUCKDB = "SQLite", "DuckDB"
-SECONDS = 45.0  # for all of a table
+SECONDS = 45.0  # time limit for a whole table
 CELL = 16 << 20  # bytes of one value
-_STEPS = 10_000  # of SQLite's virtual machine between two looks at the clock
+_STEPS = 10_000  # instructions of SQLite's virtual machine between checks of the time
 _BATCH = 256
 _DUCKDB_OPTIONS = {
     "enable_external_access": "false",
@@ -37,7 +37,7 @@ Numbered = tuple[int, tuple[Any, ...]]
 
 
 def database_kind(file: Path) -> str:
-    """`SQLITE`, `DUCKDB`, or empty: by what the file begins with, whatever it is called."""
+    """Return `SQLITE`, `DUCKDB` or an empty string, by the first bytes of the file."""
     with file.open("rb") as handle:
         head = handle.read(16)
     if head.startswith(b"SQLite format 3\0"):
@@ -48,16 +48,16 @@ def database_kind(file: Path) -> str:
 def sqlite_rows(
     file: Path, *, table: str | None, columns: Sequence[str], seconds: float = SECONDS
 ) -> Iterator[Numbered]:
-    """Number and values of ``columns`` for each row of ``table``, in the order of its keys.
+    """Yield number and values of ``columns`` for each row of ``table``, in the order of keys.
 
     Args:
         file: the database.
-        table: its name; None for the only one.
-        columns: names of columns.
-        seconds: after which it is given up.
+        table: the table; None for the only one.
+        columns: names of the columns.
+        seconds: time limit.
 
     Raises:
-        DataError: no such table or column, a damaged file, or out of time.
+        DataError: no such table or column, a damaged file, or the time limit is exceeded.
     """
     end = time.monotonic() + seconds
     address = f"file:{quote(str(file.resolve()))}?mode=ro"
@@ -66,18 +66,18 @@ def sqlite_rows(
             base.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, CELL)
             base.set_progress_handler(lambda: int(time.monotonic() > end), _STEPS)
             base.execute("PRAGMA trusted_schema = OFF")
-            listed = base.execute("SELECT name, type, sql FROM sqlite_master").fetchall()
+            schema = base.execute("SELECT name, type, sql FROM sqlite_master").fetchall()
             kinds = {
                 name: kind
-                for name, kind, sql in listed
+                for name, kind, sql in schema
                 if kind == "view" or (kind == "table" and not _virtual(name, sql))
             }
-            chosen = _table(file, table, kinds)
-            known = [row[1] for row in base.execute(f"PRAGMA table_info({_quoted(chosen)})")]
-            yield from enumerate(base.execute(_select(file, chosen, columns, known)), start=1)
+            name = _table(file, table, kinds)
+            known = [row[1] for row in base.execute(f"PRAGMA table_info({_quoted(name)})")]
+            yield from enumerate(base.execute(_select(file, name, columns, known)), start=1)
     except sqlite3.Error as error:
-        late = f"; it had {seconds:g} s" if time.monotonic() > end else ""
-        raise DataError(f"{file}: SQLite says: {printable(str(error))}{late}") from None
+        late = f"; time limit {seconds:g} s" if time.monotonic() > end else ""
+        raise DataError(f"{file}: SQLite: {printable(str(error))}{late}") from None
 
 
 def _virtual(name: str, sql: str | None) -> bool:
@@ -87,16 +87,16 @@ def _virtual(name: str, sql: str | None) -> bool:
 def duckdb_rows(
     file: Path, *, table: str | None, columns: Sequence[str], seconds: float = SECONDS
 ) -> Iterator[Numbered]:
-    """`sqlite_rows` for a DuckDB file.
+    """Like `sqlite_rows`, for a DuckDB file.
 
     Raises:
-        DataError: likewise, or DuckDB is not installed.
+        DataError: see `sqlite_rows`; or DuckDB is not installed.
     """
     try:
         duckdb: Any = importlib.import_module("duckdb")
     except ImportError:
         raise DataError(
-            f"{file}: a DuckDB file; to read it, pip install 'qwen3nb[duckdb]'"
+            f"{file}: reading a DuckDB file needs duckdb; pip install 'qwen3nb[duckdb]'"
         ) from None
     try:
         with closing(duckdb.connect(str(file), read_only=True, config=_DUCKDB_OPTIONS)) as base:
@@ -111,24 +111,24 @@ def duckdb_rows(
     except duckdb.Error as error:
         cause = str(error).strip().splitlines()
         raise DataError(
-            f"{file}: DuckDB says: {printable(cause[0]) if cause else repr(error)}"
+            f"{file}: DuckDB: {printable(cause[0]) if cause else repr(error)}"
         ) from None
 
 
 def _duckdb_table(
     file: Path, base: Any, table: str | None, columns: Sequence[str]
 ) -> Iterator[Numbered]:
-    listed = base.execute(
+    schema = base.execute(
         "SELECT table_name, table_type FROM information_schema.tables WHERE table_schema = 'main'"
     ).fetchall()
-    kinds = {name: "table" if kind == "BASE TABLE" else "view" for name, kind in listed}
-    chosen = _table(file, table, kinds)
+    kinds = {name: "table" if kind == "BASE TABLE" else "view" for name, kind in schema}
+    name = _table(file, table, kinds)
     known = base.execute(
         "SELECT column_name FROM information_schema.columns WHERE table_schema = 'main' "
         "AND table_name = ? AND is_generated = 'NEVER' ORDER BY ordinal_position",
-        [chosen],
+        [name],
     ).fetchall()
-    rows = base.execute(_select(file, chosen, columns, [name for (name,) in known]))
+    rows = base.execute(_select(file, name, columns, [column for (column,) in known]))
     number = 0
     while batch := rows.fetchmany(_BATCH):
         for row in batch:
@@ -137,27 +137,27 @@ def _duckdb_table(
 
 
 def _table(file: Path, wanted: str | None, kinds: dict[str, str]) -> str:
-    """The table that is meant; ``kinds`` says of each name whether it is a table or a view."""
+    """Return the table to read; ``kinds`` maps each name to ``table`` or ``view``."""
     tables = sorted(name for name, kind in kinds.items() if kind == "table")
     shown = listed(tables) or "none"
     if wanted is None:
         if len(tables) == 1:
             return tables[0]
-        raise DataError(f"{file}: which table? there are: {shown}")
+        raise DataError(f"{file}: expected one table, or the name of one; tables: {shown}")
     if kinds.get(wanted) == "view":
         raise DataError(f"{file}: {wanted!r} is a view, only tables are read; tables: {shown}")
     if wanted not in tables:
-        raise DataError(f"{file}: no table {wanted!r}; there are: {shown}")
+        raise DataError(f"{file}: no table {wanted!r}; tables: {shown}")
     return wanted
 
 
 def _select(file: Path, table: str, columns: Sequence[str], known: Sequence[str]) -> str:
-    """The statement; names come from the file's own list and are quoted all the same."""
+    """Return the statement; names come from the file's own schema and are quoted anyway."""
     for column in columns:
         if column not in known:
             raise DataError(
                 f"{file}: table {table!r} has no column {column!r} (generated columns are not "
-                f"read); there are: {listed(known)}"
+                f"read); columns: {listed(known)}"
             )
     return f"SELECT {', '.join(map(_quoted, columns))} FROM {_quoted(table)}"  # noqa: S608
 

@@ -1,11 +1,11 @@
-"""Documents of one's own: JSONL (or .gz), CSV (or .gz), a table of SQLite or DuckDB.
+"""Read your own documents: JSONL or CSV (plain or .gz), or a table of SQLite or DuckDB.
 
-What each document is made of is a `Layout`: which column is its id, how its text is put
-together, which columns hold its stars and the day it was last changed. ``PRESETS`` names
-layouts of known tools.
+A `DocumentLayout` says which column holds the id, how the text is composed, and which
+columns hold the star count and the date of the last change. ``PRESETS`` has the layouts
+of known tools.
 
-Files are opened for reading only, and nothing in them is run. Sizes are capped, so that a
-small file cannot become a large one. Every error says file, line (or row), and cause.
+Files are opened read-only, and nothing in them is executed. Sizes are limited, so that a
+small file cannot expand into a large one. Every error names file, line (or row) and cause.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ from qwen3nb.datasets.custom.databases import (
     duckdb_rows,
     sqlite_rows,
 )
-from qwen3nb.datasets.custom.text_template import Template
+from qwen3nb.datasets.custom.text_template import TextTemplate
 from qwen3nb.datasets.rows import DataError, json_object, listed, open_text
 from qwen3nb.utils.choices import one_of
 
-__all__ = ["PRESETS", "Documents", "Layout", "find_layout", "read_documents"]
+__all__ = ["PRESETS", "DocumentLayout", "Documents", "find_layout", "read_documents"]
 
 MOST = 256 << 20  # bytes of a file, unpacked
-RATIO = 200  # unpacked to packed; text packs to a tenth, rows of a table to a fiftieth
+RATIO = 200  # unpacked to packed size; text compresses about 10-fold, table rows 50-fold
 _FREE = 16 << 20  # bytes that may be unpacked whatever the ratio
 _SUFFIXES = (".jsonl", ".ndjson", ".csv")
 
 
 @dataclass(frozen=True)
-class Layout:
-    """Where in a row the parts of a document are.
+class DocumentLayout:
+    """Where the parts of a document are in a row.
 
     Attributes:
         id_column: the column of ids.
         text: a template; see `qwen3nb.datasets.custom.text_template`.
-        table: of a database; None for its only one.
+        table: the table of a database; None for its only table.
         columns: column per name in the template, where they differ.
-        lists: names in the template that hold a list (as JSON, too); joined by blanks.
-        stars: column of a count that raises a score, or None.
-        updated: column of the day of the last change, or None.
+        lists: names in the template that hold a list (or JSON of one); joined by spaces.
+        stars: column of the star count, or None.
+        updated: column of the date of the last change, or None.
     """
 
     id_column: str = "id"
@@ -62,9 +62,9 @@ class Layout:
     updated: str | None = None
 
 
-PRESETS: Mapping[str, Layout] = MappingProxyType(
+PRESETS: Mapping[str, DocumentLayout] = MappingProxyType(
     {
-        "gh-star-search": Layout(
+        "gh-star-search": DocumentLayout(
             id_column="full_name",
             text="{full_name}. {purpose}. {description}. {topics}",
             table="repositories",
@@ -79,13 +79,13 @@ PRESETS: Mapping[str, Layout] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Documents:
-    """Documents, by id.
+    """Documents by id.
 
     Attributes:
-        name: the file's, without its folder.
+        name: the file name, without its folder.
         texts: text per id, never empty.
-        stars: count per id, None where the data has none; empty without such a column.
-        updated: day of the last change (UTC), likewise.
+        stars: star count per id, None where it is missing; empty without such a column.
+        updated: date of the last change (UTC) per id, likewise.
     """
 
     name: str
@@ -94,56 +94,56 @@ class Documents:
     updated: Mapping[str, date | None]
 
 
-def find_layout(preset: str | None = None, **changes: str | None) -> Layout:
-    """The layout of ``preset`` (or a plain one), with those ``changes`` that are not None.
+def find_layout(preset: str | None = None, **changes: str | None) -> DocumentLayout:
+    """Return the layout of ``preset`` (or the default), with ``changes`` that are not None.
 
     Raises:
         ValueError: an unknown preset; lists the choices.
     """
-    layout = PRESETS[one_of("preset", preset, PRESETS)] if preset else Layout()
+    layout = PRESETS[one_of("preset", preset, PRESETS)] if preset else DocumentLayout()
     given: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
-    return Layout(**{**vars(layout), **given})
+    return DocumentLayout(**{**vars(layout), **given})
 
 
-def read_documents(file: Path, layout: Layout | None = None) -> Documents:
-    """Every document of ``file``.
+def read_documents(file: Path, layout: DocumentLayout | None = None) -> Documents:
+    """Read every document of ``file``.
 
     Raises:
-        DataError: it cannot be read as what it is; an id that is missing, twice or no text;
-            a text that is empty, of another type, or not valid Unicode; a count that is
-            negative; a day that is none.
+        DataError: the file cannot be read in its format; an id is missing, repeated or not
+            text; a text is empty, of another type or not valid Unicode; a star count is
+            negative; a date is invalid.
     """
-    layout = layout or Layout()
-    template = Template.parse(layout.text)
+    layout = layout or DocumentLayout()
+    template = TextTemplate.parse(layout.text)
     texts: dict[str, str] = {}
-    places: dict[str, str] = {}
+    locations: dict[str, str] = {}
     stars: dict[str, int | None] = {}
     updated: dict[str, date | None] = {}
     size = 0
-    for place, row in _rows(file, layout, template):
-        name = _id(place, layout.id_column, row[layout.id_column])
+    for where, row in _rows(file, layout, template):
+        name = _id(where, layout.id_column, row[layout.id_column])
         if name in texts:
-            raise DataError(f"{place}: id {name!r} again; first at {places[name]}")
-        texts[name] = _text(place, layout, template, row)
-        places[name] = place
+            raise DataError(f"{where}: duplicate id {name!r}, first at {locations[name]}")
+        texts[name] = _text(where, layout, template, row)
+        locations[name] = where
         size += len(texts[name])
         if size > MOST:
-            raise DataError(f"{place}: more than {MOST >> 20} MiB of text in all")
+            raise DataError(f"{where}: more than {MOST >> 20} MiB of text in total")
         if layout.stars:
-            stars[name] = _count(place, layout.stars, row[layout.stars])
+            stars[name] = _count(where, layout.stars, row[layout.stars])
         if layout.updated:
-            updated[name] = _day(place, layout.updated, row[layout.updated])
+            updated[name] = _day(where, layout.updated, row[layout.updated])
     if not texts:
         raise DataError(f"{file}: no documents")
     return Documents(file.name, texts, stars, updated)
 
 
 def _rows(
-    file: Path, layout: Layout, template: Template
+    file: Path, layout: DocumentLayout, template: TextTemplate
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Place and values of each row; every column that is wanted is there."""
+    """Yield location and values of each row, with every column of the layout."""
     if not file.is_file():
-        raise DataError(f"{file}: no such file, or not a regular one")
+        raise DataError(f"{file}: no such file, or not a regular file")
     wanted = [layout.id_column, *(layout.columns.get(name, name) for name in template.fields)]
     wanted += [name for name in (layout.stars, layout.updated) if name]
     columns = list(dict.fromkeys(wanted))
@@ -156,38 +156,36 @@ def _rows(
     suffix = Path(file.name.removesuffix(".gz")).suffix.lower()
     if suffix not in _SUFFIXES:
         raise DataError(
-            f"{file}: neither SQLite nor DuckDB, and not called {', '.join(_SUFFIXES)} (or .gz)"
+            f"{file}: expected SQLite, DuckDB, or a name ending in {', '.join(_SUFFIXES)} (or .gz)"
         )
     yield from (_csv_rows if suffix == ".csv" else _json_rows)(file, columns)
 
 
 def _json_rows(file: Path, columns: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """A column that a line does not have is null there; one that no line has is an error."""
+    """Yield the rows of a JSONL file; a key may be absent from some lines, not from all."""
     seen: set[str] = set()
     for number, line in _lines(file):
         if line.strip():
-            row = json_object(line, place=f"{file}:{number}")
+            row = json_object(line, where=f"{file}:{number}")
             seen |= row.keys()
             if columns[0] not in row:
-                raise DataError(
-                    f"{file}:{number}: no field {columns[0]!r}; there are: {listed(row)}"
-                )
+                raise DataError(f"{file}:{number}: no field {columns[0]!r}; fields: {listed(row)}")
             yield f"{file}:{number}", {name: row.get(name) for name in columns}
     if lost := [name for name in columns if name not in seen and seen]:
         raise DataError(
-            f"{file}: no line has the field {lost[0]!r}; there are: {listed(sorted(seen))}"
+            f"{file}: no line has the field {lost[0]!r}; fields: {listed(sorted(seen))}"
         )
 
 
 def _csv_rows(file: Path, columns: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Rows under a header; an empty cell is null."""
+    """Yield the rows of a CSV file with a header; an empty cell is null."""
     reader = csv.reader((line for _, line in _lines(file)), strict=True)
     try:
         header = [name.removeprefix("\ufeff").strip() for name in next(reader, [])]
         if twice := [name for name in header if header.count(name) > 1]:
-            raise DataError(f"{file}:1: column {twice[0]!r} twice")
+            raise DataError(f"{file}:1: duplicate column {twice[0]!r}")
         if lost := [name for name in columns if name not in header]:
-            raise DataError(f"{file}:1: no column {lost[0]!r}; there are: {listed(header)}")
+            raise DataError(f"{file}:1: no column {lost[0]!r}; columns: {listed(header)}")
         for row in reader:
             if row and len(row) != len(header):
                 raise DataError(
@@ -197,11 +195,11 @@ def _csv_rows(file: Path, columns: Sequence[str]) -> Iterator[tuple[str, Mapping
                 values = dict(zip(header, row, strict=True))
                 yield f"{file}:{reader.line_num}", {name: values[name] or None for name in columns}
     except csv.Error as error:
-        raise DataError(f"{file}:{reader.line_num}: not CSV ({error})") from None
+        raise DataError(f"{file}:{reader.line_num}: invalid CSV ({error})") from None
 
 
 def _lines(file: Path) -> Iterator[tuple[int, str]]:
-    """Numbered lines, none longer than a cell may be, the whole no larger than a file may."""
+    """Yield numbered lines, limited in length to a cell's and in total to a file's maximum."""
     packed = file.stat().st_size
     most = min(MOST, max(_FREE, packed * RATIO)) if file.suffix == ".gz" else MOST
     with open_text(file) as text:
@@ -210,49 +208,51 @@ def _lines(file: Path) -> Iterator[tuple[int, str]]:
             number += 1
             read += len(line)
             if len(line) >= CELL:
-                raise DataError(f"{file}:{number}: a line of more than {CELL >> 20} MiB")
+                raise DataError(f"{file}:{number}: the line is longer than {CELL >> 20} MiB")
             if read > most:
                 raise DataError(
                     f"{file}:{number}: more than {most >> 20} MiB unpacked from "
-                    f"{packed:,} bytes; a file may have {MOST >> 20} MiB, and no more than "
-                    f"{RATIO} times its packed size"
+                    f"{packed:,} bytes; expected at most {MOST >> 20} MiB, and at most "
+                    f"{RATIO} times the packed size"
                 )
             yield number, line
 
 
-def _id(place: str, column: str, value: Any) -> str:
+def _id(where: str, column: str, value: Any) -> str:
     name = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
     if not isinstance(name, str) or not name.strip():
-        raise DataError(f"{place}: id {column!r} is {value!r:.60}, expected a text or a number")
+        raise DataError(f"{where}: id {column!r} is {value!r:.60}, expected text or an integer")
     if not name.isprintable():  # control characters, lone surrogates
-        raise DataError(f"{place}: id {value!r:.60} has characters that no id may have")
+        raise DataError(f"{where}: id {value!r:.60} has unprintable characters")
     return name
 
 
-def _text(place: str, layout: Layout, template: Template, row: Mapping[str, Any]) -> str:
+def _text(
+    where: str, layout: DocumentLayout, template: TextTemplate, row: Mapping[str, Any]
+) -> str:
     values = {}
     for name in template.fields:
         column = layout.columns.get(name, name)
-        values[name] = _part(f"{place}: field {column!r}", row[column], name in layout.lists)
+        values[name] = _part(f"{where}: field {column!r}", row[column], name in layout.lists)
     text = template.fill(values)
     if not text.strip():
-        raise DataError(f"{place}: no text: {', '.join(sorted(values))} null or empty")
+        raise DataError(f"{where}: no text: {', '.join(sorted(values))} null or empty")
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
-        raise DataError(f"{place}: the text is not valid Unicode: {text!r:.60}") from None
+        raise DataError(f"{where}: the text is not valid Unicode: {text!r:.60}") from None
     return text
 
 
-def _part(place: str, value: Any, as_list: bool) -> str:
-    """One field as text; empty for null."""
+def _part(where: str, value: Any, as_list: bool) -> str:
+    """Return one field as text; empty for null."""
     if value is None:
         return ""
     if as_list and isinstance(value, str):
         try:
             value = json.loads(value) if value.strip() else []
         except (ValueError, RecursionError):
-            raise DataError(f"{place} is {value!r:.60}, expected a list as JSON") from None
+            raise DataError(f"{where} is {value!r:.60}, expected a JSON list") from None
     if isinstance(value, list):
         if all(isinstance(each, str) for each in value):
             return " ".join(each.strip() for each in value if each.strip())
@@ -261,20 +261,20 @@ def _part(place: str, value: Any, as_list: bool) -> str:
     elif not as_list and isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     expected = "a list of texts" if as_list else "a text"
-    raise DataError(f"{place} is {type(value).__name__} {value!r:.40}, expected {expected}")
+    raise DataError(f"{where} is {type(value).__name__} {value!r:.40}, expected {expected}")
 
 
-def _count(place: str, column: str, value: Any) -> int | None:
+def _count(where: str, column: str, value: Any) -> int | None:
     if value is None:
         return None
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 16:
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 10**15:
-        raise DataError(f"{place}: {column!r} is {value!r:.40}, expected a count of 0 or more")
+        raise DataError(f"{where}: {column!r} is {value!r:.40}, expected a count of 0 or more")
     return value
 
 
-def _day(place: str, column: str, value: Any) -> date | None:
+def _day(where: str, column: str, value: Any) -> date | None:
     if value is None or value == "":
         return None
     if isinstance(value, str):
@@ -282,9 +282,9 @@ def _day(place: str, column: str, value: Any) -> date | None:
             value = datetime.fromisoformat(value.strip())
             value = value.astimezone(UTC) if value.tzinfo else value
         except (ValueError, OverflowError):
-            raise DataError(f"{place}: {column!r} is {value!r:.40}, expected a day") from None
+            raise DataError(f"{where}: {column!r} is {value!r:.40}, expected a date") from None
     if isinstance(value, datetime):
         return (value.astimezone(UTC) if value.tzinfo else value).date()
     if isinstance(value, date):
         return value
-    raise DataError(f"{place}: {column!r} is {value!r:.40}, expected a day, as in 2026-01-31")
+    raise DataError(f"{where}: {column!r} is {value!r:.40}, expected a date such as 2026-01-31")

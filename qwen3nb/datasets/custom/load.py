@@ -1,10 +1,10 @@
-"""Queries and documents of one's own, brought together: one table of what is relevant.
+"""Join your own queries and documents into one task.
 
-The grades of the queries' file are the only truth. nDCG takes them as they are; MRR,
-precision and recall take those of at least ``relevance_threshold``. A grade for a document
-that is not there is left out and reported: no model can find it. A query with no relevant
-document left is dropped and reported. An ``expected`` list that says otherwise than the
-grades is reported, and decides nothing.
+The grades of the query file are the ground truth. nDCG uses them as they are; MRR,
+precision and recall count grades of at least ``relevance_threshold`` as relevant. A grade
+for a document that does not exist is ignored and reported. A query without any relevant
+document left is dropped and reported. An ``expected`` list that contradicts the grades is
+reported, and has no effect.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from qwen3nb.datasets.custom.documents import Documents, Layout, read_documents
-from qwen3nb.datasets.custom.queries import Query, QueryFile, Settings, read_queries
+from qwen3nb.datasets.custom.documents import DocumentLayout, Documents, read_documents
+from qwen3nb.datasets.custom.queries import Query, QueryFile, read_queries
 from qwen3nb.datasets.custom.score_boosts import Factors, document_factors
 from qwen3nb.datasets.rows import DataError, listed
 from qwen3nb.utils.atomic_files import canonical, sha256_json
@@ -30,21 +30,21 @@ _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 
 @dataclass(frozen=True)
 class Domain:
-    """What models are compared on.
+    """A retrieval task from your own queries and documents.
 
     Attributes:
-        name: of the task; ends in eight digits of the content, so that two states of the
-            data, or two dates, never share a record.
+        name: name of the task; ends in eight digits of the revision, so that two versions
+            of the data, or two dates, never share a record.
         revision: SHA-256 of documents, queries, grades, threshold and boosts.
         texts: text per document.
-        factors: what a document's score is multiplied by, per document; see `boosts`.
-        recipe: how the factors were made; ``{}`` without boosts.
-        queries: text per query that is scored.
-        categories: category per query that is scored.
-        grades: grade per query and document, of documents that are there.
-        threshold: smallest grade that counts as relevant where grades do not.
+        factors: factor per document's score; see `qwen3nb.datasets.custom.score_boosts`.
+        recipe: the parameters of the factors; ``{}`` without boosts.
+        queries: text per scored query.
+        categories: category per scored query.
+        grades: grade per query and document, of documents that exist.
+        threshold: lowest grade that counts as relevant in binary metrics.
         dropped: queries without a relevant document, which no metric counts.
-        notes: what in the data needs a look, a line each.
+        notes: issues in the data, one line each.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Domain:
 
     @property
     def relevant(self) -> dict[str, dict[str, int]]:
-        """The grades as 0 and 1, by the threshold."""
+        """The grades as 0 or 1, by the threshold."""
         return {
             query: {name: int(grade >= self.threshold) for name, grade in grades.items()}
             for query, grades in self.grades.items()
@@ -72,61 +72,61 @@ def load_domain(
     queries: Path | str | QueryFile,
     documents: Path | str | Documents,
     *,
-    layout: Layout | None = None,
+    layout: DocumentLayout | None = None,
     boost: bool = True,
     on: date | None = None,
     name: str | None = None,
 ) -> Domain:
-    """Read, check and join the queries and the documents.
+    """Read, check and join queries and documents.
 
     Args:
         queries: a TOML file; see `qwen3nb.datasets.custom.queries`.
         documents: a JSONL, CSV, SQLite or DuckDB file; see `qwen3nb.datasets.custom.documents`.
-        layout: where in a row the parts of a document are.
-        boost: whether stars and recency, if the layout has them, change scores.
-        on: the date recency is counted from.
-        name: of the task; by default that of the documents' file.
+        layout: where the parts of a document are in a row.
+        boost: whether stars and recency change scores, if the layout has them.
+        on: the reference date of recency.
+        name: name of the task; by default that of the document file.
 
     Raises:
-        DataError: a file that is not what it should be, no query with a relevant document,
-            or recency without a date.
+        DataError: an invalid file, no query with a relevant document, or recency without
+            a date.
     """
-    asked = queries if isinstance(queries, QueryFile) else read_queries(Path(queries))
-    read = documents
-    if not isinstance(read, Documents):
-        read = read_documents(Path(read), layout)
-    factors = Factors(dict.fromkeys(read.texts, 1.0), {})
+    if not isinstance(queries, QueryFile):
+        queries = read_queries(Path(queries))
+    if not isinstance(documents, Documents):
+        documents = read_documents(Path(documents), layout)
+    factors = Factors(dict.fromkeys(documents.texts, 1.0), {})
     if boost:
-        factors = document_factors(read, asked.settings, on=on)
-    judged = _judged(asked, read)
-    kept = [each for each in asked.queries if each.id in judged]
-    threshold = asked.settings.relevance_threshold
+        factors = document_factors(documents, queries.settings, on=on)
+    judged = _judged(queries, documents)
+    kept = [each for each in queries.queries if each.id in judged]
+    threshold = queries.settings.relevance_threshold
     texts = {each.id: each.text for each in kept}
-    revision = _revision(read.texts, factors, texts, judged, asked.settings)
-    stem = _UNFIT.sub("-", name or read.name.split(".")[0]).strip("-._") or "data"
+    revision = _revision(documents.texts, factors, texts, judged, threshold)
+    stem = _UNFIT.sub("-", name or documents.name.split(".")[0]).strip("-._") or "data"
     return Domain(
         name=f"domain-{stem[:60]}-{revision[:8]}",
         revision=revision,
-        texts=read.texts,
+        texts=documents.texts,
         factors=factors.values,
         recipe=factors.recipe,
         queries=texts,
         categories={each.id: each.category for each in kept},
         grades=judged,
         threshold=threshold,
-        dropped=tuple(each.id for each in asked.queries if each.id not in judged),
-        notes=(*factors.notes, *_notes(asked, read.texts, threshold)),
+        dropped=tuple(each.id for each in queries.queries if each.id not in judged),
+        notes=(*factors.notes, *_notes(queries, documents.texts, threshold)),
     )
 
 
-def _judged(asked: QueryFile, read: Documents) -> dict[str, dict[str, int]]:
-    """Grades of the documents that are there, of each query with a relevant one among them.
+def _judged(queries: QueryFile, documents: Documents) -> dict[str, dict[str, int]]:
+    """Grades of existing documents, for each query that has a relevant one.
 
     Raises:
         DataError: there is no such query.
     """
-    threshold = asked.settings.relevance_threshold
-    grades = {each.id: _known(each.grades, read.texts) for each in asked.queries}
+    threshold = queries.settings.relevance_threshold
+    grades = {each.id: _known(each.grades, documents.texts) for each in queries.queries}
     judged = {
         query: known
         for query, known in grades.items()
@@ -134,8 +134,8 @@ def _judged(asked: QueryFile, read: Documents) -> dict[str, dict[str, int]]:
     }
     if not judged:
         raise DataError(
-            f"{asked.file}: no query has a document of grade {threshold} or more that is among "
-            f"the {len(read.texts)} of {read.name}; is the id column the right one?"
+            f"{queries.file}: no query has a document of grade {threshold} or higher among the "
+            f"{len(documents.texts)} documents of {documents.name}; check the id column"
         )
     return judged
 
@@ -144,26 +144,26 @@ def _known(grades: Mapping[str, int], texts: Mapping[str, str]) -> dict[str, int
     return {name: grade for name, grade in grades.items() if name in texts}
 
 
-def _notes(asked: QueryFile, texts: Mapping[str, str], threshold: int) -> Iterator[str]:
-    for query in asked.queries:
-        place = f"{asked.file.name}:{query.line}: query {query.id!r}"
+def _notes(queries: QueryFile, texts: Mapping[str, str], threshold: int) -> Iterator[str]:
+    for query in queries.queries:
+        where = f"{queries.file.name}:{query.line}: query {query.id!r}"
         unknown = [d for d in dict.fromkeys((*query.grades, *query.expected)) if d not in texts]
         if unknown:
-            yield f"{place}: not among the documents, left out: {listed(unknown)}"
-        yield from (f"{place}: {each}" for each in _two_truths(query, threshold))
+            yield f"{where}: not among the documents, ignored: {listed(unknown)}"
+        yield from (f"{where}: {each}" for each in _contradictions(query, threshold))
         if max(_known(query.grades, texts).values(), default=0) < threshold:
-            yield f"{place}: no document of grade {threshold} or more, dropped"
+            yield f"{where}: no document of grade {threshold} or higher, query dropped"
 
 
-def _two_truths(query: Query, threshold: int) -> Iterator[str]:
-    """Where the list and the grades of a query do not agree."""
+def _contradictions(query: Query, threshold: int) -> Iterator[str]:
+    """Where the ``expected`` list and the grades of a query disagree."""
     if not query.expected:
         return
     relevant = [name for name, grade in query.grades.items() if grade >= threshold]
     if only := [name for name in query.expected if name not in relevant]:
-        yield f"expected, but no grade of {threshold} or more (the grades count): {listed(only)}"
+        yield f"expected, but graded below {threshold} (the grade counts): {listed(only)}"
     if only := [name for name in relevant if name not in query.expected]:
-        yield f"grade of {threshold} or more, but not expected (it counts): {listed(only)}"
+        yield f"graded {threshold} or higher, but not expected (it counts): {listed(only)}"
 
 
 def _revision(
@@ -171,10 +171,9 @@ def _revision(
     factors: Factors,
     queries: Mapping[str, str],
     grades: Mapping[str, Mapping[str, int]],
-    settings: Settings,
+    threshold: int,
 ) -> str:
     digest = hashlib.sha256()
     for name in sorted(texts):
         digest.update(canonical([name, texts[name], factors.values[name]]) + b"\n")
-    threshold = settings.relevance_threshold
     return sha256_json([digest.hexdigest(), queries, grades, threshold, factors.recipe])

@@ -1,13 +1,14 @@
-"""Scores raised by stars and lowered by age, as `gh star-search` does, on a given day.
+"""Boost scores by stars and lower them by age, as `gh star-search` does, on a given date.
 
     factor = (1 + a · log10(stars + 1) / 6) · (1 - b · min(1, days / d))
 
-with a = 0.1, b = 0.2, d = 365 unless the queries' file says otherwise; days are whole ones,
-from the last change to the given date, never to today, so that a number stays the same.
+with a = 0.1, b = 0.2, d = 365 unless the query file sets others. Days are whole days from
+the last change to the given date, never to today, so that scores are reproducible.
 
-A cosine of 0 or more is multiplied by the factor. A negative one is divided by it: the
-factor is above 0, so that more stars or a later change never lower a score, and the score
-does not jump at 0. Production multiplies there, too, which turns every boost round.
+A cosine of 0 or more is multiplied by the factor; a negative one is divided by it. The
+factor is positive, so more stars or a later change never lower a score, and the score is
+continuous at 0. (The original tool multiplies negative scores too, which reverses the
+effect of every boost.)
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qwen3nb.datasets.custom.documents import Documents
-from qwen3nb.datasets.custom.queries import Settings
+from qwen3nb.datasets.custom.queries import ScoringSettings
 from qwen3nb.datasets.rows import DataError
 
 __all__ = ["Factors", "boosted", "document_factors"]
@@ -30,12 +31,12 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Factors:
-    """What each document's score is multiplied by.
+    """The factor of each document's score.
 
     Attributes:
-        values: factor per id, above 0.
-        recipe: how they were made, as JSON; ``{}`` without boosts.
-        notes: what was missing in the data, and what was taken instead.
+        values: factor per document id, above 0.
+        recipe: the parameters of the factors, as JSON; ``{}`` without boosts.
+        notes: values missing in the data, and what was used instead.
     """
 
     values: dict[str, float]
@@ -43,14 +44,16 @@ class Factors:
     notes: tuple[str, ...] = ()
 
 
-def document_factors(documents: Documents, settings: Settings, *, on: date | None) -> Factors:
-    """The factor of each document; 1 where the data has neither stars nor days.
+def document_factors(
+    documents: Documents, settings: ScoringSettings, *, on: date | None
+) -> Factors:
+    """Return the factor of each document; 1 if the data has neither stars nor dates.
 
-    A document without a count has 0 stars, one without a day is as old as can be, one
-    changed after ``on`` was changed on that day.
+    A document without a star count has 0 stars, one without a date counts as oldest, and
+    one changed after ``on`` counts as changed on that day.
 
     Raises:
-        DataError: there are days, and no date to count them from.
+        DataError: the data has dates, but ``on`` is None.
     """
     values = dict.fromkeys(documents.texts, 1.0)
     recipe: dict[str, object] = {}
@@ -63,8 +66,8 @@ def document_factors(documents: Documents, settings: Settings, *, on: date | Non
             known = [day for day in documents.updated.values() if day is not None]
             last = f"; the last change in the data is of {max(known)}" if known else ""
             raise DataError(
-                "recency is counted from a given date, so that results stay the same tomorrow: "
-                f"give one, or leave the boosts out{last}"
+                "recency needs a reference date, so that results stay reproducible: "
+                f"give one, or disable the boosts{last}"
             )
         recipe |= {
             "recency_coefficient": settings.recency_coefficient,
@@ -77,7 +80,7 @@ def document_factors(documents: Documents, settings: Settings, *, on: date | Non
 
 
 def boosted(cosines: Array, factors: Array) -> Array:
-    """Scores (Q, N) of cosines (Q, N) and factors (N,); a negative cosine is divided."""
+    """Scores (Q, N) from cosines (Q, N) and factors (N,); negative cosines are divided."""
     return np.where(cosines >= 0, cosines * factors, cosines / factors)
 
 
@@ -85,7 +88,7 @@ def _star_boost(stars: int, coefficient: float) -> float:
     return 1.0 + coefficient * math.log10(stars + 1) / 6.0
 
 
-def _recency(day: date | None, on: date, settings: Settings) -> float:
+def _recency(day: date | None, on: date, settings: ScoringSettings) -> float:
     days = settings.recency_days if day is None else max(0, (on - day).days)
     return 1.0 - settings.recency_coefficient * min(1.0, days / settings.recency_days)
 
@@ -94,7 +97,7 @@ def _notes(documents: Documents, recipe: dict[str, object], on: date | None) -> 
     notes = []
     if "star_boost_coefficient" in recipe:
         missing = sum(count is None for count in documents.stars.values())
-        notes += [f"{missing} documents have no stars: counted as 0"] * bool(missing)
+        notes += [f"{missing} documents have no star count: counted as 0"] * bool(missing)
     if on is not None and "date" in recipe:
         undated = sum(day is None for day in documents.updated.values())
         later = sum(day is not None and day > on for day in documents.updated.values())

@@ -1,11 +1,11 @@
-"""A document's text from its fields: ``{full_name}. {purpose}. {description}``.
+"""Compose the text of a document from its fields: ``{full_name}. {purpose}. {description}``.
 
-A template is literal text and names in braces, nothing else: no attributes, no indices, no
-conversions, no formats, so that data can never make it run anything. A field that is empty
-is dropped together with the text between it and the field before it; what stands before
-the first field and after the last one always stays.
+A template consists of literal text and field names in braces. Attributes, indices,
+conversions and formats are refused, so that a template cannot run code. An empty field is
+dropped together with the text between it and the field before it; the text before the
+first and after the last field always stays.
 
->>> Template.parse("{name}. {purpose}. {topics}").fill({"name": "a", "topics": "x y"})
+>>> TextTemplate.parse("{name}. {purpose}. {topics}").fill({"name": "a", "topics": "x y"})
 'a. x y'
 """
 
@@ -18,19 +18,19 @@ from dataclasses import dataclass
 
 from qwen3nb.datasets.rows import DataError
 
-__all__ = ["Template"]
+__all__ = ["TextTemplate"]
 
 _FIELD = re.compile(r"\w[\w -]*")
 
 
 @dataclass(frozen=True)
-class Template:
+class TextTemplate:
     """A parsed template.
 
     Attributes:
-        fields: names, in order; a name may come twice.
+        fields: field names in order; a name may be repeated.
         before: the literal text before each field.
-        after: the literal text after the last one.
+        after: the literal text after the last field.
     """
 
     fields: tuple[str, ...]
@@ -38,11 +38,11 @@ class Template:
     after: str
 
     @classmethod
-    def parse(cls, text: str) -> Template:
-        """Read a template.
+    def parse(cls, text: str) -> TextTemplate:
+        """Parse a template.
 
         Raises:
-            DataError: unbalanced braces, no field, or anything but a name in braces.
+            DataError: unbalanced braces, no field, or anything but a field name in braces.
         """
         try:
             parts = list(string.Formatter().parse(text))
@@ -58,18 +58,19 @@ class Template:
                     f"{field}{'!' + conversion if conversion else ''}{':' + spec if spec else ''}"
                 )
                 raise DataError(
-                    f"text template {text!r}: {{{shown}}} is not the name of a field; only "
-                    "names may stand in braces"
+                    f"text template {text!r}: expected a field name in braces, got {{{shown}}}"
                 )
             fields.append(field)
             before.append(after + literal)
             after = ""
         if not fields:
-            raise DataError(f"text template {text!r}: no field, as in '{{title}}. {{text}}'")
+            raise DataError(
+                f"text template {text!r}: expected a field, as in '{{title}}. {{text}}'"
+            )
         return cls(tuple(fields), tuple(before), after)
 
     def fill(self, values: Mapping[str, str]) -> str:
-        """The text; empty if all fields are."""
+        """Return the text for ``values``; empty if all fields are empty."""
         text = ""
         for field, literal in zip(self.fields, self.before, strict=True):
             value = values.get(field, "").strip()

@@ -1,22 +1,22 @@
-"""In which line of a TOML file a key stands: what `tomllib` does not tell.
+"""Find the line of a key in a TOML file, which `tomllib` does not report.
 
-The text is cut into statements (a header, or a key with its value, however many lines it
-takes), each of which `tomllib` reads on its own. Strings and comments are skipped as such,
-so that nothing inside them is taken for a header.
+The text is split into statements (a header, or a key with its value, which may span
+lines), and `tomllib` parses each of them. Strings and comments are tokens of their own, so
+that nothing inside them looks like a header.
 """
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 __all__ = ["KeyPath", "deep_key_line", "key_lines", "line_of"]
 
 KeyPath = tuple[str | int, ...]
-_LONG = 200
-_DEEP = 32
+_LONG = 200  # lines of a statement
+_DEEP = 32  # dots of a key
 _SEPARATOR = re.compile(r"[,=]")
 _TOKEN = re.compile(
     r'"""(?:\\.|[^\\])*?"{3,5}'
@@ -32,7 +32,7 @@ _TOKEN = re.compile(
 
 
 def key_lines(text: str) -> dict[KeyPath, int]:
-    """First line of every key, table and element of an array of tables in valid TOML.
+    """Return the first line of every key, table and array element of valid TOML.
 
     >>> key_lines('[[q]]\\nid = "a"\\n')
     {('q',): 1, ('q', 0): 1, ('q', 0, 'id'): 2}
@@ -44,7 +44,7 @@ def key_lines(text: str) -> dict[KeyPath, int]:
         value = tomllib.loads(statement)
         if statement.lstrip().startswith("["):
             names, several = _header(value)
-            table = _place(names, counts, several=several)
+            table = _opened(names, counts, several=several)
             for depth in range(1, len(table) + 1):
                 lines.setdefault(table[:depth], number)
         else:
@@ -54,8 +54,8 @@ def key_lines(text: str) -> dict[KeyPath, int]:
     return lines
 
 
-def line_of(path: KeyPath, lines: dict[KeyPath, int]) -> int:
-    """The line of ``path``, or of the nearest thing it is part of; 1 if there is none."""
+def line_of(path: KeyPath, lines: Mapping[KeyPath, int]) -> int:
+    """Return the line of ``path``, or of its nearest known ancestor; 1 if there is none."""
     for depth in range(len(path), 0, -1):
         if path[:depth] in lines:
             return lines[path[:depth]]
@@ -63,9 +63,9 @@ def line_of(path: KeyPath, lines: dict[KeyPath, int]) -> int:
 
 
 def deep_key_line(text: str) -> int:
-    """The line of the first key with more than 32 dots, 0 if there is none.
+    """Return the line of the first key with more than 32 dots, or 0 if there is none.
 
-    To be asked before `tomllib` is: what it takes grows with the square of the dots.
+    Check this before parsing: the time `tomllib` takes grows with the square of the dots.
     """
     dots, line = 0, 1
     for match in _TOKEN.finditer(text):
@@ -82,7 +82,7 @@ def deep_key_line(text: str) -> int:
 
 
 def _statements(text: str) -> Iterator[tuple[int, str]]:
-    """First line and text of each statement."""
+    """Yield the first line and the text of each statement."""
     line, depth, begun = 1, 0, 0
     parts: list[str] = []
     for match in _TOKEN.finditer(text + "\n"):
@@ -99,7 +99,7 @@ def _statements(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _header(value: dict[str, Any]) -> tuple[list[str], bool]:
-    """Names of a header, and whether it is one of an array of tables."""
+    """Return the names of a header, and whether it opens an element of an array of tables."""
     names: list[str] = []
     inner: Any = value
     while isinstance(inner, dict) and inner:
@@ -108,8 +108,8 @@ def _header(value: dict[str, Any]) -> tuple[list[str], bool]:
     return names, isinstance(inner, list)
 
 
-def _place(names: list[str], counts: dict[KeyPath, int], *, several: bool) -> KeyPath:
-    """The path a header opens: arrays of tables on the way are entered at their last element."""
+def _opened(names: list[str], counts: dict[KeyPath, int], *, several: bool) -> KeyPath:
+    """Return the path that a header opens; arrays of tables continue at their last element."""
     path: KeyPath = ()
     for depth, name in enumerate(names, start=1):
         path = (*path, name)
@@ -121,7 +121,7 @@ def _place(names: list[str], counts: dict[KeyPath, int], *, several: bool) -> Ke
 
 
 def _paths(value: Any, base: KeyPath) -> Iterator[KeyPath]:
-    """Every key below ``base`` in a value."""
+    """Yield the path of every key in a value, below ``base``."""
     if isinstance(value, dict):
         for name, inner in value.items():
             yield (*base, name)
@@ -132,9 +132,9 @@ def _paths(value: Any, base: KeyPath) -> Iterator[KeyPath]:
 
 
 def _offset(lines: list[str], key: str | int) -> int:
-    """Lines from a statement's first to the first with ``key`` in it; 0 if there is none.
+    """Return the offset of the first line of a statement that contains ``key``, or 0.
 
-    In very long statements it is not looked for: the statement's own line will do.
+    Very long statements are not searched: their first line is close enough.
     """
     if not 1 < len(lines) <= _LONG:
         return 0

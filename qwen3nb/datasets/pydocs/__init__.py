@@ -1,1 +1,1 @@
-"""PyDocs: API search on the docstrings of the installed libraries, and its MTEB tasks."""
+"""PyDocs: API search on the docstrings of installed libraries, and its MTEB tasks."""

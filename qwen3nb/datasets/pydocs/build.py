@@ -1,28 +1,28 @@
-"""PyDocs: API search on real text, built from the libraries that are installed.
+"""Build PyDocs, a benchmark of API search, from the docstrings of installed libraries.
 
-The summary of a public function's docstring is a query; the rest of that docstring,
-with the function's own name masked, is its document. Nothing is downloaded, so the
-same benchmark is there on an air-gapped node and on a laptop.
+The summary of a public function's docstring is a query; the rest of the docstring, with
+the function's own name masked, is its document. Nothing is downloaded, so the benchmark is
+available on an air-gapped node as on a laptop.
 
 Rules
 -----
-- Functions (ufuncs and built-ins too) of the modules in `MODULES`, under the first
-  module that lists them, so that an alias is no second document.
-- A query is the docstring's first paragraph on one line, 3 to 40 words.
-- A document is what follows, at most 100 words of it: the length of a search passage,
-  and short enough that hardly any model cuts it. "See Also", "References", "Examples"
-  and doctest lines are left out (they name or print the answer), and so are
-  signatures. At least 15 words must remain.
-- Judgements: a function's own document is grade 2, documents of functions its "See
-  Also" section lists are grade 1. Functions with the same summary share one query,
-  for which each of their documents is grade 2.
-- The label for classification and clustering is the sub-package, if at least 40
-  functions have it, else the package.
-- A sample takes functions in the order of the SHA-256 of their names, so that it
-  hardly moves when a library adds a function, and always with every judged document.
+- Functions (including ufuncs and built-ins) of the modules in `MODULES`, under the first
+  module that lists them, so that an alias does not become a second document.
+- A query is the first paragraph of a docstring on one line, 3 to 40 words.
+- A document is the rest, at most 100 words: the length of a search passage, and short
+  enough that hardly any model truncates it. "See Also", "References", "Examples", doctest
+  lines (they name or print the answer) and signatures are removed. At least 15 words must
+  remain.
+- Qrels: a function's own document has grade 2, documents of functions in its "See Also"
+  section have grade 1. Functions with the same summary share one query, for which each of
+  their documents has grade 2.
+- The label for classification and clustering is the sub-package, if at least 40 functions
+  have it, else the package.
+- A sample takes functions in the order of the SHA-256 of their names, so that it hardly
+  changes when a library adds a function, and includes every judged document.
 
-The identity of the benchmark is a digest of its content; the library versions it was
-built from are kept beside it.
+The identity of the benchmark is a digest of its content; the library versions it was built
+from are stored with it.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ from qwen3nb import paths
 from qwen3nb.datasets.pydocs.modules import MODULES
 from qwen3nb.utils.atomic_files import read_json, sha256_json, write_json
 
-__all__ = ["MODULES", "Entry", "PyDocs", "build_pydocs", "load_pydocs"]
+__all__ = ["Entry", "PyDocs", "build_pydocs", "load_pydocs"]
 
-RULES = 1  # raise when a rule above changes: it is part of the cache's key
+CACHE_VERSION = 2  # increase when a rule above or the format of the file changes
 MASK = "[name]"
 QUERY_WORDS = (3, 40)
 DOCUMENT_WORDS = (15, 100)
@@ -67,12 +67,12 @@ class Entry:
     """One function.
 
     Attributes:
-        name: its qualified name, the id of its document.
+        name: the qualified name, which is also the id of its document.
         package: ``numpy``, ``pandas``, ``python``, ``scipy`` or ``sklearn``.
         label: sub-package or package, for classification and clustering.
         summary: the query.
         text: the document.
-        related: names of the functions its "See Also" section lists.
+        related: names of the functions in its "See Also" section.
     """
 
     name: str
@@ -88,19 +88,19 @@ class PyDocs:
     """The benchmark, or a sample of it.
 
     Attributes:
-        entries: one per function, sorted by name: the corpus.
-        asked: names of the functions whose summaries are the queries.
-        versions: what it was built from.
+        entries: the corpus; one entry per function, sorted by name.
+        query_names: names of the functions whose summaries are the queries.
+        versions: versions of the libraries it was built from.
     """
 
     entries: tuple[Entry, ...]
-    asked: tuple[str, ...]
+    query_names: tuple[str, ...]
     versions: dict[str, str]
 
     @cached_property
     def identity(self) -> str:
-        """Digest of the content: what the models are measured on."""
-        return sha256_json([[asdict(entry) for entry in self.entries], self.asked])
+        """Digest of the content."""
+        return sha256_json([[asdict(entry) for entry in self.entries], self.query_names])
 
     @cached_property
     def qrels(self) -> dict[str, dict[str, int]]:
@@ -110,7 +110,7 @@ class PyDocs:
         for entry in self.entries:
             twins.setdefault(entry.summary, []).append(entry)
         qrels: dict[str, dict[str, int]] = {}
-        for name in self.asked:
+        for name in self.query_names:
             same = twins[here[name].summary]
             grades = {other: RELATED for entry in same for other in entry.related if other in here}
             qrels[name] = grades | {entry.name: OWN for entry in same}
@@ -120,7 +120,7 @@ class PyDocs:
     def queries(self) -> dict[str, str]:
         """Text per query id."""
         here = {entry.name: entry for entry in self.entries}
-        return {name: here[name].summary for name in self.asked}
+        return {name: here[name].summary for name in self.query_names}
 
     @property
     def corpus(self) -> dict[str, str]:
@@ -128,29 +128,29 @@ class PyDocs:
         return {entry.name: entry.text for entry in self.entries}
 
     def sample(self, *, documents: int, queries: int) -> PyDocs:
-        """At least the judged documents of the first ``queries`` queries, filled up.
+        """Sample ``queries`` queries with their judged documents, filled up to ``documents``.
 
         Raises:
-            ValueError: ``queries`` have more than ``documents`` judged documents.
+            ValueError: the queries have more than ``documents`` judged documents.
         """
-        asked = tuple(sorted(sorted(self.asked, key=_shuffled)[:queries]))
-        judged = {name for query in asked for name in self.qrels[query]}
+        names = tuple(sorted(sorted(self.query_names, key=_shuffled)[:queries]))
+        judged = {name for query in names for name in self.qrels[query]}
         if len(judged) > documents:
             raise ValueError(
                 f"{queries} queries have {len(judged)} judged documents; "
                 f"a sample of {documents} cannot hold them"
             )
         others = sorted((e for e in self.entries if e.name not in judged), key=_by_hash)
-        chosen = judged | {entry.name for entry in others[: documents - len(judged)]}
-        entries = tuple(entry for entry in self.entries if entry.name in chosen)
-        return PyDocs(entries, asked, self.versions)
+        sampled = judged | {entry.name for entry in others[: documents - len(judged)]}
+        entries = tuple(entry for entry in self.entries if entry.name in sampled)
+        return PyDocs(entries, names, self.versions)
 
 
 def load_pydocs() -> PyDocs:
-    """The benchmark for the installed libraries, built once and kept in the cache.
+    """Load the benchmark for the installed libraries, built once and kept in the cache.
 
-    It is built in a process of its own: a notebook's kernel, or a test runner, puts
-    functions of its own in the place of some of the standard library's.
+    It is built in a separate process, because notebook kernels and test runners replace
+    some functions of the standard library.
     """
     file = cache_file()
     if not file.is_file():
@@ -162,20 +162,21 @@ def load_pydocs() -> PyDocs:
 
 
 def cache_file() -> Path:
-    """Where `load_pydocs` keeps the benchmark for the installed libraries."""
-    return paths.cache() / "pydocs" / f"{sha256_json([RULES, _versions()])[:16]}.json"
+    """The file in which `load_pydocs` caches the benchmark for the installed libraries."""
+    key = sha256_json([CACHE_VERSION, _versions()])
+    return paths.cache() / "pydocs" / f"{key[:16]}.json"
 
 
 def build_pydocs() -> PyDocs:
-    """Build the benchmark from the docstrings of what is installed."""
-    found = {
+    """Build the benchmark from the docstrings of the installed libraries."""
+    docstrings = {
         name: (package, _tidy(inspect.getdoc(function) or ""), name.rpartition(".")[2])
         for package, modules in MODULES.items()
         for name, function in _functions(modules)
     }
     parsed = {
         name: (package, parts)
-        for name, (package, doc, own) in found.items()
+        for name, (package, doc, own) in docstrings.items()
         if (parts := _split(doc, own)) is not None
     }
     known = set(parsed)
@@ -193,8 +194,9 @@ def build_pydocs() -> PyDocs:
                 related=tuple(_resolve(related, name, known)),
             )
         )
-    asked = {entry.summary: entry.name for entry in reversed(entries)}  # the first of its twins
-    return PyDocs(tuple(entries), tuple(sorted(asked.values())), _versions())
+    # Of functions with the same summary, the first one names the query.
+    named = {entry.summary: entry.name for entry in reversed(entries)}
+    return PyDocs(tuple(entries), tuple(sorted(named.values())), _versions())
 
 
 def _versions() -> dict[str, str]:
@@ -207,11 +209,11 @@ def _versions() -> dict[str, str]:
 
 
 def _functions(modules: Iterable[str]) -> Iterator[tuple[str, Any]]:
-    """Qualified name and object of each public function, each object once."""
+    """Yield the qualified name and the object of each public function, each object once."""
     seen: set[int] = set()
     for path in modules:
         with warnings.catch_warnings():
-            # A deprecated module says so when imported; its docstrings are still text.
+            # A deprecated module warns when it is imported; its docstrings are still text.
             warnings.simplefilter("ignore")
             try:
                 module = importlib.import_module(path)
@@ -232,14 +234,14 @@ def _members(module: ModuleType) -> Iterator[tuple[str, Any]]:
     for name in sorted(names):
         try:
             yield name, getattr(module, name)
-        except (AttributeError, ImportError):  # announced, but behind an experimental switch
+        except (AttributeError, ImportError):  # listed, but behind an experimental switch
             continue
 
 
 def _at_home(function: Any, home: str) -> bool:
-    """Whether a function belongs to the package, and was not merely imported by it.
+    """Return whether a function belongs to the package and was not merely imported by it.
 
-    ``os.getcwd`` says it is from ``posix``: built-ins name C modules, which count as home.
+    The module of ``os.getcwd`` is ``posix``: C modules of built-ins count as the package.
     """
     module = getattr(function, "__module__", None)
     if not isinstance(module, str) or inspect.isbuiltin(function):
@@ -252,7 +254,7 @@ def _tidy(doc: str) -> str:
 
 
 def _split(doc: str, own: str) -> tuple[str, str, list[str]] | None:
-    """Summary, document and "See Also" names of a docstring, or None if it is too short."""
+    """Return summary, document and "See Also" names of a docstring; None if it is too short."""
     summary, _, rest = _without_signature(doc, own).partition("\n\n")
     summary = " ".join(summary.split())
     sections = list(_sections(rest))
@@ -267,7 +269,7 @@ def _split(doc: str, own: str) -> tuple[str, str, list[str]] | None:
 
 
 def _without_signature(doc: str, own: str) -> str:
-    """Drop leading ``name(...)`` and ``name(...) -> ...`` lines, wrapped ones too."""
+    """Drop leading ``name(...)`` and ``name(...) -> ...`` lines, including wrapped ones."""
     lines = doc.split("\n")
     call = re.compile(rf"(?:[\w, ()]+ = )?(?:\w+\.)*{re.escape(own)}\(")
     while lines and (not lines[0].strip() or call.match(lines[0].strip())):
@@ -281,7 +283,7 @@ def _without_signature(doc: str, own: str) -> str:
 
 
 def _sections(text: str) -> Iterator[tuple[str, str]]:
-    """Title and body of numpydoc sections; what comes first has the title ``""``."""
+    """Yield title and body of numpydoc sections; the text before them has an empty title."""
     title, body = "", list[str]()
     lines = [line for line in text.split("\n") if not line.lstrip().startswith((">>>", "..."))]
     for line, following in zip(lines, [*lines[1:], ""], strict=True):
@@ -294,12 +296,12 @@ def _sections(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _mask(text: str, own: str) -> str:
-    """Replace the function's own name, whatever its case, where it stands as a word."""
+    """Replace the function's own name where it is a whole word, ignoring case."""
     return re.sub(rf"(?<![A-Za-z0-9]){re.escape(own)}(?![A-Za-z0-9])", MASK, text, flags=re.I)
 
 
 def _names(body: str) -> Iterator[str]:
-    """Names at the left edge of a "See Also" section: ``a, b : what they do``."""
+    """Yield the names at the left edge of a "See Also" section: ``a, b : description``."""
     for line in body.split("\n"):
         if line[:1].strip():
             for part in line.split(" : ")[0].split(","):
@@ -308,18 +310,18 @@ def _names(body: str) -> Iterator[str]:
 
 
 def _resolve(names: Iterable[str], asker: str, known: set[str]) -> list[str]:
-    """Qualified names of those ``names`` that are documents, nearest module first."""
+    """Return the qualified names of those ``names`` that are documents, nearest module first."""
     module = asker.split(".")[:-1]
-    found = set()
+    resolved = set()
     for name in names:
         candidates = [".".join([*module[:depth], name]) for depth in range(len(module), -1, -1)]
         if match := next((c for c in candidates if c in known and c != asker), None):
-            found.add(match)
-    return sorted(found)
+            resolved.add(match)
+    return sorted(resolved)
 
 
 def _subpackage(name: str, package: str) -> str:
-    """``scipy.special`` for ``scipy.special.erf``; the package for what lies at its top."""
+    """Return ``scipy.special`` for ``scipy.special.erf``, ``numpy`` for ``numpy.dot``."""
     parts = name.split(".")
     return package if package == "python" or len(parts) < 3 else ".".join(parts[:2])
 
@@ -336,7 +338,7 @@ def _from_json(value: dict[str, Any]) -> PyDocs:
     entries = tuple(
         Entry(**{**fields, "related": tuple(fields["related"])}) for fields in value["entries"]
     )
-    return PyDocs(entries, tuple(value["asked"]), value["versions"])
+    return PyDocs(entries, tuple(value["query_names"]), value["versions"])
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""The public modules whose docstrings PyDocs is made of, as data.
+"""The public modules whose docstrings make up PyDocs.
 
-A function counts under the first module of its package that lists it.
+A function belongs to the first module of its package that lists it.
 """
 
 __all__ = ["MODULES"]
@@ -56,7 +56,7 @@ _PANDAS = """
     pandas.api.types pandas.plotting pandas.testing pandas.tseries.frequencies
     pandas.io.json pandas.io.formats.format pandas.errors
 """
-# The standard library is one package here: the label of `json.dumps` is `python`.
+# The standard library counts as one package: the label of `json.dumps` is `python`.
 MODULES: dict[str, tuple[str, ...]] = {
     "numpy": tuple(_NUMPY.split()),
     "pandas": tuple(_PANDAS.split()),

@@ -1,10 +1,10 @@
-"""The tasks that need no download, as MTEB task classes.
+"""MTEB task classes that need no download.
 
 MTEB runs them unchanged: ``mteb.evaluate(model, embedded_task("PyDocsRetrieval"))``.
-Each class carries the digest of its data as its dataset revision, so that a result on
-one set of library versions is never taken for a result on another.
+The dataset revision of each class is the digest of its data, so that results on different
+library versions are never confused.
 
-The sample of PyDocs is what the ``smoke`` tier runs; the whole has its own names.
+The ``smoke`` tier runs the sample of PyDocs; the tasks on all of it have names of their own.
 """
 
 from __future__ import annotations
@@ -27,38 +27,38 @@ __all__ = ["AUTHOR_STS", "SAMPLE", "author_sts", "embedded_task", "pydocs_sample
 
 SAMPLE = {"documents": 800, "queries": 200}
 RERANKED = 100
-LABEL_SHARE = 16  # functions a label needs in order to be a class
+LABEL_SHARE = 16  # minimum number of functions per class
 AUTHOR_STS = Path(__file__).with_name("author_sts.tsv")
 
 
 def pydocs_sample() -> PyDocs:
-    """The fixed sample that the ``smoke`` tier runs."""
+    """Return the fixed sample that the ``smoke`` tier runs."""
     return load_pydocs().sample(**SAMPLE)
 
 
 def author_sts() -> list[tuple[str, str, float]]:
-    """The author-written sentence pairs: two sentences and a gold score of 0 to 5.
+    """Return the AuthorSTS pairs: two sentences and a gold score of 0 to 5.
 
     Written for this project, 20 pairs per grade, half everyday, half computing:
-    5 the same meaning; 4 the same but for a detail of no weight; 3 roughly the same,
-    but something that matters differs or is missing; 2 not the same, though they share
-    an event or a thing; 1 only the subject is the same; 0 nothing is. Pairs of a high
-    grade share few words where English allows it, pairs of a low grade often many
-    (roles swapped, a negation, a word with two meanings).
+    5 the same meaning; 4 the same except for an unimportant detail; 3 roughly the same,
+    but something important differs or is missing; 2 different, but about a common event or
+    thing; 1 only the subject is the same; 0 unrelated. Pairs with a high grade share few
+    words where English allows it; pairs with a low grade often share many (swapped roles,
+    a negation, an ambiguous word).
     """
     rows = (line.split("\t") for line in AUTHOR_STS.read_text(encoding="utf-8").splitlines())
     return [(first, second, float(gold)) for gold, first, second in rows]
 
 
 def embedded_task(name: str) -> AbsTask:
-    """A new instance of the embedded task called ``name``.
+    """Return a new instance of the embedded task ``name``.
 
     Raises:
-        KeyError: there is none of this name; the message lists them.
+        KeyError: no such task; lists the choices.
     """
     classes = _classes()
     if name not in classes:
-        raise KeyError(f"no embedded task {name!r}; there are: {', '.join(sorted(classes))}")
+        raise KeyError(f"no embedded task {name!r}; choose one of: {', '.join(sorted(classes))}")
     return classes[name]()
 
 
@@ -136,7 +136,7 @@ class _AuthorSTS(AbsTaskSTS):
 
 
 def _labels(pydocs: PyDocs) -> dict[str, int]:
-    """Class number per label that is large enough here."""
+    """Class number of each label with enough functions."""
     sizes = Counter(entry.label for entry in pydocs.entries)
     return {
         label: number
@@ -150,16 +150,17 @@ def _first_stage(
     """The ``depth`` best documents of each query by BM25 (Lucene's, k1 1.5, b 0.75)."""
     index = bm25s.BM25(method="lucene", k1=1.5, b=0.75)
     index.index(bm25s.tokenize(list(corpus.values()), show_progress=False), show_progress=False)
-    found, _ = index.retrieve(
+    retrieved, _ = index.retrieve(
         bm25s.tokenize(list(queries.values()), show_progress=False),
         corpus=list(corpus),
         k=min(depth, len(corpus)),
         show_progress=False,
     )
-    return {query: [str(name) for name in row] for query, row in zip(queries, found, strict=True)}
+    rows = zip(queries, retrieved, strict=True)
+    return {query: [str(name) for name in row] for query, row in rows}
 
 
-# kind of task: base class, MTEB's type, main score, what it is, further attributes
+# Kind of task: base class, MTEB's type, main score, description, further attributes.
 _KINDS: dict[str, tuple[type, str, str, str, dict[str, Any]]] = {
     "Retrieval": (_Retrieval, "Retrieval", "ndcg_at_10", "find a function by what it does", {}),
     "Reranking": (

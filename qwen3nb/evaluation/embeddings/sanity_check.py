@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from qwen3nb.datasets.pydocs.build import PyDocs, load_pydocs
 from qwen3nb.datasets.pydocs.mteb_tasks import author_sts
-from qwen3nb.datasets.stsbenchmark import Pairs, sts_benchmark
+from qwen3nb.datasets.stsbenchmark import SentencePairs, sts_benchmark
 from qwen3nb.evaluation.embeddings.geometry import COLLAPSED_VARIANCE, Geometry, vector_geometry
 from qwen3nb.metrics.aggregate import Aggregate, aggregate
 from qwen3nb.metrics.retrieval import score_run
@@ -225,7 +225,7 @@ def _sts(encoder: Encoder, known: Mapping[str, NDArray[np.float32]], *, seed: in
     pairs = sts_benchmark()
     stand_in = pairs is None
     if pairs is None:
-        pairs = Pairs("AuthorSTS", *map(tuple, zip(*author_sts(), strict=True)))
+        pairs = SentencePairs("AuthorSTS", *map(tuple, zip(*author_sts(), strict=True)))
         first, second = (np.stack([known[t] for t in side]) for side in (pairs.first, pairs.second))
     else:
         first, second = np.split(encoder.encode([*pairs.first, *pairs.second]), 2)
@@ -280,7 +280,7 @@ def _search(model: BM25 | Fusion, pydocs: PyDocs) -> dict[str, dict[str, float]]
 
 def _retrieval(run: Mapping[str, Mapping[str, float]], pydocs: PyDocs, *, seed: int) -> Check:
     """MRR@10 of a query's own document; chance is the mean of 1/r over a random rank r."""
-    values = score_run({query: {query: 1} for query in pydocs.asked}, run, [f"MRR@{DEPTH}"])
+    values = score_run({query: {query: 1} for query in pydocs.query_names}, run, [f"MRR@{DEPTH}"])
     found = aggregate(values, how="mean", columns=[f"MRR@{DEPTH}"], seed=seed)
     pool = len(pydocs.entries)
     chance = sum(1 / rank for rank in range(1, DEPTH + 1)) / pool

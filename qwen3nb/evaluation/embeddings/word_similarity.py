@@ -17,14 +17,20 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from qwen3nb.datasets.words import Analogy, Pair, load_analogies, load_word_pairs, mirrored_words
+from qwen3nb.datasets.words import (
+    Analogy,
+    WordPair,
+    load_analogies,
+    load_word_pairs,
+    mirrored_words,
+)
 from qwen3nb.metrics.aggregate import Aggregate, aggregate
 
 __all__ = [
     "Analogies",
     "Analogy",
-    "Pair",
     "Vectors",
+    "WordPair",
     "WordSimilarity",
     "analogies",
     "load_analogies",
@@ -73,7 +79,7 @@ class Analogies:
 
 
 def word_similarity(
-    pairs: Sequence[Pair], vectors: Mapping[str, NDArray], *, seed: int
+    pairs: Sequence[WordPair], vectors: Mapping[str, NDArray], *, seed: int
 ) -> WordSimilarity:
     """Spearman correlation of cosine and gold score over the pairs that are covered.
 

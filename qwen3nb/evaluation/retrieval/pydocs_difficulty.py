@@ -23,12 +23,14 @@ def own_document_ndcg(
     model: Encoder | BM25 | Fusion, pydocs: PyDocs, *, queries: int = 500, seed: int = 0
 ) -> Aggregate:
     """Mean nDCG@10 with its interval over ``queries`` drawn with ``seed``."""
-    asked = sorted(np.random.default_rng(seed).choice(pydocs.asked, size=queries, replace=False))
-    qrels = {query: {query: 1} for query in asked}
-    texts = [pydocs.queries[query] for query in asked]
+    names = sorted(
+        np.random.default_rng(seed).choice(pydocs.query_names, size=queries, replace=False)
+    )
+    qrels = {query: {query: 1} for query in names}
+    texts = [pydocs.queries[query] for query in names]
     if isinstance(model, BM25 | Fusion):
         model.index([{"id": name, "text": text} for name, text in pydocs.corpus.items()])
-        rows = [{"id": query, "text": text} for query, text in zip(asked, texts, strict=True)]
+        rows = [{"id": query, "text": text} for query, text in zip(names, texts, strict=True)]
         run = model.search(rows, top_k=DEPTH)
     else:
         names = list(pydocs.corpus)
@@ -36,7 +38,7 @@ def own_document_ndcg(
         scores = model.encode(texts, role="query") @ corpus.T
         run = {
             query: {names[place]: float(row[place]) for place in np.argsort(row)[-DEPTH:]}
-            for query, row in zip(asked, scores, strict=True)
+            for query, row in zip(names, scores, strict=True)
         }
     values = score_run(qrels, run, ["nDCG@10"])
     return aggregate(values, how="mean", columns=["nDCG@10"], seed=seed)

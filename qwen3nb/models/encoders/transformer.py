@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from qwen3nb.checkpoints.checkpoint import CheckpointError, open_checkpoint
+from qwen3nb.checkpoints.checkpoint import open_checkpoint
 from qwen3nb.checkpoints.tied_weights import embedding_name
+from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.checkpoints.weight_names import encoder_name
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.inference.runner import Engine

@@ -15,8 +15,9 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from qwen3nb.checkpoints.checkpoint import Checkpoint, CheckpointError, open_checkpoint
-from qwen3nb.checkpoints.safetensors_header import TensorEntry, read_safetensors
+from qwen3nb.checkpoints.checkpoint import Checkpoint, open_checkpoint
+from qwen3nb.checkpoints.safetensors_header import read_safetensors
+from qwen3nb.checkpoints.types import CheckpointError, TensorEntry
 from qwen3nb.models.sources.source import Source
 from qwen3nb.models.types import SpecError
 from qwen3nb.utils.atomic_files import read_json, sha256_json

@@ -19,11 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from qwen3nb import paths
-from qwen3nb.checkpoints.checkpoint import (
-    CheckpointError,
-    list_checkpoints,
-)
+from qwen3nb.checkpoints.checkpoint import list_checkpoints
 from qwen3nb.checkpoints.provenance import PROVENANCE
+from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.models.sources.lora import adapter_config, check_fit
 from qwen3nb.models.sources.source import Source
 from qwen3nb.models.types import SpecError

@@ -51,7 +51,7 @@ def pydocs_table(sets: Mapping[str, PyDocs]) -> Table:
             (
                 Cell(name),
                 Cell(f"{len(pydocs.entries):,}"),
-                Cell(f"{len(pydocs.asked):,}"),
+                Cell(f"{len(pydocs.query_names):,}"),
                 Cell(f"{judged:,}"),
                 Cell(pydocs.identity[:12]),
             )
@@ -101,9 +101,9 @@ def prediction_table(tier: str = "fast") -> Table:
 
 def examples_table(pydocs: PyDocs, *, count: int = 5) -> Table:
     """Every n-th query with the start of its own document."""
-    step = max(1, len(pydocs.asked) // count)
+    step = max(1, len(pydocs.query_names) // count)
     rows = []
-    for name in pydocs.asked[::step][:count]:
+    for name in pydocs.query_names[::step][:count]:
         related = sum(grade < OWN for grade in pydocs.qrels[name].values())
         text = pydocs.corpus[name]
         rows.append(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from qwen3nb.checkpoints.checkpoint import metric_of, open_checkpoint, step_of
-from qwen3nb.checkpoints.safetensors_header import CheckpointError
+from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.figure import COLORS, Figure, grid, plain
 from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as MplFigure
 
     from qwen3nb.analysis.comparison.ablation_effects import Effect
-    from qwen3nb.checkpoints.drift import Change
+    from qwen3nb.checkpoints.drift import TensorDrift
     from qwen3nb.evaluation.studies.ablation import Outcome
     from qwen3nb.extraction.extract import Extraction
 
@@ -89,7 +89,7 @@ def extraction_table(done: Extraction) -> Table:
     )
 
 
-def drift_figure(changes: Sequence[Change]) -> Figure:
+def drift_figure(changes: Sequence[TensorDrift]) -> Figure:
     """Relative change of each layer between consecutive checkpoints, a line per pair."""
     pairs = list(dict.fromkeys((change.earlier, change.later) for change in changes))
     told = "; ".join(
@@ -107,7 +107,9 @@ def drift_figure(changes: Sequence[Change]) -> Figure:
     )
 
 
-def _drift(changes: Sequence[Change], pairs: Sequence[tuple[str, str]], width: float) -> MplFigure:
+def _drift(
+    changes: Sequence[TensorDrift], pairs: Sequence[tuple[str, str]], width: float
+) -> MplFigure:
     import matplotlib.pyplot as plt
 
     layers = sorted({c.layer for c in changes if c.layer is not None})

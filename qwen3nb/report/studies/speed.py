@@ -23,7 +23,7 @@ def speed_table(found: Iterable[EncodeBench]) -> Table:
             f"{bench.count} texts, {bench.tokens:,} tokens, {bench.rounds} rounds, their best "
             f"batch size {bench.batch_size}"
         )
-        for way in bench.ways:
+        for way in bench.timings:
             rows.append(
                 (
                     Cell(bench.model, bench.texts),

@@ -17,14 +17,14 @@ def of(shares, method, *, world="search", n="300"):
 
 
 def test_false_positives_and_coverage_of_300_queries():
-    """A short run of what the slow test does at length."""
+    """A short run of what the integration tests do at length."""
     shares = calibrate(sizes=(300,), simulations=500, n_resamples=500, seed=5)
     assert {share.verdict for share in shares} == {"holds"}
     assert {share.kind for share in shares} == {"false positives", "coverage", "power"}
     assert "| holds |" in calibration_table(shares)
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 @pytest.mark.parametrize("n", [300, 1000])
 def test_false_positives_and_coverage_within_the_binomial_interval(n):
     """2,000 simulated comparisons per world, at other seeds than the stored ones."""
@@ -32,7 +32,7 @@ def test_false_positives_and_coverage_within_the_binomial_interval(n):
     assert {share.verdict for share in shares} == {"holds"}
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_small_samples_are_never_called_different_too_often():
     shares = calibrate(sizes=(10, 30), simulations=2000, n_resamples=1000, seed=78)
     for share in shares:

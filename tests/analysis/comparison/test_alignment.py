@@ -1,11 +1,12 @@
 """Joining systems by query, all pairs, leaderboard, categories."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
 import scipy.stats
-from helpers.scores import record
+from helpers.records import make
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -67,6 +68,7 @@ def test_join_refuses():
 
 def test_records_are_paired_and_the_rest_is_named():
     scores = {"q1": 0.1, "q2": 0.5}
+    record = partial(make, task="T", revision="r1")
     found = pair_results(
         [
             record("a", scores),
@@ -94,10 +96,10 @@ def test_names_tell_systems_apart():
     scores = {"q1": 0.1, "q2": 0.5}
     found = pair_results(
         [
-            record("a", scores, identity="1" * 16),
-            record("a", scores, identity="2" * 16),
-            record("b", scores, seed=1),
-            record("b", scores, seed=2),
+            make("a", scores, identity="1" * 16),
+            make("a", scores, identity="2" * 16),
+            make("b", scores, seed=1),
+            make("b", scores, seed=2),
         ]
     )
     systems = found.matrices[0].systems

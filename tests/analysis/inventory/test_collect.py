@@ -5,7 +5,7 @@ import os
 import shutil
 
 import pytest
-from helpers.scores import record
+from helpers.records import make
 
 from qwen3nb.analysis.inventory.collect import load_all_results
 
@@ -43,7 +43,7 @@ def kinds(collection):
 
 
 def test_three_kinds_of_files_make_one_table(tmp_path):
-    record("mine", {"q1": 0.2, "q2": 0.4}).save(tmp_path)
+    make("mine", {"q1": 0.2, "q2": 0.4}, task="T").save(tmp_path)
     mteb(tmp_path / "mteb" / "results", 0.5, subset=0.7)
     reranking(tmp_path / "outputs", QUERIES)
     write(
@@ -85,7 +85,7 @@ def test_how_a_run_was_trained_comes_with_its_scores(tmp_path):
 
 
 def test_our_records_carry_their_training_too(tmp_path):
-    result = record("joint", {"q1": 0.2, "q2": 0.4})
+    result = make("joint", {"q1": 0.2, "q2": 0.4})
     training = {"mode": "joint", "rank": 8, "steps": 60, "kind": "embedding"}
     result.config["training"] = training
     result.save(tmp_path)
@@ -100,7 +100,7 @@ def test_adapters_of_one_configuration_are_one_system(tmp_path):
     """As `tasks.trained` records them: a label per adapter, the configuration inside."""
     settings = {"model": {"base_model_name": "tiny"}, "lora": {"rank": 4}, "seed": 7}
     for seed in (1, 2):
-        result = record(f"joint_r4-{seed}", {"q1": 0.2, "q2": 0.4}, seed=seed)
+        result = make(f"joint_r4-{seed}", {"q1": 0.2, "q2": 0.4}, seed=seed)
         result.config["training"] = {
             "configuration": "joint_r4", "seed": seed, "mode": "joint", "settings": settings,
         }  # fmt: skip
@@ -182,8 +182,8 @@ def test_results_older_than_their_weights_are_flagged(tmp_path):
 
 
 def test_records_of_weights_that_changed_since_are_flagged(tmp_path):
-    record("m", {"q1": 0.2}, identity="1" * 16, finished="2026-01-01").save(tmp_path)
-    record("m", {"q1": 0.4}, identity="2" * 16, finished="2026-01-02").save(tmp_path)
+    make("m", {"q1": 0.2}, identity="1" * 16, finished="2026-01-01").save(tmp_path)
+    make("m", {"q1": 0.4}, identity="2" * 16, finished="2026-01-02").save(tmp_path)
     (flag,) = load_all_results(tmp_path).flags
     assert flag.kind == "superseded"
     assert "11111111, finished 2026-01-01; 22222222 has the same label" in flag.text

@@ -9,17 +9,12 @@ from datetime import date, datetime
 
 import duckdb
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from qwen3nb.datasets.custom import documents as sources
-from qwen3nb.datasets.custom.databases import duckdb_rows, sqlite_rows
-from qwen3nb.datasets.custom.documents import Layout, find_layout, read_documents
-from qwen3nb.datasets.custom.text_template import Template
+from qwen3nb.datasets.custom.documents import find_layout, read_documents
 from qwen3nb.datasets.rows import DataError
 
 STARS = find_layout("gh-star-search")
-SCHEMA = "(id TEXT PRIMARY KEY, text TEXT, n INTEGER)"
 
 
 @pytest.fixture
@@ -30,48 +25,6 @@ def write(tmp_path):
         return tmp_path / name
 
     return write
-
-
-# Templates.
-
-
-@pytest.mark.parametrize(
-    ("values", "text"),
-    [
-        ({"a": "1", "b": "2", "c": "3"}, "<1. 2 - 3>"),
-        ({"a": "1", "c": "3"}, "<1 - 3>"),
-        ({"b": " 2 "}, "<2>"),
-        ({"a": " ", "b": ""}, ""),
-        ({"a": "{b.__class__}"}, "<{b.__class__}>"),  # data is never a template
-    ],
-)
-def test_an_empty_part_goes_with_what_stands_before_it(values, text):
-    assert Template.parse("<{a}. {b} - {c}>").fill(values) == text
-
-
-def test_braces_can_be_written_double():
-    assert Template.parse("{{x}} {a}").fill({"a": "1"}) == "{x} 1"
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["{a.b}", "{a[0]}", "{a!r}", "{a:>10}", "{a:{b}}", "{}", "{0.x}", "{a", "a}", "", "no field"],
-)
-def test_a_template_has_names_only(text):
-    with pytest.raises(DataError, match="text template"):
-        Template.parse(text)
-
-
-@given(st.text(max_size=20))
-def test_any_template_is_read_or_refused(text):
-    try:
-        template = Template.parse(text)
-    except DataError:
-        return
-    assert template.fields
-
-
-# JSONL and CSV.
 
 
 def test_the_same_rows_in_every_format_are_the_same_documents(tmp_path, write):
@@ -94,14 +47,16 @@ def test_the_same_rows_in_every_format_are_the_same_documents(tmp_path, write):
 
 
 GOOD = '{"id": "a", "text": "x"}\n'
+
+
 MALFORMED_JSONL = [
     ("", "no documents"),
     (GOOD + '{"id": "b", "te', ":2: not JSON"),
     (GOOD + '["a"]\n', ":2: list, expected an object"),
     (GOOD + '{"id": NaN, "text": "x"}\n', ":2: not JSON .NaN"),
     ("[" * 100_000 + "\n", ":1: not JSON"),
-    (GOOD + "\n" + GOOD, ":3: id 'a' again; first at .*:1"),
-    (GOOD + '{"text": "x"}\n', ":2: no field 'id'; there are: text"),
+    (GOOD + "\n" + GOOD, ":3: duplicate id 'a', first at .*:1"),
+    (GOOD + '{"text": "x"}\n', ":2: no field 'id'; fields: text"),
     ('{"id": "a", "body": "x"}\n', "no text: text null|no line has the field 'text'"),
     (GOOD + '{"id": "b", "text": null}\n', ":2: no text: text null or empty"),
     (GOOD + '{"id": "b", "text": "  "}\n', ":2: no text"),
@@ -110,8 +65,8 @@ MALFORMED_JSONL = [
     (GOOD + '{"id": "b", "text": {"a": 1}}\n', ":2: field 'text' is dict"),
     (GOOD + '{"id": "b", "text": ["x", 1]}\n', ":2: field 'text' is list"),
     (GOOD + '{"id": "b", "text": "\\ud800"}\n', ":2: the text is not valid Unicode"),
-    ('{"id": "\\ud800", "text": "x"}\n', ":1: id .* has characters that no id may have"),
-    ('{"id": "a\\u0000", "text": "x"}\n', ":1: id .* has characters"),
+    ('{"id": "\\ud800", "text": "x"}\n', ":1: id .* unprintable characters"),
+    ('{"id": "a\\u0000", "text": "x"}\n', ":1: id .* unprintable"),
     ('{"id": "", "text": "x"}\n', ":1: id 'id' is ''"),
     ('{"id": null, "text": "x"}\n', ":1: id 'id' is None"),
     ('{"id": true, "text": "x"}\n', ":1: id 'id' is True"),
@@ -127,15 +82,15 @@ def test_malformed_jsonl_is_refused_with_the_line(write, text, message):
 
 
 MALFORMED_CSV = [
-    ("id,name\na,x\n", ":1: no column 'text'; there are: id, name"),
-    ("id,text,id\na,x,b\n", ":1: column 'id' twice"),
+    ("id,name\na,x\n", ":1: no column 'text'; columns: id, name"),
+    ("id,text,id\na,x,b\n", ":1: duplicate column 'id'"),
     ("id,text\na,x\nb,y,z\n", ":3: 3 cells, expected 2"),
     ("id,text\na,x\nb\n", ":3: 1 cells, expected 2"),
-    ('id,text\na,"x\n', "not CSV"),
-    ('id,text\na,"x"y\n', ":2: not CSV"),
+    ('id,text\na,"x\n', "invalid CSV"),
+    ('id,text\na,"x"y\n', ":2: invalid CSV"),
     ("id,text\na,\n", ":2: no text"),
-    ("id,text\na,x\na,y\n", ":3: id 'a' again; first at .*:2"),
-    ("id,text\n" + "a" * 200_000 + ",x\n", ":2: not CSV .*field larger"),
+    ("id,text\na,x\na,y\n", ":3: duplicate id 'a', first at .*:2"),
+    ("id,text\n" + "a" * 200_000 + ",x\n", ":2: invalid CSV .*field larger"),
     ("id,text\n", "no documents"),
 ]
 
@@ -152,7 +107,7 @@ def test_a_gzip_bomb_is_stopped_early_and_cheaply(write):
     with pytest.raises(DataError, match="MiB unpacked from .* bytes"):
         read_documents(bomb)
     line = write("e.jsonl.gz", gzip.compress(b"x" * (32 << 20), 9))
-    with pytest.raises(DataError, match=":1: a line of more than 16 MiB"):
+    with pytest.raises(DataError, match=":1: .*longer than 16 MiB"):
         read_documents(line)
 
 
@@ -163,25 +118,19 @@ def test_broken_gzip_no_file_a_pipe_and_an_unknown_format_are_refused(write, tmp
             read_documents(write(name, content))
     os.mkfifo(tmp_path / "pipe.jsonl")
     for name in ("nothing.jsonl", "pipe.jsonl"):
-        with pytest.raises(DataError, match="no such file, or not a regular one"):
+        with pytest.raises(DataError, match="no such file, or not a regular file"):
             read_documents(tmp_path / name)
-    with pytest.raises(DataError, match="neither SQLite nor DuckDB"):
+    with pytest.raises(DataError, match="expected SQLite, DuckDB"):
         read_documents(write("d.txt", "x"))
     monkeypatch.setattr(sources, "MOST", 3)
     with pytest.raises(DataError, match="MiB"):
         read_documents(write("d.jsonl", GOOD))
 
 
-def test_what_a_terminal_obeys_is_not_shown(write, sqlite):
+def test_control_characters_are_not_shown(write):
     with pytest.raises(DataError) as error:
         read_documents(write("d.jsonl", '{"\\u001b[2J": 1}\n'))
     assert "\x1b" not in str(error.value)
-    with pytest.raises(DataError) as error:
-        read_documents(sqlite('CREATE TABLE "\x1b[2J" (id TEXT)', "CREATE TABLE b (id TEXT)"))
-    assert "\x1b" not in str(error.value)
-
-
-# Stars, days, lists.
 
 
 def star_row(**changes):
@@ -208,10 +157,10 @@ def test_what_the_original_tool_crashes_on_is_read(write):
         ({"stargazers_count": -1}, "'stargazers_count' is -1, expected a count"),
         ({"stargazers_count": 1.5}, "expected a count"),
         ({"stargazers_count": 10**30}, "expected a count"),
-        ({"updated_at": "yesterday"}, "'updated_at' is 'yesterday', expected a day"),
-        ({"updated_at": 5}, "expected a day, as in 2026-01-31"),
-        ({"updated_at": "0001-01-01T00:00:00+14:00"}, "expected a day"),
-        ({"topics_array": "rust, go"}, "expected a list as JSON"),
+        ({"updated_at": "yesterday"}, "'updated_at' is 'yesterday', expected a date"),
+        ({"updated_at": 5}, "expected a date such as 2026-01-31"),
+        ({"updated_at": "0001-01-01T00:00:00+14:00"}, "expected a date"),
+        ({"topics_array": "rust, go"}, "expected a JSON list"),
         ({"topics_array": '{"a": 1}'}, "is dict .*, expected a list of texts"),
         ({"topics_array": "[1]"}, "expected a list of texts"),
     ],
@@ -232,133 +181,6 @@ def test_an_unknown_preset_lists_the_known_ones():
     with pytest.raises(ValueError, match="choose one of: gh-star-search"):
         find_layout("github")
     assert find_layout("gh-star-search", table="t", text=None).text == STARS.text
-
-
-# Databases.
-
-
-@pytest.fixture
-def sqlite(tmp_path):
-    def make(*statements):
-        file = tmp_path / "d.db"
-        with closing(sqlite3.connect(file)) as base, base:
-            for statement in statements:
-                base.execute(*statement) if isinstance(statement, tuple) else base.execute(
-                    statement
-                )
-        return file
-
-    return make
-
-
-@pytest.fixture
-def duck(tmp_path):
-    def make(*statements):
-        file = tmp_path / "d.duckdb"
-        with closing(duckdb.connect(str(file))) as base:
-            for statement in statements:
-                base.execute(statement)
-        return file
-
-    return make
-
-
-ENDLESS = (
-    "CREATE VIEW endless AS WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) "
-    "SELECT CAST(n AS TEXT) AS id, 'x' AS text FROM r"
-)
-
-
-@pytest.mark.parametrize("kind", ["sqlite", "duck"])
-def test_tables_only_and_names_that_are_not_there_list_what_is(kind, request):
-    make = request.getfixturevalue(kind)
-    file = make(f"CREATE TABLE docs {SCHEMA}", "CREATE TABLE other (id TEXT)", ENDLESS)
-    for table, message in (
-        (None, "which table.* there are: docs, other"),
-        ("endless", "'endless' is a view, only tables are read; tables: docs, other"),
-        ("nothing", "no table 'nothing'; there are: docs, other"),
-        ('docs"; DROP TABLE docs; --', "no table"),
-        ("other", "table 'other' has no column 'text' .* there are: id"),
-        ("docs", "no documents"),
-    ):
-        with pytest.raises(DataError, match=message):
-            read_documents(file, Layout(table=table))
-
-
-@pytest.mark.parametrize("kind", ["sqlite", "duck"])
-def test_generated_columns_are_not_run(kind, request):
-    file = request.getfixturevalue(kind)(
-        "CREATE TABLE docs (id TEXT, text TEXT GENERATED ALWAYS AS (id || id) VIRTUAL)",
-        "INSERT INTO docs (id) VALUES ('a')",
-    )
-    with pytest.raises(DataError, match=r"no column 'text' \(generated columns are not read\)"):
-        read_documents(file)
-
-
-def test_odd_names_of_tables_and_columns_are_names(sqlite):
-    file = sqlite('CREATE TABLE "a "" b" (id TEXT, "the text" TEXT)',
-                  "INSERT INTO \"a \"\" b\" VALUES ('x', 'y')")  # fmt: skip
-    assert read_documents(file, Layout(text="{the text}")).texts == {"x": "y"}
-
-
-def test_sqlite_values_of_another_type_are_refused_with_the_row(sqlite, tmp_path):
-    table = "CREATE TABLE docs (id TEXT, text TEXT)"
-    good = "INSERT INTO docs VALUES ('a', 'x')"
-    for bad, message in (
-        (("INSERT INTO docs VALUES ('b', ?)", (b"\x00\x01",)), "row 2: field 'text' is bytes"),
-        ("INSERT INTO docs VALUES ('b', NULL)", "row 2: no text: text null or empty"),
-        ("INSERT INTO docs VALUES (NULL, 'x')", "row 2: id 'id' is None"),
-        ("INSERT INTO docs VALUES ('a', 'x')", "row 2: id 'a' again; first at .*row 1"),
-        ("INSERT INTO docs VALUES ('b', CAST(x'ff' AS TEXT))", "SQLite says: .*UTF-8"),
-        ("INSERT INTO docs VALUES ('b', zeroblob(17000000))", "SQLite says: .*too big"),
-    ):
-        with pytest.raises(DataError, match=message):
-            read_documents(sqlite(table, good, bad))
-        (tmp_path / "d.db").unlink()
-
-
-def test_a_damaged_database_is_refused(sqlite, duck, write):
-    file = sqlite(f"CREATE TABLE docs {SCHEMA}", "INSERT INTO docs VALUES ('a', 'x', 1)")
-    content = file.read_bytes()
-    with pytest.raises(DataError, match="SQLite says"):
-        read_documents(write("cut.db", content[:100] + b"\xff" * 3996))
-    content = duck(f"CREATE TABLE docs {SCHEMA}").read_bytes()
-    with pytest.raises(DataError, match="DuckDB says"):
-        read_documents(write("cut.duckdb", content[:5000]))
-
-
-def test_a_query_that_takes_too_long_is_stopped(sqlite, duck):
-    file = sqlite(
-        f"CREATE TABLE docs {SCHEMA}",
-        "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 20000) "
-        "INSERT INTO docs SELECT n, 'x', n FROM r",
-    )
-    with pytest.raises(DataError, match="interrupted; it had -1 s"):
-        list(sqlite_rows(file, table="docs", columns=["id"], seconds=-1))
-    assert sum(1 for _ in sqlite_rows(file, table="docs", columns=["id"])) == 20_000
-    assert not list(duckdb_rows(duck(f"CREATE TABLE docs {SCHEMA}"), table=None, columns=["id"]))
-
-
-def test_databases_are_opened_for_reading_only(sqlite, duck):
-    sql = (f"CREATE TABLE docs {SCHEMA}", "INSERT INTO docs VALUES ('a', 'x', 1)")
-    for file in (sqlite(*sql), duck(*sql)):
-        before = file.read_bytes(), sorted(path.name for path in file.parent.iterdir())
-        file.chmod(0o444)
-        assert read_documents(file).texts == {"a": "x"}
-        assert before == (file.read_bytes(), sorted(path.name for path in file.parent.iterdir()))
-
-
-def test_names_with_a_question_mark_are_files_not_options(sqlite, tmp_path):
-    file = sqlite(f"CREATE TABLE docs {SCHEMA}", "INSERT INTO docs VALUES ('a', 'x', 1)")
-    odd = file.rename(tmp_path / "d?mode=rwc#é%20.db")
-    assert read_documents(odd).texts == {"a": "x"}
-
-
-def test_duckdb_is_asked_for_where_it_is_missing(duck, monkeypatch):
-    file = duck(f"CREATE TABLE docs {SCHEMA}")
-    monkeypatch.setitem(sys.modules, "duckdb", None)
-    with pytest.raises(DataError, match=r"pip install 'qwen3nb\[duckdb\]'"):
-        read_documents(file)
 
 
 def test_reading_documents_loads_no_model():

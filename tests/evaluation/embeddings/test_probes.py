@@ -109,9 +109,9 @@ def test_files_of_words(tmp_path):
     [
         ("w.csv", "a,b,1\nc,d,high\n", "w.csv:2: score 'high'"),
         ("w.csv", "a,b\n", "w.csv:1: 2 fields"),
-        ("w.csv", "a,b,nan\n", "pair 1 is 'a', 'b', nan"),
-        ("w.csv", "a,,1\n", "pair 1 is 'a', '', 1.0"),
-        ("w.csv", "", "no pairs of words"),
+        ("w.csv", "a,b,nan\n", "pair 1: .*'a', 'b', nan"),
+        ("w.csv", "a,,1\n", "pair 1: .*'a', '', 1.0"),
+        ("w.csv", "", "no word pairs"),
         ("w.jsonl", '{"sentence1": "a", "sentence2": null, "score": 1}\n', "w.jsonl:1: field"),
         ("none.csv", None, "no such file"),
     ],
@@ -209,7 +209,7 @@ def test_macro_f1_equals_scikit_learn(rows):
     ("wordsim353", 353, 0.7289),
     ("simlex999", 999, 0.4462),
 ])  # fmt: skip
-@pytest.mark.slow
+@pytest.mark.integration
 def test_real_word_similarity(fixtures, name, pairs, published):
     """all-MiniLM-L6-v2 on the words as they are written, without any text around them."""
     folder = fixtures / "data" / "local" / name
@@ -226,7 +226,7 @@ def test_real_word_similarity(fixtures, name, pairs, published):
     assert found.p_value < 1e-40
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_an_encoder_is_probed(tmp_path):
     """A random encoder says nothing: no groups, even spread, paraphrases no nearer."""
     (tmp_path / "mine.csv").write_text("cat,dog,7\nsun,mud,1\nold,new,3\n")

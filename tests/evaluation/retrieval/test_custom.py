@@ -11,7 +11,7 @@ from qwen3nb.cli.custom import run_domain
 from qwen3nb.cli.main import main
 from qwen3nb.datasets.custom.documents import Documents, find_layout, read_documents
 from qwen3nb.datasets.custom.load import load_domain
-from qwen3nb.datasets.custom.queries import ModelEntry, Settings, read_queries
+from qwen3nb.datasets.custom.queries import ModelEntry, ScoringSettings, read_queries
 from qwen3nb.datasets.custom.score_boosts import boosted, document_factors
 from qwen3nb.datasets.custom.toml_lines import key_lines
 from qwen3nb.datasets.rows import DataError
@@ -100,38 +100,43 @@ MALFORMED = [
     ("a = [" * 5000, "not TOML"),
     ("x = 1\n" + "a." * 100_000 + "a = 1\n", ":2: a key of more than 32 parts"),
     ("x = { b = 1.5, " + "'a'." * 100_000 + "a = 1 }\n", ":1: a key of more than 32 parts"),
-    (query(numbers=f"[{'1.5, ' * 99}]"), ":5: unknown key 'numbers'"),
-    ("", r"no \[\[queries\]\]"),
-    ("queries = 3\n", r":1: 'queries' is 3, expected tables"),
-    ("queries = [1]\n", r":1: 'queries' is"),
-    ("[query]\n" + query(), r":1: unknown key 'query'; did you mean 'queries'\?"),
-    (query(catgory='"x"'), r":5: unknown key 'catgory'; did you mean 'category'\?"),
-    (query(zzz="1"), r":5: unknown key 'zzz'; known: id, query"),
-    (query(id=None), ":1: no 'id'; expected a name"),
-    (query(id='"../x"'), r":2: 'id' is '\.\./x', expected a name"),
-    (query(id='""'), ":2: 'id'"),
-    (query(id="3"), ":2: 'id' is 3"),
-    (query(category='"a/b"'), ":5: 'category' is 'a/b'"),
-    (query(query='"  "'), ":3: 'query' is"),
-    (query(query="nan"), ":3: 'query' is nan"),
-    (query(relevance_grades="{ d = nan }"), ":4: the grade of 'd' is nan, expected 0, 1, 2 or 3"),
-    (query(relevance_grades="{ d = 4 }"), ":4: the grade of 'd' is 4"),
-    (query(relevance_grades="{ d = -2 }"), ":4: the grade of 'd' is -2"),
-    (query(relevance_grades="{ d = true }"), ":4: the grade of 'd' is True"),
-    (query(relevance_grades="{ d = 2.0 }"), ":4: the grade of 'd' is 2.0"),
-    (query(relevance_grades="[1]"), r":4: 'relevance_grades' is \[1\]"),
-    (query(relevance_grades=None), ":1: neither 'relevance_grades' nor 'expected'"),
-    (query(expected='["a", "a"]'), ":5: 'expected' is"),
-    (query(expected="[1]"), ":5: 'expected' is"),
-    (query(expected='["a"]', expected_repos='["a"]'), ":6: the same as 'expected'"),
-    (query() + query(), r":6: id 'q1' again; first in line 1"),
-    (query() + "[settings]\nstar_boost_coefficient = nan\n", ":6: .* is nan, expected 0 to 10"),
-    (query() + "[settings]\nrecency_coefficient = 1\n", ":6: .* expected 0 or more, below 1"),
-    (query() + "[settings]\nrelevance_threshold = 0\n", ":6: .* expected 1, 2 or 3"),
-    (query() + "[settings]\nstar_bost = 1\n", ":6: unknown key 'star_bost'; did you mean"),
-    (query() + "[models]\nx = 1\n", r":6: 'x' is 1, expected a table \[models.x\]"),
-    (query() + "[models.x]\nname = '../x'\nmodel_id = 'a'\n", r":6: 'name' is '\.\./x'"),
-    (query() + "[models.x]\ndimensions = 0\n", "no 'model_id'.*\n.*:6: 'dimensions' is 0"),
+    (query(numbers=f"[{'1.5, ' * 99}]"), r":5: queries\[0\].numbers: Unknown key"),
+    ("", ":1: queries: Key required"),
+    ("queries = []\n", r":1: queries: .*at least 1 item.*got \[\]"),
+    ("queries = 3\n", ":1: queries: .*list, got 3"),
+    ("queries = [1]\n", r":1: queries\[0\]: .*table, got 1"),
+    ("[query]\n" + query(), ":1: query: Unknown key; .*'queries'"),
+    (query(catgory='"x"'), r":5: queries\[0\].catgory: Unknown key; .*'category'"),
+    (query(zzz="1"), r":5: queries\[0\].zzz: Unknown key; known: id, query"),
+    (query(id=None), r":1: queries\[0\].id: Key required"),
+    (query(id='"../x"'), r":2: queries\[0\].id: .*a name.*, got '\.\./x'"),
+    (query(id='""'), r":2: queries\[0\].id: .*got ''"),
+    (query(id="3"), r":2: queries\[0\].id: .*string, got 3"),
+    (query(category='"a/b"'), r":5: queries\[0\].category: .*got 'a/b'"),
+    (query(query='"  "'), r":3: queries\[0\].query: .*not blank, got '  '"),
+    (query(query="nan"), r":3: queries\[0\].query: .*got nan"),
+    (query(relevance_grades="{ d = nan }"), r":4: .*grades.d: .*integer, got nan"),
+    (query(relevance_grades="{ d = 4 }"), r":4: .*grades.d: .*equal to 3, got 4"),
+    (query(relevance_grades="{ d = -2 }"), ":4: .*grades.d: .*equal to 0, got -2"),
+    (query(relevance_grades="{ d = true }"), ":4: .*grades.d: .*integer, got True"),
+    (query(relevance_grades="{ d = 2.0 }"), ":4: .*grades.d: .*integer, got 2.0"),
+    (query(relevance_grades="[1]"), r":4: queries\[0\].relevance_grades: .*table, got \[1\]"),
+    (query(relevance_grades=None), ":1: .*'relevance_grades' or 'expected'"),
+    (query(expected='["a", "a"]'), r":5: .*expected: .*duplicates, got \['a', 'a'\]"),
+    (query(expected="[1]"), r":5: .*expected\[0\]: .*string, got 1"),
+    (query(expected='["a"]', expected_repos='["a"]'), r":6: .*expected_repos: Unknown key"),
+    (query() + query(), r":6: queries\[1\].id: .*'q1'.*line 1"),
+    (query() + "[settings]\nstar_boost_coefficient = nan\n", ":6: .*coefficient: .*got nan"),
+    (query() + "[settings]\nrecency_coefficient = 1\n", ":6: .*coefficient: .*than 1, got 1"),
+    (query() + "[settings]\nrecency_coefficient = true\n", ":6: .*coefficient: .*got True"),
+    (query() + "[settings]\nrelevance_threshold = 0\n", ":6: .*threshold: .*equal to 1, got 0"),
+    (query() + "[settings]\nstar_bost = 1\n", ":6: settings.star_bost: Unknown .*'star_boost"),
+    (query() + "[models]\nx = 1\n", r":6: models.x: .*table, got 1"),
+    (query() + "[models.x]\nname = '../x'\nmodel_id = 'a'\n", r":6: models.x.name: .*got '\.\./x'"),
+    (
+        query() + "[models.x]\ndimensions = 0\n",
+        "x.model_id: Key required\n.*:6: .*dimensions: .*got 0",
+    ),
 ]
 
 
@@ -161,6 +166,14 @@ def test_all_errors_of_a_file_are_told_up_to_twenty(write):
     assert told[-1] == "... and 10 more"
 
 
+def test_a_number_stays_as_it_is_written(write):
+    """An integer and a float of one value are different identities."""
+    text = query() + "[settings]\nstar_boost_coefficient = 1\nrecency_coefficient = 0.0\n"
+    settings = read_queries(write("q.toml", text)).settings
+    assert json.dumps(settings.star_boost_coefficient) == "1"
+    assert json.dumps(settings.recency_coefficient) == "0.0"
+
+
 # One truth.
 
 
@@ -171,15 +184,15 @@ def test_grades_are_the_truth_and_what_disagrees_is_reported(data):
     assert domain.dropped == ("b",)
     assert domain.categories == {"a": "first", "c": "uncategorised"}
     notes = "\n".join(domain.notes)
-    assert "queries.toml:2: query 'a': not among the documents, left out: gone" in notes
-    assert "'a': expected, but no grade of 2 or more (the grades count): d2" in notes
-    assert "'a': grade of 2 or more, but not expected (it counts): gone" in notes
-    assert "queries.toml:9: query 'b': no document of grade 2 or more, dropped" in notes
+    assert "queries.toml:2: query 'a': not among the documents, ignored: gone" in notes
+    assert "'a': expected, but graded below 2 (the grade counts): d2" in notes
+    assert "'a': graded 2 or higher, but not expected (it counts): gone" in notes
+    assert "queries.toml:9: query 'b': no document of grade 2 or higher, query dropped" in notes
 
 
 def test_no_query_left_is_an_error(data, write):
     queries = write("other.toml", query(relevance_grades="{ nowhere = 3 }"))
-    with pytest.raises(DataError, match="is the id column the right one"):
+    with pytest.raises(DataError, match="check the id column"):
         load_domain(queries, data[1])
 
 
@@ -197,7 +210,7 @@ def documents(stars, updated):
 def test_factors_by_hand():
     # 999,999 stars: log10(10^6) / 6 = 1, so 1.1; 73 days: 1 - 0.2 * 73 / 365 = 0.96.
     days = [date(2025, 10, 20), DAY, None, date(2026, 3, 1), date(2020, 1, 1)]
-    found = document_factors(documents([999_999, 0, None, 0, 9], days), Settings(), on=DAY)
+    found = document_factors(documents([999_999, 0, None, 0, 9], days), ScoringSettings(), on=DAY)
     expected = [1.1 * 0.96, 1.0, 0.8, 1.0, (1 + 0.1 / 6) * 0.8]
     np.testing.assert_allclose(list(found.values.values()), expected, rtol=1e-12)
     assert [note.split(" ")[0] for note in found.notes] == ["1", "1", "1"]
@@ -206,8 +219,10 @@ def test_factors_by_hand():
 
 def test_recency_needs_a_date_and_the_error_says_what_the_data_has():
     with pytest.raises(DataError, match="the last change in the data is of 2026-01-01"):
-        document_factors(documents([1], [DAY]), Settings(), on=None)
-    only_stars = document_factors(documents([9], [DAY]), Settings(recency_coefficient=0), on=None)
+        document_factors(documents([1], [DAY]), ScoringSettings(), on=None)
+    only_stars = document_factors(
+        documents([9], [DAY]), ScoringSettings(recency_coefficient=0), on=None
+    )
     assert only_stars.values["d0"] == pytest.approx(1 + 0.1 / 6)
 
 
@@ -322,7 +337,7 @@ def test_the_command_checks_without_a_model_and_tells_errors_in_a_line(data, wri
     assert not (home / "results").exists()
     for extra, message in (
         ((), "no model: give one with --model"),
-        (("--text", "{text.__class__}", "--check"), "only names may stand in braces"),
+        (("--text", "{text.__class__}", "--check"), "expected a field name in braces"),
         (("--preset", "x", "--check"), "unknown preset 'x'; choose one of: gh-star-search"),
         (("--id-column", "name", "--check"), "docs.jsonl:1: no field 'name'"),
         (("--model", "bm25"), "bm25 has no vectors"),
@@ -362,7 +377,7 @@ def test_the_real_queries_have_one_truth(stars):
     assert sum(map(len, domain.grades.values())) == 22
     assert [note for note in domain.notes if "gone/deleted" not in note] == []
     assert domain.recipe["date"] == "2026-01-01"
-    with pytest.raises(DataError, match="recency is counted from a given date"):
+    with pytest.raises(DataError, match="reference date"):
         load_domain(
             stars / "eval_config.toml", stars / "stars.db", layout=find_layout("gh-star-search")
         )

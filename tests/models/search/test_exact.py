@@ -208,13 +208,13 @@ def test_places_are_checked_before_anything_is_loaded(cli, tmp_path, monkeypatch
         assert message in done.output
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_the_bench_compares_peaks_and_ids(cli):
     result = bench_search(documents=3000, dimension=32, queries=20, k=5)
-    assert {peak.way for peak in result.peaks} >= {"naive", "torch", "numpy", "encode_to_file"}
+    assert {peak.method for peak in result.timings} >= {"naive", "torch", "numpy", "encode_to_file"}
     assert all(
         peak.agreement == 1.0
-        for peak in result.peaks
-        if peak.way not in ("naive", "encode_to_file")
+        for peak in result.timings
+        if peak.method not in ("naive", "encode_to_file")
     )
     assert "as the corpus doubles" in result.table()

@@ -7,7 +7,8 @@ import nbformat
 import numpy as np
 import pytest
 from helpers import REPOSITORY
-from helpers.rerankers import write_reranker, write_words
+from helpers.beir import write_words
+from helpers.rerankers import write_reranker
 
 from qwen3nb.evaluation.retrieval.rerank import rerank_suite
 from qwen3nb.execution.notebook import resolved_parameters
@@ -133,7 +134,7 @@ def test_parameters_are_checked_before_anything_runs(model, given, said):
         )
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_the_notebook_runs_through_papermill_alone(model, words, checkout, tmp_path):
     output = tmp_path / "out.ipynb"
     given = {

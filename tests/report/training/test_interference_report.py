@@ -167,6 +167,7 @@ def test_analyze_prints_writes_and_exits_by_verdict(outputs):
     assert analyze("--output-dir", outputs / "nowhere").exit_code == 1
 
 
+@pytest.mark.integration
 def test_analyze_on_real_trainings(fixtures, tmp_path):
     folder = fixtures / "adapters"
     if not folder.is_dir():
@@ -185,6 +186,7 @@ def test_analyze_on_real_trainings(fixtures, tmp_path):
     assert "same scores" in done.output
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("name", ["interference", "compare", "training"])
 def test_pages_work_with_no_results_at_all(checkout, name):
     page = nbformat.read(run_notebook(name, show_progress=False), as_version=4)
@@ -197,6 +199,7 @@ def test_pages_work_with_no_results_at_all(checkout, name):
     assert "No " in shown
 
 
+@pytest.mark.integration
 def test_the_page_follows_the_trainings_it_shows(checkout, outputs):
     given = {"outputs": str(outputs)}
     page = nbformat.read(run_notebook("interference", given, show_progress=False), as_version=4)

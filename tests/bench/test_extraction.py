@@ -1,8 +1,10 @@
 """The bench of averaging and extraction."""
 
 import papermill  # noqa: F401 - first, as its command does: it loads our engine
+import pytest
 
 
+@pytest.mark.integration
 def test_the_bench_of_extraction_measures_and_compares(cli, tmp_path):
     done = cli("bench", "extraction", "--size", "tiny", "--repeats", 1, "--folder", tmp_path)
     assert done.exit_code == 0, done.output

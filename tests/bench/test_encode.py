@@ -5,7 +5,13 @@ from click.testing import CliRunner
 from helpers import TEXTS
 
 from qwen3nb.bench import encode
-from qwen3nb.bench.encode import Way, bench_encode, bench_texts, machine, write_random_encoder
+from qwen3nb.bench.encode import (
+    EncodeTiming,
+    bench_encode,
+    bench_texts,
+    machine,
+    write_random_encoder,
+)
 from qwen3nb.cli import main as cli
 
 SHAPE = {
@@ -33,10 +39,10 @@ def entries(monkeypatch):
 def test_every_way_gives_the_same_vectors(tmp_path):
     write_random_encoder(tmp_path, list(TEXTS), shape=SHAPE)
     (result,) = bench_encode(str(tmp_path), texts={"a few": list(TEXTS)}, rounds=1)
-    assert all(way.equal for way in result.ways)
-    assert result.ways[0].name == f"sentence-transformers, batch {result.batch_size}"
-    assert result.ways[0].ratio == result.ways[0].cpu_ratio == 1
-    assert [way.name for way in result.ways[-4:]] == [
+    assert all(way.equal for way in result.timings)
+    assert result.timings[0].name == f"sentence-transformers, batch {result.batch_size}"
+    assert result.timings[0].ratio == result.timings[0].cpu_ratio == 1
+    assert [way.name for way in result.timings[-4:]] == [
         "padded, sorted, by tokens",
         "packed",
         "packed, oneDNN",
@@ -46,12 +52,12 @@ def test_every_way_gives_the_same_vectors(tmp_path):
     assert title.endswith(("a load chooses oneDNN", "a load chooses PyTorch"))
     assert f"4 texts, {result.tokens} tokens, medians of 1 rounds" in title
     assert len({len(line) for line in (head, *rows)}) == 1
-    assert head.split()[:3] == ["way", "s", "texts/s"]
+    assert head.split()[:3] == ["method", "s", "texts/s"]
 
 
 def test_a_way_is_equal_by_both_measures():
     def way(cosine, difference):
-        return Way("w", 1.0, 1.0, 1.0, 1.0, cosine=cosine, difference=difference)
+        return EncodeTiming("w", 1.0, 1.0, 1.0, 1.0, cosine=cosine, difference=difference)
 
     assert way(0.999995, 1e-6).equal
     assert not way(0.99998, 1e-6).equal

@@ -1,0 +1,77 @@
+"""What the modules of this room share: an error, and where a tensor's bytes are."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = [
+    "FLOATS",
+    "HEADER_LIMIT",
+    "ITEM_SIZES",
+    "CheckpointError",
+    "TensorEntry",
+    "file_size",
+    "refuse_lookalikes",
+]
+
+FLOATS = {"F32": 4, "BF16": 2, "F16": 2}  # the types that weights may have, and their bytes
+ITEM_SIZES = {
+    **FLOATS,
+    **dict.fromkeys(("F64", "I64", "U64", "C64"), 8),
+    **dict.fromkeys(("I32", "U32"), 4),
+    **dict.fromkeys(("I16", "U16"), 2),
+    **dict.fromkeys(("BOOL", "I8", "U8", "F8_E4M3", "F8_E5M2"), 1),
+}
+# A real header has about 120 bytes per tensor; parsed into Python objects it grows twentyfold.
+HEADER_LIMIT = 25_000_000
+
+
+class CheckpointError(ValueError):
+    """An unusable checkpoint; the message says what is wrong, where, and what to do."""
+
+
+@dataclass(frozen=True)
+class TensorEntry:
+    """Where a tensor is stored.
+
+    Attributes:
+        file: the weight file.
+        stored_name: the name in the file, including any wrapper prefixes.
+        dtype: in the notation of safetensors, such as ``F32`` or ``BF16``.
+        shape: the shape.
+        start: offset of the first byte in the file.
+        stop: offset after the last byte.
+    """
+
+    file: Path
+    stored_name: str
+    dtype: str
+    shape: tuple[int, ...]
+    start: int
+    stop: int
+
+    @property
+    def count(self) -> int:
+        """Number of values."""
+        return math.prod(self.shape)
+
+
+def file_size(file: Path) -> int:
+    """Size of a weight file in bytes.
+
+    Raises:
+        CheckpointError: there is no such file, or it is not a regular file.
+    """
+    if not file.is_file():
+        raise CheckpointError(f"{file}: no such file, or not a regular file")
+    return file.stat().st_size
+
+
+def refuse_lookalikes(file: Path, head: bytes) -> None:
+    """Raise if a file starts like a git-LFS pointer or an HTML page."""
+    if head.startswith(b"version "):
+        raise CheckpointError(f"{file}: a git-LFS pointer, not weights; run `git lfs pull`")
+    if head.lstrip().lower().startswith((b"<!doc", b"<html")):
+        raise CheckpointError(f"{file}: an HTML page, not weights; download it again")

@@ -1,0 +1,166 @@
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from helpers.checkpoints import folder_with
+from safetensors.torch import load_file, save_file
+
+from qwen3nb.checkpoints.averaging import average_checkpoints, select_checkpoints
+from qwen3nb.checkpoints.checkpoint import (
+    Checkpoint,
+    list_checkpoints,
+    open_checkpoint,
+)
+from qwen3nb.checkpoints.types import CheckpointError
+from qwen3nb.checkpoints.writer import transfer
+
+
+@pytest.fixture
+def run(tmp_path, make_checkpoint):
+    for step, loss in ((10, 3.0), (20, 1.0), (30, 2.0)):
+        make_checkpoint(tmp_path / "run" / f"checkpoint-{step}", seed=step, eval_loss=loss)
+    return tmp_path / "run"
+
+
+def test_last_selects_by_step_and_best_by_metric(run):
+    names = lambda selection: [path.name for path in selection.folders]  # noqa: E731
+    assert names(select_checkpoints(run, last=2)) == ["checkpoint-20", "checkpoint-30"]
+    best = select_checkpoints(run, best=2)
+    assert set(names(best)) == {"checkpoint-20", "checkpoint-30"}
+    assert best.metrics == {"checkpoint-10": 3.0, "checkpoint-20": 1.0, "checkpoint-30": 2.0}
+    worst = select_checkpoints(run, best=1, lower_is_better=False)
+    assert names(worst) == ["checkpoint-10"]
+    everything = select_checkpoints(run, last=9)
+    assert len(everything.folders) == 3
+    assert "has 3" in everything.note
+    with pytest.raises(ValueError, match="expected one of last=N or best=N"):
+        select_checkpoints(run)
+
+
+def test_the_mean_by_hand(run, tmp_path):
+    output = average_checkpoints(select_checkpoints(run, last=3), tmp_path / "mean")
+    sources = [load_file(run / f"checkpoint-{step}" / "model.safetensors") for step in (10, 20, 30)]
+    mean = load_file(output / "model.safetensors")
+    assert mean.keys() == sources[0].keys()
+    for name, tensor in mean.items():
+        expected = torch.stack([source[name].double() for source in sources]).mean(0)
+        torch.testing.assert_close(tensor.double(), expected, atol=1e-7, rtol=0)
+    metadata = json.loads((output / "averaging_metadata.json").read_text())
+    assert metadata["averaged_from"] == ["checkpoint-10", "checkpoint-20", "checkpoint-30"]
+    assert metadata["num_checkpoints"] == 3
+    assert metadata["digests"]["checkpoint-10"] == open_checkpoint(run / "checkpoint-10").digest()
+    assert (output / "tokenizer.json").is_file()
+
+
+def test_bfloat16_is_summed_in_float32(tmp_path):
+    folders, values = [], []
+    for index in range(10):
+        values.append(torch.randn(200, generator=torch.Generator().manual_seed(index)).bfloat16())
+        folders.append(folder_with(tmp_path / str(index), {"w": values[-1]}))
+    output = average_checkpoints(folders, tmp_path / "mean")
+    mean = load_file(output / "model.safetensors")["w"]
+    assert mean.dtype == torch.bfloat16
+    exact = torch.stack([value.double() for value in values]).mean(0)
+    assert torch.equal(mean, exact.float().bfloat16())
+
+
+@pytest.mark.parametrize(
+    ("other", "cause"),
+    [
+        ({"v": torch.ones(2)}, "is in only one of them"),
+        ({"w": torch.ones(3)}, r"w is F32 \(3,\), expected F32 \(2,\)"),
+        ({"w": torch.ones(2).half()}, r"w is F16 \(2,\), expected F32"),
+        ({"w": torch.tensor([1.0, float("inf")])}, "NaN or infinity"),
+    ],
+)
+def test_unlike_checkpoints_are_refused_and_nothing_is_left(tmp_path, other, cause):
+    first = folder_with(tmp_path / "a", {"w": torch.ones(2)})
+    second = folder_with(tmp_path / "b", other)
+    with pytest.raises(CheckpointError, match=cause):
+        average_checkpoints([first, second], tmp_path / "mean")
+    assert not (tmp_path / "mean").exists()
+
+
+def test_another_rope_is_another_model(tmp_path):
+    first = folder_with(tmp_path / "a", {"w": torch.ones(2)})
+    second = folder_with(tmp_path / "b", {"w": torch.ones(2)})
+    (second / "config.json").write_text('{"model_type": "qwen3_encdec", "rope_theta": 1e6}')
+    with pytest.raises(CheckpointError, match="config 'rope_theta' is 1000000.0, expected None"):
+        average_checkpoints([first, second], tmp_path / "mean")
+
+
+def test_a_source_that_changes_is_noticed(tmp_path, monkeypatch):
+    folders = [folder_with(tmp_path / name, {"w": torch.ones(2)}) for name in "ab"]
+    opened = open_checkpoint(folders[1])
+    opened.check_unchanged()
+    real = transfer
+
+    def meanwhile(*args, **kwargs):
+        found = real(*args, **kwargs)
+        save_file({"w": torch.zeros(2)}, folders[1] / "model.safetensors")
+        return found
+
+    monkeypatch.setattr("qwen3nb.checkpoints.averaging.transfer", meanwhile)
+    with pytest.raises(CheckpointError, match="changed while it was being read"):
+        average_checkpoints(folders, tmp_path / "mean")
+    assert not (tmp_path / "mean").exists()
+    with pytest.raises(CheckpointError, match="changed while it was being read"):
+        opened.check_unchanged()
+    (folders[0] / "model.safetensors").write_bytes(b"")
+    with pytest.raises(CheckpointError, match="shorter than when it was opened"):
+        Checkpoint(folders[0], {}, opened.tensors | {"w": cut_entry(folders[0], opened)}).read("w")
+
+
+def cut_entry(folder, opened):
+    return replace(opened.tensors["w"], file=folder / "model.safetensors")
+
+
+def test_no_checkpoint_counts_twice_or_is_overwritten(tmp_path):
+    folder = folder_with(tmp_path / "a", {"w": torch.ones(2)})
+    with pytest.raises(CheckpointError, match="named twice"):
+        average_checkpoints([folder, tmp_path / "a"], tmp_path / "mean")
+    with pytest.raises(CheckpointError, match="one of the sources"):
+        average_checkpoints([folder], tmp_path)
+    (tmp_path / "checkpoint-5").mkdir()
+    (tmp_path / "checkpoint-step-5").mkdir()
+    with pytest.raises(CheckpointError, match="same step"):
+        list_checkpoints(tmp_path)
+
+
+def test_another_tokenizer_is_another_model(tmp_path):
+    folders = [folder_with(tmp_path / name, {"w": torch.ones(2)}) for name in "ab"]
+    for index, folder in enumerate(folders):
+        (folder / "tokenizer.json").write_text(f'{{"version": "{index}"}}')
+    with pytest.raises(CheckpointError, match=r"tokenizer\.json differs"):
+        average_checkpoints(folders, tmp_path / "mean")
+
+
+def test_an_average_that_fails_leaves_the_earlier_one(tmp_path, monkeypatch):
+    folder = folder_with(tmp_path / "a", {"w": torch.ones(2)})
+    average_checkpoints([folder], tmp_path / "mean")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "mean").iterdir()}
+
+    def full(*args):
+        raise OSError(28, "No space left on device")
+
+    for name in ("os.pwrite", "qwen3nb.checkpoints.averaging.write_json", "os.fsync"):
+        with monkeypatch.context() as patch:
+            patch.setattr(name, full)
+            with pytest.raises(OSError, match="No space left"):
+                average_checkpoints([folder], tmp_path / "mean")
+        assert {path.name for path in tmp_path.iterdir()} <= {"a", "mean", "home"}
+        after = {path.name: path.read_bytes() for path in (tmp_path / "mean").iterdir()}
+        assert after == before
+
+
+def test_averages_of_a_real_training(fixtures, tmp_path):
+    """The averages that the training's own code made, of the last two and the best two."""
+    folder = fixtures / "checkpoints"
+    for name, choice in (("last2", {"last": 2}), ("best2", {"best": 2})):
+        output = average_checkpoints(select_checkpoints(folder, **choice), tmp_path / name)
+        ours = load_file(output / "model.safetensors")
+        theirs = load_file(folder / "expected" / f"averaged-{name}" / "model.safetensors")
+        assert ours.keys() == theirs.keys()
+        for tensor in theirs:
+            torch.testing.assert_close(ours[tensor], theirs[tensor], atol=1e-6, rtol=0)

@@ -1,0 +1,109 @@
+import json
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from helpers import TEXTS
+from transformers import AutoTokenizer
+
+from qwen3nb.checkpoints.types import CheckpointError
+from qwen3nb.extraction.extract import extract
+from qwen3nb.models.load import load_encoder
+from qwen3nb.models.modeling.qwen3_seq2seq import Qwen3ForSeq2SeqLM, Qwen3Seq2SeqConfig
+
+
+def test_the_export_says_what_it_is(encoder_folder, checkpoint):
+    config = json.loads((encoder_folder / "config.json").read_text())
+    assert config["model_type"] == "qwen3"
+    assert config["is_causal"] is False
+    assert config["use_bidirectional_attention"] is True
+    assert config["rope_theta"] == config["rope_parameters"]["rope_theta"] == 10000.0
+    assert config["architectures"] == ["Qwen3Model"]
+    modules = [
+        m["type"].rsplit(".", 1)[1]
+        for m in json.loads((encoder_folder / "modules.json").read_text())
+    ]
+    assert modules == ["Transformer", "Pooling", "Normalize"]
+    pooling = json.loads((encoder_folder / "1_Pooling" / "config.json").read_text())
+    assert pooling["pooling_mode"] == "mean"
+    assert pooling["pooling_mode_mean_tokens"] is True
+    assert pooling["pooling_mode_lasttoken"] is False
+    provenance = json.loads((encoder_folder / "qwen3nb.json").read_text())
+    assert provenance["verification"]["max_difference"] <= 1e-5
+    assert provenance["source"]["step"] == 10
+    assert provenance["verification"]["sentence_transformers_difference"] <= 1e-5
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        assert (encoder_folder / name).read_bytes() == (checkpoint / name).read_bytes()
+    assert "transformers 5.2" in (encoder_folder / "README.md").read_text()
+
+
+def test_heads_that_do_not_make_up_the_hidden_size(tmp_path, checkpoint):
+    """As in Qwen3-0.6B: 16 heads of 128 on a hidden size of 1024."""
+    fields = json.loads((checkpoint / "config.json").read_text())
+    config = Qwen3Seq2SeqConfig(**fields | {"_head_dim": 24, "rope_theta": 12345.0})
+    Qwen3ForSeq2SeqLM(config).save_pretrained(tmp_path / "wide")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copyfile(checkpoint / name, tmp_path / "wide" / name)
+    done = extract(tmp_path / "wide", tmp_path / "out")
+    written = json.loads((done.folder / "config.json").read_text())
+    assert (written["head_dim"], written["hidden_size"], written["num_attention_heads"]) == (
+        24, 32, 4,
+    )  # fmt: skip
+    assert written["rope_parameters"]["rope_theta"] == 12345.0
+
+
+def test_a_mode_and_an_end_around_every_text(checkpoint, tmp_path):
+    from sentence_transformers import SentenceTransformer
+    from tokenizers import Tokenizer
+
+    options = {"prefix": "[R]", "append_eos": True, "pooling": "last", "max_length": 12}
+    done = extract(checkpoint, tmp_path / "around", **options, prompts={"query": "find: "})
+    plain = Tokenizer.from_file(str(checkpoint / "tokenizer.json"))
+    mode = plain.encode("[R]").ids
+    end = plain.token_to_id("<|endoftext|>")
+    long = " ".join(TEXTS)
+    loaded = AutoTokenizer.from_pretrained(done.folder)
+    for text in (TEXTS[0], "x", ""):
+        row = loaded(text)["input_ids"]
+        assert row == [*mode, *plain.encode(text).ids, end]
+    cut = loaded(long, truncation=True, max_length=12)["input_ids"]
+    assert cut == [*mode, *plain.encode(long).ids[: 11 - len(mode)], end]
+
+    before = json.loads((checkpoint / "tokenizer.json").read_text())
+    after = json.loads((done.folder / "tokenizer.json").read_text())
+    assert {key for key in before if before[key] != after[key]} == {"post_processor"}
+    texts = [*TEXTS, long, ""]
+    theirs = SentenceTransformer(str(done.folder), device="cpu")
+    ours = load_encoder(done.folder, cache=False)
+    np.testing.assert_allclose(ours.encode(texts), theirs.encode(texts), atol=1e-5)
+    assert theirs.prompts["query"] == "find: "
+    inside = load_encoder(
+        checkpoint, pooling="last", prefix="[R]", append_eos=True, max_length=12, cache=False
+    )
+    np.testing.assert_array_equal(inside.encode(texts), ours.encode(texts))
+    with pytest.raises(CheckpointError, match="leaves no room"):
+        extract(checkpoint, tmp_path / "none", **options | {"max_length": 3})
+
+
+@pytest.mark.integration
+def test_the_script_in_the_directory_tells(encoder_folder, tmp_path):
+    def run(folder):
+        return subprocess.run(
+            [sys.executable, str(folder / "check_encoder.py")],
+            capture_output=True, text=True, check=False, cwd=tmp_path,
+        )  # fmt: skip
+
+    good = run(encoder_folder)
+    assert good.returncode == 0, good.stderr
+    assert "bidirectional" in good.stdout
+    assert ": the same" in good.stdout
+    causal = tmp_path / "causal"
+    shutil.copytree(encoder_folder, causal)
+    config = json.loads((causal / "config.json").read_text())
+    (causal / "config.json").write_text(json.dumps(config | {"is_causal": True}))
+    bad = run(causal)
+    assert bad.returncode == 1
+    assert "CAUSAL" in bad.stdout
+    assert "ANOTHER vector" in bad.stdout

@@ -1,0 +1,151 @@
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from helpers import TEXTS
+from safetensors.torch import load_file, save_file
+from transformers import AutoModel, AutoTokenizer
+
+from qwen3nb.checkpoints.averaging import average_checkpoints, select_checkpoints
+from qwen3nb.checkpoints.types import CheckpointError
+from qwen3nb.checkpoints.weight_names import encoder_name
+from qwen3nb.extraction.extract import extract
+from qwen3nb.models.load import load_encoder
+from qwen3nb.models.modeling.pooling import POOLINGS, pool
+from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel, causal_leak
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_stock_libraries_compute_what_we_compute(checkpoint, tmp_path, pooling):
+    from sentence_transformers import SentenceTransformer
+
+    folder = extract(checkpoint, tmp_path / "encoder", pooling=pooling).folder
+    ours = load_encoder(folder, cache=False).encode(list(TEXTS))
+    theirs = SentenceTransformer(str(folder), device="cpu").encode(list(TEXTS))
+    np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModel.from_pretrained(folder).eval()
+    assert type(model).__name__ == "Qwen3Model"
+    for side in ("left", "right"):
+        batch = tokenizer(list(TEXTS), padding=True, padding_side=side, return_tensors="pt")
+        with torch.inference_mode():
+            states = model(**batch).last_hidden_state
+        pooled = pool(states, batch["attention_mask"], how=pooling, normalize=True)
+        np.testing.assert_allclose(ours, pooled.numpy(), atol=1e-5)
+
+
+def test_the_encoder_inside_a_checkpoint_is_the_one_that_is_extracted(checkpoint, encoder_folder):
+    inside = load_encoder(checkpoint, cache=False).encode(list(TEXTS))
+    outside = load_encoder(encoder_folder, cache=False).encode(list(TEXTS))
+    np.testing.assert_array_equal(inside, outside)
+
+
+def test_sixteen_bits_are_written_and_verified(checkpoint, tmp_path):
+    done = extract(checkpoint, tmp_path / "half", dtype="bfloat16")
+    assert all(
+        t.dtype == torch.bfloat16 for t in load_file(done.folder / "model.safetensors").values()
+    )
+    assert done.max_difference <= 1e-5  # against the source with its weights rounded likewise
+    assert done.verification.rounding > 1e-4
+
+
+def test_an_export_that_differs_from_its_source_is_not_kept(checkpoint, tmp_path, monkeypatch):
+    """A mistake in re-keying: the two norms of each layer exchanged."""
+    swap = {
+        "input_layernorm": "post_attention_layernorm",
+        "post_attention_layernorm": "input_layernorm",
+    }
+
+    def wrong(name):
+        new = encoder_name(name)
+        part = next((part for part in swap if new and part in new), None)
+        return new.replace(part, swap[part]) if part else new
+
+    changed = tmp_path / "checkpoint-1"
+    shutil.copytree(checkpoint, changed)
+    tensors = load_file(changed / "model.safetensors")
+    tensors["model.encoder.layers.0.input_layernorm.weight"] *= 3  # else they are all ones
+    save_file(tensors, changed / "model.safetensors")
+    monkeypatch.setattr("qwen3nb.extraction.extract.encoder_name", wrong)
+    with pytest.raises(CheckpointError, match="differs from its source"):
+        extract(changed, tmp_path / "encoder")
+    assert not (tmp_path / "encoder").exists()
+
+
+def test_a_release_that_runs_it_causally_is_refused(
+    checkpoint, encoder_folder, tmp_path, monkeypatch
+):
+    """What transformers before 5.2 does: it ignores is_causal: false."""
+    from transformers import Qwen3Model
+
+    forward = Qwen3Model.forward
+
+    def old(self, *args, **kwargs):
+        self.config.is_causal = True
+        return forward(self, *args, **kwargs)
+
+    monkeypatch.setattr(Qwen3Model, "forward", old)
+    with pytest.raises(ValueError, match="runs the model causally"):
+        load_encoder(encoder_folder, cache=False)
+    with pytest.raises(CheckpointError, match="runs causally"):
+        extract(checkpoint, tmp_path / "encoder")
+    assert not (tmp_path / "encoder").exists()
+
+
+def test_the_tokens_that_transformers_reads_are_compared(checkpoint, tmp_path, monkeypatch):
+    import transformers
+
+    real = transformers.AutoTokenizer.from_pretrained
+
+    def other(folder, **kwargs):
+        loaded = real(folder, **kwargs)
+        return lambda texts, **options: loaded([f" {text}" for text in texts], **options)
+
+    monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", other)
+    with pytest.raises(CheckpointError, match="other tokens from the same tokenizer files"):
+        extract(checkpoint, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_leak_tells_causal_from_bidirectional(encoder_folder):
+    model = AutoModel.from_pretrained(encoder_folder).eval()
+    assert causal_leak(model, vocab_size=100) > 1e-4
+    model.config.is_causal = True
+    assert causal_leak(model, vocab_size=100) == 0
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("name", ["checkpoint-100", "checkpoint-400", "averaged-best2"])
+def test_exports_of_a_real_training(fixtures, tmp_path, name):
+    """Stock classes on the export against what that training's own code computed."""
+    from safetensors import safe_open
+    from sentence_transformers import SentenceTransformer
+
+    source = fixtures / "checkpoints" / name
+    if name.startswith("averaged"):
+        selection = select_checkpoints(fixtures / "checkpoints", best=2)
+        source = average_checkpoints(selection, tmp_path / name)
+    file = fixtures / "checkpoints" / "expected" / f"{name}.safetensors"
+    with safe_open(file, "pt") as expected:
+        for how in POOLINGS:
+            done = extract(source, tmp_path / how, pooling=how)
+            assert done.max_difference <= 1e-5
+            stock = SentenceTransformer(str(done.folder), device="cpu")
+            model = AutoModel.from_pretrained(done.folder).eval()
+            own = Qwen3EncoderModel.from_pretrained(done.folder).eval()
+            right = expected.get_tensor(f"right.pooled.{how}")
+            for side in ("right", "left"):
+                ids = expected.get_tensor(f"{side}.input_ids").long()
+                mask = expected.get_tensor(f"{side}.attention_mask").long()
+                with torch.inference_mode():
+                    states = model(input_ids=ids, attention_mask=mask).last_hidden_state
+                    pooled = own(input_ids=ids, attention_mask=mask).pooler_output
+                    batch = {"input_ids": ids, "attention_mask": mask}
+                    theirs = stock(dict(batch))["sentence_embedding"]
+                close = {"atol": 1e-5, "rtol": 0}
+                tokens = expected.get_tensor(f"{side}.tokens_last_hidden_state")
+                torch.testing.assert_close(states[mask.bool()], tokens, **close)
+                torch.testing.assert_close(pooled, right, **close)
+                torch.testing.assert_close(theirs, right, **close)

@@ -1,0 +1,16 @@
+import torch
+from safetensors.torch import save_file
+
+
+def folder_with(tmp_path, tensors, name="model.safetensors", metadata=None):
+    tmp_path.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "config.json").write_text('{"model_type": "qwen3_encdec"}')
+    save_file(tensors, tmp_path / name, metadata=metadata)
+    return tmp_path
+
+
+def save_bin(folder, state, **options):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text('{"model_type": "qwen3_encdec"}')
+    torch.save(state, folder / "pytorch_model.bin", **options)
+    return folder

@@ -1,0 +1,122 @@
+"""What every encoder does with texts, roles and vectors, however it computes them."""
+
+import json
+import shutil
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from helpers import TEXTS
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from qwen3nb.models.encoders import base as encoders
+from qwen3nb.models.load import load_encoder
+from qwen3nb.models.types import EncoderError
+
+
+@pytest.fixture(scope="module")
+def encoder(encoder_folder):
+    return load_encoder(encoder_folder, cache=False, show_progress=False)
+
+
+@given(
+    texts=st.lists(st.sampled_from([*TEXTS, "a", "", "  ", "é", "שלום", "😀", "x\0y", "z " * 90]),
+                   min_size=1, max_size=9),
+    size=st.integers(1, 5),
+)  # fmt: skip
+@settings(
+    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_a_vector_depends_on_its_text_alone(encoder, texts, size):
+    encoder.engine.budget = 8 * size
+    together = encoder.encode(texts)
+    encoder.engine.budget = 1024
+    for text, vector in zip(texts, together, strict=True):
+        np.testing.assert_allclose(vector, encoder.encode(text), atol=1e-5)
+    assert together.dtype == np.float32
+    assert np.isfinite(together).all()
+
+
+def test_equal_texts_are_encoded_once(encoder_folder):
+    encoder = load_encoder(encoder_folder, cache=False)
+    encoder.encode(["a", "b", "a", "a"])
+    assert (encoder.stats.texts, encoder.stats.encoded) == (4, 2)
+
+
+def test_an_invalid_text_is_refused_with_its_index(encoder):
+    with pytest.raises(EncoderError, match="text 1 is not valid Unicode"):
+        encoder.encode(["fine", "\ud800"])
+    with pytest.raises(EncoderError, match="text 2 is NoneType, expected a string"):
+        encoder.encode(["a", "b", None])
+    with pytest.raises(ValueError, match="unknown role 'document'; choose one of: query, passage"):
+        encoder.encode(["a"], role="document")
+
+
+@pytest.mark.parametrize(("value", "what"), [(np.nan, "not finite"), (0.0, "zero")])
+def test_an_invalid_vector_is_an_error_that_names_its_text(
+    encoder_folder, monkeypatch, value, what
+):
+    encoder = load_encoder(encoder_folder, cache=False)
+    embed = encoder._embed
+
+    def broken(texts):
+        vectors = embed(texts)
+        vectors[[text == "bad" for text in texts]] = value
+        return vectors
+
+    monkeypatch.setattr(encoder, "_embed", broken)
+    with pytest.raises(EncoderError, match=f"the vector of text 3 is {what}: 'bad'"):
+        encoder.encode(["a", "b", "a", "bad", "c"])  # the place among the inputs, not the distinct
+
+
+def test_a_prompt_applies_to_its_role_only(encoder_folder, monkeypatch):
+    encoder = load_encoder(encoder_folder, cache=False)
+    monkeypatch.setattr(encoder, "prompts", {"query": "query: "})
+    plain = encoder.encode("x")
+    np.testing.assert_array_equal(encoder.encode("x", role="passage"), plain)
+    np.testing.assert_array_equal(encoder.encode("x", role="query"), encoder.encode("query: x"))
+    assert np.abs(encoder.encode("x", role="query") - plain).max() > 1e-3
+
+
+def test_mteb_never_gives_one_checkpoint_the_result_of_another(make_checkpoint, tmp_path):
+    """MTEB calls every local folder no_model_name; its cache then confuses them."""
+    import mteb
+
+    from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
+
+    scores = []
+    cache = mteb.ResultCache(tmp_path / "cache")
+    for seed in (1, 2):
+        # The same path, overwritten in place.
+        shutil.rmtree(tmp_path / "checkpoint-5", ignore_errors=True)
+        folder = make_checkpoint(tmp_path / "checkpoint-5", seed=seed)
+        encoder = load_encoder(folder, cache=False, show_progress=False)
+        task = embedded_task("AuthorSTS")
+        found = mteb.evaluate(
+            encoder, task, cache=cache, show_progress_bar=False, co2_tracker=False
+        )
+        scores.append(found.task_results[0].get_score())
+    assert scores[0] != scores[1]
+
+
+def test_settings_are_json(encoder):
+    assert json.loads(json.dumps(encoder.settings)) == encoder.settings
+
+
+def task(**fields):
+    return SimpleNamespace(**{"name": "T", "type": "Retrieval", "prompt": None, **fields})
+
+
+def test_texts_are_encoded_by_length_and_returned_in_order(encoder_folder, monkeypatch):
+    monkeypatch.setattr(encoders, "_CHUNK", 3)
+    encoder = load_encoder(encoder_folder, cache=False)
+    texts = ["w " * count for count in (3, 9, 1, 7, 2, 8, 4, 6)]
+    expected = np.stack([encoder.encode(text) for text in texts])
+    chunks = []
+    embed = encoder._embed
+    monkeypatch.setattr(encoder, "_embed", lambda part: chunks.append(part) or embed(part))
+    np.testing.assert_allclose(encoder.encode(texts), expected, atol=1e-5)
+    assert [len(part) for part in chunks] == [3, 3, 2]
+    flat = [len(text) for part in chunks for text in part]
+    assert flat == sorted(flat, reverse=True)

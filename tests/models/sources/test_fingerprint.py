@@ -1,0 +1,66 @@
+"""A model's identity is all that decides its vectors, and nothing else."""
+
+import shutil
+
+from qwen3nb.models.load import load_encoder
+from qwen3nb.models.sources.fingerprint import fingerprint
+from qwen3nb.models.sources.resolve import find_source
+
+
+def test_the_identity_changes_with_everything_that_changes_a_vector(
+    checkpoint, encoder_folder, tmp_path
+):
+    def identity(folder=encoder_folder, **options):
+        return load_encoder(folder, cache=False, **options).identity
+
+    base = identity()
+    assert identity() == base
+    others = [
+        identity(pooling="last"),
+        identity(max_length=16),
+        identity(dtype="bfloat16"),
+        load_encoder("random", cache=False).identity,
+        load_encoder("random", seed=1, cache=False).identity,
+        load_encoder("random:64", cache=False).identity,
+    ]
+    for name, old, new in (
+        ("tokenizer.json", '"ignore_merges"', '"ignore_merges" '),
+        ("config.json", '"rms_norm_eps": 1e-06', '"rms_norm_eps": 1e-05'),
+    ):
+        copy = tmp_path / name
+        shutil.copytree(encoder_folder, copy)
+        text = (copy / name).read_text()
+        assert old in text
+        (copy / name).write_text(text.replace(old, new))
+        others.append(identity(copy))
+    weights = tmp_path / "weights"
+    shutil.copytree(encoder_folder, weights)
+    data = bytearray((weights / "model.safetensors").read_bytes())
+    data[-3] ^= 1
+    (weights / "model.safetensors").write_bytes(data)
+    others.append(identity(weights))
+    assert len({base, *others}) == len(others) + 1
+
+
+def test_the_same_content_elsewhere_is_the_same_model(encoder_folder, tmp_path):
+    shutil.copytree(encoder_folder, tmp_path / "copy")
+    first, second = (
+        load_encoder(folder, cache=False) for folder in (encoder_folder, tmp_path / "copy")
+    )
+    assert first.identity == second.identity
+
+
+def test_weights_of_later_modules_change_the_identity(encoder_folder, tmp_path):
+    import torch
+    from safetensors.torch import save_file
+
+    found = []
+    for value in (1.0, 2.0):
+        folder = shutil.copytree(encoder_folder, tmp_path / str(value))
+        (folder / "2_Dense").mkdir()
+        save_file(
+            {"linear.weight": torch.full((2, 2), value)}, folder / "2_Dense/model.safetensors"
+        )
+        found.append(fingerprint(find_source(str(folder))))
+    assert found[0] != found[1]
+    assert found[0]["weights"] == found[1]["weights"]
