@@ -129,12 +129,10 @@ def write_own_data(home):
 
 def write_mirror(mirror, *, home):
     """Tiny stand-ins for the models and data sets that the examples name."""
-    for name in (
-        "intfloat/e5-base-v2",
-        "thenlper/gte-base",
-        "sentence-transformers/all-MiniLM-L6-v2",
-    ):
-        shutil.copytree(encoder, mirror / name)
+    names = {"intfloat/e5-base-v2": "cls", "sentence-transformers/all-MiniLM-L6-v2": "last"}
+    for name, pooling in names.items():
+        (mirror / name).parent.mkdir(parents=True)
+        write_encoder(home, 8000, mirror / name, pooling=pooling)
     for name in ("Qwen3-0.6B", "Qwen3-0.6B-Base", "Qwen3-Reranker-0.6B"):
         shutil.copytree(home / "base", mirror / "Qwen" / name)
     for name in ("scifact", "nfcorpus", "fiqa"):
