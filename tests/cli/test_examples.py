@@ -31,7 +31,7 @@ SHORTER = {
     "bench encode": "--texts 4 --rounds 1 --model encoder",
     "bench extraction": "--size tiny --repeats 1",
     "bench rerank": "--size tiny --documents 4 --rounds 1 --no-memory",
-    "bench search": "--documents 200 --dimension 8 --queries 4 --rounds 1",
+    "bench search": "--documents 200 --dimension 8 --queries 4",
     "bench statistics": "--systems 3 --tasks 2 --queries 40 --resamples 100",
     "rerank-suite": "--depth 2",
     "sweep --checkpoint": "--dry-run",
