@@ -31,7 +31,7 @@ SHORTER = {
     "bench encode": "--texts 4 --rounds 1 --model encoder",
     "bench extraction": "--size tiny --repeats 1",
     "bench rerank": "--size tiny --documents 4 --rounds 1 --no-memory",
-    "bench search": "--documents 200 --dimension 8 --queries 4 --rounds 1",
+    "bench search": "--documents 200 --dimension 8 --queries 4",
     "bench statistics": "--systems 3 --tasks 2 --queries 40 --resamples 100",
     "rerank-suite": "--depth 2",
     "sweep --checkpoint": "--dry-run",
@@ -116,15 +116,15 @@ def test_an_example_uses_options_that_exist(checkout, monkeypatch, example):
 
 
 @pytest.fixture(scope="module")
-def study(make_checkpoint, encoder_folder, shared_cache, tmp_path_factory):
+def study(make_checkpoint, shared_cache, tmp_path_factory):
     """A home as the examples find it, with a mirror beside it; not to be changed."""
     folder = tmp_path_factory.mktemp("study")
     home = folder / "home"
     for name in ("notebooks", "book"):
         shutil.copytree(REPOSITORY / name, home / name, ignore=shutil.ignore_patterns("runs"))
     shutil.copyfile(REPOSITORY / "_config.yml", home / "_config.yml")
-    write_study(home, make_checkpoint=make_checkpoint, encoder=encoder_folder)
-    write_mirror(folder / "mirror", encoder=encoder_folder, base=home / "base")
+    write_study(home, make_checkpoint=make_checkpoint)
+    write_mirror(folder / "mirror", home=home)
     with pytest.MonkeyPatch.context() as patch:
         stand_in(patch, home, folder / "mirror")
         patch.setenv("QWEN3NB_CACHE", str(shared_cache))

@@ -112,15 +112,15 @@ def test_extract_and_average_from_the_command_line(cli, checkpoint, tmp_path):
     assert "nothing was uploaded" in done.output
     done = cli("average", checkpoint.parent, tmp_path / "mean", "--last-n", 5)
     assert done.exit_code == 0
-    assert "has 1: all were taken" in done.output
+    assert "has 1: all" in done.output
 
 
 def test_errors_are_told_without_a_traceback(cli, tmp_path, checkpoint, checkout):
     for arguments, message in (
         (("extract", tmp_path / "no", tmp_path / "out"), "no such folder"),
         (("extract", checkpoint, tmp_path / "o", "--pooling", "men"), "'men' is not one of 'mean'"),
-        (("average", tmp_path, tmp_path / "o", "--last", 2), "holds no checkpoint-N folder"),
-        (("average", tmp_path, tmp_path / "o"), "expected one of last=N or best=N"),
+        (("average", tmp_path, tmp_path / "o", "--last", 2), "checkpoint-N"),
+        (("average", tmp_path, tmp_path / "o"), "last=N or best=N"),
         (("card", "--model", checkpoint), "no qwen3nb.json"),
         (("extract", checkpoint, tmp_path / "o", "--allow", "nan"), "choose one of: decoder"),
         (("push", checkpoint, "lab/model"), "this is not an export"),

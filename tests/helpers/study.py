@@ -31,15 +31,15 @@ relevance_grades = { "acme/t1" = 2, "acme/t2" = 1 }
 SWEEP = 'tiers = ["smoke"]\nnotebooks = ["small"]\nat_once = 1\nbook = false\n'
 
 
-def write_study(home, *, make_checkpoint, encoder):
+def write_study(home, *, make_checkpoint):
     """Fill ``home`` with checkpoints, models, adapters, data and files of the examples."""
     for step in (8000, 8500, 9000):
         make_checkpoint(
             home / "runs" / "ul2" / f"checkpoint-{step}", seed=step, eval_loss=1e4 / step
         )
     shutil.copytree(home / "runs" / "ul2" / "checkpoint-9000", home / "runs" / "ul2-best")
-    for name in ("encoder", "encoder-new", "runs/encoder"):
-        write_encoder(encoder, home / name)
+    for step, name in ((9000, "encoder"), (8500, "encoder-new"), (8000, "runs/encoder")):
+        write_encoder(home, step, home / name)
     write_reranker(home / "base")
     write_adapters(home)
     write_outputs(home / "outputs", final=home / "final")
@@ -53,11 +53,12 @@ def write_study(home, *, make_checkpoint, encoder):
     (home / "sweep.toml").write_text(SWEEP)
 
 
-def write_encoder(encoder, folder):
-    """A copy of an export whose label is its folder's name."""
-    shutil.copytree(encoder, folder)
-    value = json.loads((folder / "qwen3nb.json").read_text())
-    (folder / "qwen3nb.json").write_text(json.dumps({**value, "label": folder.name}))
+def write_encoder(home, step, folder, **options):
+    """The encoder of a checkpoint, labelled as its folder; other steps are other weights."""
+    from qwen3nb.extraction.extract import extract
+
+    source = home / "runs" / "ul2" / f"checkpoint-{step}"
+    return extract(source, folder, label=folder.name, **options)
 
 
 def write_lines(file, rows):
@@ -126,16 +127,14 @@ def write_own_data(home):
     database.close()
 
 
-def write_mirror(mirror, *, encoder, base):
+def write_mirror(mirror, *, home):
     """Tiny stand-ins for the models and data sets that the examples name."""
-    for name in (
-        "intfloat/e5-base-v2",
-        "thenlper/gte-base",
-        "sentence-transformers/all-MiniLM-L6-v2",
-    ):
-        shutil.copytree(encoder, mirror / name)
+    names = {"intfloat/e5-base-v2": "cls", "sentence-transformers/all-MiniLM-L6-v2": "last"}
+    for name, pooling in names.items():
+        (mirror / name).parent.mkdir(parents=True)
+        write_encoder(home, 8000, mirror / name, pooling=pooling)
     for name in ("Qwen3-0.6B", "Qwen3-0.6B-Base", "Qwen3-Reranker-0.6B"):
-        shutil.copytree(base, mirror / "Qwen" / name)
+        shutil.copytree(home / "base", mirror / "Qwen" / name)
     for name in ("scifact", "nfcorpus", "fiqa"):
         write_retrieval(mirror / "mteb" / name)
     rows = [
