@@ -66,6 +66,7 @@ bench
 report.render report.leaderboard report.comparison report.training report.studies report.card
 report.headline report.paper
 execution book demo cli
+stats tables figures
 """.split()  # noqa: SIM905 - a list of words reads better as lines
 )
 
