@@ -64,7 +64,7 @@ def analyze(
     for file in write_interference(result, report or output_dir / "analysis", outputs=output_dir):
         click.echo(str(file))
     if exit_code:
-        sys.exit(result.found.exit_code(by=exit_code))
+        sys.exit(result.interference.exit_code(by=exit_code))
 
 
 def _show_interference(report: Any) -> None:
@@ -72,11 +72,14 @@ def _show_interference(report: Any) -> None:
     from qwen3nb.report.render.console import print_table
     from qwen3nb.report.training.interference import interference_table, refusals_table
 
-    click.echo(f"{DEFINITION}\n{report.found.gate.text}\n")
+    click.echo(f"{DEFINITION}\n{report.interference.gate.text}\n")
     narrow = sys.stdout.isatty() and shutil.get_terminal_size().columns < 110
     print_table(interference_table(report, rule=False, narrow=narrow))
     print_table(refusals_table(report))
-    by_point, by_evidence = report.found.verdict(), report.found.verdict(by="evidence")
+    by_point, by_evidence = (
+        report.interference.verdict(),
+        report.interference.verdict(by="evidence"),
+    )
     click.secho(f"By point: {by_point}. By evidence: {by_evidence}.", bold=True)
 
 

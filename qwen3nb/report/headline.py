@@ -41,18 +41,18 @@ def headline_findings(
 
 def interference_finding(report: InterferenceReport) -> Finding | None:
     """What joint training costs; None where no pair can be compared."""
-    found = report.found
-    groups = [group for group in found.groups if group.overall.tir is not None]
+    interference = report.interference
+    groups = [group for group in interference.groups if group.overall.tir is not None]
     if not groups:
         return None
     worst = max(groups, key=lambda group: group.overall.tir or 0.0).overall
     ends = worst.interval or worst.seed_interval
     interval = f" [{100 * ends[0]:+.1f}, {100 * ends[1]:+.1f}]" if ends else ""
     return Finding(
-        f"Joint training: {found.verdict()} by point, {found.verdict(by='evidence')} by evidence",
+        f"Joint training: {interference.verdict()} by point, {interference.verdict(by='evidence')} by evidence",
         f"Task interference ratio {100 * (worst.tir or 0.0):+.1f} %{interval} over "
         f"{len(worst.seeds)} seeds (below 0 the joint adapters score higher); the gate passes at "
-        f"{100 * found.gate.pass_at:g} %.",
+        f"{100 * interference.gate.pass_at:g} %.",
         "interference.html",
     )
 

@@ -4,7 +4,8 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qwen3nb.analysis.stats.paired_tests import holm, paired_bootstrap, permutation_test
+from qwen3nb.analysis.stats.multiple_testing import holm
+from qwen3nb.analysis.stats.paired_tests import paired_bootstrap, permutation_test
 from qwen3nb.metrics.aggregate import aggregate
 
 RNG = np.random.default_rng(7)

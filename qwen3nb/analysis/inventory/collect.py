@@ -221,9 +221,9 @@ def _from_reranking(file: Path, value: dict[str, Any], flags: list[Flag]) -> lis
     """The adapter training's reranking scores; checks its means against its queries."""
     of_run = _of_run(file)
     scores = []
-    for dataset, found in value["per_dataset"].items():
-        per_query = {str(query): float(score) for query, score in found["per_query"].items()}
-        stored = float(found["aggregate"][_RERANKING_METRIC])
+    for dataset, content in value["per_dataset"].items():
+        per_query = {str(query): float(score) for query, score in content["per_query"].items()}
+        stored = float(content["aggregate"][_RERANKING_METRIC])
         mean = _finite(file, [*per_query.values()]) if per_query else stored
         if not math.isclose(mean, stored, rel_tol=0, abs_tol=1e-6):
             text = f"{file}: {dataset} says {stored:.6f}, its queries give {mean:.6f}"
@@ -257,9 +257,9 @@ def _from_adapter_mteb(file: Path, value: dict[str, Any]) -> list[Score]:
             task=task,
             kind="embedding",
             metric="main_score",
-            value=_finite(file, [found["main_score"]]),
+            value=_finite(file, [content["main_score"]]),
         )
-        for task, found in value["per_task"].items()
+        for task, content in value["per_task"].items()
     ]
 
 

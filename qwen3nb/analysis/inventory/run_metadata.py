@@ -13,13 +13,13 @@ from qwen3nb.utils.atomic_files import sha256_file
 __all__ = ["FACTS", "run_facts", "run_name"]
 
 # What a run is known by, and where the training's configuration says it.
-_PLACES: dict[str, tuple[tuple[str, ...], ...]] = {
+_KEY_PATHS: dict[str, tuple[tuple[str, ...], ...]] = {
     "mode": (("training", "mode"), ("mode",)),
     "rank": (("lora", "rank"), ("rank",)),
     "base": (("model", "base_model_name"), ("base",)),
     "data_seed": (("data", "seed"), ("data_seed",), ("seed",)),
 }
-FACTS = (*_PLACES, "steps", "steps_embedding", "steps_reranking", "ended", "weights")
+FACTS = (*_KEY_PATHS, "steps", "steps_embedding", "steps_reranking", "ended", "weights")
 _COPY = re.compile(r"(?P<system>.+)-seed_(?P<seed>\d+)-(mteb|reranking)_results")
 _SEED = re.compile(r"seed_(\d+)")
 _LARGEST = 2**20
@@ -37,15 +37,15 @@ def run_facts(config: Any, log: Mapping[str, Any]) -> dict[str, Any]:
         return dict(log)
     nested = config.get("settings")  # our own records: the configuration inside
     whole = {**config, **nested} if isinstance(nested, Mapping) else config
-    facts = {name: _find(whole, places) for name, places in _PLACES.items()}
-    facts |= {name: config[name] for name in FACTS if name not in _PLACES and name in config}
+    facts = {name: _first_value(whole, key_paths) for name, key_paths in _KEY_PATHS.items()}
+    facts |= {name: config[name] for name in FACTS if name not in _KEY_PATHS and name in config}
     return {name: value for name, value in {**facts, **log}.items() if value is not None}
 
 
-def _find(config: Mapping[str, Any], places: tuple[tuple[str, ...], ...]) -> Any:
-    for place in places:
+def _first_value(config: Mapping[str, Any], key_paths: tuple[tuple[str, ...], ...]) -> Any:
+    for key_path in key_paths:
         value: Any = config
-        for key in place:
+        for key in key_path:
             value = value.get(key) if isinstance(value, Mapping) else None
         if isinstance(value, str | int | float) and not isinstance(value, bool):
             return value

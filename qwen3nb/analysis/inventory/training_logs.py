@@ -37,7 +37,7 @@ __all__ = [
 
 LOG, CONFLICTS = "train_log.jsonl", "gradient_conflicts.jsonl"
 _LARGEST = 256 * 2**20  # bytes
-_PLACE = re.compile(r"(?:^|\.)layers\.(\d+)\.(?:\w+\.)*?(\w+)\.lora_[AB]\b")
+_LAYER_MODULE = re.compile(r"(?:^|\.)layers\.(\d+)\.(?:\w+\.)*?(\w+)\.lora_[AB]\b")
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def json_lines(file: Path) -> tuple[list[dict[str, Any]], list[str]]:
     if file.stat().st_size > _LARGEST:
         raise ValueError(f"{file}: larger than {_LARGEST // 2**20} MiB")
     lines = file.read_bytes().split(b"\n")
-    found, notes = [], []
+    objects, notes = [], []
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -129,8 +129,8 @@ def json_lines(file: Path) -> tuple[list[dict[str, Any]], list[str]]:
             continue
         if not isinstance(value, dict):
             raise ValueError(f"{file}:{number}: {type(value).__name__}, expected an object")
-        found.append(value)
-    return found, notes
+        objects.append(value)
+    return objects, notes
 
 
 def read_log(file: Path, *, name: str = "") -> TrainingLog:
@@ -176,21 +176,21 @@ def read_conflicts(file: Path, *, name: str = "") -> Conflicts:
         if isinstance(step, int) and isinstance(per_layer, dict):
             measured[step] = dict(_cosines(per_layer))
     steps = tuple(sorted(measured))
-    places = dict.fromkeys(place for step in steps for place in measured[step])
+    modules = dict.fromkeys(module for step in steps for module in measured[step])
     cosines = {
-        place: tuple(_mean(measured[step].get(place, [])) for step in steps) for place in places
+        module: tuple(_mean(measured[step].get(module, [])) for step in steps) for module in modules
     }
     return Conflicts(name or _run_name(file), steps, cosines, tuple(notes))
 
 
 def _cosines(per_layer: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], list[float]]]:
-    found: dict[tuple[str, str], list[float]] = {}
+    cosines: dict[tuple[str, str], list[float]] = {}
     for parameter, value in per_layer.items():
         if isinstance(value, int | float) and math.isfinite(value):
-            match = _PLACE.search(parameter)
-            place = (match[1], match[2]) if match else ("other", parameter.rsplit(".", 2)[0])
-            found.setdefault(place, []).append(float(value))
-    yield from found.items()
+            match = _LAYER_MODULE.search(parameter)
+            module = (match[1], match[2]) if match else ("other", parameter.rsplit(".", 2)[0])
+            cosines.setdefault(module, []).append(float(value))
+    yield from cosines.items()
 
 
 def _mean(values: list[float]) -> float | None:

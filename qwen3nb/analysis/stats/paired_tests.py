@@ -28,7 +28,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import optimize, stats
 
-from qwen3nb.analysis.stats.multiple_testing import adjust, benjamini_hochberg, holm
 from qwen3nb.analysis.stats.resampling import (
     DRAWS,
     LEVEL,
@@ -47,12 +46,9 @@ __all__ = [
     "EquivalenceResult",
     "PermutationResult",
     "TestResult",
-    "adjust",
-    "benjamini_hochberg",
     "difference_interval",
     "effect_size",
     "equivalence",
-    "holm",
     "minimum_detectable_effect",
     "paired_bootstrap",
     "permutation_test",
@@ -279,8 +275,8 @@ def t_test(a: ArrayLike, b: ArrayLike) -> TestResult:
         return TestResult(0.0, 1.0, n)
     if reason := _no_spread(differences):
         return TestResult(None, None, n, reason)
-    found = stats.ttest_1samp(differences, 0.0)
-    return TestResult(float(found.statistic), float(found.pvalue), n)
+    result = stats.ttest_1samp(differences, 0.0)
+    return TestResult(float(result.statistic), float(result.pvalue), n)
 
 
 def wilcoxon(a: ArrayLike, b: ArrayLike) -> TestResult:
@@ -296,8 +292,8 @@ def wilcoxon(a: ArrayLike, b: ArrayLike) -> TestResult:
         return TestResult(0.0, 1.0, len(differences))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # small samples: n is reported
-        found = stats.wilcoxon(differences, zero_method="wilcox")
-    return TestResult(float(found.statistic), float(found.pvalue), len(differences))
+        result = stats.wilcoxon(differences, zero_method="wilcox")
+    return TestResult(float(result.statistic), float(result.pvalue), len(differences))
 
 
 def effect_size(a: ArrayLike, b: ArrayLike) -> EffectSize:

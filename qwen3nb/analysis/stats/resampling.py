@@ -101,8 +101,8 @@ def sign_flip_extremes(
     generator = np.random.default_rng(seed)
     for start, stop in _blocks(n_resamples, n):
         sums = 2 * (_bits(generator, stop - start, n) @ exact) - total
-        found = np.abs(sums[:, first] - sums[:, second])
-        extreme += (found >= observed - slack).sum(axis=0)
+        flipped = np.abs(sums[:, first] - sums[:, second])
+        extreme += (flipped >= observed - slack).sum(axis=0)
     return [int(count) for count in extreme]
 
 

@@ -16,14 +16,14 @@ from qwen3nb.analysis.comparison.alignment import common_revision
 from qwen3nb.analysis.training.learning_curve import Curve, Point, curve
 from qwen3nb.records.record import Result
 
-__all__ = ["Place", "Trajectory", "training_place", "trajectories", "trajectory_curve"]
+__all__ = ["TrainingStep", "Trajectory", "training_step", "trajectories", "trajectory_curve"]
 
 _CHECKPOINT = re.compile(r"(?P<name>.*?)[-_.]?(?:checkpoint[-_](?P<step>\d+)|init)")
 _SEED = re.compile(r"[-_.]?seed[-_]?(\d+)")
 
 
 @dataclass(frozen=True)
-class Place:
+class TrainingStep:
     """A step of a training.
 
     Attributes:
@@ -71,18 +71,18 @@ class Trajectory:
         return tuple(sorted({step for steps in self.records.values() for step in steps}))
 
 
-def training_place(result: Result) -> Place | None:
+def training_step(result: Result) -> TrainingStep | None:
     """The step of a training that a record's model is, or None."""
     training = result.config.get("training")
     if isinstance(training, dict) and isinstance(training.get("steps"), int):
         name = str(training.get("configuration") or training.get("mode") or result.model.label)
-        return Place(name, int(training.get("seed", result.seed)), training["steps"])
+        return TrainingStep(name, int(training.get("seed", result.seed)), training["steps"])
     match = _CHECKPOINT.fullmatch(result.model.label)
     if match is None:
         return None
     seed = _SEED.search(match["name"])
     name = _SEED.sub("", match["name"]) or "training"
-    return Place(name, int(seed[1]) if seed else 0, int(match["step"] or 0))
+    return TrainingStep(name, int(seed[1]) if seed else 0, int(match["step"] or 0))
 
 
 def trajectories(
@@ -97,23 +97,23 @@ def trajectories(
 
     Of revisions of a task's data, the one most records have is taken.
     """
-    found: dict[tuple[str, str], Trajectory] = {}
-    given = [r for r in results if r.task.name in tasks and training_place(r)]
+    by_training: dict[tuple[str, str], Trajectory] = {}
+    given = [r for r in results if r.task.name in tasks and training_step(r)]
     revisions = {
         task: common_revision([r for r in given if r.task.name == task])
         for task in {result.task.name for result in given}
     }
     for result in given:
-        place, task = training_place(result), result.task.name
+        step, task = training_step(result), result.task.name
         wanted = metric or result.task.main_metric
         other = str(result.task.revision) != revisions[task]
-        if place is None or other or wanted not in result.metrics:
+        if step is None or other or wanted not in result.metrics:
             continue
-        key = (task, place.training)
-        each = found.setdefault(key, Trajectory(place.training, task, wanted, {}))
-        each.records.setdefault(place.seed, {})[place.step] = result
-    order = sorted(found, key=lambda key: (list(tasks).index(key[0]), key[1]))
-    return [found[key] for key in order]
+        key = (task, step.training)
+        each = by_training.setdefault(key, Trajectory(step.training, task, wanted, {}))
+        each.records.setdefault(step.seed, {})[step.step] = result
+    order = sorted(by_training, key=lambda key: (list(tasks).index(key[0]), key[1]))
+    return [by_training[key] for key in order]
 
 
 def trajectory_curve(

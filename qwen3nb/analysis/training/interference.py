@@ -145,11 +145,11 @@ def interference(
     Raises:
         ValueError: an unknown fact is required.
     """
-    chosen = dict(SPECIALISTS if specialists is None else specialists)
+    modes = dict(SPECIALISTS if specialists is None else specialists)
     rule = gate or Gate()
-    matched, alone = match_runs(scores, specialists=chosen, joint=joint, required=required)
+    matched, alone = match_runs(scores, specialists=modes, joint=joint, required=required)
     settings = _Settings(rule, n_resamples, level, seed)
-    groups = tuple(_group(each, list(chosen), settings) for each in matched)
+    groups = tuple(_group(each, list(modes), settings) for each in matched)
     return Interference(groups, rule, tuple(required), level, tuple(alone))
 
 
@@ -211,8 +211,8 @@ def _cells(
         if lacking:
             notes.append(f"{task}: {name} is left out, no score of {', '.join(lacking)}")
             continue
-        cells[name], found = _cell(task, name, pairs, settings)
-        notes += found
+        cells[name], unpaired = _cell(task, name, pairs, settings)
+        notes += unpaired
     return cells, notes
 
 

@@ -144,12 +144,12 @@ def _match(
     refused: list[str] = []
     missing: list[str] = []
     for task, mode in specialists.items():
-        found = []
+        matching = []
         candidates = [run for run in known if run.mode == mode]
         for joint in group:
             outcome = _specialist(task, joint, candidates, required)
             if isinstance(outcome, Run):
-                found.append(RunPair(task, outcome, joint))
+                matching.append(RunPair(task, outcome, joint))
             elif outcome:
                 refused.append(outcome)
             else:
@@ -160,8 +160,8 @@ def _match(
             for run in candidates
             if run.seed not in seeds and not _disagreements(task, run, group[0], required[:2])
         ]
-        if found:
-            pairs[task] = tuple(found)
+        if matching:
+            pairs[task] = tuple(matching)
     facts = {name: group[0].facts.get(name) for name in ("mode", "rank", "base")}
     return Matched(group[0].system, facts, pairs, tuple(refused), tuple(missing))
 
@@ -180,7 +180,7 @@ def _specialist(
     reasons, nearest = ranked[0]
     if reasons:
         return f"{task}: {nearest.name} with {joint.name}: {'; '.join(reasons)}"
-    fitting = [run for found, run in ranked if not found]
+    fitting = [run for disagreements, run in ranked if not disagreements]
     if len(fitting) > 1:
         names = ", ".join(run.name for run in fitting)
         return f"{task}: {joint.name} has several specialists, none is preferred: {names}"

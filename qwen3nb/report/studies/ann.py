@@ -33,7 +33,7 @@ def _mean(values: Mapping[str, float]) -> float:
     return sum(values.values()) / len(values)
 
 
-def frontier(found: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+def frontier(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     """The points that no other beats: (recall, queries per second), by rising recall.
 
     A point is beaten by one that is at least as good in both and better in one.
@@ -42,7 +42,7 @@ def frontier(found: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     [(0.5, 20), (0.9, 10), (1.0, 1)]
     """
     kept: list[tuple[float, float]] = []
-    for recall, speed in sorted(set(found), reverse=True):
+    for recall, speed in sorted(set(points), reverse=True):
         if not kept or speed > kept[-1][1]:
             kept.append((recall, speed))
     return kept[::-1]
@@ -50,7 +50,7 @@ def frontier(found: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
 
 def ann_table(suite: AnnSuite, *, seed: int = 0) -> Table:
     """A row per index and setting; in bold what is on the frontier of the first threads."""
-    best = set(frontier([_place(point, 0) for point in suite.points]))
+    best = set(frontier([_recall_and_speed(point, 0) for point in suite.points]))
     rows = tuple(_row(point, suite, best, seed) for point in suite.points)
     threads = [f"{s.threads} thread{'s' * (s.threads > 1)}" for s in suite.points[0].speeds]
     singles = min(s.singles for point in suite.points for s in point.speeds)
@@ -74,7 +74,7 @@ def ann_table(suite: AnnSuite, *, seed: int = 0) -> Table:
 def _row(
     point: AnnPoint, suite: AnnSuite, best: set[tuple[float, float]], seed: int
 ) -> tuple[Cell, ...]:
-    on_frontier = _place(point, 0) in best
+    on_frontier = _recall_and_speed(point, 0) in best
     where = "" if point.device == "cpu" else f", {point.device}"
     cells = [
         Cell(point.name, f"{point.made}{where}" if point.made.lower() != point.name else ""),
@@ -94,22 +94,22 @@ def _row(
 def _difference(ours: Mapping[str, float], exact: Mapping[str, float], seed: int) -> Cell:
     """The mean, and its paired difference to the exact one with an interval."""
     queries = sorted(exact)
-    found = paired_bootstrap(
+    bootstrap = paired_bootstrap(
         [ours[query] for query in queries], [exact[query] for query in queries], seed=seed
     )
     return Cell(
         f"{_mean(ours):.3f}",
-        f"{found.difference:+.3f} {interval_text(found.interval, absent='(no interval)')}",
+        f"{bootstrap.difference:+.3f} {interval_text(bootstrap.interval, absent='(no interval)')}",
     )
 
 
-def _place(point: AnnPoint, which: int) -> tuple[float, float]:
+def _recall_and_speed(point: AnnPoint, which: int) -> tuple[float, float]:
     return _mean(point.recall), point.speeds[which].qps
 
 
 def ann_figure(suite: AnnSuite) -> Figure:
     """Recall against queries per second, a panel per number of threads, with the frontier."""
-    best = frontier([_place(point, 0) for point in suite.points])
+    best = frontier([_recall_and_speed(point, 0) for point in suite.points])
     summary = "; ".join(f"recall {recall:.3f} at {speed:,.0f} queries/s" for recall, speed in best)
     return Figure(
         name=f"ann-{suite.task}",
@@ -142,16 +142,16 @@ def _frontiers(suite: AnnSuite, width: float) -> MplFigure:
 
 
 def _panel(axis: Axes, suite: AnnSuite, which: int) -> None:
-    line = frontier([_place(point, which) for point in suite.points])
+    line = frontier([_recall_and_speed(point, which) for point in suite.points])
     # The marker shows a frontier of a single point.
     axis.plot(*zip(*line, strict=True), "o-", color=GREY, linewidth=5, markersize=9,
               markeredgewidth=0, alpha=0.3, label="frontier")  # fmt: skip
     for index, family in enumerate(dict.fromkeys(point.family for point in suite.points)):
         points = [point for point in suite.points if point.family == family]
-        places = [_place(point, which) for point in points]
+        coordinates = [_recall_and_speed(point, which) for point in points]
         parameter = points[0].parameter
         axis.plot(
-            *zip(*places, strict=True),
+            *zip(*coordinates, strict=True),
             color=COLORS[index % len(COLORS)],
             marker=_MARKERS[index % len(_MARKERS)],
             markersize=4.5,
@@ -170,10 +170,10 @@ def _panel(axis: Axes, suite: AnnSuite, which: int) -> None:
 def _recall_intervals(axis: Axes, points: Sequence[AnnPoint], which: int, color: str) -> None:
     """A pale bar through each point: the interval of its mean recall over queries."""
     for point in points:
-        found = mean_of(point.recall)
-        if found.low is not None and found.high is not None:
+        mean = mean_of(point.recall)
+        if mean.low is not None and mean.high is not None:
             speed = point.speeds[which].qps
-            axis.plot([found.low, found.high], [speed] * 2, color=color, linewidth=1.2, alpha=0.45)
+            axis.plot([mean.low, mean.high], [speed] * 2, color=color, linewidth=1.2, alpha=0.45)
 
 
 def compression_table(suite: AnnSuite, *, seed: int = 0) -> Table:
@@ -203,10 +203,12 @@ def _loss(each: Compressed, full: Compressed, seed: int) -> Cell:
     if each is full:
         return Cell("–")
     queries = sorted(full.ndcg)
-    found = paired_bootstrap(
+    bootstrap = paired_bootstrap(
         [each.ndcg[query] for query in queries], [full.ndcg[query] for query in queries], seed=seed
     )
-    return Cell(f"{found.difference:+.3f}", interval_text(found.interval, absent="(no interval)"))
+    return Cell(
+        f"{bootstrap.difference:+.3f}", interval_text(bootstrap.interval, absent="(no interval)")
+    )
 
 
 def compression_figure(suite: AnnSuite, *, seed: int = 0) -> Figure:
@@ -227,14 +229,14 @@ def _compression(suite: AnnSuite, width: float, seed: int) -> MplFigure:
 
     figure, axis = plt.subplots(figsize=(width, 2.6))
     for index, kind in enumerate(dict.fromkeys(each.kind for each in suite.compressed)):
-        chosen = [each for each in suite.compressed if each.kind == kind]
-        sizes = [each.size for each in chosen]
-        means = [mean_of(each.ndcg, seed=seed) for each in chosen]
-        low = [found.low or 0.0 for found in means]
-        high = [found.high or 0.0 for found in means]
+        points = [each for each in suite.compressed if each.kind == kind]
+        sizes = [each.size for each in points]
+        means = [mean_of(each.ndcg, seed=seed) for each in points]
+        low = [mean.low or 0.0 for mean in means]
+        high = [mean.high or 0.0 for mean in means]
         color, marker = COLORS[index % len(COLORS)], _MARKERS[index % len(_MARKERS)]
         axis.fill_between(sizes, low, high, color=color, alpha=0.12, linewidth=0)
-        axis.plot(sizes, [found.value or 0.0 for found in means], color=color, linewidth=1.3,
+        axis.plot(sizes, [mean.value or 0.0 for mean in means], color=color, linewidth=1.3,
                   marker=marker, markersize=4, label=plain(kind))  # fmt: skip
     axis.set_xscale("log", base=2)
     axis.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")

@@ -25,17 +25,17 @@ def calibration_table(shares: Iterable[Any], *, kind: str, over: str = "queries"
         kind: ``false positives``, ``coverage`` or ``power``.
         over: ``queries``, or ``seeds`` for the intervals over seeds and queries.
     """
-    chosen = [s for s in shares if s.kind == kind and (" x " in s.n) == (over == "seeds")]
-    sizes = sorted({share.n for share in chosen}, key=lambda n: int(n.split(" x ")[0]))
+    selected = [s for s in shares if s.kind == kind and (" x " in s.n) == (over == "seeds")]
+    sizes = sorted({share.n for share in selected}, key=lambda n: int(n.split(" x ")[0]))
     rows: dict[tuple[str, str], dict[str, Any]] = {}
-    for share in chosen:
+    for share in selected:
         rows.setdefault((share.method, share.world), {})[share.n] = share
     cells = tuple(
-        (Cell(method, world), *(_cell(found.get(size)) for size in sizes))
-        for (method, world), found in rows.items()
+        (Cell(method, world), *(_cell(by_size.get(size)) for size in sizes))
+        for (method, world), by_size in rows.items()
     )
     heads = [f"n = {size}" if over == "queries" else f"{size}\nseeds x queries" for size in sizes]
-    return Table(("method", *heads), cells, _note(kind, chosen))
+    return Table(("method", *heads), cells, _note(kind, selected))
 
 
 def _cell(share: Any) -> Cell:

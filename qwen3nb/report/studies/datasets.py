@@ -83,19 +83,19 @@ def prediction_table(tier: str = "fast") -> Table:
     """How a tier ranks models, compared with how other tasks do; from published scores."""
     from qwen3nb.evaluation.studies.tier_validity import predict_elsewhere
 
-    found = predict_elsewhere(tier)
+    predictions = predict_elsewhere(tier)
     rows = [
         (
             Cell(each.predictor, f"{len(each.tasks)} tasks" if len(each.tasks) > 1 else ""),
-            number(each.correlation, strong=each is found[0]),
+            number(each.correlation, strong=each is predictions[0]),
             Cell(str(each.correlation.n)),
         )
-        for each in found
+        for each in predictions
     ]
     return Table(
         ("predictor", "rank correlation", "models"),
         tuple(rows),
-        f"Spearman over models with the {found[0].target} ({', '.join(found[0].targets)}); "
+        f"Spearman over models with the {predictions[0].target} ({', '.join(predictions[0].targets)}); "
         "95 % bootstrap interval over models. Scores: embeddings-benchmark/results at f4cc6c8.",
     )
 

@@ -37,7 +37,7 @@ __all__ = [
 
 
 def checkpoints_table(
-    folders: Sequence[Path], *, chosen: Sequence[Path] = (), metric: str = "eval_loss"
+    folders: Sequence[Path], *, selected: Sequence[Path] = (), metric: str = "eval_loss"
 ) -> Table:
     """The checkpoints of a training, the chosen ones in bold."""
     rows = []
@@ -50,7 +50,7 @@ def checkpoints_table(
             value = "not known"
         rows.append(
             (
-                Cell(folder.name, strong=folder in chosen),
+                Cell(folder.name, strong=folder in selected),
                 Cell(str(step_of(folder))),
                 Cell(value),
                 Cell(f"{sum(entry.count for entry in entries):,}"),
@@ -59,7 +59,7 @@ def checkpoints_table(
             )
         )
     columns = ("checkpoint", "step", metric, "parameters", "stored as", "digest")
-    note = f"In bold: the {len(chosen)} that were chosen." if chosen else ""
+    note = f"In bold: the {len(selected)} that were chosen." if selected else ""
     return Table(columns, tuple(rows), note)
 
 
@@ -67,17 +67,17 @@ def extraction_table(done: Extraction) -> Table:
     """What was verified after writing, each with its bound."""
     from qwen3nb.extraction.verify import MAX_DIFFERENCE
 
-    found, bound = done.verification, f"≤\u00a0{MAX_DIFFERENCE:g}"
-    lengths = f"{len(found.lengths)} inputs of {min(found.lengths)} to {max(found.lengths)} tokens"
+    verification, bound = done.verification, f"≤\u00a0{MAX_DIFFERENCE:g}"
+    lengths = f"{len(verification.lengths)} inputs of {min(verification.lengths)} to {max(verification.lengths)} tokens"
     rows = [
-        ("states, export against source", f"{found.max_difference:.1e}", bound,
+        ("states, export against source", f"{verification.max_difference:.1e}", bound,
          f"{lengths}, padded left and right; the export by the stock class, from the disk"),
         ("vectors, sentence-transformers against source",
-         f"{found.sentence_transformers_difference:.1e}", bound,
+         f"{verification.sentence_transformers_difference:.1e}", bound,
          "pooled as the export says"),
-        ("first state, when the last token changes", f"{found.leak:.1e}", "> 0",
+        ("first state, when the last token changes", f"{verification.leak:.1e}", "> 0",
          "0 would mean that the encoder runs causally"),
-        ("what the stored precision rounds away", f"{found.rounding:.1e}", "none",
+        ("what the stored precision rounds away", f"{verification.rounding:.1e}", "none",
          "greatest change of a state"),
     ]  # fmt: skip
     rows += [("warning", "–", "–", text) for text in done.warnings]
@@ -180,45 +180,45 @@ def ablation_table(outcomes: Sequence[VariantResult]) -> Table:
     )
 
 
-def effects_table(found: Sequence[Effect]) -> Table:
+def effects_table(effects: Sequence[Effect]) -> Table:
     """What each option changes, with interval and corrected p-value."""
     rows = [
         (
             Cell(each.factor),
             Cell(each.level, f"instead of {each.reference}"),
             Cell(
-                f"{each.found.difference:+.4f}",
-                interval_text(each.found.interval, digits=4, absent="no interval"),
+                f"{each.estimate.difference:+.4f}",
+                interval_text(each.estimate.interval, digits=4, absent="no interval"),
             ),
             Cell(f"{each.p_value:.4f}", strong=each.p_value < 0.05),
             Cell(str(each.settings)),
         )
-        for each in found
+        for each in effects
     ]  # fmt: skip
     return Table(
         ("option", "setting", "difference", "p\nHolm", "averaged over"),
         tuple(rows),
-        f"Paired over {found[0].found.n if found else 0} queries, each averaged over the "
+        f"Paired over {effects[0].estimate.n if effects else 0} queries, each averaged over the "
         "combinations of the other options; 95 % percentile bootstrap interval, two-sided "
         f"paired permutation test, Holm over these {len(rows)}.",
     )
 
 
-def effects_figure(found: Sequence[Effect]) -> Figure:
+def effects_figure(effects: Sequence[Effect]) -> Figure:
     """The same as a forest plot: a row per setting, its difference and interval."""
-    factors = list(dict.fromkeys(each.factor for each in found))
+    factors = list(dict.fromkeys(each.factor for each in effects))
     rows = [
         ForestRow(
             f"{each.factor}: {each.level}, not {each.reference}",
-            each.found.difference,
-            each.found.interval[0] if each.found.interval else None,
-            each.found.interval[1] if each.found.interval else None,
+            each.estimate.difference,
+            each.estimate.interval[0] if each.estimate.interval else None,
+            each.estimate.interval[1] if each.estimate.interval else None,
             color=COLORS[factors.index(each.factor) % len(COLORS)],
             clear=each.p_value < 0.05,
         )
-        for each in found
+        for each in effects
     ]
-    n = found[0].found.n if found else 0
+    n = effects[0].estimate.n if effects else 0
     return forest_figure(
         rows,
         xlabel="difference of the mean over queries, with 95 % interval",

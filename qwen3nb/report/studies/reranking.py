@@ -85,14 +85,14 @@ class Reranked:
 
         Ties count one half; queries without both kinds are left out.
         """
-        found = {}
+        shares = {}
         for query, scores in self.run.items():
             good = np.array([s for d, s in scores.items() if self._relevant(query, d)])
             bad = np.array([s for d, s in scores.items() if not self._relevant(query, d)])
             if len(good) and len(bad):
                 above = good[:, None] - bad[None, :]
-                found[query] = float((above > 0).mean() + (above == 0).mean() / 2)
-        return found
+                shares[query] = float((above > 0).mean() + (above == 0).mean() / 2)
+        return shares
 
     def _relevant(self, query: str, document: str) -> bool:
         return self.collection.qrels[query].get(document, 0) > 0
@@ -114,8 +114,8 @@ def reranked(
     collections = {each.name: each for spec in data for each in find_collections(spec)}
     pages = []
     for result in results:
-        place = result.path(Path(folder) if folder else None)
-        first, run = (read_run(place.with_suffix(end)) for end in (".first.trec", ".trec"))
+        record = result.path(Path(folder) if folder else None)
+        first, run = (read_run(record.with_suffix(end)) for end in (".first.trec", ".trec"))
         pages.append(Reranked(result, collections[result.config["collection"]], first, run))
     return pages
 
@@ -258,10 +258,10 @@ def probability(log_odds: Floats) -> Floats:
 
 def reliability(chance: Floats, labels: NDArray[np.bool_]) -> list[tuple[float, float, int]]:
     """Mean P(yes), share relevant and number of pairs, per bin that is not empty."""
-    place = np.minimum((chance * _BINS).astype(int), _BINS - 1)
+    bin_of = np.minimum((chance * _BINS).astype(int), _BINS - 1)
     return [
         (float(chance[inside].mean()), float(labels[inside].mean()), int(inside.sum()))
-        for inside in (place == each for each in range(_BINS))
+        for inside in (bin_of == each for each in range(_BINS))
         if inside.any()
     ]
 
@@ -280,8 +280,8 @@ def cases_table(pages: Sequence[Reranked], *, helped: bool, count: int = 3, top:
         for query, gain in page.result.per_query[f"gain {METRIC}"].items()
         if gain and (gain > 0) == helped
     ]
-    chosen = sorted(changed, key=lambda case: (-abs(case[0]), case[1]))[:count]
-    rows = [row for gain, query, page in chosen for row in _case(page, query, gain, top)]
+    cases = sorted(changed, key=lambda case: (-abs(case[0]), case[1]))[:count]
+    rows = [row for gain, query, page in cases for row in _case(page, query, gain, top)]
     columns = ("query", "rank", "first stage", "reranked")
     note = "Relevant documents in bold." if rows else "There is no such query."
     return Table(columns, tuple(rows), note, kind="words")

@@ -62,9 +62,9 @@ def _panels(results: Sequence[Result], width: float) -> MplFigure:
     panels = list(axes.flat)
     for axis, result in zip(panels, results, strict=False):
         gains = _gains(result)
-        places = np.arange(1, len(gains) + 1)
+        positions = np.arange(1, len(gains) + 1)
         for inside, color in ((gains > 0, COLORS[0]), (gains < 0, COLORS[1])):
-            axis.bar(places[inside], gains[inside], width=1.0, color=color)
+            axis.bar(positions[inside], gains[inside], width=1.0, color=color)
         axis.axhline(0, color=GREY, linewidth=0.8)
         axis.set_title(plain(_name(result), most=40))
         axis.set_xlabel(plain(_counts(result).partition(" of ")[0]))
@@ -137,9 +137,9 @@ def _spread(axis: Axes, scores: Floats, labels: NDArray[np.bool_]) -> None:
             color=color, label=f"{name}, {inside.sum():,}",
         )  # fmt: skip
     for end in _FULL.values():
-        for place in (-end, end):
-            if scores.min() < place < scores.max():
-                axis.axvline(place, color=GREY, linewidth=0.8, linestyle="--")
+        for edge in (-end, end):
+            if scores.min() < edge < scores.max():
+                axis.axvline(edge, color=GREY, linewidth=0.8, linestyle="--")
     axis.set_xlabel("log-odds of yes")
     axis.set_ylabel("density")
     axis.legend()

@@ -46,14 +46,14 @@ class InterferenceReport:
     """What there is about interference, and what it was read from.
 
     Attributes:
-        found: the estimates and verdicts.
+        interference: the estimates and verdicts.
         folders: where results were looked for.
         runs: how many trained adapters have scores.
         flags: what is suspicious about their files.
         scores: of the trained adapters.
     """
 
-    found: Interference
+    interference: Interference
     folders: tuple[str, ...]
     runs: int
     flags: tuple[str, ...]
@@ -62,7 +62,7 @@ class InterferenceReport:
     @property
     def hint(self) -> str:
         """What would let refused pairs be compared, or empty."""
-        lines = [line for group in self.found.groups for line in group.refused]
+        lines = [line for group in self.interference.groups for line in group.refused]
         if lines and all("optimiser steps" in line for line in lines):
             return (
                 "All refused pairs differ in optimiser steps. Where a joint training alternates "
@@ -73,13 +73,13 @@ class InterferenceReport:
 
     def to_markdown(self) -> str:
         """Verdicts, rule, tables, and what is missing."""
-        found = self.found
+        estimates = self.interference
         parts = [
             "# Task interference",
             DEFINITION,
-            found.gate.text,
-            f"Compared: same seed, and the same {', '.join(found.required)}.",
-            f"**By point: {found.verdict()}. By evidence: {found.verdict(by='evidence')}.**",
+            estimates.gate.text,
+            f"Compared: same seed, and the same {', '.join(estimates.required)}.",
+            f"**By point: {estimates.verdict()}. By evidence: {estimates.verdict(by='evidence')}.**",
             interference_table(self, rule=False).to_markdown(),
             "## Configurations",
             configurations_table(self.scores).to_markdown(),
@@ -121,10 +121,10 @@ def interference_report(
         if named or sources.intersection(flag.files)
     ]
     required = TASK_STEPS if task_steps else REQUIRED
-    found = interference(scores, required=required, n_resamples=n_resamples, seed=seed)
+    estimates = interference(scores, required=required, n_resamples=n_resamples, seed=seed)
     runs = len({(score.system, score.seed) for score in scores})
     shown = tuple(map(paths.shown, folders))
-    return InterferenceReport(found, shown, runs, tuple(flags), tuple(scores))
+    return InterferenceReport(estimates, shown, runs, tuple(flags), tuple(scores))
 
 
 def trained_scores() -> list[Score]:
@@ -154,8 +154,8 @@ def _rows(report: InterferenceReport) -> Iterator[tuple[str, Estimate]]:
 
     A task with a single data set is one row, not two that say the same.
     """
-    several = len(report.found.groups) > 1
-    for group in report.found.groups:
+    several = len(report.interference.groups) > 1
+    for group in report.interference.groups:
         prefix = f"{group.system}: " if several else ""
         sizes = Counter(each.name.partition(": ")[0] for each in group.datasets)
         tasks = [each for each in group.tasks if sizes[each.name] != 1]
@@ -173,7 +173,7 @@ def interference_table(
     ``rule``: whether the gate's rule goes below it; ``narrow``: without the intervals over
     seeds alone.
     """
-    gate, level = report.found.gate, 100 * report.found.level
+    gate, level = report.interference.gate, 100 * report.interference.level
     rows = tuple(_row(name, each) for name, each in _rows(report))
     columns: tuple[str, ...] = (
         "task\nseeds", "by point\nby evidence", f"TIR in %, ± std\n{level:g} % interval",
@@ -186,8 +186,8 @@ def interference_table(
     return Table(columns, rows, _note(report, rule=rule), name="interference", caption=caption)
 
 
-def _without(cells: tuple[_T, ...], place: int) -> tuple[_T, ...]:
-    return cells[:place] + cells[place + 1 :]
+def _without(cells: tuple[_T, ...], column: int) -> tuple[_T, ...]:
+    return cells[:column] + cells[column + 1 :]
 
 
 def _row(name: str, each: Estimate) -> tuple[Cell, ...]:
@@ -221,13 +221,13 @@ def _note(report: InterferenceReport, *, rule: bool) -> str:
     if not report.runs:
         where = ", ".join(report.folders) or paths.shown(paths.runs())
         return f"No results of trained adapters in {where}."
-    if not report.found.groups:
+    if not report.interference.groups:
         return f"{report.runs} adapters, none of them joint: there is nothing to compare."
     methods = dict.fromkeys(each.method for _, each in _rows(report) if each.tir is not None)
     shown_methods = "; ".join(methods) or "none, as no pair may be compared"
     text = "Negative where the joint model is better; ± and the interval over seeds alone say how "
     text += f"training varies. Intervals: {shown_methods}."
-    return f"{text} {report.found.gate.text}" if rule else text
+    return f"{text} {report.interference.gate.text}" if rule else text
 
 
 def interference_seeds_table(report: InterferenceReport) -> Table:
@@ -256,14 +256,14 @@ def interference_seeds_table(report: InterferenceReport) -> Table:
 
 def refusals_table(report: InterferenceReport) -> Table:
     """What was not compared, what is missing, what is suspicious, and cautions."""
-    found = report.found
+    estimates = report.interference
     rows = []
-    for group in found.groups:
+    for group in estimates.groups:
         rows += [("refused", line) for line in group.refused]
         rows += [("missing", line) for line in group.missing]
         for each in (*group.tasks, group.overall):
             rows += [("note", f"{each.name}: {note}") for note in each.notes]
-    rows += [("missing", line) for line in found.missing]
+    rows += [("missing", line) for line in estimates.missing]
     rows += [("look at", line) for line in report.flags]
     if report.hint:
         rows.append(("note", report.hint))
@@ -285,7 +285,7 @@ def interference_figure(report: InterferenceReport) -> Figure | None:
     words = "; ".join(f"{name}: {_percent(each.tir)} %, {each.by_point}" for name, each in rows)
     return Figure(
         name="interference",
-        draw=lambda width: _draw(rows, report.found.gate, width),
+        draw=lambda width: _draw(rows, report.interference.gate, width),
         caption="Task interference ratio (TIR): the share of the specialist's score that joint "
         "training loses. Diamonds: mean over seeds; rings: single seeds; thick: "
         "95 % bootstrap interval over seeds and queries, where scores per query were kept; thin: "

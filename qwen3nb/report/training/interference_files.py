@@ -41,7 +41,7 @@ def write_interference(report: InterferenceReport, folder: Path, *, outputs: Pat
 
 
 def _json(report: InterferenceReport) -> str:
-    interference = report.found
+    interference = report.interference
     return json_text(
         {
             "verdict": {

@@ -123,10 +123,10 @@ def read_trainings(
     if not task:  # adapters are evaluated on tasks of their own
         adapters = {r.task.name for r in given if isinstance(r.config.get("training"), dict)}
         tasks += sorted(adapters - set(tasks))
-    found = trajectories(given, tasks=tasks, metric=metric)
+    gathered = trajectories(given, tasks=tasks, metric=metric)
     cut: list[TrainingLog | Conflicts] = [*logs, *conflicts]
     problems += [f"{each.name}: {note}" for each in cut for note in each.notes]
-    return Trainings(tuple(found), tuple(logs), tuple(conflicts), tuple(problems), seed)
+    return Trainings(tuple(gathered), tuple(logs), tuple(conflicts), tuple(problems), seed)
 
 
 def _read(file: Path, reader: Callable[[Path], _Log], problems: list[str]) -> list[_Log]:
@@ -173,14 +173,14 @@ def _log_of(
     return next((log for log in logs if log.name in names), None)
 
 
-def best_table(found: Trainings) -> Table:
+def best_table(trainings: Trainings) -> Table:
     """Per task and training the best checkpoint, and whether the others differ significantly."""
     rows = []
-    for each in found.trajectories:
+    for each in trainings.trajectories:
         for number, steps in each.scores.items():
             if len(steps) < 2:
                 continue
-            best = best_checkpoint(steps, seed=found.seed)
+            best = best_checkpoint(steps, seed=trainings.seed)
             rows.append(
                 (
                     Cell(short_task(each.task), each.metric),
@@ -203,16 +203,16 @@ def best_table(found: Trainings) -> Table:
     return Table(columns, tuple(rows), note, kind="words")
 
 
-def variance_table(found: Trainings) -> Table:
+def variance_table(trainings: Trainings) -> Table:
     """Per task, training and step: what makes the mean uncertain, seeds or queries."""
     rows, alone = [], []
-    for each in found.trajectories:
+    for each in trainings.trajectories:
         scores = {seed: steps for seed, steps in each.scores.items() if steps}
         if len(scores) < 2:
             alone.append(each.training)
             continue
-        split = seed_curve(scores, seed=found.seed)
-        rows += [_split_row(each, split, place) for place in range(len(split.points))]
+        split = seed_curve(scores, seed=trainings.seed)
+        rows += [_split_row(each, split, index) for index in range(len(split.points))]
     columns = (
         "task", "training", "mean ± std\n95 %, seeds and queries", "over seeds alone\nStudent's",
         "error from\nseeds / queries / both",
@@ -226,8 +226,8 @@ def variance_table(found: Trainings) -> Table:
     return Table(columns, tuple(rows), note + (f"With one seed: {names}." if alone else ""))
 
 
-def _split_row(each: Trajectory, split: SeedCurve, place: int) -> tuple[Cell, ...]:
-    point = split.points[place]
+def _split_row(each: Trajectory, split: SeedCurve, index: int) -> tuple[Cell, ...]:
+    point = split.points[index]
     shares = point.split.shares
     parts = " / ".join(f"{100 * share:.0f} %" for share in shares) if shares else "no spread"
     return (
@@ -244,12 +244,12 @@ def _split_row(each: Trajectory, split: SeedCurve, place: int) -> tuple[Cell, ..
     )
 
 
-def loss_correlation_table(found: Trainings) -> Table:
+def loss_correlation_table(trainings: Trainings) -> Table:
     """Does a lower evaluation loss go with a higher score, over a training's checkpoints?"""
     rows = []
-    for each in found.trajectories:
+    for each in trainings.trajectories:
         for steps in each.records.values():
-            log = _log_of(each, steps, found.logs)
+            log = _log_of(each, steps, trainings.logs)
             losses = dict(log.series.get("eval_loss", ())) if log else {}
             shared = [step for step in sorted(steps) if step in losses]
             values = [steps[step].metrics[each.metric].value for step in shared]
@@ -281,10 +281,10 @@ def _correlation_row(
     )
 
 
-def logs_table(found: Trainings) -> Table:
+def logs_table(trainings: Trainings) -> Table:
     """Each log: its steps, its last losses; and what cannot be read."""
     rows = []
-    for log in found.logs:
+    for log in trainings.logs:
         steps = [step for values in log.series.values() for step, _ in values]
         last = [
             f"{TITLES[key]} {log.series[key][-1][1]:.3f}"
@@ -294,6 +294,6 @@ def logs_table(found: Trainings) -> Table:
         rows.append(
             (Cell(log.name), Cell(str(max(steps, default=0))), Cell(", ".join(last) or "no loss"))
         )
-    rows += [(Cell("–"), Cell("–"), Cell("cannot be read", line)) for line in found.problems]
+    rows += [(Cell("–"), Cell("–"), Cell("cannot be read", line)) for line in trainings.problems]
     note = "" if rows else "No log of a training was found."
     return Table(("training", "last step", "last values"), tuple(rows), note, kind="words")

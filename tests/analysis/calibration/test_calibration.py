@@ -5,15 +5,15 @@ import pytest
 from qwen3nb.analysis.calibration.simulate import (
     calibrate,
     calibrate_seeds,
-    calibration_table,
+    calibration_markdown,
     read_calibration,
 )
 from qwen3nb.bench.statistics import bench_statistics, table
 
 
 def of(shares, method, *, world="search", n="300"):
-    (found,) = (s for s in shares if (s.method, s.world, s.n) == (method, world, n))
-    return found
+    (share,) = (s for s in shares if (s.method, s.world, s.n) == (method, world, n))
+    return share
 
 
 def test_false_positives_and_coverage_of_300_queries():
@@ -21,7 +21,7 @@ def test_false_positives_and_coverage_of_300_queries():
     shares = calibrate(sizes=(300,), simulations=500, n_resamples=500, seed=5)
     assert {share.verdict for share in shares} == {"holds"}
     assert {share.kind for share in shares} == {"false positives", "coverage", "power"}
-    assert "| holds |" in calibration_table(shares)
+    assert "| holds |" in calibration_markdown(shares)
 
 
 @pytest.mark.integration

@@ -36,8 +36,8 @@ def test_the_systems_beside_a_pair_do_not_change_its_bits():
     (alone,) = paired_differences(table(*rows[:2]), draws=500, seed=1)
     among = paired_differences(table(*rows), draws=500, seed=1)
     assert among[0] == alone
-    (chosen,) = paired_differences(table(*rows), pairs=[("s0", "s1")], draws=500, seed=1)
-    assert chosen == alone
+    (named,) = paired_differences(table(*rows), pairs=[("s0", "s1")], draws=500, seed=1)
+    assert named == alone
 
 
 def test_reversed_twice_is_the_same():

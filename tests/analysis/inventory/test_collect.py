@@ -51,18 +51,18 @@ def test_three_kinds_of_files_make_one_table(tmp_path):
         {"per_task": {"SciFact": {"main_score": 0.27}}, "eval_tier": "fast"},
     )
     write(tmp_path / "outputs" / "config.json", {"hidden_size": 8})
-    found = load_all_results(tmp_path)
-    assert found.flags == ()
-    assert (found.files, len(found.other)) == (4, 2)  # config.json, model_meta.json
-    table = found.nested()
+    collection = load_all_results(tmp_path)
+    assert collection.flags == ()
+    assert (collection.files, len(collection.other)) == (4, 2)  # config.json, model_meta.json
+    table = collection.nested()
     assert table["mine"][0]["T"]["nDCG@10"] == pytest.approx(0.3)
     assert table["org/model"][None]["STS"]["main_score"] == pytest.approx(0.6)
     assert table["emb_only_r4"][1]["SciFact"]["main_score"] == 0.27
     assert table["rank_only_r4"][42]["SciFact"]["nDCG@10"] == pytest.approx(
         sum(QUERIES.values()) / 20
     )
-    json.loads(found.to_json())
-    assert "| emb\\_only\\_r4 | 1 | SciFact |" in found.to_markdown()
+    json.loads(collection.to_json())
+    assert "| emb\\_only\\_r4 | 1 | SciFact |" in collection.to_markdown()
 
 
 def test_how_a_run_was_trained_comes_with_its_scores(tmp_path):
@@ -155,9 +155,9 @@ def test_files_that_say_two_things_are_flagged(tmp_path):
     reranking(tmp_path / "b", QUERIES)
     assert kinds(load_all_results(tmp_path)) == ["duplicate"]
     reranking(tmp_path / "b", {**QUERIES, "1": 0.9})
-    found = load_all_results([tmp_path / "a", tmp_path / "b"])
-    assert kinds(found) == ["inconsistent"]
-    assert "2 files say 0.285000, 0.325000" in found.flags[0].text
+    collection = load_all_results([tmp_path / "a", tmp_path / "b"])
+    assert kinds(collection) == ["inconsistent"]
+    assert "2 files say 0.285000, 0.325000" in collection.flags[0].text
 
 
 def test_two_revisions_of_the_data_are_flagged(tmp_path):
@@ -204,10 +204,10 @@ def test_records_of_weights_that_changed_since_are_flagged(tmp_path):
 def test_broken_files_are_flagged_and_the_rest_is_read(tmp_path, content, cause):
     reranking(tmp_path, QUERIES)
     (tmp_path / "x.json").write_bytes(content.encode("utf-8", "surrogateescape"))
-    found = load_all_results(tmp_path)
-    assert kinds(found) == ["unreadable"]
-    assert cause in found.flags[0].text
-    assert len(found.scores) == 1
+    collection = load_all_results(tmp_path)
+    assert kinds(collection) == ["unreadable"]
+    assert cause in collection.flags[0].text
+    assert len(collection.scores) == 1
 
 
 def test_bad_logs_are_named_by_line(tmp_path):
@@ -217,8 +217,8 @@ def test_bad_logs_are_named_by_line(tmp_path):
     (flag,) = load_all_results(tmp_path).flags
     assert "train_log.jsonl:2: not JSON" in flag.text
     write(log, '{"step": 1}\n{"ste')  # killed while writing: what was written counts
-    found = load_all_results(tmp_path)
-    assert (found.flags, found.scores[0].facts["steps"]) == ((), 1)
+    collection = load_all_results(tmp_path)
+    assert (collection.flags, collection.scores[0].facts["steps"]) == ((), 1)
     with pytest.raises(FileNotFoundError, match="no such folder"):
         load_all_results(tmp_path / "nowhere")
 
@@ -227,9 +227,11 @@ def test_real_adapter_results(fixtures, tmp_path):
     folder = fixtures / "adapters"
     if not folder.is_dir():
         pytest.skip("these fixtures hold no adapters")
-    found = load_all_results(folder / "outputs")
-    assert (found.files, len(found.scores), found.flags) == (10, 30, ())
-    facts = next(s.facts for s in found.scores if (s.system, s.seed) == ("joint_single_r4", 42))
+    collection = load_all_results(folder / "outputs")
+    assert (collection.files, len(collection.scores), collection.flags) == (10, 30, ())
+    facts = next(
+        s.facts for s in collection.scores if (s.system, s.seed) == ("joint_single_r4", 42)
+    )
     assert (facts["rank"], facts["steps"], facts["steps_embedding"]) == (4, 60, 20)
     assert len(facts["weights"]) == 64
     (flag,) = load_all_results(folder / "stale_mteb_cache_example").flags

@@ -52,8 +52,8 @@ def test_an_effect_is_averaged_over_the_other_options():
     base = np.linspace(0.1, 0.5, 60)
     found = {each.factor: each for each in effects(made(base, pooling=0.1, both=0.2))}
     assert set(found) == {"pooling", "around"}
-    assert found["pooling"].found.difference == pytest.approx(0.1 + 0.2 / 2)
-    assert found["around"].found.difference == pytest.approx(0.2 / 2)
+    assert found["pooling"].estimate.difference == pytest.approx(0.1 + 0.2 / 2)
+    assert found["around"].estimate.difference == pytest.approx(0.2 / 2)
     assert found["pooling"].settings == 2
     assert (found["pooling"].level, found["pooling"].reference) == ("last", "mean")
     assert found["pooling"].p_value == pytest.approx(2 / 10_001)  # the smallest, times Holm's 2
@@ -66,7 +66,7 @@ def test_no_effect_is_said_to_be_none():
         for each in made(np.zeros(200))
     ]
     for each in effects(outcomes):
-        low, high = each.found.interval
+        low, high = each.estimate.interval
         assert low < 0 < high
         assert each.p_value > 0.05
 

@@ -32,8 +32,8 @@ def train(base, name, seed, score, *, steps=40, spread=0.1, rank=4, tasks=("rera
     (folder / "train_log.jsonl").write_text(json.dumps({"step": steps, "loss": 1.0}) + "\n")
     queries = {f"q{i}": score + spread * (i % 2 - 0.5) for i in range(40)}
     if "reranking" in tasks:
-        found = {"dataset": "SciFact", "per_query": queries, "aggregate": {"ndcg@10": score}}
-        value = {"per_dataset": {"SciFact": found}, "average": {"ndcg@10": score}}
+        content = {"dataset": "SciFact", "per_query": queries, "aggregate": {"ndcg@10": score}}
+        value = {"per_dataset": {"SciFact": content}, "average": {"ndcg@10": score}}
         (folder / "results" / "reranking_results.json").write_text(json.dumps(value))
     if "embedding" in tasks:
         value = {"per_task": {"SciFact": {"main_score": score}}}
@@ -101,7 +101,7 @@ def test_unlike_steps_are_refused_unless_the_tasks_are_compared(outputs):
 
 
 @pytest.mark.parametrize(
-    ("gone", "said"),
+    ("gone", "message"),
     [
         ("joint_r4", "none of them joint"),
         ("rank_only_r4", "no rank_only run of seed 1"),
@@ -109,10 +109,10 @@ def test_unlike_steps_are_refused_unless_the_tasks_are_compared(outputs):
         ("rank_only_r4/seed_2", "no rank_only run of seed 2"),
     ],
 )
-def test_partial_results_give_what_they_can(outputs, gone, said):
+def test_partial_results_give_what_they_can(outputs, gone, message):
     shutil.rmtree(outputs / gone)
     report = interference_report(outputs, n_resamples=200)
-    assert said in interference_table(report).note + str(refusals_table(report).rows)
+    assert message in interference_table(report).note + str(refusals_table(report).rows)
     assert report.to_markdown()
     if gone == "rank_only_r4/seed_2":
         assert texts(interference_table(report), 0)[-1] == "overall"
@@ -236,7 +236,7 @@ def test_our_own_records_of_adapters_are_enough(home):
         adapter("joint_r8", seed, "reranking", low).save()
         adapter("joint_r8", seed, "embedding", high).save()
     report = interference_report(n_resamples=200)
-    (group,) = report.found.groups
+    (group,) = report.interference.groups
     assert (group.system, group.refused, group.missing) == ("joint_r8", (), ())
     tasks = {each.name: each for each in group.tasks}
     assert tasks["reranking"].tir == pytest.approx(0.2)
