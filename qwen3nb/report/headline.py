@@ -49,7 +49,8 @@ def interference_finding(report: InterferenceReport) -> Finding | None:
     ends = worst.interval or worst.seed_interval
     interval = f" [{100 * ends[0]:+.1f}, {100 * ends[1]:+.1f}]" if ends else ""
     return Finding(
-        f"Joint training: {interference.verdict()} by point, {interference.verdict(by='evidence')} by evidence",
+        f"Joint training: {interference.verdict()} by point, "
+        f"{interference.verdict(by='evidence')} by evidence",
         f"Task interference ratio {100 * (worst.tir or 0.0):+.1f} %{interval} over "
         f"{len(worst.seeds)} seeds (below 0 the joint adapters score higher); the gate passes at "
         f"{100 * interference.gate.pass_at:g} %.",

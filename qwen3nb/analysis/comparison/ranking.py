@@ -105,9 +105,9 @@ class Ranking:
         count = len(self.standings)
         note = (
             f"Mean over {len(self.tasks)} tasks; {100 * self.level:g} % bootstrap intervals over "
-            "queries. Systems of one tie group are not significantly different (paired permutation "
+            "queries. Systems of one tie group do not differ significantly (paired permutation "
             f"test, Holm over all pairs, alpha {self.alpha:g}); {self.adjacent_separable} of "
-            f"{count - 1} neighbouring pairs are."
+            f"{count - 1} neighbouring pairs do."
         )
         lines = [f"- {escaped(line)}" for line in self.left_out]
         return "\n".join([markdown_table(heads, rows), "", note, *lines])

@@ -1,9 +1,9 @@
-"""Which records belong to one training, and at which of its steps and seeds.
+"""Group records by training, seed and step.
 
-A checkpoint is known by its label: ``demo-checkpoint-400`` is step 400 of ``demo``, and
-``demo-init`` its step 0; ``seed_7`` or ``seed-7`` in it is the seed of the training. An
-adapter's record says so itself (``config.training``: configuration, seed, steps). A mean of
-checkpoints has no step and is named.
+Checkpoints are recognised by their label: ``demo-checkpoint-400`` is step 400 of ``demo``, and
+``demo-init`` its step 0; ``seed_7`` or ``seed-7`` in a label is the seed of the training. The
+record of an adapter states all three (``config.training``: configuration, seed, steps). An
+average of checkpoints has no step.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class TrainingStep:
 
     Attributes:
         training: its name, without seed.
-        seed: of the training; 0 where the label names none.
-        step: of its optimisation.
+        seed: of the training; 0 if the label names none.
+        step: number of optimiser steps.
     """
 
     training: str
@@ -45,7 +45,7 @@ class Trajectory:
         training: its name.
         task: name of the task.
         metric: name of the metric.
-        records: seed, then step, to record.
+        records: record by seed, then step.
     """
 
     training: str
@@ -55,7 +55,7 @@ class Trajectory:
 
     @property
     def scores(self) -> dict[int, dict[int, dict[str, float]]]:
-        """Seed, step and query id to score; without records that have no value per query."""
+        """Score by seed, step and query id; records without per-query scores are left out."""
         return {
             seed: {
                 step: result.per_query[self.metric]
@@ -72,7 +72,7 @@ class Trajectory:
 
 
 def training_step(result: Result) -> TrainingStep | None:
-    """The step of a training that a record's model is, or None."""
+    """The training step that the record's model was saved at, or None."""
     training = result.config.get("training")
     if isinstance(training, dict) and isinstance(training.get("steps"), int):
         name = str(training.get("configuration") or training.get("mode") or result.model.label)
@@ -88,14 +88,14 @@ def training_step(result: Result) -> TrainingStep | None:
 def trajectories(
     results: Iterable[Result], *, tasks: Sequence[str], metric: str = ""
 ) -> list[Trajectory]:
-    """Trainings by task and name, in the order of ``tasks``.
+    """Trainings ordered by task, as in ``tasks``, and name.
+
+    Of several revisions of a task's data, the one with most records is used.
 
     Args:
-        results: one record per model and task, as `report.views.latest` leaves them.
+        results: one record per model and task, as from `records.store.latest`.
         tasks: names of the tasks.
         metric: by default each task's main metric.
-
-    Of revisions of a task's data, the one most records have is taken.
     """
     by_training: dict[tuple[str, str], Trajectory] = {}
     given = [r for r in results if r.task.name in tasks and training_step(r)]
@@ -119,13 +119,13 @@ def trajectories(
 def trajectory_curve(
     steps: dict[int, Result], *, metric: str, n_resamples: int = 10_000, seed: int
 ) -> Curve:
-    """Score against step of one seed.
+    """Learning curve of one seed.
 
-    Of a metric without values per query (a correlation) the intervals are those of the
-    records, and the changes have none.
+    For a metric without per-query scores (a correlation), the intervals are those of the
+    records, and changes have no interval.
 
     Raises:
-        ValueError: no step, or no query that all steps have.
+        ValueError: no step, or no query shared by all steps.
     """
     if not steps:
         raise ValueError("expected at least one step; got none")

@@ -1,4 +1,4 @@
-"""Approximate search and compressed vectors, as tables and figures."""
+"""Tables and figures of approximate search and compressed vectors."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def _mean(values: Mapping[str, float]) -> float:
 
 
 def frontier(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The points that no other beats: (recall, queries per second), by rising recall.
+    """The Pareto frontier of (recall, queries per second) points, by increasing recall.
 
-    A point is beaten by one that is at least as good in both and better in one.
+    A point is dominated by one that is at least as good in both and better in one.
 
     >>> frontier([(0.9, 10), (0.8, 5), (0.5, 20), (1.0, 1)])
     [(0.5, 20), (0.9, 10), (1.0, 1)]
@@ -49,7 +49,7 @@ def frontier(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]
 
 
 def ann_table(suite: AnnSuite, *, seed: int = 0) -> Table:
-    """A row per index and setting; in bold what is on the frontier of the first threads."""
+    """A row per index and setting; those on the frontier at the first thread count are bold."""
     best = set(frontier([_recall_and_speed(point, 0) for point in suite.points]))
     rows = tuple(_row(point, suite, best, seed) for point in suite.points)
     threads = [f"{s.threads} thread{'s' * (s.threads > 1)}" for s in suite.points[0].speeds]
@@ -63,9 +63,9 @@ def ann_table(suite: AnnSuite, *, seed: int = 0) -> Table:
         ("index", f"recall@{suite.k}", *speeds, "build s\n1 thread", "MiB", "nDCG@10\nΔ to exact"),
         rows,
         f"{suite.label} on {suite.task}: {suite.documents:,} documents, {suite.queries:,} "
-        f"queries, {suite.dimension} dimensions, {suite.similarity}. Recall counts documents "
-        "as near as the k-th true neighbour. Timed after warming up, at least "
-        f"{singles} single queries each; queries/s with all of them in one batch. MiB: the "
+        f"queries, {suite.dimension} dimensions, {suite.similarity}. Recall counts documents at "
+        "least as near as the k-th true neighbour. Timed after a warm-up, with at least "
+        f"{singles} single queries each; queries/s with all queries in one batch. MiB: size of the "
         "serialised index. Intervals: 95 %, percentile bootstrap over queries. Bold: no other "
         f"index is both faster ({threads[0]}, batch) and better.",
     )
@@ -92,7 +92,7 @@ def _row(
 
 
 def _difference(ours: Mapping[str, float], exact: Mapping[str, float], seed: int) -> Cell:
-    """The mean, and its paired difference to the exact one with an interval."""
+    """The mean, and its paired difference from exact search with an interval."""
     queries = sorted(exact)
     bootstrap = paired_bootstrap(
         [ours[query] for query in queries], [exact[query] for query in queries], seed=seed
@@ -108,16 +108,16 @@ def _recall_and_speed(point: AnnPoint, which: int) -> tuple[float, float]:
 
 
 def ann_figure(suite: AnnSuite) -> Figure:
-    """Recall against queries per second, a panel per number of threads, with the frontier."""
+    """Recall against queries per second, one panel per number of threads, with the frontier."""
     best = frontier([_recall_and_speed(point, 0) for point in suite.points])
     summary = "; ".join(f"recall {recall:.3f} at {speed:,.0f} queries/s" for recall, speed in best)
     return Figure(
         name=f"ann-{suite.task}",
         draw=lambda width: _frontiers(suite, width),
         caption=f"{suite.label} on {suite.task}, {suite.documents:,} documents: recall@{suite.k}, "
-        f"mean over n = {suite.queries:,} queries, against the speed of one batch. Up and right "
-        "is better; on the grey line no other index is both faster and better. Pale "
-        "bars: 95 % percentile bootstrap intervals of the recall over queries.",
+        f"mean over n = {suite.queries:,} queries, against the throughput of one batch. Up and "
+        "right is better; for points on the grey line, no other index is both faster and better. "
+        "Pale bars: 95 % percentile bootstrap intervals of the recall over queries.",
         alt=f"Recall against queries per second of approximate indexes. Frontier: {summary}.",
     )
 
@@ -143,7 +143,7 @@ def _frontiers(suite: AnnSuite, width: float) -> MplFigure:
 
 def _panel(axis: Axes, suite: AnnSuite, which: int) -> None:
     line = frontier([_recall_and_speed(point, which) for point in suite.points])
-    # The marker shows a frontier of a single point.
+    # The marker makes a frontier of a single point visible.
     axis.plot(*zip(*line, strict=True), "o-", color=GREY, linewidth=5, markersize=9,
               markeredgewidth=0, alpha=0.3, label="frontier")  # fmt: skip
     for index, family in enumerate(dict.fromkeys(point.family for point in suite.points)):
@@ -168,7 +168,7 @@ def _panel(axis: Axes, suite: AnnSuite, which: int) -> None:
 
 
 def _recall_intervals(axis: Axes, points: Sequence[AnnPoint], which: int, color: str) -> None:
-    """A pale bar through each point: the interval of its mean recall over queries."""
+    """Draw a pale bar through each point: the interval of its mean recall over queries."""
     for point in points:
         mean = mean_of(point.recall)
         if mean.low is not None and mean.high is not None:
@@ -177,7 +177,7 @@ def _recall_intervals(axis: Axes, points: Sequence[AnnPoint], which: int, color:
 
 
 def compression_table(suite: AnnSuite, *, seed: int = 0) -> Table:
-    """A row per kind and dimension: bytes, nDCG@10, and what is lost."""
+    """A row per kind and dimension: bytes, nDCG@10, and its loss."""
     full = suite.compressed[0]
     rows = tuple(
         (
@@ -192,9 +192,9 @@ def compression_table(suite: AnnSuite, *, seed: int = 0) -> Table:
     return Table(
         ("dimensions", "vectors", "bytes per document", "nDCG@10", "Δ to full float32"),
         rows,
-        f"{suite.label} on {suite.task}, n = {suite.queries} queries; exact search. The first "
-        "dimensions, at length 1 again where the similarity is the cosine; a model that was "
-        "not trained for it loses more. int8: documents in 255 steps per dimension. Intervals: "
+        f"{suite.label} on {suite.task}, n = {suite.queries} queries; exact search. Vectors are "
+        "truncated to their first dimensions and, for cosine similarity, normalised again; a model "
+        "not trained for this loses more. int8: documents in 255 steps per dimension. Intervals: "
         "95 %, percentile bootstrap over queries, differences paired.",
     )
 
@@ -212,14 +212,14 @@ def _loss(each: Compressed, full: Compressed, seed: int) -> Cell:
 
 
 def compression_figure(suite: AnnSuite, *, seed: int = 0) -> Figure:
-    """nDCG@10 by bytes per document, a line per kind, with intervals over queries."""
+    """nDCG@10 by bytes per document, one line per kind, with intervals over queries."""
     full = suite.compressed[0]
     return Figure(
         name=f"compression-{suite.task}",
         draw=lambda width: _compression(suite, width, seed),
-        caption=f"{suite.label} on {suite.task}: nDCG@10 by the bytes a document takes, with 95 % "
-        f"percentile bootstrap intervals over n = {suite.queries} queries. The paired "
-        "differences in the table tell more than two intervals that overlap.",
+        caption=f"{suite.label} on {suite.task}: nDCG@10 by bytes per document, with 95 % "
+        f"percentile bootstrap intervals over n = {suite.queries} queries. The paired differences "
+        "in the table are more informative than overlapping intervals.",
         alt=f"nDCG@10 by bytes per document; {_mean(full.ndcg):.3f} at {full.size:,} bytes.",
     )
 

@@ -1,4 +1,4 @@
-"""Figures of the first look: how many directions a model's vectors use, and how alike they are."""
+"""Figures of the sanity check: spectrum of a model's vectors, and cosines between texts."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 __all__ = ["cosine_figure", "spectrum_figure"]
 
-_FLOOR = 1e-6  # below it, float32 vectors have rounding errors only
+_FLOOR = 1e-6  # below this, float32 vectors contain only rounding errors
 
 
 def spectrum_figure(look: SanityCheck) -> Figure | None:
-    """Singular values over the largest, beside those of random directions; None without vectors."""
+    """Normalised singular values beside those of random directions; None without vectors."""
     geometry = look.geometry
     if geometry is None:
         return None
@@ -33,8 +33,8 @@ def spectrum_figure(look: SanityCheck) -> Figure | None:
     return Figure(
         name="spectrum",
         draw=lambda width: _spectrum(look.model, geometry, chance, width),
-        caption=f"Singular values of the vectors of n = {geometry.texts:,} texts: {summary}. A line "
-        "near that of random directions uses the space it has.",
+        caption=f"Singular values of the vectors of n = {geometry.texts:,} texts: {summary}. "
+        "Vectors whose line is near that of random directions use all dimensions.",
         alt=f"Spectrum of the vectors: {summary}.",
     )
 
@@ -65,7 +65,7 @@ def _spectrum(model: str, geometry: Geometry, chance: Geometry, width: float) ->
 
 
 def cosine_figure(look: SanityCheck) -> Figure | None:
-    """How the cosines of all pairs of texts are spread; None without vectors."""
+    """Histogram of the cosines of all pairs of texts; None without vectors."""
     geometry = look.geometry
     if geometry is None:
         return None
@@ -73,8 +73,8 @@ def cosine_figure(look: SanityCheck) -> Figure | None:
     return Figure(
         name="cosines",
         draw=lambda width: _cosines(geometry, width),
-        caption=f"Cosine of any two of {geometry.texts:,} texts: {summary}. A hill near 0 leaves room "
-        "to tell texts apart, one near 1 does not.",
+        caption=f"Cosines between any two of {geometry.texts:,} texts: {summary}. A peak near 0 "
+        "leaves room to distinguish texts, a peak near 1 does not.",
         alt=f"Histogram of cosines between texts: {summary}.",
     )
 

@@ -1,4 +1,4 @@
-"""Probes as a table."""
+"""Table of the probes."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ __all__ = ["probes_table"]
 
 
 def probes_table(probes: Sequence[Probes]) -> Table:
-    """A row per model and measure, with what it stands on."""
+    """A row per model and measure, with its sample size."""
     rows = tuple(row for each in probes for row in _rows(each))
     return Table(
         ("model", "probe", "measure", "value", "n"),
         rows,
-        "Intervals: 95 %, percentile bootstrap over pairs or texts; of clusters over the "
-        "seeds of k-means. V-measure and NMI with the arithmetic mean are the same number.",
+        "Intervals: 95 %, percentile bootstrap over pairs or texts, for clusters over "
+        "seeds of k-means. V-measure equals NMI with the arithmetic mean.",
     )
 
 
@@ -44,7 +44,7 @@ def _rows(probes: Probes) -> list[tuple[Cell, ...]]:
         (model, Cell("clusters"), Cell(name), number(value), texts)
         for name, value in probes.clusters.scores.items()
     ]
-    learnt = Cell(f"{probes.transfer.n} texts", f"{probes.transfer.n_train} to learn from")
+    learnt = Cell(f"{probes.transfer.n} texts", f"{probes.transfer.n_train} for training")
     rows.append(
         (model, Cell("transfer"), Cell("accuracy"), number(probes.transfer.accuracy), learnt)
     )

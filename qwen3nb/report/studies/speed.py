@@ -1,4 +1,4 @@
-"""How fast texts are encoded, beside sentence-transformers in the same run."""
+"""Table of encoding throughput beside sentence-transformers in the same run."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["speed_table"]
 
 
 def speed_table(benches: Iterable[EncodeBench]) -> Table:
-    """A row per model, set of texts and way; how many times faster than the first way of each."""
+    """A row per model, set of texts and method; ratios are to the first method of each set."""
     rows = []
     notes = {}
     for bench in benches:
         notes[f"{bench.model}, {bench.texts}"] = (
-            f"{bench.count} texts, {bench.tokens:,} tokens, {bench.rounds} rounds, their best "
-            f"batch size {bench.batch_size}"
+            f"{bench.count} texts, {bench.tokens:,} tokens, {bench.rounds} rounds, best batch size "
+            f"of sentence-transformers {bench.batch_size}"
         )
         for timing in bench.timings:
             rows.append(
@@ -38,10 +38,10 @@ def speed_table(benches: Iterable[EncodeBench]) -> Table:
             )
     about = "; ".join(f"{name}: {text}" for name, text in notes.items())
     return Table(
-        ("model", "way", "texts/s", "faster", "less CPU", "same vectors"),
+        ("model", "method", "texts/s", "faster", "less CPU", "same vectors"),
         tuple(rows),
-        f"Medians of rounds in which all ways take turns, tokenising included. {about}. Ratios of "
-        "one run compare; seconds of a busy machine do not.",
+        f"Medians over rounds in which all methods alternate, including tokenisation. {about}. "
+        "Ratios within one run are comparable; seconds on a busy machine are not.",
         name="speed",
-        caption="Encoding beside sentence-transformers on the same weights and texts.",
+        caption="Encoding throughput beside sentence-transformers, with the same weights and texts.",
     )
