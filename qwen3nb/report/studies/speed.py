@@ -40,8 +40,8 @@ def speed_table(benches: Iterable[EncodeBench]) -> Table:
     return Table(
         ("model", "method", "texts/s", "faster", "less CPU", "same vectors"),
         tuple(rows),
-        f"Medians over rounds in which all methods alternate, including tokenisation. {about}. "
+        f"Medians over rounds in which methods alternate, including tokenisation. {about}. "
         "Ratios within one run are comparable; seconds on a busy machine are not.",
         name="speed",
-        caption="Encoding throughput beside sentence-transformers, with the same weights and texts.",
+        caption="Encoding throughput beside sentence-transformers on the same weights and texts.",
     )

@@ -40,8 +40,8 @@ def trajectory_figure(trainings: Trainings) -> Figure | None:
     return Figure(
         name="trajectory",
         draw=lambda width: _draw_trajectory(curves, metrics, width),
-        caption="Score by training step: mean and 95 % percentile bootstrap interval over n queries "
-        "(10,000 resamples), n given at each panel. Step 0 is before training.",
+        caption="Score by training step: mean and 95 % percentile bootstrap interval over the n "
+        "given at each panel, 10,000 resamples. Step 0 is before training.",
         alt=f"Score by training step. {words}.",
     )
 
@@ -119,8 +119,8 @@ def loss_figure(trainings: Trainings) -> Figure | None:
     return Figure(
         name="losses",
         draw=lambda width: _draw_losses(trainings.logs, keys, width),
-        caption="Losses and learning rate by step, as logged, one line per training; single values, "
-        "so without intervals. Values that were not logged have no line.",
+        caption="Losses and learning rate by step, as logged, one line per training; single "
+        "values, so without intervals. Values that were not logged have no line.",
         alt=f"Losses by training step. {words}.",
     )
 
@@ -157,8 +157,8 @@ def conflict_figure(trainings: Trainings) -> Figure | None:
     return Figure(
         name="conflicts",
         draw=lambda width: _draw_conflicts(given, width),
-        caption="Cosine of the gradients of two objectives, one row per joint training: by layer and "
-        "step (mean over modules), by layer and module (mean over steps), and over time (line: "
+        caption="Cosine of the gradients of two objectives, one row per joint training: by layer "
+        "and step (mean over modules), by layer and module (mean over steps), and over time (line: "
         "mean over layers, band: lowest to highest layer). Hatched: not measured.",
         alt=f"Cosines of gradients by layer, module and step. {words}.",
     )

@@ -24,7 +24,7 @@ def test_categories_add_up_and_opposed_ones_are_flagged():
     assert "against +0.100 on all 60" in by_kind.to_markdown()
 
 
-def test_weighting_turns_an_order_round():
+def test_weighting_reverses_an_order():
     """Ten queries of one kind at -0.1, one each of two kinds at +0.4."""
     queries = [f"q{i:02d}" for i in range(12)]
     first = {query: 0.4 if i < 10 else 0.9 for i, query in enumerate(queries)}
@@ -32,7 +32,7 @@ def test_weighting_turns_an_order_round():
     kinds = dict.fromkeys(queries, "many") | {"q10": "x", "q11": "y"}
     by_kind = breakdown(first, second, kinds, n_resamples=200, seed=0)
     assert [each.kind for each in by_kind.reversals if each.kind == "weighting"] == ["weighting"]
-    assert "every query counting once gives -0.017, every category counting once +0.233" in (
+    assert "-0.017 with queries weighted equally, +0.233 with categories weighted equally" in (
         by_kind.to_markdown()
     )
 

@@ -1,4 +1,4 @@
-"""The comparison core: baseline, families, what is left out."""
+"""The comparison core: baseline, families, left-out records."""
 
 import pytest
 from helpers.records import RERANKING, RETRIEVAL, make, noisy

@@ -1,4 +1,4 @@
-"""Logs of trainings, and which records are steps of one."""
+"""Logs of trainings, and the records of their steps."""
 
 import json
 
@@ -60,11 +60,11 @@ def outputs(tmp_path):
     return base
 
 
-def test_a_line_cut_off_is_left_out_and_named(outputs):
+def test_a_truncated_line_is_left_out_and_reported(outputs):
     log = read_log(outputs / "joint_r4" / "seed_7" / "train_log.jsonl")
     assert log.name == "joint_r4 (seed 7)"
     assert log.series["loss"] == ((1, 2.0), (2, 1.0))
-    assert log.notes == ("train_log.jsonl:3: cut off in the middle, left out",)
+    assert log.notes == ("train_log.jsonl:3: truncated, left out",)
     broken = outputs / "broken.jsonl"
     broken.write_text('{"step": 1}\n{"ste\n{"step": 3}\n')
     with pytest.raises(ValueError, match="broken.jsonl:2: not JSON"):
@@ -89,14 +89,14 @@ def test_conflicts_by_layer_module_and_step_with_gaps(outputs):
     )  # fmt: skip
 
 
-def test_outputs_are_found_wherever_they_lie(outputs):
+def test_outputs_are_located_at_any_depth(outputs):
     assert find_outputs(outputs.parents[1]) == [outputs]
     assert find_outputs(outputs / "nowhere") == []
     assert [f.parts[-3] for f in find_logs([outputs])] == ["joint_r4", "rank_only_r4"]
     assert len(log_files(outputs)) == 5
 
 
-def test_a_trainers_log_and_values_that_are_no_numbers():
+def test_a_trainers_log_without_its_non_numeric_values():
     state = {
         "log_history": [
             {"step": 5, "learning_rate": 0.1, "loss": 1.0},
@@ -120,11 +120,11 @@ def test_a_trainers_log_and_values_that_are_no_numbers():
         ("demo-checkpoint-best", None),
     ],
 )
-def test_a_label_says_the_step(label, step):
+def test_the_step_is_parsed_from_the_label(label, step):
     assert training_step(make(label)) == step
 
 
-def test_an_adapters_record_says_its_own_step():
+def test_the_record_of_an_adapter_states_its_step():
     result = make("joint-abc")
     result.config["training"] = {"configuration": "joint_r4", "seed": 3, "steps": 60}
     assert training_step(result) == TrainingStep("joint_r4", 3, 60)
@@ -175,10 +175,10 @@ def test_the_page_names_the_best_only_where_it_differs(outputs):
     assert "No training has two checkpoints" in loss_correlation_table(trainings).note
     rows = logs_table(trainings).rows
     assert [row[0].text for row in rows] == ["joint_r4 (seed 7)", "rank_only_r4 (seed 7)", "–"]
-    assert "cut off in the middle" in rows[2][2].detail
+    assert "truncated" in rows[2][2].detail
 
 
-def test_seeds_and_queries_share_the_blame(outputs):
+def test_variance_is_split_between_seeds_and_queries(outputs):
     results = [*steps_of("a", 0.2, seed="-seed_1"), *steps_of("a", 0.6, seed="-seed_2")]
     (row,) = variance_table(read_trainings(results, tier="smoke", outputs=outputs)).rows
     assert (row[1].text, row[1].detail) == ("a", "step 100, 2 seeds")
@@ -199,7 +199,7 @@ def test_figures_of_trainings(outputs):
     assert heat.patch.get_hatch()
 
 
-def test_without_anything_the_page_says_so(tmp_path):
+def test_tables_and_figures_without_any_training(tmp_path):
     trainings = read_trainings([], tier="smoke", outputs=tmp_path)
     assert (
         trajectory_figure(trainings) is loss_figure(trainings) is conflict_figure(trainings) is None
@@ -211,7 +211,7 @@ def test_without_anything_the_page_says_so(tmp_path):
 
 
 def test_losses_of_checkpoints_go_with_their_scores(home, tmp_path):
-    """The export's provenance says which training a model is from."""
+    """The provenance of the export names the training of a model."""
     training = home / "runs" / "ul2"
     losses = {100: 2.0, 200: 1.0, 300: 0.5, 400: 0.4}
     results = steps_of("ul2", 0.1, 0.2, 0.3, 0.4)

@@ -1,4 +1,4 @@
-"""The paired tests against scipy, by hand, and by properties."""
+"""Paired tests compared with scipy and hand calculations, and property-based tests."""
 
 import math
 
@@ -143,7 +143,7 @@ def test_the_minimum_detectable_effect_has_that_power():
         minimum_detectable_effect(A, B, power=0.01)
 
 
-def test_equal_systems_have_stated_answers():
+def test_equal_systems_have_defined_results():
     boot = paired_bootstrap(A, A, seed=0)
     assert (boot.difference, boot.interval, boot.bca) == (0, (0, 0), (0, 0))
     assert permutation_test(A, A, seed=0).p_value == 1
@@ -157,7 +157,7 @@ def test_equal_systems_have_stated_answers():
     assert same.p_no_worse is None
 
 
-def test_a_constant_difference_has_stated_answers():
+def test_a_constant_difference_has_defined_results():
     a, b = np.array([0.3, 0.4, 0.5, 0.9]), np.array([0.1, 0.2, 0.3, 0.7])  # 0.2, to rounding
     boot = paired_bootstrap(a, b, seed=0)
     assert boot.interval == pytest.approx((0.2, 0.2))
@@ -173,7 +173,7 @@ def test_a_constant_difference_has_stated_answers():
     assert (worse.no_worse, worse.p_no_worse) == (False, None)
 
 
-def test_one_query_has_stated_answers():
+def test_one_query_has_defined_results():
     boot = paired_bootstrap([0.75], [0.25], seed=0)
     assert (boot.difference, boot.interval, boot.bca) == (0.5, None, None)
     assert boot.undefined == "a single query has no spread"

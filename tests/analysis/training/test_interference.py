@@ -1,4 +1,4 @@
-"""TIR and the kill gate: by hand, partial results, and what may not be compared."""
+"""TIR and the kill gate: computed by hand, partial results, pairs that are refused."""
 
 import json
 
@@ -114,7 +114,7 @@ def test_queries_and_seeds_are_both_resampled():
     json.loads(result.to_json())
 
 
-def test_few_queries_leave_the_verdict_open():
+def test_few_queries_are_inconclusive():
     base = RNG.random(30)
     joint = np.clip(base * 0.97 + RNG.normal(0, 0.2, 30), 0, 1)
     scores = [run(m, s, v) for s in (1, 2) for m, v in (("rank_only", base), ("joint", joint))]
@@ -177,7 +177,7 @@ def test_unlike_runs_are_refused_with_the_reason(fact, reason):
     assert reason in interference(scores, seed=0).to_markdown()
 
 
-def test_what_must_agree_can_be_declared():
+def test_required_facts_can_be_declared():
     scores = [
         run("rank_only", 1, 0.5, steps_reranking=40),
         run("joint", 1, 0.4, steps=60, steps_reranking=40),
@@ -200,7 +200,7 @@ def test_ranks_are_not_mixed():
     assert (eight.rank, eight.overall.tir) == (8, pytest.approx(0.5))
 
 
-def test_partial_results_give_what_they_can_and_name_the_rest():
+def test_partial_results_are_used_and_the_rest_is_reported():
     scores = [s for s in complete((0.49, 0.47)) if not (s.seed == 2 and s.system == "emb_only_r4")]
     scores += [run("rank_only", 3, 0.5), run("rank_only", 1, 0.7, task="FiQA")]
     (group,) = interference(scores, seed=0).groups
@@ -217,7 +217,7 @@ def test_partial_results_give_what_they_can_and_name_the_rest():
     assert interference([], seed=0).exit_code() == 6
 
 
-def test_two_specialists_are_not_chosen_between():
+def test_two_matching_specialists_are_refused():
     scores = [run("rank_only", 1, 0.5, system=name) for name in "ab"] + [run("joint", 1, 0.4)]
     assert "several specialists" in interference(scores, seed=0).groups[0].refused[0]
 

@@ -1,4 +1,4 @@
-"""Checkpoints and seeds; models on one's own queries."""
+"""Learning curves, the best checkpoint, variance between seeds, correlations."""
 
 import json
 import math
@@ -55,7 +55,7 @@ def test_the_best_checkpoint_is_named_only_if_it_differs():
 
 
 def test_the_best_may_differ_from_the_next_but_not_from_another():
-    """The third varies so much that nothing can be said of it."""
+    """The third varies too much to differ significantly from the best."""
     queries = [str(i) for i in range(40)]
     best = dict.fromkeys(queries, 0.5)
     second = {query: 0.48 + 0.01 * (i % 2) for i, query in enumerate(queries)}
@@ -77,7 +77,7 @@ def test_the_variance_split_by_hand():
     assert split.shares == pytest.approx((3 / 5.25, 1.25 / 5.25, 1 / 5.25))
 
 
-def test_the_variance_split_recovers_what_was_put_in():
+def test_the_variance_split_recovers_the_true_components():
     parts = [
         variance_split(
             RNG.normal(0, 0.3, (6, 1)) + RNG.normal(0, 0.5, (1, 50)) + RNG.normal(0, 0.2, (6, 50))
@@ -89,7 +89,7 @@ def test_the_variance_split_recovers_what_was_put_in():
     assert np.mean([p.residual_variance for p in parts]) == pytest.approx(0.04, rel=0.03)
 
 
-def test_components_below_zero_are_set_to_zero_and_said():
+def test_negative_components_are_set_to_zero_and_reported():
     split = variance_split([[0, 1], [1, 0]])
     assert (split.seed_variance, split.query_variance) == (0, 0)
     assert len(split.notes) == 2
@@ -151,14 +151,14 @@ def test_the_interval_of_a_rank_correlation_by_hand():
     assert result.n == 10
 
 
-def test_correlations_without_an_answer_say_why():
+def test_undefined_correlations_give_a_reason():
     assert correlation([1, 1, 1], [1, 2, 3]).undefined == "one of the measures is constant"
     assert correlation([1], [2]).undefined == "fewer than two points"
     few = correlation([1, 2, 3], [3, 1, 2])
     assert (few.value, few.interval) == (pytest.approx(-0.5), None)
     exact = correlation([1, 2, 3, 4, 5], [5, 4, 3, 2, 1])
     assert (exact.value, exact.interval) == (pytest.approx(-1), None)
-    with pytest.raises(ValueError, match="equally long"):
+    with pytest.raises(ValueError, match="equal length"):
         correlation([1, 2], [1])
     with pytest.raises(ValueError, match="finite"):
         correlation([1, float("nan")], [1, 2])

@@ -42,13 +42,13 @@ def words(tmp_path):
 
 @pytest.fixture
 def done(model, words):
-    """The suite's results with their runs, and the reranker."""
+    """The reranker, and the records with their runs."""
     reranker = load_reranker(model, device="cpu")
     suite = rerank(reranker, [words], depth=6, show_progress=False)
     return reranker, suite.results, reranked(suite.results, [words])
 
 
-def test_the_page_says_what_the_record_does(done):
+def test_the_page_shows_the_values_of_the_record(done):
     reranker, (result,), (page,) = done
     text = rerank_table([result], seed=0).to_html()
     gains = result.per_query["gain nDCG@10"].values()
