@@ -17,6 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from qwen3nb.datasets.mirror import local_data
 from qwen3nb.datasets.rows import DataError, json_rows, tsv_rows, variant
 from qwen3nb.datasets.trec import read_run
 
@@ -187,7 +188,8 @@ def from_mteb(task: Any) -> list[Collection]:
     if task.metadata.type not in ("Retrieval", "Reranking"):
         raise DataError(f"{name}: of type {task.metadata.type}, expected Retrieval or Reranking")
     if not task.data_loaded:
-        task.load_data()
+        with local_data(task):
+            task.load_data()
     task.convert_v1_dataset_format_to_v2(num_proc=None)
     places = [(subset, split) for subset in task.hf_subsets for split in task.eval_splits]
     found = []

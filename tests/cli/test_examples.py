@@ -23,7 +23,8 @@ from qwen3nb.cli.main import main
 from qwen3nb.tiers import TIERS
 
 MIRROR = "/data/mirror"
-SCORED = "results/demo-average-1a2b3c4d/seed_0/AuthorSTS.json"
+PARAMETERS = 'tier: str = "smoke"  # a tier\nmax_length: int = 0  # tokens'
+RECORD = "results/demo-average-1a2b3c4d/seed_0/AuthorSTS.json"
 
 # Options after an example that make it short; of an option given twice the last one counts.
 SHORTER = {
@@ -129,7 +130,7 @@ def study(make_checkpoint, shared_cache, tmp_path_factory):
         stand_in(patch, home, folder / "mirror")
         patch.setenv("QWEN3NB_CACHE", str(shared_cache))
         write_records(home)
-        save(notebook_of("print(tier)", parameters='tier: str = "smoke"  # a tier'), "small")
+        save(notebook_of("print(tier)", parameters=PARAMETERS), "small")
     return folder
 
 
@@ -158,9 +159,6 @@ def write_records(home):
         queries=home / "queries.toml", documents=home / "stars.db", preset="gh-star-search",
         no_boost=True, models=["encoder", "encoder-new", "all-MiniLM-L6-v2"],
     )  # fmt: skip
-    file = next((home / "results").glob("*/seed_0/AuthorSTS.json"))
-    (home / SCORED).parent.mkdir(parents=True)
-    shutil.copyfile(file, home / SCORED)
 
 
 @pytest.fixture
@@ -172,7 +170,9 @@ def typed(study, home, monkeypatch, cli):
     monkeypatch.setattr("qwen3nb.execution.notebook._execute", execute_here)
 
     def typed(example):
-        environment, words = arguments_of(example.replace(MIRROR, str(mirror)))
+        record = next((home / "results").glob("*/seed_0/AuthorSTS.json"))
+        real = example.replace(MIRROR, str(mirror)).replace(RECORD, str(record))
+        environment, words = arguments_of(real)
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
         return cli(*words, *shlex.split(starts(example, SHORTER) or ""))
@@ -193,6 +193,7 @@ def test_an_example_runs(typed, hub, example):
 @pytest.fixture
 def hub(monkeypatch):
     """The hub, which takes what is pushed and gives a file for what is fetched."""
+    import huggingface_hub
 
     class Api:
         def create_repo(self, repository, **options):
@@ -204,7 +205,11 @@ def hub(monkeypatch):
         def list_repo_tree(self, *arguments, **options):
             return []
 
-    def download(id_, *, local_dir, **options):
+    real = huggingface_hub.snapshot_download
+
+    def download(id_, *, local_dir=None, **options):
+        if local_dir is None:  # a model that is loaded, offline
+            return real(id_, **options)
         local_dir.mkdir(parents=True, exist_ok=True)
         (local_dir / "data.jsonl").write_text("{}")
 
