@@ -22,9 +22,11 @@ _HOMES = {
         "join",
         "pair_results",
     ),
-    "qwen3nb.analysis.comparison.candidates": ("compare_models",),
-    "qwen3nb.analysis.comparison.compare": ("compare_results",),
-    "qwen3nb.analysis.comparison.pairwise": ("compare_pairs",),
+    "qwen3nb.analysis.comparison.compare": (
+        "Comparison",
+        "compare",
+    ),
+    "qwen3nb.analysis.comparison.differences": ("PairedDifference",),
     "qwen3nb.analysis.comparison.ranking": ("leaderboard",),
     "qwen3nb.analysis.inventory.collect": ("load_all_results",),
     "qwen3nb.analysis.stats.multiple_testing": (
@@ -97,14 +99,14 @@ _HOMES = {
         "uniformity",
     ),
     "qwen3nb.evaluation.embeddings.sanity_check": (
-        "quick_look",
+        "sanity_check",
         "vector_agreement",
     ),
     "qwen3nb.evaluation.embeddings.word_similarity": (
         "analogies",
         "word_similarity",
     ),
-    "qwen3nb.evaluation.mteb.evaluate": ("evaluate",),
+    "qwen3nb.evaluation.evaluate": ("evaluate",),
     "qwen3nb.evaluation.mteb.plan": ("plan",),
     "qwen3nb.evaluation.mteb.select": (
         "choose_tasks",
@@ -116,7 +118,8 @@ _HOMES = {
         "truncated",
     ),
     "qwen3nb.evaluation.retrieval.first_stage": ("load_first",),
-    "qwen3nb.evaluation.retrieval.rerank": ("rerank_suite",),
+    "qwen3nb.evaluation.retrieval.pydocs_difficulty": ("pydocs_difficulty",),
+    "qwen3nb.evaluation.retrieval.rerank": ("rerank",),
     "qwen3nb.evaluation.studies.ablation": (
         "ablate",
         "by_task",
@@ -152,12 +155,11 @@ _HOMES = {
     ),
     "qwen3nb.models.rerankers.load": ("load_reranker",),
     "qwen3nb.models.rerankers.yes_no": (
-        "Scores",
-        "YesNoReranker",
+        "RerankScores",
+        "Reranker",
     ),
     "qwen3nb.models.search.faiss_index": (
         "build_index",
-        "exact_search",
         "measure_speed",
         "recall_at_k",
     ),
@@ -227,7 +229,6 @@ _HOMES = {
         "headline_table",
         "provenance_table",
         "results_table",
-        "task_differences_table",
     ),
     "qwen3nb.report.paper": (
         "paper_figures",

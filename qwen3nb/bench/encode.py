@@ -27,7 +27,7 @@ import torch
 
 from qwen3nb.models.encoders.sentence_transformer import SentenceTransformerEncoder, known_pooling
 from qwen3nb.models.encoders.transformer import TransformerEncoder
-from qwen3nb.models.inference.runner import Engine
+from qwen3nb.models.inference.runner import Runner
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.modeling.configuration import encoder_config
 from qwen3nb.models.modeling.dtypes import torch_dtype
@@ -253,8 +253,8 @@ class _EncodeSubject:
         pooling = known_pooling(self._reference)
         if pooling is None:
             raise ValueError(f"{name}: only sentence-transformers can run this model")
-        self._engines = {
-            step: Engine(
+        self._runners = {
+            step: Runner(
                 self._load(folder, device, dtype)[0].model,
                 pooling=pooling,
                 normalize=True,
@@ -281,7 +281,7 @@ class _EncodeSubject:
             f"sentence-transformers, batch {size}": partial(self._theirs, texts, size)
             for size in dict.fromkeys((best, 32))
         }
-        for step, engine in self._engines.items():
+        for step, engine in self._runners.items():
             methods[step] = partial(self._step, engine, texts)
         methods["load_encoder(...).encode"] = partial(self._ours.encode, texts)
         return EncodeBench(
@@ -291,7 +291,7 @@ class _EncodeSubject:
             tokens=sum(map(len, self._tokenise(texts))),
             rounds=rounds,
             batch_size=best,
-            onednn=self._ours.engine is not None and self._ours.engine.onednn,
+            onednn=self._ours.runner is not None and self._ours.runner.onednn,
             timings=_compare(methods, rounds=rounds),
         )
 
@@ -309,8 +309,8 @@ class _EncodeSubject:
         )
         return vectors
 
-    def _step(self, engine: Engine, texts: list[str]) -> Vectors:
-        return engine.vectors(self._tokenise(texts))
+    def _step(self, runner: Runner, texts: list[str]) -> Vectors:
+        return runner.vectors(self._tokenise(texts))
 
     def _tokenise(self, texts: list[str]) -> list[list[int]]:
         features = self._reference.preprocess(texts)

@@ -40,7 +40,7 @@ from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.hardware import peak_memory, resident_memory
 
 if TYPE_CHECKING:
-    from qwen3nb.models.rerankers.yes_no import Floats, YesNoReranker
+    from qwen3nb.models.rerankers.yes_no import Floats, Reranker
 
 __all__ = ["PASSAGES", "SHAPES", "RerankBench", "RerankTiming", "bench_rerank"]
 
@@ -244,7 +244,7 @@ def _timings(
         yield RerankTiming(name, cpu, seconds, base / cpu, difference)
 
 
-def _where(reranker: YesNoReranker, texts: list[str]) -> dict[str, float]:
+def _where(reranker: Reranker, texts: list[str]) -> dict[str, float]:
     """Shares of our CPU seconds: tokenizing, shared prefix, linear layers, everything else."""
     started = time.process_time()
     rows = reranker._pairs.rows(QUERY, texts)

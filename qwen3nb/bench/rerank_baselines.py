@@ -69,14 +69,14 @@ def ours(folder: Path, *, onednn: bool) -> Any:
     """Our reranker, with or without oneDNN; None if this PyTorch lacks oneDNN."""
     from qwen3nb.models.inference.onednn_linear import prepack
     from qwen3nb.models.rerankers import load as yes_no
-    from qwen3nb.models.rerankers.yes_no import YesNoReranker
+    from qwen3nb.models.rerankers.yes_no import Reranker
     from qwen3nb.models.sources.resolve import find_source
 
     source = find_source(str(folder))
     model = yes_no.load_yes_no(source, device="cpu", linears="torch")
     if onednn and not prepack(model.backbone, force=True):
         return None
-    return YesNoReranker(source, model)
+    return Reranker(source, model)
 
 
 def plain_model(folder: Path) -> tuple[Any, Any]:

@@ -13,7 +13,7 @@ from typing import TypeVar
 import numpy as np
 
 from qwen3nb.analysis.comparison.alignment import ScoreMatrix
-from qwen3nb.analysis.comparison.pairwise import compare_pairs
+from qwen3nb.analysis.comparison.differences import corrected, paired_differences
 from qwen3nb.analysis.stats.resampling import Array, Interval, percentile_interval, resampled_means
 from qwen3nb.utils.markdown import markdown_table
 
@@ -59,8 +59,8 @@ def bench_statistics(
 ) -> tuple[StatisticsTiming, ...]:
     """Time both methods on synthetic scores; the loop on ``loop_pairs`` pairs, extrapolated.
 
-    The loop runs before, between and after the other methods. It computes percentile
-    intervals only; `compare_pairs` adds BCa, permutation test and Holm.
+    The loop runs before, between and after the other methods. It computes percentile intervals
+    only; `paired_differences` adds the permutation test, `corrected` Holm's correction.
     """
     matrices = [_scores(systems, queries, seed=seed + task) for task in range(tasks)]
     first = matrices[0]
@@ -69,7 +69,10 @@ def bench_statistics(
     thirds = [[int(i) for i in drawn[part::3]] for part in range(3)]
     loop = partial(_timed_loop, first.scores, pairs, n_resamples=n_resamples, seed=seed)
     block = partial(_all_pairs, pairs=pairs, n_resamples=n_resamples, seed=seed)
-    full = partial(compare_pairs, n_resamples=n_resamples, seed=seed)
+
+    def full(given: Sequence[ScoreMatrix]) -> object:
+        run = partial(paired_differences, draws=n_resamples, seed=seed)
+        return corrected([each for matrix in given for each in run(matrix)])
 
     looped = loop(thirds[0])
     block_seconds, ends = _timed(lambda: [block(each.scores) for each in matrices])
@@ -89,7 +92,7 @@ def bench_statistics(
         ("numpy loop, pair by pair", loop_seconds, loop_pairs, one_pair, None),
         ("all pairs from one set of draws", block_seconds, total, partial(block, first.scores),
          deviation),
-        ("the same with BCa, permutation test, Holm", full_seconds, total, lambda: full([first]),
+        ("the same with permutation test and Holm", full_seconds, total, lambda: full([first]),
          deviation),
     ]  # fmt: skip
     return tuple(

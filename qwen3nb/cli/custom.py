@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from qwen3nb.datasets.custom.load import Domain
-    from qwen3nb.evaluation.retrieval.custom import DomainEvaluation
+    from qwen3nb.evaluation.run import EvaluationRun
     from qwen3nb.records.record import Result
 
 __all__ = ["domain", "domain_table", "run_domain"]
@@ -84,7 +84,7 @@ def run_domain(
     output_dir: Path | None = None,
     check: bool = False,
     **options: Any,
-) -> DomainEvaluation | None:
+) -> EvaluationRun | None:
     """Check the data, score the models, print the table; None if only checked.
 
     Raises:
@@ -116,12 +116,12 @@ def run_domain(
     return run
 
 
-def _print_results(run: DomainEvaluation, output: Path | None) -> None:
+def _print_results(run: EvaluationRun, output: Path | None) -> None:
     """Print the table and the paths of the records; raise if a model failed."""
     from rich.console import Console
 
     from qwen3nb import paths
-    from qwen3nb.evaluation.mteb.per_query import EvaluationError, last_lines
+    from qwen3nb.evaluation.run import EvaluationError
 
     if run.results:
         Console().print(domain_table(run.results))
@@ -129,7 +129,8 @@ def _print_results(run: DomainEvaluation, output: Path | None) -> None:
         again = " (reused)" if result.model.label in run.reused else ""
         click.echo(f"{result.path(output or paths.results())}{again}")
     if run.failures:
-        raise EvaluationError(f"{len(run.failures)} models failed\n{last_lines(run.failures)}")
+        failed = "\n".join(run.failure_lines())
+        raise EvaluationError(f"{len(run.failures)} models failed\n{failed}")
 
 
 def _print_summary(domain: Domain) -> None:

@@ -20,7 +20,7 @@ def without_traceback(command: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         from qwen3nb.book.build import BookError
-        from qwen3nb.evaluation.mteb.per_query import EvaluationError
+        from qwen3nb.evaluation.run import EvaluationError
         from qwen3nb.execution.notebook import NotebookError
 
         expected = (BookError, EvaluationError, NotebookError)  # those that are no ValueError

@@ -176,14 +176,14 @@ def quick(model: str, max_length: int, as_json: bool, **options: Any) -> None:
     qwen3nb quick encoder
     qwen3nb quick Qwen/Qwen3-0.6B --pooling mean --json
     """
-    from qwen3nb.evaluation.embeddings.sanity_check import quick_look
+    from qwen3nb.evaluation.embeddings.sanity_check import sanity_check
     from qwen3nb.models.load import load_model
     from qwen3nb.report.leaderboard.tables import checks_table
     from qwen3nb.report.render.console import print_table
 
     hide_library_bars()
     loaded = load_model(model, max_length=max_length or None, show_progress=not as_json, **options)
-    look = quick_look(loaded)
+    look = sanity_check(loaded)
     if as_json:
         click.echo(json.dumps(look.as_dict(), indent=2, allow_nan=False))
     else:

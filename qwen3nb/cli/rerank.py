@@ -13,7 +13,7 @@ from qwen3nb.cli.errors import without_traceback
 from qwen3nb.cli.options import DEVICE, DTYPE, FILE, hide_library_bars, seed_option
 
 if TYPE_CHECKING:
-    from qwen3nb.models.rerankers.yes_no import YesNoReranker
+    from qwen3nb.models.rerankers.yes_no import Reranker
 
 __all__ = ["RERANK_COMMANDS"]
 
@@ -44,7 +44,7 @@ def _with_model(command: Callable[..., Any]) -> Callable[..., Any]:
     return functools.reduce(lambda inner, option: option(inner), reversed(_MODEL), command)
 
 
-def _load(options: dict[str, Any]) -> YesNoReranker:
+def _load(options: dict[str, Any]) -> Reranker:
     from qwen3nb.models.rerankers.load import load_reranker
 
     hide_library_bars()
@@ -105,13 +105,14 @@ def rerank_suite(
     qwen3nb rerank-suite --model base --adapter final --first all-MiniLM-L6-v2 beir/scifact
     """
     from qwen3nb.evaluation.retrieval.first_stage import load_first
-    from qwen3nb.evaluation.retrieval.rerank import rerank_suite as run
+    from qwen3nb.evaluation.retrieval.rerank import dataset_rows
+    from qwen3nb.evaluation.retrieval.rerank import rerank as run
 
     suite = run(
         _load(options), data, first=load_first(*first), depth=depth, output=output, seed=seed,
         fresh=fresh,
     )  # fmt: skip
-    for row in suite.rows():
+    for row in dataset_rows(suite.results):
         shown = [f"{k} {v:.4f}" for k, v in row.items() if isinstance(v, float)]
         click.echo(f"{row['dataset']}: {', '.join(shown)}")
 

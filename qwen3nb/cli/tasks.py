@@ -128,7 +128,7 @@ def list_tasks(
 
 
 def _print_tasks(tasks: Sequence[Any], model: str | None) -> None:
-    from qwen3nb.evaluation.mteb.cost import costs, pace
+    from qwen3nb.evaluation.mteb.cost import costs, throughput
 
     letters, limit = None, None
     if model is not None:
@@ -136,7 +136,7 @@ def _print_tasks(tasks: Sequence[Any], model: str | None) -> None:
 
         hide_library_bars()
         encoder = load_encoder(model, show_progress=False)
-        letters, limit = pace(encoder), getattr(encoder, "max_length", None)
+        letters, limit = throughput(encoder), getattr(encoder, "max_length", None)
     estimates = costs(tasks, letters_per_second=letters, max_length=limit)
     for each in estimates:
         texts = "unknown" if each.texts is None else f"{each.texts:,} texts"

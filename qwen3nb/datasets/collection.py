@@ -1,4 +1,4 @@
-"""Documents, queries and judgements to search in, wherever they come from.
+"""Test collections: documents, queries and relevance judgements, from any source.
 
     BEIR folder      corpus.jsonl, queries.jsonl, qrels/test.tsv (or .jsonl; or .gz)
     CQADupStack      a folder of BEIR folders: one collection each, averaged as one
@@ -11,32 +11,34 @@ The revision of a collection is the digest of its content.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from qwen3nb.datasets.mirror import local_data
 from qwen3nb.datasets.rows import DataError, json_rows, tsv_rows, variant
 from qwen3nb.datasets.trec import read_run
 
-__all__ = ["Collection", "find_collections", "from_beir", "from_msmarco", "from_mteb"]
+__all__ = ["TestCollection", "find_collections", "from_msmarco", "from_mteb"]
 
 
-@dataclass(frozen=True)
-class Collection:
-    """What a search is measured on.
+@dataclass(frozen=True, repr=False)
+class TestCollection:
+    """Documents, queries and relevance judgements: what a search is measured on.
 
     Attributes:
         name: fit for files and tables.
         documents: text per id, a title in front.
         queries: text per id, of the judged queries that have a relevant document.
         qrels: grade per query and document.
-        candidates: documents to choose from per query, where the data names them.
+        candidates: documents to rerank per query, if the data names them.
         ordered: whether the candidates come best first.
-        skip_self: whether a document with the query's id is no answer to it.
-        group: the collection of which this is a part, to be averaged; empty for none.
+        skip_self: whether a document with the query's own id is left out of its ranking.
+        group: the collection that this is a part of, averaged with the others; or empty.
     """
 
     name: str
@@ -48,9 +50,106 @@ class Collection:
     skip_self: bool = False
     group: str = ""
 
+    __test__ = False  # not a test class, whatever pytest makes of its name
+
+    @classmethod
+    def from_texts(
+        cls,
+        queries: Mapping[str, str],
+        documents: Mapping[str, str],
+        relevant: Mapping[str, Mapping[str, int] | Iterable[str]],
+        *,
+        name: str = "custom",
+    ) -> TestCollection:
+        """A collection of one's own queries and documents.
+
+        Args:
+            queries: text per id.
+            documents: text per id.
+            relevant: per query a grade per document, or just the relevant documents.
+            name: fit for files and tables.
+
+        Raises:
+            DataError: a judged query or document without a text, an id that is not valid
+                Unicode (a lone surrogate), or no relevant document.
+
+        >>> TestCollection.from_texts({"q": "sort a list"}, {"d": "list.sort"}, {"q": ["d"]})
+        TestCollection('custom', 1 documents, 1 queries)
+        """
+        qrels = {
+            query: dict(grades) if isinstance(grades, Mapping) else dict.fromkeys(grades, 1)
+            for query, grades in relevant.items()
+        }
+        judged = {document for grades in qrels.values() for document in grades}
+        for each in (*queries, *documents):
+            if not each.isprintable() and any("\ud800" <= letter <= "\udfff" for letter in each):
+                raise DataError(f"the id {each!r} has a lone surrogate, which no file can hold")
+        if lost := sorted(judged - documents.keys()):
+            raise DataError(f"document {lost[0]!r} is judged but has no text ({len(lost)} such)")
+        return _checked(cls(name, dict(documents), queries, qrels), name)
+
+    @classmethod
+    def from_beir(cls, folder: Path | str, *, split: str = "test") -> TestCollection:
+        """Read a BEIR folder; a document with the query's own id never counts, as in BEIR.
+
+        Args:
+            folder: with corpus.jsonl, queries.jsonl and qrels/<split>.tsv (or .jsonl; or .gz).
+            split: whose judgements to read.
+
+        Raises:
+            DataError: a file is missing, or a row is malformed.
+        """
+        folder = Path(folder).expanduser()
+        corpus, queries = (_file(folder, f"{part}.jsonl") for part in ("corpus", "queries"))
+        rows = json_rows(corpus, {"_id": str, "title": (str, type(None)), "text": str})
+        documents = _by_id(
+            corpus, ((i, f"{title or ''} {text}".strip()) for i, title, text in rows)
+        )
+        texts = _by_id(queries, json_rows(queries, {"_id": str, "text": str}))
+        qrels = _qrels(_file(folder, f"qrels/{split}.tsv", f"qrels/{split}.jsonl"))
+        top_ranked = variant(folder, f"top_ranked/{split}.jsonl")
+        candidates = None
+        if top_ranked is not None:
+            fields: dict[str, Any] = {"query-id": str, "corpus-ids": list}
+            candidates = _by_id(top_ranked, json_rows(top_ranked, fields))
+        return _checked(
+            cls(folder.name, documents, texts, qrels, candidates, skip_self=True), folder
+        )
+
+    def subset(self, *, documents: int, seed: int = 0) -> TestCollection:
+        """The collection with fewer documents: all judged ones stay, the rest is drawn.
+
+        A subset makes search easier for every model: its scores compare with others on the
+        same subset only. Its name states the size.
+
+        Raises:
+            ValueError: fewer documents than are judged.
+        """
+        judged = {d for grades in self.qrels.values() for d in grades} & set(self.documents)
+        if documents < len(judged):
+            raise ValueError(
+                f"{self.name}: {len(judged)} documents are judged and all must stay; "
+                f"got a limit of {documents}"
+            )
+        if documents >= len(self.documents):
+            return self
+        others = sorted(set(self.documents) - judged)
+        drawn = np.random.default_rng(seed).choice(
+            len(others), size=documents - len(judged), replace=False
+        )
+        keep = judged | {others[index] for index in drawn}
+        texts = {name: text for name, text in self.documents.items() if name in keep}
+        return replace(self, name=f"{self.name}-{len(texts)}", documents=texts)
+
+    def __repr__(self) -> str:
+        return (
+            f"TestCollection({self.name!r}, {len(self.documents)} documents, "
+            f"{len(self.queries)} queries)"
+        )
+
     @cached_property
     def revision(self) -> str:
-        """SHA-256 of all that is measured on."""
+        """SHA-256 of documents, queries, judgements and candidates."""
         digest = hashlib.sha256()
         for part in (self.documents, self.queries):
             for name in sorted(part):
@@ -64,13 +163,13 @@ class Collection:
         return digest.hexdigest()
 
 
-def find_collections(spec: Any) -> list[Collection]:
-    """The collections ``spec`` stands for: a folder, the name of an MTEB task, or a task.
+def find_collections(spec: Any) -> list[TestCollection]:
+    """Return the collections that ``spec`` names: a folder, an MTEB task, or a collection.
 
     Raises:
-        DataError: none; says what was looked for.
+        DataError: ``spec`` names none; lists what was looked for.
     """
-    if isinstance(spec, Collection):
+    if isinstance(spec, TestCollection):
         return [spec]
     if not isinstance(spec, str | Path):
         return from_mteb(spec)
@@ -79,12 +178,13 @@ def find_collections(spec: Any) -> list[Collection]:
         if variant(folder, "queries.dev.small.tsv", "queries.dev.tsv"):
             return [from_msmarco(folder)]
         if variant(folder, "corpus.jsonl"):
-            return [from_beir(folder)]
+            return [TestCollection.from_beir(folder)]
         parts = sorted(each for each in folder.iterdir() if variant(each, "corpus.jsonl"))
         if parts:
+            named = [(f"{folder.name}-{each.name}", each) for each in parts]
             return [
-                replace(from_beir(each), name=f"{folder.name}-{each.name}", group=folder.name)
-                for each in parts
+                replace(TestCollection.from_beir(each), name=name, group=folder.name)
+                for name, each in named
             ]
         raise DataError(
             f"{folder}: neither a BEIR folder (corpus.jsonl), nor a folder of such, nor MS "
@@ -100,27 +200,6 @@ def find_collections(spec: Any) -> list[Collection]:
         return from_mteb(mteb.get_task(str(spec)))
     except KeyError as error:
         raise DataError(f"no folder and no MTEB task {str(spec)!r} ({error})") from None
-
-
-def from_beir(folder: Path, *, split: str = "test") -> Collection:
-    """A BEIR folder; a document with the query's own id is left out, as BEIR does.
-
-    Raises:
-        DataError: a file is missing, or a row is not what it should be.
-    """
-    corpus, queries = (_file(folder, f"{part}.jsonl") for part in ("corpus", "queries"))
-    rows = json_rows(corpus, {"_id": str, "title": (str, type(None)), "text": str})
-    documents = _by_id(corpus, ((i, f"{title or ''} {text}".strip()) for i, title, text in rows))
-    texts = _by_id(queries, json_rows(queries, {"_id": str, "text": str}))
-    qrels = _qrels(_file(folder, f"qrels/{split}.tsv", f"qrels/{split}.jsonl"))
-    listed = variant(folder, f"top_ranked/{split}.jsonl")
-    candidates = None
-    if listed is not None:
-        fields: dict[str, Any] = {"query-id": str, "corpus-ids": list}
-        candidates = _by_id(listed, json_rows(listed, fields))
-    return _checked(
-        Collection(folder.name, documents, texts, qrels, candidates, skip_self=True), folder
-    )
 
 
 def _qrels(file: Path) -> dict[str, dict[str, int]]:
@@ -140,7 +219,7 @@ def _qrels(file: Path) -> dict[str, dict[str, int]]:
     return qrels
 
 
-def from_msmarco(folder: Path) -> Collection:
+def from_msmarco(folder: Path) -> TestCollection:
     """MS MARCO's dev set: 6,980 queries, their judgements, and the official top 1,000.
 
     ``top1000.dev`` brings its passages; the order of its lines is no ranking, so that a
@@ -169,13 +248,13 @@ def from_msmarco(folder: Path) -> Collection:
     if run is not None:
         ranked = read_run(run)
         candidates = {q: sorted(s, key=lambda d, s=s: -s[d]) for q, s in ranked.items()}  # type: ignore[misc]
-    collection = Collection(
+    collection = TestCollection(
         "MSMARCO-dev", documents, queries, qrels, candidates, ordered=run is not None
     )
     return _checked(collection, folder)
 
 
-def from_mteb(task: Any) -> list[Collection]:
+def from_mteb(task: Any) -> list[TestCollection]:
     """The collections of an MTEB task, one per split and language; parts of an aggregate.
 
     Raises:
@@ -183,55 +262,55 @@ def from_mteb(task: Any) -> list[Collection]:
             load (MTEB would then search everything).
     """
     name = task.metadata.name
-    if parts := getattr(task.metadata, "tasks", None):
-        return [replace(each, group=name) for part in parts for each in from_mteb(part)]
+    if inner := getattr(task.metadata, "tasks", None):
+        return [replace(each, group=name) for part in inner for each in from_mteb(part)]
     if task.metadata.type not in ("Retrieval", "Reranking"):
         raise DataError(f"{name}: of type {task.metadata.type}, expected Retrieval or Reranking")
     if not task.data_loaded:
         with local_data(task):
             task.load_data()
     task.convert_v1_dataset_format_to_v2(num_proc=None)
-    places = [(subset, split) for subset in task.hf_subsets for split in task.eval_splits]
-    found = []
-    for subset, split in places:
+    parts = [(subset, split) for subset in task.hf_subsets for split in task.eval_splits]
+    collections = []
+    for subset, split in parts:
         data = task.dataset[subset][split]
         if task.metadata.type == "Reranking" and not data["top_ranked"]:
             raise DataError(f"{name}: a reranking task without candidates; is it offline?")
-        label = name if len(places) == 1 else f"{name}-{subset}-{split}"
-        collection = Collection(
+        label = name if len(parts) == 1 else f"{name}-{subset}-{split}"
+        collection = TestCollection(
             label,
             {str(r["id"]): f"{r.get('title') or ''} {r['text']}".strip() for r in data["corpus"]},
             {str(row["id"]): str(row["text"]) for row in data["queries"]},
             data["relevant_docs"],
             data["top_ranked"],
             skip_self=bool(task.ignore_identical_ids),
-            group="" if len(places) == 1 else name,
+            group="" if len(parts) == 1 else name,
         )
-        found.append(_checked(collection, name))
-    return found
+        collections.append(_checked(collection, name))
+    return collections
 
 
 def _file(folder: Path, *names: str) -> Path:
-    found = variant(folder, *names)
-    if found is None:
+    file = variant(folder, *names)
+    if file is None:
         raise DataError(f"{folder}: no {' or '.join(names)} (or .gz)")
-    return found
+    return file
 
 
 def _by_id(file: Path, rows: Iterator[Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, value in rows:
-        if name in found:
+        if name in values:
             raise DataError(f"{file}: id {name!r} twice")
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
-def _checked(collection: Collection, where: Any) -> Collection:
-    """Only queries with a relevant document are kept; each must have a text.
+def _checked(collection: TestCollection, where: Any) -> TestCollection:
+    """Keep the queries that have a relevant document; each must have a text.
 
-    Judged documents may be missing from a corpus (they are in some of BEIR's): they count
-    as not found. Candidates may not.
+    Judged documents may be missing from a corpus (they are in some of BEIR's) and count as
+    not retrieved. Candidates may not be missing.
     """
     judged = {
         query: dict(grades)
@@ -247,6 +326,6 @@ def _checked(collection: Collection, where: Any) -> Collection:
         candidates = {q: [str(d) for d in collection.candidates.get(q, [])] for q in judged}
         for query, listed in candidates.items():
             if odd := next((d for d in listed if d not in collection.documents), None):
-                raise DataError(f"{where}: candidate {odd!r} of query {query!r} is no document")
+                raise DataError(f"{where}: candidate {odd!r} of query {query!r} is not a document")
     queries = {query: collection.queries[query] for query in sorted(judged)}
     return replace(collection, queries=queries, qrels=judged, candidates=candidates)

@@ -1,4 +1,4 @@
-"""What every record has in common, whatever was measured: whose, what it cost, is it there."""
+"""Assemble a result record: the model, the task, the scores, the cost; find one made earlier."""
 
 from __future__ import annotations
 
@@ -11,17 +11,25 @@ from typing import Any
 
 from qwen3nb.metrics.aggregate import Aggregate, aggregate
 from qwen3nb.models.counters import Stats
-from qwen3nb.records.record import Environment, ModelInfo, Result, ResultError, RunCost
+from qwen3nb.records.record import (
+    Environment,
+    ModelInfo,
+    Result,
+    ResultError,
+    RunCost,
+    TaskInfo,
+    result_path,
+)
 from qwen3nb.utils.hardware import peak_memory
 
-__all__ = ["Work", "finished", "means", "model_info", "stored"]
+__all__ = ["Work", "assemble", "means", "model_info", "record_path", "stored"]
 
 
 class Work:
-    """What a record costs, from the moment this is made."""
+    """The cost of a record, measured from the moment the object is made."""
 
     def __init__(self, model: Any = None) -> None:
-        """Start; ``model`` counts in its ``stats``; None for what counts nothing."""
+        """Start; ``model`` counts its work in ``stats``, None counts nothing."""
         self._model = model
         self._before = self._counts()
         self._started = time.perf_counter()
@@ -30,7 +38,7 @@ class Work:
         return asdict(self._model.stats if self._model is not None else Stats())
 
     def cost(self) -> RunCost:
-        """Seconds, texts, speed and memory since then."""
+        """Seconds, texts, throughput and peak memory since the start."""
         done = {name: value - self._before[name] for name, value in self._counts().items()}
         return RunCost(
             seconds=time.perf_counter() - self._started,
@@ -42,8 +50,49 @@ class Work:
         )
 
 
+def assemble(
+    *,
+    model: ModelInfo,
+    task: TaskInfo,
+    per_query: dict[str, dict[str, float]],
+    work: Work,
+    seed: int,
+    run: str,
+    config: dict[str, Any],
+    metrics: dict[str, Aggregate] | None = None,
+    device: str = "cpu",
+    precision: str = "float32",
+) -> Result:
+    """Assemble the record of one model on one task; nothing is saved.
+
+    Args:
+        model: from `model_info`.
+        task: what was run.
+        per_query: column, then query id, to value.
+        work: made before the evaluation started; measures its cost.
+        seed: of the intervals.
+        run: id shared by all records of an evaluation.
+        config: parameters to keep with the record.
+        metrics: aggregate per metric; by default the mean of every column.
+        device: where the model ran.
+        precision: number format of its weights.
+    """
+    return Result(
+        model=model,
+        task=task,
+        metrics=means(per_query, seed=seed) if metrics is None else metrics,
+        per_query=per_query,
+        seed=seed,
+        config=config,
+        environment=Environment.current(device=device, precision=precision),
+        cost=work.cost(),
+        run=run,
+        finished=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
 def model_info(model: Any) -> ModelInfo:
-    """Whose record it is."""
+    """Label, identity, spec, settings and size of a loaded model."""
     return ModelInfo(
         label=model.label,
         identity=model.identity,
@@ -53,10 +102,15 @@ def model_info(model: Any) -> ModelInfo:
     )
 
 
+def record_path(model: Any, task: str, *, folder: Path, seed: int) -> Path:
+    """Where the record of a loaded model on a task lies."""
+    return result_path(folder, f"{model.label}-{model.identity[:8]}", seed, task)
+
+
 def means(
     per_query: Mapping[str, Mapping[str, float]], names: Iterable[str] | None = None, *, seed: int
 ) -> dict[str, Aggregate]:
-    """The mean of each column, with its interval; of all columns unless ``names`` says which."""
+    """Mean of each column with its interval; of all columns unless ``names`` lists some."""
     return {
         name: aggregate(per_query, how="mean", columns=(name,), seed=seed)
         for name in (per_query if names is None else names)
@@ -64,9 +118,11 @@ def means(
 
 
 def stored(file: Path, *, identity: str, same: Callable[[Result], bool]) -> Result | None:
-    """The record in ``file``, if it is this model's, made with this software, and the ``same``.
+    """Return the record in ``file`` if it can be reused, else None.
 
-    An unreadable one is None, like none at all: it is made again and the file replaced.
+    It is reused if it belongs to the model with ``identity``, was made with the installed
+    versions, and ``same`` accepts it. An unreadable record counts as missing: the task runs
+    again and the file is replaced.
     """
     if not file.is_file():
         return None
@@ -79,8 +135,3 @@ def stored(file: Path, *, identity: str, same: Callable[[Result], bool]) -> Resu
         and result.environment.versions == Environment.current().versions
     )
     return result if own and same(result) else None
-
-
-def finished() -> str:
-    """Now, as a record has it: UTC, ISO 8601."""
-    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,7 +1,7 @@
-"""Which texts go through the model together.
+"""Batches: which texts go through the model together.
 
-Padding is work thrown away, so texts of like length share a batch; equal texts are
-encoded once. Neither changes a vector: results are put back where they belong.
+Padding is wasted work, so texts of similar length share a batch, and equal texts are
+encoded once. Neither changes a vector: results return in input order.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ def batches_by_tokens(
     size: int | None = None,
     padded: bool = False,
 ) -> Iterator[list[int]]:
-    """Indices in batches of at most ``budget`` tokens, the longest texts first.
+    """Yield batches of indices with at most ``budget`` tokens each, longest texts first.
 
-    The longest come first so that memory runs out at once or not at all. A text longer
-    than the budget is a batch of its own.
+    Longest first, so that memory runs out at the first batch or not at all. A text longer
+    than the budget gets its own batch.
 
     >>> list(batches_by_tokens([3, 9, 1, 5], budget=9))
     [[1], [3, 0, 2]]
@@ -32,8 +32,8 @@ def batches_by_tokens(
         lengths: tokens per text.
         budget: tokens per batch; None for no limit.
         size: texts per batch at most; None for no limit.
-        padded: whether padding counts: a batch then costs its longest text times its
-            number of texts.
+        padded: count padding too: a batch costs its longest text times its number of
+            texts.
 
     Raises:
         ValueError: ``budget`` or ``size`` is not positive.
@@ -56,11 +56,11 @@ def batches_by_tokens(
 
 
 def deduplicate(texts: Sequence[str]) -> tuple[list[str], list[int]]:
-    """Distinct texts in order of appearance, and each text's place among them.
+    """Return the distinct texts in order of appearance, and each text's position among them.
 
     >>> deduplicate(["a", "b", "a"])
     (['a', 'b'], [0, 1, 0])
     """
-    places: dict[str, int] = {}
-    where = [places.setdefault(text, len(places)) for text in texts]
-    return list(places), where
+    positions: dict[str, int] = {}
+    where = [positions.setdefault(text, len(positions)) for text in texts]
+    return list(positions), where

@@ -1,4 +1,4 @@
-"""What a model counts while it works."""
+"""Counters that a model keeps while it works."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ __all__ = ["Stats"]
 
 @dataclass
 class Stats:
-    """What an encoder did so far.
+    """Work done by an encoder so far.
 
     Attributes:
-        texts: texts asked for, duplicates included.
-        encoded: distinct texts that went through the model: the cache's misses.
-        cached: distinct texts that came from the cache: its hits.
+        texts: texts requested, duplicates included.
+        encoded: distinct texts that went through the model: cache misses.
+        cached: distinct texts read from the cache: cache hits.
         damaged: stored vectors that failed their checksum and were computed again.
         seconds: time spent in the model.
-        cut: texts longer than the maximum length, which were cut.
-        empty: texts without a token of their own.
+        cut: texts truncated to the maximum length.
+        empty: texts without any token.
     """
 
     texts: int = 0

@@ -1,4 +1,4 @@
-"""One way in: a model specification to the encoder, or the search model, that it names."""
+"""Load the encoder or search model that a model spec names."""
 
 from __future__ import annotations
 
@@ -39,40 +39,39 @@ def load_encoder(
     cache: bool = True,
     show_progress: bool = True,
 ) -> Encoder:
-    """The encoder that ``spec`` names.
+    """Load the encoder that ``spec`` names.
 
     Args:
         spec: a folder (an extracted encoder, an encoder-decoder checkpoint, a
             sentence-transformers model, a causal language model, a LoRA adapter, another
             encoder-decoder such as T5Gemma 2, whose encoder is taken), a name from
             ``registry.toml``, a hub id, or ``random``.
-        pooling: one of `qwen3nb.POOLINGS`; None or ``auto`` for what the model says of
-            itself. A causal language model says nothing, so it needs one.
-        max_length: tokens after which a text is cut; None or 0 for what the model says.
+        pooling: one of `qwen3nb.POOLINGS`; None or ``auto`` for the model's own. A causal
+            language model has none, so it needs one.
+        max_length: tokens after which a text is truncated; None or 0 for the model's own.
         prefix: text put before every input, such as the mode ``[R]`` of a UL2 training;
-            for checkpoints and language models. An export has its own stored.
+            for checkpoints and language models. An export stores its own.
         append_eos: whether the end-of-text token follows every input, likewise.
-        normalize: whether vectors get length 1; None for what the model says. Without,
-            similarities are dot products.
-        bidirectional: run a causal language model with every token seeing every other.
+        normalize: whether vectors get unit length; None for the model's own setting. If
+            not, similarities are dot products.
+        bidirectional: let every token of a causal language model attend to every other.
         base: the model a LoRA adapter belongs to; None for the one it names.
-        instruction: what a model with instructions is told to look for, where the task has
-            none of its own; None for the model's own default. An adapter is told it before
-            queries, and takes the last token, which is the end of text, unless told
-            otherwise.
+        instruction: for models with instructions, used if the task brings none; None for
+            the model's default. An adapter gets it before queries, and pools the last
+            token, the end of text, by default.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
         dtype: ``float32``, ``bfloat16`` or ``float16``.
-        batch_size: texts per batch where they must be padded, and with a model that
-            sentence-transformers runs; it changes the speed, not the vectors.
-        seed: of random vectors.
-        cache: whether vectors are kept between runs.
-        show_progress: whether long work shows a bar.
+        batch_size: texts per batch if they must be padded, or if sentence-transformers runs
+            the model; changes the speed, not the vectors.
+        seed: of the random baseline's vectors.
+        cache: whether vectors are cached between runs.
+        show_progress: whether long encodings show a progress bar.
 
     Raises:
-        SpecError: no such model, or one that cannot be loaded; says what could be.
+        SpecError: no such model, or one that cannot be loaded.
         ValueError: an unknown pooling, dtype or device.
     """
-    source = _told(spec, base=base, instruction=instruction)
+    source = _resolved(spec, base=base, instruction=instruction)
     options = {"cache": cache, "show_progress": show_progress}
     if source.kind == "random":
         from qwen3nb.models.encoders.random_baseline import RandomEncoder
@@ -118,11 +117,11 @@ def load_model(spec: str | Path, **options: Any) -> Encoder | BM25 | Fusion:
     return load_encoder(spec, **options)
 
 
-def _told(spec: str | Path, *, base: str | Path | None, instruction: str | None) -> Source:
-    """The source of vectors that ``spec`` names, with its instruction.
+def _resolved(spec: str | Path, *, base: str | Path | None, instruction: str | None) -> Source:
+    """Resolve the encoder's source that ``spec`` names, with its instruction.
 
     Raises:
-        SpecError: there is none, or it has no vectors.
+        SpecError: no such model, or one without vectors.
     """
     source = adapter_source(Path(spec), base=base) if base is not None else find_source(str(spec))
     if source.kind in ("bm25", "fusion"):
@@ -145,7 +144,7 @@ def _check_causal(source: Source) -> None:
 
 
 def _runner(source: Source) -> Callable[..., Encoder]:
-    """The class that runs models of this kind."""
+    """Return the class that runs models of this kind."""
     from qwen3nb.models.encoders.sentence_transformer import SentenceTransformerEncoder
     from qwen3nb.models.encoders.transformer import TransformerEncoder
 

@@ -1,4 +1,4 @@
-"""What MTEB is told of a model."""
+"""The description of a model that MTEB asks for."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["mteb_meta"]
 
 
 def mteb_meta(model: Any, *, dimension: int | None, kinds: list[str]) -> ModelMeta:
-    """MTEB's description of a model; name and revision come from its identity.
+    """Describe a model to MTEB; name and revision come from its identity.
 
-    MTEB keys its result cache by them: were they the same for two local checkpoints,
-    the second would be given the scores of the first.
+    MTEB keys its result cache by them: if two local checkpoints shared them, the second
+    would get the scores of the first.
     """
     from mteb.models.model_meta import ModelMeta
 

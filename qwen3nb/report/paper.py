@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from qwen3nb.analysis.comparison.compare import compare_results
+from qwen3nb.analysis.comparison.compare import Comparison, compare
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
 from qwen3nb.report.comparison.figures import differences_figure, pairs_figure
+from qwen3nb.report.comparison.tables import differences_table
 from qwen3nb.report.comparison.task_figures import task_differences_figure, wins_figure
 from qwen3nb.report.leaderboard.figures import (
     bars_figure,
@@ -23,7 +24,6 @@ from qwen3nb.report.leaderboard.tables import (
     cost_table,
     headline_table,
     model_names,
-    task_differences_table,
 )
 from qwen3nb.report.render.figure import Figure
 from qwen3nb.report.render.table import TABLE_FORMATS, Table
@@ -56,20 +56,20 @@ def paper_figures(
     Raises:
         ValueError: no records of the tier.
     """
-    own = _of_tier(results, tier)
+    on_tier = _of_tier(results, tier)
     figures = [
-        comparison_figure(own, tier=tier),
-        bars_figure(own, tier=tier),
-        rank_figure(standings(own, tier=tier, seed=seed)),
+        comparison_figure(on_tier, tier=tier),
+        bars_figure(on_tier, tier=tier),
+        rank_figure(standings(on_tier, tier=tier, seed=seed)),
     ]
-    for task in _searched(own, tier):
-        figures.append(task_differences_figure(own, task=task, metric=METRIC))
-        figures.append(wins_figure(own, task=task, metric=METRIC))
-    compared = compare_results(own, tier=tier, seed=seed)
-    figures += [differences_figure(compared), pairs_figure(compared)]
+    comparison = compare(on_tier, tier=tier, seed=seed)
+    for task in _compared_tasks(comparison):
+        figures.append(task_differences_figure(comparison, task=task))
+        figures.append(wins_figure(comparison, task=task))
+    figures += [differences_figure(comparison), pairs_figure(comparison)]
     figures += _of_trainings(results, tier=tier, seed=seed)
-    named = [(figure.name, figure) for figure in figures if figure is not None]
-    return named + list(_per_model(own))
+    named = [(picture.name, picture) for picture in figures if picture is not None]
+    return named + list(_per_model(on_tier))
 
 
 def _of_trainings(results: Sequence[Result], *, tier: str, seed: int) -> Iterator[Figure | None]:
@@ -97,39 +97,32 @@ def paper_tables(results: Sequence[Result], *, tier: str, seed: int = 0) -> list
     """
     from dataclasses import replace
 
-    own = _of_tier(results, tier)
+    on_tier = _of_tier(results, tier)
+    comparison = compare(on_tier, tier=tier, seed=seed)
     tables = [
-        comparison_table(own, tier=tier, seed=seed),
+        comparison_table(on_tier, tier=tier, comparison=comparison),
         replace(
-            headline_table(own, tier=tier),
+            headline_table(on_tier, tier=tier),
             name=f"headline-{tier}",
             caption=f"All models on the first task of the tier {tier}.",
         ),
-        replace(cost_table(own), name="cost", caption="What the results cost to make."),
+        replace(cost_table(on_tier), name="cost", caption="Cost of the results."),
     ]
-    for task in _searched(own, tier):
-        tables.append(
-            replace(
-                task_differences_table(own, task=task, metric=METRIC, seed=seed),
-                name=f"differences-{task}",
-                caption=f"Paired differences on {task}.",
-            )
-        )
+    tables += [differences_table(comparison, task=task) for task in _compared_tasks(comparison)]
     trained = configurations_table(trained_scores())
     return [*tables, trained] if trained.rows else tables
 
 
 def _of_tier(results: Sequence[Result], tier: str) -> list[Result]:
-    own = [r for r in latest(results) if r.task.name in TIERS[tier].tasks]
-    if not own:
+    on_tier = [r for r in latest(results) if r.task.name in TIERS[tier].tasks]
+    if not on_tier:
         raise ValueError(f"no results of the tier {tier!r}; `qwen3nb eval` makes some")
-    return own
+    return on_tier
 
 
-def _searched(results: Sequence[Result], tier: str) -> list[str]:
-    """The tier's tasks on which two models or more have nDCG@10 per query."""
-    have = [r.task.name for r in results if METRIC in r.per_query]
-    return [task for task in TIERS[tier].tasks if have.count(task) > 1]
+def _compared_tasks(comparison: Comparison) -> list[str]:
+    """The tasks on which models are compared query by query."""
+    return list(dict.fromkeys(each.task for each in comparison.differences))
 
 
 def write_figures(
@@ -171,9 +164,8 @@ def _file_name(name: str) -> str:
 
 
 def _free(file: Path, taken: Sequence[Path]) -> Path:
-    """``file``, or the same with a number if two names came to one."""
-    count = 2
-    free = file
+    """``file``, or the same with a number if the name is taken."""
+    count, free = 2, file
     while free in taken:
         free = file.with_stem(f"{file.stem}-{count}")
         count += 1

@@ -13,7 +13,17 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-__all__ = ["escaped", "interval_text", "json_text", "markdown_table", "number_text", "percent_text"]
+__all__ = [
+    "escaped",
+    "interval_text",
+    "json_text",
+    "markdown_table",
+    "number_text",
+    "p_value_text",
+    "percent_text",
+]
+
+SMALLEST_P = 0.001  # smaller p-values are shown as a bound: the draws cannot resolve them
 
 
 # What Markdown and MyST read anywhere, and what they read at the start of a line only:
@@ -68,6 +78,23 @@ def number_text(value: float | None, *, sign: bool = False, digits: int = 3) -> 
     if value is None:
         return "–"
     return f"{value:+.{digits}f}" if sign else f"{value:.{digits}f}"
+
+
+def p_value_text(value: float | None, *, relation: bool = False) -> str:
+    """A p-value with four decimals, a bound where it is small, or a dash where there is none.
+
+    Args:
+        value: the p-value.
+        relation: whether ``=`` precedes a value that is no bound.
+
+    >>> p_value_text(0.31366), p_value_text(1 / 10_001), p_value_text(0.2, relation=True)
+    ('0.3137', '<0.001', '= 0.2000')
+    """
+    if value is None:
+        return "–"
+    if value < SMALLEST_P:
+        return f"< {SMALLEST_P}" if relation else f"<{SMALLEST_P}"
+    return f"= {value:.4f}" if relation else f"{value:.4f}"
 
 
 def percent_text(value: float | None, *, sign: bool = True) -> str:

@@ -176,7 +176,7 @@ def test_a_value_that_is_missing_stops_the_build(book, monkeypatch, tmp_path):
     from qwen3nb.book.build import BookError
 
     copy = tmp_path / "copy"
-    # With the results, so that no page is run again, and with one of the runs.
+    # With the results and one of the runs: thirty would only take longer.
     shutil.copytree(book.home, copy, ignore=shutil.ignore_patterns("_build", "eval-run-*"))
     index = copy / "book" / "index.md"
     index.write_text(index.read_text().replace("{glue} findings", "{glue} findngs"))

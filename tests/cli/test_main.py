@@ -12,7 +12,7 @@ from helpers import REPOSITORY
 
 from qwen3nb.cli.errors import without_traceback
 from qwen3nb.cli.main import main
-from qwen3nb.evaluation.mteb.per_query import EvaluationError
+from qwen3nb.evaluation.run import EvaluationError
 from qwen3nb.execution.parameters import ParameterError
 
 COMMANDS = (

@@ -19,8 +19,9 @@ from qwen3nb.datasets.mirror import (
     mirrored,
     needs,
 )
-from qwen3nb.evaluation.mteb.evaluate import EvaluationError, evaluate
+from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.mteb.select import select_tasks
+from qwen3nb.evaluation.run import EvaluationError
 from qwen3nb.models.load import load_encoder
 from qwen3nb.records.record import verify
 
@@ -76,7 +77,7 @@ def test_a_task_runs_on_the_mirror_and_the_record_says_which_data(mirror, encode
     # Other data are another result; data noted as fetched are the revision, while unchanged.
     sts_folder(mirror, scores=(5.0, 0.0, 1.0))
     again = evaluate(encoder, tasks="STSBenchmark", show_progress=False)
-    assert again.reused == []
+    assert again.reused == ()
     from qwen3nb.utils.atomic_files import sha256_file
 
     note = {"revision": pinned, "files": {"test.jsonl": sha256_file(folder / "test.jsonl")}}

@@ -32,15 +32,14 @@ def test_adapters_are_written_as_that_training_writes_them(tmp_path):
     assert {each.folder for each in found} == set(folders)
     assert len(said) == 3
     for each in found:
-        *lines, last = [
-            json.loads(line) for line in (each.place / "train_log.jsonl").read_text().splitlines()
-        ]
+        log = (each.seed_folder / "train_log.jsonl").read_text()
+        *lines, last = [json.loads(line) for line in log.splitlines()]
         assert [line["step"] for line in lines] == [2, 4]
         assert last["type"] == "epoch_summary"
         assert last["epoch_steps"] == 4  # the same for every mode
         assert ("loss_emb" in lines[0]) == each.embeds
         assert ("loss_rerank" in lines[0]) == (each.mode != "emb_only")
-        conflicts = each.place / "gradient_conflicts.jsonl"
+        conflicts = each.seed_folder / "gradient_conflicts.jsonl"
         assert conflicts.is_file() == (each.mode == "joint")
         if each.mode == "joint":
             rows = [json.loads(line) for line in conflicts.read_text().splitlines()]

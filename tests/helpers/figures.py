@@ -3,6 +3,7 @@
 import numpy as np
 
 from helpers.records import make
+from qwen3nb.analysis.comparison.compare import compare
 from qwen3nb.report.comparison.task_figures import task_differences_figure, wins_figure
 from qwen3nb.report.leaderboard.figures import (
     bars_figure,
@@ -42,8 +43,8 @@ def figures():
     return [
         comparison_figure(results, tier="smoke"),
         bars_figure(results, tier="smoke"),
-        task_differences_figure(results, task=TASK, metric="nDCG@10"),
-        wins_figure(results, task=TASK, metric="nDCG@10"),
+        task_differences_figure(compare(results), task=TASK),
+        wins_figure(compare(results), task=TASK),
         per_query_figure(results[:2]),
         similarity_figure([sts]),
         forest_figure(ROWS, xlabel="x", caption="c"),

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from qwen3nb.metrics.aggregate import aggregate
 from qwen3nb.records.record import Environment, ModelInfo, Result, RunCost, TaskInfo
+
+BASE = np.random.default_rng(3).uniform(0.3, 0.6, 40)
+RETRIEVAL, RERANKING = "PyDocsSampleRetrieval", "PyDocsSampleReranking"
 
 
 def make(label="m", scores=(0.2, 0.4, 0.9), *, task="PyDocsSampleRetrieval",
@@ -42,3 +47,34 @@ def make(label="m", scores=(0.2, 0.4, 0.9), *, task="PyDocsSampleRetrieval",
 def amend(result, part, **changes):
     """Change the ``model``, ``task`` … of a frozen record in place, as only a test may."""
     object.__setattr__(result, part, replace(getattr(result, part), **changes))
+
+
+def noisy(mean, *, spread=0.02, seed=0):
+    """Scores of 40 queries around a mean, of the same difficulty for every model."""
+    return BASE - BASE.mean() + mean + np.random.default_rng(seed).normal(0, spread, len(BASE))
+
+
+def own(label, mean, *, finished="2026-01-01", identity=None, seed=0):
+    """A record as `qwen3nb domain` leaves it: two metrics, texts, the best documents."""
+    scores = noisy(mean, seed=seed)
+    result = make(
+        label, task="mine-1a", scores=scores, finished=finished, metric="MRR@10",
+        identity=identity,
+    )  # fmt: skip
+    amend(result, "task", dataset="mine")
+    result.per_query["nDCG@10"] = {q: v / 2 for q, v in result.per_query["MRR@10"].items()}
+    result.metrics["nDCG@10"] = result.metrics["MRR@10"]
+    queries = list(result.per_query["MRR@10"])
+    amend(result, "task", categories={q: "even" if i % 2 else "odd" for i, q in enumerate(queries)})
+    result.config["queries"] = {q: f"text of {q}" for q in queries}
+    result.config["top"] = {q: [f"{label}-{i}" for i in range(9)] for q in queries}
+    return result
+
+
+def three_models():
+    """Records of a good model, of one like the baseline, and of the baseline ``now``."""
+    return [
+        make("good", scores=noisy(0.7)),
+        make("same", scores=noisy(0.5, seed=4)),
+        make("now", scores=noisy(0.5, seed=5)),
+    ]

@@ -3,7 +3,7 @@
 import torch
 import transformers
 
-from qwen3nb.models.inference.runner import Engine
+from qwen3nb.models.inference.runner import Runner
 from qwen3nb.models.modeling.configuration import Qwen3EncoderConfig
 from qwen3nb.models.modeling.pooling import pool
 from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel
@@ -91,4 +91,4 @@ def one_by_one(model, rows, *, how="mean"):
 
 
 def runner(name, *, how="mean", **options):
-    return Engine(build(name), pooling=how, normalize=True, **options)
+    return Runner(build(name), pooling=how, normalize=True, **options)

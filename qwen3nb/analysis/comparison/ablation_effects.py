@@ -13,7 +13,7 @@ from qwen3nb.analysis.stats.paired_tests import (
     paired_bootstrap,
     permutation_test,
 )
-from qwen3nb.evaluation.studies.ablation import Outcome, Variant
+from qwen3nb.evaluation.studies.ablation import Variant, VariantResult
 from qwen3nb.records.record import Result
 
 __all__ = ["Effect", "effects"]
@@ -40,7 +40,7 @@ class Effect:
     settings: int
 
 
-def effects(outcomes: Sequence[Outcome], *, seed: int = 0) -> list[Effect]:
+def effects(outcomes: Sequence[VariantResult], *, seed: int = 0) -> list[Effect]:
     """What each setting changes against the first variant's, paired by query.
 
     For each query, its main metric is averaged over all combinations of the other

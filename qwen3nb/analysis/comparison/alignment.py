@@ -1,12 +1,13 @@
-"""Systems side by side: scores joined by task and query.
+"""Scores of several systems aligned by task and query.
 
-What does not pair is reported: a query that some system did not answer, a task that
-only one system has, a record of another revision of the data, a metric that has no value
-per query. Nothing is dropped without a line that says so.
+Whatever cannot be paired is reported: a query that some system did not answer, a task that
+only one system has, a record of another revision of the data, a metric without a value per
+query. Nothing is dropped silently.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -22,9 +23,10 @@ __all__ = [
     "comparable",
     "join",
     "model_names",
+    "newest_records",
     "pair_against",
     "pair_results",
-    "paired_scores",
+    "score_columns",
     "system_names",
 ]
 
@@ -132,7 +134,7 @@ def pair_results(
     the one most records have (the newer of two as frequent).
     """
     given = [result for result in results if tasks is None or result.task.name in tasks]
-    newest, left_out = _newest(given)
+    newest, left_out = newest_records(given)
     names = system_names(newest)
     by_task: dict[str, list[Result]] = {}
     for result in newest:
@@ -149,19 +151,19 @@ def pair_results(
     return Pairing(tuple(matrices), tuple(left_out))
 
 
-def _newest(results: Sequence[Result]) -> tuple[list[Result], list[str]]:
-    """One record per model, seed and task, and what it replaced."""
-    found: dict[tuple[str, int, str], Result] = {}
+def newest_records(results: Iterable[Result]) -> tuple[list[Result], list[str]]:
+    """One record per model identity, seed and task, and a note on each older one."""
+    newest: dict[tuple[str, int, str], Result] = {}
     replaced = []
     for result in sorted(results, key=lambda each: each.finished):
         key = (result.model.identity, result.seed, result.task.name)
-        if key in found:
+        if key in newest:
             replaced.append(
                 f"{key[2]}: an earlier record of {result.model.label} (seed {result.seed}), "
-                f"finished {found[key].finished}"
+                f"finished {newest[key].finished}"
             )
-        found[key] = result
-    return list(found.values()), replaced
+        newest[key] = result
+    return list(newest.values()), replaced
 
 
 def pair_against(
@@ -182,7 +184,7 @@ def pair_against(
     wanted = metric or reference.task.main_metric
     matrices, left_out = [], []
     for result in others:
-        columns, reasons = _columns(task, [result, reference], names, wanted, revision)
+        columns, reasons = score_columns(task, [result, reference], names, wanted, revision)
         left_out += reasons
         if len(columns) < 2:
             continue
@@ -205,17 +207,10 @@ def comparable(one: Result, other: Result) -> bool:
     )
 
 
-def paired_scores(one: Result, other: Result) -> tuple[list[float], list[float]]:
-    """Scores of two records that are `comparable`, query by query in the same order."""
-    metric = one.task.main_metric
-    queries = sorted(one.per_query[metric])
-    first, second = ([each.per_query[metric][q] for q in queries] for each in (one, other))
-    return first, second
-
-
 def model_names(results: Iterable[Result]) -> dict[str, str]:
-    """A name per model identity: its label, with what tells it apart if that is needed."""
-    models = {result.model.identity: result.model for result in results}
+    """A name per model identity: its newest label, with its pooling or digest if not unique."""
+    newest = sorted(results, key=lambda each: each.finished)
+    models = {result.model.identity: result.model for result in newest}
     labels = [model.label for model in models.values()]
     names = {}
     for identity, model in models.items():
@@ -247,7 +242,7 @@ def _matrix(
 ) -> tuple[ScoreMatrix | None, list[str]]:
     """The matrix of one task, if two records can be joined, and what is not in it."""
     wanted = metric or records[0].task.main_metric
-    columns, reasons = _columns(task, records, names, wanted, common_revision(records))
+    columns, reasons = score_columns(task, records, names, wanted, common_revision(records))
     if len(columns) < 2:
         reasons += [f"{task}: {name} has no other system to pair with" for name in columns]
         return None, reasons
@@ -257,14 +252,22 @@ def _matrix(
         return None, [*reasons, str(error)]
 
 
-def _columns(
+def score_columns(
     task: str,
     records: Sequence[Result],
     names: Mapping[tuple[str, int], str],
     metric: str,
     revision: str,
 ) -> tuple[dict[str, Mapping[str, float]], list[str]]:
-    """Scores per system of the records that have them on this revision, and why others not."""
+    """Scores per query of the systems that can be compared, and why others cannot.
+
+    Args:
+        task: name of the task, for the reasons.
+        records: of the task, one per system.
+        names: of the systems, by identity and seed.
+        metric: the per-query column to take.
+        revision: of the data; records of another are left out.
+    """
     columns: dict[str, Mapping[str, float]] = {}
     reasons = []
     for result in records:
@@ -274,10 +277,12 @@ def _columns(
                 f"{task}: {name} was run on revision {result.task.revision} of the data, "
                 f"the others on {revision}"
             )
-        elif metric not in result.per_query:
+        elif not (values := result.per_query.get(metric)):
             reasons.append(f"{task}: {name} has no {metric} per query")
+        elif bad := [query for query in sorted(values) if not math.isfinite(values[query])]:
+            reasons.append(f"{task}: {name} has no finite value on query {bad[0]!r}")
         else:
-            columns[name] = result.per_query[metric]
+            columns[name] = values
     return columns, reasons
 
 

@@ -1,8 +1,8 @@
-"""Where a difference comes from: categories of queries, and orders that turn round.
+"""Where a difference comes from: categories of queries, and reversals of the order.
 
 The mean of paired differences over all queries is a weighted mean of those over the
-categories, so it cannot lie outside them. An order can turn round all the same, and each
-way is flagged:
+categories, so it cannot lie outside them. The order can still be reversed, and each way is
+flagged:
 
     opposed     one category is significantly against the whole
     weighting   every query counting once, and every category counting once, disagree
@@ -20,7 +20,7 @@ import numpy as np
 from qwen3nb.analysis.comparison.alignment import join
 from qwen3nb.analysis.stats.multiple_testing import adjust
 from qwen3nb.analysis.stats.paired_tests import paired_bootstrap, permutation_test
-from qwen3nb.analysis.stats.resampling import Interval, draw_seed
+from qwen3nb.analysis.stats.resampling import DRAWS, Interval, draw_seed
 from qwen3nb.utils.markdown import escaped, interval_text, json_text, markdown_table, number_text
 
 __all__ = ["Breakdown", "CategoryRow", "Reversal", "breakdown"]
@@ -52,11 +52,11 @@ class CategoryRow:
 
 @dataclass(frozen=True)
 class Reversal:
-    """An order that turns round.
+    """A reversal of the order of two systems.
 
     Attributes:
         kind: ``opposed``, ``weighting`` or ``coverage``.
-        text: what turns round, with the numbers.
+        text: the reversal in words, with the numbers.
     """
 
     kind: str
@@ -71,7 +71,7 @@ class Breakdown:
         first: name of a; ``second`` of b.
         overall: all queries.
         rows: one per category, by name.
-        reversals: orders that turn round; empty if none does.
+        reversals: reversals of the order; may be empty.
         notes: queries that do not pair, or have no category.
     """
 
@@ -112,7 +112,7 @@ def breakdown(
     categories: Mapping[str, str],
     *,
     names: tuple[str, str] = ("a", "b"),
-    n_resamples: int = 10_000,
+    n_resamples: int = DRAWS,
     alpha: float = 0.05,
     seed: int,
 ) -> Breakdown:

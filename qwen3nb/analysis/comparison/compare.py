@@ -1,147 +1,395 @@
-"""The comparison behind every page: systems on the queries they share."""
+"""The one comparison: systems on the queries they share, each paired difference computed once.
+
+Every page, table, figure and card that shows a difference between two models reads it from a
+`Comparison`. On each task there are two families of tests, corrected separately:
+
+    every model against the baseline
+    every pair of models without the baseline
+
+A difference belongs to one of them, so it has one corrected p-value wherever it is shown, and
+the tasks, metrics and pages beside it do not change it.
+"""
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from qwen3nb.analysis.comparison.alignment import (
     ScoreMatrix,
-    pair_against,
-    pair_results,
+    common_revision,
+    join,
+    newest_records,
+    score_columns,
     system_names,
 )
-from qwen3nb.analysis.comparison.pairwise import Family, Pair, compare_pairs
+from qwen3nb.analysis.comparison.differences import (
+    PairedDifference,
+    corrected,
+    paired_differences,
+)
+from qwen3nb.analysis.stats.multiple_testing import CORRECTIONS, NAMES
+from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL
 from qwen3nb.evaluation.mteb.select import listed
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
 from qwen3nb.tiers import TIERS
+from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.markdown import interval_text, markdown_table, number_text, p_value_text
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+__all__ = ["Comparison", "Procedure", "TaskComparison", "compare"]
+
+Names = Mapping[tuple[str, int], str]  # of systems, by identity and seed
 
 
 @dataclass(frozen=True)
-class Compared:
-    """Models on the same tasks, query by query.
+class Procedure:
+    """How differences are tested.
 
     Attributes:
-        baseline: name of the model the others are compared with; empty without results.
-        against: each model against the baseline, p-values adjusted over all of these.
-        matrices: the scores behind them, in the same order; the baseline comes second.
-        pairs: every pair of models, p-values adjusted over all of these.
-        records: the records that were compared, by task and model.
         alpha: level of the tests.
         minimum: smallest difference that matters.
+        correction: one of `multiple_testing.CORRECTIONS`.
+        draws: of the bootstrap and of the permutation test.
+        level: of the intervals.
         seed: of the draws.
-        notes: what did not pair.
+    """
+
+    alpha: float = 0.05
+    minimum: float = 0.05
+    correction: str = "holm"
+    draws: int = DRAWS
+    level: float = LEVEL
+    seed: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class TaskComparison:
+    """Systems on one task and metric.
+
+    Attributes:
+        task: name of the task.
+        metric: name of the metric.
+        baseline: name of the baseline; empty if it has no scores here.
+        columns: score per query id of each system, by name.
+        procedure: how differences are tested.
+        left_out: the records that are not compared, each with the reason.
+    """
+
+    task: str
+    metric: str
+    baseline: str
+    columns: Mapping[str, Mapping[str, float]]
+    procedure: Procedure
+    left_out: tuple[str, ...] = ()
+
+    @cached_property
+    def with_baseline(self) -> tuple[PairedDifference, ...]:
+        """Every system against the baseline, largest difference first: one family."""
+        if not self.baseline:
+            return ()
+        pairs = [(name, self.baseline) for name in self.columns if name != self.baseline]
+        found = self._family(pairs)
+        return tuple(sorted(found, key=lambda each: (-each.difference, each.first)))
+
+    @cached_property
+    def among_others(self) -> tuple[PairedDifference, ...]:
+        """Every pair of systems without the baseline: the other family."""
+        others = [name for name in self.columns if name != self.baseline]
+        return tuple(self._family(list(itertools.combinations(others, 2))))
+
+    @property
+    def all_pairs(self) -> tuple[PairedDifference, ...]:
+        """Both families."""
+        return self.with_baseline + self.among_others
+
+    def difference(self, first: str, second: str) -> PairedDifference | None:
+        """First minus second; None if the two share no query or one has no scores here."""
+        family = self.with_baseline if self.baseline in (first, second) else self.among_others
+        for each in family:
+            if (each.first, each.second) == (first, second):
+                return each
+            if (each.second, each.first) == (first, second):
+                return each.reversed()
+        return None
+
+    def matrix(self, first: str, second: str) -> ScoreMatrix:
+        """The scores behind a difference, on the queries that both systems answered.
+
+        Raises:
+            ValueError: the two share no query.
+        """
+        columns = {name: self.columns[name] for name in (first, second)}
+        return join(columns, task=self.task, metric=self.metric)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is not compared with the baseline: records, and queries of one system only."""
+        notes = list(self.left_out)
+        for name in self.columns:
+            if self.baseline and name != self.baseline:
+                shared = set(self.columns[name]) & set(self.columns[self.baseline])
+                notes += (
+                    self.matrix(name, self.baseline).notes
+                    if shared
+                    else [f"{self.task}: no query is shared by {name} and {self.baseline}"]
+                )
+        return tuple(dict.fromkeys(notes))
+
+    def _family(self, pairs: Sequence[tuple[str, str]]) -> list[PairedDifference]:
+        """Differences of ``pairs``, from one set of draws per set of shared queries."""
+        queries = {name: frozenset(column) for name, column in self.columns.items()}
+        groups: dict[frozenset[str], list[tuple[str, str]]] = {}
+        for a, b in pairs:
+            if shared := queries[a] & queries[b]:
+                groups.setdefault(shared, []).append((a, b))
+        found: dict[tuple[str, str], PairedDifference] = {}
+        for group in groups.values():
+            systems = dict.fromkeys(name for pair in group for name in pair)
+            columns = {name: self.columns[name] for name in systems}
+            matrix = join(columns, task=self.task, metric=self.metric)
+            how = self.procedure
+            computed = paired_differences(
+                matrix, pairs=group, draws=how.draws, level=how.level, seed=how.seed
+            )
+            found |= zip(group, computed, strict=True)
+        ordered = [found[pair] for pair in pairs if pair in found]
+        return corrected(ordered, correction=self.procedure.correction)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison:
+    """Systems compared with a baseline, task by task, and with one another.
+
+    Attributes:
+        baseline: name of the system that the others are compared with; empty without one.
+        tasks: the comparisons, one per task and metric.
+        records: the records behind them, by task and name of the system.
+        procedure: how differences are tested.
+        names: of the systems, by identity and seed.
+        left_out: records that are not compared, each with the reason.
     """
 
     baseline: str
-    against: Family
-    matrices: tuple[ScoreMatrix, ...]
-    pairs: Family
-    records: dict[tuple[str, str], Result]
-    alpha: float
-    minimum: float
-    seed: int
-    notes: tuple[str, ...]
+    tasks: tuple[TaskComparison, ...]
+    records: Mapping[tuple[str, str], Result]
+    procedure: Procedure
+    names: Names
+    left_out: tuple[str, ...] = ()
 
     @property
-    def tasks(self) -> tuple[str, ...]:
-        """Tasks on which something was compared."""
-        return tuple(dict.fromkeys(matrix.task for matrix in self.matrices))
+    def differences(self) -> tuple[PairedDifference, ...]:
+        """Every system against the baseline, task by task."""
+        return tuple(each for task in self.tasks for each in task.with_baseline)
 
-    def by_task(self) -> Iterator[tuple[str, list[tuple[Pair, ScoreMatrix]]]]:
-        """Task by task, the comparisons with the baseline and their scores."""
-        both = list(zip(self.against.pairs, self.matrices, strict=True))
-        for task in self.tasks:
-            yield task, [(pair, matrix) for pair, matrix in both if pair.task == task]
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is not compared with the baseline, and why."""
+        notes = [note for task in self.tasks for note in task.notes]
+        return tuple(dict.fromkeys([*self.left_out, *notes]))
+
+    def on(self, task: str, metric: str = "") -> TaskComparison | None:
+        """The comparison on one task (and metric); None if nothing has scores there."""
+        for each in self.tasks:
+            if each.task == task and metric in ("", each.metric):
+                return each
+        return None
+
+    def difference(
+        self, first: str, second: str, *, task: str, metric: str = ""
+    ) -> PairedDifference | None:
+        """First minus second, by name, on one task; None if they cannot be paired there."""
+        found = self.on(task, metric)
+        return None if found is None else found.difference(first, second)
+
+    def between(self, first: Result, second: Result) -> PairedDifference | None:
+        """First minus second on the task of both; None if they cannot be paired."""
+        task = first.task.name
+        found = self.on(task)
+        names = [self.names.get((each.model.identity, each.seed)) for each in (first, second)]
+        if found is None or second.task.name != task or names[0] is None or names[1] is None:
+            return None
+        return found.difference(names[0], names[1])
+
+    def matrix(self, difference: PairedDifference) -> ScoreMatrix:
+        """The scores behind a difference, query by query.
+
+        Raises:
+            ValueError: it is not a difference of this comparison.
+        """
+        found = self.on(difference.task, difference.metric)
+        if found is None:
+            raise ValueError(f"no comparison on {difference.task} by {difference.metric}")
+        return found.matrix(difference.first, difference.second)
+
+    def family(self, task: str = "") -> str:
+        """What the p-values against the baseline are corrected over, in words."""
+        sizes = [len(t.with_baseline) for t in self.tasks if task in ("", t.task)]
+        sizes = [size for size in sizes if size]
+        method = NAMES[self.procedure.correction]
+        if len(sizes) == 1:
+            return f"{method} over the {sizes[0]} comparisons with {self.baseline}"
+        counts = ", ".join(map(str, sizes))
+        return f"{method} over the comparisons with {self.baseline} on each task ({counts})"
+
+    def to_frame(self) -> DataFrame:
+        """A row per difference from the baseline (pandas)."""
+        import pandas as pd
+
+        names = [field.name for field in fields(PairedDifference)]
+        rows = [[getattr(each, name) for name in names] for each in self.differences]
+        return pd.DataFrame(rows, columns=names)
+
+    def __repr__(self) -> str:
+        models = len({name for _, name in self.records})
+        tasks = len({each.task for each in self.tasks})
+        return (
+            f"Comparison of {models} models on {tasks} tasks, baseline {self.baseline!r}, "
+            f"{len(self.differences)} differences"
+        )
+
+    def __str__(self) -> str:
+        heads = ("task", "metric", "model", "value", f"− {self.baseline}", "interval", "p",
+                 "p, corrected", "n")  # fmt: skip
+        rows = [
+            (
+                each.task, each.metric, each.first, number_text(each.means[0]),
+                number_text(each.difference, sign=True), interval_text(each.interval),
+                p_value_text(each.p_value), p_value_text(each.corrected), str(each.n),
+            )
+            for each in self.differences
+        ]  # fmt: skip
+        return "\n".join([repr(self), "", markdown_table(heads, rows)])
 
 
-def compare_results(
+def compare(
     results: Iterable[Result],
     *,
-    tier: str,
-    task: str = "",
     baseline: str = "",
-    metric: str = "",
+    metric: str | Sequence[str] = "",
+    tier: str = "",
+    tasks: str | Sequence[str] = (),
     alpha: float = 0.05,
     minimum: float = 0.05,
     correction: str = "holm",
+    draws: int = DRAWS,
     seed: int = 0,
-) -> Compared:
+) -> Comparison:
     """Compare all models that have records of the same tasks.
 
     Args:
         results: any records; the newest of each model and task is taken.
+        baseline: label or name of a model; by default, of the models with scores on most
+            tasks, the best on the first task.
+        metric: per-query metric, or several; by default each task's main metric.
         tier: whose tasks are compared.
-        task: names with commas, instead of the tier's.
-        baseline: label of a model; empty: the best one on the first task.
-        metric: by default each task's main metric.
+        tasks: names of tasks, or a string with commas, instead of the tier's; without
+            either, every task there is.
         alpha: level of the tests.
         minimum: smallest difference that matters.
-        correction: one of `corrections.CORRECTIONS`.
+        correction: one of `multiple_testing.CORRECTIONS`.
+        draws: of the bootstrap and of the permutation test.
         seed: of the draws.
 
     Raises:
-        ValueError: no record of the baseline; lists the models there are.
+        ValueError: an unknown tier or correction, or no record of the baseline; lists those
+            available.
     """
-    tasks = listed(task) or list(TIERS[tier].tasks)
-    chosen = [result for result in latest(results) if result.task.name in tasks]
-    label = baseline or _best(chosen, tasks, metric)
-    labels = sorted({result.model.label for result in chosen})
-    if label and label not in labels:
-        raise ValueError(f"no result of {label!r}; there are: {', '.join(labels) or 'none'}")
-    matrices, notes = _against(chosen, tasks, label, metric)
-    pairing = pair_results(chosen, metric=metric or None)
-    notes += pairing.notes
-    by_value = {r.task.name for r in chosen if "gold" in r.per_query}  # correlations_table
-    notes = [note for note in notes if not note.startswith(tuple(f"{t}: " for t in by_value))]
-    names = system_names(chosen)
-    return Compared(
-        baseline=label,
-        against=compare_pairs(matrices, correction=correction, seed=seed),
-        matrices=tuple(matrices),
-        pairs=compare_pairs(pairing.matrices, correction=correction, seed=seed),
-        records={(r.task.name, names[r.model.identity, r.seed]): r for r in chosen},
-        alpha=alpha,
-        minimum=minimum,
-        seed=seed,
-        notes=tuple(dict.fromkeys(notes)),
+    one_of("correction", correction, CORRECTIONS)
+    given = latest(results)
+    wanted = listed(tasks) if isinstance(tasks, str) else list(tasks)
+    if not wanted:
+        wanted = list(TIERS[one_of("tier", tier, TIERS)].tasks) if tier else _tasks(given)
+    given = [result for result in given if result.task.name in wanted]
+    newest, replaced = newest_records(given)
+    metrics = [metric] if isinstance(metric, str) else list(metric)
+    names = system_names(given)
+    reference = _named(given, names, baseline) or _best(newest, names, wanted, metrics[0])
+    procedure = Procedure(alpha, minimum, correction, draws, LEVEL, seed)
+    compared = [
+        _on_task([r for r in newest if r.task.name == task], names, each, reference, procedure)
+        for task in wanted
+        for each in metrics
+    ]
+    return Comparison(
+        baseline=reference,
+        tasks=tuple(each for each in compared if each is not None),
+        records={(r.task.name, names[r.model.identity, r.seed]): r for r in newest},
+        procedure=procedure,
+        names=names,
+        left_out=tuple(replaced),
     )
 
 
-def _best(results: Sequence[Result], tasks: Sequence[str], metric: str) -> str:
-    """Label of the best on the first task, of the models with scores on most; or empty."""
-    scored = [r for r in results if (metric or r.task.main_metric) in r.per_query]
-    counts = Counter(result.model.label for result in scored)
+def _tasks(results: Iterable[Result]) -> list[str]:
+    return list(dict.fromkeys(result.task.name for result in results))
+
+
+def _named(results: Iterable[Result], names: Names, baseline: str) -> str:
+    """The name of the system that is meant by a label or a name; empty if none is given."""
+    if not baseline:
+        return ""
+    labels: dict[str, str] = {}
+    for result in results:
+        name = names[result.model.identity, result.seed]
+        if name == baseline:
+            return name
+        labels.setdefault(result.model.label, name)
+    if baseline not in labels:
+        known = ", ".join(sorted(labels)) or "no results"
+        raise ValueError(f"no result of the baseline {baseline!r}; available: {known}")
+    return labels[baseline]
+
+
+def _best(results: Iterable[Result], names: Names, tasks: Sequence[str], metric: str) -> str:
+    """Name of the best on the first task, of the models with scores on most; or empty."""
+    scores = {
+        (result.task.name, names[result.model.identity, result.seed]): values
+        for result in results
+        if (values := result.per_query.get(metric or result.task.main_metric))
+    }
+    counts = Counter(name for _, name in scores)
     for task in tasks:
         means = {
-            (counts[result.model.label], float(np.mean(list(values.values())))): result
-            for result in scored
-            if result.task.name == task
-            and (values := result.per_query[metric or result.task.main_metric])
+            name: (counts[name], float(np.mean(list(values.values()))))
+            for (scored, name), values in scores.items()
+            if scored == task
         }
         if len(means) > 1:
-            return str(means[max(means)].model.label)
+            return max(means, key=lambda name: means[name])
     return ""
 
 
-def _against(
-    results: Sequence[Result], tasks: Sequence[str], baseline: str, metric: str
-) -> tuple[list[ScoreMatrix], list[str]]:
-    matrices: list[ScoreMatrix] = []
-    notes: list[str] = []
-    for task in tasks:
-        records = [result for result in results if result.task.name == task]
-        reference = next((r for r in records if r.model.label == baseline), None)
-        if reference is None:
-            notes += [f"{task}: no record of {baseline}"] if records else []
-            continue
-        pairing = pair_against(records, reference, metric=metric or None)
-        notes += pairing.notes
-        matrices += sorted(
-            pairing.matrices, key=lambda m: -float((m.scores[0] - m.scores[1]).mean())
-        )
-    return matrices, notes
+def _on_task(
+    records: Sequence[Result],
+    names: Names,
+    metric: str,
+    baseline: str,
+    procedure: Procedure,
+) -> TaskComparison | None:
+    """The comparison on one task, on the baseline's revision of the data if it has one."""
+    if not records or _by_correlation(records):
+        return None
+    task, metric = records[0].task.name, metric or records[0].task.main_metric
+    ordered = sorted(records, key=lambda each: names[each.model.identity, each.seed])
+    reference = [r for r in ordered if names[r.model.identity, r.seed] == baseline]
+    revision = str(reference[0].task.revision) if reference else common_revision(ordered)
+    columns, left_out = score_columns(task, ordered, names, metric, revision)
+    if baseline and not reference:
+        left_out.append(f"{task}: no record of {baseline}")
+    present = baseline if baseline in columns else ""
+    return TaskComparison(task, metric, present, columns, procedure, tuple(left_out))
+
+
+def _by_correlation(records: Iterable[Result]) -> bool:
+    """Whether a task's score is a correlation over pairs (`correlation_tests`)."""
+    return any("gold" in result.per_query for result in records)

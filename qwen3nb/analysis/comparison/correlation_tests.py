@@ -19,7 +19,14 @@ import numpy as np
 from scipy.stats import rankdata
 
 from qwen3nb.analysis.comparison.alignment import join
-from qwen3nb.analysis.stats.resampling import Array, Interval, draw_seed, percentile_interval
+from qwen3nb.analysis.stats.resampling import (
+    DRAWS,
+    LEVEL,
+    Array,
+    Interval,
+    draw_seed,
+    percentile_interval,
+)
 from qwen3nb.metrics.aggregate import AGGREGATES
 from qwen3nb.utils.choices import one_of
 
@@ -61,8 +68,8 @@ def compare_correlations(
     *,
     how: str = "spearman",
     names: tuple[str, str] = ("a", "b"),
-    n_resamples: int = 10_000,
-    level: float = 0.95,
+    n_resamples: int = DRAWS,
+    level: float = LEVEL,
     seed: int,
 ) -> CorrelationDifference:
     """Compare two systems' correlations with gold scores, pair by pair.

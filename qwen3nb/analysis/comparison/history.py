@@ -13,9 +13,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from qwen3nb.analysis.comparison.alignment import pair_against
-from qwen3nb.analysis.comparison.pairwise import compare_pairs
+from qwen3nb.analysis.comparison.differences import paired_differences
 from qwen3nb.analysis.stats.multiple_testing import adjust
 from qwen3nb.analysis.stats.resampling import (
+    DRAWS,
+    LEVEL,
     Interval,
     draw_seed,
     percentile_interval,
@@ -56,7 +58,7 @@ class TrendPoint:
 
 
 def trend(
-    results: Iterable[Result], *, metric: str, n_resamples: int = 10_000, seed: int
+    results: Iterable[Result], *, metric: str, n_resamples: int = DRAWS, seed: int
 ) -> tuple[TrendPoint, ...]:
     """Runs by label and time; labels with a single run are left out.
 
@@ -94,13 +96,13 @@ def _point(
         identity=result.model.identity,
         revision=str(result.task.revision),
         mean=float(means[0]),
-        interval=percentile_interval(resampled[:, 0], level=0.95) if len(queries) > 1 else None,
+        interval=percentile_interval(resampled[:, 0], level=LEVEL) if len(queries) > 1 else None,
         n=len(queries),
     )
     pairing = pair_against([result], before[-1], metric=metric) if before else None
     if pairing is None or not pairing.matrices:
         return point
-    (pair,) = compare_pairs(pairing.matrices, n_resamples=n_resamples, seed=seed).pairs
+    (change,) = paired_differences(pairing.matrices[0], draws=n_resamples, seed=seed)
     return replace(
-        point, change=pair.difference, change_interval=pair.interval, p_value=pair.p_value
+        point, change=change.difference, change_interval=change.interval, p_value=change.p_value
     )

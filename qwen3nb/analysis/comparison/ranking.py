@@ -1,4 +1,4 @@
-"""Ranks with their uncertainty, and which neighbours cannot be told apart.
+"""Ranks with their uncertainty, and which neighbours are not significantly different.
 
 A rank is read off resampled means: within each task the queries are drawn once for all
 systems, the mean over tasks is taken, and systems are ranked again. Only systems with a
@@ -21,6 +21,8 @@ from scipy.stats import rankdata
 from qwen3nb.analysis.comparison.alignment import ScoreMatrix
 from qwen3nb.analysis.stats.multiple_testing import adjust
 from qwen3nb.analysis.stats.resampling import (
+    DRAWS,
+    LEVEL,
     Array,
     Interval,
     draw_seed,
@@ -35,7 +37,7 @@ __all__ = ["Leaderboard", "Standing", "leaderboard", "tie_groups"]
 
 @dataclass(frozen=True)
 class Standing:
-    """One system's place.
+    """One system in the ranking.
 
     Attributes:
         system: its name.
@@ -62,7 +64,7 @@ class Leaderboard:
 
     Attributes:
         standings: one per system.
-        groups: systems that cannot be told apart, as runs of neighbours in the ranking;
+        groups: systems that are not significantly different, as runs of neighbours;
             a system may be in several.
         tasks: over which the mean is taken.
         adjacent_separable: how many of the S − 1 neighbouring pairs differ.
@@ -114,8 +116,8 @@ class Leaderboard:
 def leaderboard(
     matrices: Sequence[ScoreMatrix],
     *,
-    n_resamples: int = 10_000,
-    level: float = 0.95,
+    n_resamples: int = DRAWS,
+    level: float = LEVEL,
     alpha: float = 0.05,
     seed: int,
 ) -> Leaderboard:

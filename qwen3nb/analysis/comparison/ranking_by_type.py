@@ -1,4 +1,4 @@
-"""A leaderboard per category of tasks, and orders that turn round between them."""
+"""A leaderboard per category of tasks, and reversals of the order between them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from qwen3nb.analysis.comparison.alignment import ScoreMatrix
 from qwen3nb.analysis.comparison.by_category import Reversal
 from qwen3nb.analysis.comparison.ranking import Leaderboard, leaderboard
+from qwen3nb.analysis.stats.resampling import DRAWS
 from qwen3nb.utils.markdown import escaped, json_text, markdown_table, number_text
 
 __all__ = ["CategoryBoards", "category_leaderboards"]
@@ -23,7 +24,7 @@ class CategoryBoards:
         boards: by category.
         balanced: systems and their means in which every category counts once, from best
             to worst.
-        reversals: pairs whose order turns round: ``weighting``: between counting tasks
+        reversals: pairs whose order is reversed: ``weighting``: between counting tasks
             and counting categories; ``opposed``: in a category that separates them.
         notes: categories without a leaderboard, and why.
     """
@@ -42,14 +43,14 @@ class CategoryBoards:
         """Means and ranks by category, with the reversals below."""
         heads = ("system", "all tasks", *self.boards, "categories count once")
         balanced = dict(self.balanced)
-        places = [
+        standings = [
             {s.system: f"{s.mean:.3f} ({s.rank})" for s in board.standings}
             for board in (self.overall, *self.boards.values())
         ]
         rows = [
             (
                 standing.system,
-                *(place.get(standing.system, "–") for place in places),
+                *(board.get(standing.system, "–") for board in standings),
                 number_text(balanced.get(standing.system)),
             )
             for standing in self.overall.standings
@@ -62,7 +63,7 @@ def category_leaderboards(
     matrices: Sequence[ScoreMatrix],
     categories: Mapping[str, str],
     *,
-    n_resamples: int = 10_000,
+    n_resamples: int = DRAWS,
     alpha: float = 0.05,
     seed: int,
 ) -> CategoryBoards:
@@ -73,7 +74,7 @@ def category_leaderboards(
         categories: category per task, such as the task's type; a task without one is a
             category of its own.
         n_resamples: of bootstrap and permutation.
-        alpha: level at which two systems are told apart.
+        alpha: level of the tests behind the tie groups.
         seed: of the draws.
 
     Raises:

@@ -302,8 +302,8 @@ def _system(training: dict[str, Any]) -> str:
     if "mode" not in training:
         return ""
     rank = training.get("rank")
-    said = training.get("configuration") or training["mode"]
-    return str(said) if "configuration" in training or rank is None else f"{said}_r{rank}"
+    name = training.get("configuration") or training["mode"]
+    return str(name) if "configuration" in training or rank is None else f"{name}_r{rank}"
 
 
 def _kind(reranks: bool) -> str:

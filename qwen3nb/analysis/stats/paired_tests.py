@@ -30,6 +30,8 @@ from scipy import optimize, stats
 
 from qwen3nb.analysis.stats.multiple_testing import adjust, benjamini_hochberg, holm
 from qwen3nb.analysis.stats.resampling import (
+    DRAWS,
+    LEVEL,
     Array,
     Interval,
     Seed,
@@ -47,6 +49,7 @@ __all__ = [
     "TestResult",
     "adjust",
     "benjamini_hochberg",
+    "difference_interval",
     "effect_size",
     "equivalence",
     "holm",
@@ -182,7 +185,7 @@ class EquivalenceResult:
 
 
 def paired_bootstrap(
-    a: ArrayLike, b: ArrayLike, *, n_resamples: int = 10_000, level: float = 0.95, seed: Seed
+    a: ArrayLike, b: ArrayLike, *, n_resamples: int = DRAWS, level: float = LEVEL, seed: Seed
 ) -> BootstrapResult:
     """Percentile and BCa bootstrap intervals of the mean of a − b over queries.
 
@@ -203,7 +206,7 @@ def paired_bootstrap(
     bca = bca_interval(column, differences, observed=float(observed[0]), level=level)
     return BootstrapResult(
         float(differences.mean()),
-        percentile_interval(column, level=level),
+        difference_interval(differences, column, level=level),
         level,
         n,
         bca,
@@ -211,8 +214,22 @@ def paired_bootstrap(
     )
 
 
+def difference_interval(differences: Array, means: Array, *, level: float) -> Interval | None:
+    """The interval of a mean difference on every page: percentile bootstrap.
+
+    Args:
+        differences: a − b per query (n,).
+        means: their resampled means (R,).
+        level: coverage.
+
+    Returns:
+        The ends, or None for a single query, which has no spread.
+    """
+    return None if len(differences) == 1 else percentile_interval(means, level=level)
+
+
 def permutation_test(
-    a: ArrayLike, b: ArrayLike, *, n_resamples: int = 10_000, seed: Seed, exact: bool = False
+    a: ArrayLike, b: ArrayLike, *, n_resamples: int = DRAWS, seed: Seed, exact: bool = False
 ) -> PermutationResult:
     """Two-sided paired permutation test of the mean of a − b (sign flips).
 
@@ -278,7 +295,7 @@ def wilcoxon(a: ArrayLike, b: ArrayLike) -> TestResult:
     if not differences.any():
         return TestResult(0.0, 1.0, len(differences))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # small samples: said by n
+        warnings.simplefilter("ignore", UserWarning)  # small samples: n is reported
         found = stats.wilcoxon(differences, zero_method="wilcox")
     return TestResult(float(found.statistic), float(found.pvalue), len(differences))
 

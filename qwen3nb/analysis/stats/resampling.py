@@ -25,6 +25,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 __all__ = [
+    "DRAWS",
+    "LEVEL",
     "Array",
     "Interval",
     "Seed",
@@ -38,6 +40,9 @@ __all__ = [
 Array = NDArray[np.float64]
 Interval = tuple[float, float]
 Seed = int | Sequence[int]
+
+DRAWS = 10_000  # resamples of a bootstrap, sign flips of a permutation test
+LEVEL = 0.95  # of intervals
 
 _BLOCK = 2_000_000  # counts held at once: 16 MB
 

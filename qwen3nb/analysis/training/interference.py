@@ -162,7 +162,7 @@ class _Settings:
 
 
 @dataclass(frozen=True)
-class _Cell:
+class _DataSetScores:
     """One data set: scores per role and seed (2, S), and resampled (R, 2, S) if known."""
 
     values: Array
@@ -199,7 +199,7 @@ def _group(matched: Matched, wanted: Sequence[str], settings: _Settings) -> Grou
 
 def _cells(
     task: str, pairs: Sequence[RunPair], settings: _Settings
-) -> tuple[dict[str, _Cell], list[str]]:
+) -> tuple[dict[str, _DataSetScores], list[str]]:
     """The data sets that all pairs have, and a line for each that some have not."""
     runs = [(run, pair.task) for pair in pairs for run in (pair.specialist, pair.joint)]
     tables = [run.scores[kind] for run, kind in runs]
@@ -223,11 +223,11 @@ def _has(run: Run, kind: str, name: str) -> bool:
 
 def _cell(
     task: str, name: str, pairs: Sequence[RunPair], settings: _Settings
-) -> tuple[_Cell, list[str]]:
+) -> tuple[_DataSetScores, list[str]]:
     """One data set's values, from the queries that all runs answered where there are any."""
     rows = [[run.scores[task][name] for run in (pair.specialist, pair.joint)] for pair in pairs]
     if not all(score.per_query for row in rows for score in row):
-        return _Cell(np.array([[s.value for s in row] for row in rows], float).T, None), []
+        return _DataSetScores(np.array([[s.value for s in row] for row in rows], float).T, None), []
     columns = {score.run: score.per_query for row in rows for score in row}
     matrix = join(columns, task=f"{task}: {name}")
     ordered = matrix.scores.T  # columns: specialist, joint, of each seed in turn
@@ -235,13 +235,13 @@ def _cell(
     means, resampled = resampled_means(ordered, n_resamples=settings.n_resamples, seed=drawn)
     shape = (len(pairs), 2)
     return (
-        _Cell(means.reshape(shape).T, resampled.reshape(-1, *shape).transpose(0, 2, 1)),
+        _DataSetScores(means.reshape(shape).T, resampled.reshape(-1, *shape).transpose(0, 2, 1)),
         list(matrix.notes),
     )
 
 
 def _estimate(
-    name: str, seeds: tuple[int | None, ...], cells: Sequence[_Cell], settings: _Settings
+    name: str, seeds: tuple[int | None, ...], cells: Sequence[_DataSetScores], settings: _Settings
 ) -> Measured:
     """TIR of the mean over data sets."""
     values = np.mean([cell.values for cell in cells], axis=0)

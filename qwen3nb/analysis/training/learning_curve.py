@@ -114,7 +114,7 @@ class BestCheckpoint:
         interval: paired interval of it.
         p_value: of best against next, adjusted by Holm over best against each other.
         separable: whether it is below alpha.
-        tied: steps that cannot be told from the best.
+        tied: steps that are not significantly different from the best.
         statement: all this in words.
     """
 
@@ -240,7 +240,8 @@ def _statement(
     names = ", ".join(map(str, tied))
     if p < alpha:
         return f"{start}, from which it differs (p = {p:.4f}, Holm), but not from step {names}"
-    return f"{start}, which is no evidence (p = {p:.4f}, Holm): it cannot be told from step {names}"
+    verdict = f"not significantly different from step {names} (p = {p:.4f}, Holm)"
+    return f"{start}, which is no evidence: {verdict}"
 
 
 def correlation(

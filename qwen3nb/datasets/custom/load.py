@@ -17,13 +17,14 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from qwen3nb.datasets.collection import TestCollection
 from qwen3nb.datasets.custom.documents import DocumentLayout, Documents, read_documents
 from qwen3nb.datasets.custom.queries import Query, QueryFile, read_queries
 from qwen3nb.datasets.custom.score_boosts import Factors, document_factors
 from qwen3nb.datasets.rows import DataError, listed
 from qwen3nb.utils.atomic_files import canonical, sha256_json
 
-__all__ = ["Domain", "load_domain"]
+__all__ = ["Domain", "load_custom", "load_domain"]
 
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -117,6 +118,31 @@ def load_domain(
         dropped=tuple(each.id for each in queries.queries if each.id not in judged),
         notes=(*factors.notes, *_notes(queries, documents.texts, threshold)),
     )
+
+
+def load_custom(
+    queries: Path | str,
+    documents: Path | str,
+    *,
+    layout: DocumentLayout | None = None,
+    name: str | None = None,
+) -> TestCollection:
+    """Read your own queries and documents as a test collection.
+
+    Metrics without grades count every grade above 0 as relevant. `load_domain` also keeps
+    the query file's threshold and categories, and boosts scores.
+
+    Args:
+        queries: as for `load_domain`.
+        documents: as for `load_domain`.
+        layout: as for `load_domain`.
+        name: name of the collection; by default that of the document file.
+
+    Raises:
+        DataError: an invalid file, or no query with a relevant document.
+    """
+    domain = load_domain(queries, documents, layout=layout, boost=False, name=name)
+    return TestCollection.from_texts(domain.queries, domain.texts, domain.grades, name=domain.name)
 
 
 def _judged(queries: QueryFile, documents: Documents) -> dict[str, dict[str, int]]:

@@ -17,16 +17,11 @@ import math
 from dataclasses import dataclass
 from datetime import date
 
-import numpy as np
-from numpy.typing import NDArray
-
 from qwen3nb.datasets.custom.documents import Documents
 from qwen3nb.datasets.custom.queries import ScoringSettings
 from qwen3nb.datasets.rows import DataError
 
-__all__ = ["Factors", "boosted", "document_factors"]
-
-Array = NDArray[np.float64]
+__all__ = ["Factors", "document_factors"]
 
 
 @dataclass(frozen=True)
@@ -77,11 +72,6 @@ def document_factors(
         for name, day in documents.updated.items():
             values[name] *= _recency(day, on, settings)
     return Factors(values, recipe, _notes(documents, recipe, on))
-
-
-def boosted(cosines: Array, factors: Array) -> Array:
-    """Scores (Q, N) from cosines (Q, N) and factors (N,); negative cosines are divided."""
-    return np.where(cosines >= 0, cosines * factors, cosines / factors)
 
 
 def _star_boost(stars: int, coefficient: float) -> float:

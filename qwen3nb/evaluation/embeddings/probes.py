@@ -35,9 +35,9 @@ from qwen3nb.models.encoders.base import Encoder
 
 __all__ = [
     "Clusters",
-    "Geometry",
+    "LinearProbe",
     "Probes",
-    "Transfer",
+    "VectorSpread",
     "alignment",
     "anisotropy",
     "clusters",
@@ -70,7 +70,7 @@ class Clusters:
 
 
 @dataclass(frozen=True)
-class Transfer:
+class LinearProbe:
     """Logistic regression on frozen vectors.
 
     Attributes:
@@ -87,7 +87,7 @@ class Transfer:
 
 
 @dataclass(frozen=True)
-class Geometry:
+class VectorSpread:
     """How vectors of length 1 lie.
 
     Attributes:
@@ -113,8 +113,8 @@ class Probes:
     words: Mapping[str, WordSimilarity]
     analogies: Mapping[str, Analogies]
     clusters: Clusters
-    transfer: Transfer
-    geometry: Geometry
+    transfer: LinearProbe
+    geometry: VectorSpread
 
 
 def clusters(
@@ -161,7 +161,7 @@ def transfer(
     test_labels: Sequence[Hashable],
     *,
     seed: int,
-) -> Transfer:
+) -> LinearProbe:
     """Logistic regression (at most 1,000 iterations) from vectors (N, D) to labels.
 
     Raises:
@@ -182,7 +182,7 @@ def transfer(
         name = f"{row:06d}"
         columns["truth"][name], columns["predicted"][name] = number[label], guess
         columns["hit"][name] = float(number[label] == guess)
-    return Transfer(
+    return LinearProbe(
         aggregate(columns, how="mean", columns=("hit",), seed=seed),
         aggregate(columns, how="macro_f1", columns=("truth", "predicted"), seed=seed),
         len(test_labels),
@@ -254,20 +254,20 @@ def probe(
         EncoderError: a vector is zero or not finite.
     """
     alike, solved = {}, {}
-    for place in map(Path, words):
-        pairs = load_word_pairs(place)
+    for file in map(Path, words):
+        pairs = load_word_pairs(file)
         vectors = _of_words(encoder, {word for pair in pairs for word in pair[:2]})
-        alike[_name(place)] = word_similarity(pairs, vectors, seed=seed)
-    for place in map(Path, questions):
-        asked = load_analogies(place)
-        vectors = _of_words(encoder, {word for question in asked for word in question})
-        solved[_name(place)] = analogies(asked, vectors, seed=seed)
+        alike[_name(file)] = word_similarity(pairs, vectors, seed=seed)
+    for file in map(Path, questions):
+        loaded = load_analogies(file)
+        vectors = _of_words(encoder, {word for question in loaded for word in question})
+        solved[_name(file)] = analogies(loaded, vectors, seed=seed)
     grouped, learnt = _pydocs(encoder, seed=seed)
     return Probes(encoder.label, alike, solved, grouped, learnt, _geometry(encoder))
 
 
-def _name(place: Path) -> str:
-    return place.name if place.is_dir() else place.name.partition(".")[0]
+def _name(file: Path) -> str:
+    return file.name if file.is_dir() else file.name.partition(".")[0]
 
 
 def _of_words(encoder: Encoder, words: set[str]) -> dict[str, Vectors]:
@@ -275,7 +275,7 @@ def _of_words(encoder: Encoder, words: set[str]) -> dict[str, Vectors]:
     return dict(zip(listed, encoder.encode(listed), strict=True))
 
 
-def _pydocs(encoder: Encoder, *, seed: int) -> tuple[Clusters, Transfer]:
+def _pydocs(encoder: Encoder, *, seed: int) -> tuple[Clusters, LinearProbe]:
     from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
 
     grouping = embedded_task("PyDocsSampleClustering")
@@ -296,7 +296,7 @@ def _pydocs(encoder: Encoder, *, seed: int) -> tuple[Clusters, Transfer]:
     )
 
 
-def _geometry(encoder: Encoder) -> Geometry:
+def _geometry(encoder: Encoder) -> VectorSpread:
     from qwen3nb.datasets.pydocs.mteb_tasks import author_sts
 
     rows = author_sts()
@@ -304,7 +304,7 @@ def _geometry(encoder: Encoder) -> Geometry:
     vectors = encoder.encode(texts)
     same = [(first, second) for first, second, grade in rows if grade >= SAME]
     left, right = (encoder.encode([pair[side] for pair in same]) for side in (0, 1))
-    return Geometry(
+    return VectorSpread(
         uniformity(vectors), anisotropy(vectors), alignment(left, right), len(texts), len(same)
     )
 

@@ -32,11 +32,11 @@ from qwen3nb.evaluation.embeddings.geometry import COLLAPSED_VARIANCE, Geometry,
 from qwen3nb.metrics.aggregate import Aggregate, aggregate
 from qwen3nb.metrics.retrieval import score_run
 from qwen3nb.models.encoders.base import Encoder
-from qwen3nb.models.load import load_encoder
+from qwen3nb.models.load import load_encoder, load_model
 from qwen3nb.models.search.bm25 import BM25
 from qwen3nb.models.search.fusion import Fusion
 
-__all__ = ["Check", "QuickLook", "quick_look", "vector_agreement", "verdict_of"]
+__all__ = ["Check", "SanityCheck", "sanity_check", "vector_agreement", "verdict_of"]
 
 STS_NEEDED, STS_TARGET = 0.70, 0.75  # Spearman on STS-B
 MRR_TARGET = 0.30  # MRR@10 on MS MARCO
@@ -81,8 +81,8 @@ class Check:
     remark: str = ""
 
 
-@dataclass(frozen=True)
-class QuickLook:
+@dataclass(frozen=True, repr=False)
+class SanityCheck:
     """All checks of one model; iterates over them.
 
     Attributes:
@@ -100,6 +100,11 @@ class QuickLook:
     def __iter__(self) -> Iterator[Check]:
         return iter(self.checks)
 
+    def __repr__(self) -> str:
+        """The verdict, then a line per check."""
+        lines = [f"  {check.verdict:14} {check.name}: {check.found}" for check in self.checks]
+        return "\n".join([f"<SanityCheck of {self.model}: {self.verdict}>", *lines])
+
     @property
     def verdict(self) -> str:
         """The worst of the checks': ``FAILED``, ``WARNING`` or ``PASSED``."""
@@ -108,14 +113,14 @@ class QuickLook:
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON: verdict, checks, and what the geometry comes down to."""
-        found = self.geometry
-        spread = None if found is None else {
-            "texts": found.texts,
-            "dimension": found.dimension,
-            "low_variance_dimensions": found.collapsed,
-            "mean_cosine": found.mean_cosine,
-            "effective_rank": found.effective_rank,
-            "singular_values": found.singular_values.tolist(),
+        geometry = self.geometry
+        spread = None if geometry is None else {
+            "texts": geometry.texts,
+            "dimension": geometry.dimension,
+            "low_variance_dimensions": geometry.collapsed,
+            "mean_cosine": geometry.mean_cosine,
+            "effective_rank": geometry.effective_rank,
+            "singular_values": geometry.singular_values.tolist(),
         }  # fmt: skip
         return {
             "model": self.model,
@@ -126,7 +131,7 @@ class QuickLook:
         }
 
 
-def quick_look(model: Encoder | BM25 | Fusion, *, seed: int = 0) -> QuickLook:
+def sanity_check(model: Encoder | BM25 | Fusion | Path | str, *, seed: int = 0) -> SanityCheck:
     """Check ``model`` on a small sample of PyDocs and on sentence pairs.
 
     The pairs are STS-B's test pairs if they were downloaded before, else the
@@ -136,17 +141,19 @@ def quick_look(model: Encoder | BM25 | Fusion, *, seed: int = 0) -> QuickLook:
     search model has no vectors to look at; its ranking is checked.
 
     Args:
-        model: from `load_model`.
+        model: from `load_model`, or a model spec.
         seed: of the intervals.
 
     Raises:
         EncoderError: a vector is zero or not finite.
     """
+    if isinstance(model, Path | str):
+        model = load_model(model)
     pydocs = load_pydocs().sample(**QUICK)
     if isinstance(model, BM25 | Fusion):
         none = Check("vectors", "NOT APPLICABLE", f"{model.label} searches without")
         ranked = _retrieval(_search(model, pydocs), pydocs, seed=seed)
-        return QuickLook(model.label, model.identity, (none, ranked))
+        return SanityCheck(model.label, model.identity, (none, ranked))
     sentences = sorted({text for first, second, _ in author_sts() for text in (first, second)})
     spoken = model.encode(sentences)
     documents = model.encode(list(pydocs.corpus.values()), role="passage")
@@ -162,26 +169,26 @@ def quick_look(model: Encoder | BM25 | Fusion, *, seed: int = 0) -> QuickLook:
         _distinct(geometry),
         _rank(geometry),
     )
-    return QuickLook(model.label, model.identity, checks, geometry)
+    return SanityCheck(model.label, model.identity, checks, geometry)
 
 
 def verdict_of(
-    found: Aggregate, *, chance: float, needed: float, target: float, stand_in: bool
+    score: Aggregate, *, chance: float, needed: float, target: float, stand_in: bool
 ) -> str:
     """The verdict on a value with an interval; thresholds must be exceeded.
 
     Args:
-        found: the value.
+        score: the value.
         chance: what a model that knows nothing gets.
         needed: up to here a model fails, on the data it was set for.
         target: up to here it is warned of.
         stand_in: whether the data are others than those ``needed`` was set for.
     """
-    if found.value is None or (found.low if found.low is not None else found.value) <= chance:
+    if score.value is None or (score.low if score.low is not None else score.value) <= chance:
         return "FAILED"
-    if found.value > target:
+    if score.value > target:
         return "PASSED"
-    return "WARNING" if stand_in or found.value > needed else "FAILED"
+    return "WARNING" if stand_in or score.value > needed else "FAILED"
 
 
 def _dimension(geometry: Geometry) -> Check:
@@ -250,11 +257,11 @@ def _sts(encoder: Encoder, known: Mapping[str, NDArray[np.float32]], *, seed: in
 
 
 def _valued(
-    name: str, verdict: str, found: Aggregate, expected: str, *, n: str, remark: str = ""
+    name: str, verdict: str, score: Aggregate, expected: str, *, n: str, remark: str = ""
 ) -> Check:
-    words = f"{found.value:.3f}" if found.value is not None else f"undefined: {found.undefined}"
+    words = f"{score.value:.3f}" if score.value is not None else f"undefined: {score.undefined}"
     return Check(
-        name, verdict, words, expected, found.value, found.low, found.high, n=n, remark=remark
+        name, verdict, words, expected, score.value, score.low, score.high, n=n, remark=remark
     )
 
 
@@ -281,15 +288,15 @@ def _search(model: BM25 | Fusion, pydocs: PyDocs) -> dict[str, dict[str, float]]
 def _retrieval(run: Mapping[str, Mapping[str, float]], pydocs: PyDocs, *, seed: int) -> Check:
     """MRR@10 of a query's own document; chance is the mean of 1/r over a random rank r."""
     values = score_run({query: {query: 1} for query in pydocs.query_names}, run, [f"MRR@{DEPTH}"])
-    found = aggregate(values, how="mean", columns=[f"MRR@{DEPTH}"], seed=seed)
+    score = aggregate(values, how="mean", columns=[f"MRR@{DEPTH}"], seed=seed)
     pool = len(pydocs.entries)
     chance = sum(1 / rank for rank in range(1, DEPTH + 1)) / pool
     return _valued(
         f"a description finds its function, MRR@{DEPTH}",
-        verdict_of(found, chance=chance, needed=MRR_TARGET, target=MRR_TARGET, stand_in=True),
-        found,
+        verdict_of(score, chance=chance, needed=MRR_TARGET, target=MRR_TARGET, stand_in=True),
+        score,
         f"> {MRR_TARGET:.2f}",
-        n=f"{found.n} queries, {pool} documents",
+        n=f"{score.n} queries, {pool} documents",
         remark=f"set for MS MARCO; a stand-in; chance {chance:.4f}",
     )
 
@@ -347,12 +354,12 @@ def vector_agreement(
 
     def vectors(folder: Path) -> NDArray[np.float32]:
         options_ = {"show_progress": False, **options}
-        found = load_encoder(folder, **options_).encode(texts)
-        return found / np.linalg.norm(found, axis=1, keepdims=True)
+        encoded = load_encoder(folder, **options_).encode(texts)
+        return encoded / np.linalg.norm(encoded, axis=1, keepdims=True)
 
     middle = vectors(center)
-    found = {}
+    agreement = {}
     for folder in others:
         cosines = (middle * vectors(folder)).sum(axis=1)
-        found[folder.name] = (float(cosines.mean()), float(cosines.min()))
-    return found
+        agreement[folder.name] = (float(cosines.mean()), float(cosines.min()))
+    return agreement

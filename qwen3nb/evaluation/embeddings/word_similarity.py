@@ -107,12 +107,12 @@ def word_similarity(
         ):
             columns["cosine"][f"{row:06d}"] = cosine
             columns["gold"][f"{row:06d}"] = float(pair[2])
-    found = aggregate(columns, how="spearman", columns=("cosine", "gold"), seed=seed)
+    spearman = aggregate(columns, how="spearman", columns=("cosine", "gold"), seed=seed)
     p_value = None
-    if found.value is not None and len(covered) > 2:
+    if spearman.value is not None and len(covered) > 2:
         test = spearmanr(list(columns["cosine"].values()), list(columns["gold"].values()))
         p_value = float(test.pvalue)
-    return WordSimilarity(found, p_value, len(covered), len(covered) / len(pairs))
+    return WordSimilarity(spearman, p_value, len(covered), len(covered) / len(pairs))
 
 
 def analogies(
@@ -134,18 +134,18 @@ def analogies(
     if not questions or topk < 1:
         raise ValueError(f"expected questions and topk of 1 or more; got {len(questions)}, {topk}")
     words = list(vectors)
-    place = {word: row for row, word in enumerate(words)}
-    covered = [question for question in questions if all(word in place for word in question)]
+    rows_of = {word: row for row, word in enumerate(words)}
+    covered = [question for question in questions if all(word in rows_of for word in question)]
     hits = {}
     if covered:
         unit = unit_rows([vectors[word] for word in words])
-        rows = np.array([[place[word] for word in question] for question in covered])
+        rows = np.array([[rows_of[word] for word in question] for question in covered])
         for start in range(0, len(rows), _BLOCK):
             block = rows[start : start + _BLOCK]
             for offset, hit in enumerate(_three_cos_add(unit, block, topk)):
                 hits[f"{start + offset:06d}"] = float(hit)
-    found = aggregate({"hit": hits}, how="mean", columns=("hit",), seed=seed)
-    return Analogies(found, topk, len(covered), len(covered) / len(questions))
+    accuracy = aggregate({"hit": hits}, how="mean", columns=("hit",), seed=seed)
+    return Analogies(accuracy, topk, len(covered), len(covered) / len(questions))
 
 
 def _three_cos_add(unit: Vectors, rows: NDArray[np.int64], topk: int) -> NDArray[np.bool_]:
@@ -166,12 +166,12 @@ def _three_cos_add(unit: Vectors, rows: NDArray[np.int64], topk: int) -> NDArray
 
 def unit_rows(vectors: ArrayLike) -> Vectors:
     """Rows (N, D) at length 1, in double precision."""
-    found = np.asarray(vectors, dtype=np.float64)
-    if found.ndim != 2 or not len(found):
-        raise ValueError(f"expected vectors (N, D), N of 1 or more; got {found.shape}")
-    lengths = np.linalg.norm(found, axis=1, keepdims=True)
+    rows = np.asarray(vectors, dtype=np.float64)
+    if rows.ndim != 2 or not len(rows):
+        raise ValueError(f"expected vectors (N, D), N of 1 or more; got {rows.shape}")
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     if not (np.isfinite(lengths) & (lengths > 0)).all():
         row = int(np.flatnonzero(~(np.isfinite(lengths) & (lengths > 0)))[0])
         raise ValueError(f"vector {row} is zero or not finite")
-    unit: Vectors = found / lengths
+    unit: Vectors = rows / lengths
     return unit

@@ -1,7 +1,8 @@
-"""What a choice of tasks will cost, before it is run.
+"""Estimate the encoding time of tasks before running them.
 
-Sizes are those that MTEB publishes with its tasks; the pace is measured on this device
-with the model itself, on a short sample. An estimate: texts differ in how they tokenise.
+Sizes are those that MTEB publishes with its tasks; the throughput is measured on this
+device with the model itself, on a short sample. Texts differ in tokens per character, so
+the result is an estimate.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 
 from qwen3nb.models.encoders.base import Encoder
 
-__all__ = ["Cost", "costs", "pace"]
+__all__ = ["Cost", "costs", "throughput"]
 
 _SAMPLE = 128  # texts at most,
 _ENOUGH = 5.0  # or seconds
@@ -22,14 +23,14 @@ _LETTERS = 4.5  # per token of English text, roughly
 
 @dataclass(frozen=True)
 class Cost:
-    """One task.
+    """The estimated cost of one task.
 
     Attributes:
         task: its name.
         type: of MTEB.
         revision: of its data.
-        texts: distinct texts to encode; None where MTEB does not say.
-        minutes: to encode them at the measured pace; None where either is not known.
+        texts: distinct texts to encode; None if MTEB does not publish it.
+        minutes: to encode them at the measured throughput; None if either is unknown.
     """
 
     task: str
@@ -42,14 +43,14 @@ class Cost:
 def costs(
     tasks: Iterable[Any], *, letters_per_second: float | None = None, max_length: int | None = None
 ) -> list[Cost]:
-    """The cost of each task; parts of a task that is made of others by themselves.
+    """Estimate the cost of each task, aggregate tasks split into their parts.
 
     Args:
         tasks: MTEB task objects.
-        letters_per_second: from `pace`.
+        letters_per_second: from `throughput`.
         max_length: tokens after which texts are cut.
     """
-    found = []
+    estimates = []
     for task in tasks:
         for part in getattr(task.metadata, "tasks", None) or [task]:
             texts = letters = 0
@@ -59,7 +60,7 @@ def costs(
                 letters += int(cut)
             minutes = letters / letters_per_second / 60 if letters_per_second and texts else None
             data = part.metadata.dataset
-            found.append(
+            estimates.append(
                 Cost(
                     part.metadata.name,
                     part.metadata.type,
@@ -68,11 +69,11 @@ def costs(
                     minutes,
                 )
             )
-    return found
+    return estimates
 
 
 def _texts(stats: Mapping[str, Any], splits: Iterable[str]) -> Iterator[tuple[int, float]]:
-    """Distinct texts and their letters, of each column of the splits that are evaluated."""
+    """Yield distinct texts and their letters, per column of the evaluated splits."""
     for split in splits:
         for name, column in (stats.get(split) or {}).items():
             if "statistics" in name and isinstance(column, dict) and column.get("unique_texts"):
@@ -82,8 +83,8 @@ def _texts(stats: Mapping[str, Any], splits: Iterable[str]) -> Iterator[tuple[in
                 yield count, float(total)
 
 
-def pace(encoder: Encoder) -> float:
-    """Letters per second, measured on a sample of PyDocs for some seconds, after a warm-up."""
+def throughput(encoder: Encoder) -> float:
+    """Measure letters per second on a sample of PyDocs for some seconds, after a warm-up."""
     from qwen3nb.datasets.pydocs.build import load_pydocs
 
     corpus = list(load_pydocs().corpus.values())

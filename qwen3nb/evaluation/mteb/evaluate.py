@@ -1,20 +1,18 @@
-"""Run MTEB tasks and keep what MTEB throws away: the score of every query.
+"""Run MTEB tasks and keep what MTEB discards: the score of every query.
 
-MTEB loads the data, drives the model and scores it. Its own result goes to
-``results/mteb``. From the predictions it hands out, the per-query scores are computed
-here, aggregated, and compared with MTEB's main score: two implementations must agree
-to 1e-5 or there is no result.
+MTEB loads the data, runs the model and scores it; its own result goes to ``results/mteb``.
+The per-query scores are computed here from the predictions it returns, aggregated, and
+compared with MTEB's main score: the two implementations must agree to 1e-5, or the task
+fails.
 """
 
 from __future__ import annotations
 
 import tempfile
-import traceback
 import uuid
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,55 +24,35 @@ from qwen3nb.evaluation.mteb.per_query import (
     SEARCH_TYPES,
     UNIT,
     UNITS,
-    EvaluationError,
     compare,
     extract_scores,
-    last_lines,
     task_size,
 )
 from qwen3nb.evaluation.mteb.select import listed, select_tasks, tier_tasks
 from qwen3nb.evaluation.mteb.subsample import limited, limited_name
-from qwen3nb.evaluation.recording import Work, finished, model_info, stored
+from qwen3nb.evaluation.recording import (
+    Work,
+    assemble,
+    model_info,
+    record_path,
+    stored,
+)
+from qwen3nb.evaluation.run import EvaluationError, EvaluationRun, Tally
 from qwen3nb.metrics.aggregate import REPORTED, aggregate, reported
 from qwen3nb.models.encoders.base import Encoder
-from qwen3nb.models.rerankers.yes_no import YesNoReranker
+from qwen3nb.models.rerankers.yes_no import Reranker
 from qwen3nb.models.search.bm25 import BM25
 from qwen3nb.models.search.fusion import Fusion
-from qwen3nb.records.record import Environment, MTEBScore, Result, TaskInfo, result_path
+from qwen3nb.records.record import MTEBScore, Result, TaskInfo
 from qwen3nb.records.store import taken_over
 from qwen3nb.utils.atomic_files import read_json, write_text
 
-__all__ = [
-    "Evaluation",
-    "EvaluationError",
-    "Model",
-    "evaluate",
-    "stored_record",
-    "suite_tasks",
-    "unsuited",
-]
+__all__ = ["Model", "evaluate_tasks", "stored_record", "suite_tasks", "unsuited"]
 
-Model = Encoder | BM25 | Fusion | YesNoReranker
+Model = Encoder | BM25 | Fusion | Reranker
 
 
-@dataclass
-class Evaluation:
-    """What came of evaluating a model on some tasks.
-
-    Attributes:
-        results: one record per finished task.
-        reused: names of tasks whose record was there already.
-        skipped: task name to why the model cannot do it.
-        failures: task name to the traceback.
-    """
-
-    results: list[Result] = field(default_factory=list)
-    reused: list[str] = field(default_factory=list)
-    skipped: dict[str, str] = field(default_factory=dict)
-    failures: dict[str, str] = field(default_factory=dict)
-
-
-def evaluate(
+def evaluate_tasks(
     model: Model,
     *,
     tier: str = "smoke",
@@ -86,88 +64,81 @@ def evaluate(
     config: dict[str, Any] | None = None,
     fresh: bool = False,
     show_progress: bool = True,
-) -> Evaluation:
-    """Evaluate ``model`` on a tier, and save a record per task as it is finished.
+) -> EvaluationRun:
+    """Evaluate ``model`` on a tier; save a record as each task finishes.
 
-    A task whose record is there, for the same model, data and software, is not run
-    again. A task that fails is reported with the others' results saved; a task the
-    model cannot do (BM25 has no vectors to classify with) is skipped and named.
+    See `qwen3nb.evaluate`, which also takes a model spec.
 
     Args:
         model: from `load_encoder`, `load_model` or `load_reranker`.
         tier: name of a tier; see `TIERS`.
-        tasks: MTEB task objects, or names, to run instead of a tier; or one string of
-            names with commas, empty for the tier's.
-        limit: at most so many queries, rows, and documents beside the judged ones; 0 for
-            all. Such a record has another name, and is not among MTEB's own files.
+        tasks: MTEB task objects or names to run instead of a tier, or one comma-separated
+            string of names; an empty string stands for the tier's.
+        limit: at most so many queries, rows, and documents besides the judged ones; 0 for
+            all.
         output: folder for records; by default `paths.results`.
         seed: of the intervals.
         batch_size: texts per batch.
         config: parameters to keep with each record.
-        fresh: run tasks again although their record is there.
+        fresh: run tasks again even if a record exists.
         show_progress: whether to show a bar over the tasks.
 
     Raises:
-        EvaluationError: one or more tasks failed; the message names them and why, the
-            tracebacks are saved beside the records.
+        EvaluationError: one or more tasks failed; the message names each with its cause,
+            the tracebacks are saved beside the records.
     """
     folder = Path(output) if output else paths.results()
-    chosen = suite_tasks(tier=tier, tasks=tasks)
-    evaluation = Evaluation()
-    run = uuid.uuid4().hex[:12]
+    tally, run = Tally(), uuid.uuid4().hex[:12]
     config = {**(config or {}), "tier": tier}
-    bar = tqdm(chosen, desc=model.label, unit="task", disable=not show_progress)
+    bar = tqdm(
+        suite_tasks(tier=tier, tasks=tasks), desc=model.label, unit="task",
+        disable=not show_progress,
+    )  # fmt: skip
     for task in bar:
         name = limited_name(task.metadata.name, limit)
         bar.set_postfix_str(name)
         if reason := unsuited(model, task):
-            evaluation.skipped[name] = reason
+            tally.skip(name, reason)
             continue
         earlier = (
             None if fresh else stored_record(model, task, folder=folder, seed=seed, limit=limit)
         )
         if earlier is not None:
             earlier = taken_over(earlier, config=config, run=run, folder=folder)
-            evaluation.results.append(earlier)
-            evaluation.reused.append(name)
+            tally.add(earlier, name=name, reused=True)
             continue
-        failed = _record_path(model, name, folder=folder, seed=seed).with_suffix(".error.txt")
-        try:
+        with tally.attempt(name):
             result = _run_task(
-                model, task, folder=folder, seed=seed, batch_size=batch_size, limit=limit,
-                config=config, run=run,
+                model, task, seed=seed, batch_size=batch_size, limit=limit, config=config, run=run,
+                cache=None if limit else folder / "mteb",
             )  # fmt: skip
-        except Exception:  # noqa: BLE001 - whatever a task does, the others go on
-            evaluation.failures[name] = traceback.format_exc()
-            _keep_failure(evaluation.failures[name], failed)
-            continue
-        result.save(folder)
-        failed.unlink(missing_ok=True)
-        evaluation.results.append(result)
-    if evaluation.failures:
-        raise EvaluationError(
-            f"{model.label}: {len(evaluation.failures)} of {len(chosen)} tasks failed; the other "
-            f"{len(evaluation.results)} are saved in {folder}\n{last_lines(evaluation.failures)}"
-        )
-    return evaluation
+            result.save(folder)
+            tally.add(result, name=name)
+        trace = record_path(model, name, folder=folder, seed=seed).with_suffix(".error.txt")
+        _keep_failure(tally.failure(name), trace)
+    return tally.run_or_raise(model.label, kind="tasks", saved=folder)
 
 
-def _keep_failure(trace: str, file: Path) -> None:
+def _keep_failure(trace: str | None, file: Path) -> None:
+    """Save a traceback beside the records; remove an earlier one if the task succeeded."""
+    if trace is None:
+        file.unlink(missing_ok=True)
+        return
     file.parent.mkdir(parents=True, exist_ok=True)
     write_text(file, trace)
 
 
 def suite_tasks(*, tier: str, tasks: Iterable[Any] | str | None) -> list[Any]:
-    """The tasks that `evaluate` runs, parts of a task that is made of others by themselves."""
+    """Return the tasks that `evaluate_tasks` runs, aggregate tasks split into their parts."""
     if isinstance(tasks, str):
         tasks = listed(tasks) or None
     return _parts(tasks if tasks is not None else tier_tasks(tier))
 
 
 def unsuited(model: Model, task: Any) -> str:
-    """Why the model cannot do the task, or nothing."""
+    """Return why the model cannot do the task, or an empty string."""
     kind = task.metadata.type
-    if isinstance(model, YesNoReranker):
+    if isinstance(model, Reranker):
         return "" if kind == "Reranking" else f"{model.label} reranks only"
     return (
         f"{model.label} has no vectors" if model.searches_only and kind not in SEARCH_TYPES else ""
@@ -175,7 +146,7 @@ def unsuited(model: Model, task: Any) -> str:
 
 
 def _parts(tasks: Iterable[Any]) -> list[Any]:
-    """Task objects for names, and the parts of a task that is made of others."""
+    """Resolve names to task objects, and aggregate tasks to their parts."""
     parts = []
     for each in tasks:
         task = select_tasks(names=[each])[0] if isinstance(each, str) else each
@@ -187,17 +158,13 @@ def _parts(tasks: Iterable[Any]) -> list[Any]:
     return parts
 
 
-def _record_path(model: Model, task: str, *, folder: Path, seed: int) -> Path:
-    return result_path(folder, f"{model.label}-{model.identity[:8]}", seed, task)
-
-
 def stored_record(
     model: Model, task: Any, *, folder: Path, seed: int, limit: int = 0
 ) -> Result | None:
-    """The record of this model, data and software, if it is there and readable."""
+    """Return the record of this model, data and software, if it exists and is readable."""
     name = limited_name(task.metadata.name, limit)
     return stored(
-        _record_path(model, name, folder=folder, seed=seed),
+        record_path(model, name, folder=folder, seed=seed),
         identity=model.identity,
         same=lambda result: result.task.revision == data_revision(task),
     )
@@ -207,19 +174,17 @@ def _run_task(
     model: Model,
     task: Any,
     *,
-    folder: Path,
     seed: int,
     batch_size: int,
     limit: int,
     config: dict[str, Any],
     run: str,
+    cache: Path | None,
 ) -> Result:
-    revision = data_revision(task)
-    work = Work(model)
+    revision, work = data_revision(task), Work(model)
     with _quiet(), local_data(task):
         _load(task)
         with limited(task, limit):
-            cache = None if limit else folder / "mteb"
             predicted, outcome = _by_mteb(model, task, cache=cache, batch_size=batch_size)
             per_query, named, main = extract_scores(task, predicted, outcome.scores)
             size = task_size(task)
@@ -231,42 +196,39 @@ def _run_task(
         for name, (how, columns) in named.items()
     }
     compare(task, metrics[main], outcome)
-    return Result(
+    return assemble(
         model=model_info(model),
         task=TaskInfo(
             name=limited_name(task.metadata.name, limit),
             type=task.metadata.type,
-            main_metric=main,
             dataset=task.metadata.dataset["path"],
             revision=revision,
+            main_metric=main,
             unit=UNITS.get(task.metadata.type, UNIT),
             size=size,
             mteb=MTEBScore(metric=str(task.metadata.main_score), value=score),
             group=getattr(task, "qwen3nb_group", ""),
         ),
-        metrics=metrics,
         per_query=per_query,
+        metrics=metrics,
+        work=work,
         seed=seed,
-        config=config,
-        environment=Environment.current(
-            device=model.device,
-            precision=model.settings.get("dtype", "float32"),
-        ),
-        cost=work.cost(),
         run=run,
-        finished=finished(),
+        config=config,
+        device=model.device,
+        precision=model.settings.get("dtype", "float32"),
     )
 
 
 def _by_mteb(
     model: Model, task: Any, *, cache: Path | None, batch_size: int
 ) -> tuple[dict[str, Any], Any]:
-    """What MTEB predicts, and what it makes of it; its own file goes to ``cache``."""
+    """Return MTEB's predictions and its result; its own file goes to ``cache``."""
     import mteb
 
     with tempfile.TemporaryDirectory() as predictions:
-        # A fresh folder each time: MTEB adds to a prediction file that is there,
-        # under the description of whichever model wrote it first.
+        # A fresh folder each time: MTEB appends to an existing prediction file, under the
+        # description of the model that wrote it first.
         outcome = mteb.evaluate(
             model,
             task,
@@ -284,16 +246,16 @@ def _load(task: Any) -> None:
     """Load a task's data, from the mirror or the hub.
 
     Raises:
-        MirrorError: they are in neither; says what fetches them.
-        EvaluationError: a reranking task came without its candidates, as happens offline:
-            MTEB would search the whole corpus and call it reranking.
+        MirrorError: the data are in neither; tells how to fetch them.
+        EvaluationError: a reranking task loaded without its candidates, as happens offline:
+            MTEB would search the whole corpus instead.
     """
     if not task.data_loaded:
         try:
             task.load_data()
         except Exception as error:  # a loader may raise anything at all
             if task.metadata.dataset["path"].startswith("qwen3nb/"):
-                raise  # built here, not fetched
+                raise  # built in, not fetched
             raise explain(task, error) from error
     if task.metadata.type == "Reranking" and hasattr(task, "convert_v1_dataset_format_to_v2"):
         task.convert_v1_dataset_format_to_v2(num_proc=None)
@@ -307,7 +269,7 @@ def _load(task: Any) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence what MTEB's own code and scorers say of themselves, bars included."""
+    """Silence the warnings and progress bars of MTEB's own code and scorers."""
     import datasets
     from sklearn.exceptions import UndefinedMetricWarning
 
@@ -317,12 +279,12 @@ def _quiet() -> Iterator[None]:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", category=FutureWarning, module=r"mteb\..*")
             warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"mteb\..*")
-            # Published numbers belong to the task of that very name, superseded or not.
+            # Published scores belong to the task of that name, superseded or not.
             warnings.filterwarnings("ignore", message=".*is superseded by", category=UserWarning)
             # Its bitext evaluator copies tensors in a way that torch advises against.
             warnings.filterwarnings("ignore", message="To copy construct from a tensor")
-            # A toy never predicts some classes; their precision, which is not used here,
-            # is then undefined.
+            # A toy model never predicts some classes; their precision is undefined, and
+            # not used here.
             warnings.filterwarnings("ignore", category=UndefinedMetricWarning)
             yield
     finally:

@@ -1,4 +1,4 @@
-"""From what MTEB predicted to a score per query, and back to MTEB's own number.
+"""Per-query scores from MTEB's predictions, checked against MTEB's own score.
 
 Shapes of the columns by type of task:
 
@@ -7,16 +7,17 @@ Shapes of the columns by type of task:
     Classification         accuracy     -> text     -> share of the repetitions that hit
     Clustering             v_measure    -> draw     -> value
 
-Other types have a value from MTEB and none per query: their record says so, and has no
-interval. The same holds for a correlation over several languages at once, which is a
-mean of correlations and not one over the pooled pairs.
+Other types have MTEB's value and no per-query scores: their record states it, and has no
+interval. The same holds for a correlation over several languages, which is a mean of
+correlations and not the correlation of the pooled pairs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
+from qwen3nb.evaluation.run import EvaluationError
 from qwen3nb.metrics.aggregate import REPORTED, Aggregate
 from qwen3nb.metrics.retrieval import score_run
 
@@ -24,10 +25,8 @@ __all__ = [
     "SEARCH_TYPES",
     "UNIT",
     "UNITS",
-    "EvaluationError",
     "compare",
     "extract_scores",
-    "last_lines",
     "task_size",
 ]
 
@@ -37,24 +36,13 @@ SEARCH_TYPES = ("Retrieval", "Reranking")
 PerQuery = dict[str, dict[str, float]]
 
 
-class EvaluationError(RuntimeError):
-    """A task, or tasks, without a result; what was finished before is saved."""
-
-
-def last_lines(failures: Mapping[str, str]) -> str:
-    """What failed, a line each, with the last line of its traceback."""
-    return "\n".join(
-        f"  {name}: {trace.strip().splitlines()[-1]}" for name, trace in failures.items()
-    )
-
-
 Named = dict[str, tuple[str, tuple[str, ...]]]  # metric -> aggregate, columns
 
 
 def extract_scores(
     task: Any, predicted: dict[str, Any], scores: dict[str, Any]
 ) -> tuple[PerQuery, Named, str]:
-    """Per-query columns, how to aggregate them, and the main metric's name."""
+    """Return per-query columns, how to aggregate them, and the main metric's name."""
     extractor = _EXTRACTORS.get(task.metadata.type)
     columns: PerQuery = {}
     parts = [(split, subset) for subset in task.hf_subsets for split in task.eval_splits]
@@ -65,8 +53,8 @@ def extract_scores(
         data = task.dataset.get(subset, task.dataset)
         prefix = "" if len(parts) == 1 else f"{split}/{subset}/"
         one = next(entry for entry in scores[split] if entry["hf_subset"] == subset)
-        found = extractor(data, split, predicted[subset][split], one)
-        for column, values in found.items():
+        extracted = extractor(data, split, predicted[subset][split], one)
+        for column, values in extracted.items():
             columns.setdefault(column, {}).update(
                 {f"{prefix}{query}": float(value) for query, value in values.items()}
             )
@@ -127,7 +115,7 @@ UNITS = {
     "Clustering": "draws",
 }
 UNIT = "items"  # of any other type
-# MTEB's name of what is compared; its main score may be another metric of the task.
+# MTEB's name of the compared metric; its main score may be another one.
 _THEIRS = {
     "Retrieval": "ndcg_at_10",
     "Reranking": "ndcg_at_10",
@@ -138,14 +126,14 @@ _THEIRS = {
 
 
 def compare(task: Any, ours: Aggregate, outcome: Any) -> None:
-    """Refuse a result on which MTEB and the per-query scores do not agree."""
+    """Refuse a result if MTEB and the per-query scores disagree."""
     if ours.how == REPORTED:
         return
     key = _THEIRS[task.metadata.type]
     entries = [entry for split in outcome.scores.values() for entry in split]
     theirs = sum(entry[key] for entry in entries) / len(entries)
     if len(entries) > 1:
-        return  # MTEB averages subsets, we pool their queries: two definitions, both stated
+        return  # MTEB averages over subsets, a record pools their queries: two definitions
     if ours.value is None or not abs(ours.value - theirs) <= AGREEMENT:
         raise EvaluationError(
             f"{task.metadata.name}: MTEB's {key} is {theirs}, the per-query scores give "
@@ -154,7 +142,7 @@ def compare(task: Any, ours: Aggregate, outcome: Any) -> None:
 
 
 def task_size(task: Any) -> dict[str, int]:
-    """How many queries, documents or texts the task has."""
+    """Return the number of queries, documents or texts of the task."""
     if task.metadata.type not in SEARCH_TYPES:
         splits = task.dataset if task.eval_splits[0] in task.dataset else {}
         return {"texts": sum(len(splits[split]) for split in task.eval_splits if split in splits)}

@@ -1,4 +1,4 @@
-"""What a run is about to do, and how long it will take: read before hours are spent."""
+"""Plan an evaluation: what will run, and how long it will take."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from qwen3nb import paths
-from qwen3nb.evaluation.mteb.cost import Cost, costs, pace
+from qwen3nb.evaluation.mteb.cost import Cost, costs, throughput
 from qwen3nb.evaluation.mteb.evaluate import Model, stored_record, suite_tasks, unsuited
 from qwen3nb.evaluation.mteb.subsample import limited, limited_name
 from qwen3nb.models.encoders.base import Encoder
@@ -19,16 +19,16 @@ __all__ = ["Planned", "plan"]
 
 @dataclass(frozen=True)
 class Planned:
-    """One task of a run to come.
+    """One task of a planned evaluation.
 
     Attributes:
         task: its name in records.
         type: of MTEB.
-        dataset: what the data are called on the hub.
+        dataset: id of the data on the hub.
         revision: of the data.
-        texts: distinct texts to encode; None where nothing says.
-        minutes: to encode them at the pace measured here; None where that is not known.
-        status: ``to run``, ``there`` (its record is), or why the model cannot.
+        texts: distinct texts to encode; None if unknown.
+        minutes: to encode them at the measured throughput; None if unknown.
+        status: ``to run``, ``there`` (its record exists), or why the model cannot do it.
     """
 
     task: str
@@ -50,14 +50,14 @@ def plan(
     seed: int = 0,
     say: Callable[[str], object] | None = None,
 ) -> list[Planned]:
-    """What `evaluate` will do with the same arguments.
+    """List what `evaluate` will do with the same arguments.
 
-    Sizes are MTEB's published ones; tasks that are built here are counted. Under a limit the
-    size of the others is an upper bound of what stays, unknown where nothing bounds it. The
-    pace is measured with the model itself on a short sample, if anything is to be run.
+    Sizes are MTEB's published ones; built-in tasks are counted. Under a limit, the size of
+    the others is unknown. The
+    throughput is measured with the model itself on a short sample, if anything is to be run.
 
     Args:
-        model: what will be measured.
+        model: a loaded model.
         tier: as of `evaluate`, and so are the next four.
         tasks: instead of the tier's.
         limit: of everything.
@@ -65,12 +65,12 @@ def plan(
         seed: of the records.
         say: takes a line per task; by default they go to the standard error.
     """
-    chosen = suite_tasks(tier=tier, tasks=tasks)
+    selected = suite_tasks(tier=tier, tasks=tasks)
     folder = Path(output) if output else paths.results()
-    states = [_status(model, task, folder=folder, seed=seed, limit=limit) for task in chosen]
-    letters = pace(model) if isinstance(model, Encoder) and "to run" in states else None
+    states = [_status(model, task, folder=folder, seed=seed, limit=limit) for task in selected]
+    letters = throughput(model) if isinstance(model, Encoder) and "to run" in states else None
     planned = []
-    for task, status in zip(chosen, states, strict=True):
+    for task, status in zip(selected, states, strict=True):
         cost = _cost(task, letters, limit=limit, model=model)
         planned.append(
             Planned(
@@ -95,7 +95,7 @@ def _status(model: Model, task: Any, *, folder: Path, seed: int, limit: int) -> 
 
 
 def _cost(task: Any, letters: float | None, *, limit: int, model: Model) -> Cost:
-    """From MTEB's published sizes; counted where the data are built here or were loaded."""
+    """Estimate from MTEB's published sizes; count texts of built-in or loaded data."""
     cut = getattr(model, "max_length", None)
     if not task.metadata.dataset["path"].startswith("qwen3nb/") and not task.data_loaded:
         (cost,) = costs([task], letters_per_second=letters, max_length=cut)
@@ -110,7 +110,7 @@ def _cost(task: Any, letters: float | None, *, limit: int, model: Model) -> Cost
 
 
 def _strings(data: Any) -> Iterator[str]:
-    """Every text in loaded data; ids and labels are none."""
+    """Yield every text in loaded data, without ids and labels."""
     import datasets
 
     if isinstance(data, datasets.Dataset):

@@ -1,4 +1,4 @@
-"""Which tasks: by name, by type and language, by benchmark, or a tier's."""
+"""Select MTEB tasks by name, by type and language, by benchmark, or by tier."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _OWN = ("PyDocs", "AuthorSTS")
 
 
 def tier_tasks(tier: str) -> list[Any]:
-    """The MTEB task objects of a tier, data not yet loaded; each task once.
+    """Return the MTEB task objects of a tier, data not yet loaded; each task once.
 
     Raises:
         ValueError: an unknown tier.
     """
     import mteb
 
-    chosen = TIERS[one_of("tier", tier, TIERS)]
-    tasks = select_tasks(names=chosen.tasks)
-    for benchmark in chosen.benchmarks:
+    entry = TIERS[one_of("tier", tier, TIERS)]
+    tasks = select_tasks(names=entry.tasks)
+    for benchmark in entry.benchmarks:
         have = {task.metadata.name for task in tasks}
         tasks += [t for t in mteb.get_benchmark(benchmark).tasks if t.metadata.name not in have]
     return tasks
@@ -33,7 +33,7 @@ def tier_tasks(tier: str) -> list[Any]:
 def choose_tasks(
     *, tier: str, tasks: str = "", types: str = "", languages: str = "", benchmark: str = ""
 ) -> list[Any]:
-    """The tier's tasks, or what else was asked for; each argument a list with commas.
+    """Return the tier's tasks, or those that the comma-separated arguments select.
 
     Args:
         tier: what to take if nothing else is given.
@@ -77,7 +77,7 @@ def select_tasks(
         benchmark: of MTEB, such as ``MTEB(eng, v2)``; ``types`` and ``names`` narrow it.
 
     Raises:
-        ValueError: an unknown name, type or benchmark, or a choice that holds no task.
+        ValueError: an unknown name, type or benchmark, or a selection without any task.
     """
     import mteb
 
@@ -90,23 +90,23 @@ def select_tasks(
         if benchmark not in known:
             raise ValueError(_unknown("benchmark", benchmark, known))
         tasks = list(mteb.get_benchmark(benchmark).tasks)
-        chosen = [
+        selected = [
             task
             for task in tasks
             if (not types or task.metadata.type in types)
             and (not names or task.metadata.name in names)
         ]
     elif names:
-        chosen = [_named(name, languages) for name in names]
+        selected = [_named(name, languages) for name in names]
     else:
-        chosen = list(mteb.get_tasks(task_types=list(types) or None,
+        selected = list(mteb.get_tasks(task_types=list(types) or None,
                                      languages=list(languages) or None))  # fmt: skip
-    if not chosen:
+    if not selected:
         raise ValueError(
             f"no task is of {benchmark or 'MTEB'} with names {list(names)}, types {list(types)} "
             f"and languages {list(languages)}"
         )
-    return chosen
+    return selected
 
 
 def _named(name: str, languages: Sequence[str]) -> Any:

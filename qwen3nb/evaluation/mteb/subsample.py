@@ -1,7 +1,7 @@
-"""Less of a task, for a first look: fewer queries, documents and rows, always the same ones.
+"""Subsample a task for a quick look: fewer queries, documents and rows, always the same.
 
-A limited task is another task, mostly an easier one: its record has another name, and its
-numbers compare with others under the same limit only.
+A limited task is a different, mostly easier task: its record has another name, and its
+scores compare with others under the same limit only.
 """
 
 from __future__ import annotations
@@ -19,18 +19,17 @@ _LISTS = ("Clustering", "PairClassification")
 
 
 def limited_name(name: str, limit: int) -> str:
-    """The name of the task under a limit; 0 is no limit."""
+    """Return the name of the task under a limit; 0 is no limit."""
     return f"{name}-limit{limit}" if limit else name
 
 
 @contextmanager
 def limited(task: Any, limit: int) -> Iterator[None]:
-    """Let an MTEB task, its data loaded, have at most ``limit`` of everything for a while.
+    """Reduce a loaded MTEB task to at most ``limit`` of everything inside the block.
 
-    Of a search: queries, and documents beside those judged for these queries (or named as
-    their candidates), which all stay. Of any other task: rows of the splits that are
-    evaluated. What stays is drawn once, whatever the seed of a run, so that all models meet
-    the same.
+    Search tasks: queries, and documents besides those judged for these queries (or listed
+    as their candidates), which all stay. Other tasks: rows of the evaluated splits. The
+    draw does not depend on the seed of a run, so every model gets the same data.
     """
     if not limit:
         yield
@@ -66,8 +65,8 @@ def _untouched(name: str, task: Any) -> bool:
 def _drawn(count: int, limit: int) -> list[int]:
     if count <= limit:
         return list(range(count))
-    chosen = np.random.default_rng(0).choice(count, size=limit, replace=False)
-    return sorted(chosen.tolist())
+    drawn = np.random.default_rng(0).choice(count, size=limit, replace=False)
+    return sorted(drawn.tolist())
 
 
 def _shorter(rows: Any, limit: int) -> Any:
@@ -100,5 +99,6 @@ def _less_to_search(data: Mapping[str, Any], limit: int) -> dict[str, Any]:
             [i for i, document in enumerate(ids) if i in stay or document in needed]
         ),
         "relevant_docs": {query: judged[query] for query in judged if query in kept},
-        "top_ranked": candidates and {q: found for q, found in candidates.items() if q in kept},
+        "top_ranked": candidates
+        and {q: documents for q, documents in candidates.items() if q in kept},
     }

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from qwen3nb.datasets.collection import Collection, find_collections
+from qwen3nb.datasets.collection import TestCollection, find_collections
 from qwen3nb.metrics.retrieval import score_run
 from qwen3nb.models.encoders.base import Encoder
+from qwen3nb.models.search.exact import Hits, search
 from qwen3nb.models.search.faiss_index import (
     FAMILIES,
     AnnIndex,
@@ -18,7 +19,6 @@ from qwen3nb.models.search.faiss_index import (
     Speed,
     Vectors,
     build_index,
-    exact_search,
     measure_speed,
     recall_at_k,
 )
@@ -147,8 +147,10 @@ def ann_suite(
         raise ValueError(f"unknown parameter {unknown[0]!r}; choose of: {', '.join(sorted(known))}")
     collection = find_collections(task)[0]
     vectors, queries = _encoded(encoder, collection)
-    trial = _Trial(collection, vectors, queries, exact_search(vectors, queries, max(k, DEPTH + 1)),
-                   k, tuple(count or cores() for count in threads))  # fmt: skip
+    exact = _search(queries, vectors, k=max(k, DEPTH + 1))
+    trial = _Trial(
+        collection, vectors, queries, exact, k, tuple(count or cores() for count in threads)
+    )
     points: list[AnnPoint] = []
     for family in indexes:
         index = build_index(vectors, family=family, seed=seed, device=device)
@@ -156,7 +158,7 @@ def ann_suite(
         points += [trial.point(index, value) for value in index.values(grid)]
     return AnnSuite(
         encoder.label, collection.name, collection.revision, len(vectors), len(queries),
-        vectors.shape[1], k, encoder.similarity_name, _ndcg(collection, *trial.truth),
+        vectors.shape[1], k, encoder.similarity_name, _ndcg(collection, exact.scores, exact.ids),
         tuple(points),
         compress(collection, vectors, queries, dimensions=dimensions,
                  unit=encoder.similarity_name == "cosine"),
@@ -167,10 +169,10 @@ def ann_suite(
 class _Trial:
     """What every index is tried on; ``truth`` is what exact search finds."""
 
-    collection: Collection
+    collection: TestCollection
     vectors: Vectors
     queries: Vectors
-    truth: tuple[Vectors, Ids]
+    truth: Hits
     k: int
     threads: tuple[int, ...]
 
@@ -180,9 +182,9 @@ class _Trial:
         scores, ids = index.search(queries, max(k, DEPTH + 1), value)
         # Recall is that of the search that is timed; nDCG may need a deeper one.
         near = index.search(queries, k, value)[1]
-        recall = recall_at_k(near, self.vectors, queries, k=k, truth=self.truth[1])
+        recall = recall_at_k(near, self.vectors, queries, k=k, truth=self.truth.ids)
         speeds = tuple(
-            measure_speed(lambda asked: index.search(asked, k, value), queries, threads=count)
+            measure_speed(lambda batch: index.search(batch, k, value), queries, threads=count)
             for count in self.threads
         )
         return AnnPoint(
@@ -194,7 +196,7 @@ class _Trial:
 
 
 def compress(
-    collection: Collection,
+    collection: TestCollection,
     vectors: Vectors,
     queries: Vectors,
     *,
@@ -218,21 +220,26 @@ def compress(
         ValueError: a dimension below 1.
     """
     full = vectors.shape[1]
-    found = []
+    points = []
     for dimension in [full, *sorted((d for d in set(dimensions) if d < full), reverse=True)]:
         documents = truncated(vectors, dimension, unit=unit)
-        asked = truncated(queries, dimension, unit=unit)
+        query_vectors = truncated(queries, dimension, unit=unit)
         signs = np.where(documents > 0, 1, -1).astype(np.float32)
         kinds = {
-            "float32": (documents, asked, 4 * dimension),
-            "int8": (_int8(documents), asked, dimension),
-            "binary documents": (signs, asked, -(-dimension // 8)),
-            "binary": (signs, np.where(asked > 0, 1, -1).astype(np.float32), -(-dimension // 8)),
+            "float32": (documents, query_vectors, 4 * dimension),
+            "int8": (_int8(documents), query_vectors, dimension),
+            "binary documents": (signs, query_vectors, -(-dimension // 8)),
+            "binary": (
+                signs,
+                np.where(query_vectors > 0, 1, -1).astype(np.float32),
+                -(-dimension // 8),
+            ),
         }
         for kind, (left, right, size) in kinds.items():
-            ndcg = _ndcg(collection, *exact_search(left, right, DEPTH + 1))
-            found.append(Compressed(kind, dimension, size, ndcg))
-    return tuple(found)
+            hits = _search(right, left, k=DEPTH + 1)
+            ndcg = _ndcg(collection, hits.scores, hits.ids)
+            points.append(Compressed(kind, dimension, size, ndcg))
+    return tuple(points)
 
 
 def truncated(vectors: Vectors, dimension: int, *, unit: bool = True) -> Vectors:
@@ -260,7 +267,7 @@ def _int8(vectors: Vectors) -> Vectors:
     return kept
 
 
-def _encoded(encoder: Encoder, collection: Collection) -> tuple[Vectors, Vectors]:
+def _encoded(encoder: Encoder, collection: TestCollection) -> tuple[Vectors, Vectors]:
     """Documents and queries, of length 1 where the model is compared by cosine."""
     unit = encoder.similarity_name == "cosine"
     documents = encoder.encode(list(collection.documents.values()), role="passage")
@@ -271,7 +278,12 @@ def _encoded(encoder: Encoder, collection: Collection) -> tuple[Vectors, Vectors
     )
 
 
-def _ndcg(collection: Collection, scores: Vectors, ids: Ids) -> dict[str, float]:
+def _search(queries: Vectors, vectors: Vectors, *, k: int) -> Hits:
+    """Exact search with the float32 scores that a flat index gives."""
+    return search(queries, vectors, k=k, block=max(1, len(vectors)), rescore=False)
+
+
+def _ndcg(collection: TestCollection, scores: Vectors, ids: Ids) -> dict[str, float]:
     names = list(collection.documents)
     run = {
         query: {

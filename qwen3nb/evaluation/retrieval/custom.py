@@ -1,56 +1,44 @@
-"""Any number of models on one's own queries: a record per model, with every query's score.
+"""Compare models on one's own queries: a record per model, with every query's score.
 
-Search is exact: the cosine of each query with every document, boosted where the data has
-boosts, and all of them ranked (not only the best by cosine). Vectors come from the
+Search is exact: the cosine of each query with every document, boosted if the data has
+boosts; all documents are ranked, not only the best by cosine. Vectors come from the
 embedding cache, so that a second run encodes nothing.
 """
 
 from __future__ import annotations
 
-import traceback
 import uuid
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from qwen3nb import paths
 from qwen3nb.datasets.custom.load import Domain
 from qwen3nb.datasets.custom.queries import ModelEntry
-from qwen3nb.datasets.custom.score_boosts import boosted
 from qwen3nb.datasets.rows import DataError
-from qwen3nb.evaluation.recording import Work, finished, means, model_info, stored
+from qwen3nb.evaluation.recording import (
+    Work,
+    assemble,
+    model_info,
+    record_path,
+    stored,
+)
+from qwen3nb.evaluation.run import EvaluationRun, Tally
 from qwen3nb.metrics.retrieval import rank_documents, score_run
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.load import load_encoder
-from qwen3nb.records.record import Environment, Result, TaskInfo, result_path
+from qwen3nb.models.search.exact import search
+from qwen3nb.records.record import Result, TaskInfo
 
-__all__ = ["DOMAIN_METRICS", "DomainEvaluation", "evaluate_domain", "search_domain"]
+__all__ = ["DOMAIN_METRICS", "evaluate_domain", "search_domain"]
 
 DOMAIN_METRICS = ("MRR@10", "nDCG@10", "P@5", "P@10", "Recall@10", "Recall@20")
 _GRADED = ("nDCG@10",)
 _DEPTH = 20  # of the deepest metric
 _TOP = 10  # best documents that a record keeps per query
-_QUERIES, _DOCUMENTS = 64, 8192  # compared at once: bounds the memory
 Run = dict[str, dict[str, float]]
-
-
-@dataclass
-class DomainEvaluation:
-    """What came of comparing models.
-
-    Attributes:
-        results: one record per model, in the order asked for.
-        reused: labels of those whose record was there already.
-        failures: model as it was asked for, to traceback.
-    """
-
-    results: list[Result] = field(default_factory=list)
-    reused: list[str] = field(default_factory=list)
-    failures: dict[str, str] = field(default_factory=dict)
 
 
 def evaluate_domain(
@@ -62,25 +50,25 @@ def evaluate_domain(
     fresh: bool = False,
     show_progress: bool = True,
     **options: Any,
-) -> DomainEvaluation:
-    """Score each model on ``domain``, and save its record as soon as it is there.
+) -> EvaluationRun:
+    """Score each model on ``domain``; save a record as each finishes.
 
-    A model that fails is reported and the others go on; one asked for twice (the same
-    weights and settings) is scored once.
+    A model that fails does not stop the others; a model given twice (the same weights and
+    settings) is scored once.
 
     Args:
         models: specs as for `load_encoder`, encoders, or entries of a queries' file.
         domain: from `load_domain`.
         output: folder for records; by default `paths.results`.
         seed: of the intervals.
-        fresh: score again although the record is there.
+        fresh: score again even if a record exists.
         show_progress: whether to show bars.
         options: of `load_encoder`.
     """
     folder = Path(output) if output else paths.results()
-    found, run, seen = DomainEvaluation(), uuid.uuid4().hex[:12], set()
+    tally, run, seen = Tally(), uuid.uuid4().hex[:12], set()
     for model in models:
-        try:
+        with tally.attempt(getattr(model, "label", None) or str(model)):
             encoder = _encoder(model, show_progress=show_progress, **options)
             if encoder.identity in seen:
                 continue
@@ -88,12 +76,8 @@ def evaluate_domain(
             result, reused = _evaluate(
                 encoder, domain, folder=folder, seed=seed, fresh=fresh, run=run
             )
-        except Exception:  # noqa: BLE001 - whatever one model does, the others go on
-            found.failures[getattr(model, "label", None) or str(model)] = traceback.format_exc()
-            continue
-        found.results.append(result)
-        found.reused += [encoder.label] * reused
-    return found
+            tally.add(result, name=encoder.label, reused=reused)
+    return tally.run()
 
 
 def _encoder(model: str | Path | Encoder | ModelEntry, **options: Any) -> Encoder:
@@ -111,89 +95,55 @@ def _encoder(model: str | Path | Encoder | ModelEntry, **options: Any) -> Encode
 
 
 def search_domain(encoder: Encoder, domain: Domain, *, depth: int = _DEPTH) -> Run:
-    """Scores of each query's ``depth`` best documents, and of those that tie with the last.
+    """Return scores of each query's ``depth`` best documents, and of those tied with the last.
 
     Raises:
-        ValueError: a score that is not finite.
+        ValueError: a vector that is zero or not finite.
     """
-    names = list(domain.texts)
     documents = encoder.encode(list(domain.texts.values()), role="passage")
     queries = encoder.encode(list(domain.queries.values()), role="query")
-    factors = np.array([domain.factors[name] for name in names])
-    run: Run = {}
-    for start, scores in _scores(_unit(queries), documents, factors):
-        for query, row in zip(list(domain.queries)[start : start + _QUERIES], scores, strict=True):
-            best = _best(row, depth)
-            run[query] = {names[place]: float(row[place]) for place in best}
-    return run
-
-
-def _scores(
-    queries: NDArray[np.float64], documents: NDArray[np.float32], factors: NDArray[np.float64]
-) -> Iterator[tuple[int, NDArray[np.float32]]]:
-    """Place of the first query and scores (B, N) of each block of queries (Q, D).
-
-    Computed in 64 bits and rounded to 32, so that equal texts get equal scores wherever
-    they stand.
-    """
-    for start in range(0, len(queries), _QUERIES):
-        block = queries[start : start + _QUERIES]
-        scores = np.empty((len(block), len(documents)), dtype=np.float32)
-        for first in range(0, len(documents), _DOCUMENTS):
-            part = slice(first, first + _DOCUMENTS)
-            scores[:, part] = boosted(block @ _unit(documents[part]).T, factors[part])
-        if not np.isfinite(scores).all():
-            raise ValueError("a score is not finite; are the vectors?")
-        yield start, scores
-
-
-def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
-    wide = vectors.astype(np.float64)
-    unit: NDArray[np.float64] = wide / np.linalg.norm(wide, axis=1, keepdims=True)
-    return unit
-
-
-def _best(scores: NDArray[np.float32], depth: int) -> NDArray[np.int64]:
-    """Places of the ``depth`` largest scores (N,), and of all equal to the last of these."""
-    if depth >= len(scores):
-        return np.arange(len(scores))
-    last = np.partition(scores, len(scores) - depth)[len(scores) - depth]
-    return np.flatnonzero(scores >= last)
+    boosts = np.array([domain.factors[name] for name in domain.texts])
+    hits = search(queries, documents, k=depth, cosine=True, boosts=boosts, keep_ties=True)
+    return hits.run(domain.queries, list(domain.texts))
 
 
 def _evaluate(
     encoder: Encoder, domain: Domain, *, folder: Path, seed: int, fresh: bool, run: str
 ) -> tuple[Result, bool]:
-    """The record of a model, and whether it was there already."""
-    place = result_path(folder, f"{encoder.label}-{encoder.identity[:8]}", seed, domain.name)
-    if not fresh and (earlier := _stored(place, encoder, domain)) is not None:
+    """Return the record of a model, and whether it was reused."""
+    file = record_path(encoder, domain.name, folder=folder, seed=seed)
+    if not fresh and (earlier := _stored(file, encoder, domain)) is not None:
         return earlier, True
     work = Work(encoder)
-    found = search_domain(encoder, domain)
-    graded = score_run(domain.grades, found, _GRADED)
-    binary = score_run(domain.relevant, found, [m for m in DOMAIN_METRICS if m not in _GRADED])
-    per_query = {name: (graded | binary)[name] for name in DOMAIN_METRICS}
-    result = Result(
+    hits = search_domain(encoder, domain)
+    graded = score_run(domain.grades, hits, _GRADED)
+    binary = score_run(domain.relevant, hits, [m for m in DOMAIN_METRICS if m not in _GRADED])
+    result = assemble(
         model=model_info(encoder),
-        task=_task(domain),
-        metrics=means(per_query, seed=seed),
-        per_query=per_query,
-        seed=seed,
-        config=_config(domain, found),
-        environment=Environment.current(
-            device=encoder.device, precision=encoder.settings.get("dtype", "float32")
+        task=TaskInfo(
+            name=domain.name,
+            type="Retrieval",
+            dataset=domain.name.rpartition("-")[0],
+            revision=domain.revision,
+            main_metric="nDCG@10",
+            size={"documents": len(domain.texts), "queries": len(domain.queries)},
+            categories=dict(domain.categories),
         ),
-        cost=work.cost(),
+        per_query={name: (graded | binary)[name] for name in DOMAIN_METRICS},
+        work=work,
+        seed=seed,
         run=run,
-        finished=finished(),
+        config=_config(domain, hits),
+        device=encoder.device,
+        precision=encoder.settings.get("dtype", "float32"),
     )
     result.save(folder)
     return result, False
 
 
-def _stored(place: Path, encoder: Encoder, domain: Domain) -> Result | None:
+def _stored(file: Path, encoder: Encoder, domain: Domain) -> Result | None:
     return stored(
-        place,
+        file,
         identity=encoder.identity,
         same=lambda result: (
             result.task.revision == domain.revision
@@ -203,20 +153,8 @@ def _stored(place: Path, encoder: Encoder, domain: Domain) -> Result | None:
     )
 
 
-def _task(domain: Domain) -> TaskInfo:
-    return TaskInfo(
-        name=domain.name,
-        type="Retrieval",
-        dataset=domain.name.rpartition("-")[0],
-        revision=domain.revision,
-        main_metric="nDCG@10",
-        categories=dict(domain.categories),
-        size={"documents": len(domain.texts), "queries": len(domain.queries)},
-    )
-
-
-def _config(domain: Domain, found: Run) -> dict[str, Any]:
-    """What the record says of the run; ``top`` holds the best documents of each query."""
+def _config(domain: Domain, hits: Run) -> dict[str, Any]:
+    """Return the record's parameters; ``top`` holds the best documents of each query."""
     return {
         "boosts": dict(domain.recipe),
         "negative_cosine": "divided by the boosts" if domain.recipe else "no boosts",
@@ -224,5 +162,5 @@ def _config(domain: Domain, found: Run) -> dict[str, Any]:
         "dropped": list(domain.dropped),
         "notes": list(domain.notes),
         "queries": dict(domain.queries),
-        "top": {query: rank_documents(scores)[:_TOP] for query, scores in found.items()},
+        "top": {query: rank_documents(scores)[:_TOP] for query, scores in hits.items()},
     }

@@ -1,4 +1,4 @@
-"""The search that comes before a reranker: what it has to choose from.
+"""First-stage retrievers: the candidates that a reranker gets.
 
     "bm25"                    BM25 over the documents
     "given"                   the candidates that come with the data
@@ -6,7 +6,7 @@
     an encoder                its nearest documents
     a list of these           reciprocal rank fusion (Cormack et al. 2009, k = 60)
 
-Each is kept, in TREC format and with its recipe, under the digest of recipe and data.
+Runs are cached in TREC format with their recipe, under the digest of recipe and data.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from qwen3nb import paths
-from qwen3nb.datasets.collection import Collection
+from qwen3nb.datasets.collection import TestCollection
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.datasets.trec import cut_run, read_run, write_run
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.search.bm25 import BM25
-from qwen3nb.models.search.exact import nearest
+from qwen3nb.models.search.exact import search
 from qwen3nb.models.search.fusion import FUSION, fuse
 from qwen3nb.models.sources.resolve import find_source
 from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json, write_json
@@ -34,12 +34,12 @@ Run = dict[str, dict[str, float]]
 
 @dataclass(frozen=True)
 class FirstStage:
-    """What a first stage found.
+    """The run of a first-stage retriever.
 
     Attributes:
-        label: fit for file names.
+        label: safe in file names.
         run: score per query and document, at most ``depth`` per query.
-        recipe: how it was made, as JSON.
+        recipe: everything the run depends on, as JSON.
     """
 
     label: str
@@ -48,7 +48,7 @@ class FirstStage:
 
 
 def load_first(*names: str) -> First:
-    """A first stage from its name: ``bm25``, ``given``, a file, or an encoder; several fuse.
+    """Load a first stage: ``bm25``, ``given``, a file or an encoder; several are fused.
 
     Raises:
         SpecError: no such encoder.
@@ -62,19 +62,21 @@ def load_first(*names: str) -> First:
     return stages if len(stages) > 1 else stages[0]
 
 
-def first_stage(collection: Collection, first: First = "bm25", *, depth: int = 100) -> FirstStage:
-    """The ``depth`` best documents per query, from the cache if they are there.
+def first_stage(
+    collection: TestCollection, first: First = "bm25", *, depth: int = 100
+) -> FirstStage:
+    """Return the ``depth`` best documents per query, from the cache if available.
 
     Raises:
-        DataError: an unknown first stage, or data without candidates where they are asked for.
+        DataError: an unknown first stage, or ``given`` for data without candidates.
         ValueError: a depth below 1.
     """
     if depth < 1:
         raise ValueError(f"expected a depth of at least 1; got {depth}")
     label, recipe = describe(first)
     recipe = {**recipe, "depth": depth, "data": collection.revision}
-    place = paths.cache() / "first-stage" / sha256_json(recipe)[:32]
-    file, note = place.with_suffix(".trec"), place.with_suffix(".json")
+    stem = paths.cache() / "first-stage" / sha256_json(recipe)[:32]
+    file, note = stem.with_suffix(".trec"), stem.with_suffix(".json")
     if note.is_file() and file.is_file():
         kept = read_json(note)
         if kept.get("recipe") == recipe and kept.get("digest") == sha256_file(file):
@@ -88,10 +90,10 @@ def first_stage(collection: Collection, first: First = "bm25", *, depth: int = 1
 
 
 def describe(first: First) -> tuple[str, dict[str, Any]]:
-    """A label, and what decides the outcome, apart from the data.
+    """Return the label and the recipe of a first stage, without the data.
 
     Raises:
-        DataError: it is no first stage; the message lists what is.
+        DataError: not a first stage; the message lists the choices.
     """
     if isinstance(first, Encoder):
         return first.label, {"kind": "dense", "identity": first.identity}
@@ -111,9 +113,9 @@ def describe(first: First) -> tuple[str, dict[str, Any]]:
     )
 
 
-def _search(collection: Collection, first: First, depth: int) -> Run:
+def _search(collection: TestCollection, first: First, depth: int) -> Run:
     if isinstance(first, list | tuple):
-        # Each part is kept, too; deeper than what comes out, as fusion lifts from below.
+        # Each part is cached too, and deeper: fusion lifts documents from below the cut.
         parts = [first_stage(collection, each, depth=2 * depth).run for each in first]
         return cut_run(fuse(parts), depth)
     deeper = depth + 1 if collection.skip_self else depth
@@ -134,19 +136,19 @@ def _bm25() -> BM25:
     return BM25(find_source("bm25"))
 
 
-def _index(collection: Collection) -> BM25:
+def _index(collection: TestCollection) -> BM25:
     model = _bm25()
     model.index([{"id": name, "text": text} for name, text in collection.documents.items()])
     return model
 
 
-def _sparse(collection: Collection, depth: int) -> Run:
+def _sparse(collection: TestCollection, depth: int) -> Run:
     queries = [{"id": name, "text": text} for name, text in collection.queries.items()]
     return _index(collection).search(queries, top_k=depth)
 
 
-def _given(collection: Collection) -> Run:
-    """The data's candidates in their order; by BM25 where they have none."""
+def _given(collection: TestCollection) -> Run:
+    """Return the data's candidates in their order, or ranked by BM25 if unordered."""
     if collection.candidates is None:
         raise DataError(f"{collection.name}: the data names no candidates; search with bm25")
     if collection.ordered:
@@ -161,14 +163,13 @@ def _given(collection: Collection) -> Run:
     }
 
 
-def _dense(collection: Collection, encoder: Encoder, depth: int) -> Run:
+def _dense(collection: TestCollection, encoder: Encoder, depth: int) -> Run:
     documents = encoder.encode(list(collection.documents.values()), role="passage")
-    vectors = encoder.encode(list(collection.queries.values()), role="query")
-    queries = dict(zip(collection.queries, vectors, strict=True))
-    return nearest(queries, list(collection.documents), documents, k=depth)
+    queries = encoder.encode(list(collection.queries.values()), role="query")
+    return search(queries, documents, k=depth).run(collection.queries, list(collection.documents))
 
 
-def _from_file(collection: Collection, file: Path) -> Run:
+def _from_file(collection: TestCollection, file: Path) -> Run:
     run = read_run(file)
     kept = {query: run.get(query, {}) for query in collection.queries}
     for query, scores in kept.items():

@@ -5,40 +5,52 @@ The whole corpus, a fixed draw of queries, and the query's own document alone re
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from qwen3nb.datasets.pydocs.build import PyDocs
 from qwen3nb.metrics.aggregate import Aggregate, aggregate
 from qwen3nb.metrics.retrieval import score_run
 from qwen3nb.models.encoders.base import Encoder
+from qwen3nb.models.load import load_model
 from qwen3nb.models.search.bm25 import BM25
 from qwen3nb.models.search.fusion import Fusion
 
-__all__ = ["own_document_ndcg"]
+__all__ = ["own_document_ndcg", "pydocs_difficulty"]
 
 DEPTH = 10
+
+
+def pydocs_difficulty(
+    pydocs: PyDocs, specs: Sequence[str] = ("bm25", "random")
+) -> dict[str, Aggregate]:
+    """`own_document_ndcg` of each model, by its spec."""
+    return {
+        spec: own_document_ndcg(load_model(spec, show_progress=False), pydocs) for spec in specs
+    }
 
 
 def own_document_ndcg(
     model: Encoder | BM25 | Fusion, pydocs: PyDocs, *, queries: int = 500, seed: int = 0
 ) -> Aggregate:
     """Mean nDCG@10 with its interval over ``queries`` drawn with ``seed``."""
-    names = sorted(
+    query_ids = sorted(
         np.random.default_rng(seed).choice(pydocs.query_names, size=queries, replace=False)
     )
-    qrels = {query: {query: 1} for query in names}
-    texts = [pydocs.queries[query] for query in names]
+    qrels = {query: {query: 1} for query in query_ids}
+    texts = [pydocs.queries[query] for query in query_ids]
     if isinstance(model, BM25 | Fusion):
         model.index([{"id": name, "text": text} for name, text in pydocs.corpus.items()])
-        rows = [{"id": query, "text": text} for query, text in zip(names, texts, strict=True)]
+        rows = [{"id": query, "text": text} for query, text in zip(query_ids, texts, strict=True)]
         run = model.search(rows, top_k=DEPTH)
     else:
-        names = list(pydocs.corpus)
+        document_ids = list(pydocs.corpus)
         corpus = model.encode(list(pydocs.corpus.values()), role="passage")
         scores = model.encode(texts, role="query") @ corpus.T
         run = {
-            query: {names[place]: float(row[place]) for place in np.argsort(row)[-DEPTH:]}
-            for query, row in zip(names, scores, strict=True)
+            query: {document_ids[i]: float(row[i]) for i in np.argsort(row)[-DEPTH:]}
+            for query, row in zip(query_ids, scores, strict=True)
         }
     values = score_run(qrels, run, ["nDCG@10"])
     return aggregate(values, how="mean", columns=["nDCG@10"], seed=seed)

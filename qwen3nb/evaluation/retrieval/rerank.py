@@ -1,88 +1,50 @@
-"""Search, then rerank, in one call; the first stage beside what became of it.
+"""Search and rerank in one call, with the first stage as the baseline.
 
-For each data set: the reranked run and the first stage's own, scored per query; what the
-first stage did not find, no reranker can (its recall is the ceiling, the oracle's order of
-its candidates the upper bound); and the gain per query. Everything goes into one record,
-the runs beside it in TREC format.
+For each data set, a record has the per-query scores of the reranked run and of the first
+stage, and the gain. A reranker cannot rank what the first stage missed: its recall is the
+ceiling, and an oracle's order of the candidates the upper bound. The runs lie beside the
+record in TREC format.
 
-A query's scores are kept as soon as they are there: a killed run goes on where it was.
+Each query's scores are saved as they are computed: an interrupted run resumes.
 """
 
 from __future__ import annotations
 
-import traceback
 import uuid
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
 from qwen3nb import paths
-from qwen3nb.datasets.collection import Collection, find_collections
+from qwen3nb.datasets.collection import TestCollection, find_collections
 from qwen3nb.datasets.trec import write_run
-from qwen3nb.evaluation.mteb.per_query import EvaluationError, last_lines
-from qwen3nb.evaluation.recording import Work, finished, means, model_info, stored
+from qwen3nb.evaluation.recording import (
+    Work,
+    assemble,
+    model_info,
+    record_path,
+    stored,
+)
 from qwen3nb.evaluation.retrieval.first_stage import First, FirstStage, Run, describe, first_stage
+from qwen3nb.evaluation.run import EvaluationRun, Tally
 from qwen3nb.metrics.retrieval import score_run
-from qwen3nb.models.rerankers.yes_no import YesNoReranker
-from qwen3nb.records.record import Environment, Result, TaskInfo, result_path
+from qwen3nb.models.rerankers.load import load_reranker
+from qwen3nb.models.rerankers.yes_no import Reranker
+from qwen3nb.records.record import Result, TaskInfo
 from qwen3nb.utils.atomic_files import sha256_json
 from qwen3nb.utils.journal import Journal
 
-__all__ = ["RerankSuite", "rerank_collection", "rerank_suite"]
+__all__ = ["dataset_rows", "dataset_scores", "rerank", "rerank_collection"]
 
 METRICS = ("nDCG@10", "MRR@10")
 _COUNTS = ("cut", "saturated", "tied", "equal")
 
 
-@dataclass
-class RerankSuite:
-    """What came of reranking several data sets.
-
-    Attributes:
-        results: one record per data set, parts of a group (CQADupStack) one each.
-        reused: names of those whose record was there already.
-        failures: data set to traceback.
-    """
-
-    results: list[Result] = field(default_factory=list)
-    reused: list[str] = field(default_factory=list)
-    failures: dict[str, str] = field(default_factory=dict)
-
-    def scores(self, metric: str = "nDCG@10") -> dict[str, float | None]:
-        """Score per data set; a group counts as one, the mean of its parts."""
-        parts: dict[str, list[float | None]] = {}
-        for result in self.results:
-            name = result.config["group"] or result.config["collection"]
-            parts.setdefault(name, []).append(result.metrics[metric].value)
-        return {name: _mean(values) for name, values in parts.items()}
-
-    def mean(self, metric: str = "nDCG@10") -> float | None:
-        """The mean over data sets, groups counting as one; None if one has no value."""
-        return _mean(list(self.scores(metric).values()))
-
-    def rows(self) -> list[dict[str, Any]]:
-        """A row per data set and one for the mean: first stage, ceiling, reranked, gain, oracle."""
-        columns = list(self.results[0].metrics) if self.results else []
-        scores = {column: self.scores(column) for column in columns}
-        names = scores[columns[0]] if columns else {}
-        rows: list[dict[str, Any]] = [
-            {"dataset": name, **{column: scores[column][name] for column in columns}}
-            for name in names
-        ]
-        return [*rows, {"dataset": "mean", **{column: self.mean(column) for column in columns}}]
-
-
-def _mean(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known and len(known) == len(values) else None
-
-
-def rerank_suite(
-    reranker: YesNoReranker,
-    data: Iterable[Any],
+def rerank(
+    reranker: Reranker | Path | str,
+    data: Any,
     *,
     first: First = "bm25",
     depth: int = 100,
@@ -91,55 +53,68 @@ def rerank_suite(
     config: dict[str, Any] | None = None,
     fresh: bool = False,
     show_progress: bool = True,
-) -> RerankSuite:
+) -> EvaluationRun:
     """Search and rerank each data set, and save a record and two runs per data set.
 
     Args:
-        reranker: from `load_reranker`.
-        data: folders (BEIR, CQADupStack, MS MARCO dev), names of MTEB tasks (PyDocsRetrieval
-            among them), task objects or collections.
-        first: the first stage; see `qwen3nb.evaluation.retrieval.first_stage`.
-        depth: documents per query that are reranked.
+        reranker: from `load_reranker`, or the model spec of one.
+        data: a folder (BEIR, CQADupStack, MS MARCO dev), the name of an MTEB task
+            (PyDocsRetrieval among them), a task object or a `TestCollection`; or several.
+        first: the first-stage retriever; see `qwen3nb.evaluation.retrieval.first_stage`.
+        depth: candidates per query.
         output: folder for records; by default `paths.results`.
         seed: of the intervals.
         config: parameters to keep with each record.
-        fresh: score again although the record or the journal is there.
+        fresh: score again even if the record or the journal exists.
         show_progress: whether to show bars.
 
     Raises:
-        EvaluationError: one or more data sets failed; the others are saved.
+        EvaluationError: one or more data sets failed; the records of the others are saved.
     """
+    if isinstance(reranker, Path | str):
+        reranker = load_reranker(reranker)
     folder = Path(output) if output else paths.results()
-    suite, run = RerankSuite(), uuid.uuid4().hex[:12]
-    for spec in data:
-        try:
+    tally, run = Tally(), uuid.uuid4().hex[:12]
+    for spec in data if isinstance(data, list | tuple) else [data]:
+        with tally.attempt(spec.name if isinstance(spec, TestCollection) else str(spec)):
             for collection in find_collections(spec):
                 result, reused = rerank_collection(
                     reranker, collection, first=first, depth=depth, output=folder, seed=seed,
                     config=config, fresh=fresh, show_progress=show_progress, run=run,
                 )  # fmt: skip
-                suite.results.append(result)
-                if reused:
-                    suite.reused.append(collection.name)
-        except Exception:  # noqa: BLE001 - whatever one data set does, the others go on
-            name = spec.name if isinstance(spec, Collection) else str(spec)
-            suite.failures[name] = traceback.format_exc()
-    if suite.failures:
-        raise EvaluationError(_told(suite, reranker, folder))
-    return suite
+                tally.add(result, name=collection.name, reused=reused)
+    return tally.run_or_raise(reranker.label, kind="data sets", saved=folder)
 
 
-def _told(suite: RerankSuite, reranker: YesNoReranker, folder: Path) -> str:
-    """What failed and why, a line each."""
-    return (
-        f"{reranker.label}: {len(suite.failures)} data sets failed; the other "
-        f"{len(suite.results)} are saved in {folder}\n{last_lines(suite.failures)}"
-    )
+def dataset_scores(results: Iterable[Result], metric: str = "nDCG@10") -> dict[str, float | None]:
+    """Score per data set; a group (CQADupStack) counts once, with the mean of its parts."""
+    parts: dict[str, list[float | None]] = {}
+    for result in results:
+        name = result.config["group"] or result.config["collection"]
+        parts.setdefault(name, []).append(result.metrics[metric].value)
+    return {name: _mean(values) for name, values in parts.items()}
+
+
+def dataset_rows(results: Sequence[Result]) -> list[dict[str, Any]]:
+    """A row per data set and one for their mean: every metric of a reranking record."""
+    scores = {metric: dataset_scores(results, metric) for metric in results[0].metrics}
+    rows: list[dict[str, Any]] = [
+        {"dataset": name, **{metric: values[name] for metric, values in scores.items()}}
+        for name in next(iter(scores.values()))
+    ]
+    overall = {metric: _mean(list(values.values())) for metric, values in scores.items()}
+    return [*rows, {"dataset": "mean", **overall}]
+
+
+def _mean(values: list[float | None]) -> float | None:
+    """The mean; None if one has no value."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known and len(known) == len(values) else None
 
 
 def rerank_collection(
-    reranker: YesNoReranker,
-    collection: Collection,
+    reranker: Reranker,
+    collection: TestCollection,
     *,
     first: First = "bm25",
     depth: int = 100,
@@ -150,85 +125,77 @@ def rerank_collection(
     show_progress: bool = True,
     run: str = "",
 ) -> tuple[Result, bool]:
-    """Search and rerank one collection: its record, and whether that was there already."""
+    """Search and rerank one collection; return its record and whether it was reused."""
     folder = Path(output) if output else paths.results()
     name, wanted = _wanted(collection, first, depth)
-    place = result_path(folder, f"{reranker.label}-{reranker.identity[:8]}", seed, name)
-    if not fresh and (earlier := _earlier(place, reranker, wanted)) is not None:
+    file = record_path(reranker, name, folder=folder, seed=seed)
+    if not fresh and (earlier := _earlier(file, reranker, wanted)) is not None:
         return earlier, True
     work = Work(reranker)
-    found = first_stage(collection, first, depth=depth)
+    candidates = first_stage(collection, first, depth=depth)
     reranked, counts = _rerank(
-        reranker, collection, found, fresh=fresh, show_progress=show_progress
+        reranker, collection, candidates, fresh=fresh, show_progress=show_progress
     )
-    per_query = _per_query(collection, found.run, reranked, depth)
     kept = {**(config or {}), "collection": collection.name, "group": collection.group}
-    result = Result(
+    result = assemble(
         model=model_info(reranker),
-        task=_task(name, collection),
-        metrics=means(per_query, seed=seed),
-        per_query=per_query,
-        seed=seed,
-        config={**kept, "first": wanted, "counts": counts},
-        environment=Environment.current(
-            device=reranker.device, precision=reranker.settings["dtype"]
+        task=TaskInfo(
+            name=name,
+            type="Reranking",
+            dataset=collection.name,
+            revision=collection.revision,
+            main_metric="nDCG@10",
+            size={"documents": len(collection.documents), "queries": len(collection.queries)},
         ),
-        cost=work.cost(),
+        per_query=_per_query(collection, candidates.run, reranked, depth),
+        work=work,
+        seed=seed,
         run=run,
-        finished=finished(),
+        config={**kept, "first": wanted, "counts": counts},
+        device=reranker.device,
+        precision=reranker.settings["dtype"],
     )
-    _write_runs(place, found, reranked, tag=reranker.label)
+    _write_runs(file, candidates, reranked, tag=reranker.label)
     result.save(folder)
     return result, False
 
 
-def _write_runs(place: Path, found: FirstStage, reranked: Run, *, tag: str) -> None:
-    write_run(place.with_suffix(".first.trec"), found.run, tag=found.label)
-    write_run(place.with_suffix(".trec"), reranked, tag=tag)
+def _write_runs(file: Path, candidates: FirstStage, reranked: Run, *, tag: str) -> None:
+    write_run(file.with_suffix(".first.trec"), candidates.run, tag=candidates.label)
+    write_run(file.with_suffix(".trec"), reranked, tag=tag)
 
 
-def _wanted(collection: Collection, first: First, depth: int) -> tuple[str, dict[str, Any]]:
-    """The name of what is measured, and what decides the candidates."""
+def _wanted(collection: TestCollection, first: First, depth: int) -> tuple[str, dict[str, Any]]:
+    """Return the task's name and everything its candidates depend on."""
     label, recipe = describe(first)
     wanted = {**recipe, "depth": depth, "data": collection.revision}
     return f"{collection.name}.{label}-{depth}", wanted
 
 
-def _earlier(place: Path, reranker: YesNoReranker, first: dict[str, Any]) -> Result | None:
-    """The record that is there, if it is of this reranker, first stage and data."""
+def _earlier(file: Path, reranker: Reranker, first: dict[str, Any]) -> Result | None:
+    """Return the existing record of this reranker, first stage and data, if any."""
     return stored(
-        place,
+        file,
         identity=reranker.identity,
         same=lambda result: result.config.get("first") == first,
     )
 
 
-def _task(name: str, collection: Collection) -> TaskInfo:
-    return TaskInfo(
-        name=name,
-        type="Reranking",
-        dataset=collection.name,
-        revision=collection.revision,
-        main_metric="nDCG@10",
-        size={"documents": len(collection.documents), "queries": len(collection.queries)},
-    )
-
-
 def _rerank(
-    reranker: YesNoReranker,
-    collection: Collection,
-    found: FirstStage,
+    reranker: Reranker,
+    collection: TestCollection,
+    first: FirstStage,
     *,
     fresh: bool,
     show_progress: bool,
 ) -> tuple[Run, dict[str, int]]:
-    """Log-odds per query and document, and what was cut, saturated and tied on the way."""
-    name = f"{reranker.identity[:16]}-{sha256_json(found.recipe)[:16]}.jsonl"
+    """Return log-odds per query and document, and counts of truncations and ties."""
+    name = f"{reranker.identity[:16]}-{sha256_json(first.recipe)[:16]}.jsonl"
     journal = Journal(paths.cache() / "rerank" / name)
     run: Run = {}
     counts = dict.fromkeys(("pairs", *_COUNTS), 0)
     bar = tqdm(
-        found.run.items(), desc=f"{reranker.label}: {collection.name}", unit="query",
+        first.run.items(), desc=f"{reranker.label}: {collection.name}", unit="query",
         disable=not show_progress, leave=False,
     )  # fmt: skip
     for query, candidates in bar:
@@ -247,7 +214,7 @@ def _rerank(
     return run, counts
 
 
-def _score(reranker: YesNoReranker, query: str, texts: list[str]) -> dict[str, Any]:
+def _score(reranker: Reranker, query: str, texts: list[str]) -> dict[str, Any]:
     before = [getattr(reranker.stats, name) for name in _COUNTS]
     scores = reranker.score(query, texts)
     after = [getattr(reranker.stats, name) for name in _COUNTS]
@@ -256,7 +223,7 @@ def _score(reranker: YesNoReranker, query: str, texts: list[str]) -> dict[str, A
 
 
 def _per_query(
-    collection: Collection, base: Run, reranked: Run, depth: int
+    collection: TestCollection, base: Run, reranked: Run, depth: int
 ) -> dict[str, dict[str, float]]:
     """Columns of the record: reranked, first stage, gain, ceiling, upper bound."""
     qrels = collection.qrels

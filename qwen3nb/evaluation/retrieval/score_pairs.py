@@ -1,4 +1,4 @@
-"""Pairs in, scores out: the reranker as one step of somebody else's pipeline."""
+"""Score a file of pairs: the reranker as one step of a pipeline."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from pathlib import Path
 
 from qwen3nb.datasets.rows import DataError, json_rows
 from qwen3nb.models.rerankers.prompt_template import RerankError
-from qwen3nb.models.rerankers.yes_no import YesNoReranker
+from qwen3nb.models.rerankers.yes_no import Reranker
 from qwen3nb.utils.atomic_files import write_text
 
 __all__ = ["rerank_pairs"]
 
 
-def rerank_pairs(reranker: YesNoReranker, pairs: Path, output: Path) -> int:
+def rerank_pairs(reranker: Reranker, pairs: Path, output: Path) -> int:
     """Score ``{"query", "document"}`` lines into ``{"p_yes", "log_odds", "truncated"}`` lines.
 
-    The lines come out in the order they went in; the file is written whole or not at all.
-    Pairs of one query go through the model together, wherever they stand.
+    Lines keep their order; the file is written whole or not at all. Pairs of one query are
+    scored together, wherever they are in the file.
 
     Returns:
-        How many there were.
+        The number of pairs.
 
     Raises:
-        DataError: a line that is no pair; names it.
+        DataError: a line that is not a pair; names it.
         RerankError: a pair that cannot be scored.
     """
     rows = list(json_rows(pairs, {"query": str, "document": str}))

@@ -17,14 +17,14 @@ from tqdm import tqdm
 
 from qwen3nb import paths
 from qwen3nb.checkpoints.averaging import averaged, select_checkpoints
-from qwen3nb.evaluation.mteb.evaluate import evaluate
+from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.mteb.select import tier_tasks
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.records.record import Result
 from qwen3nb.utils.choices import one_of
 
-__all__ = ["Outcome", "Variant", "ablate", "by_task", "variants"]
+__all__ = ["Variant", "VariantResult", "ablate", "by_task", "variants"]
 
 PLAIN = "plain"
 
@@ -52,7 +52,7 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class VariantResult:
     """A variant and its record on one task."""
 
     variant: Variant
@@ -101,7 +101,7 @@ def _around(prefix: str, append_eos: bool) -> str:
 
 def ablate(
     training: Path | str,
-    chosen: Sequence[Variant],
+    selected: Sequence[Variant],
     *,
     tier: str = "smoke",
     types: Sequence[str] = ("Retrieval",),
@@ -111,14 +111,14 @@ def ablate(
     seed: int = 0,
     show_progress: bool = True,
     **options: Any,
-) -> list[Outcome]:
+) -> list[VariantResult]:
     """Evaluate every variant; what is on disk already is not run again.
 
     Records go to ``results/ablation``, beside the leaderboard's and not among them.
 
     Args:
         training: a folder of ``checkpoint-N``.
-        chosen: from `variants`.
+        selected: from `variants`.
         tier: whose tasks to use.
         types: of those, the MTEB types to use.
         prefix: what a variant that is not plain puts before a text.
@@ -133,9 +133,9 @@ def ablate(
     """
     tasks = [task for task in tier_tasks(tier) if task.metadata.type in types]
     output = output or paths.results() / "ablation"
-    folders = {each: _weights(Path(training), each) for each in {v.weights for v in chosen}}
+    folders = {each: _weights(Path(training), each) for each in {v.weights for v in selected}}
     outcomes = []
-    for variant in tqdm(chosen, desc="ablation", unit="variant", disable=not show_progress):
+    for variant in tqdm(selected, desc="ablation", unit="variant", disable=not show_progress):
         plain = variant.around == PLAIN
         encoder = load_encoder(
             folders[variant.weights],
@@ -146,7 +146,7 @@ def ablate(
             show_progress=False,
             **options,
         )
-        found = evaluate(
+        run = evaluate(
             encoder,
             tasks=tasks,
             output=output,
@@ -154,16 +154,16 @@ def ablate(
             config={"variant": asdict(variant)},
             show_progress=False,
         )
-        outcomes += [Outcome(variant, result) for result in found.results]
+        outcomes += [VariantResult(variant, result) for result in run.results]
     return outcomes
 
 
-def by_task(outcomes: Sequence[Outcome]) -> dict[str, list[Outcome]]:
+def by_task(outcomes: Sequence[VariantResult]) -> dict[str, list[VariantResult]]:
     """The outcomes of each task, in the order of the variants."""
-    found: dict[str, list[Outcome]] = {}
+    grouped: dict[str, list[VariantResult]] = {}
     for outcome in outcomes:
-        found.setdefault(outcome.result.task.name, []).append(outcome)
-    return found
+        grouped.setdefault(outcome.result.task.name, []).append(outcome)
+    return grouped
 
 
 def _weights(training: Path, weights: str) -> Path:

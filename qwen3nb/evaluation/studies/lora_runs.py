@@ -1,10 +1,10 @@
-"""Adapters as a training leaves them, found and evaluated.
+"""Find and evaluate the LoRA adapters of a training.
 
     outputs/<configuration>/seed_<n>/checkpoints/final   the adapter
     outputs/<configuration>/seed_<n>/config.yaml         what it was trained with
 
 Every adapter reranks, those that were trained to embed also embed: `emb_only` and the
-joint ones. Records carry configuration and seed, so that runs can be told apart, and
+joint ones. Records carry configuration and seed to identify the run, and
 ``results/<data set>.json`` beside the adapter says the same in that training's format.
 """
 
@@ -24,7 +24,7 @@ from qwen3nb.records.record import Result
 from qwen3nb.utils.atomic_files import write_json
 
 if TYPE_CHECKING:
-    from qwen3nb.models.rerankers.yes_no import YesNoReranker
+    from qwen3nb.models.rerankers.yes_no import Reranker
 
 __all__ = ["MODES", "TrainedAdapter", "evaluate_trained", "find_trained"]
 
@@ -58,11 +58,11 @@ class TrainedAdapter:
 
     @property
     def instruction(self) -> str:
-        """What it was told to look for."""
+        """The instruction it was trained with."""
         return str((self.settings.get("data") or {}).get("instruction_prefix") or INSTRUCTION)
 
     @property
-    def place(self) -> Path:
+    def seed_folder(self) -> Path:
         """The folder of this seed."""
         return self.folder.parent.parent
 
@@ -92,16 +92,16 @@ def find_trained(outputs: Path | str) -> list[TrainedAdapter]:
 
 
 def _trained(final: Path) -> TrainedAdapter:
-    place = final.resolve().parent.parent
-    match = _SEED.fullmatch(place.name)
+    folder = final.resolve().parent.parent
+    match = _SEED.fullmatch(folder.name)
     if match is None:
-        raise DataError(f"{place}: expected a folder seed_<n>")
-    settings = _settings(place / "config.yaml")
-    said = str((settings.get("training") or {}).get("mode") or place.parent.name)
-    mode = next((each for each in MODES if said.startswith(each)), None)
+        raise DataError(f"{folder}: expected a folder seed_<n>")
+    settings = _settings(folder / "config.yaml")
+    named = str((settings.get("training") or {}).get("mode") or folder.parent.name)
+    mode = next((each for each in MODES if named.startswith(each)), None)
     if mode is None:
-        raise DataError(f"{place}: mode {said!r}; expected one of {', '.join(MODES)}")
-    return TrainedAdapter(place.parent.name, int(match[1]), mode, final, settings)
+        raise DataError(f"{folder}: mode {named!r}; expected one of {', '.join(MODES)}")
+    return TrainedAdapter(folder.parent.name, int(match[1]), mode, final, settings)
 
 
 def _settings(file: Path) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def evaluate_trained(
 
     Args:
         outputs: see `find_trained`.
-        data: what to rerank; see `rerank_suite`.
+        data: what to rerank; see `rerank`.
         base: the model the adapters belong to; None for the one they name.
         embedding_tasks: MTEB task objects for the adapters that embed.
         depth: documents per query that are reranked.
@@ -151,23 +151,23 @@ def evaluate_trained(
         SpecError: no adapter, no base, or an adapter that does not fit.
         EvaluationError: a data set or task failed.
     """
-    chosen, tasks, found = list(data), list(embedding_tasks), []
+    collections, tasks, records = list(data), list(embedding_tasks), []
     where: dict[str, Any] = {"device": device, "dtype": dtype}
     for each in find_trained(outputs):
         common: dict[str, Any] = {
             "output": output, "seed": each.seed, "show_progress": show_progress,
         }  # fmt: skip
         reranker = _reranker(each, base, max_length=max_length, **where)
-        results = _rerankings(each, reranker, chosen, depth=depth, **common)
+        results = _rerankings(each, reranker, collections, depth=depth, **common)
         if each.embeds and tasks:
             results = results + _embeddings(each, base, tasks, where, **common)
         if write_back:
             _write_back(each, results)
-        found += results
-    return found
+        records += results
+    return records
 
 
-def _reranker(each: TrainedAdapter, base: str | Path | None, **options: Any) -> YesNoReranker:
+def _reranker(each: TrainedAdapter, base: str | Path | None, **options: Any) -> Reranker:
     from qwen3nb.models.rerankers.load import load_reranker
 
     spec, adapter = (each.folder, None) if base is None else (base, each.folder)
@@ -177,12 +177,12 @@ def _reranker(each: TrainedAdapter, base: str | Path | None, **options: Any) -> 
 
 
 def _rerankings(
-    each: TrainedAdapter, reranker: YesNoReranker, data: list[Any], **options: Any
+    each: TrainedAdapter, reranker: Reranker, data: list[Any], **options: Any
 ) -> list[Result]:
-    from qwen3nb.evaluation.retrieval.rerank import rerank_suite
+    from qwen3nb.evaluation.retrieval.rerank import rerank
 
     config = {"training": _snapshot(each, "reranking")}
-    return rerank_suite(reranker, data, config=config, **options).results
+    return list(rerank(reranker, data, config=config, **options).results)
 
 
 def _embeddings(
@@ -192,7 +192,7 @@ def _embeddings(
     where: dict[str, Any],
     **options: Any,
 ) -> list[Result]:
-    from qwen3nb.evaluation.mteb.evaluate import evaluate
+    from qwen3nb.evaluation.evaluate import evaluate
     from qwen3nb.models.load import load_encoder
 
     encoder = load_encoder(
@@ -200,7 +200,7 @@ def _embeddings(
         show_progress=options["show_progress"], **where,
     )  # fmt: skip
     config = {"training": _snapshot(each, "embedding")}
-    return evaluate(encoder, tasks=tasks, config=config, **options).results
+    return list(evaluate(encoder, tasks=tasks, config=config, **options).results)
 
 
 def _snapshot(each: TrainedAdapter, kind: str) -> dict[str, Any]:
@@ -214,7 +214,7 @@ def _snapshot(each: TrainedAdapter, kind: str) -> dict[str, Any]:
         "rank": parts["lora"].get("rank"),
         "base": parts["model"].get("base_model_name"),
         "data_seed": parts["data"].get("seed", each.seed),
-        "steps": _steps(each.place / "train_log.jsonl"),
+        "steps": _steps(each.seed_folder / "train_log.jsonl"),
         "settings": each.settings,
     }
 
@@ -227,8 +227,8 @@ def _steps(log: Path) -> int | None:
             entry = json.loads(line)
         except ValueError:  # cut off by a kill
             continue
-        found = entry.get("global_step", entry.get("step")) if isinstance(entry, dict) else None
-        steps += [found] if isinstance(found, int) else []
+        step = entry.get("global_step", entry.get("step")) if isinstance(entry, dict) else None
+        steps += [step] if isinstance(step, int) else []
     return max(steps, default=None)
 
 
@@ -244,4 +244,4 @@ def _write_back(each: TrainedAdapter, results: Iterable[Result]) -> None:
             "config": each.settings,
             "model": result.model.identity,
         }
-        write_json(each.place / "results" / f"{result.task.name}.json", value)
+        write_json(each.seed_folder / "results" / f"{result.task.name}.json", value)

@@ -10,10 +10,10 @@ from pathlib import Path
 from qwen3nb import paths
 from qwen3nb.datasets.collection import find_collections
 from qwen3nb.datasets.mirror import MirrorError, mirrored
-from qwen3nb.evaluation.mteb.evaluate import evaluate
-from qwen3nb.evaluation.mteb.per_query import EvaluationError
+from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.mteb.select import listed, select_tasks
 from qwen3nb.evaluation.retrieval.evaluate import evaluate_collection
+from qwen3nb.evaluation.run import EvaluationError
 from qwen3nb.models.load import load_encoder, load_model
 from qwen3nb.models.types import SpecError
 from qwen3nb.records.record import Result
@@ -82,15 +82,15 @@ def published_scores(*, models: str = "", tasks: str = "") -> list[Published]:
     file = Path(__file__).parent / "published.toml"
     rows = tomllib.loads(file.read_text(encoding="utf-8"))["score"]
     wanted_models, wanted_tasks = set(listed(models)), set(listed(tasks))
-    found = [
+    selected = [
         Published(row["model"], task, float(value), float(row["tolerance"]), row["source"])
         for row in rows
         for task, value in row["values"].items()
         if (not models or row["model"] in wanted_models) and (not tasks or task in wanted_tasks)
     ]
-    if not found:
+    if not selected:
         raise ValueError(f"no published score is of models {models!r} and tasks {tasks!r}")
-    return found
+    return selected
 
 
 def reproduce(

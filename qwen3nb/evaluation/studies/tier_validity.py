@@ -49,8 +49,8 @@ def predict_elsewhere(tier: str = "fast", *, seed: int = 0) -> list[Prediction]:
     known = list(next(iter(table.values())))
     own = tuple(task for task in TIERS[tier].tasks if task in known)
     others = tuple(task for task in known if task not in own)
-    found = [_prediction(tier, own, others, table, seed=seed)]
-    return found + [_prediction(task, (task,), others, table, seed=seed) for task in own]
+    whole = [_prediction(tier, own, others, table, seed=seed)]
+    return whole + [_prediction(task, (task,), others, table, seed=seed) for task in own]
 
 
 def _prediction(

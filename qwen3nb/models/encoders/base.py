@@ -1,15 +1,15 @@
-"""Texts to vectors, whatever the model: one class, one way in.
+"""The base class of encoders: texts to vectors, whatever the model.
 
 An `Encoder`, which `qwen3nb.models.load` gives, implements MTEB's ``EncoderProtocol``, so
 that any MTEB task runs it unchanged, and encodes plain lists of strings.
 
 Rules, the same for every model:
 
-- equal texts are encoded once, and a vector does not depend on its neighbours;
-- a text that has no token of its own (empty, blank) is encoded as the model's end of
-  text alone, and counted;
+- equal texts are encoded once, and a vector does not depend on the rest of its batch;
+- a text without tokens (empty, blank) is encoded as the model's end-of-text token alone,
+  and counted;
 - a text that is not valid Unicode (a lone surrogate) is refused with its index;
-- a vector that is zero or not finite is an error with the text's index, never a result;
+- a vector that is zero or not finite is an error that names the text's index, never a result;
 - special tokens inside a text are text.
 
 Shapes: N texts, D dimensions.
@@ -30,7 +30,7 @@ from qwen3nb import paths
 from qwen3nb.models.batching import deduplicate
 from qwen3nb.models.counters import Stats
 from qwen3nb.models.encoders.embedding_cache import EmbeddingCache, text_key
-from qwen3nb.models.encoders.progress import Progress
+from qwen3nb.models.encoders.progress import EncodingProgress
 from qwen3nb.models.encoders.prompts import ROLES, prompt_for
 from qwen3nb.models.mteb_meta import mteb_meta
 from qwen3nb.models.sources.fingerprint import fingerprint
@@ -47,9 +47,9 @@ if TYPE_CHECKING:
 __all__ = ["Encoder"]
 
 log = logging.getLogger(__name__)
-ENCODING = 2  # raise when vectors change for the same model: part of every identity
-_CHUNK = 512  # texts encoded and stored together: what a kill can cost
-_LONG = 2.0  # seconds after which an encoding is worth a line in the log
+ENCODING = 2  # increase when vectors change for the same model: part of every identity
+_CHUNK = 512  # texts encoded and stored together: the most that a kill loses
+_LONG = 2.0  # seconds from which an encoding is logged
 _MTEB_ROLES = {"query": "query", "document": "passage"}
 
 
@@ -57,10 +57,10 @@ class Encoder(ABC):
     """Texts to vectors.
 
     Attributes:
-        label: a name fit for files and tables.
-        settings: everything that decides its vectors, as JSON; see `identity`.
+        label: a short name, safe in file names.
+        settings: everything its vectors depend on, as JSON; see `identity`.
         prompts: text put before a text, per role.
-        stats: what it did so far.
+        stats: work done so far.
         show_progress: whether long work shows a bar.
     """
 
@@ -86,8 +86,16 @@ class Encoder(ABC):
         }
         self.stats = Stats()
         self.show_progress = show_progress
-        self._tick: Callable[[int], None] | None = None  # hears of texts within a chunk
+        self._tick: Callable[[int], None] | None = (
+            None  # called with the number of texts done within a chunk
+        )
         self._cache = self._own_cache() if cache else None
+
+    def __repr__(self) -> str:
+        return (
+            f"<{type(self).__name__} {self.label}: {self.dimension} dimensions, on {self.device}, "
+            f"identity {self.identity[:8]}>"
+        )
 
     def _own_cache(self) -> EmbeddingCache:
         about = {"label": self.label, "identity": self.identity, "settings": self.settings}
@@ -101,7 +109,7 @@ class Encoder(ABC):
 
     @property
     def identity(self) -> str:
-        """SHA-256 of everything that decides this encoder's vectors."""
+        """SHA-256 of everything this encoder's vectors depend on."""
         return sha256_json(self.settings)
 
     @property
@@ -122,16 +130,16 @@ class Encoder(ABC):
         task_metadata: Any = None,
         **_: Any,
     ) -> Vectors:
-        """Vectors (N, D), float32, in the order of ``inputs``; (D,) for one string.
+        """Encode ``inputs`` into vectors (N, D), float32, in input order; (D,) for one string.
 
         Args:
             inputs: a string, a list of strings, or the batches MTEB gives.
-            role: ``query`` or ``passage``; with the task it decides the prompt.
+            role: ``query`` or ``passage``; selects the prompt, together with the task.
             prompt_type: MTEB's name for the role.
             task_metadata: MTEB's description of the task.
 
         Raises:
-            EncoderError: an input that is no text, or a vector that is zero or not finite.
+            EncoderError: an input that is not a string, or a vector that is zero or not finite.
             ValueError: an unknown role.
         """
         if role is None and prompt_type is not None:
@@ -164,7 +172,7 @@ class Encoder(ABC):
         return vectors[where]
 
     def _kept_or_new(self, texts: Sequence[str], where: Sequence[int]) -> Vectors:
-        """Vectors (N, D) of distinct texts; what the cache does not have is computed.
+        """Return vectors (N, D) of distinct texts, computing those missing from the cache.
 
         ``where`` is each input's distinct text, for errors.
         """
@@ -179,10 +187,10 @@ class Encoder(ABC):
             self.stats.cached += len(texts) - len(missing)
             self.stats.damaged += self._cache.damaged - before
             self._cache.touch()
-        # Texts of like length share a chunk, and with it a forward.
+        # Texts of similar length share a chunk, and so a forward pass.
         missing.sort(key=lambda index: -len(texts[index]))
         sizes = [len(texts[index]) for index in missing]
-        with Progress(self.label, sizes, show=self.show_progress) as bar:
+        with EncodingProgress(self.label, sizes, show=self.show_progress) as bar:
             self._tick = bar.advance
             for start in range(0, len(missing), _CHUNK):
                 chunk = missing[start : start + _CHUNK]
@@ -205,15 +213,15 @@ class Encoder(ABC):
         if bad.any():
             row = int(np.flatnonzero(bad)[0])
             what = "zero" if np.isfinite(vectors[row]).all() else "not finite"
-            place = where.index(chunk[row])
+            index = where.index(chunk[row])
             raise EncoderError(
-                f"{self.label}: the vector of text {place} is {what}: {texts[row]!r:.80}"
+                f"{self.label}: the vector of text {index} is {what}: {texts[row]!r:.80}"
             )
         return vectors
 
     @property
     def similarity_name(self) -> str:
-        """``cosine``, or ``dot`` where vectors keep their length on purpose."""
+        """``cosine``, or ``dot`` for models that do not normalise on purpose."""
         return "cosine" if self.settings.get("normalize", True) else "dot"
 
     def similarity(self, first: Any, second: Any) -> Tensor:
@@ -235,12 +243,12 @@ class Encoder(ABC):
 
     @property
     def mteb_model_meta(self) -> ModelMeta:
-        """MTEB's description; its name and revision are this encoder's alone."""
+        """MTEB's description; its name and revision belong to this encoder alone."""
         return mteb_meta(self, dimension=self.dimension, kinds=["dense"])
 
 
 def _texts(inputs: Any) -> list[str]:
-    """The strings of a list, or of MTEB's batches; refuses anything else by its index."""
+    """Return the strings of a list or of MTEB's batches; refuse anything else."""
     texts: list[str] = []
     for item in inputs:
         texts.extend(item["text"] if isinstance(item, dict) else [item])

@@ -85,8 +85,8 @@ def _described(file: Path) -> CacheFile:
     about_file = file.with_name(f"{name}.json")
     about: dict[str, Any] = {}
     try:
-        if about_file.is_file() and isinstance(found := read_json(about_file), dict):
-            about = found
+        if about_file.is_file() and isinstance(described := read_json(about_file), dict):
+            about = described
     except ValueError:
         about = {"label": "unknown: its description is damaged"}
     moved = file.name.endswith(_DAMAGED)
@@ -114,8 +114,8 @@ def verify_cache(cache: CacheFile) -> tuple[int, list[str]]:
             for row in database.execute("select k, v, crc from e"):
                 sound = is_sound(row)
                 held, damaged = held + sound, damaged + (not sound)
-            found = [_text(line[0]) for line in database.execute("pragma integrity_check(3)")]
-            problems += [] if found == ["ok"] else found
+            reports = [_text(line[0]) for line in database.execute("pragma integrity_check(3)")]
+            problems += [] if reports == ["ok"] else reports
     except sqlite3.Error as error:
         what = "damaged" if is_damage(error) else "not readable"
         problems.append(f"{what}: {error}")

@@ -77,15 +77,15 @@ def journal_mode(folder: Path, *, mounts: Path = Path("/proc/self/mounts")) -> s
     Raises:
         ValueError: it is set to something else.
     """
-    if chosen := os.environ.get("QWEN3NB_CACHE_JOURNAL"):
-        return one_of("QWEN3NB_CACHE_JOURNAL", chosen, ("wal", "delete"))
+    if mode := os.environ.get("QWEN3NB_CACHE_JOURNAL"):
+        return one_of("QWEN3NB_CACHE_JOURNAL", mode, ("wal", "delete"))
     if not mounts.is_file():  # not Linux
         return "wal"
-    place, kinds = folder.resolve(), {}
+    resolved, kinds = folder.resolve(), {}
     for line in mounts.read_text(encoding="utf-8", errors="replace").splitlines():
         _, point, kind, *_ = line.split(" ")
         kinds[point.replace("\\040", " ")] = kind
-    kind = next((kinds[str(at)] for at in (place, *place.parents) if str(at) in kinds), "")
+    kind = next((kinds[str(at)] for at in (resolved, *resolved.parents) if str(at) in kinds), "")
     remote = kind.removeprefix("fuse.").startswith(_NETWORK) or kind == "fuse.sshfs"
     return "delete" if remote else "wal"
 
@@ -119,13 +119,13 @@ class EmbeddingCache:
 
     def get(self, keys: Iterable[bytes]) -> dict[bytes, NDArray[np.float32]]:
         """The float32 vectors that are there, by key."""
-        found: dict[bytes, NDArray[np.float32]] = {}
+        vectors: dict[bytes, NDArray[np.float32]] = {}
 
         def take(key: bytes, value: bytes) -> None:
-            found[key] = np.frombuffer(value, dtype="<f4")
+            vectors[key] = np.frombuffer(value, dtype="<f4")
 
         self._each(list(keys), take)
-        return found
+        return vectors
 
     def fill(self, keys: Sequence[bytes], vectors: NDArray[np.float32]) -> NDArray[np.bool_]:
         """Write what is there into the rows of ``vectors`` (N, D); which rows, (N,).
@@ -137,16 +137,16 @@ class EmbeddingCache:
         if not vectors.size:
             return np.zeros(len(keys), dtype=bool)
         size, memory = 4 * vectors.shape[1], vectors.data.cast("B")
-        places = {key: place for place, key in enumerate(keys)}
-        found = np.zeros(len(keys), dtype=bool)
+        rows = {key: row for row, key in enumerate(keys)}
+        filled = np.zeros(len(keys), dtype=bool)
 
         def take(key: bytes, value: bytes) -> None:
-            place = places[key]
-            memory[place * size : (place + 1) * size] = value
-            found[place] = True
+            row = rows[key]
+            memory[row * size : (row + 1) * size] = value
+            filled[row] = True
 
         self._each(keys, take, size=size)
-        return found
+        return filled
 
     def _each(
         self,
@@ -310,9 +310,9 @@ def _bring_up(database: sqlite3.Connection, file: Path) -> None:
     """Make the table, or move the vectors of the first layout into it."""
     with database:
         database.execute("begin immediate")
-        found = _one(database, "pragma user_version")
-        if found > LAYOUT:
-            raise sqlite3.NotSupportedError(f"layout {found}, written by a newer qwen3nb")
+        layout = _one(database, "pragma user_version")
+        if layout > LAYOUT:
+            raise sqlite3.NotSupportedError(f"layout {layout}, written by a newer qwen3nb")
         database.execute("create table if not exists e (k blob primary key, v blob, crc int)")
         if _one(database, "select count(*) from sqlite_master where name = 'vectors'"):
             log.warning("%s: brought to the present layout, once", file)

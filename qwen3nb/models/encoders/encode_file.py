@@ -1,4 +1,4 @@
-"""Texts in a file to vectors in a file, with memory that does not grow with either."""
+"""Encode a file of texts into a file of vectors, in constant memory."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from qwen3nb.utils.atomic_files import new_file
 
 __all__ = ["Encoded", "check_output", "check_texts", "encode_to_file", "read_texts"]
 
-_AT_ONCE = 4096  # texts held at once: enough for texts of like length to meet
+_AT_ONCE = 4096  # texts in memory: enough to batch texts of similar length
 _HEADER = 128  # bytes: room for any number of rows
-_LONGEST = 64 << 20  # bytes of a line: beyond, it is no list of texts
+_LONGEST = 64 << 20  # bytes of a line; a longer one is refused
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """What `encode_to_file` wrote.
+    """The file that `encode_to_file` wrote.
 
     Attributes:
         file: the .npy file.
         rows: its rows, one per text.
         dimension: its columns.
-        hits: texts that came from the cache; a text counts once per 4,096.
-        misses: texts that went through the model.
+        hits: texts read from the cache; equal texts count once per 4,096.
+        misses: texts computed by the model.
     """
 
     file: Path
@@ -53,19 +53,19 @@ def encode_to_file(
 ) -> Encoded:
     """Write the vectors of ``texts``, in their order, to a .npy file of float32 (N, D).
 
-    Texts are taken 4,096 at a time. The file takes its name when it is complete; what
-    was there stays until then. After a kill, an encoder with a cache starts where it
-    was: at most the 512 texts in hand are encoded again.
+    Texts are read 4,096 at a time. The file appears under its name once it is complete; an
+    earlier file stays until then. After a kill, an encoder with a cache resumes: it encodes
+    at most 512 texts again.
 
     Args:
-        encoder: what encodes.
-        texts: any number of them.
-        file: where to.
+        encoder: any encoder.
+        texts: any number of strings.
+        file: the .npy file to write.
         role: ``query`` or ``passage``; decides the prompt.
-        total: how many there are, if known: for the bar, and checked at the end.
+        total: number of texts, if known; shown in the progress bar and checked at the end.
 
     Raises:
-        EncoderError: a text that cannot be encoded, or other than ``total`` of them.
+        EncoderError: a text that cannot be encoded, or a number of texts other than ``total``.
     """
     before = (encoder.stats.cached, encoder.stats.encoded)
     rows, source = 0, iter(texts)
@@ -94,7 +94,7 @@ def encode_to_file(
 
 @contextmanager
 def _one_bar(encoder: Encoder, total: int | None) -> Iterator[tqdm[Any]]:
-    """A bar over all texts, in the place of the encoder's own over each part."""
+    """Show one bar over all texts instead of the encoder's bar over each part."""
     shown, encoder.show_progress = encoder.show_progress, False
     try:
         with tqdm(
@@ -113,10 +113,10 @@ def _header(rows: int, dimension: int) -> bytes:
 
 
 def read_texts(file: Path) -> Iterator[str]:
-    """The texts of a file with one ``{"text": ...}`` per line; empty lines are refused.
+    """Yield the texts of a file with one ``{"text": ...}`` per line; refuse empty lines.
 
     Raises:
-        ValueError: a line that is something else, by its number.
+        ValueError: any other line; names its number.
     """
     with file.open("rb") as handle:
         for number in itertools.count(1):
@@ -135,8 +135,8 @@ def _text(line: bytes, *, where: str) -> str:
         raise ValueError(f"{where}: not JSON ({error})") from None
     text = value.get("text") if isinstance(value, dict) else None
     if not isinstance(text, str):
-        found = f"text of type {type(text).__name__}" if isinstance(value, dict) else "no object"
-        raise ValueError(f'{where}: expected {{"text": "…"}}; got {found}')
+        kind = f"text of type {type(text).__name__}" if isinstance(value, dict) else "no object"
+        raise ValueError(f'{where}: expected {{"text": "…"}}; got {kind}')
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -145,10 +145,10 @@ def _text(line: bytes, *, where: str) -> str:
 
 
 def check_texts(file: Path) -> int:
-    """How many texts ``file`` has, every line being read and checked.
+    """Read and check every line of ``file``; return the number of texts.
 
     Raises:
-        ValueError: none, no such file, or a line that is no text, by its number.
+        ValueError: no file, no text, or a malformed line; names its number.
     """
     if not file.is_file():
         raise ValueError(f"{file}: no such file")
@@ -159,7 +159,7 @@ def check_texts(file: Path) -> int:
 
 
 def check_output(file: Path) -> None:
-    """Refuse a name that could not be written, before any work is done.
+    """Refuse an output file that could not be written, before any work is done.
 
     Raises:
         ValueError: no .npy file, a folder, or in a folder that is missing or read-only.

@@ -1,7 +1,7 @@
-"""A bar for long encodings: texts per second, and the time left.
+"""Progress bar of an encoding: texts per second and remaining time.
 
-Texts are encoded the longest first, so texts per second rise on the way. The time left
-is therefore reckoned in characters.
+The longest texts are encoded first, so texts per second rise over time. The remaining time
+is therefore estimated from characters.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-__all__ = ["Progress"]
+__all__ = ["EncodingProgress"]
 
 _DELAY = 2.0  # seconds after which work is long
 _FORMAT = (
@@ -20,8 +20,8 @@ _FORMAT = (
 )
 
 
-class Progress(tqdm):
-    """Shown after two seconds, unless ``show`` is off.
+class EncodingProgress(tqdm):
+    """A bar that appears after two seconds, unless ``show`` is off.
 
     Attributes:
         texts: how many are done.
@@ -31,7 +31,7 @@ class Progress(tqdm):
         """Start a bar.
 
         Args:
-            label: whose work it is.
+            label: the encoder's.
             sizes: characters of each text, in the order they are encoded in.
             show: whether to show anything at all.
             options: of tqdm.

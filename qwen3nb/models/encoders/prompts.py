@@ -1,4 +1,4 @@
-"""What stands before a text: by the task, by the task's type, or by the role alone."""
+"""Prompts: the text put before an input, by task, task type or role."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _SLOT = "{instruction}"
 def prompt_for(
     prompts: Mapping[str, str], *, role: str | None, task: Any = None, instruction: str = ""
 ) -> str:
-    """The prompt of a text, or the empty string.
+    """Return the prompt of a text, or an empty string.
 
-    Keys are looked for from the most specific on: ``<task>-<role>``, ``<task>``,
+    Keys are tried from the most specific on: ``<task>-<role>``, ``<task>``,
     ``<type>-<role>``, ``<type>``, ``<role>``; for a text without a role,
     ``<task>``, ``<type>``, ``symmetric``. This is MTEB's order.
 
@@ -26,7 +26,7 @@ def prompt_for(
         prompts: text per key; ``{instruction}`` in it stands for the instruction.
         role: ``query``, ``passage`` or None.
         task: MTEB's metadata of the task, with ``name``, ``type`` and perhaps ``prompt``.
-        instruction: the instruction where the task has none of its own.
+        instruction: used if the task brings no instruction.
 
     >>> prompts = {"query": "query: ", "STS": "similar: "}
     >>> prompt_for(prompts, role="query"), prompt_for(prompts, role="passage")
@@ -34,15 +34,15 @@ def prompt_for(
     """
     narrow = [task.name, task.type] if task is not None else []
     keys = [key for name in narrow for key in ([f"{name}-{role}", name] if role else [name])]
-    found = next((prompts[key] for key in [*keys, role or SYMMETRIC] if key in prompts), "")
-    if _SLOT in found:
-        found = found.replace(_SLOT, _instruction(task, role) or instruction)
-    return found
+    prompt = next((prompts[key] for key in [*keys, role or SYMMETRIC] if key in prompts), "")
+    if _SLOT in prompt:
+        prompt = prompt.replace(_SLOT, _instruction(task, role) or instruction)
+    return prompt
 
 
 def _instruction(task: Any, role: str | None) -> str:
-    """What MTEB says of the task, for the role; empty if it says nothing."""
-    said = getattr(task, "prompt", None)
-    if isinstance(said, Mapping):
-        said = said.get(_MTEB_ROLE[role or "query"])
-    return said if isinstance(said, str) else ""
+    """Return MTEB's instruction for the task and role; empty if it has none."""
+    prompt = getattr(task, "prompt", None)
+    if isinstance(prompt, Mapping):
+        prompt = prompt.get(_MTEB_ROLE[role or "query"])
+    return prompt if isinstance(prompt, str) else ""

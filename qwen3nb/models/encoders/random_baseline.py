@@ -1,4 +1,4 @@
-"""Random vectors: what a score is worth that knows nothing."""
+"""Random vectors: the baseline for a model that knows nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["RandomEncoder"]
 
 
 class RandomEncoder(Encoder):
-    """A random unit vector per text: the floor every other number stands on.
+    """A random unit vector per text: chance level for every score.
 
     A text's vector is drawn from a generator seeded with the seed and the text, so it
     does not depend on what else is encoded.

@@ -1,8 +1,8 @@
-"""sentence-transformers models: theirs to load and tokenise, ours to run where we can.
+"""sentence-transformers models: loaded and tokenised by that library, run here if possible.
 
-A model that is a transformer we can pack, a pooling we know and at most a normalisation,
-and nothing else, runs on the package's own path. Any other runs in sentence-transformers.
-The vectors are the same, which tests compare.
+A model that consists of a transformer that can be packed, a known pooling and at most a
+normalisation runs on this package's fast path. Any other model runs in
+sentence-transformers. Tests check that the vectors agree.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.inference.flash_varlen import varlen_kernel
 from qwen3nb.models.inference.packing import packing_of
-from qwen3nb.models.inference.runner import Engine
+from qwen3nb.models.inference.runner import Runner
 from qwen3nb.models.modeling.dtypes import torch_dtype
 from qwen3nb.models.modeling.runtime import end_token, library_versions, pick_device
 from qwen3nb.models.sources.source import Source
@@ -24,7 +24,7 @@ from qwen3nb.models.types import SpecError, Vectors
 
 __all__ = ["SentenceTransformerEncoder", "known_pooling"]
 
-# Their names for the poolings that are ours too.
+# sentence-transformers' names of the poolings of this package.
 _POOLINGS = {"mean": "mean", "cls": "cls", "lasttoken": "last", "weightedmean": "weighted_mean"}
 _PLAIN_TEXT = {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}
 _FEATURES = {"input_ids", "attention_mask", "token_type_ids", "modality"}
@@ -34,7 +34,7 @@ class SentenceTransformerEncoder(Encoder):
     """A sentence-transformers model.
 
     Attributes:
-        engine: what runs it; None where sentence-transformers does.
+        runner: runs the model; None if sentence-transformers does.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class SentenceTransformerEncoder(Encoder):
             self._model.max_seq_length = max_length
         self.max_length = self._model.max_seq_length
         self._parameters = sum(parameter.numel() for parameter in self._model.parameters())
-        self.engine = _engine(self._model, batch_size=batch_size)
+        self.runner = _runner(self._model, batch_size=batch_size)
         super().__init__(
             source,
             settings={
@@ -76,7 +76,7 @@ class SentenceTransformerEncoder(Encoder):
     @property
     def way(self) -> str:
         """``packed``, ``varlen`` or ``sentence-transformers``."""
-        return self.engine.way if self.engine is not None else "sentence-transformers"
+        return self.runner.way if self.runner is not None else "sentence-transformers"
 
     @property
     def device(self) -> str:
@@ -94,9 +94,9 @@ class SentenceTransformerEncoder(Encoder):
         return self._parameters
 
     def _embed(self, texts: Sequence[str]) -> Vectors:
-        if self.engine is not None:
-            return self.engine.vectors(self._tokenise(texts), done=self._tick)
-        # prompt="": prompts are ours to add; a default one would come twice, unseen.
+        if self.runner is not None:
+            return self.runner.vectors(self._tokenise(texts), done=self._tick)
+        # prompt="": the prompt is part of the text; a default one would be added again.
         vectors: Vectors = self._model.encode(
             list(texts),
             prompt="",
@@ -108,7 +108,7 @@ class SentenceTransformerEncoder(Encoder):
         return vectors.astype(np.float32, copy=False)
 
     def _tokenise(self, texts: Sequence[str]) -> list[list[int]]:
-        """Token ids as sentence-transformers makes them, without its padding."""
+        """Return the token ids of sentence-transformers, without its padding."""
         features = self._model.preprocess(list(texts), prompt="")
         ids, mask = features["input_ids"].cpu(), features["attention_mask"].cpu()
         rows = [row[real].tolist() for row, real in zip(ids, mask.bool(), strict=True)]
@@ -117,7 +117,7 @@ class SentenceTransformerEncoder(Encoder):
 
 
 def _check_options(source: Source, *, pooling: str | None, others: object) -> None:
-    """Refuse options that such a model does not take."""
+    """Refuse options that do not apply to such a model."""
     if others:
         raise SpecError(
             f"{source.label} runs as sentence-transformers has it; prefix, append_eos and "
@@ -146,7 +146,7 @@ def _version() -> str:
     return str(sentence_transformers.__version__).split(".")[0]
 
 
-def _engine(model: Any, *, batch_size: int) -> Engine | None:
+def _runner(model: Any, *, batch_size: int) -> Runner | None:
     """The engine that gives the vectors of ``model``; None if only it can run itself."""
     pooling = known_pooling(model)
     if pooling is None or packing_of(model[0].model) is None:
@@ -154,7 +154,7 @@ def _engine(model: Any, *, batch_size: int) -> Engine | None:
     inner = model[0].model
     if inner.device.type != "cpu" and varlen_kernel(inner) is None:
         return None  # padded either way
-    return Engine(inner, pooling=pooling, normalize=True, batch_size=batch_size)
+    return Runner(inner, pooling=pooling, normalize=True, batch_size=batch_size)
 
 
 def known_pooling(model: Any) -> str | None:

@@ -1,7 +1,7 @@
-"""Encoders that run a transformer with a pooling of our own.
+"""Encoders that run a transformer and pool its states.
 
-Served are bidirectional Qwen3 directories, encoder-decoder checkpoints (their encoder is
-taken out in memory), causal language models, as they are or made bidirectional, with or
+Supported are bidirectional Qwen3 directories, encoder-decoder checkpoints (the encoder is
+extracted in memory), causal language models, as they are or made bidirectional, with or
 without a LoRA adapter, and the encoders of other encoder-decoders such as T5Gemma 2.
 """
 
@@ -18,7 +18,7 @@ from qwen3nb.checkpoints.tied_weights import embedding_name
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.checkpoints.weight_names import encoder_name
 from qwen3nb.models.encoders.base import Encoder
-from qwen3nb.models.inference.runner import Engine
+from qwen3nb.models.inference.runner import Runner
 from qwen3nb.models.modeling.configuration import encoder_config
 from qwen3nb.models.modeling.dtypes import torch_dtype
 from qwen3nb.models.modeling.pooling import POOLINGS
@@ -38,10 +38,10 @@ MAX_LENGTH = 512
 
 
 class TransformerEncoder(Encoder):
-    """A Qwen3 encoder, or any causal language model, with a pooling of our own.
+    """A Qwen3 encoder, or any causal language model, with pooling.
 
     Attributes:
-        engine: what runs it.
+        runner: what runs it.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class TransformerEncoder(Encoder):
             surround(self._tokenizer.backend_tokenizer, prefix=prefix, end=end)
         self._parameters = sum(parameter.numel() for parameter in model.parameters())
         attention = model.config._attn_implementation
-        self.engine = Engine(
+        self.runner = Runner(
             model, pooling=self.pooling, normalize=self.normalize, batch_size=batch_size
         )
         super().__init__(
@@ -88,7 +88,7 @@ class TransformerEncoder(Encoder):
                 "dtype": dtype,
                 "causal": source.kind in ("decoder", "adapter") and not bidirectional,
                 # Packing changes nothing beyond rounding; another kernel in 16 bits does.
-                "attention": "varlen" if self.engine.way == "varlen" else attention,
+                "attention": "varlen" if self.runner.way == "varlen" else attention,
                 "versions": library_versions(),
             },
             **options,
@@ -102,7 +102,7 @@ class TransformerEncoder(Encoder):
     @property
     def dimension(self) -> int:
         """D, the length of a vector."""
-        return int(self.engine.model.config.get_text_config().hidden_size)
+        return int(self.runner.model.config.get_text_config().hidden_size)
 
     @property
     def parameters(self) -> int:
@@ -110,7 +110,7 @@ class TransformerEncoder(Encoder):
         return self._parameters
 
     def _embed(self, texts: Sequence[str]) -> Vectors:
-        return self.engine.vectors(self._tokenise(texts), done=self._tick)
+        return self.runner.vectors(self._tokenise(texts), done=self._tick)
 
     def _tokenise(self, texts: Sequence[str]) -> list[list[int]]:
         if not texts:
@@ -129,12 +129,12 @@ class TransformerEncoder(Encoder):
 
     @property
     def _end(self) -> int:
-        """The token that stands for a text without tokens."""
+        """The token that represents a text without tokens."""
         return end_token(self._tokenizer)
 
 
 def _pooling(source: Source, known: str | None) -> str:
-    """The pooling that is ``known``; a language model has none of its own."""
+    """Return the ``known`` pooling; refuse a language model without one."""
     if known is None:
         raise SpecError(
             f"{source.folder}: a language model, which says nothing of pooling; "
@@ -144,7 +144,7 @@ def _pooling(source: Source, known: str | None) -> str:
 
 
 def _stored_settings(source: Source) -> dict[str, Any]:
-    """Pooling, normalisation and maximum length that come with the model."""
+    """Return the pooling, normalisation and maximum length stored with the model."""
     if source.kind == "seq2seq":
         return {"pooling": "mean", "normalize": True, "max_length": MAX_LENGTH}
     if source.kind == "adapter":
@@ -185,7 +185,7 @@ def _load_model(source: Source, dtype: torch.dtype, *, bidirectional: bool = Fal
 def _stock(
     folder: Path, dtype: torch.dtype, *, kind: Any = None, bidirectional: bool = False
 ) -> Any:
-    """A model by transformers' own class, without a random weight in it.
+    """Load a model by transformers' own class; refuse randomly initialised weights.
 
     Raises:
         SpecError: weights are missing, or of another shape.
@@ -224,7 +224,7 @@ def _check_bidirectional(model: Any, folder: Path) -> None:
 
 
 def _from_seq2seq(folder: Path) -> Qwen3EncoderModel:
-    """The encoder of an encoder-decoder checkpoint, taken out in memory."""
+    """Extract the encoder of an encoder-decoder checkpoint in memory."""
     checkpoint = open_checkpoint(folder)
     model = Qwen3EncoderModel(encoder_config(checkpoint.config))
     names = {new: name for name in checkpoint.tensors if (new := encoder_name(name)) is not None}

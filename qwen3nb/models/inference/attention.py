@@ -1,6 +1,6 @@
-"""An attention of our own in a transformers model, and whether the model allows one.
+"""Custom attention in a transformers model, and checks whether a model supports it.
 
-transformers calls it in each layer, without the mask that it would make for itself.
+transformers calls the function in each layer, without the mask it would otherwise build.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ FIXED_ROPES = ("default", "linear", "yarn", "llama3")
 
 
 def attend_with(model: Any, name: str, attention: Callable[..., Any]) -> None:
-    """Let every layer of ``model`` call ``attention``, known to transformers as ``name``."""
+    """Register ``attention`` with transformers as ``name``; every layer of ``model`` calls it."""
     from transformers import AttentionInterface, AttentionMaskInterface
 
     AttentionInterface.register(name, attention)
@@ -28,10 +28,10 @@ def _no_mask(*_: Any, **__: Any) -> None:
 
 
 def rope_type(config: Any) -> str:
-    """How the model's rotary positions are made; ``default`` where it does not say."""
+    """Return the type of the model's rotary positions; ``default`` if unset."""
     return str((getattr(config, "rope_parameters", None) or {}).get("rope_type", "default"))
 
 
 def other_layers(config: Any) -> set[str]:
-    """Kinds of layers that do not attend to all that came before, such as sliding windows."""
+    """Return the kinds of layers without full attention, such as sliding windows."""
     return set(getattr(config, "layer_types", None) or ()) - {"full_attention"}

@@ -1,7 +1,7 @@
 """FlashAttention over texts of different lengths in one call, on a GPU in 16 bits.
 
-PyTorch's own comes first, then the package flash-attn; without either there is none, and
-a GPU runs padded batches.
+PyTorch's kernel is preferred, then the one of the package flash-attn; without either, a
+GPU runs padded batches.
 
 Shapes: T tokens of all texts, N texts, D head size.
 """
@@ -22,7 +22,7 @@ _MAX_HEAD = 256  # the largest head size of FlashAttention
 
 
 class Kernel(Protocol):
-    """Attention of each text to itself."""
+    """Attention within each text."""
 
     def __call__(
         self,
@@ -41,15 +41,15 @@ class Kernel(Protocol):
             query: (T, heads, D).
             key: (T, key heads, D).
             value: (T, key heads, D).
-            limits: where each text starts and the last one ends: (N + 1), int32.
+            limits: start of each text and end of the last: (N + 1), int32.
             longest: tokens of the longest text.
-            scale: what the products are multiplied by; None for one over the root of D.
-            causal: whether a token sees only what stands before it.
+            scale: factor of the dot products; None for 1 / sqrt(D).
+            causal: whether a token attends to earlier tokens only.
         """
 
 
 def varlen_kernel(model: Any) -> Kernel | None:
-    """The kernel for ``model``, or None if its device, numbers or head size do not suit."""
+    """Return the kernel for ``model``, or None if device, dtype or head size do not allow one."""
     if model.device.type != "cuda" or model.dtype == torch.float32:
         return None
     config = model.config.get_text_config()
@@ -58,7 +58,7 @@ def varlen_kernel(model: Any) -> Kernel | None:
 
 
 def torch_kernel() -> Kernel | None:
-    """PyTorch's kernel, if this release has it under the names used here."""
+    """Return PyTorch's kernel, if this release has it with the expected arguments."""
     try:
         attention = import_module("torch.nn.attention.varlen").varlen_attn
     except (ImportError, AttributeError):
@@ -76,7 +76,7 @@ def torch_kernel() -> Kernel | None:
 
 
 def flash_kernel() -> Kernel | None:
-    """The kernel of the package flash-attn, if it is installed."""
+    """Return the kernel of the package flash-attn, if it is installed."""
     try:
         attention = import_module("flash_attn").flash_attn_varlen_func
     except (ImportError, AttributeError):
@@ -90,7 +90,7 @@ def flash_kernel() -> Kernel | None:
 def _kernel(
     attention: Any, options: Callable[[Tensor, Tensor, float | None, bool], dict[str, Any]]
 ) -> Kernel:
-    """``attention`` as a `Kernel`; ``options`` says in its words what the call is like."""
+    """Wrap ``attention`` as a `Kernel`; ``options`` builds its keyword arguments."""
 
     def attend(
         query: Tensor,

@@ -1,4 +1,4 @@
-"""A causal language model with its output matrix, complete or refused."""
+"""Load a causal language model with its output matrix; refuse an incomplete one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from qwen3nb.models.types import SpecError
 
 
 def load_causal(source: Source, dtype: torch.dtype) -> Any:
-    """The whole causal language model, an adapter merged in.
+    """Load the whole causal language model, with its adapter merged in.
 
     Raises:
         SpecError: weights are missing.

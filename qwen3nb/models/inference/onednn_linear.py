@@ -1,15 +1,15 @@
-"""Matrix products of 32-bit numbers on a CPU, by the faster of two libraries.
+"""Linear layers in float32 on a CPU, by the faster of two libraries.
 
-PyTorch's ``F.linear`` goes to MKL, which leaves part of an AMD processor idle (a tenth
-to a half of it, by the generation); oneDNN, in the same wheel, does not, and can keep
-the weights in the order it reads them. The result is float32 either way and differs in
-the last bits only (about 3e-6 of a state).
+PyTorch's ``F.linear`` calls MKL, which leaves a tenth to a half of an AMD processor idle,
+depending on its generation. oneDNN, in the same wheel, does not, and can keep the weights
+in the order it reads them. The result is float32 either way and differs in the last bits
+only (about 3e-6 of a state).
 
-There is no public interface to that (PyTorch 2.13): `torch.utils.mkldnn` copies every
+There is no public interface to it (PyTorch 2.13): `torch.utils.mkldnn` copies every
 input and output and gains nothing, a 1 x 1 convolution reorders its weights at each call
-and gains nothing, `torch.compile` takes tens of seconds to start. The operator that
-`torch.compile` itself uses is therefore called under guard: if it is not there, refuses
-the shapes, or is not faster on this machine, nothing is changed.
+and gains nothing, `torch.compile` takes tens of seconds to start. The operator
+that `torch.compile` uses is therefore called with a fallback: if it is missing, refuses
+the shapes, or is not faster on this machine, nothing changes.
 
 Shapes: T tokens, I inputs, O outputs.
 """
@@ -28,9 +28,9 @@ from torch.nn import functional as F
 
 __all__ = ["PrepackedLinear", "prepack", "speedup"]
 
-_TOKENS = 512  # what the weights are ordered for, and what is timed
+_TOKENS = 512  # number of rows that weights are ordered for and timed with
 _REPEATS = 7
-_WORTH = 1.05  # less than this is noise, and not worth a private operator
+_WORTH = 1.05  # a smaller speed-up is noise, and not worth a private operator
 _UNAVAILABLE = (AttributeError, NotImplementedError, RuntimeError, TypeError)
 
 
@@ -55,15 +55,15 @@ class PrepackedLinear(nn.Module):
 
 
 def prepack(model: nn.Module, *, force: bool = False) -> bool:
-    """Replace the linear layers of ``model`` where that is faster; says whether it did.
+    """Replace the linear layers of ``model`` if that is faster; return whether it did.
 
     The weights move into the new layers, so memory does not grow.
 
     Args:
-        model: on a CPU, in float32; any other is left alone.
-        force: replace without timing, if the operator is there.
+        model: on a CPU in float32; any other stays as it is.
+        force: replace without timing, if the operator exists.
     """
-    found = [
+    layers = [
         (parent, name, child)
         for parent in model.modules()
         for name, child in parent.named_children()
@@ -71,25 +71,25 @@ def prepack(model: nn.Module, *, force: bool = False) -> bool:
     ]
     if any(p.device.type != "cpu" or p.dtype != torch.float32 for p in model.parameters()):
         return False
-    shapes = Counter((child.in_features, child.out_features) for _, _, child in found)
+    shapes = Counter((child.in_features, child.out_features) for _, _, child in layers)
     gain = speedup(shapes)
     if gain is None or (not force and gain < _WORTH):
         return False
-    for parent, name, child in found:
+    for parent, name, child in layers:
         setattr(parent, name, PrepackedLinear(child.weight, child.bias))
     return True
 
 
 @torch.inference_mode()
 def speedup(shapes: Counter[tuple[int, int]]) -> float | None:
-    """How much faster oneDNN is than ``F.linear`` on layers (I, O), each so many times.
+    """Return the speed-up of oneDNN over ``F.linear`` on layers (I, O), weighted by count.
 
-    The ratio of the shortest of a few runs, which other work on the machine disturbs
-    least. None if there is no layer or no operator.
+    Compares the shortest of a few runs, which other work on the machine disturbs least.
+    None without layers or without the operator.
     """
     ours = theirs = 0.0
     for (inputs, outputs), count in shapes.items():
-        random = torch.Generator().manual_seed(0)  # the caller's generator is left alone
+        random = torch.Generator().manual_seed(0)  # leaves the global generator alone
         states = torch.randn(_TOKENS, inputs, generator=random)
         weight = torch.randn(outputs, inputs, generator=random) * inputs**-0.5
         plain = partial(F.linear, states, weight)
@@ -107,7 +107,7 @@ def speedup(shapes: Counter[tuple[int, int]]) -> float | None:
 
 
 def _shortest(*calls: Callable[[], Any]) -> list[float]:
-    """The shortest seconds of each call, the calls taking turns."""
+    """Return the shortest time of each call in seconds; the calls take turns."""
     best = [float("inf")] * len(calls)
     for _ in range(_REPEATS):
         for index, call in enumerate(calls):

@@ -1,17 +1,17 @@
-"""Texts through a model without padding: one row, one after the other.
+"""Run texts through a model without padding, concatenated into one row.
 
 The texts of a batch are sorted by length and concatenated; positions start again with
-each text. Everything in a transformer but attention works on single tokens, so nothing
-else notices. Attention runs per text: texts of equal length are viewed as (n, L, heads,
+each text. Attention is the only part of a transformer that looks beyond a single token; it
+runs per text: texts of equal length are viewed as (n, L, heads,
 head size) and go through PyTorch's scaled dot product together, without a mask.
 
-What a forward needs to know of its texts travels as an argument (`Layout`) through
+The layout of a forward's texts travels as an argument (`PackedLayout`) through
 transformers' own attention interface; nothing is kept between forwards. A model that
 was prepared by `prepare` refuses to run without it, for padded batches would silently
 attend to padding.
 
-Rule: packed are the architectures in `_FAMILIES`, without sliding windows, and with
-rotary frequencies (if any) that do not depend on the batch. Others run padded.
+Rule: a model is packed if its architecture is in `_FAMILIES`, it has no sliding windows,
+and its rotary frequencies (if any) do not depend on the batch. Other models run padded.
 
 Shapes: T tokens of all texts, N texts, L tokens of one text, H hidden size, D head size.
 """
@@ -31,40 +31,40 @@ from qwen3nb.models.inference.attention import FIXED_ROPES, attend_with, other_l
 from qwen3nb.models.inference.flash_varlen import Kernel
 from qwen3nb.models.modeling.pooling import pool
 
-__all__ = ["Layout", "Packing", "packing_of", "pool_packed", "prepare"]
+__all__ = ["PackedLayout", "Packing", "packing_of", "pool_packed", "prepare"]
 
 ATTENTION = "qwen3nb_packed"
 
 
 @dataclass(frozen=True)
-class _Family:
-    """How an architecture treats order: may it be causal, where do its positions start."""
+class _TokenOrder:
+    """How an architecture treats token order."""
 
     decoder: bool = False
     after_padding: bool = False  # positions start after the padding token's id
 
 
 _FAMILIES = {
-    "qwen3nb.models.modeling.qwen3_encoder.Qwen3EncoderModel": _Family(decoder=True),
-    "transformers.models.bert.modeling_bert.BertModel": _Family(),
-    "transformers.models.llama.modeling_llama.LlamaModel": _Family(decoder=True),
-    "transformers.models.qwen2.modeling_qwen2.Qwen2Model": _Family(decoder=True),
-    "transformers.models.qwen3.modeling_qwen3.Qwen3Model": _Family(decoder=True),
-    "transformers.models.roberta.modeling_roberta.RobertaModel": _Family(after_padding=True),
-    "transformers.models.xlm_roberta.modeling_xlm_roberta.XLMRobertaModel": _Family(
+    "qwen3nb.models.modeling.qwen3_encoder.Qwen3EncoderModel": _TokenOrder(decoder=True),
+    "transformers.models.bert.modeling_bert.BertModel": _TokenOrder(),
+    "transformers.models.llama.modeling_llama.LlamaModel": _TokenOrder(decoder=True),
+    "transformers.models.qwen2.modeling_qwen2.Qwen2Model": _TokenOrder(decoder=True),
+    "transformers.models.qwen3.modeling_qwen3.Qwen3Model": _TokenOrder(decoder=True),
+    "transformers.models.roberta.modeling_roberta.RobertaModel": _TokenOrder(after_padding=True),
+    "transformers.models.xlm_roberta.modeling_xlm_roberta.XLMRobertaModel": _TokenOrder(
         after_padding=True
     ),
 }
 
 
 @dataclass(frozen=True)
-class Layout:
-    """Where the texts of a packed row are.
+class PackedLayout:
+    """Where the texts lie in a packed row.
 
     Attributes:
         groups: (first token, texts, tokens per text) of each run of equal length.
-        causal: whether a token sees only what stands before it in its own text.
-        limits: where each text starts and the last one ends: (N + 1), int32.
+        causal: whether a token attends to earlier tokens of its own text only.
+        limits: start of each text and end of the last: (N + 1), int32.
         kernel: attention over ragged texts in one call; None for one call per group.
     """
 
@@ -106,14 +106,14 @@ class Packing:
     Attributes:
         causal: whether its attention is causal.
         first: the position of a text's first token.
-        kernel: see `Layout`.
+        kernel: see `PackedLayout`.
     """
 
     causal: bool
     first: int = 0
     kernel: Kernel | None = None
 
-    def states(self, model: Any, rows: Sequence[Sequence[int]]) -> tuple[Tensor, Layout]:
+    def states(self, model: Any, rows: Sequence[Sequence[int]]) -> tuple[Tensor, PackedLayout]:
         """Token states (T, H) of ``rows``, and where each row is.
 
         Rows of equal length must stand together; the longest first.
@@ -125,7 +125,7 @@ class Packing:
             texts = len(list(same))
             groups.append((start, texts, length))
             start += texts * length
-        layout = Layout(
+        layout = PackedLayout(
             tuple(groups),
             causal=self.causal,
             limits=torch.nn.functional.pad(ends, (1, 0)).int().to(model.device),
@@ -142,7 +142,7 @@ class Packing:
 
 
 def packing_of(model: Any, *, kernel: Kernel | None = None) -> Packing | None:
-    """How ``model`` runs packed, or None if it must be padded (see the rule above)."""
+    """Return how ``model`` runs packed, or None if it must be padded (see the rule above)."""
     kind = type(model)
     family = _FAMILIES.get(f"{kind.__module__}.{kind.__qualname__}")
     config = model.config
@@ -161,7 +161,7 @@ def packing_of(model: Any, *, kernel: Kernel | None = None) -> Packing | None:
 
 
 def prepare(model: Any) -> None:
-    """Let ``model`` attend by layout; from then on it runs packed only."""
+    """Make ``model`` attend by layout; from then on it runs packed only."""
     attend_with(model, ATTENTION, _attention)
 
 
@@ -173,20 +173,20 @@ def _attention(
     attention_mask: Tensor | None,
     *,
     scaling: float | None = None,
-    packing: Layout | None = None,
+    packing: PackedLayout | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """What transformers calls in each layer.
+    """Attention as transformers calls it in each layer.
 
-    ``module.is_causal`` is not asked: it is True in Qwen3's layers even when the
-    configuration says otherwise. The layout knows.
+    ``module.is_causal`` is ignored: it is True in Qwen3's layers even if the configuration
+    says otherwise. The layout decides.
     """
     if packing is None:
         raise ValueError("this model was prepared for packed texts and needs their layout")
     return packing.attend(query, key, value, scale=scaling), None
 
 
-def pool_packed(states: Tensor, layout: Layout, *, how: str, normalize: bool) -> Tensor:
+def pool_packed(states: Tensor, layout: PackedLayout, *, how: str, normalize: bool) -> Tensor:
     """Vectors (N, H), float32, of packed ``states`` (T, H); see `qwen3nb.pool`."""
     vectors = []
     for start, texts, length in layout.groups:

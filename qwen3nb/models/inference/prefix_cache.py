@@ -1,12 +1,12 @@
-"""The beginning that many texts share goes through the model once.
+"""Prefix cache: the prefix that many texts share goes through the model once.
 
-A causal model computes for each token a key and a value per layer, which depend on
-nothing that comes later. Kept, they stand for the beginning of every text that starts
-with the same tokens: only the rest of each text is computed.
+A causal model computes a key and a value per token and layer, which depend on earlier
+tokens only. Cached, they replace the shared prefix of every text that starts with the same
+tokens: only the rest of each text is computed.
 
-Rests are padded on the right; no token sees the padding behind it, and padding's own
-states are not looked at. Only the state of the last token is returned, so the last layer
-computes keys and values of all tokens, and everything else of that one.
+Rests are padded on the right; no token attends to the padding after it, and the states of
+padding are never read. Only the state of the last token is returned, so the last layer
+computes keys and values for all tokens, and everything else for that token alone.
 
 Shapes: N texts, T tokens of the longest rest, P tokens of the prefix, H hidden size,
 D head size.
@@ -34,7 +34,7 @@ Pair = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True)
 class Prefix:
-    """Tokens, and what a model computed of them.
+    """Tokens with the keys and values that a model computed for them.
 
     Attributes:
         ids: the P tokens.
@@ -45,7 +45,7 @@ class Prefix:
     layers: tuple[Pair, ...] = ()
 
     def cut(self, length: int) -> Prefix:
-        """The first ``length`` tokens of it, nothing copied."""
+        """Return the first ``length`` tokens, without copying."""
         if length == 0:
             return Prefix()
         layers = tuple((key[:, :, :length], value[:, :, :length]) for key, value in self.layers)
@@ -53,7 +53,7 @@ class Prefix:
 
 
 class _Memory:
-    """What one forward attends to besides its own tokens; keeps its keys if it is told to."""
+    """The prefix that one forward attends to; keeps the new keys and values on request."""
 
     def __init__(self, prefix: Prefix, *, keep: bool) -> None:
         self.prefix = prefix
@@ -63,13 +63,13 @@ class _Memory:
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, *, scale: float | None
     ) -> Tensor:
-        """Attention (N, heads, T, D): each token to the prefix and to its text so far."""
+        """Attention (N, heads, T, D) of each token to the prefix and to its text so far."""
         key, value = self.with_prefix(layer, key, value)
         mask = self._visible(query, key.shape[2])
         return _attend(query, key, value, mask=mask, scale=scale)
 
     def with_prefix(self, layer: int, key: Tensor, value: Tensor) -> Pair:
-        """Keys and values (N, key heads, P + T, D), kept if that was asked for."""
+        """Return keys and values (N, key heads, P + T, D); remember them if ``keep`` is set."""
         if self.prefix.layers:
             key, value = (
                 torch.cat([old.expand(len(new), -1, -1, -1), new], dim=2)
@@ -80,7 +80,7 @@ class _Memory:
         return key, value
 
     def _visible(self, query: Tensor, keys: int) -> Tensor:
-        """0 where a token may look, minus infinity elsewhere: (T, P + T), made once."""
+        """Return the mask (T, P + T): 0 where a token attends, minus infinity elsewhere."""
         if self._mask is None:
             tokens = query.shape[2]
             mask = torch.full((tokens, keys), -torch.inf, dtype=query.dtype, device=query.device)
@@ -99,14 +99,14 @@ def _attend(
 
 @dataclass(frozen=True)
 class _LastLayer:
-    """A decoder layer and the norm behind it, for the last token of each text."""
+    """The last decoder layer and the final norm, for the last token of each text."""
 
     layer: Any
     norm: Any
     index: int
 
     def remember(self, states: Tensor, rotary: Pair, memory: _Memory) -> None:
-        """Keep the keys and values of all tokens; nothing else of this layer is needed."""
+        """Keep the keys and values of all tokens; nothing else is needed of this layer."""
         self._keys(self.layer.input_layernorm(states), rotary, memory)
 
     def states(self, states: Tensor, rotary: Pair, memory: _Memory, last: Tensor) -> Tensor:
@@ -146,18 +146,17 @@ class _LastLayer:
 
 
 class PrefixModel:
-    """A causal transformer without its output matrix, run on what follows a prefix."""
+    """A causal transformer without its output matrix, run on the text after a prefix."""
 
     def __init__(self, model: Any) -> None:
-        """Take over ``model``, which from now on runs here only.
+        """Take over ``model``: it must not run anywhere else afterwards.
 
         Args:
             model: transformers' Qwen3, Qwen2 or Llama without a head, on its device, in
                 evaluation mode.
 
         Raises:
-            SpecError: an architecture whose tokens do not depend on their past alone, in
-                a way that is known here.
+            SpecError: an architecture that `check_causal` refuses.
         """
         check_causal(model.config)
         attend_with(model, ATTENTION, _attention)
@@ -169,7 +168,7 @@ class PrefixModel:
 
     @torch.inference_mode()
     def extend(self, prefix: Prefix, ids: Sequence[int]) -> Prefix:
-        """``prefix`` with ``ids`` behind it."""
+        """Return ``prefix`` extended by ``ids``."""
         if not ids:
             return prefix
         memory = _Memory(prefix, keep=True)
@@ -180,7 +179,7 @@ class PrefixModel:
 
     @torch.inference_mode()
     def last_states(self, prefix: Prefix, rests: Sequence[Sequence[int]]) -> Tensor:
-        """The state (N, H) of each text's last token; no rest may be empty."""
+        """Return the state (N, H) of each text's last token; no rest may be empty."""
         lengths = torch.tensor([len(rest) for rest in rests])
         ids = torch.zeros(len(rests), int(lengths.max()), dtype=torch.long)
         for row, rest in zip(ids, rests, strict=True):
@@ -202,7 +201,7 @@ class PrefixModel:
 
 
 def check_causal(config: Any) -> None:
-    """Refuse a model that a prefix cannot stand for.
+    """Refuse a model whose prefix cannot be cached.
 
     Raises:
         SpecError: another family, a bidirectional model, sliding windows, or rotary
@@ -233,7 +232,7 @@ def _attention(
     memory: _Memory | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """What transformers calls in each layer: (N, T, heads, D)."""
+    """Attention as transformers calls it in each layer: (N, T, heads, D)."""
     if memory is None:
         raise ValueError("this model was prepared for prefixes; run it through PrefixModel")
     states = memory.attend(module.layer_idx, query, key, value, scale=scaling)

@@ -1,11 +1,11 @@
-"""Token rows to vectors, as fast as the model and the machine allow.
+"""Run token rows through a model, as fast as the model and the machine allow.
 
-Three ways, chosen once: ``packed`` on a CPU, ``varlen`` (packed, FlashAttention) on a
+One of three ways, selected once: ``packed`` on a CPU, ``varlen`` (packed, FlashAttention) on a
 GPU in 16 bits, ``padded`` for everything else; see `qwen3nb.models.inference.packing` for which
 models can be packed. They agree to rounding.
 
-When memory runs out, the tokens per forward are halved, with a warning, and the forward
-is done again; vectors do not change, for they depend on no neighbour.
+If memory runs out, the tokens per forward are halved with a warning and the forward runs
+again; vectors do not depend on the batch, so they do not change.
 
 Shapes: N texts, H hidden size.
 """
@@ -28,7 +28,7 @@ from qwen3nb.models.modeling.qwen3_encoder import padded
 from qwen3nb.models.types import EncoderError, Vectors
 from qwen3nb.utils.choices import one_of
 
-__all__ = ["Engine"]
+__all__ = ["Runner"]
 
 _BUDGET = {"cpu": 1024, "cuda": 16_384}  # tokens per forward
 _LINEARS = ("auto", "onednn", "torch")
@@ -36,8 +36,8 @@ _logger = logging.getLogger(__name__)
 Rows = Sequence[Sequence[int]]
 
 
-class Engine:
-    """A model with a pooling.
+class Runner:
+    """Runs a model and pools its states.
 
     Attributes:
         way: ``packed``, ``varlen`` or ``padded``.
@@ -56,7 +56,7 @@ class Engine:
         packed: bool = True,
         linear: str = "auto",
     ) -> None:
-        """Take over ``model``, which from now on runs here only.
+        """Take over ``model``: it must not run anywhere else afterwards.
 
         Args:
             model: a transformers model, on its device, in evaluation mode.
@@ -92,7 +92,7 @@ class Engine:
     def vectors(self, rows: Rows, *, done: Callable[[int], None] | None = None) -> Vectors:
         """Vectors (N, H), float32, of N rows of token ids, none of them empty.
 
-        ``done`` hears how many rows each forward has finished.
+        ``done`` is called with the number of rows of each finished forward.
 
         Raises:
             EncoderError: memory runs out on a single text.

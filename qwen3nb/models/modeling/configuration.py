@@ -102,21 +102,21 @@ def ignored_settings(fields: dict[str, Any]) -> list[str]:
     Its layers are plain: rotary positions without scaling, full attention, SiLU. A
     configuration that says otherwise was perhaps meant for another architecture.
     """
-    found = []
+    ignored = []
     scaling = fields.get("rope_scaling") or {}
     kind = scaling.get("rope_type", scaling.get("type")) if isinstance(scaling, dict) else scaling
     if kind not in (None, "default"):
-        found.append(f"rope_scaling {kind!r} (plain rotary positions are used)")
+        ignored.append(f"rope_scaling {kind!r} (plain rotary positions are used)")
     activation = fields.get("encoder_hidden_act", fields.get("hidden_act", "silu"))
     if activation not in ("silu", "swish"):
-        found.append(f"hidden_act {activation!r} (SiLU is used)")
+        ignored.append(f"hidden_act {activation!r} (SiLU is used)")
     layers = fields.get("layer_types")
     kinds = set(map(str, layers)) if isinstance(layers, list) else set()
     if fields.get("use_sliding_window") or kinds - {"full_attention"}:
-        found.append("sliding-window attention (full attention is used)")
+        ignored.append("sliding-window attention (full attention is used)")
     if fields.get("attention_bias"):
-        found.append("attention_bias (there are no biases)")
-    return [f"config.json sets {each}" for each in found]
+        ignored.append("attention_bias (there are no biases)")
+    return [f"config.json sets {each}" for each in ignored]
 
 
 def _find(fields: dict[str, Any], name: str) -> Any:

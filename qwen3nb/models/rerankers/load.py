@@ -1,8 +1,8 @@
-"""Load what a yes/no reranker needs of a language model, and nothing more.
+"""Load a language model as a yes/no reranker.
 
-Of the output matrix (a row per token of the vocabulary, 151,936 for Qwen3) only the rows
-of ``yes`` and ``no`` are kept. An adapter is merged in float32 before the weights take
-the number format they run in.
+Of the output matrix (one row per token, 151,936 for Qwen3) only the rows of ``yes`` and
+``no`` are kept. An adapter is merged in float32, before the weights are converted to the
+dtype they run in.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from qwen3nb.models.inference.prefix_cache import check_causal
 from qwen3nb.models.modeling.dtypes import torch_dtype
 from qwen3nb.models.rerankers.model import YesNoModel
 from qwen3nb.models.rerankers.prompt_template import INSTRUCTION
-from qwen3nb.models.rerankers.yes_no import MAX_LENGTH, YesNoReranker
+from qwen3nb.models.rerankers.yes_no import MAX_LENGTH, Reranker
 from qwen3nb.models.sources.fingerprint import fingerprint
 from qwen3nb.models.sources.resolve import adapter_source, fetch, find_source
 from qwen3nb.models.sources.source import Source
@@ -38,24 +38,24 @@ def load_reranker(
     device: str = "auto",
     dtype: str = "float32",
     budget: int | None = None,
-) -> YesNoReranker:
-    """The yes/no reranker that ``model`` names.
+) -> Reranker:
+    """Load the reranker that ``model`` names.
 
     Args:
         model: the folder or hub id of a causal language model (a Qwen3-Reranker is one),
-            or the folder of a LoRA adapter whose base can be found.
+            or the folder of a LoRA adapter whose base model is available.
         adapter: folder of a LoRA adapter for ``model``.
         template: ``qwen3-reranker`` (the model card's) or ``double-newline``; None for
-            what the kind of model was trained with: the second for adapters.
-        instruction: what to look for; None for `INSTRUCTION`, that of web search.
+            the one the model was trained with: the second for adapters.
+        instruction: what makes a document relevant; None for `INSTRUCTION` (web search).
         max_length: tokens of a pair, template included; longer documents are cut.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
-        dtype: ``float32``, or for speed at the price of exactness ``bfloat16`` or ``float16``.
+        dtype: ``float32``, or ``bfloat16`` or ``float16`` for speed at the cost of precision.
         budget: tokens per forward; changes the speed, not the scores.
 
     Raises:
-        SpecError: no such model, or one that is no causal language model.
-        RerankError: a tokenizer without yes and no, or a window that does not fit.
+        SpecError: no such model, or not a causal language model.
+        RerankError: a tokenizer without yes and no, or an invalid maximum length.
         ValueError: an unknown template, dtype or device.
     """
     if adapter is not None:
@@ -64,7 +64,7 @@ def load_reranker(
         source = find_source(str(model))
         source = fetch(source) if source.kind == "hub" else source
     loaded = load_yes_no(source, device=device, dtype=dtype)
-    return YesNoReranker(
+    return Reranker(
         source,
         loaded,
         template=template or ("double-newline" if source.kind == "adapter" else "qwen3-reranker"),
@@ -77,16 +77,16 @@ def load_reranker(
 def load_yes_no(
     source: Source, *, device: str = "auto", dtype: str = "float32", linears: str = "auto"
 ) -> YesNoModel:
-    """Load a causal language model, its adapter merged in, and take it apart.
+    """Load a causal language model with its adapter merged, split into backbone and head.
 
     Args:
-        source: found by `find_source` or `adapter_source`.
+        source: from `find_source` or `adapter_source`.
         device: see `load_reranker`.
         dtype: see `load_reranker`.
         linears: ``auto`` for whichever linear layers are faster, or ``torch``.
 
     Raises:
-        SpecError: it is no causal language model.
+        SpecError: not a causal language model.
     """
     from qwen3nb.models.encoders.transformer import _load_tokenizer
     from qwen3nb.models.modeling.runtime import pick_device

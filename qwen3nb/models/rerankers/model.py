@@ -1,4 +1,4 @@
-"""What a yes/no reranker keeps of a language model."""
+"""The parts of a language model that a yes/no reranker uses."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class YesNoModel:
-    """A causal language model, taken apart.
+    """A causal language model, split into backbone and output matrix.
 
     Attributes:
         backbone: everything but the output matrix, on its device, in evaluation mode.
-        head: the output matrix (vocabulary, hidden size), as it is stored.
+        head: the output matrix (vocabulary, hidden size), as stored.
         tokenizer: its tokenizer.
-        dtype: the name of the number format it runs in.
-        parameters: how many it has; the output matrix counts where it is not the embedding.
+        dtype: name of the dtype it runs in.
+        parameters: their number; the output matrix counts unless tied to the embedding.
     """
 
     backbone: Any
@@ -37,13 +37,13 @@ class YesNoModel:
 
     @property
     def library(self) -> tuple[str, str]:
-        """The library that runs it, and its version."""
+        """Name and version of the library that runs it."""
         import transformers
 
         return "transformers", transformers.__version__
 
     def rows(self, yes: int, no: int) -> Tensor:
-        """The rows of no and yes, float32: (2, hidden size), a copy."""
+        """Return a float32 copy of the rows of no and yes: (2, hidden size)."""
         if not 0 <= max(yes, no) < len(self.head):
             raise SpecError(
                 f"the tokenizer's ids of yes and no ({yes}, {no}) are beyond the output "

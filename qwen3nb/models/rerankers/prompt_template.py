@@ -1,15 +1,15 @@
-"""A query and a document as the tokens a yes/no reranker was trained on.
+"""Prompt templates: a query and a document as the tokens a reranker was trained on.
 
     prefix    system message, start of the user's turn
     content   <Instruct>: …  <Query>: …  <Document>: …
     suffix    end of the user's turn, the assistant's, an empty thought
 
-The three are tokenised apart, as in Qwen3-Reranker's own code
+The three are tokenised separately, as in Qwen3-Reranker's own code
 (https://huggingface.co/Qwen/Qwen3-Reranker-0.6B). In prefix and suffix, special tokens
-are control; in the content they are text, whatever a document says.
+are control tokens; in the content they are plain text, whatever a document contains.
 
-Only the document is cut, at a token, when a pair is longer than the window; prefix,
-query and suffix always arrive whole.
+If a pair exceeds the maximum length, only the document is truncated, at a token; prefix,
+query and suffix always stay whole.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-__all__ = ["INSTRUCTION", "TEMPLATES", "PairTokens", "RerankError", "Template", "Tokenised"]
+__all__ = ["INSTRUCTION", "TEMPLATES", "PairTokens", "PromptTemplate", "RerankError", "Tokenised"]
 
 INSTRUCTION = "Given a web search query, retrieve relevant passages that answer the query"
 _SYSTEM = (
@@ -35,11 +35,11 @@ class RerankError(ValueError):
 
 
 @dataclass(frozen=True)
-class Template:
-    """What stands around and between the parts.
+class PromptTemplate:
+    """The text around and between the parts.
 
     Attributes:
-        name: what to ask for it by.
+        name: key in `TEMPLATES`.
         gap: between the parts of the content.
         prefix: before the content.
         suffix: after it.
@@ -51,27 +51,27 @@ class Template:
     suffix: str = "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
 
     def start(self, instruction: str) -> str:
-        """The content up to the query, which follows after a space."""
+        """Return the content up to the query, which follows after a space."""
         return f"<Instruct>: {instruction}{self.gap}<Query>:"
 
     def head(self, instruction: str, query: str) -> str:
-        """The content up to the document, which follows after a space."""
+        """Return the content up to the document, which follows after a space."""
         return f"{self.start(instruction)} {query}{self.gap}<Document>:"
 
 
 TEMPLATES = {each.name: each for each in (
-    Template("qwen3-reranker", "\n"),  # the model card's
-    Template("double-newline", "\n\n"),  # what LoRA adapters of this project were trained on
+    PromptTemplate("qwen3-reranker", "\n"),  # the model card's
+    PromptTemplate("double-newline", "\n\n"),  # what LoRA adapters of this project were trained on
 )}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Tokenised:
-    """One query and its documents.
+    """The tokens of one query and its documents.
 
     Attributes:
-        shared: the tokens all of them start with.
-        rests: what follows per document, the suffix included.
+        shared: tokens that all pairs start with.
+        rests: the remaining tokens per document, including the suffix.
         cut: per document, whether it lost tokens.
     """
 
@@ -81,23 +81,23 @@ class Tokenised:
 
 
 class PairTokens:
-    """Turns pairs into tokens.
+    """Tokenises pairs of query and document.
 
     Attributes:
         yes: the id of the token ``yes``.
         no: the id of the token ``no``.
-        system: the tokens every pair starts with, whatever its query.
+        system: tokens that every pair starts with, whatever its query.
     """
 
     def __init__(
         self,
         tokenizer: PreTrainedTokenizerBase,
         *,
-        template: Template,
+        template: PromptTemplate,
         instruction: str,
         max_length: int,
     ) -> None:
-        """Prepare what does not depend on the pair.
+        """Tokenise the parts that do not depend on the pair.
 
         Raises:
             RerankError: ``yes`` or ``no`` is not one token, or the template alone fills
@@ -120,7 +120,7 @@ class PairTokens:
         self.system = (*self._prefix, *start)
 
     def rows(self, query: str, documents: Sequence[str]) -> Tokenised:
-        """The tokens of ``query`` with each of ``documents``.
+        """Tokenise ``query`` with each of ``documents``.
 
         Head and document are tokenised together, as in training; what they share is
         looked up in the tokens, not assumed.
@@ -169,7 +169,7 @@ class PairTokens:
 
 
 def common_start(first: Sequence[int], second: Sequence[int]) -> int:
-    """How many tokens two rows start with in common."""
+    """Return the length of the common prefix of two rows of tokens."""
     for index, (one, other) in enumerate(zip(first, second, strict=False)):
         if one != other:
             return index
@@ -177,7 +177,7 @@ def common_start(first: Sequence[int], second: Sequence[int]) -> int:
 
 
 def check_text(text: Any, what: str) -> None:
-    """Refuse what is no text.
+    """Refuse anything but valid text.
 
     Raises:
         RerankError: not a string, or one that is not valid Unicode (a lone surrogate).

@@ -1,15 +1,15 @@
-"""Is this document what the query asks for: yes or no, as a language model sees it.
+"""The yes/no reranker: a language model judges whether a document answers a query.
 
 A reranker is a causal language model: a base model, a base with a LoRA adapter, or a
-Qwen3-Reranker. Its score for a pair is read off the last position alone:
+Qwen3-Reranker. Its score for a pair comes from the last position alone:
 
     log-odds = logit(yes) - logit(no)      P(yes) = 1 / (1 + exp(-log-odds))
 
-which is the softmax over the two. Ranking uses the log-odds: P(yes) reaches 0 or 1, and
-in half precision steps so coarse that documents tie, long before the log-odds do.
+which is the softmax over the two. Ranking uses the log-odds: P(yes) saturates at 0 or 1,
+and in half precision becomes so coarse that documents tie, long before the log-odds do.
 
-What is not computed: the logits of other tokens and positions, and, for each document,
-what stands before it (see `qwen3nb.models.inference.prefix_cache`).
+The logits of other tokens and positions are not computed, and the shared prefix of a
+query's documents only once (see `qwen3nb.models.inference.prefix_cache`).
 
 Shapes: N documents or pairs.
 """
@@ -49,9 +49,9 @@ if TYPE_CHECKING:
 
     from qwen3nb.models.rerankers.model import YesNoModel
 
-__all__ = ["RerankStats", "Scores", "YesNoReranker", "count_ties"]
+__all__ = ["RerankScores", "RerankStats", "Reranker", "count_ties"]
 
-SCORING = 1  # raise when scores change for the same model: part of every identity
+SCORING = 1  # increase when scores change for the same model: part of every identity
 MAX_LENGTH = 512
 BUDGET = {"cpu": 1024, "cuda": 16_384}  # tokens per forward
 _logger = logging.getLogger(__name__)
@@ -60,14 +60,14 @@ Floats = NDArray[np.float64]
 
 @dataclass
 class RerankStats(Stats):
-    """What a reranker did so far; ``texts`` are pairs, ``cut`` documents that lost tokens.
+    """Work done by a reranker; ``texts`` counts pairs, ``cut`` truncated documents.
 
     Attributes:
         tokens: tokens that went through the model.
-        shared: tokens that did not, because their states were kept.
+        shared: tokens that did not, because their states were cached.
         saturated: pairs whose P(yes) is exactly 0 or 1 in the model's number format.
-        tied: documents with the P(yes), in that format, of another one of their query.
-        equal: documents with the very log-odds of another one of their query.
+        tied: documents with the same P(yes), in that format, as another one of their query.
+        equal: documents with the same log-odds as another one of their query.
     """
 
     tokens: int = 0
@@ -78,13 +78,13 @@ class RerankStats(Stats):
 
 
 @dataclass(frozen=True)
-class Scores:
+class RerankScores:
     """Scores of N pairs, in the order they were given.
 
     Attributes:
-        log_odds: logit of yes minus logit of no: what ranks.
+        log_odds: logit of yes minus logit of no; documents rank by it.
         p_yes: the probability of yes among yes and no.
-        truncated: whether the document lost tokens.
+        truncated: whether the document was truncated.
     """
 
     log_odds: Floats
@@ -92,14 +92,14 @@ class Scores:
     truncated: NDArray[np.bool_]
 
 
-class YesNoReranker:
+class Reranker:
     """Scores pairs of query and document; MTEB's ``CrossEncoderProtocol``.
 
     Attributes:
         label: a name fit for files and tables.
-        settings: everything that decides its scores, as JSON; see `identity`.
-        stats: what it did so far.
-        instruction: what the model is told to look for.
+        settings: everything its scores depend on, as JSON; see `identity`.
+        stats: work done so far.
+        instruction: what makes a document relevant, as the prompt states it.
         max_length: tokens of a pair, template included.
     """
 
@@ -116,11 +116,11 @@ class YesNoReranker:
         max_length: int = MAX_LENGTH,
         budget: int | None = None,
     ) -> None:
-        """Take over a loaded ``model``; `load_reranker` loads one.
+        """Wrap a loaded ``model``; `load_reranker` loads one.
 
         Raises:
-            RerankError: a window the model or the template does not allow, or a tokenizer
-                without yes and no.
+            RerankError: a maximum length that the model or the template does not allow, or a
+                tokenizer without yes and no.
             ValueError: an unknown template.
         """
         limit = int(model.config.max_position_embeddings)
@@ -128,9 +128,9 @@ class YesNoReranker:
             raise RerankError(f"expected a maximum length of 1 to {limit}; got {max_length}")
         self.source, self.label = source, source.label
         self.instruction, self.max_length = instruction, max_length
-        chosen = TEMPLATES[one_of("template", template, TEMPLATES)]
+        layout = TEMPLATES[one_of("template", template, TEMPLATES)]
         self._pairs = PairTokens(
-            model.tokenizer, template=chosen, instruction=instruction, max_length=max_length
+            model.tokenizer, template=layout, instruction=instruction, max_length=max_length
         )
         self._model = PrefixModel(model.backbone)
         self._rows = model.rows(self._pairs.yes, self._pairs.no)
@@ -141,7 +141,7 @@ class YesNoReranker:
         self.settings: dict[str, Any] = {
             "scoring": SCORING,
             "model": fingerprint(source),
-            "template": [chosen.name, chosen.prefix, chosen.head("", ""), chosen.suffix],
+            "template": [layout.name, layout.prefix, layout.head("", ""), layout.suffix],
             "instruction": instruction,
             "max_length": max_length,
             "dtype": model.dtype,
@@ -151,9 +151,12 @@ class YesNoReranker:
             },
         }
 
+    def __repr__(self) -> str:
+        return f"<Reranker {self.label}: on {self.device}, identity {self.identity[:8]}>"
+
     @property
     def identity(self) -> str:
-        """SHA-256 of everything that decides this reranker's scores."""
+        """SHA-256 of everything this reranker's scores depend on."""
         return sha256_json(self.settings)
 
     @property
@@ -161,11 +164,11 @@ class YesNoReranker:
         """Where the model runs."""
         return str(self._model.model.device)
 
-    def score(self, query: str, documents: Sequence[str]) -> Scores:
-        """Scores of ``documents`` for one query; equal documents are scored once.
+    def score(self, query: str, documents: Sequence[str]) -> RerankScores:
+        """Score ``documents`` for one query; equal documents are scored once.
 
         Raises:
-            RerankError: a query too long for the window, a text that is none, or a score
+            RerankError: a query longer than the maximum length, an invalid text, or a score
                 that is not finite.
         """
         started, tokens = time.perf_counter(), self.stats.tokens
@@ -183,40 +186,42 @@ class YesNoReranker:
         self.stats.shared += whole - (self.stats.tokens - tokens)
         self.stats.seconds += time.perf_counter() - started
         scores = log_odds[where]
-        return Scores(scores, sigmoid(scores), np.array(rows.cut, dtype=bool)[where])
+        return RerankScores(scores, sigmoid(scores), np.array(rows.cut, dtype=bool)[where])
 
-    def score_pairs(self, pairs: Iterable[tuple[str, str]]) -> Scores:
-        """Scores of pairs of query and document; pairs of one query go together.
+    def score_pairs(self, pairs: Iterable[tuple[str, str]]) -> RerankScores:
+        """Score pairs of query and document; pairs of one query are scored together.
 
         Raises:
             RerankError: see `score`.
         """
-        places: dict[str, list[int]] = {}
+        positions: dict[str, list[int]] = {}
         documents: list[str] = []
         for index, (query, document) in enumerate(pairs):
-            places.setdefault(query, []).append(index)
+            positions.setdefault(query, []).append(index)
             documents.append(document)
         log_odds = np.empty(len(documents))
         truncated = np.empty(len(documents), dtype=bool)
-        for query, indices in places.items():
+        for query, indices in positions.items():
             part = self.score(query, [documents[index] for index in indices])
             log_odds[indices], truncated[indices] = part.log_odds, part.truncated
-        return Scores(log_odds, sigmoid(log_odds), truncated)
+        return RerankScores(log_odds, sigmoid(log_odds), truncated)
 
     def predict(self, inputs1: Any, inputs2: Any, **_: Any) -> Floats:
-        """Log-odds (N,) of two lists of strings, or of the batches MTEB gives.
+        """Return log-odds (N,) of two lists of strings, or of MTEB's batches.
 
         Raises:
             RerankError: see `score`.
         """
         queries, documents = _texts(inputs1), _texts(inputs2)
         if len(queries) != len(documents):
-            raise RerankError(f"{len(queries)} queries and {len(documents)} documents do not pair")
+            raise RerankError(
+                f"{len(queries)} queries and {len(documents)} documents; expected equally many"
+            )
         return self.score_pairs(zip(queries, documents, strict=True)).log_odds
 
     @property
     def mteb_model_meta(self) -> ModelMeta:
-        """MTEB's description; its name and revision are this reranker's alone."""
+        """MTEB's description; its name and revision belong to this reranker alone."""
         return mteb_meta(self, dimension=None, kinds=["cross-encoder"])
 
     def _log_odds(self, shared: tuple[int, ...], rests: Sequence[Sequence[int]]) -> Floats:
@@ -277,7 +282,7 @@ class YesNoReranker:
 def count_ties(
     log_odds: Floats, rows: Sequence[Sequence[int]], *, dtype: str
 ) -> tuple[int, int, int]:
-    """How many of one query's documents saturate, tie in P(yes), and tie in the log-odds.
+    """Count the documents of a query that saturate, tie in P(yes), and tie in the log-odds.
 
     P(yes) is taken in the number format ``dtype``. Documents with the same tokens (after
     cutting) must tie and are not counted; nor are, among those that tie in P(yes), those

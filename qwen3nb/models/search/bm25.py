@@ -1,8 +1,7 @@
-"""BM25, the baseline that needs no training, as an MTEB search model.
+"""BM25, the baseline without training, as an MTEB search model.
 
-bm25s does the work; its recipe (tokeniser, stop words, k1, b, variant) is recorded
-with every number, since BM25 differs more between implementations than many models
-differ from one another.
+bm25s does the work. Its recipe (tokeniser, stop words, k1, b, variant) is recorded with
+every score, since BM25 implementations differ more from each other than many models do.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ RECIPE = {"method": "lucene", "k1": 1.5, "b": 0.75, "stop_words": "en", "stemmer
 class BM25:
     """BM25 over a corpus, for retrieval and reranking tasks only.
 
-    A document that shares no word with the query is not retrieved: its score is 0, and
-    a rank among such ties would be an accident of its id.
+    A document that shares no word with the query is not retrieved: its score is 0, and its
+    rank among such ties would depend on its id alone.
     """
 
     searches_only = True
@@ -43,8 +42,11 @@ class BM25:
         self.settings["bm25s"] = bm25s.__version__
         self.stats = Stats()
         self._documents: list[str] = []
-        self._places: dict[str, int] = {}
+        self._positions: dict[str, int] = {}
         self._index = bm25s.BM25()
+
+    def __repr__(self) -> str:
+        return f"<BM25: {RECIPE['method']}, k1 {RECIPE['k1']}, b {RECIPE['b']}>"
 
     @property
     def identity(self) -> str:
@@ -52,10 +54,10 @@ class BM25:
         return sha256_json(self.settings)
 
     def index(self, corpus: Any, **_: Any) -> None:
-        """Index MTEB's corpus: rows with ``id``, ``text`` and perhaps ``title``."""
+        """Index MTEB's corpus: rows with ``id``, ``text`` and optionally ``title``."""
         started = time.perf_counter()
         self._documents = [str(row["id"]) for row in corpus]
-        self._places = {name: place for place, name in enumerate(self._documents)}
+        self._positions = {name: row for row, name in enumerate(self._documents)}
         texts = [f"{row.get('title') or ''} {row['text']}".strip() for row in corpus]
         self._index = bm25s.BM25(method=RECIPE["method"], k1=RECIPE["k1"], b=RECIPE["b"])
         self._index.index(self._tokens(texts), show_progress=False)
@@ -73,21 +75,21 @@ class BM25:
             show_progress=False,
         )
         run: dict[str, dict[str, float]] = {}
-        for query, places, values in zip(queries, rows, scores, strict=True):
-            found = {
-                self._documents[place]: float(value)
-                for place, value in zip(places, values, strict=True)
+        for query, ids, values in zip(queries, rows, scores, strict=True):
+            hits = {
+                self._documents[row]: float(value)
+                for row, value in zip(ids, values, strict=True)
                 if value > 0
             }
             if top_ranked is not None:
                 allowed = set(top_ranked[query["id"]])
-                found = {name: value for name, value in found.items() if name in allowed}
-            run[str(query["id"])] = found
+                hits = {name: value for name, value in hits.items() if name in allowed}
+            run[str(query["id"])] = hits
         self._count(len(run), started)
         return run
 
     def score(self, query: str, documents: Sequence[str]) -> list[float]:
-        """Scores of ``documents``, ids of the index, for one query; 0 without a common word."""
+        """Return the scores of indexed ``documents`` for one query; 0 without a shared word."""
         started = time.perf_counter()
         words = bm25s.tokenize(
             [query], stopwords=RECIPE["stop_words"], show_progress=False, return_ids=False
@@ -95,7 +97,7 @@ class BM25:
         known = [word for word in words if word in self._index.vocab_dict]
         scores = self._index.get_scores(known) if known else [0.0] * len(self._documents)
         self._count(1, started)
-        return [float(scores[self._places[name]]) for name in documents]
+        return [float(scores[self._positions[name]]) for name in documents]
 
     @staticmethod
     def _tokens(texts: list[str]) -> Any:

@@ -1,53 +1,71 @@
-"""The k best documents per query, exactly, over a corpus that need not fit in memory.
+"""Exact search: the k best documents per query, in a corpus that need not fit in memory.
 
-The corpus comes in blocks. In each, a matrix product in float32 names the candidates:
-all whose score is within the product's possible error of the k-th best. Candidates are
-scored again in float64, rounded to float32, and ranked; documents of equal score rank in
-the order of the corpus. So ids and scores depend neither on the size of the blocks nor on
-what does the products, and memory not on the length of the corpus.
+The corpus comes in blocks. In each block, a matrix product in float32 screens the documents:
+candidates are all those whose score is within the rounding error of the k-th best. Candidates
+are rescored in float64, rounded to float32 and ranked; documents with equal scores rank in
+corpus order. Ids and scores therefore depend neither on the block size nor on the backend that
+computes the products, and memory does not grow with the corpus.
 
-Scores are dot products: cosines, where vectors have length 1.
+Scores are dot products, or cosines on request.
 
-Shapes: Q queries, N documents, D dimensions.
+Shapes: Q queries, N documents, D dimensions, K columns of a result.
 """
 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from io import FileIO
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from qwen3nb.models.search.npy_file import read_blocks
 from qwen3nb.utils.choices import one_of
 
-__all__ = ["BACKENDS", "Found", "nearest", "npy_shape", "read_blocks", "search"]
+__all__ = ["BACKENDS", "Hits", "boosted", "search"]
 
 BACKENDS = ("numpy", "torch", "faiss")
 _BLOCK = 8192  # documents
 _QUERIES = 256  # per product: its scores take 8 MiB
 _RESCORED = 4096  # pairs at once
-_SPARE = 32  # candidates FAISS is asked for beyond k
+_SPARE = 32  # neighbours requested from FAISS beyond k
 Floats = NDArray[np.float32]
-Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]  # rows of queries, rows of a block
-Candidates = Callable[[Floats, Floats, int, NDArray[np.float64], NDArray[np.float64]], Pairs]
+Doubles = NDArray[np.float64]
+Ids = NDArray[np.int64]
+Pairs = tuple[Ids, Ids]  # rows of queries, rows of a block
+Screen = Callable[..., Pairs]
+Score = Callable[..., Floats]
 
 
 @dataclass(frozen=True)
-class Found:
-    """What was found, the best first.
+class Hits:
+    """The best documents of each query, best first.
 
     Attributes:
-        ids: places in the corpus (Q, min(k, N)), int64.
-        scores: dot products (Q, min(k, N)), float32.
+        ids: positions in the corpus (Q, K), int64; −1 past the last hit.
+        scores: their scores (Q, K), float32; minus infinity past the last hit.
     """
 
-    ids: NDArray[np.int64]
+    ids: Ids
     scores: Floats
+
+    def run(self, queries: Iterable[str], documents: Sequence[str]) -> dict[str, dict[str, float]]:
+        """The hits by name: a score per query and document.
+
+        Args:
+            queries: names of the Q queries.
+            documents: names of the N documents.
+        """
+        return {
+            query: {documents[i]: s for i, s in zip(ids, scores, strict=True) if i >= 0}
+            for query, ids, scores in zip(
+                queries, self.ids.tolist(), self.scores.tolist(), strict=True
+            )
+        }
 
 
 def search(
@@ -57,58 +75,66 @@ def search(
     k: int,
     backend: str = "numpy",
     block: int = _BLOCK,
-) -> Found:
-    """The ``k`` best documents of each query; all of them where the corpus has fewer.
+    cosine: bool = False,
+    boosts: Doubles | None = None,
+    keep_ties: bool = False,
+    rescore: bool = True,
+) -> Hits:
+    """Return the ``k`` best documents of each query; all of them if the corpus has fewer.
 
     Args:
         queries: (Q, D).
         corpus: (N, D) in memory, a .npy file of that shape, or blocks (n, D) in order.
-        k: how many.
-        backend: what names the candidates: ``numpy``, ``torch`` or ``faiss``.
+        k: hits per query.
+        backend: what screens the documents: ``numpy``, ``torch`` or ``faiss``.
         block: documents read and compared at once.
+        cosine: score by cosine, computed in float64; otherwise by dot product.
+        boosts: a factor above 0 per document (N,), see `boosted`; numpy only.
+        keep_ties: return every document that ties with the k-th, so that K may exceed k.
+        rescore: rescore candidates in float64; otherwise the float32 product is the score,
+            as in an index, and near ties rank as its rounding has them.
 
     Raises:
         ValueError: ``k`` or ``block`` below 1, shapes that disagree, or a vector that is
-            not finite, with its index.
+            not finite (or, for cosines, zero), with its index.
         ImportError: ``faiss`` is not installed.
     """
-    one_of("backend", backend, BACKENDS)
+    screen = _screen(backend, boosts=boosts is not None)
     for name, value in (("k", k), ("block", block)):
         if value < 1:
             raise ValueError(f"expected {name} of at least 1; got {value}")
-    queries = _checked(queries, what="query", first=0, dimension=None)
-    candidates = _backend(backend)
-    tiles = [queries[start : start + _QUERIES] for start in range(0, len(queries), _QUERIES)]
-    best = [_Best(len(tile), k) for tile in tiles]
+    rows = _prepared(queries, kind="query", first=0, dimension=None, cosine=cosine)
+    dimension = rows.rough.shape[1]
+    score = _rescored if rescore else _product
+    best = [_Best(tile, k, keep_ties=keep_ties, score=score) for tile in rows.tiles()]
     first = 0
     for part in _blocks(corpus, block):
-        documents = _checked(part, what="document", first=first, dimension=queries.shape[1])
-        for tile, so_far in zip(tiles, best, strict=True):
-            error = _error(tile, documents)
-            rows, ids = candidates(tile, documents, k, so_far.worst - error, error)
-            so_far.add(rows, ids + first, _rescored(tile, documents, (rows, ids)))
+        documents = _prepared(
+            part, kind="document", first=first, dimension=dimension, cosine=cosine
+        )
+        factors = None if boosts is None else boosts[first : first + len(documents)]
+        _check_boosts(factors, len(documents))
+        for each in best:
+            each.update(documents, factors, first=first, screen=screen)
         first += len(documents)
-    return _joined(best, min(k, first))
+    _check_boosts(boosts, first)
+    return _joined([each.hits() for each in best], min(k, first))
 
 
-def nearest(
-    queries: Mapping[str, Floats], documents: Sequence[str], corpus: Floats, *, k: int
-) -> dict[str, dict[str, float]]:
-    """The ``k`` best documents per query by name, with their scores: a run.
+def boosted(scores: NDArray[Any], factors: Doubles) -> Doubles:
+    """Return scores (..., N) times factors (N,); a negative score is divided by its factor.
 
-    Args:
-        queries: vector (D,) per name.
-        documents: names of the N documents.
-        corpus: their vectors (N, D), of length 1 if scores are to be cosines.
-        k: how many.
+    A larger factor therefore never lowers a score.
     """
-    if not queries or not documents:
-        return {name: {} for name in queries}
-    found = search(np.stack(list(queries.values())), corpus, k=k)
-    return {
-        name: {documents[i]: float(score) for i, score in zip(ids, scores, strict=True)}
-        for name, ids, scores in zip(queries, found.ids, found.scores, strict=True)
-    }
+    product: Doubles = np.where(scores >= 0, scores * factors, scores / factors)
+    return product
+
+
+def _check_boosts(boosts: Doubles | None, documents: int) -> None:
+    if boosts is not None and len(boosts) != documents:
+        raise ValueError(
+            f"expected a boost per document; got {len(boosts)} for {documents} documents"
+        )
 
 
 def _blocks(corpus: Floats | Path | Iterable[Floats], size: int) -> Iterator[Floats]:
@@ -120,75 +146,58 @@ def _blocks(corpus: Floats | Path | Iterable[Floats], size: int) -> Iterator[Flo
             yield part[start : start + size]
 
 
-def read_blocks(file: Path, size: int = _BLOCK) -> Iterator[Floats]:
-    """Blocks (size, D) of a .npy file of float32 (N, D), read and not mapped.
+@dataclass(frozen=True)
+class _Operand:
+    """Vectors (N, D): ``rough`` in float32 for screening, ``exact`` for the final scores."""
 
-    A mapped file that is cut short kills the process; a read one raises.
+    rough: Floats
+    exact: Floats | Doubles
 
-    Raises:
-        ValueError: it holds something else, or less than it says.
-    """
-    rows, dimension, offset = npy_shape(file)
-    with file.open("rb", buffering=0) as handle:
-        handle.seek(offset)
-        for start in range(0, rows, size):
-            part = np.empty((min(size, rows - start), dimension), dtype=np.float32)
-            if not _filled(part.view(np.uint8).reshape(-1), handle):
-                raise ValueError(f"{file} is cut: expected {rows} rows of {dimension} float32")
-            yield part
+    def __len__(self) -> int:
+        return len(self.rough)
 
-
-def _filled(target: NDArray[np.uint8], handle: FileIO) -> bool:
-    """Read until ``target`` is full; whether the file had as much."""
-    done = 0
-    while done < len(target):
-        count = handle.readinto(target[done:].data)
-        if not count:
-            return False
-        done += count
-    return True
+    def tiles(self) -> list[_Operand]:
+        """The rows in groups of at most `_QUERIES`."""
+        starts = range(0, len(self), _QUERIES)
+        return [
+            _Operand(self.rough[start : start + _QUERIES], self.exact[start : start + _QUERIES])
+            for start in starts
+        ]
 
 
-def npy_shape(file: Path) -> tuple[int, int, int]:
-    """Rows, dimension and where the data begin in a .npy file of float32 (N, D).
-
-    Raises:
-        ValueError: it is something else.
-    """
-    readers: dict[tuple[int, int], Any] = {
-        (1, 0): np.lib.format.read_array_header_1_0,
-        (2, 0): np.lib.format.read_array_header_2_0,
-    }
-    with file.open("rb") as handle:
-        try:
-            shape, column_major, dtype = readers[np.lib.format.read_magic(handle)](handle)
-        except (ValueError, KeyError) as error:
-            raise ValueError(f"{file} is no .npy file ({error})") from None
-        offset = handle.tell()
-    if len(shape) != 2 or column_major or dtype != np.dtype("<f4"):
-        raise ValueError(f"{file}: expected float32 (N, D) in C order; got {dtype} {shape}")
-    return shape[0], shape[1], offset
-
-
-def _checked(vectors: Any, *, what: str, first: int, dimension: int | None) -> Floats:
+def _prepared(
+    vectors: Any, *, kind: str, first: int, dimension: int | None, cosine: bool
+) -> _Operand:
+    """Check vectors, and scale them to unit length in float64 for cosines."""
     array: Floats = np.ascontiguousarray(vectors, dtype=np.float32)
     if array.ndim != 2 or dimension not in (None, array.shape[1]):
         raise ValueError(
-            f"expected {what} vectors of shape (N, {dimension or 'D'}); got {array.shape}"
+            f"expected {kind} vectors of shape (N, {dimension or 'D'}); got {array.shape}"
         )
-    finite = np.isfinite(array).all(axis=1)
-    if not finite.all():
-        index = first + int(np.flatnonzero(~finite)[0])
-        raise ValueError(f"the vector of {what} {index} is not finite")
-    return array
+    _refuse(~np.isfinite(array).all(axis=1), f"the vector of {kind} {{}} is not finite", first)
+    if not cosine:
+        return _Operand(array, array)
+    wide = array.astype(np.float64)
+    lengths = np.linalg.norm(wide, axis=1, keepdims=True)
+    _refuse(
+        np.equal(lengths[:, 0], 0), f"the vector of {kind} {{}} is zero and has no cosine", first
+    )
+    unit: Doubles = wide / lengths
+    return _Operand(unit.astype(np.float32), unit)
 
 
-def _error(queries: Floats, documents: Floats) -> NDArray[np.float64]:
-    """How far a float32 product may be from the truth, twice, per query (Q,).
+def _refuse(bad: Any, message: str, first: int) -> None:
+    """Raise ``message`` with the position of the first bad row, if there is one."""
+    if bad.any():
+        raise ValueError(message.format(first + int(np.flatnonzero(bad)[0])))
+
+
+def _error(queries: Floats, documents: Floats, factors: Doubles | None) -> Doubles:
+    """Bound twice the error of a screening score, per query (Q,).
 
     Higham, Accuracy and Stability of Numerical Algorithms (2002), section 3.1: at most
     D u |q| |d| up to second order, u = 2^-24, in whatever order it is summed. Rounding
-    the scores themselves adds a few u.
+    unit vectors, boosts and the scores themselves adds a few u.
 
     Raises:
         ValueError: vectors so long that their product may overflow.
@@ -198,80 +207,121 @@ def _error(queries: Floats, documents: Floats) -> NDArray[np.float64]:
     largest = longest * lengths
     if len(largest) and largest.max() > np.finfo(np.float32).max:
         raise ValueError(f"vectors of length {longest:.3g} are too long to compare in float32")
-    bound: NDArray[np.float64] = (2.1 * queries.shape[1] + 8) * 2.0**-24 * largest
+    if factors is not None:
+        largest = largest * max(factors.max(), 1 / factors.min())
+    bound: Doubles = (2.1 * queries.shape[1] + 24) * 2.0**-24 * largest
     return bound
 
 
-def _rescored(queries: Floats, documents: Floats, pairs: Pairs) -> Floats:
-    """Dot products of pairs of rows in float64, rounded to float32."""
+def _rescored(
+    queries: _Operand, documents: _Operand, pairs: Pairs, factors: Doubles | None
+) -> Floats:
+    """Scores of pairs of rows in float64, rounded to float32."""
     left, right = pairs
     scores = np.empty(len(left), dtype=np.float32)
     for start in range(0, len(left), _RESCORED):
         part = slice(start, start + _RESCORED)
-        products = queries[left[part]].astype(np.float64)
-        products *= documents[right[part]]
-        scores[part] = products.sum(axis=1)
+        products = queries.exact[left[part]].astype(np.float64)
+        products *= documents.exact[right[part]]
+        sums = products.sum(axis=1)
+        scores[part] = sums if factors is None else boosted(sums, factors[right[part]])
     return scores
 
 
+def _product(
+    queries: _Operand, documents: _Operand, pairs: Pairs, factors: Doubles | None
+) -> Floats:
+    """Scores of pairs of rows as the float32 matrix product has them."""
+    scores: Floats = (queries.rough @ documents.rough.T)[pairs]
+    return scores if factors is None else boosted(scores, factors[pairs[1]]).astype(np.float32)
+
+
 class _Best:
-    """The best so far, per query.
+    """The best documents so far of one tile of queries."""
 
-    Attributes:
-        worst: the k-th best score (Q,), minus infinity while there are fewer.
-    """
-
-    def __init__(self, queries: int, k: int) -> None:
+    def __init__(self, queries: _Operand, k: int, *, keep_ties: bool, score: Score) -> None:
+        self._queries = queries
         self._k = k
+        self._keep_ties = keep_ties
+        self._score = score
         self._rows = np.empty(0, dtype=np.int64)
         self._ids = np.empty(0, dtype=np.int64)
         self._scores = np.empty(0, dtype=np.float32)
-        self.worst = np.full(queries, -np.inf)
+        # The k-th best score of each query, minus infinity while there are fewer.
+        self._worst = np.full(len(queries), -np.inf)
 
-    def add(self, rows: NDArray[np.int64], ids: NDArray[np.int64], scores: Floats) -> None:
-        """Take in candidates, and keep the k best of each query."""
+    def update(
+        self, documents: _Operand, factors: Doubles | None, *, first: int, screen: Screen
+    ) -> None:
+        """Screen and score a block that starts at document ``first``; keep the k best."""
+        error = _error(self._queries.rough, documents.rough, factors)
+        if factors is not None:
+            screen = partial(screen, factors=factors)
+        floor = self._worst - error
+        rows, ids = screen(self._queries.rough, documents.rough, self._k, floor, error)
+        self._add(rows, ids + first, self._score(self._queries, documents, (rows, ids), factors))
+
+    def _add(self, rows: Ids, ids: Ids, scores: Floats) -> None:
         rows, ids = np.concatenate([self._rows, rows]), np.concatenate([self._ids, ids])
         scores = np.concatenate([self._scores, scores])
         order = np.lexsort((ids, -scores, rows))
         rows, ids, scores = rows[order], ids[order], scores[order]
         rank = np.arange(len(rows)) - np.searchsorted(rows, rows)
-        kept = rank < self._k
         last = rank == self._k - 1
-        self.worst[rows[last]] = scores[last]
+        self._worst[rows[last]] = scores[last]
+        kept = rank < self._k
+        if self._keep_ties:
+            kept |= scores == self._worst[rows]
         self._rows, self._ids, self._scores = rows[kept], ids[kept], scores[kept]
 
-    def found(self, k: int) -> Found:
-        """The result, every query having ``k``."""
-        shape = (len(self.worst), k)
-        return Found(ids=self._ids.reshape(shape), scores=self._scores.reshape(shape))
+    def hits(self) -> Hits:
+        """The result, padded to the query with the most hits."""
+        counts = np.bincount(self._rows, minlength=len(self._worst))
+        width = int(counts.max())
+        ids = np.full((len(counts), width), -1, dtype=np.int64)
+        scores = np.full((len(counts), width), -np.inf, dtype=np.float32)
+        columns = np.arange(len(self._rows)) - np.searchsorted(self._rows, self._rows)
+        ids[self._rows, columns] = self._ids
+        scores[self._rows, columns] = self._scores
+        return Hits(ids=ids, scores=scores)
 
 
-def _joined(parts: Sequence[_Best], k: int) -> Found:
-    found = [part.found(k) for part in parts]
-    return Found(
-        ids=np.concatenate([np.empty((0, k), dtype=np.int64), *(each.ids for each in found)]),
-        scores=np.concatenate([np.empty((0, k), dtype=np.float32), *(f.scores for f in found)]),
-    )
+def _joined(parts: Sequence[Hits], least: int) -> Hits:
+    """All tiles below each other, padded to the widest and to ``least`` columns."""
+    width = max([least, *(part.ids.shape[1] for part in parts)])
+
+    def padded(array: NDArray[Any], fill: float) -> NDArray[Any]:
+        return np.pad(array, ((0, 0), (0, width - array.shape[1])), constant_values=fill)
+
+    ids = [np.empty((0, width), dtype=np.int64), *(padded(each.ids, -1) for each in parts)]
+    scores = [np.empty((0, width), np.float32), *(padded(e.scores, -np.inf) for e in parts)]
+    return Hits(ids=np.concatenate(ids), scores=np.concatenate(scores))
 
 
-def _backend(name: str) -> Candidates:
-    if name == "faiss" and importlib.util.find_spec("faiss") is None:
+def _screen(backend: str, *, boosts: bool) -> Screen:
+    one_of("backend", backend, BACKENDS)
+    if boosts and backend != "numpy":
+        raise ValueError(f"expected backend numpy for a search with boosts; got {backend}")
+    if backend == "faiss" and importlib.util.find_spec("faiss") is None:
         raise ImportError("faiss is not installed: pip install 'qwen3nb[cpu]', or choose torch")
-    return {"torch": _by_torch, "faiss": _by_faiss, "numpy": _by_numpy}[name]
+    return {"torch": _by_torch, "faiss": _by_faiss, "numpy": _by_numpy}[backend]
 
 
-# Each gives all pairs of a score not below the k-th best of the block less the error,
-# nor below ``floor``: with whatever else it likes.
+# Each returns at least all pairs whose score is not below the k-th best of the block less
+# the error, nor below ``floor``.
 
 
 def _by_numpy(
     queries: Floats,
     documents: Floats,
     k: int,
-    floor: NDArray[np.float64],
-    error: NDArray[np.float64],
+    floor: Doubles,
+    error: Doubles,
+    factors: Doubles | None = None,
 ) -> Pairs:
     scores = queries @ documents.T
+    if factors is not None:
+        scores = boosted(scores, factors)
     if k < len(documents):
         best = np.partition(scores, len(documents) - k, axis=1)[:, len(documents) - k]
         floor = np.maximum(floor, best - error)
@@ -283,8 +333,8 @@ def _by_torch(
     queries: Floats,
     documents: Floats,
     k: int,
-    floor: NDArray[np.float64],
-    error: NDArray[np.float64],
+    floor: Doubles,
+    error: Doubles,
 ) -> Pairs:
     import torch
 
@@ -304,17 +354,17 @@ def _by_faiss(
     queries: Floats,
     documents: Floats,
     k: int,
-    floor: NDArray[np.float64],
-    error: NDArray[np.float64],
+    floor: Doubles,
+    error: Doubles,
 ) -> Pairs:
     import faiss
 
-    asked = k + _SPARE
-    if asked >= len(documents):
+    wanted = k + _SPARE
+    if wanted >= len(documents):
         return _by_numpy(queries, documents, k, floor, error)
-    scores, ids = faiss.knn(queries, documents, asked, metric=faiss.METRIC_INNER_PRODUCT)
+    scores, ids = faiss.knn(queries, documents, wanted, metric=faiss.METRIC_INNER_PRODUCT)
     floor = np.maximum(floor, scores[:, k - 1] - error)
-    # Where even the last one qualifies, more may: those queries are done in full.
+    # If even the last neighbour qualifies, more documents may: search those queries in full.
     full = np.flatnonzero(scores[:, -1] >= floor)
     inside = scores >= floor[:, None]
     inside[full] = False

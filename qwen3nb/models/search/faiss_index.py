@@ -1,9 +1,9 @@
-"""Approximate search: what an index loses against exact search, and what it saves.
+"""FAISS indexes for approximate search: build them, measure their recall and throughput.
 
-Every index is built by FAISS on the same vectors, by one thread (several would build
-another HNSW graph each time) and from one seed. Recall is judged by true similarities,
-not by ids: a document as near as the k-th true neighbour is one, whichever of them the
-exact search happened to list. An index's memory is the size of its serialised bytes.
+Every index is built on the same vectors, by one thread (more threads build a different
+HNSW graph each time) and from one seed. Recall compares similarities, not ids: a document
+as similar as the k-th true neighbour counts as one, whichever of the tied documents exact
+search lists. An index's memory is the size of its serialised bytes.
 
 Shapes: N documents, Q queries, D dimensions.
 
@@ -24,15 +24,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from qwen3nb.models.search.exact import search
 from qwen3nb.utils.choices import one_of
 
 __all__ = [
     "FAMILIES",
     "AnnIndex",
-    "Family",
+    "IndexFamily",
     "Speed",
     "build_index",
-    "exact_search",
     "measure_speed",
     "recall_at_k",
     "threads_of",
@@ -40,22 +40,21 @@ __all__ = [
 
 Vectors = NDArray[np.float32]
 Ids = NDArray[np.int64]
-SINGLES = 0.5  # seconds after which no further single query is timed, once there are 20
-BATCHES = 0.2  # seconds that batches are repeated for, at least three times
+SINGLES = 0.5  # seconds to time single queries for, at least 20 of them
+BATCHES = 0.2  # seconds to repeat batches for, at least three times
 TOLERANCE = 1e-6  # similarities closer than this are ties
-_TRAINED = 39  # vectors per centroid that FAISS asks for
-_BLOCK = 256  # queries compared at once
+_TRAINED = 39  # vectors per centroid that FAISS recommends
 _GPU = ("flat", "ivf")
 
 
 @dataclass(frozen=True)
-class Family:
-    """A kind of index.
+class IndexFamily:
+    """A family of indexes.
 
     Attributes:
-        about: what it is, in a few words.
-        parameter: what trades recall for speed when searching, by FAISS's name, or empty.
-        grid: values of it to try.
+        about: a short description.
+        parameter: FAISS's name of the search parameter that trades recall for speed, or empty.
+        grid: values to try.
     """
 
     about: str
@@ -64,12 +63,12 @@ class Family:
 
 
 FAMILIES = {
-    "flat": Family("every vector, exactly"),
-    "ivf": Family("vectors by cell, some cells searched", "nprobe", (1, 2, 4, 8, 16, 32, 64)),
-    "hnsw": Family("a graph of neighbours", "efSearch", (16, 32, 64, 128, 256, 512)),
-    "pq": Family("product quantisation"),
-    "sq8": Family("8 bits per dimension"),
-    "binary": Family("1 bit per dimension, the best re-scored", "rescore", (1, 4, 16)),
+    "flat": IndexFamily("every vector, exactly"),
+    "ivf": IndexFamily("vectors by cell, some cells searched", "nprobe", (1, 2, 4, 8, 16, 32, 64)),
+    "hnsw": IndexFamily("a graph of neighbours", "efSearch", (16, 32, 64, 128, 256, 512)),
+    "pq": IndexFamily("product quantisation"),
+    "sq8": IndexFamily("8 bits per dimension"),
+    "binary": IndexFamily("1 bit per dimension, the best re-scored", "rescore", (1, 4, 16)),
 }
 
 
@@ -79,13 +78,13 @@ class AnnIndex:
 
     Attributes:
         family: one of `FAMILIES`.
-        made: how, as FAISS's factory writes it.
+        made: its recipe, as FAISS's factory writes it.
         build_seconds: training and adding, one thread.
         size: bytes of the serialised index.
         device: ``cpu`` or ``cuda``.
         largest: the parameter's largest value, or None.
         search: queries (Q, D), k and the parameter's value to scores and ids (Q, k), the
-            best first; ids that were not found are −1.
+            best first; −1 fills up what an index did not retrieve.
     """
 
     family: str
@@ -97,22 +96,22 @@ class AnnIndex:
     search: Callable[[Vectors, int, int | None], tuple[Vectors, Ids]]
 
     def values(self, grid: Sequence[int] | None = None) -> list[int | None]:
-        """Values to try; what is above the largest becomes the largest."""
+        """Values to try, capped at the largest the index allows."""
         if not FAMILIES[self.family].parameter:
             return [None]
-        chosen = FAMILIES[self.family].grid if grid is None else grid
-        return list(dict.fromkeys(min(each, self.largest or each) for each in sorted(chosen)))
+        values = FAMILIES[self.family].grid if grid is None else grid
+        return list(dict.fromkeys(min(each, self.largest or each) for each in sorted(values)))
 
 
 @dataclass(frozen=True)
 class Speed:
-    """How fast an index answers.
+    """Latency and throughput of an index.
 
     Attributes:
-        threads: how many it may use.
+        threads: number of threads.
         p50: milliseconds of a single query, median.
         p95: likewise, 95th percentile.
-        singles: how many single queries were timed.
+        singles: number of single queries timed.
         qps: queries per second, all queries in one batch, median of the repetitions.
     """
 
@@ -123,51 +122,34 @@ class Speed:
     qps: float
 
 
-def exact_search(vectors: Vectors, queries: Vectors, k: int) -> tuple[Vectors, Ids]:
-    """Similarities (dot products) and ids (Q, min(k, N)), best first, ties by id.
-
-    Raises:
-        ValueError: ``k`` below 1, or vectors and queries of different dimensions.
-    """
-    _checked(vectors, queries, k)
-    k = min(k, len(vectors))
-    scores, ids = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
-    for start in range(0, len(queries), _BLOCK):
-        block = queries[start : start + _BLOCK] @ vectors.T
-        order = np.argsort(-block, axis=1, kind="stable")[:, :k]
-        ids[start : start + _BLOCK] = order
-        scores[start : start + _BLOCK] = np.take_along_axis(block, order, axis=1)
-    return scores, ids
-
-
 def recall_at_k(
-    found: Ids, vectors: Vectors, queries: Vectors, *, k: int, truth: Ids | None = None
+    retrieved: Ids, vectors: Vectors, queries: Vectors, *, k: int, truth: Ids | None = None
 ) -> NDArray[np.float64]:
-    """Share of the true k nearest that was found, per query: (Q,).
+    """Share of the true k nearest neighbours that was retrieved, per query (Q,).
 
-    A document found among the first k counts if it is as similar as the k-th true neighbour
-    (to 1e-6); the same document twice counts once, −1 never. The divisor is min(k, N).
+    A document among the first k counts if it is as similar as the k-th true neighbour (to
+    1e-6); the same document twice counts once, −1 never. The divisor is min(k, N).
 
     Args:
-        found: ids (Q, k or more), best first, −1 for none.
+        retrieved: ids (Q, k or more), best first, −1 for none.
         vectors: documents (N, D).
         queries: (Q, D).
         k: depth.
-        truth: ids (Q, k) of an exact search, if there is one already.
+        truth: ids (Q, k) of an exact search; computed if None.
 
     Raises:
         ValueError: shapes that do not fit, or ``k`` below 1.
     """
     _checked(vectors, queries, k)
-    if len(found) != len(queries):
-        raise ValueError(f"expected found ids of {len(queries)} queries; got {len(found)}")
+    if len(retrieved) != len(queries):
+        raise ValueError(f"expected retrieved ids of {len(queries)} queries; got {len(retrieved)}")
     if truth is None:
-        truth = exact_search(vectors, queries, k)[1]
+        truth = search(queries, vectors, k=k, rescore=False).ids
     wanted = min(k, len(vectors))
     recall = np.zeros(len(queries))
     for row, query in enumerate(queries.astype(np.float64)):
         threshold = (vectors[truth[row, :wanted]].astype(np.float64) @ query).min()
-        ids = np.unique(found[row, :k])
+        ids = np.unique(retrieved[row, :k])
         ids = ids[ids >= 0]
         near = vectors[ids].astype(np.float64) @ query >= threshold - TOLERANCE
         recall[row] = min(int(near.sum()), wanted) / wanted
@@ -180,18 +162,18 @@ def build_index(
     """Build an index of documents (N, D) for inner products.
 
     Args:
-        vectors: documents; of length 1 if the similarity is to be the cosine.
+        vectors: documents, of unit length for cosine similarity.
         family: one of `FAMILIES`.
-        seed: of what is drawn when building.
-        device: ``cuda`` or ``auto`` puts flat and IVF on the GPU, if FAISS was built for
-            one; ``device`` of the index says where it is.
+        seed: of the random numbers drawn while building.
+        device: ``cuda`` or ``auto`` puts flat and IVF on the GPU if FAISS supports it; the
+            index's ``device`` tells where it is.
         options: ``nlist`` of IVF (default √N, so that a cell has enough to train on);
             ``m`` (links, 32) and ``efConstruction`` (200) of HNSW; ``m`` (bytes or half
             bytes per vector) and ``bits`` (4 or 8) of PQ.
 
     Raises:
         ValueError: an unknown family or option, or one out of its range.
-        ImportError: FAISS is not installed; says how.
+        ImportError: FAISS is not installed.
     """
     one_of("index", family, FAMILIES)
     if vectors.ndim != 2 or not len(vectors):
@@ -217,9 +199,9 @@ def build_index(
     size = len(write(index))
     if family == "binary":
         return AnnIndex(family, made, seconds, size, "cpu", largest, _binary_search(index))
-    place = "cuda" if _on_gpu(faiss, family, device) else "cpu"
-    search = _search(_to_gpu(index, device) if place == "cuda" else index, family, largest, place)
-    return AnnIndex(family, made, seconds, size, place, largest, search)
+    target = "cuda" if _on_gpu(faiss, family, device) else "cpu"
+    search = _search(_to_gpu(index, device) if target == "cuda" else index, family, largest, target)
+    return AnnIndex(family, made, seconds, size, target, largest, search)
 
 
 def _on_gpu(faiss: Any, family: str, device: str) -> bool:
@@ -231,7 +213,7 @@ def _to_gpu(index: Any, device: str) -> Any:
     faiss = _faiss()
     resources = faiss.StandardGpuResources()
     moved = faiss.index_cpu_to_gpu(resources, int(device.partition(":")[2] or 0), index)
-    moved.resources = resources  # which must live as long as the index
+    moved.resources = resources  # must live as long as the index
     return moved
 
 
@@ -272,7 +254,7 @@ def _pq(faiss: Any, vectors: Vectors, seed: int, options: dict[str, int]) -> tup
     # "np": without polysemous training, which a plain search does not use.
     index = faiss.index_factory(dimension, f"PQ{parts}x{bits}np", faiss.METRIC_INNER_PRODUCT)
     index.pq.cp.seed = seed + 1
-    index.pq.cp.min_points_per_centroid = 1  # what there is is what is trained on
+    index.pq.cp.min_points_per_centroid = 1  # train on however many vectors there are
     return f"PQ{parts}x{bits}", index, None
 
 
@@ -285,11 +267,11 @@ def _binary(
 
 
 def _search(
-    index: Any, family: str, largest: int | None, place: str
+    index: Any, family: str, largest: int | None, device: str
 ) -> Callable[[Vectors, int, int | None], tuple[Vectors, Ids]]:
     parameter = FAMILIES[family].parameter
     faiss = _faiss()
-    settings = faiss.GpuParameterSpace if place == "cuda" else faiss.ParameterSpace
+    settings = faiss.GpuParameterSpace if device == "cuda" else faiss.ParameterSpace
 
     def search(queries: Vectors, k: int, value: int | None) -> tuple[Vectors, Ids]:
         if (value is None) != (not parameter):
@@ -358,7 +340,7 @@ def _seconds(search: Callable[[Vectors], object], queries: Vectors) -> float:
 
 @contextmanager
 def threads_of(count: int) -> Iterator[None]:
-    """FAISS, OpenMP and BLAS use ``count`` threads inside the block."""
+    """Limit FAISS, OpenMP and BLAS to ``count`` threads inside the block."""
     from threadpoolctl import threadpool_limits
 
     faiss = _faiss()
@@ -379,7 +361,7 @@ def _faiss() -> Any:
     try:
         import faiss
     except ImportError as error:
-        raise ImportError("no faiss: pip install 'qwen3nb[cpu]', or [gpu]") from error
+        raise ImportError("faiss is not installed: pip install 'qwen3nb[cpu]', or [gpu]") from error
     return faiss
 
 

@@ -1,7 +1,7 @@
-"""Several searches as one: reciprocal rank fusion of BM25 and encoders.
+"""Reciprocal rank fusion of BM25 and encoders as one search model.
 
-Named by a plus sign, as in ``bm25+all-MiniLM-L6-v2``. Ranks are fused, not scores, so
-that nothing has to be calibrated.
+The spec joins the parts with a plus sign: ``bm25+all-MiniLM-L6-v2``. Ranks are fused, not
+scores, so no calibration is needed.
 
 References:
     Cormack, Clarke and Buettcher 2009 (reciprocal rank fusion, k = 60).
@@ -20,7 +20,7 @@ from qwen3nb.models.counters import Stats
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.mteb_meta import mteb_meta
 from qwen3nb.models.search.bm25 import BM25
-from qwen3nb.models.search.exact import nearest
+from qwen3nb.models.search.exact import search
 from qwen3nb.models.sources.source import Source
 from qwen3nb.utils.atomic_files import sha256_json
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["FUSION", "Fusion", "fuse"]
 
 FUSION = 60
-_DEEPER = 2  # each part searches deeper than what comes out: fusion lifts from below
+_DEEPER = 2  # each part searches deeper: fusion lifts documents from below the cut
 
 
 def fuse(runs: Sequence[Mapping[str, Mapping[str, float]]]) -> dict[str, dict[str, float]]:
@@ -42,14 +42,14 @@ def fuse(runs: Sequence[Mapping[str, Mapping[str, float]]]) -> dict[str, dict[st
     fused: dict[str, dict[str, float]] = {}
     for run in runs:
         for query, scores in run.items():
-            found = fused.setdefault(query, {})
+            sums = fused.setdefault(query, {})
             for rank, document in enumerate(rank_documents(scores), start=1):
-                found[document] = found.get(document, 0.0) + 1 / (FUSION + rank)
+                sums[document] = sums.get(document, 0.0) + 1 / (FUSION + rank)
     return fused
 
 
 class _Dense:
-    """An encoder that indexes and searches a corpus, exactly, as BM25 does."""
+    """An encoder with the interface of a search model; its search is exact."""
 
     def __init__(self, encoder: Encoder) -> None:
         self._encoder = encoder
@@ -72,19 +72,21 @@ class _Dense:
     ) -> dict[str, dict[str, float]]:
         names = [str(row["id"]) for row in queries]
         texts = [row["text"] for row in queries]
-        asked = self._encoder.encode(texts, role="query", task_metadata=task_metadata)
-        vectors = dict(zip(names, asked, strict=True))
+        vectors = self._encoder.encode(texts, role="query", task_metadata=task_metadata)
         if top_ranked is None:
-            return nearest(vectors, self._documents, self._vectors, k=top_k)
-        return {name: self._among(vectors[name], top_ranked[name]) for name in names}
+            return search(vectors, self._vectors, k=top_k).run(names, self._documents)
+        return {
+            name: self._among(vector, top_ranked[name])
+            for name, vector in zip(names, vectors, strict=True)
+        }
 
     def _among(self, query: NDArray[np.float32], allowed: Iterable[str]) -> dict[str, float]:
-        """Scores of some documents only, all of those."""
+        """Scores of the ``allowed`` documents, all of them."""
         wanted = set(allowed)
-        places = [place for place, name in enumerate(self._documents) if name in wanted]
-        names = [self._documents[place] for place in places]
-        found = nearest({"": query}, names, self._vectors[places], k=max(1, len(names)))
-        return found[""]
+        positions = [row for row, name in enumerate(self._documents) if name in wanted]
+        names = [self._documents[row] for row in positions]
+        hits = search(query[None], self._vectors[positions], k=max(1, len(names)))
+        return hits.run([""], names)[""]
 
 
 class Fusion:
@@ -113,12 +115,12 @@ class Fusion:
 
     @property
     def identity(self) -> str:
-        """SHA-256 of the parts' settings and of how they are fused."""
+        """SHA-256 of the parts' settings and of the fusion's."""
         return sha256_json(self.settings)
 
     @property
     def stats(self) -> Stats:
-        """What the parts did so far, together."""
+        """Work done by all parts so far."""
         total = Stats()
         for part in self.parts:
             for name, value in vars(part.stats).items():
@@ -126,16 +128,14 @@ class Fusion:
         return total
 
     def index(self, corpus: Any, **options: Any) -> None:
-        """Index MTEB's corpus by every part."""
-        for search in self._searches:
-            search.index(corpus, **options)
+        """Index MTEB's corpus with every part."""
+        for part in self._searches:
+            part.index(corpus, **options)
 
     def search(self, queries: Any, *, top_k: int, **options: Any) -> dict[str, dict[str, float]]:
         """The ``top_k`` best documents per query by the sum of reciprocal ranks."""
-        runs = [
-            search.search(queries, top_k=_DEEPER * top_k, **options) for search in self._searches
-        ]
-        fused = fuse([{q: dict(found) for q, found in run.items()} for run in runs])
+        runs = [part.search(queries, top_k=_DEEPER * top_k, **options) for part in self._searches]
+        fused = fuse([{q: dict(scores) for q, scores in run.items()} for run in runs])
         return {
             query: {document: scores[document] for document in rank_documents(scores)[:top_k]}
             for query, scores in fused.items()
@@ -143,5 +143,5 @@ class Fusion:
 
     @property
     def mteb_model_meta(self) -> ModelMeta:
-        """MTEB's description; name and revision are those of this very combination."""
+        """MTEB's description; its name and revision belong to this combination alone."""
         return mteb_meta(self, dimension=None, kinds=["dense"])

@@ -135,23 +135,23 @@ def adapter_source(folder: Path, *, base: str | Path | None = None) -> Source:
     """
     config = adapter_config(folder)
     named = str(base if base is not None else config.get("base_model_name_or_path") or "")
-    found = _adapter_base(folder, named, given=base is not None)
-    if found.kind == "hub":
-        found = fetch(found)
-    if found.kind not in ("decoder", "sentence-transformers") or found.folder is None:
+    base_source = _adapter_base(folder, named, given=base is not None)
+    if base_source.kind == "hub":
+        base_source = fetch(base_source)
+    if base_source.kind not in ("decoder", "sentence-transformers") or base_source.folder is None:
         raise SpecError(f"{named}: not a causal language model, so no base for {folder}")
     source = Source(
-        paths.shown(folder), "adapter", _adapter_label(folder), folder=folder, base=found
+        paths.shown(folder), "adapter", _adapter_label(folder), folder=folder, base=base_source
     )
-    check_fit(folder, config, found.folder)
+    check_fit(folder, config, base_source.folder)
     return source
 
 
 def _as_fetched(source: Source, folder: Path) -> Source:
     """What lies in ``folder``, under the name and with the settings it was asked for by."""
-    found = _folder(source.spec, folder)
+    local = _folder(source.spec, folder)
     return replace(
-        found,
+        local,
         label=source.label,
         prompts=source.prompts,
         instruction=source.instruction,
@@ -190,9 +190,9 @@ def _registered(name: str, entry: dict[str, Any]) -> Source:
         **{key: entry[key] for key in ("instruction", "pooling", "max_length") if key in entry},
     }
     if package := entry.get("package"):
-        found = importlib.util.find_spec(package)
-        if found and found.submodule_search_locations:
-            folder = Path(found.submodule_search_locations[0]) / entry["folder"]
+        installed = importlib.util.find_spec(package)
+        if installed and installed.submodule_search_locations:
+            folder = Path(installed.submodule_search_locations[0]) / entry["folder"]
             return Source(name, "sentence-transformers", name, folder=folder, **common)
     return Source(name, "hub", name, **common)
 
@@ -202,8 +202,8 @@ def _folder(spec: str, folder: Path) -> Source:
         return adapter_source(folder)
     if not (folder / "config.json").is_file():
         inside = sorted(path.name for path in folder.glob("*/") if (path / "config.json").is_file())
-        found = f" Folders in it that have one: {', '.join(inside)}." if inside else ""
-        raise SpecError(f"{folder}: no config.json, so no model.{found}")
+        hint = f" Folders in it that have one: {', '.join(inside)}." if inside else ""
+        raise SpecError(f"{folder}: no config.json, so no model.{hint}")
     try:
         config = read_json(folder / "config.json")
     except ValueError as error:
@@ -249,6 +249,6 @@ def _adapter_base(folder: Path, named: str, *, given: bool) -> Source:
 
 def _adapter_label(folder: Path) -> str:
     """``rank_only_r4-seed_42`` for ``…/rank_only_r4/seed_42/checkpoints/final``."""
-    place = folder.resolve()
-    parts = [part for part in place.parts if part not in ("checkpoints", "final")][-2:]
+    resolved = folder.resolve()
+    parts = [part for part in resolved.parts if part not in ("checkpoints", "final")][-2:]
     return _LABEL.sub("-", "-".join(parts)).strip("-.") or "adapter"

@@ -1,6 +1,6 @@
 """The model card: from the export's provenance and the results, and nothing else.
 
-What is not known is said to be missing; nothing is filled in.
+What is not known is marked as missing; nothing is filled in.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import qwen3nb
+from qwen3nb.analysis.comparison.compare import compare
 from qwen3nb.checkpoints.provenance import read_provenance
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.sources.fingerprint import fingerprint
@@ -114,14 +115,17 @@ def _about(folder: Path, provenance: dict[str, Any], stated: dict[str, Any]) -> 
 
 
 def _measured(folder: Path, results: Sequence[Result], *, tier: str) -> dict[str, Any]:
-    """What the template says of the results."""
+    """What the template says about the results."""
     own = _of_model(folder, results)
-    limits = limitations(own, latest(results))
-    asked = TIERS[tier].tasks
+    tasks = TIERS[tier].tasks
+    on_tier = compare(results, tier=tier)
+    measured = [*tasks, *(r.task.name for r in own if r.task.name not in tasks)]
+    limits = limitations(own, compare(results, tasks=measured, baseline=on_tier.baseline))
+    table = comparison_table(results, tier=tier, comparison=on_tier)
     return {
         "evaluation": results_table(own).to_markdown() if own else "",
-        "suite": suite_table(summarise(own, asked=asked)).to_markdown() if own else "",
-        "comparison": comparison_table(results, tier=tier).to_markdown() if own else "",
+        "suite": suite_table(summarise(own, asked=tasks)).to_markdown() if own else "",
+        "comparison": table.to_markdown() if own else "",
         "limits": [escaped(limit) for limit in limits],
         "runs": ", ".join(sorted({escaped(result.run) for result in own})),
     }

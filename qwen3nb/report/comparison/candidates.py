@@ -1,27 +1,39 @@
-"""Models on one's own data against the one in use: tables, a recommendation, a gate.
+"""Candidates on one's own data against the model in use: tables, a recommendation, a gate.
 
-For the records of `qwen3nb domain`, or of any task with the metrics that are tested.
+Reads the records of `qwen3nb domain`, or of any task with the tested metrics per query.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
-from qwen3nb.analysis.comparison.alignment import model_names
-from qwen3nb.analysis.comparison.candidates import TESTED, Comparison, Difference, compare_models
+from qwen3nb.analysis.comparison.by_category import Breakdown, breakdown
+from qwen3nb.analysis.comparison.candidates import (
+    QueryChange,
+    Recommendation,
+    largest_changes,
+    recommend,
+    rule,
+)
+from qwen3nb.analysis.comparison.compare import Comparison, TaskComparison, compare
+from qwen3nb.analysis.comparison.differences import PairedDifference
 from qwen3nb.analysis.comparison.history import TrendPoint, trend
+from qwen3nb.analysis.stats.paired_tests import minimum_detectable_effect, t_test
+from qwen3nb.analysis.stats.resampling import DRAWS
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
-from qwen3nb.report.comparison.tables import query_text, top_documents
+from qwen3nb.report.comparison.tables import difference_cells, query_text, top_documents
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.table import Table
-from qwen3nb.utils.markdown import escaped, interval_text, json_text, number_text
+from qwen3nb.utils.markdown import escaped, interval_text, json_text, number_text, p_value_text
 
-__all__ = ["CandidateReport", "compare_candidates"]
+__all__ = ["TESTED", "CandidateReport", "compare_candidates"]
 
 SCHEMA = "qwen3nb.comparison/1"
+TESTED = ("MRR@10", "nDCG@10")
 OWN_DATA = "domain-"  # how the data sets of `qwen3nb domain` begin
 _BEST = 5
 _FEW = 30  # queries; see `bench.calibration`
@@ -29,131 +41,191 @@ _FEW = 30  # queries; see `bench.calibration`
 
 @dataclass(frozen=True)
 class CandidateReport:
-    """Candidates against the model in use.
+    """Candidates compared with the model in use, on one task.
 
     Attributes:
-        task: name of the task.
-        found: differences, recommendations, breakdowns, changed queries.
-        records: record per model, by the name used in the tables.
+        comparison: the differences, metric by metric.
+        tested: metrics whose p-values are shown; the first one decides.
         runs: earlier and present runs of these models, on the metric that decides.
-        decides: that metric.
-        alpha: level of the corrected tests.
-        threshold: smallest difference that matters.
-        notes: what is not compared.
+        most: queries listed per candidate.
+        left_out: records that are not compared, each with the reason.
     """
 
-    task: str
-    found: Comparison
-    records: dict[str, Result]
+    comparison: Comparison
+    tested: tuple[str, ...]
     runs: tuple[TrendPoint, ...]
-    decides: str
-    alpha: float
-    threshold: float
-    notes: tuple[str, ...]
+    most: int
+    left_out: tuple[str, ...]
+
+    @property
+    def task(self) -> str:
+        """Name of the task."""
+        return self.deciding.task
+
+    @property
+    def current(self) -> str:
+        """Name of the model in use."""
+        return self.comparison.baseline
+
+    @property
+    def records(self) -> Mapping[str, Result]:
+        """Record per model, by name, the model in use first."""
+        names = {name: record for (_, name), record in self.comparison.records.items()}
+        return {self.current: names.pop(self.current), **names}
+
+    @property
+    def deciding(self) -> TaskComparison:
+        """The comparison on the metric that decides."""
+        (found,) = (task for task in self.comparison.tasks if task.metric == self.tested[0])
+        return found
+
+    @property
+    def recommendations(self) -> tuple[Recommendation, ...]:
+        """What the rule says, per candidate."""
+        how = self.comparison.procedure
+        return tuple(recommend(each, procedure=how) for each in self._decisive)
+
+    @property
+    def _decisive(self) -> tuple[PairedDifference, ...]:
+        order = list(self.records)
+        return tuple(sorted(self.deciding.with_baseline, key=lambda d: order.index(d.first)))
+
+    @cached_property
+    def breakdowns(self) -> tuple[Breakdown, ...]:
+        """Per candidate, the differences by category of queries; empty without categories."""
+        categories = self.records[self.current].task.categories
+        how = self.comparison.procedure
+        return tuple(
+            breakdown(
+                self.deciding.columns[each.first], self.deciding.columns[self.current], categories,
+                names=(each.first, self.current), n_resamples=how.draws, alpha=how.alpha,
+                seed=how.seed,
+            )
+            for each in self._decisive
+            if categories
+        )  # fmt: skip
+
+    @property
+    def changes(self) -> tuple[QueryChange, ...]:
+        """Per candidate, the queries that changed most on the metric that decides."""
+        matrices = (self.deciding.matrix(each.first, self.current) for each in self._decisive)
+        return tuple(c for matrix in matrices for c in largest_changes(matrix, most=self.most))
 
     @property
     def regressions(self) -> tuple[str, ...]:
-        """What a gate fails on: candidates that are worse, and runs worse than the one before."""
+        """What a gate fails on: worse candidates, and runs worse than the one before."""
+        how = self.comparison.procedure
         worse = [
-            f"{each.model}: {each.text}"
-            for each in self.found.recommendations
-            if each.verdict == "worse"
+            f"{each.model}: {each.text}" for each in self.recommendations if each.verdict == "worse"
         ]
         worse += [
-            f"{run.label}: its newest run is worse than the one before ({self.decides} "
-            f"{run.change:+.3f}, corrected p = {run.p_value:.4f}, {run.n} queries)"
+            f"{run.label}: its newest run is worse than the one before ({self.tested[0]} "
+            f"{run.change:+.3f}, corrected p {p_value_text(run.p_value, relation=True)}, "
+            f"n = {run.n})"
             for run in _newest(self.runs)
             if run.change is not None and run.p_value is not None
-            if run.p_value < self.alpha and run.change < -self.threshold
+            if run.p_value < how.alpha and run.change < -how.minimum
         ]
         return tuple(worse)
 
     @property
     def caution(self) -> str:
         """What these queries would miss, or empty."""
-        found = [d.detectable for d in self._deciding() if d.detectable is not None]
-        said = []
-        if found and max(found) > self.threshold:
-            said.append(
-                f"These queries show a difference with a power of 0.8 from {max(found):.3f} on "
-                f"only; a smaller one, though more than {self.threshold:g}, may pass unseen: more "
-                "queries would help."
+        minimum = self.comparison.procedure.minimum
+        detectable = [self._detectable(each) for each in self._decisive]
+        largest = max((value for value in detectable if value is not None), default=0.0)
+        sentences = []
+        if largest > minimum:
+            sentences.append(
+                f"With these queries, only differences of {largest:.3f} or more are detected with "
+                f"a power of 0.8; smaller ones that exceed {minimum:g} may be missed: more queries "
+                "would help."
             )
-        if min((d.n for d in self._deciding()), default=_FEW + 1) <= _FEW:
-            said.append(f"Bootstrap intervals of {_FEW} queries or fewer are somewhat too narrow.")
-        return " ".join(said)
+        if min((d.n for d in self._decisive), default=_FEW + 1) <= _FEW:
+            sentences.append(f"Bootstrap intervals from {_FEW} queries or fewer are too narrow.")
+        return " ".join(sentences)
 
-    def _deciding(self) -> list[Difference]:
-        return [d for d in self.found.differences if d.metric == self.decides]
+    def _detectable(self, difference: PairedDifference) -> float | None:
+        return minimum_detectable_effect(*self.comparison.matrix(difference).scores)
+
+    def _t_test(self, difference: PairedDifference) -> float | None:
+        return t_test(*self.comparison.matrix(difference).scores).p_value
 
     def tables(self) -> dict[str, Table]:
         """Title and table, in the order of the report; empty ones are left out."""
-        found = {
+        tables = {
             "Recommendation": self._recommendations(),
             "Differences": self._differences(),
             "By category": self._categories(),
             "Queries that changed most": self._changes(),
             "Earlier runs": self._trend(),
         }
-        return {title: table for title, table in found.items() if table.rows}
+        return {title: table for title, table in tables.items() if table.rows}
 
     def _recommendations(self) -> Table:
         rows = tuple(
             (Cell(each.model), Cell(each.verdict, strong=each.verdict in ("better", "worse")),
              Cell(each.text.partition(": ")[2]))
-            for each in self.found.recommendations
+            for each in self.recommendations
         )  # fmt: skip
-        heads = (f"against {self.found.current}", "verdict", "why")
-        return Table(heads, rows, " ".join(filter(None, (self.found.rule, self.caution))), "words")
+        note = " ".join(filter(None, (rule(self.comparison, self.deciding), self.caution)))
+        return Table((f"against {self.current}", "verdict", "why"), rows, note, "words")
 
     def _differences(self) -> Table:
-        rows = tuple(
-            (
-                Cell(each.metric),
-                Cell(each.model),
-                Cell(f"{each.mean:.3f}", f"current {each.current:.3f}"),
-                Cell(f"{each.difference:+.3f}", interval_text(each.interval)),
-                Cell(number_text(each.adjusted, digits=4), _t_test(each),
-                     strong=each.adjusted is not None and each.adjusted < self.alpha),
-                Cell(number_text(each.d_z, sign=True, digits=2)),
-                Cell(f"{each.won} / {each.tied} / {each.lost}", f"{each.n} queries"),
-                Cell(number_text(each.detectable)),
-            )
-            for each in sorted(self.found.differences, key=lambda d: self._order(d.metric))
-        )  # fmt: skip
+        how, order = self.comparison.procedure, list(self.records)
+        rows = []
+        for task in self.comparison.tasks:
+            for each in sorted(task.with_baseline, key=lambda d: order.index(d.first)):
+                delta, p = difference_cells(each, alpha=how.alpha)
+                tested = each.metric in self.tested
+                rows.append(
+                    (
+                        Cell(each.metric),
+                        Cell(each.first),
+                        Cell(f"{each.means[0]:.3f}", f"current {each.means[1]:.3f}"),
+                        delta,
+                        p if tested else Cell("–"),
+                        Cell(number_text(self._t_test(each), digits=4) if tested else "–"),
+                        Cell(number_text(each.d_z, sign=True, digits=2)),
+                        Cell(f"{each.won} / {each.tied} / {each.lost}", f"n = {each.n}"),
+                        Cell(number_text(self._detectable(each))),
+                    )
+                )
         heads = (
-            "metric", "model", "value", "Δ\n95 % interval", "p\nadjusted", "d_z",
-            "won / tied / lost", "detectable\npower 0.8",
+            "metric", "model", "value", "Δ\n95 % interval", "p\ncorrected", "t-test\np",
+            "d_z", "won / tied / lost", "detectable\npower 0.8",
         )  # fmt: skip
-        notes = "".join(f" {note}." for note in (*self.notes, *self.found.notes))
-        note = "p: paired permutation test, of the metrics that are tested; t: paired t-test, not"
-        return Table(heads, rows, f"{note} adjusted, for comparison.{notes}")
-
-    def _order(self, metric: str) -> int:
-        return list(self.records[self.found.current].metrics).index(metric)
+        left_out = "".join(f" {note}." for note in (*self.left_out, *self.comparison.notes))
+        family = self.comparison.family(self.deciding.task).replace("on each task", "per metric")
+        note = (
+            f"p: two-sided paired permutation test, {family}; below it the raw p-value. t-test: "
+            f"paired, not corrected, for comparison.{left_out}"
+        )
+        return Table(heads, tuple(rows), note)
 
     def _categories(self) -> Table:
+        alpha = self.comparison.procedure.alpha
         rows = [
             (
                 Cell(each.first),
                 Cell(row.category),
                 Cell(f"{row.first:.3f}", f"current {row.second:.3f}"),
                 Cell(f"{row.difference:+.3f}", interval_text(row.interval)),
-                Cell(f"{row.p_value:.4f}", strong=row.p_value < self.alpha),
+                Cell(p_value_text(row.p_value), strong=row.p_value < alpha),
                 Cell(str(row.n)),
             )
-            for each in self.found.breakdowns
+            for each in self.breakdowns
             for row in each.rows
         ]
-        turned = [f"{b.first}: {each.text}." for b in self.found.breakdowns for each in b.reversals]
-        note = f"{self.decides}; Holm over the categories of a model. Orders that turn round: "
-        heads = ("model", "category", "value", "Δ\n95 % interval", "p\nHolm", "queries")
-        return Table(heads, tuple(rows), note + (" ".join(turned) or "none."))
+        reversals = [f"{b.first}: {each.text}." for b in self.breakdowns for each in b.reversals]
+        note = f"{self.tested[0]}; p: Holm over the categories of a model. Reversals: "
+        heads = ("model", "category", "value", "Δ\n95 % interval", "p\ncorrected", "queries")
+        return Table(heads, tuple(rows), note + (" ".join(reversals) or "none."))
 
     def _changes(self) -> Table:
-        current = self.records[self.found.current]
+        current = self.records[self.current]
         rows = []
-        for each in self.found.changes:
+        for each in self.changes:
             ours = ", ".join(top_documents(self.records[each.model], each.query)[:_BEST])
             theirs = ", ".join(top_documents(current, each.query)[:_BEST])
             values = f"{each.score:.3f}, {each.current:.3f}"
@@ -167,60 +239,88 @@ class CandidateReport:
                 )
             )
         heads = (
-            "model", "query", f"Δ {self.decides}\nmodel, current", f"best {_BEST}\nmodel",
-            f"best {_BEST}\n{self.found.current}",
+            "model", "query", f"Δ {self.tested[0]}\nmodel, current", f"top {_BEST}\nmodel",
+            f"top {_BEST}\n{self.current}",
         )  # fmt: skip
         return Table(heads, tuple(rows), kind="words")
 
     def _trend(self) -> Table:
+        alpha = self.comparison.procedure.alpha
         rows = tuple(
             (
                 Cell(run.label),
                 Cell(run.finished[:19], f"{run.identity[:8]}, data {run.revision[:8]}"),
                 Cell(number_text(run.mean), interval_text(run.interval, sign=False)),
                 Cell(number_text(run.change, sign=True), interval_text(run.change_interval)),
-                Cell(number_text(run.p_value, digits=4),
-                     strong=run.p_value is not None and run.p_value < self.alpha),
+                Cell(p_value_text(run.p_value),
+                     strong=run.p_value is not None and run.p_value < alpha),
                 Cell(str(run.n)),
             )
             for run in self.runs
         )  # fmt: skip
-        heads = ("model", "finished", f"{self.decides}\n95 % interval", "change\n95 % interval",
-                 "p\nHolm", "queries")  # fmt: skip
-        return Table(heads, rows, "Paired with the run before, if that had the same data.")
+        heads = ("model", "finished", f"{self.tested[0]}\n95 % interval",
+                 "change\n95 % interval", "p\ncorrected", "queries")  # fmt: skip
+        note = (
+            "Each run is paired with the run before on the same data; p: Holm over these changes."
+        )
+        return Table(heads, rows, note)
 
     def to_markdown(self) -> str:
         """The tables under their titles, everything escaped."""
-        parts = [f"# {escaped(self.task)}: models compared with {escaped(self.found.current)}"]
-        for title, table in self.tables().items():
-            parts += [f"## {title}", table.to_markdown()]
+        title = f"{self.task}: models compared with {self.current}"
+        parts = [f"# {escaped(title)}"]
+        for name, table in self.tables().items():
+            parts += [f"## {name}", table.to_markdown()]
         return "\n\n".join(parts) + "\n"
 
     def to_json(self) -> str:
-        """All of it as strict JSON, with the scores and best documents of every query."""
+        """The whole report as strict JSON, with the scores and top documents of every query."""
+        how = self.comparison.procedure
         return json_text(
             {
                 "schema": SCHEMA,
                 "task": self.task,
-                "decides": self.decides,
-                "alpha": self.alpha,
-                "threshold": self.threshold,
-                "comparison": asdict(self.found),
+                "decides": self.tested[0],
+                "alpha": how.alpha,
+                "threshold": how.minimum,
+                "comparison": {
+                    "current": self.current,
+                    "differences": [self._as_dict(each) for each in self.comparison.differences],
+                    "recommendations": [asdict(each) for each in self.recommendations],
+                    "breakdowns": [asdict(each) for each in self.breakdowns],
+                    "changes": [asdict(each) for each in self.changes],
+                    "rule": rule(self.comparison, self.deciding),
+                    "notes": list(self.comparison.notes),
+                },
                 "runs": [asdict(run) for run in self.runs],
                 "regressions": list(self.regressions),
                 "caution": self.caution,
-                "notes": list(self.notes),
+                "notes": list(self.left_out),
                 "models": {name: _model(result) for name, result in self.records.items()},
             }
         )
 
+    def _as_dict(self, difference: PairedDifference) -> dict[str, Any]:
+        """A difference under the names that readers of this schema know."""
+        value = asdict(difference)
+        mean, current = value.pop("means")
+        del value["first"], value["second"], value["task"]
+        tested = difference.metric in self.tested
+        p, adjusted = value.pop("p_value"), value.pop("corrected")
+        return {
+            "model": difference.first,
+            "mean": mean,
+            "current": current,
+            "p_value": p if tested else None,
+            "adjusted": adjusted if tested else None,
+            "t_p_value": self._t_test(difference) if tested else None,
+            "detectable": self._detectable(difference),
+            **value,
+        }
+
 
 def _newest(runs: Sequence[TrendPoint]) -> list[TrendPoint]:
     return list({run.label: run for run in runs}.values())
-
-
-def _t_test(difference: Difference) -> str:
-    return "" if difference.t_p_value is None else f"t: {difference.t_p_value:.4f}"
 
 
 def _model(result: Result) -> dict[str, Any]:
@@ -246,10 +346,10 @@ def compare_candidates(
     alpha: float = 0.05,
     threshold: float = 0.05,
     most: int = 5,
-    n_resamples: int = 10_000,
+    n_resamples: int = DRAWS,
     seed: int = 0,
 ) -> CandidateReport:
-    """Compare models with the one in use, on one task.
+    """Compare candidates with the model in use, on one task.
 
     Args:
         results: any records.
@@ -257,7 +357,7 @@ def compare_candidates(
         task: name of the task or its data set; empty: the current model's one data set of
             one's own, else its one task.
         models: labels of the candidates; all that have the task by default.
-        tested: metrics whose p-values make the family; the first one decides.
+        tested: metrics whose p-values are shown; the first one decides.
         alpha: level of the corrected tests.
         threshold: smallest difference that matters.
         most: queries listed per model.
@@ -265,36 +365,34 @@ def compare_candidates(
         seed: of the draws.
 
     Raises:
-        ValueError: no such task or model, or nothing to compare; says what there is.
+        ValueError: no such task or model, or nothing to compare; lists those available.
     """
     given = list(results)
     name = _task(given, task, current, tested)
-    records, notes = _records(given, name, current, models, tested)
-    used = next(n for n, r in records.items() if r.model.label == current)
-    shared = [
+    records, left_out = _records(given, name, current, models, tested)
+    used = records[0]
+    metrics = [
         metric
-        for metric, value in records[used].metrics.items()
-        if value.how == "mean" and all(metric in r.per_query for r in records.values())
+        for metric, value in used.metrics.items()
+        if value.how == "mean" and all(metric in each.per_query for each in records)
     ]
-    scores = {n: {metric: r.per_query[metric] for metric in shared} for n, r in records.items()}
-    found = compare_models(
-        scores, current=used, categories=records[used].task.categories, tested=tested,
-        decides=tested[0], alpha=alpha, threshold=threshold, n_resamples=n_resamples, most=most,
-        seed=seed,
+    comparison = compare(
+        records, baseline=current, metric=metrics, tasks=[name], alpha=alpha, minimum=threshold,
+        draws=n_resamples, seed=seed,
     )  # fmt: skip
-    dataset = records[used].task.dataset or name
-    labels = {result.model.label for result in records.values()}
+    dataset = used.task.dataset or name
+    labels = {result.model.label for result in records}
     earlier = [
         r for r in given
         if (r.task.dataset or r.task.name) == dataset and r.model.label in labels
-        and r.task.type == records[used].task.type
+        and r.task.type == used.task.type
     ]  # fmt: skip
     runs = trend(earlier, metric=tested[0], n_resamples=n_resamples, seed=seed)
-    return CandidateReport(name, found, records, runs, tested[0], alpha, threshold, tuple(notes))
+    return CandidateReport(comparison, tuple(tested), runs, most, tuple(left_out))
 
 
 def _task(results: Sequence[Result], task: str, current: str, tested: Sequence[str]) -> str:
-    """The name of the task that is meant; of several revisions the one finished last."""
+    """The name of the task that is meant; of several revisions, the one finished last."""
     fit = [r for r in results if all(metric in r.per_query for metric in tested)]
     if task:
         fit = [r for r in fit if task in (r.task.name, r.task.dataset, _own_data(r))]
@@ -303,10 +401,10 @@ def _task(results: Sequence[Result], task: str, current: str, tested: Sequence[s
         mine = [r for r in mine if _own_data(r)] or mine
     names = {r.task.name for r in mine}
     if not mine:
-        labels = ", ".join(sorted({r.model.label for r in fit})) or "none"
+        labels = ", ".join(sorted({r.model.label for r in fit})) or "no model"
         raise ValueError(
             f"no record of {current!r} with {' and '.join(tested)} per query"
-            f"{f' on {task!r}' if task else ''}; models that have: {labels}"
+            f"{f' on {task!r}' if task else ''}; available: {labels}"
         )
     if not task and len({r.task.dataset or r.task.name for r in mine}) > 1:
         raise ValueError(f"choose a task: {', '.join(sorted(names))}")
@@ -323,25 +421,30 @@ def _own_data(result: Result) -> str:
 
 def _records(
     results: Sequence[Result], task: str, current: str, models: Sequence[str], tested: Sequence[str]
-) -> tuple[dict[str, Result], list[str]]:
-    """The newest record per model, the current one's first; and what is left out."""
-    chosen = [result for result in latest(results) if result.task.name == task]
-    labels = sorted({result.model.label for result in chosen})
+) -> tuple[list[Result], list[str]]:
+    """The newest record per model, that of the model in use first; and what is left out."""
+    newest = [result for result in latest(results) if result.task.name == task]
+    labels = sorted({result.model.label for result in newest})
     if unknown := [label for label in models if label not in labels]:
-        raise ValueError(f"no record of {unknown[0]!r} on {task}; there are: {', '.join(labels)}")
-    wanted = [r for r in chosen if not models or r.model.label in (current, *models)]
+        raise ValueError(f"no record of {unknown[0]!r} on {task}; available: {', '.join(labels)}")
+    wanted = [r for r in newest if not models or r.model.label in (current, *models)]
     used = next(r for r in wanted if r.model.label == current)
-    names = model_names(wanted)
-    records, notes = {names[used.model.identity]: used}, []
+    records, left_out = [used], []
     for result in wanted:
-        name = names[result.model.identity]
+        label = result.model.label
         lacking = [metric for metric in tested if metric not in result.per_query]
+        if result is used:
+            continue
         if result.task.revision != used.task.revision:
-            notes.append(f"{name} was run on another revision of the data")
+            left_out.append(f"{label} was run on another revision of the data")
         elif lacking:
-            notes.append(f"{name} has no {lacking[0]} per query")
-        elif result is not used:
-            records[name] = result
+            left_out.append(f"{label} has no {lacking[0]} per query")
+        elif result.model.identity == used.model.identity and result.seed == used.seed:
+            left_out.append(f"{label} is the same model as {current}")
+        else:
+            records.append(result)
     if len(records) < 2:
-        raise ValueError(f"no other model than {current!r} on {task}: {'; '.join(notes) or task}")
-    return records, notes
+        raise ValueError(
+            f"no other model than {current!r} on {task}: {'; '.join(left_out) or 'no record'}"
+        )
+    return records, left_out

@@ -1,4 +1,4 @@
-"""Two models query by query, to click through: what did the one find and the other not?
+"""Two models query by query, to click through: which one answers which query better?
 
 The page holds the numbers; plotly's script, once for the book, draws them. Nothing is
 fetched. A reader without scripts has the table of the greatest differences.
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Explorer", "explore", "query_texts"]
 
-_JITTER = 0.012  # of the range of scores, so that equal points can be told apart
+_JITTER = 0.012  # of the range of scores, so that equal points do not overlap
 _GOLDEN = (5**0.5 - 1) / 2
 
 
@@ -144,13 +144,13 @@ class Explorer:
     def _repr_html_(self) -> str:
         data = json.dumps(self._data(), allow_nan=False).replace("<", "\\u003c")
         boxes = "".join(
-            f'<label>{said} <select data-axis="{axis}">'
+            f'<label>{caption} <select data-axis="{axis}">'
             + "".join(
-                f"<option{' selected' if i == chosen else ''}>{html.escape(name)}</option>"
+                f"<option{' selected' if i == selected else ''}>{html.escape(name)}</option>"
                 for i, name in enumerate(self.models)
             )
             + "</select></label>"
-            for said, axis, chosen in (("across", "x", 0), ("up", "y", 1))
+            for caption, axis, selected in (("across", "x", 0), ("up", "y", 1))
         )
         alt = (
             f"A point per query of {short_task(self.matrix.task)}: {self.matrix.metric} of one "
@@ -161,7 +161,7 @@ class Explorer:
             f'<div class="q-plot" role="img" aria-label="{html.escape(alt, quote=True)}"></div>'
             '<div class="q-chosen" role="status">Click on a point to see the query and what '
             "every model scores on it.</div>"
-            f"{_said(self.note)}<noscript><p>This figure needs a script; the table below does "
+            f"{_note(self.note)}<noscript><p>This figure needs a script; the table below does "
             "not.</p></noscript>"
             f'<script type="application/json">{data}</script></div>'
         )
@@ -185,10 +185,10 @@ class Nothing:
         return Table(("query",), (), self.why)
 
     def _repr_html_(self) -> str:
-        return _said(self.why)
+        return _note(self.why)
 
 
-def _said(text: str) -> str:
+def _note(text: str) -> str:
     return f'<p class="q-note">{html.escape(text)}</p>' if text else ""
 
 

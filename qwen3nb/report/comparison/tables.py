@@ -1,177 +1,202 @@
-"""How do models compare? Paired differences on a tier's tasks, with what they can show."""
+"""Tables of a comparison: differences, power, categories, queries, correlations."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from qwen3nb.analysis.comparison.alignment import (
-    ScoreMatrix,
-)
+from qwen3nb.analysis.comparison.alignment import ScoreMatrix
 from qwen3nb.analysis.comparison.by_category import breakdown
-from qwen3nb.analysis.comparison.compare import Compared, compare_results
+from qwen3nb.analysis.comparison.compare import Comparison
 from qwen3nb.analysis.comparison.correlation_tests import (
     CorrelationDifference,
     compare_correlations,
 )
+from qwen3nb.analysis.comparison.differences import PairedDifference
 from qwen3nb.analysis.stats.multiple_testing import NAMES, adjust
-from qwen3nb.analysis.stats.paired_tests import effect_size, equivalence, minimum_detectable_effect
+from qwen3nb.analysis.stats.paired_tests import equivalence, minimum_detectable_effect
 from qwen3nb.records.record import Result
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.format import short_task
 from qwen3nb.report.render.table import Table
-from qwen3nb.utils.markdown import number_text
+from qwen3nb.utils.markdown import interval_text, number_text, p_value_text
 
 __all__ = [
-    "Compared",
     "breakdown_table",
     "changes_table",
-    "compare_results",
     "correlations_table",
+    "difference_cells",
     "differences_table",
     "power_table",
 ]
 
+SINGLE = "a single query"
 _LACKS = re.compile(r"(\S+): (.+) has no (.+ per query)")
 
 
-def differences_table(compared: Compared) -> Table:
-    """Each model against the baseline: difference, interval, p, effect, queries won and lost."""
-    rows = tuple(
-        (
-            Cell(pair.first, f"{short_task(pair.task)}, {matrix.metric}"),
-            Cell(
-                f"{pair.difference:+.3f}",
-                _ends(pair.interval),
-                value=pair.difference,
-                interval=pair.interval,
-            ),
-            Cell(
-                f"{pair.adjusted:.4f}", strong=pair.adjusted < compared.alpha, value=pair.adjusted
-            ),
-            Cell(number_text(pair.d_z, sign=True, digits=2)),
-            Cell(f"{pair.won} / {pair.tied} / {pair.lost}"),
-            Cell(str(pair.n)),
-        )
-        for pair, matrix in zip(compared.against.pairs, compared.matrices, strict=True)
+def difference_cells(difference: PairedDifference, *, alpha: float) -> tuple[Cell, Cell]:
+    """A difference with its interval, and its p-value: corrected, the raw one below it."""
+    return (
+        Cell(
+            f"{difference.difference:+.3f}",
+            interval_text(difference.interval, absent=SINGLE),
+            value=difference.difference,
+            interval=difference.interval,
+        ),
+        Cell(
+            p_value_text(difference.corrected),
+            f"raw {p_value_text(difference.p_value)}",
+            strong=difference.corrected < alpha,
+            value=difference.corrected,
+        ),
     )
+
+
+def differences_table(comparison: Comparison, *, task: str = "") -> Table:
+    """Every model against the baseline: difference, interval, p, effect size, queries won.
+
+    Args:
+        comparison: the differences.
+        task: the task to show; all by default.
+    """
+    shown = [each for each in comparison.differences if task in ("", each.task)]
+    rows = tuple(_difference_row(each, comparison.procedure.alpha) for each in shown)
     columns = (
-        "model\ntask", f"Δ to {compared.baseline}\n95 % interval", "p\nadjusted", "d_z",
+        "model\ntask", f"Δ to {comparison.baseline}\n95 % interval", "p\ncorrected", "d_z",
         "won / tied / lost", "queries",
     )  # fmt: skip
-    caption = f"Paired differences from {compared.baseline}."
-    return Table(columns, rows, _note(compared), name="paired-differences", caption=caption)
+    caption = f"Paired differences from {comparison.baseline}"
+    caption += f" on {short_task(task)}." if task else "."
+    name = f"differences-{task}" if task else "paired-differences"
+    return Table(columns, rows, _note(comparison, task), name=name, caption=caption)
 
 
-def _note(compared: Compared) -> str:
-    if not compared.against.pairs:
-        left_out = "".join(f" {note}." for note in _grouped(compared.notes))
-        return f"No two models have scores per query on the same task.{left_out}"
-    family = compared.against
-    left_out = "; ".join(_grouped(compared.notes))
+def _difference_row(each: PairedDifference, alpha: float) -> tuple[Cell, ...]:
     return (
-        f"Paired over queries: percentile bootstrap, two-sided paired permutation test, "
-        f"{family.n_resamples:,} resamples each; p adjusted by {NAMES[family.correction]} over "
-        f"{family.family}; below {compared.alpha:g} in bold."
+        Cell(each.first, f"{short_task(each.task)}, {each.metric}"),
+        *difference_cells(each, alpha=alpha),
+        Cell(number_text(each.d_z, sign=True, digits=2)),
+        Cell(f"{each.won} / {each.tied} / {each.lost}"),
+        Cell(str(each.n), f"{each.unpaired} unpaired" if each.unpaired else ""),
+    )
+
+
+def _note(comparison: Comparison, task: str) -> str:
+    notes = [n for n in comparison.notes if not task or n.startswith(f"{task}: ")]
+    left_out = "; ".join(_grouped(notes))
+    how = comparison.procedure
+    if not any(task in ("", each.task) for each in comparison.differences):
+        what = f"on {short_task(task)}" if task else "on the same task"
+        return f"No two models have scores per query {what}.{f' {left_out}.' if left_out else ''}"
+    return (
+        f"Paired over queries: 95 % percentile bootstrap interval, two-sided paired permutation "
+        f"test, {how.draws:,} draws each; p corrected by {comparison.family(task)}, below it the "
+        f"raw p-value; corrected p < {how.alpha:g} in bold."
         + (f" Not paired: {left_out}." if left_out else "")
     )
 
 
 def _grouped(notes: Iterable[str]) -> list[str]:
-    """Notes that differ in the model only as one."""
-    found: dict[str, list[str]] = {}
+    """Notes that differ only in the model, merged into one."""
+    groups: dict[str, list[str]] = {}
     for note in notes:
         match = _LACKS.fullmatch(note)
         key = f"{match[1]}: no {match[3]}" if match else note
-        found.setdefault(key, []).append(match[2] if match else "")
-    return [f"{key} of {', '.join(names)}" if all(names) else key for key, names in found.items()]
+        groups.setdefault(key, []).append(match[2] if match else "")
+    return [f"{key} of {', '.join(names)}" if all(names) else key for key, names in groups.items()]
 
 
-def _ends(interval: tuple[float, float] | None) -> str:
-    return "a single query" if interval is None else "[{:+.3f}, {:+.3f}]".format(*interval)
-
-
-def power_table(compared: Compared) -> Table:
-    """What these queries could show: detectable effect, and whether "no worse" is shown."""
-    rows = []
-    for pair, matrix in zip(compared.against.pairs, compared.matrices, strict=True):
-        ours, theirs = matrix.scores
-        found = equivalence(ours, theirs, margin=compared.minimum, alpha=compared.alpha)
-        least = minimum_detectable_effect(ours, theirs, alpha=compared.alpha)
-        shares = effect_size(ours, theirs).shares
-        said = "equivalent" if found.equivalent else "no worse" if found.no_worse else "not shown"
-        rows.append(
-            (
-                Cell(pair.first, f"{short_task(pair.task)}, {matrix.metric}"),
-                Cell(number_text(least), strong=least is not None and least > compared.minimum),
-                Cell(" / ".join(f"{100 * share:.0f}" for share in shares)),
-                Cell(said),
-                Cell(number_text(found.p_no_worse, digits=4), found.undefined),
-                Cell(str(pair.n)),
-            )
-        )
+def power_table(comparison: Comparison) -> Table:
+    """What these queries can show: detectable effect, and whether "no worse" is shown."""
+    rows = tuple(_power_row(comparison, each) for each in comparison.differences)
+    how = comparison.procedure
     columns = (
         "model\ntask", "detectable\npower 0.8", "won / tied / lost\nin %",
-        f"within {compared.minimum:g}", "p\nno worse", "queries",
+        f"within {how.minimum:g}", "p\nno worse", "queries",
     )  # fmt: skip
     note = (
-        f"Detectable: the smallest true difference from {compared.baseline} that a two-sided "
-        f"paired t-test at {compared.alpha:g} finds in 80 % of such samples; in bold where that "
-        f"is more than {compared.minimum:g}, so that these queries would miss differences that "
-        "matter. Equivalent or no worse: two one-sided t-tests against that margin, not adjusted."
+        f"Detectable: the smallest true difference from {comparison.baseline} that a two-sided "
+        f"paired t-test at {how.alpha:g} detects in 80 % of such samples; in bold where that is "
+        f"more than {how.minimum:g}, so that these queries may miss differences that matter. "
+        "Equivalent or no worse: two one-sided t-tests against that margin, not corrected."
     )
-    return Table(columns, tuple(rows), note if rows else "Nothing was compared.")
+    return Table(columns, rows, note if rows else "Nothing was compared.")
 
 
-def breakdown_table(compared: Compared) -> Table:
-    """Each model against the baseline within each category of queries, where there are any."""
+def _power_row(comparison: Comparison, each: PairedDifference) -> tuple[Cell, ...]:
+    ours, theirs = comparison.matrix(each).scores
+    how = comparison.procedure
+    test = equivalence(ours, theirs, margin=how.minimum, alpha=how.alpha)
+    least = minimum_detectable_effect(ours, theirs, alpha=how.alpha)
+    shares = [count / each.n for count in (each.won, each.tied, each.lost)]
+    verdict = "equivalent" if test.equivalent else "no worse" if test.no_worse else "not shown"
+    return (
+        Cell(each.first, f"{short_task(each.task)}, {each.metric}"),
+        Cell(number_text(least), strong=least is not None and least > how.minimum),
+        Cell(" / ".join(f"{100 * share:.0f}" for share in shares)),
+        Cell(verdict),
+        Cell(p_value_text(test.p_no_worse), test.undefined),
+        Cell(str(each.n)),
+    )
+
+
+def breakdown_table(comparison: Comparison) -> Table:
+    """Every model against the baseline within each category of queries, if there are any."""
+    how = comparison.procedure
     rows: list[tuple[Cell, ...]] = []
-    said: list[str] = []
-    for matrix in compared.matrices:
-        first, second = matrix.systems
-        categories = compared.records[matrix.task, first].task.categories or {}
+    reversals: list[str] = []
+    for each in comparison.differences:
+        categories = comparison.records[each.task, each.first].task.categories
         if not categories:
             continue
+        matrix = comparison.matrix(each)
         columns = [dict(zip(matrix.queries, scores, strict=True)) for scores in matrix.scores]
-        found = breakdown(
-            columns[0], columns[1], categories, names=(first, second), alpha=compared.alpha,
-            seed=compared.seed,
+        parts = breakdown(
+            columns[0], columns[1], categories, names=(each.first, each.second),
+            n_resamples=how.draws, alpha=how.alpha, seed=how.seed,
         )  # fmt: skip
-        said += [f"{first}: {each.text}" for each in found.reversals]
+        where = short_task(each.task)
+        reversals += [f"{each.first} on {where}: {text.text}" for text in parts.reversals]
         rows += [
             (
-                Cell(first),
+                Cell(each.first, where),
                 Cell(row.category),
-                Cell(f"{row.difference:+.3f}", _ends(row.interval)),
-                Cell(f"{row.p_value:.4f}", strong=row.p_value < compared.alpha),
+                Cell(f"{row.difference:+.3f}", interval_text(row.interval, absent=SINGLE)),
+                Cell(p_value_text(row.p_value), strong=row.p_value < how.alpha),
                 Cell(str(row.n)),
             )
-            for row in found.rows
+            for row in parts.rows
         ]
     if not rows:
         return Table(("model",), (), "The queries of these tasks have no categories.")
-    note = "Holm over the categories of a model. Orders that turn round: "
-    note += " ".join(f"{line}." for line in said) or "none."
-    heads = ("model", "category", f"Δ to {compared.baseline}\n95 % interval", "p\nHolm", "queries")
+    note = "p: Holm over the categories of a model. Reversals: "
+    note += " ".join(f"{line}." for line in reversals) or "none."
+    heads = (
+        "model", "category", f"Δ to {comparison.baseline}\n95 % interval", "p\ncorrected", "queries"
+    )  # fmt: skip
     return Table(heads, tuple(rows), note)
 
 
-def changes_table(compared: Compared, *, models: int = 4, most: int = 3, best: int = 5) -> Table:
+def changes_table(
+    comparison: Comparison, *, models: int = 4, most: int = 3, best: int = 5
+) -> Table:
     """The queries on which a model and the baseline differ most, on the first task.
 
-    Of the ``models`` nearest to the baseline; with the best documents of both, where the
+    Of the ``models`` nearest to the baseline; with the top documents of both, where the
     records keep them.
     """
-    first_task = [m for m in compared.matrices if m.task == compared.tasks[0]]
-    nearest = sorted(first_task, key=lambda m: abs(float((m.scores[0] - m.scores[1]).mean())))
-    rows = [row for matrix in nearest[:models] for row in _changes(compared, matrix, most, best)]
-    heads = ["model", "query", "Δ\nmodel, baseline", f"best {best}\nmodel", "baseline"]
+    task = next((each.task for each in comparison.differences), "")
+    shown = [each for each in comparison.differences if each.task == task]
+    nearest = sorted(shown, key=lambda each: abs(each.difference))[:models]
+    matrices = [comparison.matrix(each) for each in nearest]
+    rows = [row for matrix in matrices for row in _changes(comparison, matrix, most, best)]
+    heads = ["model", "query", "Δ\nmodel, baseline", f"top {best}\nmodel", "baseline"]
     if not any(row[3].text for row in rows):  # no record keeps its documents
         rows, heads = [row[:3] for row in rows], heads[:3]
     note = (
-        f"On {short_task(compared.tasks[0])}; the {models} models nearest to {compared.baseline}, "
+        f"On {short_task(task)}; the {models} models nearest to {comparison.baseline}, "
         f"at most {most} queries each, the largest changes first."
         if rows
         else "No query changed."
@@ -180,9 +205,9 @@ def changes_table(compared: Compared, *, models: int = 4, most: int = 3, best: i
 
 
 def _changes(
-    compared: Compared, matrix: ScoreMatrix, most: int, best: int
+    comparison: Comparison, matrix: ScoreMatrix, most: int, best: int
 ) -> Iterator[tuple[Cell, ...]]:
-    records = [compared.records[matrix.task, name] for name in matrix.systems]
+    records = [comparison.records[matrix.task, name] for name in matrix.systems]
     differences = matrix.scores[0] - matrix.scores[1]
     for i in map(int, np.argsort(-np.abs(differences), kind="stable")[:most]):
         if differences[i]:
@@ -196,57 +221,66 @@ def _changes(
             )
 
 
-def correlations_table(compared: Compared) -> Table:
-    """Tasks scored by a correlation, such as STS: each model against the best or the baseline."""
-    found: list[tuple[str, str, CorrelationDifference]] = []
-    groups: dict[str, dict[str, Result]] = {}
-    for (task, name), result in compared.records.items():
-        if {"gold", "cosine"} <= result.per_query.keys():
-            groups.setdefault(task, {})[name] = result
-    for task, models in groups.items():
-        last = [n for n in models if models[n].model.label == compared.baseline][:1]
-        found += [
-            (task, name, _correlations(models[name], models[last[0]], compared))
-            for name in models
-            if last and name != last[0]
-        ]
-    known = [each.p_value for _, _, each in found if each.p_value is not None]
-    adjusted = iter(adjust(known, how=compared.against.correction))
+def correlations_table(comparison: Comparison) -> Table:
+    """Tasks scored by a correlation, such as STS: every model against the baseline."""
     rows = [
-        _correlation_row(task, name, each, None if each.p_value is None else next(adjusted))
-        for task, name, each in found
+        row
+        for task, models in _correlation_tasks(comparison).items()
+        for row in _correlation_rows(task, models, comparison)
     ]
-    heads = ("model\ntask", f"Δ to {compared.baseline}\n95 % interval", "p\nadjusted", "pairs")
+    heads = ("model\ntask", f"Δ to {comparison.baseline}\n95 % interval", "p\ncorrected", "pairs")
+    method = NAMES[comparison.procedure.correction]
     note = (
         "Difference of Spearman's correlations with the gold scores: bootstrap over pairs of "
-        f"texts; exchange of the two models' ranks; p adjusted over these {len(rows)}."
+        f"texts; exchange of the two models' ranks; p corrected by {method} over the comparisons "
+        "on a task."
         if rows
         else "No task is scored by a correlation."
     )
     return Table(heads, tuple(rows), note)
 
 
-def _correlations(ours: Result, theirs: Result, compared: Compared) -> CorrelationDifference:
-    return compare_correlations(
-        ours.per_query["cosine"], theirs.per_query["cosine"], ours.per_query["gold"],
-        n_resamples=2000, seed=compared.seed,
-    )  # fmt: skip
+def _correlation_tasks(comparison: Comparison) -> dict[str, dict[str, Result]]:
+    """Records by name of the tasks on which the baseline has similarities, too."""
+    tasks: dict[str, dict[str, Result]] = {}
+    for (task, name), result in comparison.records.items():
+        if {"gold", "cosine"} <= result.per_query.keys():
+            tasks.setdefault(task, {})[name] = result
+    return {task: models for task, models in tasks.items() if comparison.baseline in models}
 
 
-def _correlation_row(
-    task: str, name: str, found: CorrelationDifference, p: float | None
-) -> tuple[Cell, ...]:
-    ends = found.undefined or _ends(found.interval)
-    return (
-        Cell(name, f"{short_task(task)}, {found.how}"),
-        Cell(number_text(found.difference, sign=True), ends),
-        Cell(number_text(p, digits=4), strong=p is not None and p < 0.05),
-        Cell(str(found.n)),
-    )
+def _correlation_rows(
+    task: str, models: dict[str, Result], comparison: Comparison
+) -> Iterator[tuple[Cell, ...]]:
+    how, theirs = comparison.procedure, models[comparison.baseline].per_query
+    others = {name: each.per_query for name, each in models.items() if name != comparison.baseline}
+    differences = [
+        compare_correlations(
+            ours["cosine"], theirs["cosine"], theirs["gold"], n_resamples=how.draws, seed=how.seed
+        )
+        for ours in others.values()
+    ]
+    adjusted = _corrected(differences, how.correction)
+    for name, each, p in zip(others, differences, adjusted, strict=True):
+        ends = each.undefined or interval_text(each.interval, absent=SINGLE)
+        raw = "" if each.p_value is None else f"raw {p_value_text(each.p_value)}"
+        yield (
+            Cell(name, f"{short_task(task)}, {each.how}"),
+            Cell(number_text(each.difference, sign=True), ends),
+            Cell(p_value_text(p), raw, strong=p is not None and p < how.alpha),
+            Cell(str(each.n)),
+        )
+
+
+def _corrected(differences: Sequence[CorrelationDifference], correction: str) -> list[float | None]:
+    """P-values corrected over those that are defined."""
+    values = [each.p_value for each in differences if each.p_value is not None]
+    adjusted = iter(adjust(values, how=correction))
+    return [None if each.p_value is None else next(adjusted) for each in differences]
 
 
 def top_documents(result: Result, query: str) -> list[str]:
-    """Ids of the best documents that a record keeps of a query; none if it keeps none."""
+    """Ids of the top documents that a record keeps for a query; none if it keeps none."""
     kept = result.config.get("top")
     return [str(each) for each in kept.get(query, [])] if isinstance(kept, dict) else []
 

@@ -1,18 +1,12 @@
-"""Figures of every model against one on a task, query by query (of several: comparison_figures)."""
+"""Figures of every model against the baseline on one task (on several: `figures`)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from qwen3nb.analysis.comparison.alignment import ScoreMatrix, pair_results
-from qwen3nb.analysis.stats.multiple_testing import holm
-from qwen3nb.analysis.stats.paired_tests import paired_bootstrap, permutation_test
-from qwen3nb.records.record import Result
-from qwen3nb.records.store import latest
+from qwen3nb.analysis.comparison.compare import Comparison
+from qwen3nb.analysis.comparison.differences import PairedDifference
 from qwen3nb.report.render.figure import COLORS, GREY, SMALL, Figure, model_colors, plain
 from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
 from qwen3nb.report.render.format import short_task
@@ -28,115 +22,63 @@ __all__ = ["task_differences_figure", "wins_figure"]
 _ON_COLOR = "#010101"
 
 
-def task_differences_figure(
-    results: Iterable[Result], *, task: str, metric: str, baseline: str = "", seed: int = 0
-) -> Figure | None:
-    """Forest plot of each model's paired difference to one; None with fewer than two models.
-
-    Args:
-        results: any records.
-        task: whose queries are paired.
-        metric: the per-query metric.
-        baseline: label of the model to compare with; by default that with the best mean.
-        seed: of the tests.
-
-    Raises:
-        ValueError: the baseline has no record on this task.
-    """
-    matrix, reference = _against(results, task, metric, baseline)
-    if matrix is None:
+def task_differences_figure(comparison: Comparison, *, task: str) -> Figure | None:
+    """Forest plot of every model's difference from the baseline; None without differences."""
+    differences = [each for each in comparison.differences if each.task == task]
+    if not differences:
         return None
-    rows = _rows(matrix, reference, seed)
-    n = len(matrix.queries)
+    how, baseline = comparison.procedure, comparison.baseline
+    colors = model_colors([each.first for each in differences])
+    sizes = {each.n for each in differences}
+    n = f"n = {sizes.pop()}" if len(sizes) == 1 else f"n = {min(sizes)} to {max(sizes)}"
+    metric = differences[0].metric
+    words = "; ".join(f"{each.first}: {each}" for each in differences)
     return forest_figure(
-        rows,
-        xlabel=f"{metric} minus that of {reference}",
+        [_forest_row(each, colors[each.first], how.alpha) for each in differences],
+        xlabel=f"{metric} minus that of {baseline}",
         name=f"differences-{task}",
-        caption=f"{short_task(task)}: mean difference of {metric} to {reference} over the same "
-        f"n = {n} queries, with its 95 % percentile bootstrap interval (10,000 resamples). "
-        "A filled mark differs: two-sided paired permutation test, p < 0.05 after Holm over "
-        f"these {len(rows)} comparisons.",
+        caption=f"{short_task(task)}: mean difference of {metric} from {baseline} over the same "
+        f"queries ({n}), with its 95 % percentile bootstrap interval ({how.draws:,} resamples). "
+        "Filled: significantly different, two-sided paired permutation test, corrected p < "
+        f"{how.alpha:g}, {comparison.family(task)}.",
+        alt=f"Forest plot of {metric} minus that of {baseline}. {words}.",
     )
 
 
-def _against(
-    results: Iterable[Result], task: str, metric: str, baseline: str
-) -> tuple[ScoreMatrix | None, str]:
-    """Scores by query, and the system to compare with: ``baseline``, or the best."""
-    found = pair_results(latest(results), metric=metric, tasks=[task]).matrices
-    if not found:
-        return None, baseline
-    matrix = found[0]
-    if baseline:
-        matrix.column(baseline)  # raises with the names there are
-        return matrix, baseline
-    return matrix, matrix.systems[int(np.argmax(matrix.scores.mean(axis=1)))]
+def _forest_row(each: PairedDifference, color: str, alpha: float) -> ForestRow:
+    low, high = each.interval or (None, None)
+    return ForestRow(
+        each.first, each.difference, low, high, color=color, clear=each.corrected < alpha
+    )
 
 
-def _rows(matrix: ScoreMatrix, reference: str, seed: int) -> list[ForestRow]:
-    theirs = matrix.column(reference)
-    others = [system for system in matrix.systems if system != reference]
-    found = [paired_bootstrap(matrix.column(each), theirs, seed=seed) for each in others]
-    tests = [permutation_test(matrix.column(each), theirs, seed=seed).p_value for each in others]
-    colors = model_colors(matrix.systems)
-    rows = [
-        ForestRow(
-            system,
-            each.difference,
-            each.interval[0] if each.interval else None,
-            each.interval[1] if each.interval else None,
-            color=colors[system],
-            clear=p < 0.05,
-        )
-        for system, each, p in zip(others, found, holm(tests), strict=True)
-    ]
-    return sorted(rows, key=lambda row: -(row.value or 0.0))
-
-
-@dataclass(frozen=True)
-class _Count:
-    name: str
-    won: int
-    tied: int
-    lost: int
-
-
-def wins_figure(
-    results: Iterable[Result], *, task: str, metric: str, baseline: str = ""
-) -> Figure | None:
-    """On how many queries each model beats one, ties with it, loses; None with fewer than two.
-
-    Raises:
-        ValueError: the baseline has no record on this task.
-    """
-    matrix, reference = _against(results, task, metric, baseline)
-    if matrix is None:
+def wins_figure(comparison: Comparison, *, task: str) -> Figure | None:
+    """On how many queries each model beats the baseline, ties, loses; None without differences."""
+    differences = [each for each in comparison.differences if each.task == task]
+    if not differences:
         return None
-    theirs, n = matrix.column(reference), len(matrix.queries)
-    counts = []
-    for system in matrix.systems:
-        if system != reference:
-            ours = matrix.column(system)
-            won, lost = int((ours > theirs).sum()), int((ours < theirs).sum())
-            counts.append(_Count(system, won, n - won - lost, lost))
-    counts.sort(key=lambda each: (each.won - each.lost, each.name))
-    words = "; ".join(f"{c.name}: {c.won} won, {c.tied} tied, {c.lost} lost" for c in counts[::-1])
+    counts = sorted(differences, key=lambda each: (each.won - each.lost, each.first))
+    words = "; ".join(
+        f"{each.first}: {each.won} won, {each.tied} tied, {each.lost} lost" for each in counts[::-1]
+    )
+    reference, metric = comparison.baseline, counts[0].metric
     return Figure(
         name=f"wins-{task}",
-        draw=lambda width: _wins(counts, reference, metric, width),
+        draw=lambda width: _wins(counts, width),
         caption=f"{short_task(task)}: queries on which a model's {metric} is above that of "
-        f"{reference}, the same, or below (n = {n}). Counts, not sizes: a model may win often "
-        "by little; for the test see the paired differences.",
+        f"{reference}, the same, or below (n = {max(each.n for each in counts)}). Counts, not "
+        "sizes: a model may win often by little; for the test see the paired differences.",
         alt=f"Bars of queries won, tied and lost against {reference}. {words}.",
     )
 
 
-def _wins(counts: Sequence[_Count], reference: str, metric: str, width: float) -> MplFigure:
+def _wins(counts: Sequence[PairedDifference], width: float) -> MplFigure:
     import matplotlib.pyplot as plt
 
+    reference, metric = counts[0].second, counts[0].metric
     figure, axis = plt.subplots(figsize=(width, 0.21 * len(counts) + 0.75))
     kinds = (("won", COLORS[2], 0.9), ("tied", GREY, 0.35), ("lost", COLORS[1], 0.9))
-    total = max((c.won + c.tied + c.lost for c in counts), default=1)
+    total = max(each.n for each in counts)
     for row, each in enumerate(counts):
         left = 0
         for kind, color, alpha in kinds:
@@ -145,22 +87,22 @@ def _wins(counts: Sequence[_Count], reference: str, metric: str, width: float) -
             if size > 0.06 * total * (1 if width > 5 else 2):
                 _inside(axis, left + size / 2, row, size, full=kind != "tied")
             left += size
-    axis.set_yticks(range(len(counts)), [plain(c.name, most=30) for c in counts])
+    axis.set_yticks(range(len(counts)), [plain(c.first, most=30) for c in counts])
     axis.tick_params(axis="y", length=0)
     axis.spines["left"].set_visible(False)
     axis.set_xlim(0, total)
     axis.set_xlabel(f"queries, by {metric} against {plain(reference, most=24)}")
-    for place, (kind, _, _) in zip((0.0, 0.5, 1.0), kinds, strict=True):
+    for x, (kind, _, _) in zip((0.0, 0.5, 1.0), kinds, strict=True):
         axis.annotate(
-            kind, (place, 1.0), xycoords="axes fraction", xytext=(0, 2), fontsize=SMALL,
+            kind, (x, 1.0), xycoords="axes fraction", xytext=(0, 2), fontsize=SMALL,
             textcoords="offset points", va="bottom",
-            ha={0.0: "left", 0.5: "center", 1.0: "right"}[place],
+            ha={0.0: "left", 0.5: "center", 1.0: "right"}[x],
         )  # fmt: skip
     return figure
 
 
 def _inside(axis: Axes, x: float, y: float, size: int, *, full: bool) -> None:
     """A count on its bar: black on a full colour, the page's ink on a pale one."""
-    said = axis.annotate(f"{size}", (x, y), ha="center", va="center", fontsize=SMALL)
+    count = axis.annotate(f"{size}", (x, y), ha="center", va="center", fontsize=SMALL)
     if full:
-        said.set_color(_ON_COLOR)
+        count.set_color("#000000")  # a contrast of 5 with both colours, where white has 3.5

@@ -95,12 +95,12 @@ def comparison_figure(results: Iterable[Result], *, tier: str) -> Figure:
 
 def _in_words(board: _Board) -> str:
     task = board.tasks[0]
-    said = [
+    values = [
         f"{name} {found.main.value:.3f}"
         for name in board.models
         if (found := board.scores.get((name, task))) and found.main.value is not None
     ]
-    return f"{short_task(task)}: {', '.join(said) or 'no values'}."
+    return f"{short_task(task)}: {', '.join(values) or 'no values'}."
 
 
 def _comparison(board: _Board, width: float) -> MplFigure:
@@ -177,11 +177,11 @@ def _bars(board: _Board, models: Sequence[str], width: float) -> MplFigure:
         for place, task in enumerate(tasks):
             _group(axis, place, [board.scores.get((name, task)) for name in models],
                    [board.colors[name] for name in models])  # fmt: skip
-        told = [board.measure(t) for t in tasks]
+        measures = [board.measure(t) for t in tasks]
         if width < 5:
-            told = [each.replace(", ", "\n") for each in told]
+            measures = [each.replace(", ", "\n") for each in measures]
         names = [plain(short_task(task), most=18) for task in tasks]
-        labels = [f"{name}\n{each}" for name, each in zip(names, told, strict=True)]
+        labels = [f"{name}\n{each}" for name, each in zip(names, measures, strict=True)]
         axis.set_xticks(range(len(tasks)), labels, fontsize=SMALL)
         axis.set_xlim(-0.5, per_line - 0.5 if lines > 1 else len(tasks) - 0.5)
         axis.tick_params(axis="x", length=0)
@@ -266,14 +266,14 @@ def similarity_figure(results: Sequence[Result]) -> Figure | None:
         return None
     n = len(result.per_query["gold"])
     value = result.main.value
-    told = "" if value is None else f"; {result.task.main_metric} {value:.3f}"
+    measures = "" if value is None else f"; {result.task.main_metric} {value:.3f}"
     return Figure(
         name="similarity",
         draw=lambda width: _similarity(result, width),
         caption=f"Cosine of each sentence pair of {result.task.name} by its gold score, "
-        f"rounded (n = {n} pairs{told}); lines are medians. A useful encoder climbs from left "
+        f"rounded (n = {n} pairs{measures}); lines are medians. A useful encoder climbs from left "
         "to right, and its columns overlap little.",
-        alt=f"Cosine similarity by gold score, {n} pairs{told}.",
+        alt=f"Cosine similarity by gold score, {n} pairs{measures}.",
     )
 
 

@@ -1,6 +1,6 @@
-"""What came out, in a few sentences: differences with intervals, and what they allow to say.
+"""The main findings in a few sentences, each with its paired difference.
 
-A finding is made from records alone. One that the records do not support is not made.
+A finding is derived from records alone; one that they do not support is not made.
 """
 
 from __future__ import annotations
@@ -11,28 +11,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from qwen3nb import paths
-from qwen3nb.analysis.comparison.alignment import comparable, paired_scores
-from qwen3nb.analysis.stats.paired_tests import paired_bootstrap, permutation_test
+from qwen3nb.analysis.comparison.alignment import comparable
+from qwen3nb.analysis.comparison.compare import Comparison
+from qwen3nb.analysis.comparison.differences import PairedDifference
 from qwen3nb.checkpoints.provenance import read_provenance
 from qwen3nb.records.record import Result
-from qwen3nb.records.store import latest
-from qwen3nb.report.leaderboard.tables import model_names
 from qwen3nb.report.render.format import short_task
-from qwen3nb.tiers import TIERS
 
 __all__ = ["Finding", "findings", "findings_html"]
-
-_ALPHA = 0.05
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was found.
+    """One finding.
 
     Attributes:
-        headline: what it comes to.
-        evidence: the numbers it stands on.
-        page: where they are, as the page that shows this reaches it; may be empty.
+        headline: the finding in one sentence.
+        evidence: the numbers behind it.
+        page: link to these numbers, relative to the page that shows this; may be empty.
     """
 
     headline: str
@@ -41,104 +37,102 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class _Board:
-    """The records of a tier's first task, one per model, best first."""
+class _FirstTask:
+    """The records of one task, one per model, best first."""
 
     results: Sequence[Result]
-    names: Mapping[str, str]
-    sources: Mapping[str, Mapping[str, Any]]  # of the extracted ones, by run's model identity
+    comparison: Comparison
+    sources: Mapping[str, Mapping[str, Any]]  # of the extracted models, by identity
     links: Mapping[str, str]
-    seed: int
 
     def source(self, result: Result) -> Mapping[str, Any] | None:
-        """What an extracted model was taken from; None of any other."""
+        """What an extracted model was taken from; None for any other."""
         return self.sources.get(result.model.identity)
 
     def name(self, result: Result) -> str:
-        return self.names[result.model.identity]
+        return self.comparison.names[result.model.identity, result.seed]
 
     def page(self, result: Result) -> str:
         return self.links.get(result.run, "")
 
+    def gap(self, one: Result, other: Result) -> PairedDifference | None:
+        """The paired difference, if both scores are over the same queries."""
+        return self.comparison.between(one, other) if comparable(one, other) else None
 
-@dataclass(frozen=True)
-class _Difference:
-    value: float
-    text: str
-    real: bool
+    def significant(self, gap: PairedDifference) -> bool:
+        return gap.corrected < self.comparison.procedure.alpha
 
 
 def findings(
-    results: Iterable[Result],
+    comparison: Comparison,
     *,
-    tier: str = "smoke",
+    task: str,
     links: Mapping[str, str] | None = None,
-    seed: int = 0,
     more: Sequence[Finding] = (),
     at_most: int = 3,
 ) -> list[Finding]:
-    """The findings of a tier's first task: who leads, what extraction and averaging gave.
-
-    Differences are paired over queries: 95 % percentile bootstrap interval and two-sided
-    permutation test, each by itself (the leaderboard's table corrects over its comparisons).
+    """The findings on one task: who leads, what extraction and averaging gave.
 
     Args:
-        results: any records.
-        tier: whose first task is looked at.
+        comparison: of the models; its differences are those of every other page.
+        task: the task to look at.
         links: page per run id.
-        seed: of the tests.
         more: findings of other pages; they come before that on averaging.
         at_most: how many to keep.
     """
-    task = TIERS[tier].tasks[0]
-    chosen = [
-        each for each in latest(results) if each.task.name == task and each.main.value is not None
+    results = [
+        record
+        for (name, _), record in comparison.records.items()
+        if name == task and record.main.value is not None
     ]
-    chosen.sort(key=lambda each: -(each.main.value or 0.0))
-    board = _Board(chosen, model_names(chosen), _sources(chosen), links or {}, seed)
-    makers: Sequence[Callable[[_Board], Finding | None]] = (_leader, _own, _averaging)
-    made = [found for make in makers if (found := make(board)) is not None]
+    results.sort(key=lambda each: -(each.main.value or 0.0))
+    board = _FirstTask(results, comparison, _sources(results), links or {})
+    makers: Sequence[Callable[[_FirstTask], Finding | None]] = (_leader, _extracted, _averaging)
+    made = [finding for make in makers if (finding := make(board)) is not None]
     return [*made[:2], *more, *made[2:]][:at_most]
 
 
-def _leader(board: _Board) -> Finding | None:
+def _leader(board: _FirstTask) -> Finding | None:
     if not board.results:
         return None
     best, *others = board.results
-    shown = f"{_metric(best)} {_value(best)}, n = {best.main.n}"
+    score = f"{_metric(best)} {_value(best)}, n = {best.main.n}"
     task = short_task(best.task.name)
-    second = next((each for each in others if comparable(best, each)), None)
-    if second is None:
-        return Finding(f"{board.name(best)} leads on {task}", shown + ".", board.page(best))
-    gap = _difference(best, second, seed=board.seed)
-    if gap.real:
+    gaps = ((each, board.gap(best, each)) for each in others)
+    second, gap = next(((each, gap) for each, gap in gaps if gap is not None), (None, None))
+    if second is None or gap is None:
+        return Finding(f"{board.name(best)} leads on {task}", score + ".", board.page(best))
+    if board.significant(gap):
         headline = f"{board.name(best)} leads on {task}"
-        says = f"ahead of {board.name(second)}, the second, by {gap.text}"
+        reason = f"ahead of the second, {board.name(second)}, by {gap}"
     else:
-        headline = f"{board.name(best)} and {board.name(second)} cannot be told apart on {task}"
-        says = f"the difference to {board.name(second)} is {gap.text}"
-    return Finding(headline, f"{shown}; {says}.", board.page(best))
+        headline = (
+            f"{board.name(best)} and {board.name(second)} are not significantly different on {task}"
+        )
+        reason = f"the difference from {board.name(second)} is {gap}"
+    return Finding(headline, f"{score}; {reason}.", board.page(best))
 
 
-def _own(board: _Board) -> Finding | None:
-    """The best extracted encoder beside the best of all others."""
+def _extracted(board: _FirstTask) -> Finding | None:
+    """The best extracted encoder compared with the best of all others."""
     own = [each for each in board.results if board.source(each) is not None]
     others = [each for each in board.results if board.source(each) is None]
-    if not own or not others or not comparable(own[0], others[0]):
+    gap = board.gap(own[0], others[0]) if own and others else None
+    if gap is None:
         return None
-    gap = _difference(own[0], others[0], seed=board.seed)
-    way = "above" if gap.value > 0 else "below"
-    known = f"{way} the best baseline" if gap.real else "not told apart from the best baseline"
+    verdict = "not significantly different from"
+    if board.significant(gap):
+        verdict = "above" if gap.difference > 0 else "below"
     return Finding(
-        f"The best extracted encoder, {board.name(own[0])}, is {known}",
-        f"{_metric(own[0])} {_value(own[0])} beside {board.name(others[0])}'s "
-        f"{_value(others[0])}: {gap.text}.",
+        f"The best extracted encoder, {board.name(own[0])}, is {verdict} the best baseline",
+        f"{_metric(own[0])} {_value(own[0])}, against {_value(others[0])} of "
+        f"{board.name(others[0])}: {gap}.",
         board.page(own[0]),
     )
 
 
-def _averaging(board: _Board) -> Finding | None:
-    """An average beside the best of the checkpoints that went into it."""
+def _averaging(board: _FirstTask) -> Finding | None:
+    """An average compared with the best of the checkpoints that went into it."""
     for result in board.results:
         averaging = (board.source(result) or {}).get("averaging")
         if not averaging:
@@ -149,38 +143,28 @@ def _averaging(board: _Board) -> Finding | None:
             for each in board.results
             if (source := board.source(each)) and source.get("digest") in digests
         ]
-        if parts and comparable(result, parts[0]):
-            gap = _difference(result, parts[0], seed=board.seed)
-            helped = "helps" if gap.value > 0 else "hurts"
-            headline = f"Averaging {averaging['num_checkpoints']} checkpoints "
-            headline += helped if gap.real else "makes no difference that these queries show"
-            return Finding(
-                headline,
-                f"{board.name(result)} against {board.name(parts[0])}, the best of them: "
-                f"{gap.text}.",
-                board.page(result),
-            )
+        gap = board.gap(result, parts[0]) if parts else None
+        if gap is None:
+            continue
+        verdict = "makes no significant difference"
+        if board.significant(gap):
+            verdict = "helps" if gap.difference > 0 else "hurts"
+        return Finding(
+            f"Averaging {averaging['num_checkpoints']} checkpoints {verdict}",
+            f"{board.name(result)} against {board.name(parts[0])}, the best of them: {gap}.",
+            board.page(result),
+        )
     return None
 
 
 def _sources(results: Iterable[Result]) -> dict[str, Mapping[str, Any]]:
-    """What the extracted models among them, those that are still there, were taken from."""
-    found = {}
+    """What the extracted models, of those still on disk, were taken from."""
+    sources = {}
     for result in results:
         provenance = read_provenance(paths.root() / str(result.model.spec))
         if provenance is not None:
-            found[result.model.identity] = provenance.get("source", {})
-    return found
-
-
-def _difference(one: Result, other: Result, *, seed: int) -> _Difference:
-    a, b = paired_scores(one, other)
-    found, p = paired_bootstrap(a, b, seed=seed), permutation_test(a, b, seed=seed).p_value
-    if found.interval is None:
-        return _Difference(found.difference, f"{found.difference:+.3f} ({found.undefined})", False)
-    low, high = found.interval
-    text = f"{found.difference:+.3f} [{low:+.3f}, {high:+.3f}], p = {p:.4f}"
-    return _Difference(found.difference, text, p < _ALPHA and not low <= 0 <= high)
+            sources[result.model.identity] = provenance.get("source", {})
+    return sources
 
 
 def _metric(result: Result) -> str:
@@ -193,11 +177,11 @@ def _value(result: Result) -> str:
     return f"{main.value:.3f}{ends}"
 
 
-def findings_html(found: Sequence[Finding]) -> str:
+def findings_html(given: Sequence[Finding]) -> str:
     """Findings as cards, everything escaped."""
-    if not found:
+    if not given:
         return '<p class="q-note">No results yet: `make demo` makes some.</p>'
-    return '<div class="q-findings">' + "".join(map(_card, found)) + "</div>"
+    return '<div class="q-findings">' + "".join(map(_card, given)) + "</div>"
 
 
 def _card(finding: Finding) -> str:

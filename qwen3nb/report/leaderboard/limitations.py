@@ -2,70 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from qwen3nb.analysis.comparison.alignment import comparable, paired_scores
-from qwen3nb.analysis.stats.paired_tests import paired_bootstrap
+from qwen3nb.analysis.comparison.alignment import comparable
+from qwen3nb.analysis.comparison.compare import Comparison
 from qwen3nb.records.record import Result
 
 __all__ = ["limitations"]
 
-# What any encoder should beat, and what searches without having learnt anything.
+# What any encoder should beat, and a lexical search that has learned nothing.
 _FLOORS = ("random", "bm25")
 
 
-def limitations(own: Sequence[Result], results: Iterable[Result], *, seed: int = 0) -> list[str]:
-    """Sentences on where a model is no better than a floor, and on what nothing is known.
+def limitations(own: Sequence[Result], comparison: Comparison) -> list[str]:
+    """Sentences on where a model is no better than a floor, and on what was not measured.
 
-    A model is behind a floor, or not told apart from it, by the 95 % percentile bootstrap
-    interval of the difference, paired over queries.
+    A model is behind a floor, or not significantly different from it, by the corrected p-value
+    of their paired difference.
 
     Args:
         own: the model's records.
-        results: others' too.
-        seed: of the intervals.
+        comparison: of these with others on the same tasks.
     """
-    others = list(results)
-    found = []
-    for result in sorted(own, key=lambda each: each.task.name):
-        for floor in _FLOORS:
-            reference = _of(floor, result, others)
-            if reference is not None:
-                found += _beside(result, reference, floor, seed=seed)
+    sentences = [
+        sentence
+        for result in sorted(own, key=lambda each: each.task.name)
+        for floor in _FLOORS
+        if (sentence := _against(floor, result, comparison))
+    ]
     if own:
         types = sorted({str(result.task.type) for result in own})
-        found.append(
+        sentences.append(
             f"Measured on {len(own)} tasks of the types {', '.join(types)} (see above); nothing is "
-            "known of other tasks, domains or languages."
+            "known about other tasks, domains or languages."
         )
     else:
-        found.append("Not measured yet: nothing is known of what it is good for.")
-    return found
+        sentences.append("Not measured yet: nothing is known about what it is good for.")
+    return sentences
 
 
-def _of(label: str, like: Result, results: Iterable[Result]) -> Result | None:
-    """The record of ``label`` on the same data, if its main metric is a mean over queries."""
-    metric = like.task.main_metric
-    return next(
+def _against(floor: str, result: Result, comparison: Comparison) -> str:
+    """Whether a record is no better than a floor's, in words; empty if it is better."""
+    task = result.task.name
+    reference = next(
         (
             each
-            for each in results
-            if each.model.label == label
-            and comparable(like, each)
-            and each.task.main_metric == metric
-            and each.metrics[metric].how == "mean" == like.metrics[metric].how
+            for (name, _), each in comparison.records.items()
+            if name == task and each.model.label == floor and comparable(result, each)
         ),
         None,
     )
-
-
-def _beside(result: Result, reference: Result, floor: str, *, seed: int) -> list[str]:
-    metric = result.task.main_metric
-    found = paired_bootstrap(*paired_scores(result, reference), seed=seed)
-    if found.interval is None or found.interval[0] > 0:
-        return []
-    verdict = "behind" if found.interval[1] < 0 else "not told apart from"
-    return [
-        f"{result.task.name}: {verdict} {floor} ({metric} {found.difference:+.3f}, 95 % "
-        f"interval {found.interval[0]:+.3f} to {found.interval[1]:+.3f}, n = {found.n})."
-    ]
+    difference = None if reference is None else comparison.between(result, reference)
+    if difference is None:
+        return ""
+    significant = difference.corrected < comparison.procedure.alpha
+    if significant and difference.difference > 0:
+        return ""
+    verdict = "behind" if significant else "not significantly different from"
+    return f"{task}: {verdict} {floor} ({difference.metric} {difference})."

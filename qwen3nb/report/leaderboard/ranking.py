@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from qwen3nb.analysis.comparison.alignment import Pairing, ScoreMatrix, pair_results
 from qwen3nb.analysis.comparison.ranking_by_type import CategoryBoards, category_leaderboards
+from qwen3nb.analysis.stats.resampling import DRAWS
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
 from qwen3nb.report.render.cell import Cell
@@ -81,7 +82,7 @@ def rank_table(boards: CategoryBoards | None) -> Table:
         )
         for each in board.standings
     )
-    caption = "Ranks with their intervals; models that no test tells apart share a letter."
+    caption = "Ranks with intervals; models that share a letter are not significantly different."
     return Table(columns, rows, _note(board), name="ranks", caption=caption)
 
 
@@ -100,9 +101,10 @@ def _note(board: Leaderboard) -> str:
     left_out = "".join(f" {reason}." for reason in board.left_out)
     return (
         f"Mean over {_tasks(board)}, every task counting once; percentile bootstrap over queries, "
-        "10,000 resamples, ranked again in each. Models with a letter in common cannot be told "
-        f"apart (paired permutation test, Holm over all pairs, alpha {board.alpha:g}): "
-        f"{board.adjacent_separable} of {pairs} neighbouring pairs differ.{left_out}"
+        f"{DRAWS:,} resamples, ranked again in each. Models with a letter in common are not "
+        "significantly different (paired permutation test, Holm over all pairs, alpha "
+        f"{board.alpha:g}): {board.adjacent_separable} of {pairs} neighbouring pairs differ."
+        f"{left_out}"
     )
 
 
@@ -120,9 +122,9 @@ def rank_figure(boards: CategoryBoards | None) -> Figure | None:
         name="ranks",
         draw=lambda width: _draw_ranks(board, width),
         caption="Rank of each model by its mean over "
-        f"{_tasks(board)}, with the 95 % percentile interval over 10,000 resamples of the queries. "
-        "Bars at the right join models that no test tells apart (paired permutation test, Holm "
-        f"over all pairs, alpha {board.alpha:g}).",
+        f"{_tasks(board)}, with the 95 % percentile interval over {DRAWS:,} resamples of the "
+        "queries. Bars at the right join models that are not significantly different (paired "
+        f"permutation test, Holm over all pairs, alpha {board.alpha:g}).",
         alt=f"Rank and interval of each model. {words}.",
     )
 
@@ -155,7 +157,7 @@ def _draw_ranks(board: Leaderboard, width: float) -> MplFigure:
 
 
 def categories_table(boards: CategoryBoards | None) -> Table:
-    """Mean and rank by type of task; orders that turn round are named below."""
+    """Mean and rank by type of task; reversals of the order are named below."""
     if boards is None:
         return Table(("model",), (), NOTHING)
     columns = ("model", "all tasks", *boards.boards)
@@ -167,10 +169,10 @@ def categories_table(boards: CategoryBoards | None) -> Table:
         (Cell(each.system), *(_place(place.get(each.system)) for place in places))
         for each in boards.overall.standings
     )
-    said = " ".join(f"{each.text}." for each in boards.reversals) or "None."
+    reversals = " ".join(f"{each.text}." for each in boards.reversals) or "None."
     notes = "".join(f" {note}." for note in boards.notes)
-    text = "Mean, in brackets the rank; 95 % percentile bootstrap intervals over queries. Orders "
-    text += f"that turn round (Simpson's paradox): {said}{notes}"
+    text = "Mean, in brackets the rank; 95 % percentile bootstrap intervals over queries. "
+    text += f"Reversals of the order (Simpson's paradox): {reversals}{notes}"
     return Table(columns, rows, text)
 
 

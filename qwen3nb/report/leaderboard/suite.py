@@ -27,7 +27,7 @@ class Summary:
         tasks: number of tasks of each type.
         over_tasks: mean over all tasks; None without any.
         over_types: mean over the types' means; None without any.
-        missing: tasks that were asked for and have no result, with the reason.
+        missing: requested tasks without a result, with the reason.
     """
 
     label: str
@@ -136,8 +136,8 @@ def plan_table(planned: Sequence[Planned]) -> Table:
     return Table(
         ("task", "MTEB type", "data", "distinct texts", "minutes", "before the run"),
         rows,
-        f"{total}Minutes: texts at the pace of a short sample on this device; an upper bound, for "
-        "texts in the cache cost nothing.",
+        f"{total}Minutes: texts at the throughput of a short sample on this device; an upper "
+        "bound, as texts in the cache cost nothing.",
     )
 
 

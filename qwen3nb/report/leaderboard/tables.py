@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from qwen3nb.analysis.comparison.alignment import model_names, pair_against
-from qwen3nb.analysis.comparison.pairwise import Pair, compare_pairs
+from qwen3nb.analysis.comparison.alignment import model_names
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import _USES, latest
 from qwen3nb.report.render.cell import Cell
@@ -25,7 +24,6 @@ __all__ = [
     "provenance_table",
     "results_table",
     "short_task",
-    "task_differences_table",
 ]
 
 
@@ -54,58 +52,6 @@ def results_table(results: Sequence[Result], *, skipped: Mapping[str, str] | Non
 
 def _value(result: Result) -> float:
     return result.main.value if result.main.value is not None else float("-inf")
-
-
-def task_differences_table(
-    results: Iterable[Result], *, task: str, metric: str, baseline: str = "", seed: int = 0
-) -> Table:
-    """Every model against ``baseline`` (a label), query by query, Holm-corrected.
-
-    Without a baseline, the model with the best mean is the one to compare with.
-
-    Raises:
-        ValueError: the baseline has no record on this task.
-    """
-    chosen = [result for result in latest(results) if result.task.name == task]
-    if not chosen and not baseline:
-        return Table(("model",), (), f"No results on {task} yet.")
-    if not baseline:
-        baseline = max(chosen, key=_value).model.label
-    reference = next((r for r in chosen if r.model.label == baseline), None)
-    if reference is None:
-        raise ValueError(
-            f"no result of {baseline!r} on {task}; there are: "
-            + (", ".join(sorted(r.model.label for r in chosen)) or "none")
-        )
-    pairing = pair_against(chosen, reference, metric=metric)
-    unpaired = [sum(map(len, matrix.unpaired.values())) for matrix in pairing.matrices]
-    pairs = compare_pairs(pairing.matrices, seed=seed).pairs
-    rows = [
-        _difference_row(pair, count)
-        for pair, count in sorted(
-            zip(pairs, unpaired, strict=True), key=lambda each: -each[0].difference
-        )
-    ]
-    left_out = "".join(f" {reason}." for reason in pairing.left_out)
-    return Table(
-        ("model", f"Δ {metric}\nto {baseline}", "p\nHolm", "won / tied / lost", "queries"),
-        tuple(rows),
-        f"{short_task(task)}: paired over queries; 95 % percentile bootstrap interval of the "
-        f"difference (10,000 resamples), two-sided paired permutation test, Holm over these "
-        f"{len(rows)} comparisons; p < 0.05 in bold.{left_out}",
-    )
-
-
-def _difference_row(pair: Pair, unpaired: int) -> tuple[Cell, ...]:
-    interval = pair.interval
-    ends = "[{:+.3f}, {:+.3f}]".format(*interval) if interval else "a single query has no spread"
-    return (
-        Cell(pair.first),
-        Cell(f"{pair.difference:+.3f}", ends),
-        Cell(f"{pair.adjusted:.4f}", strong=pair.adjusted < 0.05),
-        Cell(f"{pair.won} / {pair.tied} / {pair.lost}"),
-        Cell(str(pair.n), f"{unpaired} unpaired" if unpaired else ""),
-    )
 
 
 def checks_table(checks: Iterable[Any]) -> Table:

@@ -110,7 +110,7 @@ def _place(point: AnnPoint, which: int) -> tuple[float, float]:
 def ann_figure(suite: AnnSuite) -> Figure:
     """Recall against queries per second, a panel per number of threads, with the frontier."""
     best = frontier([_place(point, 0) for point in suite.points])
-    told = "; ".join(f"recall {recall:.3f} at {speed:,.0f} queries/s" for recall, speed in best)
+    summary = "; ".join(f"recall {recall:.3f} at {speed:,.0f} queries/s" for recall, speed in best)
     return Figure(
         name=f"ann-{suite.task}",
         draw=lambda width: _frontiers(suite, width),
@@ -118,7 +118,7 @@ def ann_figure(suite: AnnSuite) -> Figure:
         f"mean over n = {suite.queries:,} queries, against the speed of one batch. Up and right "
         "is better; on the grey line no other index is both faster and better. Pale "
         "bars: 95 % percentile bootstrap intervals of the recall over queries.",
-        alt=f"Recall against queries per second of approximate indexes. Frontier: {told}.",
+        alt=f"Recall against queries per second of approximate indexes. Frontier: {summary}.",
     )
 
 

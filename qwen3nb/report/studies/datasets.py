@@ -1,11 +1,12 @@
-"""Tables that show what is measured."""
+"""Tables of the data sets: tiers, PyDocs, sentence pairs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from qwen3nb.datasets.pydocs.build import OWN, PyDocs
 from qwen3nb.datasets.pydocs.mteb_tasks import author_sts
+from qwen3nb.metrics.aggregate import Aggregate
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.format import number
 from qwen3nb.report.render.table import Table
@@ -61,18 +62,18 @@ def pydocs_table(sets: Mapping[str, PyDocs]) -> Table:
     return Table(columns, tuple(rows), f"Built from {versions}.")
 
 
-def difficulty_table(pydocs: PyDocs, specs: Sequence[str] = ("bm25", "random")) -> Table:
-    """How far each model gets on the whole of PyDocs, the own document alone relevant."""
-    from qwen3nb.evaluation.retrieval.pydocs_difficulty import own_document_ndcg
-    from qwen3nb.models.load import load_model
+def difficulty_table(scores: Mapping[str, Aggregate]) -> Table:
+    """How models score on the whole of PyDocs with only a query's own document relevant.
 
-    rows = []
-    for spec in specs:
-        found = own_document_ndcg(load_model(spec, show_progress=False), pydocs)
-        rows.append((Cell(spec), number(found), Cell(f"{found.n} queries")))
+    Args:
+        scores: per model, from `pydocs_difficulty`.
+    """
+    rows = tuple(
+        (Cell(model), number(score), Cell(f"{score.n} queries")) for model, score in scores.items()
+    )
     return Table(
         ("model", "whole, own document\nnDCG@10", "n"),
-        tuple(rows),
+        rows,
         "Not comparable with the sample's values, which have fewer documents and graded "
         "judgements.",
     )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from qwen3nb.analysis.comparison.ablation_effects import Effect
     from qwen3nb.checkpoints.drift import TensorDrift
-    from qwen3nb.evaluation.studies.ablation import Outcome
+    from qwen3nb.evaluation.studies.ablation import VariantResult
     from qwen3nb.extraction.extract import Extraction
 
 __all__ = [
@@ -92,7 +92,7 @@ def extraction_table(done: Extraction) -> Table:
 def drift_figure(changes: Sequence[TensorDrift]) -> Figure:
     """Relative change of each layer between consecutive checkpoints, a line per pair."""
     pairs = list(dict.fromkeys((change.earlier, change.later) for change in changes))
-    told = "; ".join(
+    summary = "; ".join(
         f"{earlier} to {later}: mean "
         f"{np.mean([c.relative for c in changes if (c.earlier, c.later) == (earlier, later)]):.3f}"
         for earlier, later in pairs
@@ -103,7 +103,7 @@ def drift_figure(changes: Sequence[TensorDrift]) -> Figure:
         caption="How far the weights moved between checkpoints, relative to their size: "
         f"‖later − earlier‖ / ‖earlier‖ of each tensor, n = {len(changes)} in all. Layers that "
         "still move were not done learning.",
-        alt=f"Relative change of weights by layer and by module. {told}.",
+        alt=f"Relative change of weights by layer and by module. {summary}.",
     )
 
 
@@ -158,7 +158,7 @@ def averaging_table(
     )
 
 
-def ablation_table(outcomes: Sequence[Outcome]) -> Table:
+def ablation_table(outcomes: Sequence[VariantResult]) -> Table:
     """Every variant with its score, the best first."""
     ordered = sorted(outcomes, key=lambda each: -(each.result.main.value or 0.0))
     rows = [

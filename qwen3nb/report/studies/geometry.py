@@ -13,29 +13,29 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as MplFigure
 
     from qwen3nb.evaluation.embeddings.geometry import Geometry
-    from qwen3nb.evaluation.embeddings.sanity_check import QuickLook
+    from qwen3nb.evaluation.embeddings.sanity_check import SanityCheck
 
 __all__ = ["cosine_figure", "spectrum_figure"]
 
 _FLOOR = 1e-6  # below it, float32 vectors have rounding errors only
 
 
-def spectrum_figure(look: QuickLook) -> Figure | None:
+def spectrum_figure(look: SanityCheck) -> Figure | None:
     """Singular values over the largest, beside those of random directions; None without vectors."""
     found = look.geometry
     if found is None:
         return None
     chance = isotropic(found.texts, found.dimension)
-    told = (
+    summary = (
         f"effective rank {found.effective_rank:.0f} of {found.dimension} dimensions "
         f"(random directions: {chance.effective_rank:.0f})"
     )
     return Figure(
         name="spectrum",
         draw=lambda width: _spectrum(look.model, found, chance, width),
-        caption=f"Singular values of the vectors of n = {found.texts:,} texts: {told}. A line "
+        caption=f"Singular values of the vectors of n = {found.texts:,} texts: {summary}. A line "
         "near that of random directions uses the space it has.",
-        alt=f"Spectrum of the vectors: {told}.",
+        alt=f"Spectrum of the vectors: {summary}.",
     )
 
 
@@ -64,18 +64,18 @@ def _spectrum(model: str, found: Geometry, chance: Geometry, width: float) -> Mp
     return figure
 
 
-def cosine_figure(look: QuickLook) -> Figure | None:
+def cosine_figure(look: SanityCheck) -> Figure | None:
     """How the cosines of all pairs of texts are spread; None without vectors."""
     found = look.geometry
     if found is None:
         return None
-    told = f"mean {found.mean_cosine:z.3f} over n = {len(found.cosines):,} pairs"
+    summary = f"mean {found.mean_cosine:z.3f} over n = {len(found.cosines):,} pairs"
     return Figure(
         name="cosines",
         draw=lambda width: _cosines(found, width),
-        caption=f"Cosine of any two of {found.texts:,} texts: {told}. A hill near 0 leaves room "
+        caption=f"Cosine of any two of {found.texts:,} texts: {summary}. A hill near 0 leaves room "
         "to tell texts apart, one near 1 does not.",
-        alt=f"Histogram of cosines between texts: {told}.",
+        alt=f"Histogram of cosines between texts: {summary}.",
     )
 
 

@@ -1,4 +1,4 @@
-"""What a reranker made of a first stage: gains, order, calibration, examples."""
+"""What a reranker changes in a first stage: gains, order, calibration, examples."""
 
 from __future__ import annotations
 
@@ -10,8 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qwen3nb.analysis.stats.paired_tests import holm, paired_bootstrap, permutation_test
-from qwen3nb.datasets.collection import Collection, find_collections
+from qwen3nb.analysis.comparison.alignment import join
+from qwen3nb.analysis.comparison.differences import (
+    PairedDifference,
+    corrected,
+    paired_differences,
+)
+from qwen3nb.datasets.collection import TestCollection, find_collections
 from qwen3nb.datasets.trec import read_run
 from qwen3nb.evaluation.retrieval.first_stage import Run
 from qwen3nb.metrics.aggregate import Aggregate, aggregate
@@ -20,25 +25,26 @@ from qwen3nb.records.record import Result
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.format import number, short_task
 from qwen3nb.report.render.table import Table
-from qwen3nb.utils.markdown import interval_text
+from qwen3nb.utils.markdown import interval_text, p_value_text
 
 if TYPE_CHECKING:
-    from qwen3nb.models.rerankers.yes_no import YesNoReranker
+    from qwen3nb.models.rerankers.yes_no import Reranker
 
 __all__ = [
     "Reranked",
     "cases_table",
-    "compared",
     "in_words",
     "order_table",
     "probability",
     "reliability",
+    "rerank_differences",
     "rerank_table",
     "reranked",
     "reranker_table",
 ]
 
 METRIC = "nDCG@10"
+ALPHA = 0.05  # level of the corrected tests
 _BINS = 10
 _SHOWN = 160  # characters of a text
 Floats = NDArray[np.float64]
@@ -56,7 +62,7 @@ class Reranked:
     """
 
     result: Result
-    collection: Collection
+    collection: TestCollection
     first: Run
     run: Run
 
@@ -95,7 +101,7 @@ class Reranked:
 def reranked(
     results: Iterable[Result], data: Iterable[Any], *, folder: Path | str | None = None
 ) -> list[Reranked]:
-    """Records of `rerank_suite` with their runs, which lie beside them.
+    """Records of `rerank` with their runs, which lie beside them.
 
     Args:
         results: the suite's.
@@ -114,7 +120,7 @@ def reranked(
     return pages
 
 
-def reranker_table(reranker: YesNoReranker, results: Sequence[Result]) -> Table:
+def reranker_table(reranker: Reranker, results: Sequence[Result]) -> Table:
     """What was run, and how much of it."""
     counts = {
         name: sum(result.config["counts"][name] for result in results)
@@ -144,55 +150,62 @@ def reranker_table(reranker: YesNoReranker, results: Sequence[Result]) -> Table:
 
 def rerank_table(results: Sequence[Result], *, seed: int = 0) -> Table:
     """First stage and reranked per data set, the paired difference, ceiling and upper bound."""
-    tests = [compared(result, seed) for result in results]
-    adjusted = holm([p for _, p in tests])
-    rows = [
-        _row(result, found, p)
-        for result, (found, _), p in zip(results, tests, adjusted, strict=True)
-    ]
+    differences = rerank_differences(results, seed=seed)
+    rows = [_row(result, each) for result, each in zip(results, differences, strict=True)]
     columns = (
         "data set", f"first stage\n{METRIC}", f"reranked\n{METRIC}", "Δ\nreranked − first",
-        "p, Holm" if len(rows) > 1 else "p", "won, tied, lost",
-        "recall\nfirst stage: the ceiling", f"best order\n{METRIC}",
+        "p\ncorrected", "won, tied, lost", "recall\nfirst stage: the ceiling",
+        f"best order\n{METRIC}",
     )  # fmt: skip
     return Table(
         columns,
         tuple(rows),
         "Intervals: 95 %, percentile bootstrap over queries; p: two-sided paired permutation "
-        "test. What the first stage did not find, no reranker can: the best order of its "
-        "documents (an oracle's) is the most a reranker could reach.",
+        f"test, corrected by Holm over these {len(rows)} data sets, below it the raw p-value. "
+        "What the first stage missed, no reranker can recover: the best order of its documents "
+        "(an oracle's) is the most a reranker could reach.",
     )
 
 
-def compared(result: Result, seed: int) -> tuple[Any, float]:
-    """Reranked against its first stage: the paired difference, and p of the permutation test."""
-    ours, first = result.per_query[METRIC], result.per_query[f"first {METRIC}"]
-    pair = [ours[query] for query in ours], [first[query] for query in ours]
-    return paired_bootstrap(*pair, seed=seed), permutation_test(*pair, seed=seed).p_value
+def rerank_differences(results: Sequence[Result], *, seed: int = 0) -> list[PairedDifference]:
+    """Reranked minus first stage, a difference per record: one family."""
+    matrices = [
+        join(
+            {"reranked": each.per_query[METRIC], "first stage": each.per_query[f"first {METRIC}"]},
+            task=str(each.config["collection"]),
+            metric=METRIC,
+        )
+        for each in results
+    ]
+    return corrected([d for matrix in matrices for d in paired_differences(matrix, seed=seed)])
 
 
-def _row(result: Result, found: Any, p: float) -> tuple[Cell, ...]:
-    gains = np.array(list(result.per_query[f"gain {METRIC}"].values()))
-    won, lost = int((gains > 0).sum()), int((gains < 0).sum())
-    ends = interval_text(found.interval, absent=found.undefined)
+def _row(result: Result, gain: PairedDifference) -> tuple[Cell, ...]:
+    ends = "a single query" if gain.interval is None else interval_text(gain.interval)
     recall = next(name for name in result.metrics if name.startswith("first Recall@"))
+    significant = gain.corrected < ALPHA
     return (
-        Cell(short_task(result.config["collection"]), f"{result.main.n} queries"),
+        Cell(short_task(gain.task), f"{result.main.n} queries"),
         number(result.metrics[f"first {METRIC}"]),
-        number(result.metrics[METRIC], strong=p < 0.05 and found.difference > 0),
-        Cell(f"{found.difference:+.3f}", ends),
-        Cell(f"{p:.4f}", in_words(found.difference, p), strong=p < 0.05),
-        Cell(f"{won}, {len(gains) - won - lost}, {lost}"),
+        number(result.metrics[METRIC], strong=significant and gain.difference > 0),
+        Cell(f"{gain.difference:+.3f}", ends, value=gain.difference, interval=gain.interval),
+        Cell(
+            p_value_text(gain.corrected),
+            f"raw {p_value_text(gain.p_value)}, {in_words(gain)}",
+            strong=significant,
+            value=gain.corrected,
+        ),
+        Cell(f"{gain.won}, {gain.tied}, {gain.lost}"),
         number(result.metrics[recall]),
         number(result.metrics[f"oracle {METRIC}"]),
     )
 
 
-def in_words(difference: float, p: float) -> str:
-    """Whether a reranker helps, as far as the test shows."""
-    if p >= 0.05:
-        return "no difference shown"
-    return "helps" if difference > 0 else "hurts"
+def in_words(gain: PairedDifference) -> str:
+    """Whether a reranker helps, by the corrected test."""
+    if gain.corrected >= ALPHA:
+        return "no significant difference"
+    return "helps" if gain.difference > 0 else "hurts"
 
 
 def order_table(pages: Sequence[Reranked], *, seed: int = 0) -> Table:
@@ -232,7 +245,7 @@ def _against_chance(order: Aggregate) -> str:
     if order.low is None or order.high is None:
         return order.undefined
     if order.low <= 0.5 <= order.high:
-        return "not told from chance"
+        return "not significantly different from chance"
     return "above chance" if order.low > 0.5 else "below chance"
 
 

@@ -26,13 +26,13 @@ Floats = NDArray[np.float64]
 
 def gain_figure(results: Sequence[Result]) -> Figure:
     """Every query's gain, sorted, a panel per data set."""
-    told = "; ".join(f"{_name(each)}: {_counts(each)}" for each in results)
+    summary = "; ".join(f"{_name(each)}: {_counts(each)}" for each in results)
     return Figure(
         name="gains",
         draw=lambda width: _panels(results, width),
-        caption=f"Gain of reranking in {METRIC}, a bar per query, sorted. {told}. The mean gain, "
-        "its interval and its test are in the table above.",
-        alt=f"Sorted gains per query. {told}.",
+        caption=f"Gain of reranking in {METRIC}, a bar per query, sorted. {summary}. The mean "
+        "gain, its interval and its test are in the table above.",
+        alt=f"Sorted gains per query. {summary}.",
     )
 
 
@@ -79,18 +79,18 @@ def _panels(results: Sequence[Result], width: float) -> MplFigure:
 def calibration_figure(pages: Sequence[Reranked]) -> Figure:
     """P(yes) against what is relevant, and how the log-odds are spread; a row per data set."""
     pairs = [(short_task(page.name), *page.pairs()) for page in pages]
-    told = "; ".join(
+    summary = "; ".join(
         f"{name}: n = {len(labels):,} pairs, {int(labels.sum()):,} relevant"
         for name, _, labels in pairs
     )
     return Figure(
         name="calibration",
         draw=lambda width: _calibration(pairs, width),
-        caption=f"{told}. Left: the share of relevant pairs per bin of P(yes) with its 95 % "
+        caption=f"{summary}. Left: the share of relevant pairs per bin of P(yes) with its 95 % "
         "Wilson interval; on the diagonal a probability means what it says. Right: log-odds of "
         "relevant pairs and of others; beyond a dashed line P(yes) is exactly 0 or 1 in that "
         "precision, and ties.",
-        alt=f"Reliability of P(yes), and two histograms of log-odds. {told}.",
+        alt=f"Reliability of P(yes), and two histograms of log-odds. {summary}.",
     )
 
 

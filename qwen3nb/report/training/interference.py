@@ -224,9 +224,9 @@ def _note(report: InterferenceReport, *, rule: bool) -> str:
     if not report.found.groups:
         return f"{report.runs} adapters, none of them joint: there is nothing to compare."
     methods = dict.fromkeys(each.method for _, each in _rows(report) if each.tir is not None)
-    said = "; ".join(methods) or "none, as no pair may be compared"
+    shown_methods = "; ".join(methods) or "none, as no pair may be compared"
     text = "Negative where the joint model is better; ± and the interval over seeds alone say how "
-    text += f"training varies. Intervals: {said}."
+    text += f"training varies. Intervals: {shown_methods}."
     return f"{text} {report.found.gate.text}" if rule else text
 
 

@@ -174,7 +174,7 @@ def _log_of(
 
 
 def best_table(found: Trainings) -> Table:
-    """Per task and training the best checkpoint, and whether it can be told from the others."""
+    """Per task and training the best checkpoint, and whether the others differ significantly."""
     rows = []
     for each in found.trajectories:
         for number, steps in each.scores.items():

@@ -170,7 +170,7 @@ def test_the_page_names_the_best_only_where_it_differs(outputs):
     clear, tied = best_table(found).rows
     assert (clear[2].text, clear[4].text) == ("200", "yes")
     assert (tied[2].text, tied[4].text) == ("100", "no")
-    assert "cannot be told from step 200" in tied[5].text
+    assert "not significantly different from step 200" in tied[5].text
     assert "With one seed: clear, tied" in variance_table(found).note
     assert "No training has two checkpoints" in loss_correlation_table(found).note
     rows = logs_table(found).rows

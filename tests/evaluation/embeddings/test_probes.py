@@ -113,7 +113,7 @@ def test_files_of_words(tmp_path):
         ("w.csv", "a,,1\n", "pair 1: .*'a', '', 1.0"),
         ("w.csv", "", "no word pairs"),
         ("w.jsonl", '{"sentence1": "a", "sentence2": null, "score": 1}\n', "w.jsonl:1: field"),
-        ("none.csv", None, "no such file"),
+        ("none.csv", None, "none.csv: expected a file"),
     ],
 )
 def test_damaged_files_are_refused(tmp_path, name, text, message):

@@ -16,8 +16,8 @@ from qwen3nb.evaluation.embeddings.sanity_check import (
     FOX,
     PARAPHRASE,
     Check,
-    QuickLook,
-    quick_look,
+    SanityCheck,
+    sanity_check,
     verdict_of,
 )
 from qwen3nb.metrics.aggregate import Aggregate
@@ -91,7 +91,7 @@ def by_name(look):
 
 
 def test_random_vectors_fail_where_chance_is_not_beaten_and_fill_their_space():
-    look = quick_look(load_encoder("random", cache=False))
+    look = sanity_check(load_encoder("random", cache=False))
     checks = by_name(look)
     assert (checks[STS].verdict, checks[MRR].verdict) == ("FAILED", "FAILED")
     assert checks[MRR].n == "100 queries, 300 documents"
@@ -99,7 +99,7 @@ def test_random_vectors_fail_where_chance_is_not_beaten_and_fill_their_space():
     assert look.verdict == "FAILED"
     assert look.geometry.effective_rank > 0.9 * 128
     assert abs(look.geometry.mean_cosine) < 0.01
-    again = quick_look(load_encoder("random", cache=False))
+    again = sanity_check(load_encoder("random", cache=False))
     assert again.as_dict() == look.as_dict()
 
 
@@ -119,7 +119,7 @@ def test_each_set_of_texts_is_encoded_in_one_call():
         return encode(inputs, **options)
 
     encoder.encode = counted
-    quick_look(encoder)
+    sanity_check(encoder)
     assert sorted(calls) == [(5, None), (100, "query"), (240, None), (300, "passage")]
 
 
@@ -145,7 +145,7 @@ def oracle(texts):
 def test_a_model_that_knows_every_answer_passes():
     encoder = load_encoder("random:1002", cache=False)
     encoder._embed = oracle
-    checks = by_name(quick_look(encoder))
+    checks = by_name(sanity_check(encoder))
     assert checks[STS].value > 0.95
     assert checks[MRR].value > 0.95
     words = "a paraphrase is closer than unrelated sentences"
@@ -157,18 +157,18 @@ def test_a_model_that_knows_every_answer_passes():
 def test_one_direction_for_all_texts_is_warned_of_and_undefined_correlation_fails():
     encoder = load_encoder("random", cache=False)
     encoder._embed = lambda texts: np.ones((len(texts), 128), dtype=np.float32)
-    checks = by_name(quick_look(encoder))
+    checks = by_name(sanity_check(encoder))
     assert checks["different texts point in different directions"].verdict == "WARNING"
     assert checks[STS].verdict == "FAILED"
     assert "undefined: one of the columns is constant" in checks[STS].found
     assert checks["directions in use (effective rank)"].value == pytest.approx(1, abs=1e-3)
     assert checks["vectors have length 1"].verdict == "WARNING"
     encoder.settings["normalize"] = False
-    assert by_name(quick_look(encoder))["vectors have length 1"].verdict == "INFO"
+    assert by_name(sanity_check(encoder))["vectors have length 1"].verdict == "INFO"
 
 
 def test_bm25_has_no_vectors_but_a_ranking():
-    look = quick_look(load_model("bm25"))
+    look = sanity_check(load_model("bm25"))
     assert [check.verdict for check in look] == ["NOT APPLICABLE", "PASSED"]
     assert look.verdict == "PASSED"
     assert look.geometry is None
@@ -208,7 +208,7 @@ def test_sts_b_is_taken_if_it_was_downloaded_and_misses_fail_there(sts_cache):
     pairs = sts_benchmark.sts_benchmark()
     assert pairs.first == ("a", "b", "c", "d")
     assert pairs.gold == (0.0, 1.0, 3.0, 5.0)
-    checks = by_name(quick_look(load_encoder("random", cache=False)))
+    checks = by_name(sanity_check(load_encoder("random", cache=False)))
     assert checks["STS-B, Spearman"].n == "4 pairs"
     assert checks["STS-B, Spearman"].remark == ""
     assert STS not in checks
@@ -216,7 +216,7 @@ def test_sts_b_is_taken_if_it_was_downloaded_and_misses_fail_there(sts_cache):
 
 def test_the_figures_show_the_models_values():
     geometry = isotropic(30, 8, seed=1)
-    look = QuickLook("_tiny$x$", "0" * 64, (), geometry)
+    look = SanityCheck("_tiny$x$", "0" * 64, (), geometry)
     (axis,) = spectrum_figure(look).axes
     chance, line = axis.lines[:2]
     assert line.get_xdata().tolist() == list(range(1, 9))
@@ -231,7 +231,7 @@ def test_the_figures_show_the_models_values():
 
 
 def test_a_collapsed_spectrum_is_drawn_without_its_rounding_errors():
-    look = QuickLook("flat", "0" * 64, (), vector_geometry(np.outer([1, 2, 3], [1.0, 1.0, 0])))
+    look = SanityCheck("flat", "0" * 64, (), vector_geometry(np.outer([1, 2, 3], [1.0, 1.0, 0])))
     line = spectrum_figure(look).axes[0].lines[1]
     assert np.isnan(line.get_ydata()[1:]).all()
 
@@ -262,8 +262,10 @@ def test_quick_prints_json_and_nothing_else(cli):
 @pytest.mark.parametrize(("verdict", "code"), [("PASSED", 0), ("WARNING", 0), ("FAILED", 1)])
 def test_the_exit_code_follows_the_worst_verdict(cli, monkeypatch, verdict, code):
     checks = (Check("a", "PASSED", "1"), Check("b", verdict, "2"), Check("c", "INFO", "3"))
-    look = QuickLook("m", "0" * 64, checks)
-    monkeypatch.setattr("qwen3nb.cli.check.quick_look", lambda model: look)
+    look = SanityCheck("m", "0" * 64, checks)
+    monkeypatch.setattr(
+        "qwen3nb.evaluation.embeddings.sanity_check.sanity_check", lambda model: look
+    )
     assert cli("random").exit_code == code
 
 
@@ -287,3 +289,39 @@ def test_the_table_shows_intervals_sizes_and_remarks():
     ((_, verdict, found, expected, n),) = checks_table([check]).rows
     assert verdict.strong
     assert (found.detail, expected.detail, n.text) == ("[0.100, 0.900]", "a stand-in", "9 pairs")
+
+
+def test_the_first_look(encoder_folder):
+    checks = {check.name: check for check in sanity_check(load_encoder("random", cache=False))}
+    assert checks["vectors have length 1"].verdict == "PASSED"
+    assert checks["dimensions that say nothing"].verdict == "PASSED"
+    encoder = load_encoder("random", cache=False)
+    encode = encoder._embed
+
+    def collapsed(texts):
+        vectors = encode(texts)
+        vectors[:, 10:] = 0
+        return vectors * 3
+
+    encoder._embed = collapsed
+    verdicts = {check.name: check.verdict for check in sanity_check(encoder)}
+    assert verdicts["dimensions that say nothing"] == "WARNING"
+    assert verdicts["vectors have length 1"] == "WARNING"
+    assert sanity_check(load_model("bm25")).checks[0].verdict == "NOT APPLICABLE"
+
+
+def test_a_scrambled_model_fails_the_paraphrase_check():
+    encoder = load_encoder("random", cache=False)
+    from qwen3nb.evaluation.embeddings.sanity_check import FOX, PARAPHRASE, UNRELATED
+
+    place = {FOX: 0, PARAPHRASE: 1, **dict.fromkeys(UNRELATED, 0)}
+
+    def wrong(texts):
+        vectors = np.zeros((len(texts), 128), dtype=np.float32)
+        for row, text in zip(vectors, texts, strict=True):
+            row[place.get(text, 2)] = 1
+        return vectors
+
+    encoder._embed = wrong
+    checks = {check.name: check for check in sanity_check(encoder)}
+    assert checks["a paraphrase is closer than unrelated sentences"].verdict == "FAILED"

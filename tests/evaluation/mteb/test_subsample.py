@@ -4,7 +4,7 @@ import mteb
 import pytest
 from datasets import Dataset
 
-from qwen3nb.evaluation.mteb.evaluate import evaluate
+from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.mteb.plan import plan
 from qwen3nb.evaluation.mteb.select import select_tasks
 from qwen3nb.evaluation.mteb.subsample import limited, limited_name
@@ -82,9 +82,9 @@ def test_a_limited_record_has_another_name_and_stays_out_of_mtebs_files(encoder,
     assert verify(result) == []
     assert not (tmp_path / "mteb").exists()
     again = evaluate(encoder, tasks=[search()], limit=4, output=tmp_path, show_progress=False)
-    assert again.reused == ["SciFact-limit4"]
+    assert again.reused == ("SciFact-limit4",)
     whole = evaluate(encoder, tasks=[search()], output=tmp_path, show_progress=False)
-    assert (whole.reused, whole.results[0].main.n) == ([], 10)
+    assert (whole.reused, whole.results[0].main.n) == ((), 10)
     assert {r.task.name for r in load_results(tmp_path)} == {"SciFact", "SciFact-limit4"}
 
 

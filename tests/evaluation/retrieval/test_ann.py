@@ -4,15 +4,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qwen3nb import paths
-from qwen3nb.datasets.collection import Collection
+from qwen3nb.datasets.collection import TestCollection
 from qwen3nb.evaluation.retrieval.ann import ann_suite, compress, truncated
 from qwen3nb.execution.notebook import resolved_parameters
 from qwen3nb.execution.parameters import ParameterError
 from qwen3nb.models.load import load_encoder
+from qwen3nb.models.search.exact import search
 from qwen3nb.models.search.faiss_index import (
     FAMILIES,
     build_index,
-    exact_search,
     measure_speed,
     recall_at_k,
     threads_of,
@@ -63,7 +63,8 @@ def test_exact_search_has_full_recall_and_equals_faiss(n, k, seed):
     # Few different values, so that ties are frequent.
     vectors = np.random.default_rng(seed).integers(-1, 2, size=(n, 3)).astype(np.float32)
     queries = unit(4, 3, seed)
-    scores, ids = exact_search(vectors, queries, k)
+    hits = search(queries, vectors, k=k)
+    scores, ids = hits.scores, hits.ids
     assert ids.shape == (4, min(k, n))
     assert recall_at_k(ids, vectors, queries, k=k).tolist() == [1.0] * 4
     flat = faiss.IndexFlatIP(3)
@@ -77,7 +78,7 @@ def test_exact_search_has_full_recall_and_equals_faiss(n, k, seed):
 
 def test_recall_without_ties_is_the_share_of_ids():
     vectors, queries = unit(300), unit(20, seed=1)
-    _, truth = exact_search(vectors, queries, 10)
+    truth = search(queries, vectors, k=10).ids
     guess = np.random.default_rng(2).permuted(np.tile(np.arange(300), (20, 1)), axis=1)[:, :150]
     guess = np.concatenate([truth[:, ::2], guess], axis=1)[:, :10]
     shared = [
@@ -88,10 +89,10 @@ def test_recall_without_ties_is_the_share_of_ids():
 
 def test_shapes_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="expected documents"):
-        exact_search(TIED, unit(1, 3), 1)
+        recall_at_k(np.zeros((1, 1), int), TIED, unit(1, 3), k=1)
     with pytest.raises(ValueError, match="k of 1 or more"):
-        exact_search(TIED, QUERY, 0)
-    with pytest.raises(ValueError, match="found ids of 1 queries; got 2"):
+        recall_at_k(np.zeros((1, 1), int), TIED, QUERY, k=0)
+    with pytest.raises(ValueError, match="ids of 1 queries; got 2"):
         recall_at_k(np.zeros((2, 1), int), TIED, QUERY, k=1)
 
 
@@ -199,7 +200,7 @@ def test_compression_by_hand():
     """The second dimension decides: without it the wrong document comes first."""
     documents = truncated(np.array([[0.6, 0.8], [0.8, -0.6]], np.float32), 2)
     queries = truncated(np.array([[0.6, 0.8]], np.float32), 2)
-    collection = Collection("c", {"a": "", "b": ""}, {"q": ""}, {"q": {"a": 1}})
+    collection = TestCollection("c", {"a": "", "b": ""}, {"q": ""}, {"q": {"a": 1}})
     found = {(e.kind, e.dimension): e for e in compress(collection, documents, queries,
                                                           dimensions=[1, 2, 9])}  # fmt: skip
     assert {key: each.size for key, each in found.items()} == {
@@ -229,7 +230,7 @@ def test_the_frontier_equals_its_definition(points):
 
 def test_a_task_from_end_to_end():
     names = [f"d{i}" for i in range(120)]
-    collection = Collection(
+    collection = TestCollection(
         "mine",
         {name: f"text {name}" for name in names},
         # The first query has the id and the text of a document, which is no answer to it.

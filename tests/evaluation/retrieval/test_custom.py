@@ -12,16 +12,15 @@ from qwen3nb.cli.main import main
 from qwen3nb.datasets.custom.documents import Documents, find_layout, read_documents
 from qwen3nb.datasets.custom.load import load_domain
 from qwen3nb.datasets.custom.queries import ModelEntry, ScoringSettings, read_queries
-from qwen3nb.datasets.custom.score_boosts import boosted, document_factors
+from qwen3nb.datasets.custom.score_boosts import document_factors
 from qwen3nb.datasets.custom.toml_lines import key_lines
 from qwen3nb.datasets.rows import DataError
-from qwen3nb.evaluation.mteb.per_query import EvaluationError
 from qwen3nb.evaluation.retrieval.custom import (
     DOMAIN_METRICS,
-    _best,
     evaluate_domain,
     search_domain,
 )
+from qwen3nb.evaluation.run import EvaluationError
 from qwen3nb.metrics.retrieval import score_run
 from qwen3nb.models.load import load_encoder
 from qwen3nb.records.record import Result
@@ -226,14 +225,6 @@ def test_recency_needs_a_date_and_the_error_says_what_the_data_has():
     assert only_stars.values["d0"] == pytest.approx(1 + 0.1 / 6)
 
 
-def test_a_boost_never_lowers_a_score_whatever_its_sign():
-    cosines = np.array([[0.5, 0.5], [-0.5, -0.5], [0.0, 0.0]])
-    scores = boosted(cosines, np.array([0.8, 1.1]))
-    assert (scores[:2, 1] > scores[:2, 0]).all()
-    np.testing.assert_allclose(scores[1], [-0.5 / 0.8, -0.5 / 1.1])
-    assert (scores[2] == 0).all()
-
-
 # Search and records.
 
 
@@ -253,13 +244,6 @@ def test_search_ranks_all_documents_by_the_boosted_score(data, random_encoder):
         np.testing.assert_allclose(
             sorted(run[name].values(), reverse=True), [score for score, _ in best], rtol=1e-6
         )
-
-
-def test_ties_at_the_cut_are_all_kept():
-    scores = np.array([0.1, 0.5, 0.5, 0.9, 0.5], dtype=np.float32)
-    assert _best(scores, 2).tolist() == [1, 2, 3, 4]
-    assert _best(scores, 1).tolist() == [3]
-    assert _best(scores, 9).tolist() == [0, 1, 2, 3, 4]
 
 
 def test_records_hold_and_the_second_run_encodes_and_scores_nothing(data, tmp_path):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from qwen3nb.analysis.comparison.ablation_effects import effects
-from qwen3nb.evaluation.studies.ablation import Outcome, Variant, ablate, by_task, variants
+from qwen3nb.evaluation.studies.ablation import Variant, VariantResult, ablate, by_task, variants
 from qwen3nb.metrics.aggregate import aggregate
 from qwen3nb.records.record import ModelInfo, Result, TaskInfo
 from qwen3nb.report.studies.extraction import ablation_table, effects_figure, effects_table
@@ -25,7 +25,7 @@ def test_every_combination_the_reference_first():
 
 def outcome(variant, scores):
     per_query = {"nDCG@10": {f"q{i}": float(score) for i, score in enumerate(scores)}}
-    return Outcome(
+    return VariantResult(
         variant,
         Result(
             model=ModelInfo(label="m", identity=variant.name),
@@ -75,8 +75,8 @@ def test_effects_are_of_one_task_with_scores_per_query():
     first, *rest = made(np.full(5, 0.3))
     other = replace(first.result, task=replace(first.result.task, name="U"))
     with pytest.raises(ValueError, match="outcomes of one task"):
-        effects([Outcome(first.variant, other), *rest])
-    assert list(by_task([Outcome(first.variant, other), *rest])) == ["U", "T"]
+        effects([VariantResult(first.variant, other), *rest])
+    assert list(by_task([VariantResult(first.variant, other), *rest])) == ["U", "T"]
 
 
 def test_what_is_shown():

@@ -29,9 +29,9 @@ def encoder(encoder_folder):
     deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_a_vector_depends_on_its_text_alone(encoder, texts, size):
-    encoder.engine.budget = 8 * size
+    encoder.runner.budget = 8 * size
     together = encoder.encode(texts)
-    encoder.engine.budget = 1024
+    encoder.runner.budget = 1024
     for text, vector in zip(texts, together, strict=True):
         np.testing.assert_allclose(vector, encoder.encode(text), atol=1e-5)
     assert together.dtype == np.float32

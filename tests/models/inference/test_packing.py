@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qwen3nb.models.inference.packing import packing_of
-from qwen3nb.models.inference.runner import Engine
+from qwen3nb.models.inference.runner import Runner
 from qwen3nb.models.modeling.pooling import POOLINGS
 
 
@@ -92,7 +92,7 @@ def test_two_models_share_nothing():
 
 
 def test_16_bits_stay_close():
-    half = Engine(build("qwen3 encoder").to(torch.bfloat16), pooling="mean", normalize=True)
+    half = Runner(build("qwen3 encoder").to(torch.bfloat16), pooling="mean", normalize=True)
     assert (half.way, half.onednn) == ("packed", False)
     cosines = (half.vectors(ROWS) * one_by_one(build("qwen3 encoder"), ROWS)).sum(1)
     assert cosines.min() > 0.995

@@ -14,7 +14,8 @@ from qwen3nb.cli.main import main
 from qwen3nb.models.encoders import encode_file as vectors_module
 from qwen3nb.models.encoders.encode_file import encode_to_file
 from qwen3nb.models.load import load_encoder
-from qwen3nb.models.search.exact import BACKENDS, read_blocks, search
+from qwen3nb.models.search.exact import BACKENDS, Hits, boosted, search
+from qwen3nb.models.search.npy_file import read_blocks
 from qwen3nb.models.types import EncoderError
 
 
@@ -58,6 +59,78 @@ def test_copies_rank_in_the_order_of_the_corpus(backend):
     assert (found.ids == np.arange(7)).all()
 
 
+@given(
+    seed=st.integers(0, 10**6), documents=st.integers(1, 60), k=st.integers(1, 70),
+    block=st.integers(1, 30), grid=st.booleans(), boost=st.booleans(),
+)  # fmt: skip
+@settings(deadline=None, max_examples=60)
+def test_boosted_cosines_with_all_ties_equal_every_score_sorted(
+    seed, documents, k, block, grid, boost
+):
+    dice = np.random.default_rng(seed)
+    corpus = dice.standard_normal((documents, 6), dtype=np.float32)
+    queries = dice.standard_normal((4, 6), dtype=np.float32)
+    if grid:  # many exact ties, no zero vector
+        corpus, queries = corpus.round(), queries.round()
+        corpus[:, 0] += 9
+        queries[:, 5] += 9
+    boosts = dice.choice([0.5, 0.8, 1.0, 1.3], documents) if boost else None
+    hits = search(
+        queries, corpus, k=k, block=block, cosine=True, boosts=boosts, keep_ties=True
+    ).run("abcd", range(documents))
+    left, right = (each.astype(np.float32).astype(np.float64) for each in (queries, corpus))
+    left /= np.linalg.norm(left, axis=1, keepdims=True)
+    right /= np.linalg.norm(right, axis=1, keepdims=True)
+    cosines = (left[:, None] * right).sum(axis=2)
+    factors = np.ones(documents) if boosts is None else boosts
+    scores = np.where(cosines >= 0, cosines * factors, cosines / factors).astype(np.float32)
+    for row, run in zip(scores, hits.values(), strict=True):
+        last = np.sort(row)[::-1][min(k, documents) - 1]
+        assert run == {i: score for i, score in enumerate(row.tolist()) if score >= last}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("k", [1, 2, 4, 9])
+def test_ties_at_the_cut_are_all_kept_on_request(backend, k):
+    corpus = np.array([[0.1], [0.5], [0.5], [0.9], [0.5]], dtype=np.float32)
+    queries = np.array([[1.0], [-1.0]], dtype=np.float32)
+    hits = search(queries, corpus, k=k, backend=backend, block=2, keep_ties=True)
+    expected = {1: ([3], [0]), 2: ([3, 1, 2, 4], [0, 1, 2, 4])}.get(
+        k, ([3, 1, 2, 4], [0, 1, 2, 4]) if k < 5 else ([3, 1, 2, 4, 0], [0, 1, 2, 4, 3])
+    )
+    for ids, scores, best in zip(hits.ids, hits.scores, expected, strict=True):
+        assert ids[ids >= 0].tolist() == best
+        assert np.isneginf(scores[ids < 0]).all()
+    assert search(queries, corpus, k=k, backend=backend).ids.shape == (2, min(k, 5))
+
+
+@given(seed=st.integers(0, 10**6), documents=st.integers(1, 90), k=st.integers(1, 99))
+@settings(deadline=None, max_examples=30)
+def test_without_rescoring_the_float32_product_ranks(seed, documents, k):
+    dice = np.random.default_rng(seed)
+    corpus = dice.standard_normal((documents, 8), dtype=np.float32)
+    corpus = corpus[dice.integers(0, documents, documents)]  # with copies
+    queries = dice.standard_normal((5, 8), dtype=np.float32)
+    hits = search(queries, corpus, k=k, rescore=False)
+    scores = queries @ corpus.T
+    ids = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+    np.testing.assert_array_equal(hits.ids, ids)
+    np.testing.assert_array_equal(hits.scores, np.take_along_axis(scores, ids, axis=1))
+
+
+def test_hits_by_name_skip_the_padding():
+    hits = Hits(np.array([[1, 0], [0, -1]]), np.array([[2, 1], [3, -np.inf]], dtype=np.float32))
+    assert hits.run(["p", "q"], ["a", "b"]) == {"p": {"b": 2.0, "a": 1.0}, "q": {"a": 3.0}}
+
+
+def test_a_boost_never_lowers_a_score_whatever_its_sign():
+    cosines = np.array([[0.5, 0.5], [-0.5, -0.5], [0.0, 0.0]])
+    scores = boosted(cosines, np.array([0.8, 1.1]))
+    assert (scores[:2, 1] > scores[:2, 0]).all()
+    np.testing.assert_allclose(scores[1], [-0.5 / 0.8, -0.5 / 1.1])
+    assert (scores[2] == 0).all()
+
+
 def test_files_blocks_and_arrays_are_one_corpus(tmp_path):
     corpus = np.random.default_rng(0).standard_normal((50, 8), dtype=np.float32)
     np.save(tmp_path / "c.npy", corpus)
@@ -85,17 +158,24 @@ def test_what_cannot_be_compared_is_refused(tmp_path):
         search(corpus, corpus, k=1, backend="fais")
     with pytest.raises(ValueError, match="too long to compare"):
         search(corpus * 1e30, corpus * 1e30, k=1)
+    with pytest.raises(ValueError, match="document 3 is zero"):
+        search(corpus, corpus * (np.arange(30) != 3)[:, None], k=1, cosine=True)
+    for boosts in (np.ones(29), np.ones(31)):
+        with pytest.raises(ValueError, match="expected a boost per document"):
+            search(corpus, corpus, k=1, boosts=boosts)
+    with pytest.raises(ValueError, match="expected backend numpy for a search with boosts"):
+        search(corpus, corpus, k=1, boosts=np.ones(30), backend="torch")
     file = tmp_path / "c.npy"
     np.save(file, corpus)
     file.write_bytes(file.read_bytes()[:-4])
-    with pytest.raises(ValueError, match="is cut: expected 30 rows of 4 float32"):
+    with pytest.raises(ValueError, match="is truncated: expected 30 rows of 4 float32"):
         search(corpus, file, k=1)
     np.save(file, corpus.astype(np.float64))
     with pytest.raises(ValueError, match=r"expected float32 \(N, D\).*float64"):
-        list(read_blocks(file))
+        list(read_blocks(file, 8))
     file.write_bytes(b"nothing")
-    with pytest.raises(ValueError, match="no .npy file"):
-        list(read_blocks(file))
+    with pytest.raises(ValueError, match="not a .npy file"):
+        list(read_blocks(file, 8))
 
 
 @pytest.fixture

@@ -7,12 +7,20 @@ import pytest
 from helpers.html import HOSTILE, Tags
 from helpers.records import amend, make
 
+from qwen3nb.analysis.comparison.compare import compare
 from qwen3nb.report.headline import headline_findings, interference_finding, rerank_finding
 from qwen3nb.report.leaderboard.findings import Finding, findings, findings_html
 from qwen3nb.report.training.interference import interference_report
 
 RNG = np.random.default_rng(3)
 BASE = RNG.uniform(0.2, 0.6, 200)
+
+
+TASK = "PyDocsSampleRetrieval"
+
+
+def leaders(results, **more):
+    return findings(compare(results, tier="smoke"), task=TASK, **more)
 
 
 def extracted(home, label, *, scores, digest, averaging=None):
@@ -29,9 +37,9 @@ def extracted(home, label, *, scores, digest, averaging=None):
 
 def test_a_leader_by_a_real_difference():
     best, second = make("best", scores=BASE + 0.1), make("second", scores=BASE)
-    (found,) = findings([second, best], links={"run-best": "best.html"})
+    (found,) = leaders([second, best], links={"run-best": "best.html"})
     assert found.headline == "best leads on Retrieval"
-    assert "ahead of second, the second, by +0.100 [+0.100, +0.100]" in found.evidence
+    assert "by +0.100 [+0.100, +0.100], p < 0.001, corrected < 0.001" in found.evidence
     assert f"nDCG@10 {np.mean(BASE) + 0.1:.3f}" in found.evidence
     assert "n = 200" in found.evidence
     assert found.page == "best.html"
@@ -39,11 +47,11 @@ def test_a_leader_by_a_real_difference():
 
 def test_no_leader_where_the_difference_is_not_real():
     noisy = make("noisy", scores=BASE + RNG.normal(0.001, 0.1, 200))
-    (found,) = findings([make("other", scores=BASE), noisy])
-    assert "cannot be told apart on Retrieval" in found.headline
-    (alone,) = findings([make("alone", scores=BASE)])
+    (found,) = leaders([make("other", scores=BASE), noisy])
+    assert "not significantly different on Retrieval" in found.headline
+    (alone,) = leaders([make("alone", scores=BASE)])
     assert alone.headline == "alone leads on Retrieval"
-    assert findings([]) == []
+    assert leaders([]) == []
 
 
 def test_what_extraction_and_averaging_gave(home):
@@ -55,21 +63,21 @@ def test_what_extraction_and_averaging_gave(home):
         averaging={"num_checkpoints": 2, "digests": parts},
     )  # fmt: skip
     baseline = make("baseline", scores=BASE + 0.2)
-    leader, own, averaged = findings([one, two, mean, baseline])
+    leader, own, averaged = leaders([one, two, mean, baseline])
     assert leader.headline == "baseline leads on Retrieval"
     assert own.headline == "The best extracted encoder, mean, is below the best baseline"
     assert "-0.170" in own.evidence
     assert averaged.headline == "Averaging 2 checkpoints helps"
     assert "mean against step-2, the best of them: +0.050" in averaged.evidence
     others = [Finding("about something else", "numbers")]
-    assert [each.headline for each in findings([one, two, mean, baseline], more=others)] == [
+    assert [each.headline for each in leaders([one, two, mean, baseline], more=others)] == [
         leader.headline, own.headline, others[0].headline
     ]  # fmt: skip
 
 
 def test_records_of_other_queries_are_not_compared():
     first, second = make("a", scores=BASE), make("b", scores=BASE[:100])
-    (found,) = findings([first, second])
+    (found,) = leaders([first, second])
     assert "b" not in found.evidence.split()
 
 
@@ -82,15 +90,16 @@ def test_findings_are_escaped(text):
     assert "No results yet" in findings_html([])
 
 
-def test_reranking_is_told_with_its_test(home):
+def test_reranking_is_reported_with_its_test(home):
     queries = [f"q{i}" for i in range(50)]
     result = make("judge", task="x.bm25-20", scores=[0.2] * 50)
     result.per_query["first nDCG@10"] = dict.fromkeys(queries, 0.5)
     result.config["collection"] = "PyDocsSampleRetrieval"
     found = rerank_finding([make("other"), result])
     assert found.headline == "Reranking by judge: hurts"
-    assert "nDCG@10 on Retrieval -0.300 [-0.300, -0.300]" in found.evidence
+    assert "nDCG@10 on Retrieval" in found.evidence
+    assert "-0.300 [-0.300, -0.300], p < 0.001, corrected < 0.001" in found.evidence
     assert "n = 50" in found.evidence
     assert rerank_finding([make("other")]) is None
     assert interference_finding(interference_report()) is None  # nothing was trained here
-    assert "No results yet" in headline_findings([], tier="smoke")
+    assert "No results yet" in headline_findings(compare([]), task=TASK)

@@ -4,9 +4,11 @@ import pytest
 from helpers.html import HOSTILE, Tags
 from helpers.records import amend, make
 
+from qwen3nb.analysis.comparison.compare import compare
 from qwen3nb.book.build import remote_resources
 from qwen3nb.metrics.aggregate import aggregate
 from qwen3nb.records.store import latest
+from qwen3nb.report.comparison.tables import differences_table
 from qwen3nb.report.leaderboard.figures import (
     comparison_figure,
     per_query_figure,
@@ -20,7 +22,6 @@ from qwen3nb.report.leaderboard.tables import (
     model_names,
     provenance_table,
     results_table,
-    task_differences_table,
 )
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.table import Table
@@ -51,7 +52,7 @@ def test_no_foreign_string_becomes_markup(text):
         provenance_table([bad]),
         cost_table([bad]),
         headline_table([bad], tier="smoke"),
-        task_differences_table([bad, make()], task="PyDocsSampleRetrieval", metric="nDCG@10"),
+        differences_table(compare([bad, make()]), task="PyDocsSampleRetrieval"),
         failures_table({text: text}),
         Table((text,), ((Cell(text, text, link="x.html"),),), text),
     ]
@@ -91,25 +92,8 @@ def test_a_checkpoint_overwritten_in_place_shows_its_newest_record_only():
     assert set(model_names([new, other]).values()) == {"m (22222222)", "m (last)"}
 
 
-def test_differences_are_paired_and_unpaired_queries_are_counted():
-    first = make("a", scores=(0.9, 0.8, 0.7, 0.6))
-    second = make("b", scores=(0.5, 0.4, 0.3))
-    table = task_differences_table(
-        [first, second], task="PyDocsSampleRetrieval", metric="nDCG@10", baseline="b"
-    )
-    (row,) = table.rows
-    assert row[1].text == "+0.400"
-    assert row[3].text == "3 / 0 / 0"
-    assert (row[4].text, row[4].detail) == ("3", "1 unpaired")
-    with pytest.raises(ValueError, match="no result of 'c' .* there are: a, b"):
-        task_differences_table(
-            [first, second], task="PyDocsSampleRetrieval", metric="nDCG@10", baseline="c"
-        )
-
-
 def test_tables_without_results_say_so():
     assert "No results" in headline_table([], tier="smoke").note
-    assert "No results" in task_differences_table([], task="x", metric="nDCG@10").note
     assert comparison_table([], tier="smoke").rows == ()
     assert failures_table({}).note == "No task failed."
 

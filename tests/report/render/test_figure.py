@@ -8,6 +8,7 @@ from helpers.figures import ROWS, TASK, figures, records
 from helpers.html import HOSTILE, Tags
 from helpers.records import make
 
+from qwen3nb.analysis.comparison.compare import compare
 from qwen3nb.report.comparison.task_figures import task_differences_figure, wins_figure
 from qwen3nb.report.leaderboard.figures import (
     bars_figure,
@@ -140,8 +141,8 @@ def test_no_foreign_string_becomes_markup_or_a_formula(text):
     shown = [
         comparison_figure(results, tier="smoke"),
         bars_figure(results, tier="smoke"),
-        task_differences_figure(results, task=TASK, metric="nDCG@10"),
-        wins_figure(results, task=TASK, metric="nDCG@10"),
+        task_differences_figure(compare(results), task=TASK),
+        wins_figure(compare(results), task=TASK),
         forest_figure([ForestRow(text, 1.0, note=text)], xlabel="x", bands=[Band(0, 1, text)],
                       caption=text, alt=text),
     ]  # fmt: skip

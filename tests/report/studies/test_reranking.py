@@ -10,7 +10,7 @@ from helpers import REPOSITORY
 from helpers.beir import write_words
 from helpers.rerankers import write_reranker
 
-from qwen3nb.evaluation.retrieval.rerank import rerank_suite
+from qwen3nb.evaluation.retrieval.rerank import rerank
 from qwen3nb.execution.notebook import resolved_parameters
 from qwen3nb.execution.parameters import ParameterError
 from qwen3nb.models.rerankers.load import load_reranker
@@ -44,7 +44,7 @@ def words(tmp_path):
 def done(model, words):
     """The suite's results with their runs, and the reranker."""
     reranker = load_reranker(model, device="cpu")
-    suite = rerank_suite(reranker, [words], depth=6, show_progress=False)
+    suite = rerank(reranker, [words], depth=6, show_progress=False)
     return reranker, suite.results, reranked(suite.results, [words])
 
 

@@ -1,0 +1,122 @@
+"""Evaluate a model: on MTEB tasks, or on test collections of one's own."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from qwen3nb import paths
+from qwen3nb.datasets.collection import TestCollection, find_collections
+from qwen3nb.evaluation.mteb.evaluate import Model, evaluate_tasks
+from qwen3nb.evaluation.recording import record_path, stored
+from qwen3nb.evaluation.retrieval.evaluate import DEPTH, evaluate_collection
+from qwen3nb.evaluation.retrieval.rerank import rerank
+from qwen3nb.evaluation.run import EvaluationRun, Tally
+from qwen3nb.models.load import load_model
+from qwen3nb.models.rerankers.yes_no import Reranker
+from qwen3nb.records.record import Result
+
+__all__ = ["evaluate"]
+
+Data = TestCollection | Path | str
+
+
+def evaluate(
+    model: Model | Path | str,
+    data: Data | Iterable[Data] | None = None,
+    *,
+    tier: str = "smoke",
+    tasks: Iterable[Any] | str | None = None,
+    limit: int = 0,
+    output: Path | str | None = None,
+    seed: int = 0,
+    batch_size: int = 32,
+    config: dict[str, Any] | None = None,
+    fresh: bool = False,
+    show_progress: bool = True,
+) -> EvaluationRun:
+    """Evaluate ``model`` on a tier, on tasks or on ``data``; save a record as each finishes.
+
+    A task whose record exists, for the same model, data and software, does not run again.
+    A task that fails does not stop the others; a task the model cannot do (BM25 has no
+    vectors to classify with) is skipped and named.
+
+    Args:
+        model: a model spec, such as ``bm25`` or a folder, or a loaded model.
+        data: a test collection or its folder, or several, to search in instead of MTEB's
+            tasks; a reranker reranks BM25's candidates.
+        tier: name of a tier; see `TIERS`.
+        tasks: MTEB task objects or names to run instead of a tier, or one comma-separated
+            string of names; an empty string stands for the tier's.
+        limit: at most so many queries, rows, and documents besides the judged ones; 0 for
+            all. A limited task has another name, and stays out of MTEB's own results.
+        output: folder for records; by default `paths.results`.
+        seed: of the intervals.
+        batch_size: texts per batch.
+        config: parameters to keep with each record.
+        fresh: run again even if a record exists.
+        show_progress: whether to show progress bars.
+
+    Raises:
+        SpecError: ``model`` names no model.
+        EvaluationError: one or more tasks failed; the message names each with its cause,
+            the tracebacks are saved beside the records.
+        ValueError: both ``data`` and ``tasks`` or ``limit``.
+    """
+    if isinstance(model, str | Path):
+        model = load_model(model, batch_size=batch_size, show_progress=show_progress)
+    if data is None:
+        return evaluate_tasks(
+            model, tier=tier, tasks=tasks, limit=limit, output=output, seed=seed,
+            batch_size=batch_size, config=config, fresh=fresh, show_progress=show_progress,
+        )  # fmt: skip
+    if tasks is not None or limit:
+        raise ValueError(
+            "expected either data, or tasks with an optional limit; got both "
+            "(TestCollection.subset makes a collection smaller)"
+        )
+    listed = [data] if isinstance(data, TestCollection | Path | str) else list(data)
+    if isinstance(model, Reranker):
+        return rerank(
+            model, listed, output=output, seed=seed, config=config, fresh=fresh,
+            show_progress=show_progress,
+        )  # fmt: skip
+    return _on_collections(
+        model, listed, folder=Path(output) if output else paths.results(), seed=seed,
+        config=config, fresh=fresh,
+    )  # fmt: skip
+
+
+def _on_collections(
+    model: Any,
+    data: Iterable[Data],
+    *,
+    folder: Path,
+    seed: int,
+    config: dict[str, Any] | None,
+    fresh: bool,
+) -> EvaluationRun:
+    tally, run = Tally(), uuid.uuid4().hex[:12]
+    for each in data:
+        with tally.attempt(each.name if isinstance(each, TestCollection) else str(each)):
+            for collection in find_collections(each):
+                earlier = None if fresh else _stored(model, collection, folder=folder, seed=seed)
+                result = earlier or evaluate_collection(
+                    model, collection, seed=seed, config=config, run=run
+                )
+                if earlier is None:
+                    result.save(folder)
+                tally.add(result, name=collection.name, reused=earlier is not None)
+    return tally.run_or_raise(model.label, kind="collections", saved=folder)
+
+
+def _stored(model: Any, collection: TestCollection, *, folder: Path, seed: int) -> Result | None:
+    return stored(
+        record_path(model, collection.name, folder=folder, seed=seed),
+        identity=model.identity,
+        same=lambda result: (
+            result.task.revision == collection.revision and result.config.get("depth") == DEPTH
+        ),
+    )

@@ -1,0 +1,69 @@
+"""Read a .npy file of vectors block by block.
+
+Shapes: N rows, D dimensions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from io import FileIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["read_blocks"]
+
+
+def read_blocks(file: Path, size: int) -> Iterator[NDArray[np.float32]]:
+    """Yield blocks (size, D) of a .npy file of float32 (N, D).
+
+    The file is read, not memory-mapped: a mapped file that is truncated kills the process,
+    a file that is read raises.
+
+    Raises:
+        ValueError: the file holds something else, or fewer rows than its header says.
+    """
+    rows, dimension, offset = _header(file)
+    with file.open("rb", buffering=0) as handle:
+        handle.seek(offset)
+        for start in range(0, rows, size):
+            part = np.empty((min(size, rows - start), dimension), dtype=np.float32)
+            if not _filled(part.view(np.uint8).reshape(-1), handle):
+                raise ValueError(
+                    f"{file} is truncated: expected {rows} rows of {dimension} float32"
+                )
+            yield part
+
+
+def _filled(target: NDArray[np.uint8], handle: FileIO) -> bool:
+    """Fill ``target`` from the file; False if the file ends first."""
+    done = 0
+    while done < len(target):
+        count = handle.readinto(target[done:].data)
+        if not count:
+            return False
+        done += count
+    return True
+
+
+def _header(file: Path) -> tuple[int, int, int]:
+    """Return N, D and the offset of the data of a .npy file of float32 (N, D).
+
+    Raises:
+        ValueError: the file holds something else.
+    """
+    readers: dict[tuple[int, int], Any] = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }
+    with file.open("rb") as handle:
+        try:
+            shape, column_major, dtype = readers[np.lib.format.read_magic(handle)](handle)
+        except (ValueError, KeyError) as error:
+            raise ValueError(f"{file} is not a .npy file ({error})") from None
+        offset = handle.tell()
+    if len(shape) != 2 or column_major or dtype != np.dtype("<f4"):
+        raise ValueError(f"{file}: expected float32 (N, D) in C order; got {dtype} {shape}")
+    return shape[0], shape[1], offset

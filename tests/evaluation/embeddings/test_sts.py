@@ -1,0 +1,56 @@
+import json
+import math
+
+import numpy as np
+import pytest
+from helpers import TEXTS
+
+from qwen3nb.datasets.mirror import MirrorError
+from qwen3nb.datasets.rows import DataError
+from qwen3nb.evaluation.embeddings.sts import STSPairs, read_pairs, score_pairs, sts_pairs
+from qwen3nb.models.load import load_encoder
+
+
+@pytest.fixture(scope="module")
+def encoder(encoder_folder):
+    return load_encoder(encoder_folder, cache=False, show_progress=False)
+
+
+def test_pairs_from_lists_and_files_by_hand(encoder, tmp_path):
+    one, other, gold = list(TEXTS), [*TEXTS[1:], TEXTS[0]], [1.0, 4.0, 2.0, 3.0]
+    scores = score_pairs(encoder, (one, other, gold))
+    a, b = encoder.encode(one), encoder.encode(other)
+    cosines = (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
+    assert scores.pearson.value == pytest.approx(np.corrcoef(cosines, gold)[0, 1])
+    ranks = [np.argsort(np.argsort(values)) for values in (cosines, gold)]
+    assert scores.spearman.value == pytest.approx(np.corrcoef(*ranks)[0, 1])
+    assert "spearman" in repr(scores)
+    names = ("sentence1", "sentence2", "score")
+    rows = list(zip(one, other, gold, strict=True))
+    jsonl = tmp_path / "pairs.jsonl"
+    jsonl.write_text("\n".join(json.dumps(dict(zip(names, row, strict=True))) for row in rows))
+    table = tmp_path / "pairs.tsv"
+    table.write_text("\n".join("\t".join(map(str, row)) for row in [names, *rows]))
+    for file in (jsonl, table):
+        assert score_pairs(encoder, read_pairs(file)).per_query == scores.per_query
+
+
+def test_pairs_that_cannot_be_scored(encoder, tmp_path):
+    constant = score_pairs(encoder, (list(TEXTS), list(TEXTS)[::-1], [2.0] * 4))
+    assert constant.spearman.value is None
+    assert "undefined (one of the columns is constant)" in repr(constant)
+    with pytest.raises(DataError, match="expected as many first sentences"):
+        STSPairs("x", ("a",), ("b", "c"), (1.0,))
+    with pytest.raises(DataError, match="not a finite number"):
+        STSPairs("x", ("a",), ("b",), (math.nan,))
+    file = tmp_path / "pairs.csv"
+    file.write_text("sentence1,sentence2,score\na,b,1\na,b,high\n")
+    with pytest.raises(DataError, match=r"pairs\.csv:3: score 'high', expected a number"):
+        read_pairs(file)
+    file.write_text("first,second\na,b\n")
+    with pytest.raises(DataError, match=r"pairs\.csv:1: no column 'sentence1'"):
+        read_pairs(file)
+    with pytest.raises(ValueError, match="unknown STS set 'STS-A'; choose one of: STS-B"):
+        sts_pairs("STS-A")
+    with pytest.raises(MirrorError, match="`qwen3nb fetch --tasks STSBenchmark --mirror DIR`"):
+        sts_pairs("STS-B")

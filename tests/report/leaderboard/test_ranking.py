@@ -1,0 +1,51 @@
+"""Ranks, tie groups and ranks by type of task, as tables and a figure."""
+
+from helpers.records import RERANKING, RETRIEVAL, amend, make, noisy
+
+from qwen3nb.report.leaderboard.ranking import categories_table, rank_figure, rank_table, standings
+
+
+def test_ranks_have_intervals_and_ties_share_a_letter():
+    results = [
+        make(name, task=task, scores=noisy(mean, spread=0.05, seed=number))
+        for number, (name, mean) in enumerate([("a", 0.8), ("b", 0.4), ("c", 0.4)])
+        for task in (RETRIEVAL, RERANKING)
+    ]
+    for result in results:
+        amend(result, "task", type="Reranking" if result.task.name == RERANKING else "Retrieval")
+    boards = standings(results, tier="smoke")
+    table = rank_table(boards)
+    first, second, third = table.rows
+    assert (first[0].text, first[1].text, first[1].detail) == ("a", "1", "1 to 1")
+    assert (second[1].detail, third[1].detail) == ("2 to 3", "2 to 3")
+    assert (first[4].text, second[4].text, third[4].text) == ("–", "a", "a")
+    assert "1 of 2 neighbouring pairs differ" in table.note
+    by_type = categories_table(boards)
+    assert by_type.columns[2:4] == ("Reranking", "Retrieval")
+    assert "(Simpson's paradox): None." in by_type.note
+    labels = [tick.get_text() for tick in rank_figure(boards).axes[0].get_yticklabels()]
+    assert labels[0] == "a"
+    assert set(labels) == {"a", "b", "c"}
+
+
+def test_an_order_that_turns_round_in_a_type_is_flagged():
+    means = {("a", RETRIEVAL): 0.9, ("b", RETRIEVAL): 0.3, ("a", RERANKING): 0.3,
+             ("b", RERANKING): 0.5}  # fmt: skip
+    results = []
+    for (name, task), mean in means.items():
+        result = make(name, task=task, scores=noisy(mean, seed=len(results)))
+        amend(result, "task", type=task.removeprefix("PyDocsSample"))
+        results.append(result)
+    note = categories_table(standings(results, tier="smoke")).note
+    assert "a is above b over all tasks" in note
+    assert "separably below it in Reranking" in note
+
+
+def test_a_model_without_a_task_is_named_and_not_ranked():
+    results = [make(n, task=t) for n in "ab" for t in (RETRIEVAL, RERANKING)]
+    note = rank_table(standings([*results, make("c", task=RETRIEVAL)], tier="smoke")).note
+    assert "c is not ranked: no score on PyDocsSampleReranking" in note
+    alone = standings([make("a")], tier="smoke")
+    assert alone is None
+    assert rank_figure(alone) is None
+    assert "two or more models" in rank_table(alone).note == categories_table(alone).note

@@ -1,0 +1,169 @@
+"""One paired difference has one interval and one p-value, on whichever page it is shown."""
+
+import re
+
+import numpy as np
+import pytest
+from helpers.records import make
+
+from qwen3nb.analysis.comparison.compare import compare
+from qwen3nb.report.comparison.candidates import compare_candidates
+from qwen3nb.report.comparison.figures import differences_figure, pairs_figure
+from qwen3nb.report.comparison.tables import differences_table
+from qwen3nb.report.comparison.task_figures import task_differences_figure, wins_figure
+from qwen3nb.report.headline import headline_findings
+from qwen3nb.report.leaderboard.findings import findings
+from qwen3nb.report.leaderboard.limitations import limitations
+from qwen3nb.report.leaderboard.score_table import comparison_table
+from qwen3nb.report.paper import paper_figures, paper_tables
+from qwen3nb.utils.markdown import interval_text, p_value_text
+
+TASKS = ("PyDocsSampleRetrieval", "PyDocsSampleReranking", "PyDocsSampleClassification")
+MEANS = {"leader": 0.50, "second": 0.49, "bm25": 0.48, "random": 0.20}
+
+
+@pytest.fixture(scope="module")
+def results():
+    """Four models on three tasks; one of them lacks some queries, one is known by two labels."""
+    generator = np.random.default_rng(7)
+    records = []
+    for task in TASKS:
+        base = generator.uniform(0, 1, 60)
+        for label, mean in MEANS.items():
+            scores = np.clip(base + generator.normal(mean - 0.5, 0.08, 60), 0, 1)
+            records.append(make(label, task=task, scores=scores[: 50 if label == "random" else 60]))
+    twin = make("twin", task=TASKS[0], identity=records[1].model.identity, finished="2025-01-01")
+    twin.per_query["nDCG@10"].update(records[1].per_query["nDCG@10"])
+    return [*records, twin]
+
+
+@pytest.fixture(scope="module")
+def comparison(results):
+    return compare(results, tier="smoke")
+
+
+def test_the_comparison_computes_each_difference_once(comparison):
+    assert comparison.baseline == "leader"
+    assert comparison.on(TASKS[0]).with_baseline is comparison.tasks[0].with_baseline
+    assert comparison.on(TASKS[0]).among_others is comparison.tasks[0].among_others
+    assert len(comparison.differences) == 9
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_tables_and_figures_show_the_same_numbers(comparison, results, task):
+    expected = {each.first: each for each in comparison.on(task).with_baseline}
+    rows = {
+        row[0].text: row
+        for table in (
+            differences_table(comparison, task=task),
+            *(t for t in paper_tables(results, tier="smoke") if t.name == f"differences-{task}"),
+        )
+        for row in table.rows
+    }
+    everything = differences_table(comparison).rows
+    for name, each in expected.items():
+        others = [r for r in everything if r[0].text == name and r[1].value == each.difference]
+        for row in (rows[name], *others):
+            assert row[1].interval == each.interval
+            assert row[1].detail == interval_text(each.interval)
+            assert row[2].value == each.corrected
+            assert row[2].detail == f"raw {p_value_text(each.p_value)}"
+            assert row[5].text == str(each.n)
+    axis = task_differences_figure(comparison, task=task).axes[0]
+    marks = [line for line in axis.lines if line.get_marker() == "o"]
+    assert sorted(float(m.get_xdata()[0]) for m in marks) == pytest.approx(
+        sorted(each.difference for each in expected.values())
+    )
+    ends = [tuple(line.get_xdata()) for line in axis.lines if len(line.get_xdata()) == 2]
+    for each in expected.values():
+        assert any(pair == pytest.approx(each.interval) for pair in ends)
+    filled = sum(m.get_markerfacecolor() != "none" for m in marks)
+    assert filled == sum(each.corrected < 0.05 for each in expected.values())
+    for figure in (task_differences_figure(comparison, task=task), differences_figure(comparison)):
+        assert all(str(each) in figure.alt for each in expected.values())
+
+
+def test_the_number_of_comparisons_in_the_text_is_the_number_of_rows(comparison, results):
+    for task in TASKS:
+        table = differences_table(comparison, task=task)
+        figure = task_differences_figure(comparison, task=task)
+        for text in (table.note, figure.caption):
+            assert re.search(r"over the (\d+) comparisons", text)[1] == str(len(table.rows))
+        assert len(wins_figure(comparison, task=task).alt.split(";")) == len(table.rows)
+    whole = differences_table(comparison)
+    for text in (whole.note, differences_figure(comparison).caption):
+        sizes = re.search(r"on each task \(([\d, ]+)\)", text)[1]
+        assert sum(map(int, sizes.split(", "))) == len(whole.rows)
+    captions = {name: figure.caption for name, figure in paper_figures(results, tier="smoke")}
+    assert captions["differences"] == differences_figure(comparison).caption
+
+
+def test_findings_and_the_landing_page_show_the_same_numbers(comparison):
+    each = comparison.on(TASKS[0]).with_baseline[0].reversed()  # leader less the best of the others
+    (finding,) = findings(comparison, task=TASKS[0])
+    assert str(each) in finding.evidence
+    assert f"corrected {p_value_text(each.corrected, relation=True)}" in finding.evidence
+
+
+def test_the_landing_page_shows_it_too(comparison, home):
+    each = comparison.on(TASKS[0]).with_baseline[0].reversed()
+    page = headline_findings(comparison, task=TASKS[0])
+    assert str(each).replace("<", "&lt;") in page
+
+
+def test_the_card_shows_the_same_numbers(comparison, results):
+    own = [result for result in results if result.model.label == "second"]
+    sentences = {text.partition(":")[0]: text for text in limitations(own, comparison)}
+    for task in TASKS:
+        each = comparison.difference("second", "bm25", task=task)
+        assert (task in sentences) == (each.corrected >= 0.05 or each.difference < 0)
+        assert task not in sentences or str(each) in sentences[task]
+    assert set(sentences) & set(TASKS), "nothing to compare in this test"
+
+
+def test_marks_and_the_map_of_pairs_follow_the_corrected_p_value(comparison, results):
+    table = comparison_table(results, tier="smoke", comparison=comparison)
+    (best,) = (row[0].text for row in table.rows if row[1].strong)
+    for row in table.rows:
+        each = comparison.difference(row[0].text, best, task=TASKS[0])
+        if each is not None and row[1].value is not None:
+            assert (row[1].mark == "†") == (each.corrected >= 0.05)
+    pairs = [each for task in comparison.tasks for each in task.all_pairs]
+    not_significant = sum(each.corrected >= 0.05 for each in pairs)
+    assert f"{not_significant} of {len(pairs)} pairs" in pairs_figure(comparison).alt
+
+
+def test_candidates_show_the_same_numbers(results):
+    alone = [result for result in results if result.task.name == TASKS[0]]
+    comparison = compare(alone, baseline="leader")
+    report = compare_candidates(alone, current="leader", tested=("nDCG@10",), task=TASKS[0])
+    assert report.comparison.differences == comparison.differences
+    shown = {row[1].text: row for row in report.tables()["Differences"].rows}
+    for each in comparison.differences:
+        assert shown[each.first][3].detail == interval_text(each.interval)
+        assert shown[each.first][4].value == each.corrected
+    for verdict, each in zip(report.recommendations, comparison.differences, strict=True):
+        by_name = {d.first: d for d in comparison.differences}
+        p = p_value_text(by_name[verdict.model].corrected, relation=True)
+        assert f"corrected p {p}, n = {by_name[verdict.model].n}" in verdict.text
+        assert each.family == len(comparison.differences)
+    (size,) = re.findall(r"over the (\d+) comparisons", report.tables()["Recommendation"].note)
+    assert int(size) == len(report.recommendations)
+
+
+def test_other_models_and_tasks_change_no_interval_and_no_raw_p_value(comparison, results):
+    pair = [r for r in results if r.model.label in ("leader", "second") and r.task.name == TASKS[0]]
+    (alone,) = compare(pair, baseline="leader").differences
+    among = comparison.difference("second", "leader", task=TASKS[0])
+    assert (alone.difference, alone.interval, alone.p_value, alone.n) == (
+        among.difference, among.interval, among.p_value, among.n,
+    )  # fmt: skip
+    on_one_task = compare(results, tasks=[TASKS[0]], baseline="leader")
+    assert on_one_task.differences == comparison.on(TASKS[0]).with_baseline
+
+
+def test_a_p_value_at_the_floor_of_the_draws_is_a_bound(comparison):
+    each = comparison.difference("random", "leader", task=TASKS[0])
+    assert each.p_value == 1 / (comparison.procedure.draws + 1)
+    (row,) = (r for r in differences_table(comparison, task=TASKS[0]).rows if r[0].text == "random")
+    assert (row[2].text, row[2].detail) == ("<0.001", "raw <0.001")
