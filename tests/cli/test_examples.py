@@ -30,7 +30,6 @@ RECORD = "results/demo-average-1a2b3c4d/seed_0/AuthorSTS.json"
 SHORTER = {
     "bench cache": "--vectors 64 --dimension 8 --rounds 1",
     "bench encode": "--texts 4 --rounds 1 --model encoder",
-    "bench extraction": "--size tiny --repeats 1",
     "bench rerank": "--size tiny --documents 4 --rounds 1 --no-memory",
     "bench search": "--documents 200 --dimension 8 --queries 4",
     "bench statistics": "--systems 3 --tasks 2 --queries 40 --resamples 100",
@@ -38,10 +37,11 @@ SHORTER = {
     "sweep --checkpoint": "--dry-run",
 }
 
-# Examples that a test elsewhere runs in full, with that test.
+# Commands that a test elsewhere runs in full: the function they call, and that test.
 ELSEWHERE = {
-    "demo": "tests/demo/test_demo.py",
-    "book": "tests/execution/test_notebook.py",
+    "bench extraction": ("bench.extraction.bench_extraction", "bench/test_bench_extraction.py"),
+    "book": ("book.build.build_book", "execution/test_notebook.py"),
+    "demo": ("demo.pipeline.run_demo", "demo/test_demo.py"),
 }
 
 # Exit codes other than 0 that an example announces.
@@ -150,7 +150,7 @@ def stand_in(patch, home, mirror):
 def write_records(home):
     """Records of three models on the smoke tier and on data of one's own."""
     from qwen3nb.cli.custom import run_domain
-    from qwen3nb.evaluation.mteb.evaluate import evaluate
+    from qwen3nb.evaluation.evaluate import evaluate
     from qwen3nb.models.load import load_model
 
     for spec in ("encoder", "all-MiniLM-L6-v2", "bm25"):
@@ -219,14 +219,16 @@ def hub(monkeypatch):
 
 @pytest.mark.parametrize("command", ELSEWHERE)
 def test_a_command_that_is_run_elsewhere_calls_its_function(cli, checkout, monkeypatch, command):
-    assert (REPOSITORY / ELSEWHERE[command]).is_file()
+    function, test = ELSEWHERE[command]
+    text = (REPOSITORY / "tests" / test).read_text(encoding="utf-8")
+    typed = ", ".join(f'"{word}"' for word in command.split())
+    assert function.rpartition(".")[2] in text or f"cli({typed}" in text
     calls = []
-    target = {"demo": "demo.pipeline.run_demo", "book": "book.build.build_book"}[command]
-    monkeypatch.setattr(f"qwen3nb.{target}", lambda **options: calls.append(options) or "page")
-    for example in EXAMPLES:
-        if arguments_of(example)[1][0] == command:
-            assert cli(*arguments_of(example)[1]).exit_code == 0
-    assert calls
+    monkeypatch.setattr(f"qwen3nb.{function}", lambda **options: calls.append(options) or "page")
+    examples = [example for example in EXAMPLES if starts(example, {command: True})]
+    for example in examples:
+        assert cli(*arguments_of(example)[1]).exit_code == 0
+    assert len(calls) == len(examples) > 0
 
 
 def modules_with_examples():
