@@ -1,1 +1,35 @@
-"""Read test collections from a mirror, a folder or a file. Loads no model."""
+"""Test collections, read from a mirror, a folder or a file; builds no model.
+
+The names below are `q.datasets`, each loaded when first used.
+"""
+
+from qwen3nb.utils.lazy_names import lazy_names
+
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__,
+    {
+        "qwen3nb.datasets.collection": (
+            "TestCollection",
+            "find_collections",
+        ),
+        "qwen3nb.datasets.custom.load": (
+            "load_custom",
+            "load_domain",
+        ),
+        "qwen3nb.datasets.pydocs.build": ("load_pydocs",),
+        "qwen3nb.datasets.pydocs.mteb_tasks": (
+            "author_sts",
+            "embedded_task",
+            "pydocs_sample",
+        ),
+        "qwen3nb.datasets.trec": (
+            "read_run",
+            "write_run",
+        ),
+        "qwen3nb.datasets.words": (
+            "load_analogies",
+            "load_word_pairs",
+            "mirrored_words",
+        ),
+    },
+)

@@ -93,7 +93,7 @@ class ExportOptions:
     """How an exported encoder is used; stored in the export.
 
     Attributes:
-        pooling: one of `qwen3nb.POOLINGS`.
+        pooling: one of `qwen3nb.models.modeling.pooling.POOLINGS`.
         normalize: whether vectors are scaled to length 1.
         max_length: maximum number of tokens per text, including prefix and end token.
         dtype: dtype of the stored weights: ``float32``, ``bfloat16`` or ``float16``.

@@ -46,7 +46,7 @@ def load_encoder(
             sentence-transformers model, a causal language model, a LoRA adapter, another
             encoder-decoder such as T5Gemma 2, whose encoder is taken), a name from
             ``registry.toml``, a hub id, or ``random``.
-        pooling: one of `qwen3nb.POOLINGS`; None or ``auto`` for the model's own. A causal
+        pooling: one of `POOLINGS`; None or ``auto`` for the model's own. A causal
             language model has none, so it needs one.
         max_length: tokens after which a text is truncated; None or 0 for the model's own.
         prefix: text put before every input, such as the mode ``[R]`` of a UL2 training;

@@ -3,7 +3,7 @@
     results/<label>-<identity>/seed_<n>/<task>.json
 
 A record keeps the score of every query; its aggregates are derived from them and can
-be derived again (`verify`). Records are written whole or not at all, as strict JSON,
+be derived again (`problems`). Records are written whole or not at all, as strict JSON,
 and found again by the identity of model and task, never by a name alone.
 """
 
@@ -30,8 +30,8 @@ __all__ = [
     "ResultError",
     "RunCost",
     "TaskInfo",
+    "problems",
     "result_path",
-    "verify",
 ]
 
 SCHEMA = "qwen3nb.result/2"
@@ -278,11 +278,11 @@ def result_path(folder: Path | None, model: str, seed: int, task: str) -> Path:
     return (folder or paths.results()) / model / f"seed_{seed}" / f"{task}.json"
 
 
-def verify(result: Result) -> list[str]:
+def problems(result: Result) -> list[str]:
     """What in a record does not follow from its per-query scores; empty if all does."""
-    problems = []
+    wrong = []
     if result.task.main_metric not in result.metrics:
-        problems.append(f"main metric {result.task.main_metric!r} is not among its metrics")
+        wrong.append(f"main metric {result.task.main_metric!r} is not among its metrics")
     for name, stored in result.metrics.items():
         if stored.how == REPORTED:
             continue  # nothing to derive it from, and the record says so
@@ -291,13 +291,13 @@ def verify(result: Result) -> list[str]:
                 result.per_query, how=stored.how, columns=stored.columns, seed=result.seed
             )
         except (ValueError, KeyError) as error:
-            problems.append(f"{name}: cannot be derived ({error})")
+            wrong.append(f"{name}: cannot be derived ({error})")
             continue
         for part in ("value", "low", "high", "n"):
             ours, theirs = getattr(again, part), getattr(stored, part)
             if not _same(ours, theirs):
-                problems.append(f"{name}: {part} is {theirs}, per-query scores give {ours}")
-    return problems
+                wrong.append(f"{name}: {part} is {theirs}, per-query scores give {ours}")
+    return wrong
 
 
 def _same(first: float | None, second: float | None) -> bool:

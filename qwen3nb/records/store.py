@@ -10,7 +10,7 @@ from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.records.failures import failed_runs
-from qwen3nb.records.record import Result, ResultError, verify
+from qwen3nb.records.record import Result, ResultError, problems
 from qwen3nb.records.results import Results
 
 # Settings that make one model several rows, if records differ in them; with what an older
@@ -84,22 +84,47 @@ def load_failures(folder: Path | str | None = None) -> dict[str, str]:
     return failures
 
 
+def verify(records: Result | Iterable[Result] | Path | str | None = None) -> list[str]:
+    """Recompute every aggregate from the per-query scores; list what disagrees.
+
+    Args:
+        records: one or several, a record's file, or a folder of records; by default the
+            folder `paths.results`.
+
+    Returns:
+        A line per problem; empty where every record holds.
+    """
+    if isinstance(records, Result):
+        return problems(records)
+    if records is None or isinstance(records, Path | str):
+        file = Path(records) if records is not None else None
+        files = [file] if file is not None and file.is_file() else result_files(file)
+        wrong = verify_files(files)
+        return [f"{paths.shown(file)}: {line}" for file, lines in wrong.items() for line in lines]
+    return [
+        f"{each.model.label} on {each.task.name}: {line}"
+        for each in records
+        for line in problems(each)
+    ]
+
+
 def verify_files(files: Iterable[Path]) -> dict[Path, list[str]]:
     """Problems per file, for the files that have any; an unreadable file is one."""
-    problems: dict[Path, list[str]] = {}
-    for file in files:
-        try:
-            result = Result.load(file)
-            found = verify(result)
-            if file.name != f"{result.task.name}.json":
-                found.append(f"holds the task {result.task.name!r}")
-            if not file.parent.parent.name.endswith(f"-{result.model.identity[:8]}"):
-                found.append("lies in the folder of another model's identity")
-        except (ResultError, KeyError) as error:
-            found = [str(error)]
-        if found:
-            problems[file] = found
-    return problems
+    checked = ((file, _file_problems(file)) for file in files)
+    return {file: wrong for file, wrong in checked if wrong}
+
+
+def _file_problems(file: Path) -> list[str]:
+    try:
+        result = Result.load(file)
+        wrong = problems(result)
+    except (ResultError, KeyError) as error:
+        return [str(error)]
+    if file.name != f"{result.task.name}.json":
+        wrong.append(f"holds the task {result.task.name!r}")
+    if not file.parent.parent.name.endswith(f"-{result.model.identity[:8]}"):
+        wrong.append("lies in the folder of another model's identity")
+    return wrong
 
 
 def latest(results: Iterable[Result]) -> list[Result]:

@@ -19,7 +19,7 @@ from qwen3nb.report.leaderboard.figures import (
     similarity_figure,
 )
 from qwen3nb.report.leaderboard.ranking import rank_figure, standings
-from qwen3nb.report.leaderboard.score_table import comparison_table
+from qwen3nb.report.leaderboard.score_table import leaderboard
 from qwen3nb.report.leaderboard.tables import (
     cost_table,
     headline_table,
@@ -100,7 +100,7 @@ def paper_tables(results: Sequence[Result], *, tier: str, seed: int = 0) -> list
     on_tier = _of_tier(results, tier)
     comparison = compare(on_tier, tier=tier, seed=seed)
     tables = [
-        comparison_table(on_tier, tier=tier, comparison=comparison),
+        leaderboard(on_tier, tier=tier, comparison=comparison),
         replace(
             headline_table(on_tier, tier=tier),
             name=f"headline-{tier}",

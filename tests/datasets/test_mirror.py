@@ -23,7 +23,7 @@ from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.mteb.select import select_tasks
 from qwen3nb.evaluation.run import EvaluationError
 from qwen3nb.models.load import load_encoder
-from qwen3nb.records.record import verify
+from qwen3nb.records.store import verify
 
 
 @pytest.fixture

@@ -10,8 +10,7 @@ from qwen3nb.evaluation.run import EvaluationError
 from qwen3nb.models.load import load_model
 from qwen3nb.models.rerankers.load import load_reranker
 from qwen3nb.models.types import SpecError
-from qwen3nb.records.record import verify
-from qwen3nb.records.store import load_results
+from qwen3nb.records.store import load_results, verify
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from qwen3nb.report.comparison.task_figures import task_differences_figure, wins
 from qwen3nb.report.headline import headline_findings
 from qwen3nb.report.leaderboard.findings import findings
 from qwen3nb.report.leaderboard.limitations import limitations
-from qwen3nb.report.leaderboard.score_table import comparison_table
+from qwen3nb.report.leaderboard.score_table import leaderboard
 from qwen3nb.report.paper import paper_figures, paper_tables
 from qwen3nb.utils.markdown import interval_text, p_value_text
 
@@ -122,7 +122,7 @@ def test_the_card_shows_the_same_numbers(comparison, results):
 
 
 def test_marks_and_the_map_of_pairs_follow_the_corrected_p_value(comparison, results):
-    table = comparison_table(results, tier="smoke", comparison=comparison)
+    table = leaderboard(results, tier="smoke", comparison=comparison)
     (best,) = (row[0].text for row in table.rows if row[1].strong)
     for row in table.rows:
         each = comparison.difference(row[0].text, best, task=TASKS[0])

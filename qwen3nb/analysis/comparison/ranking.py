@@ -32,7 +32,7 @@ from qwen3nb.analysis.stats.resampling import (
 )
 from qwen3nb.utils.markdown import escaped, interval_text, json_text, markdown_table, number_text
 
-__all__ = ["Leaderboard", "Standing", "leaderboard", "tie_groups"]
+__all__ = ["Ranking", "Standing", "rank_systems", "tie_groups"]
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class Leaderboard:
+class Ranking:
     """Standings from best to worst.
 
     Attributes:
@@ -113,14 +113,14 @@ class Leaderboard:
         return "\n".join([markdown_table(heads, rows), "", note, *lines])
 
 
-def leaderboard(
+def rank_systems(
     matrices: Sequence[ScoreMatrix],
     *,
     n_resamples: int = DRAWS,
     level: float = LEVEL,
     alpha: float = 0.05,
     seed: int,
-) -> Leaderboard:
+) -> Ranking:
     """Rank the systems that every one of ``matrices`` (one per task) has.
 
     Each task counts the same, whatever its number of queries.
@@ -140,7 +140,7 @@ def leaderboard(
     order = [int(i) for i in np.argsort(-observed, kind="stable")]
     differ = _mean_tests(columns, seeds, n_resamples=n_resamples) < alpha
     groups = tie_groups(order, differ)
-    return Leaderboard(
+    return Ranking(
         standings=tuple(_standings(systems, order, groups, observed, resampled, level)),
         groups=tuple(tuple(systems[i] for i in group) for group in groups),
         tasks=tuple(matrix.task for matrix in matrices),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from qwen3nb.analysis.comparison.alignment import ScoreMatrix
 from qwen3nb.analysis.comparison.by_category import Reversal
-from qwen3nb.analysis.comparison.ranking import Leaderboard, leaderboard
+from qwen3nb.analysis.comparison.ranking import Ranking, rank_systems
 from qwen3nb.analysis.stats.resampling import DRAWS
 from qwen3nb.utils.markdown import escaped, json_text, markdown_table, number_text
 
@@ -29,8 +29,8 @@ class CategoryBoards:
         notes: categories without a leaderboard, and why.
     """
 
-    overall: Leaderboard
-    boards: dict[str, Leaderboard]
+    overall: Ranking
+    boards: dict[str, Ranking]
     balanced: tuple[tuple[str, float], ...]
     reversals: tuple[Reversal, ...]
     notes: tuple[str, ...]
@@ -78,16 +78,16 @@ def category_leaderboards(
         seed: of the draws.
 
     Raises:
-        ValueError: as in `leaderboard.leaderboard`, over all tasks.
+        ValueError: as in `rank_systems`, over all tasks.
     """
     groups: dict[str, list[ScoreMatrix]] = {}
     for matrix in matrices:
         groups.setdefault(categories.get(matrix.task, matrix.task), []).append(matrix)
-    overall = leaderboard(matrices, n_resamples=n_resamples, alpha=alpha, seed=seed)
+    overall = rank_systems(matrices, n_resamples=n_resamples, alpha=alpha, seed=seed)
     boards, notes = {}, []
     for name, group in groups.items():
         try:
-            boards[name] = leaderboard(group, n_resamples=n_resamples, alpha=alpha, seed=seed)
+            boards[name] = rank_systems(group, n_resamples=n_resamples, alpha=alpha, seed=seed)
         except ValueError as error:
             notes.append(f"{name}: {error}")
     balanced = _balanced(overall, boards)
@@ -95,13 +95,11 @@ def category_leaderboards(
     return CategoryBoards(overall, boards, balanced, tuple(reversals), tuple(notes))
 
 
-def _means(board: Leaderboard) -> dict[str, float]:
+def _means(board: Ranking) -> dict[str, float]:
     return {each.system: each.mean for each in board.standings}
 
 
-def _balanced(
-    overall: Leaderboard, boards: Mapping[str, Leaderboard]
-) -> tuple[tuple[str, float], ...]:
+def _balanced(overall: Ranking, boards: Mapping[str, Ranking]) -> tuple[tuple[str, float], ...]:
     tables = [_means(board) for board in boards.values()]
     means = {
         each.system: sum(table[each.system] for table in tables) / len(tables)
@@ -111,7 +109,7 @@ def _balanced(
     return tuple(sorted(means.items(), key=lambda item: -item[1]))
 
 
-def _weighting(overall: Leaderboard, balanced: tuple[tuple[str, float], ...]) -> list[Reversal]:
+def _weighting(overall: Ranking, balanced: tuple[tuple[str, float], ...]) -> list[Reversal]:
     means, other = _means(overall), dict(balanced)
     return [
         Reversal(
@@ -124,7 +122,7 @@ def _weighting(overall: Leaderboard, balanced: tuple[tuple[str, float], ...]) ->
     ]
 
 
-def _opposed(overall: Leaderboard, boards: Mapping[str, Leaderboard]) -> list[Reversal]:
+def _opposed(overall: Ranking, boards: Mapping[str, Ranking]) -> list[Reversal]:
     means = _means(overall)
     found = []
     for name, board in boards.items():

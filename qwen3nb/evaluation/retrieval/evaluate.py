@@ -45,7 +45,7 @@ def evaluate_collection(
         first: a loaded encoder or search model, ``bm25``, the file of a TREC run, or a list
             of these, fused by reciprocal rank.
         collection: what to search in.
-        metrics: names as `qwen3nb.score_run` has them; the first is the main one.
+        metrics: names as `qwen3nb.metrics.retrieval.score_run` has them; the first is the main one.
         depth: documents per query.
         seed: of the intervals.
         config: parameters to keep with the record.

@@ -34,7 +34,7 @@ class Variant:
     """One way to use a training's encoder.
 
     Attributes:
-        pooling: one of `qwen3nb.POOLINGS`.
+        pooling: one of `qwen3nb.models.modeling.pooling.POOLINGS`.
         weights: ``last`` for the last checkpoint, or ``mean of last N``.
         around: ``plain``, or what stands around a text, such as ``[R] … EOS``.
         length: ``unit`` (cosine similarity) or ``kept`` (dot product).

@@ -187,7 +187,7 @@ def _attention(
 
 
 def pool_packed(states: Tensor, layout: PackedLayout, *, how: str, normalize: bool) -> Tensor:
-    """Vectors (N, H), float32, of packed ``states`` (T, H); see `qwen3nb.pool`."""
+    """Vectors (N, H), float32, of packed ``states`` (T, H); see `modeling.pooling.pool`."""
     vectors = []
     for start, texts, length in layout.groups:
         group = states[start : start + texts * length].unflatten(0, (texts, length))

@@ -60,7 +60,7 @@ class Runner:
 
         Args:
             model: a transformers model, on its device, in evaluation mode.
-            pooling: one of `qwen3nb.POOLINGS`.
+            pooling: one of `qwen3nb.models.modeling.pooling.POOLINGS`.
             normalize: whether vectors have length 1.
             batch_size: texts per forward at most, where texts are padded.
             budget: tokens per forward; None for what suits the device.

@@ -27,7 +27,7 @@ from qwen3nb.report.card.facts import (
     training_of,
 )
 from qwen3nb.report.leaderboard.limitations import limitations
-from qwen3nb.report.leaderboard.score_table import comparison_table
+from qwen3nb.report.leaderboard.score_table import leaderboard
 from qwen3nb.report.leaderboard.suite import suite_table, summarise
 from qwen3nb.report.leaderboard.tables import results_table
 from qwen3nb.tiers import TIERS
@@ -121,7 +121,7 @@ def _measured(folder: Path, results: Sequence[Result], *, tier: str) -> dict[str
     on_tier = compare(results, tier=tier)
     measured = [*tasks, *(r.task.name for r in own if r.task.name not in tasks)]
     limits = limitations(own, compare(results, tasks=measured, baseline=on_tier.baseline))
-    table = comparison_table(results, tier=tier, comparison=on_tier)
+    table = leaderboard(results, tier=tier, comparison=on_tier)
     return {
         "evaluation": results_table(own).to_markdown() if own else "",
         "suite": suite_table(summarise(own, asked=tasks)).to_markdown() if own else "",

@@ -20,7 +20,7 @@ from qwen3nb.utils.markdown import interval_text
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as MplFigure
 
-    from qwen3nb.analysis.comparison.ranking import Leaderboard, Standing
+    from qwen3nb.analysis.comparison.ranking import Ranking, Standing
 
 __all__ = ["categories_table", "rank_figure", "rank_table", "standings"]
 
@@ -91,12 +91,12 @@ def _letter(number: int) -> str:
     return chr(ord("a") + number - 1) if number <= 26 else str(number)
 
 
-def _tasks(board: Leaderboard) -> str:
+def _tasks(board: Ranking) -> str:
     sizes = zip(board.tasks, board.queries, strict=True)
     return ", ".join(f"{short_task(task)} (n = {n})" for task, n in sizes)
 
 
-def _note(board: Leaderboard) -> str:
+def _note(board: Ranking) -> str:
     pairs = len(board.standings) - 1
     left_out = "".join(f" {reason}." for reason in board.left_out)
     return (
@@ -129,7 +129,7 @@ def rank_figure(boards: CategoryBoards | None) -> Figure | None:
     )
 
 
-def _draw_ranks(board: Leaderboard, width: float) -> MplFigure:
+def _draw_ranks(board: Ranking, width: float) -> MplFigure:
     import matplotlib.pyplot as plt
 
     count = len(board.standings)

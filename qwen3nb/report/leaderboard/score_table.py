@@ -14,7 +14,7 @@ from qwen3nb.report.render.format import number, short_task
 from qwen3nb.report.render.table import Table, with_ranks
 from qwen3nb.tiers import TIERS
 
-__all__ = ["comparison_table", "contenders"]
+__all__ = ["contenders", "leaderboard"]
 
 MISSING = "not run"
 NEAR = (
@@ -24,10 +24,10 @@ NEAR = (
 )
 
 
-def comparison_table(
+def leaderboard(
     results: Iterable[Result],
     *,
-    tier: str,
+    tier: str = "smoke",
     comparison: Comparison | None = None,
     links: Mapping[str, str] | None = None,
 ) -> Table:

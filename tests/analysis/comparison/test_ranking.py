@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qwen3nb.analysis.comparison.alignment import join
-from qwen3nb.analysis.comparison.ranking import leaderboard, tie_groups
+from qwen3nb.analysis.comparison.ranking import rank_systems, tie_groups
 from qwen3nb.analysis.comparison.ranking_by_type import category_leaderboards
 
 RNG = np.random.default_rng(5)
@@ -18,7 +18,7 @@ RNG = np.random.default_rng(5)
 def test_ranks_of_clear_and_unclear_systems():
     base = RNG.random(200)
     rows = [base - 0.3, base, base + RNG.normal(0, 0.01, 200), base + 0.3]
-    found = leaderboard([table(*rows)], n_resamples=2000, seed=1)
+    found = rank_systems([table(*rows)], n_resamples=2000, seed=1)
     assert [each.rank for each in found.standings] == [1, 2, 3, 4]
     first, second, third, last = found.standings
     assert (first.system, last.system) == ("s3", "s0")
@@ -33,7 +33,7 @@ def test_ranks_of_clear_and_unclear_systems():
 
 
 def test_equal_systems_share_rank_and_first_place():
-    found = leaderboard([table([1, 0, 1], [1, 0, 1])], n_resamples=200, seed=0)
+    found = rank_systems([table([1, 0, 1], [1, 0, 1])], n_resamples=200, seed=0)
     assert [(s.rank, s.best, s.rank_interval) for s in found.standings] == [(1, 0.5, (1, 1))] * 2
     assert found.groups == (("s0", "s1"),)
 
@@ -41,19 +41,19 @@ def test_equal_systems_share_rank_and_first_place():
 def test_each_task_counts_the_same_whatever_its_size():
     small = table([1, 1, 1], [0, 0, 0], task="small")
     large = table([0.0] * 90, [0.5] * 90, task="large")
-    found = leaderboard([small, large], n_resamples=100, seed=0)
+    found = rank_systems([small, large], n_resamples=100, seed=0)
     assert [(s.system, s.mean) for s in found.standings] == [("s0", 0.5), ("s1", 0.25)]
 
 
 def test_systems_without_a_task_are_named():
     two = table([1, 0], [0, 1])
     three = table([1, 0], [0, 1], [1, 1], task="other")
-    found = leaderboard([two, three], n_resamples=50, seed=0)
+    found = rank_systems([two, three], n_resamples=50, seed=0)
     assert found.left_out == ("s2 is not ranked: no score on task",)
     with pytest.raises(ValueError, match="fewer than two systems"):
-        leaderboard([two, join({"x": {"q": 1}, "y": {"q": 1}}, task="z")], seed=0)
+        rank_systems([two, join({"x": {"q": 1}, "y": {"q": 1}}, task="z")], seed=0)
     with pytest.raises(ValueError, match="at least one task"):
-        leaderboard([], seed=0)
+        rank_systems([], seed=0)
 
 
 @settings(max_examples=60, deadline=None)

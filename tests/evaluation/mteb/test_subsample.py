@@ -9,8 +9,7 @@ from qwen3nb.evaluation.mteb.plan import plan
 from qwen3nb.evaluation.mteb.select import select_tasks
 from qwen3nb.evaluation.mteb.subsample import limited, limited_name
 from qwen3nb.models.load import load_encoder, load_model
-from qwen3nb.records.record import verify
-from qwen3nb.records.store import load_results
+from qwen3nb.records.store import load_results, verify
 from qwen3nb.report.leaderboard.suite import plan_table
 
 WORDS = [

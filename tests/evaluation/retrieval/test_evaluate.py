@@ -4,7 +4,8 @@ from helpers import TEXTS
 from qwen3nb.datasets.collection import TestCollection
 from qwen3nb.evaluation.retrieval.evaluate import evaluate_collection
 from qwen3nb.models.load import load_encoder
-from qwen3nb.records.record import Result, verify
+from qwen3nb.records.record import Result
+from qwen3nb.records.store import verify
 from qwen3nb.report.leaderboard.tables import cost_table
 
 DOCUMENTS = {f"d{index}": text for index, text in enumerate([*TEXTS, "a cat", "a dog", "rain"])}

@@ -3,7 +3,7 @@ import pytest
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.models.load import load_encoder, load_model
 from qwen3nb.models.search.fusion import fuse
-from qwen3nb.records.record import verify
+from qwen3nb.records.store import verify
 
 
 def test_reciprocal_ranks_by_hand():

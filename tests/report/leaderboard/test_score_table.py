@@ -1,7 +1,7 @@
 from helpers.records import amend, make
 
 from qwen3nb.analysis.comparison.compare import compare
-from qwen3nb.report.leaderboard.score_table import comparison_table, contenders
+from qwen3nb.report.leaderboard.score_table import contenders, leaderboard
 
 
 def test_marks_show_the_contenders_of_the_best():
@@ -13,7 +13,7 @@ def test_marks_show_the_contenders_of_the_best():
     other = make("d", scores=[0.9, 0.8] + [0.9] * 38)
     amend(other, "task", revision="another")
     assert contenders([best, other], compare([best, other])) == set()
-    table = comparison_table([best, near, far], tier="smoke", links={"run-b": "b.html"})
+    table = leaderboard([best, near, far], tier="smoke", links={"run-b": "b.html"})
     cells = {row[0].text: row[1] for row in table.rows}
     assert (cells["a"].strong, cells["a"].mark) == (True, "")
     assert (cells["b"].second, cells["b"].mark, cells["b"].link) == (True, "†", "b.html")

@@ -14,7 +14,7 @@ from qwen3nb.report.leaderboard.figures import (
     per_query_figure,
     similarity_figure,
 )
-from qwen3nb.report.leaderboard.score_table import comparison_table
+from qwen3nb.report.leaderboard.score_table import leaderboard
 from qwen3nb.report.leaderboard.tables import (
     cost_table,
     failures_table,
@@ -47,7 +47,7 @@ OURS = {
 def test_no_foreign_string_becomes_markup(text):
     bad = make(text, settings={"model": {"kind": text}, "pooling": text})
     tables = [
-        comparison_table([bad], tier="smoke"),
+        leaderboard([bad], tier="smoke"),
         results_table([bad], skipped={text: text}),
         provenance_table([bad]),
         cost_table([bad]),
@@ -72,7 +72,7 @@ def test_no_foreign_string_becomes_markup(text):
 def test_the_comparison_names_what_is_missing_and_marks_the_best():
     bm25 = make("bm25", scores=(0.9, 0.9, 0.9), settings={"model": {"kind": "bm25"}})
     sts = make("m", task="AuthorSTS")
-    table = comparison_table([make("m"), bm25, sts], tier="smoke", links={"run-m": "m.html"})
+    table = leaderboard([make("m"), bm25, sts], tier="smoke", links={"run-m": "m.html"})
     assert [row[0].text for row in table.rows] == ["bm25", "m"]
     first, second = table.rows
     assert (first[1].text, first[1].strong) == ("0.900", True)
@@ -94,7 +94,7 @@ def test_a_checkpoint_overwritten_in_place_shows_its_newest_record_only():
 
 def test_tables_without_results_say_so():
     assert "No results" in headline_table([], tier="smoke").note
-    assert comparison_table([], tier="smoke").rows == ()
+    assert leaderboard([], tier="smoke").rows == ()
     assert failures_table({}).note == "No task failed."
 
 
@@ -103,7 +103,7 @@ def test_an_undefined_value_has_its_reason_and_no_number():
     undefined = aggregate(constant, how="spearman", columns=("cosine", "gold"), seed=0)
     result = make("m", metric="Spearman", task="AuthorSTS")
     result.metrics["Spearman"] = undefined
-    (cell,) = [row[5] for row in comparison_table([result], tier="smoke").rows]
+    (cell,) = [row[5] for row in leaderboard([result], tier="smoke").rows]
     assert (cell.text, "constant" in cell.detail) == ("undefined", True)
 
 

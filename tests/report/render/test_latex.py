@@ -6,7 +6,7 @@ import pytest
 from helpers.records import make
 from helpers.tables import INJECTIONS, hostile_table
 
-from qwen3nb.report.leaderboard.score_table import comparison_table
+from qwen3nb.report.leaderboard.score_table import leaderboard
 from qwen3nb.report.render.latex import latex_text
 
 
@@ -84,7 +84,7 @@ def compile_latex(body, folder):
 
 def test_latex_compiles_whatever_the_names(tmp_path):
     results = [make(label) for label in ("a_b", "c%d", "m")]
-    tables = [*map(hostile_table, INJECTIONS), comparison_table(results, tier="smoke")]
+    tables = [*map(hostile_table, INJECTIONS), leaderboard(results, tier="smoke")]
     body = "\n\\clearpage\n".join(table.to_latex() for table in tables)
     code, said = compile_latex(body, tmp_path)
     assert code == 0, said[-2000:]

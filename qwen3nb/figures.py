@@ -1,0 +1,51 @@
+"""Figures of records, comparisons, trainings and studies, each loaded when first used."""
+
+from qwen3nb.utils.lazy_names import lazy_names
+
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__,
+    {
+        "qwen3nb.report.comparison.figures": (
+            "differences_figure",
+            "pairs_figure",
+        ),
+        "qwen3nb.report.comparison.task_figures": (
+            "task_differences_figure",
+            "wins_figure",
+        ),
+        "qwen3nb.report.leaderboard.figures": (
+            "bars_figure",
+            "comparison_figure",
+            "per_query_figure",
+            "similarity_figure",
+        ),
+        "qwen3nb.report.leaderboard.ranking": ("rank_figure",),
+        "qwen3nb.report.render.forest_plot": (
+            "Band",
+            "ForestRow",
+            "forest_figure",
+        ),
+        "qwen3nb.report.studies.ann": (
+            "ann_figure",
+            "compression_figure",
+        ),
+        "qwen3nb.report.studies.extraction": (
+            "drift_figure",
+            "effects_figure",
+        ),
+        "qwen3nb.report.studies.geometry": (
+            "cosine_figure",
+            "spectrum_figure",
+        ),
+        "qwen3nb.report.studies.reranking_figures": (
+            "calibration_figure",
+            "gain_figure",
+        ),
+        "qwen3nb.report.training.figures": (
+            "conflict_figure",
+            "loss_figure",
+            "trajectory_figure",
+        ),
+        "qwen3nb.report.training.interference": ("interference_figure",),
+    },
+)

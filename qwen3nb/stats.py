@@ -1,0 +1,26 @@
+"""Paired tests, intervals and corrections on arrays, each loaded when first used."""
+
+from qwen3nb.utils.lazy_names import lazy_names
+
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__,
+    {
+        "qwen3nb.analysis.stats.multiple_testing": (
+            "benjamini_hochberg",
+            "holm",
+        ),
+        "qwen3nb.analysis.stats.paired_tests": (
+            "effect_size",
+            "equivalence",
+            "minimum_detectable_effect",
+            "paired_bootstrap",
+            "permutation_test",
+            "t_test",
+            "wilcoxon",
+        ),
+        "qwen3nb.analysis.stats.resampling": (
+            "bca_interval",
+            "percentile_interval",
+        ),
+    },
+)

@@ -1,0 +1,81 @@
+"""Tables of records, comparisons, trainings and studies, each loaded when first used."""
+
+from qwen3nb.utils.lazy_names import lazy_names
+
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__,
+    {
+        "qwen3nb.book.status": (
+            "data_versions_table",
+            "failed_runs_table",
+            "machine_table",
+            "runs_table",
+            "software_table",
+            "verification_table",
+        ),
+        "qwen3nb.report.comparison.tables": (
+            "breakdown_table",
+            "changes_table",
+            "correlations_table",
+            "differences_table",
+            "power_table",
+        ),
+        "qwen3nb.report.leaderboard.ranking": (
+            "categories_table",
+            "rank_table",
+        ),
+        "qwen3nb.report.leaderboard.suite": (
+            "plan_table",
+            "reproduction_table",
+            "suite_table",
+        ),
+        "qwen3nb.report.leaderboard.tables": (
+            "checks_table",
+            "cost_table",
+            "failures_table",
+            "headline_table",
+            "provenance_table",
+            "results_table",
+        ),
+        "qwen3nb.report.studies.ann": (
+            "ann_table",
+            "compression_table",
+        ),
+        "qwen3nb.report.studies.calibration": ("calibration_table",),
+        "qwen3nb.report.studies.datasets": (
+            "difficulty_table",
+            "examples_table",
+            "pairs_table",
+            "prediction_table",
+            "pydocs_table",
+            "tier_table",
+        ),
+        "qwen3nb.report.studies.extraction": (
+            "ablation_table",
+            "averaging_table",
+            "checkpoints_table",
+            "effects_table",
+            "extraction_table",
+        ),
+        "qwen3nb.report.studies.probes": ("probes_table",),
+        "qwen3nb.report.studies.reranking": (
+            "cases_table",
+            "order_table",
+            "rerank_table",
+            "reranker_table",
+        ),
+        "qwen3nb.report.studies.speed": ("speed_table",),
+        "qwen3nb.report.training.configurations": ("configurations_table",),
+        "qwen3nb.report.training.interference": (
+            "interference_seeds_table",
+            "interference_table",
+            "refusals_table",
+        ),
+        "qwen3nb.report.training.tables": (
+            "best_table",
+            "logs_table",
+            "loss_correlation_table",
+            "variance_table",
+        ),
+    },
+)
