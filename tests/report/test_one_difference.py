@@ -16,7 +16,7 @@ from qwen3nb.report.leaderboard.findings import findings
 from qwen3nb.report.leaderboard.limitations import limitations
 from qwen3nb.report.leaderboard.score_table import leaderboard
 from qwen3nb.report.paper import paper_figures, paper_tables
-from qwen3nb.utils.markdown import interval_text, p_value_text
+from qwen3nb.utils.format import interval_text, p_value_text
 
 TASKS = ("PyDocsSampleRetrieval", "PyDocsSampleReranking", "PyDocsSampleClassification")
 MEANS = {"leader": 0.50, "second": 0.49, "bm25": 0.48, "random": 0.20}

@@ -28,7 +28,8 @@ from qwen3nb.records.store import latest
 from qwen3nb.report.comparison.tables import difference_cells, query_text, top_documents
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.table import Table
-from qwen3nb.utils.markdown import escaped, interval_text, json_text, number_text, p_value_text
+from qwen3nb.utils.format import interval_text, json_text, number_text, p_value_text
+from qwen3nb.utils.markdown import escaped
 
 __all__ = ["TESTED", "CandidateReport", "compare_candidates"]
 

@@ -15,7 +15,7 @@ from qwen3nb.report.render.figure import GREY, SMALL, Figure, grid, model_colors
 from qwen3nb.report.render.format import short_task
 from qwen3nb.report.render.table import Table
 from qwen3nb.tiers import TIERS
-from qwen3nb.utils.markdown import interval_text
+from qwen3nb.utils.format import interval_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as MplFigure

@@ -6,7 +6,7 @@ import re
 
 from qwen3nb.metrics.aggregate import Aggregate
 from qwen3nb.report.render.cell import Cell
-from qwen3nb.utils.markdown import interval_text, number_text
+from qwen3nb.utils.format import interval_text, number_text
 
 
 def number(value: Aggregate, *, strong: bool = False, link: str = "") -> Cell:
