@@ -35,7 +35,7 @@ def test_the_card_has_the_results_of_this_model_and_no_other(encoder_folder, eva
     assert "model-index" in front
     assert "pipeline_tag: sentence-similarity" in front
     assert "| objective | not given |" in text
-    assert "greatest difference to the source encoder 0.0e+00" in text
+    assert "the source encoder 0.0e+00" in text
     assert "pending" not in text.lower()
 
 
@@ -147,12 +147,12 @@ def test_training_facts_are_of_that_step_and_nothing_is_invented():
         {"step": 150, "learning_rate": 0.003},
         {"step": 200, "learning_rate": 0.001},
     ]
-    found = dict(training_facts({"trainer": {"global_step": 200, "log_history": log}}, {}))
-    assert found["eval_loss at this step"] == "not given"
-    assert (found["steps"], found["peak learning rate"]) == ("200", "0.003")
-    found = dict(training_facts({"trainer": {"global_step": 100, "log_history": log}}, {}))
-    assert found["eval_loss at this step"] == "3.5000"
-    assert set(training_facts({}, {})) == {(name, "not given") for name in found}
+    facts = dict(training_facts({"trainer": {"global_step": 200, "log_history": log}}, {}))
+    assert facts["eval_loss at this step"] == "not given"
+    assert (facts["steps"], facts["peak learning rate"]) == ("200", "0.003")
+    facts = dict(training_facts({"trainer": {"global_step": 100, "log_history": log}}, {}))
+    assert facts["eval_loss at this step"] == "3.5000"
+    assert set(training_facts({}, {})) == {(name, "not given") for name in facts}
 
 
 def test_facts_of_a_real_training(fixtures, tmp_path):

@@ -28,7 +28,7 @@ from qwen3nb.report.render.forest_plot import Band, ForestRow, forest_figure
 
 
 def luminance(color):
-    parts = [int(color[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    parts = [int(color[start : start + 2], 16) / 255 for start in (1, 3, 5)]
     linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
     return float(np.dot(linear, (0.2126, 0.7152, 0.0722)))
 
@@ -53,7 +53,7 @@ def test_the_first_colors_differ_for_a_reader_without_green():
     seen = np.array([[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]])
 
     def as_seen(color):
-        parts = np.array([int(color[place : place + 2], 16) / 255 for place in (1, 3, 5)])
+        parts = np.array([int(color[start : start + 2], 16) / 255 for start in (1, 3, 5)])
         return np.clip(seen @ parts**2.2, 0, 1) ** (1 / 2.2)
 
     for first, second in combinations(COLORS[:4], 2):
