@@ -1,4 +1,4 @@
-"""Pages as a reader uses them, in a browser where there is one."""
+"""Pages as a reader uses them, in a browser if one is installed."""
 
 import pytest
 from helpers import REPOSITORY
@@ -9,7 +9,7 @@ from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.table import Table
 
 SCRIPT = REPOSITORY / "book" / "_static" / "q-tables.js"
-# The first column in the order of the rows, and the state of each head.
+# The first column in row order, and the sort state of each header.
 STATE = """
 const seen = () => ({
   order: [...document.querySelectorAll('tbody tr')].filter(r => !r.hidden)
@@ -46,7 +46,7 @@ def test_a_click_sorts_by_the_value_and_says_so(page, tmp_path):
     assert start["order"][:4] == ["b", "a", "d", "c"]
     assert start["heads"] == [None, None, None]
     numbers = [f"m{i}" for i in (5, 4, 3, 2, 1)]
-    assert down["order"] == [*numbers, "a", "b", "m0", "c", "d"]  # by value, what is missing last
+    assert down["order"] == [*numbers, "a", "b", "m0", "c", "d"]  # by value, missing ones last
     assert down["heads"] == [None, "descending", None]
     assert up["order"] == ["c", "m0", "b", "a", *reversed(numbers), "d"]
     assert up["heads"] == [None, "ascending", None]

@@ -1,4 +1,4 @@
-"""The built book as a whole: strict, safe whatever its data are called, and right in a browser.
+"""The built book: strict, safe with hostile names, and correct in a browser.
 
 One book is built for all tests here, from records with hostile names, a run on a model in a
 folder with a hostile name, and thirty pages of runs.
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.integration
 
 PLANTED = "hf_planted0123456789secret"
 RUNS = 30
-# What the theme itself puts into buttons.
+# Scripts that the theme itself puts into buttons.
 THEME = re.compile(r"^(toggle|window\.print|initThebe|document\.)")
 NAMES = ("runs/leaderboard", "index", "runs/compare", "runs/card")
 
@@ -49,9 +49,9 @@ def book(tmp_path_factory, encoder_folder, shared_cache):
 
 
 def write_records():
-    """Records whose every name is hostile, and a failure with a hostile reason.
+    """Write records with hostile names only, and a failure with a hostile reason.
 
-    Ours refuse such names; a folder of results that came from elsewhere may have them.
+    The program refuses such names, but a folder of results from elsewhere may have them.
     """
     for index, text in enumerate(HOSTILE):
         for task in ("PyDocsSampleRetrieval", "other"):
@@ -70,7 +70,7 @@ def write_records():
 
 
 def write_runs(home, encoder_folder):
-    """A run on a model in a folder with a hostile name, and copies of its page."""
+    """Run a model in a folder with a hostile name, and copy its page."""
     hostile = home / "runs" / "<img src=x onerror=alert(1)> [x](javascript:alert(1)) `$x$"
     shutil.copytree(encoder_folder, hostile)
     parameters = {"checkpoint": str(hostile), "tasks": "AuthorSTS"}
@@ -83,7 +83,7 @@ def write_runs(home, encoder_folder):
 
 
 class Page(HTMLParser):
-    """What a page links to, shows and runs."""
+    """The links, text, images and scripts of a page."""
 
     def __init__(self, file):
         super().__init__()
@@ -112,7 +112,7 @@ class Page(HTMLParser):
 
 
 def pages(book):
-    """The pages; the theme's templates among its own files are none."""
+    """Return the pages by file, without the templates among the theme's own files."""
     files = sorted(file for file in book.html.rglob("*.html") if "_static" not in file.parts)
     return {file: Page(file) for file in files}
 
@@ -172,7 +172,7 @@ def test_thirty_runs_stay_small(book):
 
 
 def test_a_value_that_is_missing_stops_the_build(book, monkeypatch, tmp_path):
-    """The glued findings are gone: a strict build of the same sources must say so."""
+    """A strict build must report that the glued findings are missing."""
     from qwen3nb.book.build import BookError
 
     copy = tmp_path / "copy"
@@ -185,7 +185,7 @@ def test_a_value_that_is_missing_stops_the_build(book, monkeypatch, tmp_path):
         build_book(show_progress=False)
 
 
-# Contrast after WCAG 2.2, 1.4.3, of everything that has text of its own in the article.
+# Contrast (WCAG 2.2, 1.4.3) of every element of the article that directly contains text.
 CONTRAST = """
 const channel = v => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
 const numbers = c => c.match(/[\\d.]+/g).map(Number);
@@ -214,7 +214,7 @@ return {worst: worst.slice(0, 5), wide: document.documentElement.scrollWidth - i
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_page_is_readable_in_a_browser(book, tmp_path, name, theme):
-    """No script fails, text has contrast, and the page is as wide as the window, in both modes."""
+    """No script fails, text has contrast, and the page fits the window, in both modes."""
     script = f"document.documentElement.dataset.theme = '{theme}';" + CONTRAST
     measured = used(book.html / f"{name}.html", script, folder=tmp_path / "profile")
     assert measured["theme"] == theme
@@ -229,7 +229,7 @@ def test_a_page_fits_a_phone(book, tmp_path, name):
         book.html / f"{name}.html",
         "return document.documentElement.scrollWidth - innerWidth",
         folder=tmp_path / "profile",
-        width=500,  # the narrowest window chromium makes
+        width=500,  # the narrowest window that Chromium opens
     )
     assert measured <= 0
 

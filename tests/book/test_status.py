@@ -1,4 +1,4 @@
-"""The page with the state of the book."""
+"""The status page of the book."""
 
 import json
 from dataclasses import replace

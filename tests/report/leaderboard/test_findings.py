@@ -1,4 +1,4 @@
-"""The sentences on the landing page: right where differences are real, and careful elsewhere."""
+"""The sentences on the landing page claim a difference only where it is significant."""
 
 import json
 

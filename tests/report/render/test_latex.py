@@ -11,7 +11,7 @@ from qwen3nb.report.render.latex import latex_text
 
 
 def unbalanced(latex):
-    """What is wrong with braces, environments and signs of LaTeX we wrote; '' if nothing."""
+    """Return what is wrong with braces, environments and characters; empty if nothing."""
     depth, open_ = 0, []
     for item in re.findall(
         r"\\begin\{\w+\*?\}|\\end\{\w+\*?\}|\\.|[{}%#~^]|\$[^$]*\$", latex, re.S
