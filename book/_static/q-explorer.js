@@ -1,9 +1,9 @@
-// The per-query explorer: two models chosen from lists, a point per query, a click to see it.
-// The data lie in the page; plotly's script is on the page when there is an explorer on it.
+// The per-query explorer: two models selected from lists, a point per query, details on click.
+// The data are embedded in the page; plotly's script is loaded on pages with an explorer.
 (function () {
   "use strict";
 
-  // Colours of the page as it is now, light or dark.
+  // The current colours of the page, light or dark.
   function theme(box) {
     const ink = getComputedStyle(box).color;
     const line = ink.replace("rgb(", "rgba(").replace(")", ", 0.2)");
@@ -27,7 +27,7 @@
     return span.innerHTML;
   }
 
-  // Which query was clicked, and what every model scores on it, the best first.
+  // Show the clicked query and every model's score on it, the best first.
   function show(panel, data, index) {
     const query = document.createElement("p");
     const id = document.createElement("span");
@@ -42,13 +42,13 @@
       const bar = document.createElement("i");
       bar.style.width = `${100 * Math.max(0, Math.min(1, score))}%`;
       bar.style.background = data.colors[name];
-      const said = document.createElement("b");
-      said.textContent = score.toFixed(3);
+      const number = document.createElement("b");
+      number.textContent = score.toFixed(3);
       const label = document.createElement("span");
       label.textContent = name;
       const track = document.createElement("em");
       track.append(bar);
-      item.append(label, track, said);
+      item.append(label, track, number);
       list.append(item);
     }
     panel.replaceChildren(query, list);

@@ -1,23 +1,23 @@
-// Sorting and filtering of result tables. Nothing is fetched, and a table without this
-// script is still a table: all it adds are buttons in the head and, above, a box to filter by.
+// Sorting and filtering of result tables. Nothing is fetched, and tables work without this
+// script: it only adds buttons in the header and a filter box above.
 (function () {
   "use strict";
-  const MANY = 8; // rows, from which on a table can be filtered
+  const MANY = 8; // rows from which a table gets a filter box
   const NUMBER = /^[+\-−]?[\d,]*\.?\d+(e[+-]?\d+)?\s*%?$/i;
 
-  // What a cell says, without the small type below it.
+  // The text of a cell, without the small type below it.
   function words(cell) {
     const copy = cell.cloneNode(true);
     copy.querySelectorAll(".q-detail, sub, sup").forEach((part) => part.remove());
     return copy.textContent.trim();
   }
 
-  // The number behind a cell, or NaN: its own value, else what it says if that is a number.
+  // The number behind a cell: its sort key, else its text if numeric, else NaN.
   function value(cell) {
     if (cell.dataset.sort !== undefined) return parseFloat(cell.dataset.sort);
-    const said = words(cell);
-    if (!NUMBER.test(said)) return NaN;
-    return parseFloat(said.replace(/,/g, "").replace("−", "-"));
+    const text = words(cell);
+    if (!NUMBER.test(text)) return NaN;
+    return parseFloat(text.replace(/,/g, "").replace("−", "-"));
   }
 
   function compare(first, second, index, numeric, sign) {
@@ -26,7 +26,7 @@
     if (!numeric) return sign * words(a).localeCompare(words(b), undefined, { numeric: true });
     const x = value(a);
     const y = value(b);
-    if (isNaN(x) || isNaN(y)) return isNaN(x) - isNaN(y); // what is missing comes last, always
+    if (isNaN(x) || isNaN(y)) return isNaN(x) - isNaN(y); // missing values always come last
     return sign * (x - y);
   }
 

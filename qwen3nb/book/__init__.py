@@ -1,1 +1,1 @@
-"""The Jupyter Book: its build, its Sphinx extension, its status page."""
+"""The Jupyter Book: build, Sphinx extension, accessibility checks, status page."""

@@ -18,7 +18,7 @@ from qwen3nb.utils.atomic_files import write_text
 
 __all__ = ["BookError", "build_book", "page_links", "remote_resources", "write_card_page"]
 
-# Whatever a page would fetch from another host when it is opened.
+# Whatever a page would fetch from another host when opened.
 _REMOTE = re.compile(
     r"""<(?:script|img|iframe|link|source|video|audio|embed)\b[^>]*?"""
     r"""\b(?:src|href|data)\s*=\s*["']?((?:https?:)?//[^"'\s>]+)""",
@@ -27,7 +27,7 @@ _REMOTE = re.compile(
 _REMOTE_STYLE = re.compile(r"""(?:@import|url\()\s*["']?((?:https?:)?//[^"')\s]+)""", re.IGNORECASE)
 _HARMLESS = re.compile(r'<link[^>]+rel="(?:canonical|license|author)"', re.IGNORECASE)
 
-# Pages that show the present results, run before each build; whether they take a tier.
+# Pages that show the current results, run before each build, and whether they take a tier.
 _PAGES = {
     "data": True,
     "leaderboard": True,
@@ -41,13 +41,13 @@ _PAGES = {
 
 
 class BookError(RuntimeError):
-    """The book cannot be built, or a page would fetch something; the message says which."""
+    """The book does not build, or a page would fetch something from another host."""
 
 
 def page_links(results: Iterable[Result]) -> dict[str, str]:
-    """The page of each run id, relative to the other pages in ``book/runs``.
+    """Return the page of each run id, relative to the other pages in ``book/runs``.
 
-    Only published pages are linked.
+    Only published pages are included.
     """
     from qwen3nb.execution.notebook import page_name
     from qwen3nb.execution.parameters import read_parameters
@@ -55,8 +55,9 @@ def page_links(results: Iterable[Result]) -> dict[str, str]:
     declared = read_parameters(paths.notebooks() / "eval.ipynb")
     links = {}
     for result in results:
-        given = {name: result.config[name] for name in declared if name in result.config}
-        values = {name: given.get(name, parameter.default) for name, parameter in declared.items()}
+        values = {
+            name: result.config.get(name, parameter.default) for name, parameter in declared.items()
+        }
         name = page_name("eval", values, declared)
         if (paths.book_runs() / f"{name}.ipynb").is_file():
             links[result.run] = f"{name}.html"
@@ -68,7 +69,7 @@ def write_card_page(
 ) -> Path:
     """Write ``book/runs/card.md``, the card of ``model``, or a note that it is pending.
 
-    By default the model is the extracted one that was evaluated last.
+    By default, ``model`` is the extracted model evaluated last.
     """
     page = paths.book_runs() / "card.md"
     model = model or _last_extracted(results)
@@ -80,7 +81,7 @@ def write_card_page(
 
 
 def _last_extracted(results: Sequence[Result]) -> Path | None:
-    """The folder of the extracted model whose results were finished last."""
+    """Return the folder of the extracted model whose results were finished last."""
     extracted = [
         (result.finished, folder)
         for result in latest(results)
@@ -92,26 +93,26 @@ def _last_extracted(results: Sequence[Result]) -> Path | None:
 def build_book(
     *, tier: str = "smoke", model: Path | None = None, show_progress: bool = True
 ) -> Path:
-    """Run the pages that read results, build the book afresh and strictly, and check it.
+    """Run the pages that read results, build the book from scratch and strictly, and check it.
 
     Args:
         tier: the tier whose tasks the pages show.
         model: the model of the card; by default the extracted model evaluated last.
-        show_progress: whether to show bars.
+        show_progress: whether to show progress bars.
 
     Returns:
-        The book's first page.
+        The path of the book's first page.
 
     Raises:
         BookError: Sphinx warned, or a page would fetch something from another host.
     """
     from qwen3nb.execution.notebook import run_notebook
 
-    for name, of_a_tier in _PAGES.items():
-        run_notebook(name, {"tier": tier} if of_a_tier else {}, show_progress=show_progress)
+    for name, takes_tier in _PAGES.items():
+        run_notebook(name, {"tier": tier} if takes_tier else {}, show_progress=show_progress)
     write_card_page(load_results(adapters=False), model=model, tier=tier)
     output = paths.root() / "_build"
-    # An incremental build keeps pages and glued values of runs that are gone.
+    # An incremental build keeps the pages and glued values of deleted runs.
     shutil.rmtree(output, ignore_errors=True)
     command = [sys.executable, "-c", "from jupyter_book.cli.main import main; main()"]
     command += ["build", str(paths.book()), "-W", "-n", "--keep-going", "-q"]
@@ -129,7 +130,7 @@ def build_book(
 
 
 def remote_resources(html: Path) -> list[tuple[str, str]]:
-    """Page and address of everything a built page would fetch from another host."""
+    """Return the page and address of everything that built pages would fetch from other hosts."""
     remote = []
     for page in sorted(html.rglob("*.html")):
         text = page.read_text(encoding="utf-8")

@@ -1,8 +1,8 @@
 """A Sphinx extension that keeps the book free of remote resources.
 
-Formulas become MathML, which browsers render themselves, so that MathJax is not fetched.
-The remote scripts of thebe, which the book does not use, are removed from every page.
-Plotly's script, 5 MB, is copied into the book once and loaded by the pages that need it.
+Formulas become MathML, which browsers render natively, so that MathJax is not fetched. The remote
+scripts of thebe, which the book does not use, are removed from every page. Plotly's script (5 MB)
+is copied into the book once and loaded only by the pages that need it.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ if TYPE_CHECKING:
 
 __all__ = ["QUESTIONS", "setup"]
 
-# Questions of a reader, and the pages of ``book/runs`` that answer them.
+# Readers' questions, and the pages in ``book/runs`` that answer them.
 QUESTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("Which model is best, and how sure is that?", ("leaderboard",)),
+    ("Which model is best, and how certain is that?", ("leaderboard",)),
     ("How do two models compare, query by query?", ("compare*", "explorer*")),
-    ("Does extraction hold?", ("extract-*",)),
+    ("Is the extracted encoder correct?", ("extract-*",)),
     ("Which pooling? Does averaging help?", ("ablation-*",)),
-    ("What was the training like?", ("training*",)),
+    ("How did training go?", ("training*",)),
     ("Does the reranker help, and where?", ("rerank-*",)),
     ("Is there interference between tasks?", ("interference*",)),
     ("What do approximate indexes and smaller vectors cost?", ("ann-*",)),
-    ("What else are the vectors good for?", ("probes-*",)),
+    ("What are the vectors good for besides search?", ("probes-*",)),
     ("How fast is it?", ("speed*",)),
-    ("One model, everything about it", ("eval-*",)),
-    ("What is the model, and what can it not do?", ("card",)),
-    ("What is measured, and do others get the same?", ("data", "reproduce*")),
+    ("How does one model perform in detail?", ("eval-*",)),
+    ("What is the model, and what are its limitations?", ("card",)),
+    ("What is measured, and are published scores reproduced?", ("data", "reproduce*")),
     ("Can the statistics be trusted?", ("calibration*",)),
-    ("Which runs are in here, and did any fail?", ("status*",)),
+    ("Which runs are in this book, and did any fail?", ("status*",)),
 )
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Register with Sphinx."""
+    """Register the extension with Sphinx."""
     app.add_directive("reading-path", _directive())
     app.add_html_math_renderer("mathml", (_visit_inline, None), (_visit_block, None))
     app.connect("html-page-context", _add_plotly, priority=400)
@@ -64,7 +64,7 @@ def _visit_block(translator: Any, node: nodes.Element) -> None:
 def _add_plotly(
     app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object
 ) -> None:
-    """Add Plotly's script to the pages that draw with it."""
+    """Add Plotly's script to the pages that use it."""
     if 'class="q-explorer"' not in context.get("body", ""):
         return
     import shutil
@@ -82,7 +82,7 @@ def _add_plotly(
 def _drop_remote(
     app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object
 ) -> None:
-    """Remove scripts from other hosts from the page."""
+    """Remove scripts of other hosts from a page."""
     context["script_files"] = [
         script
         for script in context.get("script_files", [])
@@ -95,16 +95,16 @@ def _drop_remote(
 
 
 def _directive() -> type:
-    """The class of the directive; docutils is imported only to build a book."""
+    """Return the directive's class; a function, so that docutils is imported only in a build."""
     from docutils import nodes
     from docutils.parsers.rst import Directive
 
     class ReadingPath(Directive):
-        """A definition list: a question, and the pages that answer it."""
+        """A definition list of questions and the pages that answer them."""
 
         def run(self) -> list[nodes.Node]:
             env = self.state.document.settings.env
-            env.note_reread()  # the set of pages changes without this one
+            env.note_reread()  # the set of pages may change while this page does not
             entries = []
             for question, patterns in QUESTIONS:
                 pages = _pages(Path(env.srcdir), patterns)
@@ -118,17 +118,17 @@ def _directive() -> type:
 
 
 def _pages(book: Path, patterns: tuple[str, ...]) -> dict[str, str]:
-    """The title of each page that matches, by its path without the ending."""
+    """Return the titles of the matching pages, by path without suffix."""
     titles = {}
     for pattern in patterns:
-        for ending in (".ipynb", ".md"):
-            for file in sorted((book / "runs").glob(pattern + ending)):
+        for suffix in (".ipynb", ".md"):
+            for file in sorted((book / "runs").glob(pattern + suffix)):
                 titles[f"runs/{file.stem}"] = _title(file)
     return titles
 
 
 def _title(file: Path) -> str:
-    """The first heading of a page, or its name."""
+    """Return the first heading of a page, or its name."""
     import json
 
     text = file.read_text(encoding="utf-8")

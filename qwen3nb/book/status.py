@@ -1,7 +1,7 @@
 """Tables of the status page: runs, failures, machine, software, data versions.
 
-Everything is read from the pages in ``book/runs``, the notes of failed runs and the
-records; nothing is loaded or measured.
+Everything is read from the pages in ``book/runs``, the reports of failed runs and the
+records; no model is loaded and nothing is measured.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 _UNKNOWN = "not recorded"
-_MOST = 8  # names in a cell before the rest is counted
+_MOST = 8  # names listed in a cell; the rest is counted
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,9 @@ class _Page:
 
 
 def runs_table() -> Table:
-    """A row per page: notebook, parameters, status, duration.
+    """Return a row per page: notebook, parameters, status, duration.
 
-    Parameters with the notebook's default are left out, except the model and the tier.
+    Parameters at their defaults are left out, except the model and the tier.
     """
     pages = sorted(_pages(), key=lambda page: (not page.failed, page.notebook, page.name))
     rows = tuple(
@@ -73,13 +73,13 @@ def runs_table() -> Table:
         for page in pages
     )
     failed = sum(bool(page.failed) for page in pages)
-    columns = ("page", "notebook", "parameters", "status", "took", "finished (UTC)")
-    note = f"{len(pages)} pages, {failed} of failed runs." if pages else "No page yet."
+    columns = ("page", "notebook", "parameters", "status", "duration", "finished (UTC)")
+    note = f"{len(pages)} pages, {failed} of failed runs." if pages else "No pages yet."
     return Table(columns, rows, note, kind="words")
 
 
 def _pages() -> list[_Page]:
-    """The pages in ``book/runs`` except the status page."""
+    """Return the pages in ``book/runs``, without the status page."""
     files = sorted(paths.book_runs().glob("*.ipynb"))
     return [page for file in files if file.stem != "status" and (page := _page(file))]
 
@@ -88,7 +88,7 @@ def _page(file: Path) -> _Page | None:
     try:
         metadata = read_json(file)["metadata"]
         ours = metadata["qwen3nb"]
-    except (ValueError, KeyError, TypeError):  # not one of our pages
+    except (ValueError, KeyError, TypeError):  # not a page of this program
         return None
     seconds = ours.get("seconds", metadata.get("papermill", {}).get("duration"))
     return _Page(
@@ -102,7 +102,7 @@ def _page(file: Path) -> _Page | None:
 
 
 def _notebook_of(page: str) -> str:
-    """The notebook of a page without that metadata, from the page's name."""
+    """Infer the notebook of a page without that metadata from the page's name."""
     stems = [file.stem for file in paths.notebooks().glob("*.ipynb")]
     return max((stem for stem in stems if f"{page}-".startswith(f"{stem}-")), key=len, default="–")
 
@@ -131,7 +131,7 @@ def _duration(seconds: float | None) -> Cell:
 
 
 def _when(moment: str) -> Cell:
-    """A date that does not break at its hyphens, with the time below."""
+    """Return a date that does not break at its hyphens, with the time below it."""
     day, _, time = _moment(moment).partition(" ")
     if not day:
         return Cell("never")
@@ -140,12 +140,12 @@ def _when(moment: str) -> Cell:
 
 
 def _moment(when: str) -> str:
-    """``2026-11-20 12:04:21`` of a moment in ISO 8601."""
+    """Format an ISO 8601 time as ``2026-11-20 12:04:21``."""
     return when[:19].replace("T", " ")
 
 
 def failed_runs_table() -> Table:
-    """Failed runs and failed tasks, each with its reason."""
+    """Return failed runs and failed tasks, each with its reason."""
     rows = [
         (Cell(run.page, _moment(run.failed)), Cell(run.reason), Cell("\n".join(run.more) or "–"))
         for run in failed_runs()
@@ -154,12 +154,12 @@ def failed_runs_table() -> Table:
         (Cell(where), Cell(reason), Cell("the task's .error.txt beside the records"))
         for where, reason in sorted(load_failures().items())
     ]
-    columns = ("run or task", "why", "more in")
+    columns = ("run or task", "why", "details in")
     return Table(columns, tuple(rows), "" if rows else "Nothing failed.", kind="words")
 
 
 def machine_table() -> Table:
-    """The machine that built this page: processor, cores, memory, GPUs, system."""
+    """Return the machine that built this page: processor, cores, memory, GPUs, system."""
     counted = Counter(gpu_names())
     facts = {
         "processor": processor(),
@@ -175,23 +175,23 @@ def machine_table() -> Table:
 
 
 def software_table(results: Iterable[Result] | None = None) -> Table:
-    """Installed versions, and the records made with other ones."""
+    """Return installed versions, and the records made with other versions."""
     results = load_results() if results is None else list(results)
-    here = Environment.current().versions
+    installed = Environment.current().versions
     rows = []
-    for package, version in here.items():
+    for package, version in installed.items():
         by_version = defaultdict(list)
         for result in results:
             by_version[result.environment.versions.get(package, _UNKNOWN)].append(result)
         same = by_version.pop(version, [])
         others = [f"{other}: {_names(made)}" for other, made in sorted(by_version.items())]
         rows.append((Cell(package), Cell(version), Cell(str(len(same))), _others(others)))
-    columns = ("package", "here", "records made with it", "records made with others")
+    columns = ("package", "installed", "records made with it", "records made with others")
     return Table(columns, tuple(rows), kind="words")
 
 
 def data_versions_table(results: Iterable[Result] | None = None) -> Table:
-    """Data set and revision per task, and the records of other revisions.
+    """Return the data set and revision of each task, and the records of other revisions.
 
     The revision of a task is that of its newest record.
     """
@@ -210,12 +210,12 @@ def data_versions_table(results: Iterable[Result] | None = None) -> Table:
         same = len(made) - sum(map(len, older.values()))
         cells = (Cell(task), Cell(last.dataset, str(last.revision)[:12]), Cell(str(same)))
         rows.append((*cells, _others(others)))
-    columns = ("task", "data set\nrevision", "records of it", "records of older revisions")
+    columns = ("task", "data set\nrevision", "records of it", "records of other revisions")
     return Table(columns, tuple(rows), "" if rows else "No records yet.", kind="words")
 
 
 def _names(results: Iterable[Result]) -> str:
-    """Model and task of the first few records, and how many more there are."""
+    """Return the model and task of the first records, and the number of the rest."""
     names = sorted({f"{each.model.label} on {each.task.name}" for each in results})
     rest = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
     return ", ".join(names[:_MOST]) + rest
@@ -226,28 +226,28 @@ def _others(lines: list[str]) -> Cell:
 
 
 def verification_table(*, verify: bool = True) -> Table:
-    """The number of records, and whether their aggregates follow from their scores.
+    """Return the number of records and whether their aggregates match their per-query scores.
 
     Args:
-        verify: recompute every aggregate; otherwise only count.
+        verify: whether to recompute every aggregate; otherwise records are only counted.
     """
     files = result_files()
     problems = verify_files(files) if verify else {}
-    held = f"{len(files) - len(problems)} of {len(files)} hold"
+    verified = f"{len(files) - len(problems)} of {len(files)} are consistent"
     facts = {
         "records": str(len(files)),
-        "hidden": f"{_hidden(files)}, of failed runs",
-        "verified": held if verify else "not verified",
+        "hidden": f"{_hidden(files)}, from failed runs",
+        "verified": verified if verify else "not verified",
     }
     rows = [(Cell(name), Cell(value)) for name, value in facts.items()]
     rows += [
-        (Cell(paths.shown(file), "does not hold"), Cell("; ".join(messages)))
+        (Cell(paths.shown(file), "inconsistent"), Cell("; ".join(messages)))
         for file, messages in problems.items()
     ]
-    note = "A record holds if every aggregate follows from its per-query scores."
+    note = "A record is consistent if every aggregate follows from its per-query scores."
     return Table(("what", "value"), tuple(rows), note, kind="facts")
 
 
 def _hidden(files: list[Path]) -> int:
-    """How many records were made by failed runs."""
+    """Count the records made by failed runs."""
     return len(files) - len(load_results()) if failed_runs() else 0

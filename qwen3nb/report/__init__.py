@@ -1,1 +1,1 @@
-"""How the results are shown."""
+"""Tables, figures, pages and model cards made from results."""

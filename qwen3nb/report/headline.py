@@ -1,4 +1,4 @@
-"""The landing page's findings, gathered from all pages."""
+"""The findings on the landing page, collected from all pages."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def headline_findings(
     links: Mapping[str, str] | None = None,
     folder: str = "",
 ) -> str:
-    """Three findings as HTML: on the leaderboard, the extracted encoders, and other pages.
+    """Return three findings as HTML: on the leaderboard, extracted encoders, and other pages.
 
     Args:
-        comparison: of the models on the leaderboard.
-        task: the task that the models are compared on.
-        links: page per run id, relative to the landing page.
-        folder: of all other pages, relative to the landing page.
+        comparison: comparison of the models on the leaderboard.
+        task: task the models are compared on.
+        links: page of each run id, relative to the landing page.
+        folder: folder of all other pages, relative to the landing page.
     """
     seed = comparison.procedure.seed
     others = (
@@ -40,7 +40,7 @@ def headline_findings(
 
 
 def interference_finding(report: InterferenceReport) -> Finding | None:
-    """What joint training costs; None where no pair can be compared."""
+    """Return what joint training costs; None if no pair can be compared."""
     interference = report.interference
     groups = [group for group in interference.groups if group.overall.tir is not None]
     if not groups:
@@ -59,7 +59,7 @@ def interference_finding(report: InterferenceReport) -> Finding | None:
 
 
 def rerank_finding(results: Iterable[Result], *, seed: int = 0) -> Finding | None:
-    """What reranking gives on the data set with most queries it was measured on; or None."""
+    """Return what reranking gains on the data set with the most queries; None without records."""
     measured = [each for each in results if f"first {METRIC}" in each.per_query]
     if not measured:
         return None
@@ -73,5 +73,5 @@ def rerank_finding(results: Iterable[Result], *, seed: int = 0) -> Finding | Non
 
 
 def _reranking(result: Result) -> tuple[str, str]:
-    """The reranker and the first stage, which a record of any data set shares with its page."""
+    """Return the reranker and the first stage: what the records of one page share."""
     return result.model.identity, str(result.task.name).partition(".")[2]

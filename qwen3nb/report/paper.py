@@ -1,4 +1,4 @@
-"""All figures and tables that results give, as files for a paper."""
+"""Write all figures and tables of the results as files for a paper."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from qwen3nb.analysis.comparison.alignment import model_names
 from qwen3nb.analysis.comparison.compare import Comparison, compare
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
@@ -20,11 +21,7 @@ from qwen3nb.report.leaderboard.figures import (
 )
 from qwen3nb.report.leaderboard.ranking import rank_figure, standings
 from qwen3nb.report.leaderboard.score_table import leaderboard
-from qwen3nb.report.leaderboard.tables import (
-    cost_table,
-    headline_table,
-    model_names,
-)
+from qwen3nb.report.leaderboard.tables import cost_table, headline_table
 from qwen3nb.report.render.figure import Figure
 from qwen3nb.report.render.table import TABLE_FORMATS, Table
 from qwen3nb.report.studies.reranking_figures import gain_figure
@@ -48,13 +45,13 @@ METRIC = "nDCG@10"
 def paper_figures(
     results: Sequence[Result], *, tier: str, seed: int = 0
 ) -> list[tuple[str, Figure]]:
-    """Every figure of a tier that its records give, each with the name of its file.
+    """Return every figure that a tier's records allow, each with the name of its file.
 
-    With them go those of trainings and adapters, from the records of all and the logs below
-    `paths.runs`. Figures that need a model (spectra, indexes, ablations) are on their pages.
+    Includes the figures of trainings and adapters, from all records and the logs below
+    `paths.runs`. Figures that need a model (spectra, indexes, ablations) are only on their pages.
 
     Raises:
-        ValueError: no records of the tier.
+        ValueError: the tier has no records.
     """
     on_tier = _of_tier(results, tier)
     figures = [
@@ -68,7 +65,7 @@ def paper_figures(
         figures.append(wins_figure(comparison, task=task))
     figures += [differences_figure(comparison), pairs_figure(comparison)]
     figures += _of_trainings(results, tier=tier, seed=seed)
-    named = [(picture.name, picture) for picture in figures if picture is not None]
+    named = [(figure.name, figure) for figure in figures if figure is not None]
     return named + list(_per_model(on_tier))
 
 
@@ -90,10 +87,10 @@ def _per_model(results: Sequence[Result]) -> Iterator[tuple[str, Figure]]:
 
 
 def paper_tables(results: Sequence[Result], *, tier: str, seed: int = 0) -> list[Table]:
-    """Every table of a tier, each with a name and a caption.
+    """Return every table of a tier, each with a name and a caption.
 
     Raises:
-        ValueError: no records of the tier.
+        ValueError: the tier has no records.
     """
     from dataclasses import replace
 
@@ -116,12 +113,12 @@ def paper_tables(results: Sequence[Result], *, tier: str, seed: int = 0) -> list
 def _of_tier(results: Sequence[Result], tier: str) -> list[Result]:
     on_tier = [r for r in latest(results) if r.task.name in TIERS[tier].tasks]
     if not on_tier:
-        raise ValueError(f"no results of the tier {tier!r}; `qwen3nb eval` makes some")
+        raise ValueError(f"no results on the tier {tier!r}; run `qwen3nb eval --tier {tier}` first")
     return on_tier
 
 
 def _compared_tasks(comparison: Comparison) -> list[str]:
-    """The tasks on which models are compared query by query."""
+    """Return the tasks on which models are compared query by query."""
     return list(dict.fromkeys(each.task for each in comparison.differences))
 
 
@@ -131,7 +128,7 @@ def write_figures(
     """Write `paper_figures` and their captions (``captions.md``) into a folder.
 
     Raises:
-        ValueError: no records of the tier, or an unknown format.
+        ValueError: the tier has no records, or the format is unknown.
     """
     written: list[Path] = []
     captions = []
@@ -148,7 +145,7 @@ def write_tables(
     """Write `paper_tables` into a folder.
 
     Raises:
-        ValueError: no records of the tier, or an unknown format.
+        ValueError: the tier has no records, or the format is unknown.
     """
     return [
         write_text(
@@ -159,12 +156,12 @@ def write_tables(
 
 
 def _file_name(name: str) -> str:
-    """Letters, digits and signs that are fit for a file, whatever a model is called."""
+    """Return ``name`` with only the characters that are safe in a file name."""
     return re.sub(r"[^A-Za-z0-9.@+]+", "-", name).strip("-.")[:120] or "unnamed"
 
 
 def _free(file: Path, taken: Sequence[Path]) -> Path:
-    """``file``, or the same with a number if the name is taken."""
+    """Return ``file``, with a number appended if the name is taken."""
     count, free = 2, file
     while free in taken:
         free = file.with_stem(f"{file.stem}-{count}")

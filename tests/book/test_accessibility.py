@@ -1,4 +1,4 @@
-"""Pages as a reader uses them, in a browser where there is one."""
+"""Pages as a reader uses them, in a browser if one is installed."""
 
 import pytest
 from helpers import REPOSITORY
@@ -9,7 +9,7 @@ from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.table import Table
 
 SCRIPT = REPOSITORY / "book" / "_static" / "q-tables.js"
-# The first column in the order of the rows, and the state of each head.
+# The first column in row order, and the sort state of each header.
 STATE = """
 const seen = () => ({
   order: [...document.querySelectorAll('tbody tr')].filter(r => !r.hidden)
@@ -38,15 +38,15 @@ def page(tmp_path):
 
 
 def test_a_click_sorts_by_the_value_and_says_so(page, tmp_path):
-    said = used(page, STATE + """
+    result = used(page, STATE + """
         const states = [seen()];
         for (const i of [1, 1, 0, 0, 2]) { press(i); states.push(seen()); }
         return states;""", folder=tmp_path / "p")  # fmt: skip
-    start, down, up, names, back, texts = said
+    start, down, up, names, back, texts = result
     assert start["order"][:4] == ["b", "a", "d", "c"]
     assert start["heads"] == [None, None, None]
     numbers = [f"m{i}" for i in (5, 4, 3, 2, 1)]
-    assert down["order"] == [*numbers, "a", "b", "m0", "c", "d"]  # by value, what is missing last
+    assert down["order"] == [*numbers, "a", "b", "m0", "c", "d"]  # by value, missing ones last
     assert down["heads"] == [None, "descending", None]
     assert up["order"] == ["c", "m0", "b", "a", *reversed(numbers), "d"]
     assert up["heads"] == [None, "ascending", None]
@@ -56,28 +56,28 @@ def test_a_click_sorts_by_the_value_and_says_so(page, tmp_path):
 
 
 def test_heads_are_buttons_for_the_keyboard(page, tmp_path):
-    said = used(page, STATE + """
+    result = used(page, STATE + """
         const button = document.querySelectorAll('thead button')[1];
         button.focus();
         return [document.activeElement === button, button.type, button.textContent];
         """, folder=tmp_path / "p")  # fmt: skip
-    assert said == [True, "button", "xn\u00a0=\u00a03"]
+    assert result == [True, "button", "xn\u00a0=\u00a03"]
 
 
 def test_the_box_filters_rows_by_every_word(page, tmp_path):
-    said = used(page, STATE + """
+    result = used(page, STATE + """
         const box = document.querySelector('input.q-filter');
-        const found = [];
+        const counts = [];
         for (const text of ['NOT run', 'm 5,000', 'nothing', '']) {
           box.value = text;
           box.dispatchEvent(new Event('input'));
-          found.push([seen().order, document.querySelector('.q-count').textContent]);
+          counts.push([seen().order, document.querySelector('.q-count').textContent]);
         }
-        return found;""", folder=tmp_path / "p")  # fmt: skip
-    assert said[0] == [["d"], "1 of 10 rows"]
-    assert said[1] == [["m1"], "1 of 10 rows"]
-    assert said[2] == [[], "0 of 10 rows"]
-    assert (len(said[3][0]), said[3][1]) == (10, "")
+        return counts;""", folder=tmp_path / "p")  # fmt: skip
+    assert result[0] == [["d"], "1 of 10 rows"]
+    assert result[1] == [["m1"], "1 of 10 rows"]
+    assert result[2] == [[], "0 of 10 rows"]
+    assert (len(result[3][0]), result[3][1]) == (10, "")
 
 
 def test_a_short_table_has_no_box(tmp_path):
@@ -87,8 +87,8 @@ def test_a_short_table_has_no_box(tmp_path):
         f'<html><body>{table.to_html()}<script src="{SCRIPT.as_uri()}"></script></body>'
     )
     count = "return ['input', 'thead button'].map(s => document.querySelectorAll(s).length);"
-    said = used(file, count, folder=tmp_path / "p")
-    assert said == [0, 1]
+    result = used(file, count, folder=tmp_path / "p")
+    assert result == [0, 1]
 
 
 def test_without_the_script_the_table_is_a_table(page):
@@ -111,18 +111,18 @@ def test_on_a_phone_only_the_box_of_a_wide_table_or_figure_scrolls(tmp_path):
         f'<html><head><link rel="stylesheet" href="{style}"></head><body style="margin:0">'
         f'<div id="page" style="width:360px">{body}</div></body></html>'
     )
-    said = used(file, """
+    result = used(file, """
         const page = document.getElementById('page');
         const boxes = [...page.querySelectorAll('.q-scroll, figure > div')];
         return [page.scrollWidth, boxes.map(box => [box.clientWidth <= 360,
                                                     box.scrollWidth > box.clientWidth])];
         """, folder=tmp_path / "p")  # fmt: skip
-    assert said[0] <= 360
-    assert said[1] == [[True, True], [True, False], [True, True]]
+    assert result[0] <= 360
+    assert result[1] == [[True, True], [True, False], [True, True]]
 
 
 @pytest.mark.parametrize(
-    ("page", "found"),
+    ("page", "missing"),
     [
         ('<img src="a.png" alt="A curve that climbs.">', []),
         ('<img src="a.png">', ["a.png"]),
@@ -133,6 +133,6 @@ def test_on_a_phone_only_the_box_of_a_wide_table_or_figure_scrolls(tmp_path):
         ('<svg aria-hidden="true"></svg>', []),
     ],
 )
-def test_images_without_an_alternative_are_found(tmp_path, page, found):
+def test_images_without_an_alternative_are_found(tmp_path, page, missing):
     (tmp_path / "p.html").write_text(f"<html><body>{page}</body></html>")
-    assert images_without_alt(tmp_path) == [("p.html", each) for each in found]
+    assert images_without_alt(tmp_path) == [("p.html", each) for each in missing]

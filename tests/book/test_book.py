@@ -1,4 +1,4 @@
-"""The built book as a whole: strict, safe whatever its data are called, and right in a browser.
+"""The built book: strict, safe with hostile names, and correct in a browser.
 
 One book is built for all tests here, from records with hostile names, a run on a model in a
 folder with a hostile name, and thirty pages of runs.
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.integration
 
 PLANTED = "hf_planted0123456789secret"
 RUNS = 30
-# What the theme itself puts into buttons.
+# Scripts that the theme itself puts into buttons.
 THEME = re.compile(r"^(toggle|window\.print|initThebe|document\.)")
 NAMES = ("runs/leaderboard", "index", "runs/compare", "runs/card")
 
@@ -49,9 +49,9 @@ def book(tmp_path_factory, encoder_folder, shared_cache):
 
 
 def write_records():
-    """Records whose every name is hostile, and a failure with a hostile reason.
+    """Write records with hostile names only, and a failure with a hostile reason.
 
-    Ours refuse such names; a folder of results that came from elsewhere may have them.
+    The program refuses such names, but a folder of results from elsewhere may have them.
     """
     for index, text in enumerate(HOSTILE):
         for task in ("PyDocsSampleRetrieval", "other"):
@@ -70,7 +70,7 @@ def write_records():
 
 
 def write_runs(home, encoder_folder):
-    """A run on a model in a folder with a hostile name, and copies of its page."""
+    """Run a model in a folder with a hostile name, and copy its page."""
     hostile = home / "runs" / "<img src=x onerror=alert(1)> [x](javascript:alert(1)) `$x$"
     shutil.copytree(encoder_folder, hostile)
     parameters = {"checkpoint": str(hostile), "tasks": "AuthorSTS"}
@@ -83,7 +83,7 @@ def write_runs(home, encoder_folder):
 
 
 class Page(HTMLParser):
-    """What a page links to, shows and runs."""
+    """The links, text, images and scripts of a page."""
 
     def __init__(self, file):
         super().__init__()
@@ -92,12 +92,12 @@ class Page(HTMLParser):
         self.feed(file.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag, attrs):
-        found = dict(attrs)
-        self._script = tag == "script" and found.get("type") != "application/json"
+        attributes = dict(attrs)
+        self._script = tag == "script" and attributes.get("type") != "application/json"
         self.ids.update(value for name, value in attrs if name in ("id", "name") and value)
         self.links += [(tag, value) for name, value in attrs if name in ("href", "src") and value]
         if tag in ("img", "svg"):
-            self.images.append((tag, found))
+            self.images.append((tag, attributes))
         self.active += [
             value for name, value in attrs if name.startswith("on") and not THEME.match(value or "")
         ]
@@ -112,19 +112,19 @@ class Page(HTMLParser):
 
 
 def pages(book):
-    """The pages; the theme's templates among its own files are none."""
-    found = sorted(file for file in book.html.rglob("*.html") if "_static" not in file.parts)
-    return {file: Page(file) for file in found}
+    """Return the pages by file, without the templates among the theme's own files."""
+    files = sorted(file for file in book.html.rglob("*.html") if "_static" not in file.parts)
+    return {file: Page(file) for file in files}
 
 
 def test_nothing_foreign_is_active_on_any_page(book):
-    found = pages(book)
-    assert len(found) > RUNS
-    for file, page in found.items():
+    by_file = pages(book)
+    assert len(by_file) > RUNS
+    for file, page in by_file.items():
         assert page.active == [], file.name
         assert "root:x:0:0" not in " ".join(page.text), file.name
         assert not any(link == "x" for _, link in page.links), file.name
-    shown = " ".join(found[book.html / "runs" / "leaderboard.html"].text)
+    shown = " ".join(by_file[book.html / "runs" / "leaderboard.html"].text)
     assert "<script>alert(1)</script>" in shown  # as text: nothing was dropped
 
 
@@ -140,9 +140,9 @@ def test_nothing_is_fetched_from_elsewhere(book):
 
 
 def test_every_link_within_the_book_leads_somewhere(book):
-    found = pages(book)
+    by_file = pages(book)
     broken = []
-    for file, page in found.items():
+    for file, page in by_file.items():
         for tag, link in page.links:
             parts = urlsplit(link)
             if parts.scheme or link.startswith("//") or tag == "use":
@@ -150,19 +150,19 @@ def test_every_link_within_the_book_leads_somewhere(book):
             target = (file.parent / unquote(parts.path)).resolve() if parts.path else file
             if not target.exists():
                 broken.append((file.name, link))
-            elif parts.fragment and target in found:
-                missing = unquote(parts.fragment) not in found[target].ids
+            elif parts.fragment and target in by_file:
+                missing = unquote(parts.fragment) not in by_file[target].ids
                 broken += [(file.name, link)] if missing else []
     assert broken == []
 
 
 def test_every_picture_says_what_it_shows(book):
     for file, page in pages(book).items():
-        for tag, found in page.images:
+        for tag, attributes in page.images:
             if tag == "img":
-                assert (found.get("alt") or "").strip(), (file.name, found)
-            elif "q-svg" in (found.get("class") or ""):
-                assert (found.get("aria-label") or "").strip(), (file.name, found)
+                assert (attributes.get("alt") or "").strip(), (file.name, attributes)
+            elif "q-svg" in (attributes.get("class") or ""):
+                assert (attributes.get("aria-label") or "").strip(), (file.name, attributes)
 
 
 def test_thirty_runs_stay_small(book):
@@ -172,7 +172,7 @@ def test_thirty_runs_stay_small(book):
 
 
 def test_a_value_that_is_missing_stops_the_build(book, monkeypatch, tmp_path):
-    """The glued findings are gone: a strict build of the same sources must say so."""
+    """A strict build must report that the glued findings are missing."""
     from qwen3nb.book.build import BookError
 
     copy = tmp_path / "copy"
@@ -185,7 +185,7 @@ def test_a_value_that_is_missing_stops_the_build(book, monkeypatch, tmp_path):
         build_book(show_progress=False)
 
 
-# Contrast after WCAG 2.2, 1.4.3, of everything that has text of its own in the article.
+# Contrast (WCAG 2.2, 1.4.3) of every element of the article that directly contains text.
 CONTRAST = """
 const channel = v => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
 const numbers = c => c.match(/[\\d.]+/g).map(Number);
@@ -214,24 +214,24 @@ return {worst: worst.slice(0, 5), wide: document.documentElement.scrollWidth - i
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_page_is_readable_in_a_browser(book, tmp_path, name, theme):
-    """No script fails, text has contrast, and the page is as wide as the window, in both modes."""
+    """No script fails, text has contrast, and the page fits the window, in both modes."""
     script = f"document.documentElement.dataset.theme = '{theme}';" + CONTRAST
-    said = used(book.html / f"{name}.html", script, folder=tmp_path / "profile")
-    assert said["theme"] == theme
-    assert said["worst"] == []
-    assert said["wide"] <= 0
-    assert said["figures"] > 0 or name in ("index", "runs/card")
+    measured = used(book.html / f"{name}.html", script, folder=tmp_path / "profile")
+    assert measured["theme"] == theme
+    assert measured["worst"] == []
+    assert measured["wide"] <= 0
+    assert measured["figures"] > 0 or name in ("index", "runs/card")
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_page_fits_a_phone(book, tmp_path, name):
-    said = used(
+    measured = used(
         book.html / f"{name}.html",
         "return document.documentElement.scrollWidth - innerWidth",
         folder=tmp_path / "profile",
-        width=500,  # the narrowest window chromium makes
+        width=500,  # the narrowest window that Chromium opens
     )
-    assert said <= 0
+    assert measured <= 0
 
 
 def test_every_page_opens_from_its_file_without_an_error(book, tmp_path):
@@ -242,7 +242,7 @@ def test_every_page_opens_from_its_file_without_an_error(book, tmp_path):
 
 
 def test_the_leaderboard_sorts_in_the_book_itself(book, tmp_path):
-    said = used(
+    measured = used(
         Path(book.html / "runs" / "leaderboard.html"),
         """const table = document.querySelector('table.q');
         const button = table.querySelectorAll('thead button')[1];
@@ -250,4 +250,4 @@ def test_the_leaderboard_sorts_in_the_book_itself(book, tmp_path):
         return table.querySelectorAll('thead th')[1].getAttribute('aria-sort');""",
         folder=tmp_path / "profile",
     )
-    assert said in ("ascending", "descending")
+    assert measured in ("ascending", "descending")

@@ -1,4 +1,4 @@
-"""The page with the state of the book."""
+"""The status page of the book."""
 
 import json
 from dataclasses import replace
@@ -45,22 +45,22 @@ def test_runs_with_parameters_that_are_not_default_and_how_they_ended(checkout):
     page("status", notebook="status", finished="2026-11-20T12:04:21+00:00")
     (paths.book_runs() / "theirs.ipynb").write_text("{}")
     table = runs_table()
-    found = {row[0]: row[1:] for row in rows(table)}
-    assert found["eval-bm25-smoke-limit-7"] == [
+    by_page = {row[0]: row[1:] for row in rows(table)}
+    assert by_page["eval-bm25-smoke-limit-7"] == [
         "eval", "checkpoint bm25, limit 7, tier smoke", "finished", "61.2\xa0s",
         "2026\u201111\u201120 12:04:21",
     ]  # fmt: skip
-    assert found["eval-x"] == ["eval", "checkpoint x", "failed", "1.0\xa0s", "never"]
-    assert found["data"][2] == "failed; shows an earlier run"
-    assert found["data"][3] == "not recorded"
-    assert set(found) == {"eval-bm25-smoke-limit-7", "eval-x", "data"}
+    assert by_page["eval-x"] == ["eval", "checkpoint x", "failed", "1.0\xa0s", "never"]
+    assert by_page["data"][2] == "failed; shows an earlier run"
+    assert by_page["data"][3] == "not recorded"
+    assert set(by_page) == {"eval-bm25-smoke-limit-7", "eval-x", "data"}
     assert [row[0] for row in rows(table)][-1] == "eval-bm25-smoke-limit-7"
     assert table.rows[-1][0].link == "eval-bm25-smoke-limit-7.html"
     assert table.note.startswith("3 pages, 2 of ")
 
 
 def test_without_anything_there_is_still_a_page(home):
-    assert runs_table().note == "No page yet."
+    assert runs_table().note == "No pages yet."
     assert failed_runs_table().note == "Nothing failed."
     assert data_versions_table().note == "No records yet."
     assert rows(verification_table())[0] == ["records", "0"]
@@ -72,18 +72,18 @@ def test_what_failed_and_why(home):
     file = make("m").path()
     file.parent.mkdir(parents=True)
     file.with_suffix(".error.txt").write_text("Traceback\nOSError: no disk\n")
-    found = rows(failed_runs_table())
-    assert found[0][0].startswith("eval-bm25-smoke 2026-01-01")
-    assert found[0][1:] == ["ValueError: no <b>memory</b>", "results/logs/x.log"]
-    assert found[1][1] == "OSError: no disk"
+    failed = rows(failed_runs_table())
+    assert failed[0][0].startswith("eval-bm25-smoke 2026-01-01")
+    assert failed[0][1:] == ["ValueError: no <b>memory</b>", "results/logs/x.log"]
+    assert failed[1][1] == "OSError: no disk"
     assert "<b>" not in failed_runs_table().to_html()
 
 
 def test_the_machine():
-    found = dict(rows(machine_table()))
-    assert int(found["cores"]) >= 1
-    assert found["memory"].endswith(" GiB")
-    assert found["processor"]
+    facts = dict(rows(machine_table()))
+    assert int(facts["cores"]) >= 1
+    assert facts["memory"].endswith(" GiB")
+    assert facts["processor"]
 
 
 def test_records_made_with_other_versions_or_of_other_data_are_named(home):
@@ -108,14 +108,14 @@ def test_whether_records_hold_and_how_many_are_kept_back(home):
     replace(make("bad"), config=config, finished=moment(15)).save()
     note_failure(failure())
     assert rows(verification_table()) == [
-        ["records", "2"], ["hidden", "1, of failed runs"], ["verified", "2 of 2 hold"],
+        ["records", "2"], ["hidden", "1, from failed runs"], ["verified", "2 of 2 are consistent"],
     ]  # fmt: skip
     value = json.loads(file.read_text())
     value["metrics"]["nDCG@10"]["value"] = 0.9
     file.write_text(json.dumps(value))
-    found = rows(verification_table())
-    assert found[2] == ["verified", "1 of 2 hold"]
-    assert "nDCG@10: value is 0.9" in found[3][1]
+    table = rows(verification_table())
+    assert table[2] == ["verified", "1 of 2 are consistent"]
+    assert "nDCG@10: value is 0.9" in table[3][1]
     assert rows(verification_table(verify=False))[2] == ["verified", "not verified"]
 
 

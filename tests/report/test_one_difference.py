@@ -1,4 +1,4 @@
-"""One paired difference has one interval and one p-value, on whichever page it is shown."""
+"""One paired difference has one interval and one p-value, on every page that shows it."""
 
 import re
 
@@ -16,7 +16,7 @@ from qwen3nb.report.leaderboard.findings import findings
 from qwen3nb.report.leaderboard.limitations import limitations
 from qwen3nb.report.leaderboard.score_table import leaderboard
 from qwen3nb.report.paper import paper_figures, paper_tables
-from qwen3nb.utils.markdown import interval_text, p_value_text
+from qwen3nb.utils.format import interval_text, p_value_text
 
 TASKS = ("PyDocsSampleRetrieval", "PyDocsSampleReranking", "PyDocsSampleClassification")
 MEANS = {"leader": 0.50, "second": 0.49, "bm25": 0.48, "random": 0.20}
@@ -99,7 +99,9 @@ def test_the_number_of_comparisons_in_the_text_is_the_number_of_rows(comparison,
 
 
 def test_findings_and_the_landing_page_show_the_same_numbers(comparison):
-    each = comparison.on(TASKS[0]).with_baseline[0].reversed()  # leader less the best of the others
+    each = (
+        comparison.on(TASKS[0]).with_baseline[0].reversed()
+    )  # the leader minus the best other model
     (finding,) = findings(comparison, task=TASKS[0])
     assert str(each) in finding.evidence
     assert f"corrected {p_value_text(each.corrected, relation=True)}" in finding.evidence

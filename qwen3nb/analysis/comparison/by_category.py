@@ -21,7 +21,8 @@ from qwen3nb.analysis.comparison.alignment import join
 from qwen3nb.analysis.stats.multiple_testing import adjust
 from qwen3nb.analysis.stats.paired_tests import paired_bootstrap, permutation_test
 from qwen3nb.analysis.stats.resampling import DRAWS, Interval, draw_seed
-from qwen3nb.utils.markdown import escaped, interval_text, json_text, markdown_table, number_text
+from qwen3nb.utils.format import interval_text, json_text, number_text
+from qwen3nb.utils.markdown import escaped, markdown_table
 
 __all__ = ["Breakdown", "CategoryRow", "Reversal", "breakdown"]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from qwen3nb.analysis.comparison.alignment import ScoreMatrix
 from qwen3nb.analysis.comparison.compare import Comparison, Procedure, TaskComparison
 from qwen3nb.analysis.comparison.differences import PairedDifference
-from qwen3nb.utils.markdown import p_value_text
+from qwen3nb.utils.format import p_value_text
 
 __all__ = ["QueryChange", "Recommendation", "largest_changes", "recommend", "rule"]
 

@@ -41,7 +41,8 @@ from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.choices import one_of
-from qwen3nb.utils.markdown import interval_text, markdown_table, number_text, p_value_text
+from qwen3nb.utils.format import interval_text, number_text, p_value_text
+from qwen3nb.utils.markdown import markdown_table
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -25,7 +25,7 @@ from qwen3nb.analysis.stats.resampling import (
     resampled_means,
     sign_flip_extremes,
 )
-from qwen3nb.utils.markdown import interval_text, p_value_text
+from qwen3nb.utils.format import interval_text, p_value_text
 
 __all__ = ["PairedDifference", "corrected", "paired_differences"]
 

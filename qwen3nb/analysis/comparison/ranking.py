@@ -30,7 +30,8 @@ from qwen3nb.analysis.stats.resampling import (
     resampled_means,
     sign_flip_extremes,
 )
-from qwen3nb.utils.markdown import escaped, interval_text, json_text, markdown_table, number_text
+from qwen3nb.utils.format import interval_text, json_text, number_text
+from qwen3nb.utils.markdown import escaped, markdown_table
 
 __all__ = ["Ranking", "Standing", "rank_systems", "tie_groups"]
 

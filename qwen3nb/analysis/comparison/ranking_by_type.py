@@ -10,7 +10,8 @@ from qwen3nb.analysis.comparison.alignment import ScoreMatrix
 from qwen3nb.analysis.comparison.by_category import Reversal
 from qwen3nb.analysis.comparison.ranking import Ranking, rank_systems
 from qwen3nb.analysis.stats.resampling import DRAWS
-from qwen3nb.utils.markdown import escaped, json_text, markdown_table, number_text
+from qwen3nb.utils.format import json_text, number_text
+from qwen3nb.utils.markdown import escaped, markdown_table
 
 __all__ = ["CategoryBoards", "category_leaderboards"]
 

@@ -27,7 +27,8 @@ from qwen3nb.analysis.inventory.run_metadata import run_facts, run_name
 from qwen3nb.analysis.inventory.score import Score
 from qwen3nb.records.failures import FailedRun, failed_runs
 from qwen3nb.records.record import SCHEMA, Result
-from qwen3nb.utils.markdown import escaped, json_text, markdown_table, number_text
+from qwen3nb.utils.format import json_text, number_text
+from qwen3nb.utils.markdown import escaped, markdown_table
 
 __all__ = ["Collection", "load_all_results"]
 

@@ -31,14 +31,8 @@ from qwen3nb.analysis.training.tir_estimate import (
     estimate,
     mean_estimate,
 )
-from qwen3nb.utils.markdown import (
-    escaped,
-    interval_text,
-    json_text,
-    markdown_table,
-    number_text,
-    percent_text,
-)
+from qwen3nb.utils.format import interval_text, json_text, number_text, percent_text
+from qwen3nb.utils.markdown import escaped, markdown_table
 
 __all__ = ["EXIT_CODES", "SPECIALISTS", "Gate", "Group", "Interference", "interference"]
 

@@ -30,7 +30,8 @@ from qwen3nb.analysis.stats.resampling import (
     sign_flip_extremes,
 )
 from qwen3nb.utils.choices import one_of
-from qwen3nb.utils.markdown import interval_text, json_text, markdown_table, number_text
+from qwen3nb.utils.format import interval_text, json_text, number_text
+from qwen3nb.utils.markdown import markdown_table
 
 __all__ = [
     "BestCheckpoint",

@@ -26,7 +26,8 @@ from qwen3nb.analysis.stats.resampling import (
     percentile_interval,
     resampled_means,
 )
-from qwen3nb.utils.markdown import interval_text, json_text, markdown_table, number_text
+from qwen3nb.utils.format import interval_text, json_text, number_text
+from qwen3nb.utils.markdown import markdown_table
 
 __all__ = ["SeedCurve", "SeedPoint", "VarianceSplit", "seed_curve", "variance_split"]
 

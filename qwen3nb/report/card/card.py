@@ -1,6 +1,6 @@
-"""The model card: from the export's provenance and the results, and nothing else.
+"""Model cards, made from an export's provenance and its results alone.
 
-What is not known is marked as missing; nothing is filled in.
+Unknown facts are marked as missing; nothing is guessed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = ["card_body", "card_text"]
 _TAGS = (
     "sentence-transformers", "feature-extraction", "sentence-similarity", "mteb", "qwen3", "encoder"
 )  # fmt: skip
-# Of states (B, T, D) and a mask (B, T), as a reader of the card would write it.
+# For states (B, T, D) and a mask (B, T), as a reader of the card would write it.
 _POOLING_CODE = {
     "mean": "vectors = (states * mask.unsqueeze(-1)).sum(1) / mask.sum(1, keepdim=True)",
     "cls": "first = mask.argmax(1)\nvectors = states[torch.arange(len(states)), first]",
@@ -57,22 +57,22 @@ def card_body(
     tier: str = "smoke",
     facts: Path | None = None,
 ) -> str:
-    """The card without its front matter, as Markdown.
+    """Return the card as Markdown, without its front matter.
 
     Args:
         folder: an extracted model directory.
-        results: any records; those of this model and its tier are shown.
-        tier: whose tasks the comparison shows.
-        facts: a TOML file with what only the authors know; see `FACTS`.
+        results: any records; those of this model and on its tier are shown.
+        tier: the tier whose tasks the comparison shows.
+        facts: a TOML file with facts that only the authors know; see `FACTS`.
 
     Raises:
-        ValueError: the folder was not written by `extract`, or a fact is none.
+        ValueError: the folder was not written by `extract`, or a fact is invalid.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     folder = Path(folder)
     provenance = _provenance(folder)
-    # Not HTML: every value that comes from elsewhere goes through `escaped`.
+    # Not HTML: every outside value goes through `escaped`.
     template = Environment(
         loader=PackageLoader("qwen3nb.report.card", "."),
         undefined=StrictUndefined,
@@ -88,12 +88,12 @@ def card_body(
 
 
 def _about(folder: Path, provenance: dict[str, Any], stated: dict[str, Any]) -> dict[str, Any]:
-    """What the template says of the model itself."""
+    """Return what the template says about the model itself."""
     source = find_source(str(folder))
     training = training_of(source_folder(provenance))
     pooling = provenance["pooling"]
     return {
-        # Themes print a page's title unescaped in places: only the file-safe label will do.
+        # Themes print a page's title unescaped in places: only the file-safe label is safe.
         "label": source.label,
         "parameters": f"{provenance['parameters']:,}",
         "dimension": provenance["dimension"],
@@ -102,7 +102,7 @@ def _about(folder: Path, provenance: dict[str, Any], stated: dict[str, Any]) -> 
         "pooling_code": _POOLING_CODE[pooling],
         "normalize": provenance["normalize"],
         "max_length": provenance["max_length"],
-        "folder": re.sub(r"""["'`\\\s<>]""", "-", folder.name),  # within code, quoted
+        "folder": re.sub(r"""["'`\\\s<>]""", "-", folder.name),  # inside quotes in a code block
         "toy": str(training.get("data", "")).startswith("PyDocs"),
         "details": _escaped(details(read_json(folder / "config.json"), provenance, stated)),
         "origin": _escaped(origin(provenance, fingerprint(source))),
@@ -115,7 +115,7 @@ def _about(folder: Path, provenance: dict[str, Any], stated: dict[str, Any]) -> 
 
 
 def _measured(folder: Path, results: Sequence[Result], *, tier: str) -> dict[str, Any]:
-    """What the template says about the results."""
+    """Return what the template says about the results."""
     own = _of_model(folder, results)
     tasks = TIERS[tier].tasks
     on_tier = compare(results, tier=tier)
@@ -124,7 +124,7 @@ def _measured(folder: Path, results: Sequence[Result], *, tier: str) -> dict[str
     table = leaderboard(results, tier=tier, comparison=on_tier)
     return {
         "evaluation": results_table(own).to_markdown() if own else "",
-        "suite": suite_table(summarise(own, asked=tasks)).to_markdown() if own else "",
+        "suite": suite_table(summarise(own, requested=tasks)).to_markdown() if own else "",
         "comparison": table.to_markdown() if own else "",
         "limits": [escaped(limit) for limit in limits],
         "runs": ", ".join(sorted({escaped(result.run) for result in own})),
@@ -138,7 +138,7 @@ def card_text(
     tier: str = "smoke",
     facts: Path | None = None,
 ) -> str:
-    """The whole card, with the front matter that the hub reads.
+    """Return the whole card, with the front matter that the hub reads.
 
     Raises:
         ValueError: as in `card_body`.
@@ -175,10 +175,12 @@ def card_text(
 
 
 def _provenance(folder: Path) -> dict[str, Any]:
-    found = read_provenance(folder)
-    if found is None:
-        raise ValueError(f"{folder}: no qwen3nb.json; a card is made for an extracted model")
-    return found
+    provenance = read_provenance(folder)
+    if provenance is None:
+        raise ValueError(
+            f"{folder}: no qwen3nb.json; expected a model directory written by `qwen3nb extract`"
+        )
+    return provenance
 
 
 def _escaped(rows: list[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -186,6 +188,6 @@ def _escaped(rows: list[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def _of_model(folder: Path, results: Sequence[Result]) -> list[Result]:
-    """The records of the model in ``folder``: same weights and files, whatever its label."""
+    """Return the records of the model in ``folder``: same weights and files, any label."""
     content = fingerprint(find_source(str(folder)))
     return [r for r in latest(results) if r.model.settings["model"] == content]

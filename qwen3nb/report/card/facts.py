@@ -1,4 +1,4 @@
-"""What a model card says of a model: read from its files and its training's, never filled in."""
+"""The facts on a model card, read from the files of the model and its training, never guessed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 NOT_GIVEN = "not given"
-# What a file of facts may say, for what no file of a training does.
+# Keys of a facts file, for what no file of the model or its training records.
 FACTS = (
     "license", "language", "datasets", "base_model", "objective", "mixture", "data", "tokens",
     "hardware", "duration", "citation", "acknowledgements",
@@ -33,34 +33,34 @@ Rows = list[tuple[str, str]]
 
 
 def read_facts(file: Path | None) -> dict[str, Any]:
-    """What the authors say of their model, from a TOML file; nothing without one.
+    """Read what the authors say about their model from a TOML file; empty without one.
 
     ``language`` and ``datasets`` are lists of strings, everything else is a string.
 
     Raises:
-        ValueError: an unknown key (the message lists those there are), or another type.
+        ValueError: an unknown key (the message lists the known ones), or a value of a wrong type.
     """
     if file is None:
         return {}
     try:
-        found = tomllib.loads(file.read_text(encoding="utf-8"))
+        facts = tomllib.loads(file.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{file}: not TOML: {error}") from None
-    for name, value in found.items():
+    for name, value in facts.items():
         one_of("fact", name, FACTS)
         texts = value if name in _LISTS else [value]
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
             wanted = "a list of strings" if name in _LISTS else "a string"
             raise ValueError(f"{file}: {name} is {value!r}; expected {wanted}")
-    return found
+    return facts
 
 
 def details(
     config: Mapping[str, Any], provenance: Mapping[str, Any], facts: Mapping[str, Any]
 ) -> Rows:
-    """What the model is: its shape from ``config.json``, its use from the export."""
+    """Return the model's details: its shape from ``config.json``, its use from the export."""
     heads = f"{config['num_attention_heads']}, key/value {config['num_key_value_heads']}"
-    surround = [f"begins with {provenance['prefix']!r}"] if provenance["prefix"] else []
+    surround = [f"starts with {provenance['prefix']!r}"] if provenance["prefix"] else []
     surround += ["ends with the end-of-text token"] if provenance["append_eos"] else []
     rows: list[tuple[str, Any]] = [
         ("type", "Qwen3 encoder, bidirectional attention"),
@@ -72,8 +72,8 @@ def details(
         ("vocabulary", f"{config['vocab_size']:,} rows"),
         ("vectors", f"{provenance['dimension']} dimensions, pooling {provenance['pooling']}, "
                     + ("length 1" if provenance["normalize"] else "not normalised")),
-        ("a text", ", ".join(surround) or "is taken as it is"),
-        ("longest text", f"{provenance['max_length']} tokens; what follows is cut"),
+        ("input", ", ".join(surround) or "the text as it is"),
+        ("longest text", f"{provenance['max_length']} tokens; the rest is truncated"),
         ("stored as", provenance["dtype"]),
         ("languages", ", ".join(facts.get("language", ()))),
         ("licence", facts.get("license")),
@@ -82,10 +82,10 @@ def details(
 
 
 def origin(provenance: Mapping[str, Any], fingerprint: Mapping[str, Any]) -> Rows:
-    """The checkpoint it was taken from, the digests, and what was verified."""
+    """Return the source checkpoint, the digests, and what was verified."""
     source, check = provenance["source"], provenance["verification"]
     rows = [
-        ("taken from", Path(source["folder"]).name),
+        ("extracted from", Path(source["folder"]).name),
         ("SHA-256 of the source's weights", source["digest"]),
     ]
     if averaging := source.get("averaging"):
@@ -100,7 +100,7 @@ def origin(provenance: Mapping[str, Any], fingerprint: Mapping[str, Any]) -> Row
         ("SHA-256 of these weights", str(fingerprint["weights"])),
         (
             "verified",
-            f"greatest difference to the source encoder {check['max_difference']:.1e} (bound "
+            f"largest difference from the source encoder {check['max_difference']:.1e} (bound "
             f"{check['bound']:.0e}) over {check['texts']} texts of {min(check['tokens'])} to "
             f"{max(check['tokens'])} tokens, padded {' and '.join(check['padding'])}",
         ),
@@ -116,23 +116,23 @@ def origin(provenance: Mapping[str, Any], fingerprint: Mapping[str, Any]) -> Row
 
 
 def training_of(source: Path) -> dict[str, Any]:
-    """The run's own records beside or above a checkpoint: ``training.json`` and the trainer's.
+    """Read ``training.json`` and ``trainer_state.json`` in or above a checkpoint's folder.
 
-    What ``trainer_state.json`` says is under ``trainer``.
+    The content of ``trainer_state.json`` is under the key ``trainer``.
     """
-    found: dict[str, Any] = {}
+    training: dict[str, Any] = {}
     for folder in (source, source.parent):
         if (folder / "training.json").is_file():
-            found = dict(read_json(folder / "training.json"))
+            training = dict(read_json(folder / "training.json"))
             break
     state = source / "trainer_state.json"
     if state.is_file():
-        found["trainer"] = read_json(state)
-    return found
+        training["trainer"] = read_json(state)
+    return training
 
 
 def training_facts(training: Mapping[str, Any], facts: Mapping[str, Any]) -> Rows:
-    """The training as its own files have it; where they are silent, as its authors say."""
+    """Return facts of the training from its own files, or else from its authors."""
     settings, trainer = training.get("settings", {}), training.get("trainer", {})
     log = [entry for entry in trainer.get("log_history", ()) if isinstance(entry, dict)]
     rates = [entry["learning_rate"] for entry in log if "learning_rate" in entry]
@@ -161,7 +161,7 @@ def _mixture(training: Mapping[str, Any]) -> str:
 
 
 def _at_step(log: Iterable[Mapping[str, Any]], step: object, metric: str) -> str | None:
-    """The entry of that very step: the last one of a cumulative log may be an earlier step's."""
+    """Return the entry of exactly that step; a cumulative log may end at an earlier one."""
     value = next((e[metric] for e in log if e.get("step") == step and metric in e), None)
     return None if value is None else f"{value:.4f}"
 
@@ -175,5 +175,5 @@ def _stated(rows: Iterable[tuple[str, Any]]) -> Rows:
 
 
 def source_folder(provenance: Mapping[str, Any]) -> Path:
-    """Where the checkpoint was when the model was taken from it; it may be gone."""
+    """Return the folder of the checkpoint at the time of extraction; it may be gone."""
     return paths.root() / str(provenance["source"]["folder"])

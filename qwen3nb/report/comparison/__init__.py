@@ -1,1 +1,1 @@
-"""Pages on differences: tables, figures, candidates, the explorer of queries."""
+"""Tables and figures of comparisons, the report on candidates, and the query explorer."""

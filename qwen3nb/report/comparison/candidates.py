@@ -1,6 +1,6 @@
-"""Candidates on one's own data against the model in use: tables, a recommendation, a gate.
+"""Candidates against the model in use, on custom data: tables, a recommendation, a gate.
 
-Reads the records of `qwen3nb domain`, or of any task with the tested metrics per query.
+Reads the records of `qwen3nb domain`, or of any task with per-query scores of the tested metrics.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ from qwen3nb.records.store import latest
 from qwen3nb.report.comparison.tables import difference_cells, query_text, top_documents
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.table import Table
-from qwen3nb.utils.markdown import escaped, interval_text, json_text, number_text, p_value_text
+from qwen3nb.utils.format import interval_text, json_text, number_text, p_value_text
+from qwen3nb.utils.markdown import escaped
 
 __all__ = ["TESTED", "CandidateReport", "compare_candidates"]
 
 SCHEMA = "qwen3nb.comparison/1"
 TESTED = ("MRR@10", "nDCG@10")
-OWN_DATA = "domain-"  # how the data sets of `qwen3nb domain` begin
+CUSTOM_DATA = "domain-"  # prefix of the data sets of `qwen3nb domain`
 _BEST = 5
 _FEW = 30  # queries; see `bench.calibration`
 
@@ -45,9 +46,9 @@ class CandidateReport:
 
     Attributes:
         comparison: the differences, metric by metric.
-        tested: metrics whose p-values are shown; the first one decides.
-        runs: earlier and present runs of these models, on the metric that decides.
-        most: queries listed per candidate.
+        tested: metrics whose p-values are shown; the first is the deciding one.
+        runs: earlier and present runs of these models, on the deciding metric.
+        most: number of queries listed per candidate.
         left_out: records that are not compared, each with the reason.
     """
 
@@ -69,19 +70,19 @@ class CandidateReport:
 
     @property
     def records(self) -> Mapping[str, Result]:
-        """Record per model, by name, the model in use first."""
+        """The record of each model by name, the model in use first."""
         names = {name: record for (_, name), record in self.comparison.records.items()}
         return {self.current: names.pop(self.current), **names}
 
     @property
     def deciding(self) -> TaskComparison:
-        """The comparison on the metric that decides."""
-        (found,) = (task for task in self.comparison.tasks if task.metric == self.tested[0])
-        return found
+        """The comparison on the deciding metric."""
+        (deciding,) = (task for task in self.comparison.tasks if task.metric == self.tested[0])
+        return deciding
 
     @property
     def recommendations(self) -> tuple[Recommendation, ...]:
-        """What the rule says, per candidate."""
+        """The recommendation for each candidate."""
         how = self.comparison.procedure
         return tuple(recommend(each, procedure=how) for each in self._decisive)
 
@@ -92,7 +93,7 @@ class CandidateReport:
 
     @cached_property
     def breakdowns(self) -> tuple[Breakdown, ...]:
-        """Per candidate, the differences by category of queries; empty without categories."""
+        """The differences by category of queries, per candidate; empty without categories."""
         categories = self.records[self.current].task.categories
         how = self.comparison.procedure
         return tuple(
@@ -107,19 +108,19 @@ class CandidateReport:
 
     @property
     def changes(self) -> tuple[QueryChange, ...]:
-        """Per candidate, the queries that changed most on the metric that decides."""
+        """The queries that changed most on the deciding metric, per candidate."""
         matrices = (self.deciding.matrix(each.first, self.current) for each in self._decisive)
         return tuple(c for matrix in matrices for c in largest_changes(matrix, most=self.most))
 
     @property
     def regressions(self) -> tuple[str, ...]:
-        """What a gate fails on: worse candidates, and runs worse than the one before."""
+        """What a gate fails on: worse candidates, and runs worse than the previous one."""
         how = self.comparison.procedure
         worse = [
             f"{each.model}: {each.text}" for each in self.recommendations if each.verdict == "worse"
         ]
         worse += [
-            f"{run.label}: its newest run is worse than the one before ({self.tested[0]} "
+            f"{run.label}: its newest run is worse than the previous one ({self.tested[0]} "
             f"{run.change:+.3f}, corrected p {p_value_text(run.p_value, relation=True)}, "
             f"n = {run.n})"
             for run in _newest(self.runs)
@@ -130,7 +131,7 @@ class CandidateReport:
 
     @property
     def caution(self) -> str:
-        """What these queries would miss, or empty."""
+        """What these queries are too few to detect; empty if nothing."""
         minimum = self.comparison.procedure.minimum
         detectable = [self._detectable(each) for each in self._decisive]
         largest = max((value for value in detectable if value is not None), default=0.0)
@@ -138,8 +139,8 @@ class CandidateReport:
         if largest > minimum:
             sentences.append(
                 f"With these queries, only differences of {largest:.3f} or more are detected with "
-                f"a power of 0.8; smaller ones that exceed {minimum:g} may be missed: more queries "
-                "would help."
+                f"a power of 0.8; smaller ones above {minimum:g} may be missed; use more "
+                "queries."
             )
         if min((d.n for d in self._decisive), default=_FEW + 1) <= _FEW:
             sentences.append(f"Bootstrap intervals from {_FEW} queries or fewer are too narrow.")
@@ -152,7 +153,7 @@ class CandidateReport:
         return t_test(*self.comparison.matrix(difference).scores).p_value
 
     def tables(self) -> dict[str, Table]:
-        """Title and table, in the order of the report; empty ones are left out."""
+        """Return the tables by title, in the order of the report; empty ones are left out."""
         tables = {
             "Recommendation": self._recommendations(),
             "Differences": self._differences(),
@@ -199,7 +200,7 @@ class CandidateReport:
         family = self.comparison.family(self.deciding.task).replace("on each task", "per metric")
         note = (
             f"p: two-sided paired permutation test, {family}; below it the raw p-value. t-test: "
-            f"paired, not corrected, for comparison.{left_out}"
+            f"paired, not corrected, for reference.{left_out}"
         )
         return Table(heads, tuple(rows), note)
 
@@ -261,12 +262,12 @@ class CandidateReport:
         heads = ("model", "finished", f"{self.tested[0]}\n95 % interval",
                  "change\n95 % interval", "p\ncorrected", "queries")  # fmt: skip
         note = (
-            "Each run is paired with the run before on the same data; p: Holm over these changes."
+            "Each run is paired with the previous run on the same data; p: Holm over these changes."
         )
         return Table(heads, rows, note)
 
     def to_markdown(self) -> str:
-        """The tables under their titles, everything escaped."""
+        """Return the tables under their titles as Markdown, escaped."""
         title = f"{self.task}: models compared with {self.current}"
         parts = [f"# {escaped(title)}"]
         for name, table in self.tables().items():
@@ -274,7 +275,7 @@ class CandidateReport:
         return "\n\n".join(parts) + "\n"
 
     def to_json(self) -> str:
-        """The whole report as strict JSON, with the scores and top documents of every query."""
+        """Return the report as strict JSON, with the scores and top documents of every query."""
         how = self.comparison.procedure
         return json_text(
             {
@@ -301,7 +302,7 @@ class CandidateReport:
         )
 
     def _as_dict(self, difference: PairedDifference) -> dict[str, Any]:
-        """A difference under the names that readers of this schema know."""
+        """Return a difference under the keys of the JSON schema."""
         value = asdict(difference)
         mean, current = value.pop("means")
         del value["first"], value["second"], value["task"]
@@ -354,22 +355,22 @@ def compare_candidates(
     Args:
         results: any records.
         current: label of the model in use.
-        task: name of the task or its data set; empty: the current model's one data set of
-            one's own, else its one task.
-        models: labels of the candidates; all that have the task by default.
-        tested: metrics whose p-values are shown; the first one decides.
+        task: name of the task or its data set; by default the only custom data set of the
+            current model, else its only task.
+        models: labels of the candidates; by default all models with results on the task.
+        tested: metrics whose p-values are shown; the first is the deciding one.
         alpha: level of the corrected tests.
         threshold: smallest difference that matters.
-        most: queries listed per model.
-        n_resamples: of bootstrap and permutation.
-        seed: of the draws.
+        most: number of queries listed per model.
+        n_resamples: number of bootstrap and permutation resamples.
+        seed: seed of the resampling.
 
     Raises:
-        ValueError: no such task or model, or nothing to compare; lists those available.
+        ValueError: an unknown task or model, or nothing to compare; lists those available.
     """
-    given = list(results)
-    name = _task(given, task, current, tested)
-    records, left_out = _records(given, name, current, models, tested)
+    results = list(results)
+    name = _task(results, task, current, tested)
+    records, left_out = _records(results, name, current, models, tested)
     used = records[0]
     metrics = [
         metric
@@ -383,7 +384,7 @@ def compare_candidates(
     dataset = used.task.dataset or name
     labels = {result.model.label for result in records}
     earlier = [
-        r for r in given
+        r for r in results
         if (r.task.dataset or r.task.name) == dataset and r.model.label in labels
         and r.task.type == used.task.type
     ]  # fmt: skip
@@ -392,13 +393,13 @@ def compare_candidates(
 
 
 def _task(results: Sequence[Result], task: str, current: str, tested: Sequence[str]) -> str:
-    """The name of the task that is meant; of several revisions, the one finished last."""
+    """Return the name of the selected task; of several revisions, the one finished last."""
     fit = [r for r in results if all(metric in r.per_query for metric in tested)]
     if task:
-        fit = [r for r in fit if task in (r.task.name, r.task.dataset, _own_data(r))]
+        fit = [r for r in fit if task in (r.task.name, r.task.dataset, _custom_data(r))]
     mine = sorted((r for r in fit if r.model.label == current), key=lambda r: r.finished)
     if not task:
-        mine = [r for r in mine if _own_data(r)] or mine
+        mine = [r for r in mine if _custom_data(r)] or mine
     names = {r.task.name for r in mine}
     if not mine:
         labels = ", ".join(sorted({r.model.label for r in fit})) or "no model"
@@ -413,16 +414,16 @@ def _task(results: Sequence[Result], task: str, current: str, tested: Sequence[s
     return str(task if task in names else mine[-1].task.name)
 
 
-def _own_data(result: Result) -> str:
-    """The name of one's own data that a record is of, without its prefix; or empty."""
+def _custom_data(result: Result) -> str:
+    """Return the name of a record's custom data set without its prefix; empty for other data."""
     dataset = result.task.dataset or ""
-    return dataset.removeprefix(OWN_DATA) if dataset.startswith(OWN_DATA) else ""
+    return dataset.removeprefix(CUSTOM_DATA) if dataset.startswith(CUSTOM_DATA) else ""
 
 
 def _records(
     results: Sequence[Result], task: str, current: str, models: Sequence[str], tested: Sequence[str]
 ) -> tuple[list[Result], list[str]]:
-    """The newest record per model, that of the model in use first; and what is left out."""
+    """Return the newest record per model, the model in use first, and what is left out."""
     newest = [result for result in latest(results) if result.task.name == task]
     labels = sorted({result.model.label for result in newest})
     if unknown := [label for label in models if label not in labels]:
@@ -445,6 +446,6 @@ def _records(
             records.append(result)
     if len(records) < 2:
         raise ValueError(
-            f"no other model than {current!r} on {task}: {'; '.join(left_out) or 'no record'}"
+            f"no model to compare with {current!r} on {task}: {'; '.join(left_out) or 'no record'}"
         )
     return records, left_out

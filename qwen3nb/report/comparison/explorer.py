@@ -1,7 +1,7 @@
-"""Two models query by query, to click through: which one answers which query better?
+"""An interactive plot of two models query by query: which one answers which query better?
 
-The page holds the numbers; plotly's script, once for the book, draws them. Nothing is
-fetched. A reader without scripts has the table of the greatest differences.
+The page contains the numbers; the book's copy of plotly's script draws them, and nothing is
+fetched. Readers without scripts have the table of the largest differences.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
 
 __all__ = ["Explorer", "explore", "query_texts"]
 
-_JITTER = 0.012  # of the range of scores, so that equal points do not overlap
+_JITTER = 0.012  # as a share of the score range, so that equal points do not overlap
 _GOLDEN = (5**0.5 - 1) / 2
 
 
 @dataclass(frozen=True)
 class Explorer:
-    """Scores of models on the queries that all of them answered.
+    """The scores of two or more models on the queries that all of them answered.
 
     Attributes:
-        matrix: the scores of two models or more.
-        texts: of queries, by id; a query without one is shown by its id.
-        note: why there are no texts, if there are none.
+        matrix: scores by model and query.
+        texts: query texts by id; a query without a text is shown by its id.
+        note: why there are no texts; empty if there are.
     """
 
     matrix: ScoreMatrix
@@ -48,19 +48,19 @@ class Explorer:
 
     @property
     def models(self) -> list[str]:
-        """Names, the best mean first."""
+        """Names of the models, the best mean first."""
         order = np.argsort(-self.matrix.scores.mean(axis=1), kind="stable")
         return [self.matrix.systems[index] for index in order]
 
     def figure(self, first: str = "", second: str = "") -> Figure:
-        """A point per query, one model's score across and the other's up.
+        """Draw a point per query, with one model's score on each axis.
 
         Args:
-            first: name of the model across; by default the best.
-            second: name of the model up; by default the second best.
+            first: name of the model on the x-axis; by default the best.
+            second: name of the model on the y-axis; by default the second best.
 
         Raises:
-            ValueError: no such model; lists those there are.
+            ValueError: an unknown model; lists the known ones.
         """
         from plotly.graph_objects import Figure, Scatter
 
@@ -76,8 +76,8 @@ class Explorer:
             ],
             mode="markers",
             marker={"size": 9, "opacity": 0.55, "color": model_colors([across])[across]},
-            hovertemplate="%{customdata[0]}<br>across %{customdata[1]:.3f}, "
-            "up %{customdata[2]:.3f}<extra></extra>",
+            hovertemplate="%{customdata[0]}<br>x-axis %{customdata[1]:.3f}, "
+            "y-axis %{customdata[2]:.3f}<extra></extra>",
         )
         even = Scatter(x=[0, 1], y=[0, 1], mode="lines", line={"dash": "dot", "width": 1},
                        hoverinfo="skip")  # fmt: skip
@@ -100,13 +100,13 @@ class Explorer:
         }
 
     def _wrapped(self, query: str) -> str:
-        """A query's text for a hover box: lines of 60 letters, escaped."""
+        """Return a query's text for a hover box, in lines of 60 characters, escaped."""
         text = " ".join(self.texts.get(query, query).split())
         lines = textwrap.wrap(text, 60, max_lines=5, placeholder=" …") or [query]
         return "<br>".join(html.escape(line) for line in lines)
 
     def table(self, *, most: int = 12) -> Table:
-        """The queries on which the two best models differ most."""
+        """Return the queries on which the two best models differ most."""
         across, up = self.models[0], self.models[1]
         first, second = self.matrix.column(across), self.matrix.column(up)
         order = np.argsort(-np.abs(first - second), kind="stable")[:most]
@@ -122,13 +122,13 @@ class Explorer:
             ("query", f"{across}\n{self.matrix.metric}", f"{up}\n{self.matrix.metric}", "Δ"),
             rows,
             f"{short_task(self.matrix.task)}: the {len(rows)} queries of {len(first)} on which "
-            "the two models with the best means differ most: picked because they differ, they "
-            "say nothing of the mean.",
+            "the two models with the best means differ most. Selected by their difference, they "
+            "say nothing about the mean.",
             kind="words",
         )
 
     def _data(self) -> dict[str, Any]:
-        """What the page's script draws from."""
+        """Return the data that the page's script draws."""
         dx, dy = _jitter(len(self.matrix.queries))
         return {
             "figure": json.loads(self.figure().to_json()),
@@ -150,38 +150,38 @@ class Explorer:
                 for i, name in enumerate(self.models)
             )
             + "</select></label>"
-            for caption, axis, selected in (("across", "x", 0), ("up", "y", 1))
+            for caption, axis, selected in (("x-axis", "x", 0), ("y-axis", "y", 1))
         )
         alt = (
             f"A point per query of {short_task(self.matrix.task)}: {self.matrix.metric} of one "
-            f"model across, of another up; {len(self.matrix.queries)} queries."
+            f"model on the x-axis, another on the y-axis; {len(self.matrix.queries)} queries."
         )
         return (
             f'<div class="q-explorer"><div class="q-controls">{boxes}</div>'
             f'<div class="q-plot" role="img" aria-label="{html.escape(alt, quote=True)}"></div>'
-            '<div class="q-chosen" role="status">Click on a point to see the query and what '
-            "every model scores on it.</div>"
-            f"{_note(self.note)}<noscript><p>This figure needs a script; the table below does "
+            '<div class="q-chosen" role="status">Click on a point to see the query and '
+            "every model's score on it.</div>"
+            f"{_note(self.note)}<noscript><p>This figure needs JavaScript; the table below does "
             "not.</p></noscript>"
             f'<script type="application/json">{data}</script></div>'
         )
 
 
 def _jitter(count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Small steps aside for each of ``count`` points, the same every time: two (count,)."""
+    """Return deterministic small offsets of ``count`` points: two arrays of shape (count,)."""
     turns = np.arange(count) * _GOLDEN
     radius = _JITTER * np.sqrt((np.arange(count) * _GOLDEN * _GOLDEN) % 1)
     return radius * np.cos(2 * np.pi * turns), radius * np.sin(2 * np.pi * turns)
 
 
 @dataclass(frozen=True)
-class Nothing:
-    """In the place of an explorer: why there is none."""
+class NoExplorer:
+    """The reason why there is no explorer, shown in its place."""
 
     why: str
 
     def table(self) -> Table:
-        """An empty table that says why."""
+        """Return an empty table that gives the reason."""
         return Table(("query",), (), self.why)
 
     def _repr_html_(self) -> str:
@@ -198,38 +198,38 @@ def explore(
     task: str,
     metric: str = "nDCG@10",
     texts: Mapping[str, str] | None = None,
-) -> Explorer | Nothing:
-    """The explorer of a task, or a word why there is none.
+) -> Explorer | NoExplorer:
+    """Return the explorer of a task, or the reason why there is none.
 
     Args:
         results: any records.
-        task: its name.
+        task: name of the task.
         metric: a per-query metric between 0 and 1.
-        texts: of the queries, by id; by default read with `query_texts`, and where the data
-            are not at hand the ids stand for them and a note says so.
+        texts: query texts by id; by default read with `query_texts`. If the data are not
+            available, ids are shown instead and a note gives the reason.
     """
-    found = pair_results(latest(results), metric=metric, tasks=[task])
-    if not found.matrices:
-        reasons = "; ".join(found.left_out) or "there is none"
-        return Nothing(f"Two models with {metric} on {task} are needed: {reasons}.")
+    pairing = pair_results(latest(results), metric=metric, tasks=[task])
+    if not pairing.matrices:
+        reasons = "; ".join(pairing.left_out) or "there is none"
+        return NoExplorer(f"Two models with {metric} on {task} are needed: {reasons}.")
     if texts is not None:
-        return Explorer(found.matrices[0], texts)
+        return Explorer(pairing.matrices[0], texts)
     try:
-        return Explorer(found.matrices[0], query_texts(task))
+        return Explorer(pairing.matrices[0], query_texts(task))
     except (ValueError, OSError) as error:
         cause = " ".join(str(error).split())[:200]
-        return Explorer(found.matrices[0], {}, f"The queries' texts are not at hand: {cause}")
+        return Explorer(pairing.matrices[0], {}, f"Query texts are not available: {cause}")
 
 
 def query_texts(task: str) -> dict[str, str]:
-    """The queries of a retrieval or reranking task, by id.
+    """Return the query texts of a retrieval or reranking task, by id.
 
     Raises:
-        ValueError: an unknown task, or one that has no queries.
-        OSError: its data are not here and cannot be fetched.
+        ValueError: an unknown task, or one without queries.
+        OSError: its data are not available locally and cannot be downloaded.
     """
     from qwen3nb.datasets.collection import from_mteb
     from qwen3nb.evaluation.mteb.select import select_tasks
 
-    (chosen,) = select_tasks(names=[task])
-    return {key: text for each in from_mteb(chosen) for key, text in each.queries.items()}
+    (selected,) = select_tasks(names=[task])
+    return {key: text for each in from_mteb(selected) for key, text in each.queries.items()}

@@ -1,4 +1,4 @@
-"""Figures of a comparison: a forest of differences on each task, every pair as a map."""
+"""Figures of a comparison: forest plots of differences by task, and matrices of all pairs."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ __all__ = ["differences_figure", "pairs_figure"]
 
 
 def differences_figure(comparison: Comparison) -> Figure | None:
-    """A forest plot: a panel per task, a model's difference and interval per row.
+    """Draw forest plots: a panel per task, a row per model with its difference and interval.
 
-    Filled: significant after correction; the grey band holds differences that do not matter.
-    None if nothing was compared.
+    Filled markers are significant after correction; the grey band contains differences that do
+    not matter. None if nothing was compared.
     """
     tasks = [task for task in comparison.tasks if task.with_baseline]
     if not tasks:
@@ -83,7 +83,7 @@ def _forest_row(axis: Axes, row: int, each: PairedDifference, color: str, alpha:
 
 
 def pairs_figure(comparison: Comparison) -> Figure | None:
-    """Every pair of models, a panel per task: row minus column; a dot is not significant.
+    """Draw every pair of models, a panel per task: row minus column; a dot is not significant.
 
     None if nothing was compared.
     """
@@ -97,7 +97,7 @@ def pairs_figure(comparison: Comparison) -> Figure | None:
         name="pairs",
         draw=lambda width: _draw_pairs(tasks, how.alpha, width),
         caption="Every pair of models, row minus column, best first, paired over the queries that "
-        "both answered. A dot: not significantly different (two-sided paired permutation test, "
+        "both answered. Dot: not significantly different (two-sided paired permutation test, "
         f"corrected p ≥ {how.alpha:g}; {NAMES[how.correction]} on each task, over the pairs with "
         f"{comparison.baseline} and over the others).",
         alt="A matrix of differences per task. "
@@ -140,7 +140,7 @@ def _matrix(axis: Axes, pairs: Sequence[PairedDifference], largest: float, alpha
 
 
 def _order(pairs: Sequence[PairedDifference]) -> list[str]:
-    """Systems from best to worst by their mean difference from all others."""
+    """Return the systems from best to worst by their mean difference from all others."""
     total: dict[str, float] = {}
     for pair in pairs:
         total[pair.first] = total.get(pair.first, 0.0) + pair.difference

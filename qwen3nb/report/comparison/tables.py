@@ -21,7 +21,7 @@ from qwen3nb.records.record import Result
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.format import short_task
 from qwen3nb.report.render.table import Table
-from qwen3nb.utils.markdown import interval_text, number_text, p_value_text
+from qwen3nb.utils.format import interval_text, number_text, p_value_text
 
 __all__ = [
     "breakdown_table",
@@ -37,7 +37,7 @@ _LACKS = re.compile(r"(\S+): (.+) has no (.+ per query)")
 
 
 def difference_cells(difference: PairedDifference, *, alpha: float) -> tuple[Cell, Cell]:
-    """A difference with its interval, and its p-value: corrected, the raw one below it."""
+    """Return a difference with its interval, and its corrected p-value above the raw one."""
     return (
         Cell(
             f"{difference.difference:+.3f}",
@@ -55,11 +55,11 @@ def difference_cells(difference: PairedDifference, *, alpha: float) -> tuple[Cel
 
 
 def differences_table(comparison: Comparison, *, task: str = "") -> Table:
-    """Every model against the baseline: difference, interval, p, effect size, queries won.
+    """Compare every model with the baseline: difference, interval, p, effect size, queries won.
 
     Args:
-        comparison: the differences.
-        task: the task to show; all by default.
+        comparison: the comparison to show.
+        task: the task to show; by default all.
     """
     shown = [each for each in comparison.differences if task in ("", each.task)]
     rows = tuple(_difference_row(each, comparison.procedure.alpha) for each in shown)
@@ -89,7 +89,7 @@ def _note(comparison: Comparison, task: str) -> str:
     how = comparison.procedure
     if not any(task in ("", each.task) for each in comparison.differences):
         what = f"on {short_task(task)}" if task else "on the same task"
-        return f"No two models have scores per query {what}.{f' {left_out}.' if left_out else ''}"
+        return f"No two models have per-query scores {what}.{f' {left_out}.' if left_out else ''}"
     return (
         f"Paired over queries: 95 % percentile bootstrap interval, two-sided paired permutation "
         f"test, {how.draws:,} draws each; p corrected by {comparison.family(task)}, below it the "
@@ -99,7 +99,7 @@ def _note(comparison: Comparison, task: str) -> str:
 
 
 def _grouped(notes: Iterable[str]) -> list[str]:
-    """Notes that differ only in the model, merged into one."""
+    """Merge notes that differ only in the model."""
     groups: dict[str, list[str]] = {}
     for note in notes:
         match = _LACKS.fullmatch(note)
@@ -109,7 +109,7 @@ def _grouped(notes: Iterable[str]) -> list[str]:
 
 
 def power_table(comparison: Comparison) -> Table:
-    """What these queries can show: detectable effect, and whether "no worse" is shown."""
+    """Return what these queries can show: detectable effects, and whether "no worse" holds."""
     rows = tuple(_power_row(comparison, each) for each in comparison.differences)
     how = comparison.procedure
     columns = (
@@ -118,8 +118,8 @@ def power_table(comparison: Comparison) -> Table:
     )  # fmt: skip
     note = (
         f"Detectable: the smallest true difference from {comparison.baseline} that a two-sided "
-        f"paired t-test at {how.alpha:g} detects in 80 % of such samples; in bold where that is "
-        f"more than {how.minimum:g}, so that these queries may miss differences that matter. "
+        f"paired t-test at {how.alpha:g} detects in 80 % of such samples; in bold if above "
+        f"{how.minimum:g}: these queries may then miss differences that matter. "
         "Equivalent or no worse: two one-sided t-tests against that margin, not corrected."
     )
     return Table(columns, rows, note if rows else "Nothing was compared.")
@@ -143,7 +143,7 @@ def _power_row(comparison: Comparison, each: PairedDifference) -> tuple[Cell, ..
 
 
 def breakdown_table(comparison: Comparison) -> Table:
-    """Every model against the baseline within each category of queries, if there are any."""
+    """Compare every model with the baseline within each category of queries."""
     how = comparison.procedure
     rows: list[tuple[Cell, ...]] = []
     reversals: list[str] = []
@@ -157,11 +157,11 @@ def breakdown_table(comparison: Comparison) -> Table:
             columns[0], columns[1], categories, names=(each.first, each.second),
             n_resamples=how.draws, alpha=how.alpha, seed=how.seed,
         )  # fmt: skip
-        where = short_task(each.task)
-        reversals += [f"{each.first} on {where}: {text.text}" for text in parts.reversals]
+        task = short_task(each.task)
+        reversals += [f"{each.first} on {task}: {reversal.text}" for reversal in parts.reversals]
         rows += [
             (
-                Cell(each.first, where),
+                Cell(each.first, task),
                 Cell(row.category),
                 Cell(f"{row.difference:+.3f}", interval_text(row.interval, absent=SINGLE)),
                 Cell(p_value_text(row.p_value), strong=row.p_value < how.alpha),
@@ -182,9 +182,9 @@ def breakdown_table(comparison: Comparison) -> Table:
 def changes_table(
     comparison: Comparison, *, models: int = 4, most: int = 3, best: int = 5
 ) -> Table:
-    """The queries on which a model and the baseline differ most, on the first task.
+    """Return the queries on which models and the baseline differ most, on the first task.
 
-    Of the ``models`` nearest to the baseline; with the top documents of both, where the
+    Covers the ``models`` nearest to the baseline, with the top documents of both if the
     records keep them.
     """
     task = next((each.task for each in comparison.differences), "")
@@ -197,7 +197,7 @@ def changes_table(
         rows, heads = [row[:3] for row in rows], heads[:3]
     note = (
         f"On {short_task(task)}; the {models} models nearest to {comparison.baseline}, "
-        f"at most {most} queries each, the largest changes first."
+        f"at most {most} queries each, largest changes first."
         if rows
         else "No query changed."
     )
@@ -222,7 +222,7 @@ def _changes(
 
 
 def correlations_table(comparison: Comparison) -> Table:
-    """Tasks scored by a correlation, such as STS: every model against the baseline."""
+    """Compare every model with the baseline on tasks scored by a correlation, such as STS."""
     rows = [
         row
         for task, models in _correlation_tasks(comparison).items()
@@ -231,9 +231,9 @@ def correlations_table(comparison: Comparison) -> Table:
     heads = ("model\ntask", f"Δ to {comparison.baseline}\n95 % interval", "p\ncorrected", "pairs")
     method = NAMES[comparison.procedure.correction]
     note = (
-        "Difference of Spearman's correlations with the gold scores: bootstrap over pairs of "
-        f"texts; exchange of the two models' ranks; p corrected by {method} over the comparisons "
-        "on a task."
+        "Difference of the Spearman correlations with the gold scores: bootstrap over pairs of "
+        f"texts; permutation of the two models' ranks; p corrected by {method} over the "
+        "comparisons on a task."
         if rows
         else "No task is scored by a correlation."
     )
@@ -241,7 +241,7 @@ def correlations_table(comparison: Comparison) -> Table:
 
 
 def _correlation_tasks(comparison: Comparison) -> dict[str, dict[str, Result]]:
-    """Records by name of the tasks on which the baseline has similarities, too."""
+    """Return records by task and model, for tasks on which the baseline has similarities too."""
     tasks: dict[str, dict[str, Result]] = {}
     for (task, name), result in comparison.records.items():
         if {"gold", "cosine"} <= result.per_query.keys():
@@ -273,19 +273,19 @@ def _correlation_rows(
 
 
 def _corrected(differences: Sequence[CorrelationDifference], correction: str) -> list[float | None]:
-    """P-values corrected over those that are defined."""
+    """Return the p-values, corrected over those that are defined."""
     values = [each.p_value for each in differences if each.p_value is not None]
     adjusted = iter(adjust(values, how=correction))
     return [None if each.p_value is None else next(adjusted) for each in differences]
 
 
 def top_documents(result: Result, query: str) -> list[str]:
-    """Ids of the top documents that a record keeps for a query; none if it keeps none."""
+    """Return the ids of a query's top documents; empty if the record does not keep them."""
     kept = result.config.get("top")
     return [str(each) for each in kept.get(query, [])] if isinstance(kept, dict) else []
 
 
 def query_text(result: Result, query: str) -> str:
-    """A query's text, or its id where the record does not keep it."""
+    """Return a query's text, or its id if the record does not keep the text."""
     kept = result.config.get("queries")
     return str(kept.get(query, query)) if isinstance(kept, dict) else query

@@ -1,4 +1,4 @@
-"""Figures of every model against the baseline on one task (on several: `figures`)."""
+"""Figures of every model against the baseline on one task; for several tasks see `figures`."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 __all__ = ["task_differences_figure", "wins_figure"]
 
-# Has a contrast of 5 with the colours of the bars, where white has 3.5. Not quite black, which
-# an SVG leaves out and a page would draw in its own ink.
+# Has a contrast of 5 with the colours of the bars, where white has 3.5. Not pure black, which
+# matplotlib omits from an SVG, so that the page would apply its own text colour.
 _ON_COLOR = "#010101"
 
 
 def task_differences_figure(comparison: Comparison, *, task: str) -> Figure | None:
-    """Forest plot of every model's difference from the baseline; None without differences."""
+    """Draw a forest plot of every model's difference from the baseline; None without any."""
     differences = [each for each in comparison.differences if each.task == task]
     if not differences:
         return None
@@ -53,7 +53,7 @@ def _forest_row(each: PairedDifference, color: str, alpha: float) -> ForestRow:
 
 
 def wins_figure(comparison: Comparison, *, task: str) -> Figure | None:
-    """On how many queries each model beats the baseline, ties, loses; None without differences."""
+    """Draw how many queries each model wins, ties and loses against the baseline; None without."""
     differences = [each for each in comparison.differences if each.task == task]
     if not differences:
         return None
@@ -66,8 +66,8 @@ def wins_figure(comparison: Comparison, *, task: str) -> Figure | None:
         name=f"wins-{task}",
         draw=lambda width: _wins(counts, width),
         caption=f"{short_task(task)}: queries on which a model's {metric} is above that of "
-        f"{reference}, the same, or below (n = {max(each.n for each in counts)}). Counts, not "
-        "sizes: a model may win often by little; for the test see the paired differences.",
+        f"{reference}, equal to it, or below it (n = {max(each.n for each in counts)}). These are "
+        "counts: a model may win often by little. For the test, see the paired differences.",
         alt=f"Bars of queries won, tied and lost against {reference}. {words}.",
     )
 
@@ -102,7 +102,7 @@ def _wins(counts: Sequence[PairedDifference], width: float) -> MplFigure:
 
 
 def _inside(axis: Axes, x: float, y: float, size: int, *, full: bool) -> None:
-    """A count on its bar: black on a full colour, the page's ink on a pale one."""
+    """Write a count on its bar: black on a full colour, the page's text colour on a pale one."""
     count = axis.annotate(f"{size}", (x, y), ha="center", va="center", fontsize=SMALL)
     if full:
-        count.set_color("#000000")  # a contrast of 5 with both colours, where white has 3.5
+        count.set_color(_ON_COLOR)

@@ -1,4 +1,4 @@
-"""Figures of results: an interval on every mean, one colour per model."""
+"""Figures of scores, with an interval on every mean and one colour per model."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from qwen3nb.analysis.comparison.alignment import model_names
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
-from qwen3nb.report.leaderboard.tables import model_names
 from qwen3nb.report.render.figure import (
     COLORS,
     GREY,
@@ -33,80 +33,76 @@ _INTERVAL = "95 % percentile bootstrap interval over the n given with each task"
 
 
 @dataclass(frozen=True)
-class _Board:
-    """Main values of models on tasks.
+class _Scores:
+    """Main scores of models on the tasks of a tier.
 
     Attributes:
-        tasks: names, in the tier's order, of those that somebody was run on.
+        tasks: names, in the tier's order.
         models: names, the best on the first task first.
-        scores: record per model and task.
-        colors: per model.
+        records: record per model and task.
+        colors: colour per model.
     """
 
     tasks: tuple[str, ...]
     models: tuple[str, ...]
-    scores: Mapping[tuple[str, str], Result]
+    records: Mapping[tuple[str, str], Result]
     colors: Mapping[str, str]
 
     def example(self, task: str) -> Result | None:
-        """A record on the task, for its metric and n."""
-        return next((r for (_, name), r in self.scores.items() if name == task), None)
+        """Return any record on the task, for its metric and n."""
+        return next((r for (_, name), r in self.records.items() if name == task), None)
 
     def measure(self, task: str) -> str:
-        """The task's main metric and n."""
-        found = self.example(task)
-        return "" if found is None else f"{found.task.main_metric}, n = {found.main.n}"
+        """Return the task's main metric and n."""
+        record = self.example(task)
+        return "" if record is None else f"{record.task.main_metric}, n = {record.main.n}"
 
 
-def _board(results: Iterable[Result], tier: str) -> _Board:
+def _scores(results: Iterable[Result], tier: str) -> _Scores:
     tasks = TIERS[tier].tasks
-    chosen = [result for result in latest(results) if result.task.name in tasks]
-    names = model_names(chosen)
-    scores = {(names[r.model.identity], r.task.name): r for r in chosen}
+    on_tier = [result for result in latest(results) if result.task.name in tasks]
+    names = model_names(on_tier)
+    records = {(names[r.model.identity], r.task.name): r for r in on_tier}
 
     def key(name: str) -> tuple[bool, float, str]:
-        found = scores.get((name, tasks[0]))
-        value = found.main.value if found else None
+        record = records.get((name, tasks[0]))
+        value = record.main.value if record else None
         return value is None, -(value or 0.0), name
 
-    return _Board(tasks, tuple(sorted(names.values(), key=key)), scores, _colors(chosen))
-
-
-def _colors(results: Iterable[Result]) -> dict[str, str]:
-    """A colour per name, by the label alone where the name is the label."""
-    return model_colors(model_names(list(results)).values())
+    models = tuple(sorted(names.values(), key=key))
+    return _Scores(tasks, models, records, model_colors(models))
 
 
 def comparison_figure(results: Iterable[Result], *, tier: str) -> Figure:
-    """A panel per task; a point and its 95 % interval per model, the best on top.
+    """Draw a panel per task, with a point and its 95 % interval per model, the best on top.
 
-    Models keep their row and colour in every panel; a missing result is an empty row.
+    Models keep their row and colour in every panel; a missing result leaves its row empty.
     """
-    board = _board(results, tier)
+    scores = _scores(results, tier)
     return Figure(
         name=f"comparison-{tier}",
-        draw=lambda width: _comparison(board, width),
+        draw=lambda width: _comparison(scores, width),
         caption=f"Every model on every task of the tier {tier}: mean and {_INTERVAL}. Rows are "
-        "ordered by the first panel; a row without a point was not measured. Intervals that "
-        "overlap say little of a difference; the paired tests do.",
-        alt=f"A panel per task with a point and an interval per model. {_in_words(board)}",
+        "ordered by the first panel; a row without a point was not measured. Overlapping "
+        "intervals say little about a difference: see the paired tests.",
+        alt=f"A panel per task with a point and an interval per model. {_in_words(scores)}",
     )
 
 
-def _in_words(board: _Board) -> str:
-    task = board.tasks[0]
+def _in_words(scores: _Scores) -> str:
+    task = scores.tasks[0]
     values = [
-        f"{name} {found.main.value:.3f}"
-        for name in board.models
-        if (found := board.scores.get((name, task))) and found.main.value is not None
+        f"{name} {record.main.value:.3f}"
+        for name in scores.models
+        if (record := scores.records.get((name, task))) and record.main.value is not None
     ]
     return f"{short_task(task)}: {', '.join(values) or 'no values'}."
 
 
-def _comparison(board: _Board, width: float) -> MplFigure:
+def _comparison(scores: _Scores, width: float) -> MplFigure:
     import matplotlib.pyplot as plt
 
-    rows, tasks = tuple(reversed(board.models)), board.tasks
+    rows, tasks = tuple(reversed(scores.models)), scores.tasks
     columns = min(3 if width > 5 else 1, len(tasks))
     lines = -(-len(tasks) // columns)
     size = (width, lines * (0.165 * len(rows) + 0.72))
@@ -114,10 +110,10 @@ def _comparison(board: _Board, width: float) -> MplFigure:
     panels = list(axes.flat)
     for axis, task in zip(panels, tasks, strict=False):
         for row, name in enumerate(rows):
-            if (name, task) in board.scores:
-                _interval(axis, row, board.scores[name, task], board.colors[name])
+            if (name, task) in scores.records:
+                _interval(axis, row, scores.records[name, task], scores.colors[name])
         axis.set_title(plain(short_task(task), most=34))
-        axis.set_xlabel(board.measure(task))
+        axis.set_xlabel(scores.measure(task))
         axis.set_xlim(left=min(0.0, axis.get_xlim()[0]))
         axis.set_ylim(-0.6, len(rows) - 0.4)
         axis.tick_params(axis="y", length=0)
@@ -131,7 +127,7 @@ def _comparison(board: _Board, width: float) -> MplFigure:
 
 
 def _interval(axis: Axes, row: int, result: Result, color: str) -> None:
-    """A point with its interval, in the colour of its model."""
+    """Draw a point with its interval, in the colour of its model."""
     value, low, high = result.main.value, result.main.low, result.main.high
     if value is None:
         return
@@ -141,43 +137,43 @@ def _interval(axis: Axes, row: int, result: Result, color: str) -> None:
 
 
 def bars_figure(results: Iterable[Result], *, tier: str, most: int = 8) -> Figure | None:
-    """A group of bars per task, a bar per model with its interval; what is missing says so.
+    """Draw a group of bars per task, one per model with its interval; a cross is not measured.
 
-    None without any results of the tier.
+    None if there are no results on the tier.
 
     Args:
         results: any records.
-        tier: whose tasks are shown.
-        most: models; the best on the tier's first task are taken.
+        tier: the tier whose tasks are shown.
+        most: how many models to show, the best on the tier's first task.
     """
-    board = _board(results, tier)
-    shown = board.models[:most]
+    scores = _scores(results, tier)
+    shown = scores.models[:most]
     if not shown:
         return None
-    left_out = len(board.models) - len(shown)
+    left_out = len(scores.models) - len(shown)
     return Figure(
         name=f"bars-{tier}",
-        draw=lambda width: _bars(board, shown, width),
+        draw=lambda width: _bars(scores, shown, width),
         caption=f"Main metric of each task of the tier {tier}, a bar per model with its "
-        f"{_INTERVAL}; × is not measured, which is not zero."
-        + (f" {left_out} more models are left out." if left_out else ""),
-        alt=f"Groups of bars, one group per task. {_in_words(board)}",
+        f"{_INTERVAL}; × means not measured, not zero."
+        + (f" {left_out} more models are not shown." if left_out else ""),
+        alt=f"Groups of bars, one group per task. {_in_words(scores)}",
     )
 
 
-def _bars(board: _Board, models: Sequence[str], width: float) -> MplFigure:
+def _bars(scores: _Scores, models: Sequence[str], width: float) -> MplFigure:
     import matplotlib.pyplot as plt
     from matplotlib.patches import Rectangle
 
     per_line = 6 if width > 5 else 3
-    lines = -(-len(board.tasks) // per_line)
+    lines = -(-len(scores.tasks) // per_line)
     figure, axes = plt.subplots(lines, 1, figsize=(width, 1.75 * lines + 0.5), squeeze=False)
     for line, axis in enumerate(axes[:, 0]):
-        tasks = board.tasks[line * per_line : (line + 1) * per_line]
-        for place, task in enumerate(tasks):
-            _group(axis, place, [board.scores.get((name, task)) for name in models],
-                   [board.colors[name] for name in models])  # fmt: skip
-        measures = [board.measure(t) for t in tasks]
+        tasks = scores.tasks[line * per_line : (line + 1) * per_line]
+        for center, task in enumerate(tasks):
+            _group(axis, center, [scores.records.get((name, task)) for name in models],
+                   [scores.colors[name] for name in models])  # fmt: skip
+        measures = [scores.measure(t) for t in tasks]
         if width < 5:
             measures = [each.replace(", ", "\n") for each in measures]
         names = [plain(short_task(task), most=18) for task in tasks]
@@ -188,18 +184,20 @@ def _bars(board: _Board, models: Sequence[str], width: float) -> MplFigure:
         axis.axhline(0, color=GREY, linewidth=0.7)
         axis.set_ylabel("main metric")
         grid(axis, which="y")
-    bars = [Rectangle((0, 0), 1, 1, color=board.colors[name]) for name in models]
+    bars = [Rectangle((0, 0), 1, 1, color=scores.colors[name]) for name in models]
     named = [plain(name, most=26) for name in models]
     figure.legend(bars, named, loc="outside lower center", ncols=4 if width > 5 else 2,
                   handlelength=0.9, columnspacing=1.2)  # fmt: skip
     return figure
 
 
-def _group(axis: Axes, place: int, found: Sequence[Result | None], colors: Sequence[str]) -> None:
-    """One task: a bar per model, side by side."""
-    wide = 0.84 / max(len(found), 1)
-    for index, (result, color) in enumerate(zip(found, colors, strict=True)):
-        x = place - 0.42 + wide * (index + 0.5)
+def _group(
+    axis: Axes, center: int, results: Sequence[Result | None], colors: Sequence[str]
+) -> None:
+    """Draw one task: a bar per model, side by side."""
+    wide = 0.84 / max(len(results), 1)
+    for index, (result, color) in enumerate(zip(results, colors, strict=True)):
+        x = center - 0.42 + wide * (index + 0.5)
         main = result.main if result else None
         if main is None or main.value is None:
             axis.plot([x], [0.0], "x", color=color, markersize=3.5, clip_on=False)
@@ -210,22 +208,25 @@ def _group(axis: Axes, place: int, found: Sequence[Result | None], colors: Seque
 
 
 def per_query_figure(results: Sequence[Result], *, metric: str = "nDCG@10") -> Figure | None:
-    """How a retrieval metric is spread over queries, a panel per task; None without any."""
-    chosen = [result for result in results if metric in result.per_query]
-    if not chosen:
+    """Draw the distribution of a retrieval metric over queries, a panel per task.
+
+    None if no record has the metric per query.
+    """
+    measured = [result for result in results if metric in result.per_query]
+    if not measured:
         return None
     means = ", ".join(
         f"{short_task(r.task.name)} mean {np.mean(list(r.per_query[metric].values())):.3f}, "
         f"n = {len(r.per_query[metric])}"
-        for r in chosen
+        for r in measured
     )
     return Figure(
         name="per-query",
-        draw=lambda width: _per_query(chosen, metric, width),
-        caption=f"Queries by their {metric}: {means}. Two hills at the ends are a model that "
-        "finds the document or does not; a hill in the middle one that finds it late.",
+        draw=lambda width: _per_query(measured, metric, width),
+        caption=f"Queries by their {metric}: {means}. Peaks at both ends: the model either "
+        "finds the document or misses it; a peak in the middle: it finds it, but ranks it low.",
         alt=f"Histograms of {metric} over queries: {means}.",
-        columns=2 if len(chosen) > 1 else 1,
+        columns=2 if len(measured) > 1 else 1,
     )
 
 
@@ -260,7 +261,7 @@ def _per_query(results: Sequence[Result], metric: str, width: float) -> MplFigur
 
 
 def similarity_figure(results: Sequence[Result]) -> Figure | None:
-    """Cosine similarity of sentence pairs by their gold score; None without an STS task."""
+    """Draw the cosine similarity of sentence pairs by gold score; None without an STS task."""
     result = next((result for result in results if "gold" in result.per_query), None)
     if result is None:
         return None
@@ -270,9 +271,9 @@ def similarity_figure(results: Sequence[Result]) -> Figure | None:
     return Figure(
         name="similarity",
         draw=lambda width: _similarity(result, width),
-        caption=f"Cosine of each sentence pair of {result.task.name} by its gold score, "
-        f"rounded (n = {n} pairs{measures}); lines are medians. A useful encoder climbs from left "
-        "to right, and its columns overlap little.",
+        caption=f"Cosine similarity of each sentence pair of {result.task.name} by its gold score, "
+        f"rounded (n = {n} pairs{measures}); lines are medians. With a useful encoder, they rise "
+        "from left to right and the columns overlap little.",
         alt=f"Cosine similarity by gold score, {n} pairs{measures}.",
     )
 
@@ -283,14 +284,14 @@ def _similarity(result: Result, width: float) -> MplFigure:
     gold, cosine = result.per_query["gold"], result.per_query["cosine"]
     grades = sorted({round(value) for value in gold.values()})
     figure, axis = plt.subplots(figsize=(width, 2.3))
-    for place in grades:
-        values = sorted(cosine[pair] for pair in gold if round(gold[pair]) == place)
+    for grade in grades:
+        values = sorted(cosine[pair] for pair in gold if round(gold[pair]) == grade)
         spread = np.linspace(-0.22, 0.22, len(values))
-        axis.plot(place + spread, values, ".", color=COLORS[0], alpha=0.6, markersize=4)
+        axis.plot(grade + spread, values, ".", color=COLORS[0], alpha=0.6, markersize=4)
         middle = float(np.median(values))
-        axis.plot([place - 0.3, place + 0.3], [middle] * 2, color=COLORS[1], linewidth=1.8)
+        axis.plot([grade - 0.3, grade + 0.3], [middle] * 2, color=COLORS[1], linewidth=1.8)
         axis.annotate(
-            f"{middle:.2f}", (place + 0.3, middle), xytext=(2, 0), fontsize=SMALL,
+            f"{middle:.2f}", (grade + 0.3, middle), xytext=(2, 0), fontsize=SMALL,
             textcoords="offset points", va="center",
         )  # fmt: skip
     axis.set_xticks(grades)

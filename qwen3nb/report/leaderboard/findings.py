@@ -1,6 +1,6 @@
 """The main findings in a few sentences, each with its paired difference.
 
-A finding is derived from records alone; one that they do not support is not made.
+Findings are derived from records alone; one that the records do not support is omitted.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Finding:
     Attributes:
         headline: the finding in one sentence.
         evidence: the numbers behind it.
-        page: link to these numbers, relative to the page that shows this; may be empty.
+        page: link to these numbers, relative to the page that shows the finding; may be empty.
     """
 
     headline: str
@@ -38,15 +38,15 @@ class Finding:
 
 @dataclass(frozen=True)
 class _FirstTask:
-    """The records of one task, one per model, best first."""
+    """The records on the task that the findings are about, one per model, best first."""
 
     results: Sequence[Result]
     comparison: Comparison
-    sources: Mapping[str, Mapping[str, Any]]  # of the extracted models, by identity
+    sources: Mapping[str, Mapping[str, Any]]  # the source of each extracted model, by identity
     links: Mapping[str, str]
 
     def source(self, result: Result) -> Mapping[str, Any] | None:
-        """What an extracted model was taken from; None for any other."""
+        """Return the source of an extracted model; None for any other model."""
         return self.sources.get(result.model.identity)
 
     def name(self, result: Result) -> str:
@@ -56,7 +56,7 @@ class _FirstTask:
         return self.links.get(result.run, "")
 
     def gap(self, one: Result, other: Result) -> PairedDifference | None:
-        """The paired difference, if both scores are over the same queries."""
+        """Return the paired difference; None unless both scores are over the same queries."""
         return self.comparison.between(one, other) if comparable(one, other) else None
 
     def significant(self, gap: PairedDifference) -> bool:
@@ -71,14 +71,14 @@ def findings(
     more: Sequence[Finding] = (),
     at_most: int = 3,
 ) -> list[Finding]:
-    """The findings on one task: who leads, what extraction and averaging gave.
+    """Return the findings on one task: who leads, what extraction and averaging give.
 
     Args:
-        comparison: of the models; its differences are those of every other page.
-        task: the task to look at.
-        links: page per run id.
-        more: findings of other pages; they come before that on averaging.
-        at_most: how many to keep.
+        comparison: comparison of the models, the same as on every other page.
+        task: the task to report on.
+        links: page of each run id.
+        more: findings of other pages; they come before the one on averaging.
+        at_most: how many findings to keep.
     """
     results = [
         record
@@ -86,79 +86,79 @@ def findings(
         if name == task and record.main.value is not None
     ]
     results.sort(key=lambda each: -(each.main.value or 0.0))
-    board = _FirstTask(results, comparison, _sources(results), links or {})
+    first = _FirstTask(results, comparison, _sources(results), links or {})
     makers: Sequence[Callable[[_FirstTask], Finding | None]] = (_leader, _extracted, _averaging)
-    made = [finding for make in makers if (finding := make(board)) is not None]
+    made = [finding for make in makers if (finding := make(first)) is not None]
     return [*made[:2], *more, *made[2:]][:at_most]
 
 
-def _leader(board: _FirstTask) -> Finding | None:
-    if not board.results:
+def _leader(first: _FirstTask) -> Finding | None:
+    if not first.results:
         return None
-    best, *others = board.results
+    best, *others = first.results
     score = f"{_metric(best)} {_value(best)}, n = {best.main.n}"
     task = short_task(best.task.name)
-    gaps = ((each, board.gap(best, each)) for each in others)
+    gaps = ((each, first.gap(best, each)) for each in others)
     second, gap = next(((each, gap) for each, gap in gaps if gap is not None), (None, None))
     if second is None or gap is None:
-        return Finding(f"{board.name(best)} leads on {task}", score + ".", board.page(best))
-    if board.significant(gap):
-        headline = f"{board.name(best)} leads on {task}"
-        reason = f"ahead of the second, {board.name(second)}, by {gap}"
+        return Finding(f"{first.name(best)} leads on {task}", score + ".", first.page(best))
+    if first.significant(gap):
+        headline = f"{first.name(best)} leads on {task}"
+        reason = f"ahead of the second, {first.name(second)}, by {gap}"
     else:
         headline = (
-            f"{board.name(best)} and {board.name(second)} are not significantly different on {task}"
+            f"{first.name(best)} and {first.name(second)} are not significantly different on {task}"
         )
-        reason = f"the difference from {board.name(second)} is {gap}"
-    return Finding(headline, f"{score}; {reason}.", board.page(best))
+        reason = f"the difference from {first.name(second)} is {gap}"
+    return Finding(headline, f"{score}; {reason}.", first.page(best))
 
 
-def _extracted(board: _FirstTask) -> Finding | None:
-    """The best extracted encoder compared with the best of all others."""
-    own = [each for each in board.results if board.source(each) is not None]
-    others = [each for each in board.results if board.source(each) is None]
-    gap = board.gap(own[0], others[0]) if own and others else None
+def _extracted(first: _FirstTask) -> Finding | None:
+    """Compare the best extracted encoder with the best other model."""
+    own = [each for each in first.results if first.source(each) is not None]
+    others = [each for each in first.results if first.source(each) is None]
+    gap = first.gap(own[0], others[0]) if own and others else None
     if gap is None:
         return None
     verdict = "not significantly different from"
-    if board.significant(gap):
+    if first.significant(gap):
         verdict = "above" if gap.difference > 0 else "below"
     return Finding(
-        f"The best extracted encoder, {board.name(own[0])}, is {verdict} the best baseline",
+        f"The best extracted encoder, {first.name(own[0])}, is {verdict} the best baseline",
         f"{_metric(own[0])} {_value(own[0])}, against {_value(others[0])} of "
-        f"{board.name(others[0])}: {gap}.",
-        board.page(own[0]),
+        f"{first.name(others[0])}: {gap}.",
+        first.page(own[0]),
     )
 
 
-def _averaging(board: _FirstTask) -> Finding | None:
-    """An average compared with the best of the checkpoints that went into it."""
-    for result in board.results:
-        averaging = (board.source(result) or {}).get("averaging")
+def _averaging(first: _FirstTask) -> Finding | None:
+    """Compare an averaged model with the best of the checkpoints that went into it."""
+    for result in first.results:
+        averaging = (first.source(result) or {}).get("averaging")
         if not averaging:
             continue
         digests = set(averaging.get("digests", {}).values())
         parts = [
             each
-            for each in board.results
-            if (source := board.source(each)) and source.get("digest") in digests
+            for each in first.results
+            if (source := first.source(each)) and source.get("digest") in digests
         ]
-        gap = board.gap(result, parts[0]) if parts else None
+        gap = first.gap(result, parts[0]) if parts else None
         if gap is None:
             continue
         verdict = "makes no significant difference"
-        if board.significant(gap):
+        if first.significant(gap):
             verdict = "helps" if gap.difference > 0 else "hurts"
         return Finding(
             f"Averaging {averaging['num_checkpoints']} checkpoints {verdict}",
-            f"{board.name(result)} against {board.name(parts[0])}, the best of them: {gap}.",
-            board.page(result),
+            f"{first.name(result)} against {first.name(parts[0])}, the best of them: {gap}.",
+            first.page(result),
         )
     return None
 
 
 def _sources(results: Iterable[Result]) -> dict[str, Mapping[str, Any]]:
-    """What the extracted models, of those still on disk, were taken from."""
+    """Return the sources of the extracted models that are still on disk."""
     sources = {}
     for result in results:
         provenance = read_provenance(paths.root() / str(result.model.spec))
@@ -177,11 +177,11 @@ def _value(result: Result) -> str:
     return f"{main.value:.3f}{ends}"
 
 
-def findings_html(given: Sequence[Finding]) -> str:
-    """Findings as cards, everything escaped."""
-    if not given:
-        return '<p class="q-note">No results yet: `make demo` makes some.</p>'
-    return '<div class="q-findings">' + "".join(map(_card, given)) + "</div>"
+def findings_html(findings: Sequence[Finding]) -> str:
+    """Return findings as HTML cards, escaped."""
+    if not findings:
+        return '<p class="q-note">No results yet; run `make demo` to make some.</p>'
+    return '<div class="q-findings">' + "".join(map(_card, findings)) + "</div>"
 
 
 def _card(finding: Finding) -> str:

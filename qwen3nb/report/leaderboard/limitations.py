@@ -1,4 +1,4 @@
-"""What a model cannot do, as far as it was measured."""
+"""The limitations of a model, as far as it was measured."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from qwen3nb.records.record import Result
 
 __all__ = ["limitations"]
 
-# What any encoder should beat, and a lexical search that has learned nothing.
+# What any encoder should beat: random vectors, and lexical search, which is not trained.
 _FLOORS = ("random", "bm25")
 
 
 def limitations(own: Sequence[Result], comparison: Comparison) -> list[str]:
-    """Sentences on where a model is no better than a floor, and on what was not measured.
+    """Return sentences on where a model is no better than a floor and on what is unmeasured.
 
-    A model is behind a floor, or not significantly different from it, by the corrected p-value
-    of their paired difference.
+    Whether a model is behind a floor, or not significantly different from it, follows from the
+    corrected p-value of their paired difference.
 
     Args:
         own: the model's records.
-        comparison: of these with others on the same tasks.
+        comparison: comparison of these records with others on the same tasks.
     """
     sentences = [
         sentence
@@ -37,12 +37,12 @@ def limitations(own: Sequence[Result], comparison: Comparison) -> list[str]:
             "known about other tasks, domains or languages."
         )
     else:
-        sentences.append("Not measured yet: nothing is known about what it is good for.")
+        sentences.append("Not measured yet: nothing is known about its quality.")
     return sentences
 
 
 def _against(floor: str, result: Result, comparison: Comparison) -> str:
-    """Whether a record is no better than a floor's, in words; empty if it is better."""
+    """Say that a record is no better than a floor's; empty if it is better."""
     task = result.task.name
     reference = next(
         (

@@ -1,4 +1,4 @@
-"""The order of the models, and how much of it is noise: ranks, tie groups, categories."""
+"""The ranking of the models and its uncertainty: rank intervals, tie groups, task types."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from qwen3nb.report.render.figure import GREY, SMALL, Figure, grid, model_colors
 from qwen3nb.report.render.format import short_task
 from qwen3nb.report.render.table import Table
 from qwen3nb.tiers import TIERS
-from qwen3nb.utils.markdown import interval_text
+from qwen3nb.utils.format import interval_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as MplFigure
@@ -24,29 +24,29 @@ if TYPE_CHECKING:
 
 __all__ = ["categories_table", "rank_figure", "rank_table", "standings"]
 
-NOTHING = "Ranks need two or more models with scores per query on the same tasks."
+TOO_FEW = "Ranks need two or more models with scores per query on the same tasks."
 
 
 def standings(
     results: Iterable[Result], *, tier: str, alpha: float = 0.05, seed: int = 0
 ) -> CategoryBoards | None:
-    """Ranks over a tier's tasks that have a score per query, and by type of task.
+    """Rank the models over a tier's tasks with per-query scores, and by type of task.
 
-    The tasks are those that most models have: a model without one of them is named, not
+    The tasks are those that most models have: a model that lacks one of them is reported, not
     ranked. None if fewer than two models can be ranked.
     """
     tasks = TIERS[tier].tasks
-    chosen = [result for result in latest(results) if result.task.name in tasks]
-    pairing = pair_results(chosen)
+    on_tier = [result for result in latest(results) if result.task.name in tasks]
+    pairing = pair_results(on_tier)
     ranked = _rankable(pairing)
     if not ranked:
         return None
-    types = {result.task.name: result.task.type for result in chosen}
+    types = {result.task.name: result.task.type for result in on_tier}
     return category_leaderboards(ranked, types, alpha=alpha, seed=seed)
 
 
 def _rankable(pairing: Pairing) -> list[ScoreMatrix]:
-    """The tasks to rank on, if two or more systems have all of them."""
+    """Return the tasks to rank on, without the sparsest until two systems have them all."""
     matrices = list(pairing.matrices)
     while matrices:
         common = set.intersection(*(set(matrix.systems) for matrix in matrices))
@@ -57,10 +57,10 @@ def _rankable(pairing: Pairing) -> list[ScoreMatrix]:
 
 
 def rank_table(boards: CategoryBoards | None) -> Table:
-    """A row per model: rank, its interval, mean, share of first places, tie groups."""
+    """Return a row per model: rank with interval, mean, share of first ranks, tie groups."""
     columns = ("model", "rank\n95 % interval", "mean\n95 % interval", "first in", "tie groups")
     if boards is None:
-        return Table(columns, (), NOTHING)
+        return Table(columns, (), TOO_FEW)
     board = boards.overall
     rows = tuple(
         (
@@ -87,7 +87,7 @@ def rank_table(boards: CategoryBoards | None) -> Table:
 
 
 def _letter(number: int) -> str:
-    """a, b, …, z, then numbers: a tie group's name."""
+    """Return the name of a tie group: a, b, …, z, then numbers."""
     return chr(ord("a") + number - 1) if number <= 26 else str(number)
 
 
@@ -100,8 +100,8 @@ def _note(board: Ranking) -> str:
     pairs = len(board.standings) - 1
     left_out = "".join(f" {reason}." for reason in board.left_out)
     return (
-        f"Mean over {_tasks(board)}, every task counting once; percentile bootstrap over queries, "
-        f"{DRAWS:,} resamples, ranked again in each. Models with a letter in common are not "
+        f"Mean over {_tasks(board)}, each task with the same weight; percentile bootstrap over "
+        f"queries, {DRAWS:,} resamples, ranked again in each. Models that share a letter are not "
         "significantly different (paired permutation test, Holm over all pairs, alpha "
         f"{board.alpha:g}): {board.adjacent_separable} of {pairs} neighbouring pairs differ."
         f"{left_out}"
@@ -109,7 +109,7 @@ def _note(board: Ranking) -> str:
 
 
 def rank_figure(boards: CategoryBoards | None) -> Figure | None:
-    """Rank and its 95 % interval per model, best on top; tie groups as bars on the right.
+    """Draw each model's rank and its 95 % interval, best on top; tie groups as bars at the right.
 
     None if fewer than two models can be ranked.
     """
@@ -133,7 +133,7 @@ def _draw_ranks(board: Ranking, width: float) -> MplFigure:
     import matplotlib.pyplot as plt
 
     count = len(board.standings)
-    rows = {each.system: count - 1 - place for place, each in enumerate(board.standings)}
+    rows = {each.system: count - 1 - index for index, each in enumerate(board.standings)}
     colors = model_colors(rows)
     figure, axis = plt.subplots(figsize=(width, 0.21 * count + 0.75))
     for each in board.standings:
@@ -141,42 +141,42 @@ def _draw_ranks(board: Ranking, width: float) -> MplFigure:
         axis.plot(each.rank_interval, [row, row], color=color, linewidth=2)
         axis.plot([each.rank], [row], "o", color=color, markersize=4.5)
     for number, group in enumerate(board.groups):
-        place = count + 0.6 + 0.45 * number
+        x = count + 0.6 + 0.45 * number
         ends = [rows[group[0]] + 0.3, rows[group[-1]] - 0.3]
-        axis.plot([place, place], ends, color=GREY, linewidth=2.5, clip_on=False)
+        axis.plot([x, x], ends, color=GREY, linewidth=2.5, clip_on=False)
         text = _letter(number + 1)
-        axis.annotate(text, (place, ends[0]), ha="center", va="bottom", fontsize=SMALL)
+        axis.annotate(text, (x, ends[0]), ha="center", va="bottom", fontsize=SMALL)
     axis.set_yticks(list(rows.values()), [plain(name, most=44) for name in rows])
     axis.set_xlim(0.5, count + 0.6 + 0.45 * max(1, len(board.groups)))
     axis.set_xticks(range(1, count + 1))
     axis.set_ylim(-0.6, count - 0.1)
     axis.tick_params(axis="y", length=0)
     grid(axis)
-    axis.set_xlabel("rank, 1 is best")
+    axis.set_xlabel("rank (1 is best)")
     return figure
 
 
 def categories_table(boards: CategoryBoards | None) -> Table:
-    """Mean and rank by type of task; reversals of the order are named below."""
+    """Return means and ranks by type of task; reversals of the order are listed below."""
     if boards is None:
-        return Table(("model",), (), NOTHING)
+        return Table(("model",), (), TOO_FEW)
     columns = ("model", "all tasks", *boards.boards)
-    places = [
+    by_type = [
         {each.system: each for each in board.standings}
         for board in (boards.overall, *boards.boards.values())
     ]
     rows = tuple(
-        (Cell(each.system), *(_place(place.get(each.system)) for place in places))
+        (Cell(each.system), *(_mean_and_rank(group.get(each.system)) for group in by_type))
         for each in boards.overall.standings
     )
     reversals = " ".join(f"{each.text}." for each in boards.reversals) or "None."
     notes = "".join(f" {note}." for note in boards.notes)
-    text = "Mean, in brackets the rank; 95 % percentile bootstrap intervals over queries. "
+    text = "Mean, with the rank in brackets; 95 % percentile bootstrap intervals over queries. "
     text += f"Reversals of the order (Simpson's paradox): {reversals}{notes}"
     return Table(columns, rows, text)
 
 
-def _place(standing: Standing | None) -> Cell:
+def _mean_and_rank(standing: Standing | None) -> Cell:
     if standing is None:
         return Cell("not run")
     ends = interval_text(standing.interval, sign=False)

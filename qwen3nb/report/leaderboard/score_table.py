@@ -1,14 +1,14 @@
-"""All models of a tier in one table: the best, the second, and the best's contenders."""
+"""All models of a tier in one table, with the best, the second best and the contenders."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from qwen3nb.analysis.comparison.alignment import model_names
 from qwen3nb.analysis.comparison.compare import Comparison, compare
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
-from qwen3nb.report.leaderboard.tables import model_names
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.format import number, short_task
 from qwen3nb.report.render.table import Table, with_ranks
@@ -19,8 +19,8 @@ __all__ = ["contenders", "leaderboard"]
 MISSING = "not run"
 NEAR = (
     "not significantly different from the best of its column: two-sided paired permutation test "
-    "over queries, p corrected as in the table of paired differences; where the metric is a mean "
-    "over queries"
+    "over queries, p corrected as in the table of paired differences; only for metrics that are a "
+    "mean over queries"
 )
 
 
@@ -31,15 +31,15 @@ def leaderboard(
     comparison: Comparison | None = None,
     links: Mapping[str, str] | None = None,
 ) -> Table:
-    """All models on a tier: a row per model, a column per task, the best and the second marked.
+    """Return all models on a tier: a row per model, a column per task, the two best marked.
 
     Models that are not significantly different from the best of a column carry a mark.
 
     Args:
-        results: any records; those of other tiers' tasks are left out.
-        tier: whose tasks are the columns.
-        comparison: of these results; by default they are compared here.
-        links: page per run id.
+        results: any records; those on other tiers' tasks are ignored.
+        tier: the tier whose tasks are the columns.
+        comparison: comparison of these results; computed if None.
+        links: page of each run id.
     """
     tasks = list(TIERS[tier].tasks)
     on_tier = [result for result in latest(results) if result.task.name in tasks]
@@ -63,7 +63,7 @@ def leaderboard(
     return Table(
         ("model", *heads),
         with_ranks(rows),
-        "95 % percentile bootstrap intervals over n; best of each column in bold, second "
+        "95 % percentile bootstrap intervals over n; best of each column in bold, second best "
         "underlined, whether or not they differ significantly (see the paired differences).",
         name=f"comparison-{tier}",
         caption=f"All models on the tasks of the tier {tier}.",
@@ -72,15 +72,15 @@ def leaderboard(
 
 
 def _score(result: Result, links: Mapping[str, str], near: Collection[str]) -> Cell:
-    """A main value linked to its run, marked if it is a contender of the best."""
+    """Return a main score linked to its run, marked if the model is a contender for the best."""
     cell = number(result.main, link=links.get(result.run, ""))
     return replace(cell, mark="†" if result.model.identity in near else "")
 
 
 def contenders(results: Sequence[Result], comparison: Comparison) -> set[str]:
-    """Identities of the models that are not significantly different from the best on one task.
+    """Return the identities of models not significantly different from the best on one task.
 
-    Only models whose difference from the best can be paired over queries.
+    Only models that can be paired with the best over queries.
     """
     means = [r for r in results if r.main.how == "mean" and r.main.value is not None]
     if len(means) < 2:
@@ -96,7 +96,7 @@ def contenders(results: Sequence[Result], comparison: Comparison) -> set[str]:
 
 
 def _why_missing(other: Result) -> str:
-    """Why a model has no result on a task, inferred from a result on another."""
+    """Return why a model has no result on a task, inferred from its result on another."""
     searches = ("bm25", "fusion")
     return "no vectors" if other.model.settings["model"].get("kind") in searches else MISSING
 
@@ -113,5 +113,5 @@ def _value(result: Result) -> float:
 
 
 def _sort_key(row: Mapping[str, Result], tasks: Sequence[str]) -> float:
-    """The first task of the tier decides the order of the rows."""
+    """Return the score that rows are sorted by, that on the first task of the tier."""
     return _value(row[tasks[0]]) if tasks[0] in row else float("-inf")

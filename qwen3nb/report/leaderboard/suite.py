@@ -1,4 +1,4 @@
-"""What an evaluation over many tasks comes to, by type and over all, and what is missing."""
+"""Summaries of an evaluation over many tasks, by type and overall; plans and reproductions."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ __all__ = ["Summary", "plan_table", "reproduction_table", "suite_table", "summar
 
 @dataclass(frozen=True)
 class Summary:
-    """Means of main scores, as MTEB defines them.
+    """Means of one model's main scores, as MTEB defines them.
 
     Attributes:
-        label: of the model.
+        label: label of the model.
         by_type: mean over the tasks of each MTEB type.
         tasks: number of tasks of each type.
-        over_tasks: mean over all tasks; None without any.
-        over_types: mean over the types' means; None without any.
+        over_tasks: mean over all tasks; None if there are none.
+        over_types: mean of the means by type; None if there are none.
         missing: requested tasks without a result, with the reason.
     """
 
@@ -38,32 +38,35 @@ class Summary:
     missing: dict[str, str]
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the summary as a dictionary for JSON."""
         return vars(self)
 
 
 def summarise(
-    results: Iterable[Result], *, asked: Sequence[str] = (), reasons: dict[str, str] | None = None
+    results: Iterable[Result],
+    *,
+    requested: Sequence[str] = (),
+    reasons: dict[str, str] | None = None,
 ) -> Summary:
     """Summarise one model's results.
 
-    Parts of a task that is made of others (CQADupStack's forums) count as one task, with
-    the mean of the parts; if a part is missing, so is the task.
+    The parts of a composite task (CQADupStack's forums) count as one task with the mean of the
+    parts; if a part is missing, so is the task.
 
     Args:
-        results: of one model.
-        asked: names of the tasks that were to be run, parts by their own names.
-        reasons: why a task has no result.
+        results: records of one model.
+        requested: names of the requested tasks; parts by their own names.
+        reasons: why a task has no result, by name.
 
     Raises:
-        ValueError: results of several models.
+        ValueError: the records are of several models.
     """
     results = list(results)
     labels = {result.model.label for result in results}
     if len(labels) > 1:
         raise ValueError(f"expected results of one model, got {', '.join(sorted(labels))}")
     have = {result.task.name for result in results}
-    missing = {name: (reasons or {}).get(name, "not run") for name in asked if name not in have}
+    missing = {name: (reasons or {}).get(name, "not run") for name in requested if name not in have}
     groups: dict[str, list[Result]] = {}
     for result in results:
         groups.setdefault(result.task.group or result.task.name, []).append(result)
@@ -85,13 +88,13 @@ def summarise(
 
 
 def main_score(result: Result) -> float | None:
-    """MTEB's main score of the task, which may be another metric than the record's main."""
+    """Return MTEB's main score of the task; its metric may differ from the record's main one."""
     mteb = result.task.mteb
     return result.main.value if mteb is None else mteb.value
 
 
 def suite_table(summary: Summary) -> Table:
-    """The means as a table: a row per type, the two overall means, what is missing."""
+    """Return the means: a row per type, the two overall means; the note lists what is missing."""
 
     def shown(value: float | None) -> str:
         return "undefined" if value is None else f"{value:.4f}"
@@ -113,13 +116,13 @@ def suite_table(summary: Summary) -> Table:
     return Table(
         ("MTEB type", "n", "mean main score"),
         tuple(rows),
-        f"Missing: {gone or 'nothing'}. A mean over different tasks has no unit; it compares "
-        "models on the very same tasks only.",
+        f"Missing: {gone or 'nothing'}. A mean over different tasks has no unit; it only "
+        "compares models on exactly the same tasks.",
     )
 
 
 def plan_table(planned: Sequence[Planned]) -> Table:
-    """A run to come: tasks, data, texts, and the minutes they are expected to take."""
+    """Return the plan of a run: tasks, data, texts and the expected minutes."""
     rows = tuple(
         (
             Cell(each.task),
@@ -134,17 +137,17 @@ def plan_table(planned: Sequence[Planned]) -> Table:
     known = [each.minutes for each in planned if each.minutes is not None]
     total = f"About {sum(known):,.1f} minutes of encoding in all. " if known else ""
     return Table(
-        ("task", "MTEB type", "data", "distinct texts", "minutes", "before the run"),
+        ("task", "MTEB type", "data", "distinct texts", "minutes", "status"),
         rows,
-        f"{total}Minutes: texts at the throughput of a short sample on this device; an upper "
-        "bound, as texts in the cache cost nothing.",
+        f"{total}Minutes are extrapolated from the throughput of a short sample on this device; "
+        "they are an upper bound, since cached texts cost nothing.",
     )
 
 
-def reproduction_table(found: Iterable[Reproduction]) -> Table:
-    """Published scores beside ours, those that could not be run with the reason."""
+def reproduction_table(reproductions: Iterable[Reproduction]) -> Table:
+    """Return published scores beside ours; those that could not be run give the reason."""
     rows = []
-    for done in found:
+    for done in reproductions:
         each = done.published
         ours = Cell(done.verdict, done.reason) if done.value is None else Cell(f"{done.value:.4f}")
         off = "not run" if done.value is None else f"{done.value - each.value:+.4f}"
@@ -156,13 +159,14 @@ def reproduction_table(found: Iterable[Reproduction]) -> Table:
                 ours,
                 Cell(off),
                 Cell(f"{each.tolerance:g}"),
-                Cell("none" if done.value is None else done.verdict, strong=done.verdict == "FAIL"),
+                Cell("–" if done.value is None else done.verdict, strong=done.verdict == "FAIL"),
             )
         )
     return Table(
         ("model", "task", "published", "ours", "difference", "tolerance", "verdict"),
         tuple(rows),
-        "Main scores as MTEB defines them. OK: within the tolerance; OKish: within five times it. "
-        "mteb: its results repository; card: the model's authors; stored: first measured here.",
+        "Main scores as MTEB defines them. OK: within the tolerance; OKish: within five times the "
+        "tolerance. mteb: MTEB's results repository; card: the model's card; stored: first "
+        "measured here.",
         kind="words",
     )

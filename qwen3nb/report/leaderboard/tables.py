@@ -1,4 +1,4 @@
-"""From records to tables: every number with its interval, every gap with its reason."""
+"""Tables of records: every number with its interval, every missing one with its reason."""
 
 from __future__ import annotations
 
@@ -18,17 +18,13 @@ __all__ = [
     "cost_table",
     "failures_table",
     "headline_table",
-    "latest",
-    "model_names",
-    "number",
     "provenance_table",
     "results_table",
-    "short_task",
 ]
 
 
 def results_table(results: Sequence[Result], *, skipped: Mapping[str, str] | None = None) -> Table:
-    """One model's results: a row per task and metric."""
+    """Return one model's results: a row per task and metric."""
     rows = []
     for result in results:
         for name, value in result.metrics.items():
@@ -55,7 +51,7 @@ def _value(result: Result) -> float:
 
 
 def checks_table(checks: Iterable[Any]) -> Table:
-    """The first look's checks, one per row."""
+    """Return the sanity checks, one per row."""
     rows = tuple(
         (
             Cell(check.name),
@@ -69,8 +65,8 @@ def checks_table(checks: Iterable[Any]) -> Table:
     return Table(
         ("check", "verdict", "found", "expected", "n"),
         rows,
-        "Intervals: 95 %, percentile bootstrap over queries or pairs. On data that stand in for "
-        "those a target was set for, a miss only warns, unless the interval reaches chance.",
+        "Intervals: 95 %, percentile bootstrap over queries or pairs. On substitutes for the data "
+        "a target was set for, a missed target only warns, unless the interval includes chance.",
         kind="words",
     )
 
@@ -80,7 +76,7 @@ def _interval(check: Any) -> str:
 
 
 def provenance_table(results: Sequence[Result]) -> Table:
-    """Where one model's numbers come from."""
+    """Return where one model's numbers come from."""
     if not results:
         return Table(("what", "value"), ())
     last = max(results, key=lambda result: result.finished)
@@ -107,7 +103,7 @@ def provenance_table(results: Sequence[Result]) -> Table:
 
 
 def _hits(results: Sequence[Result]) -> str:
-    """How many vectors were computed, and how many distinct texts the cache had."""
+    """Return how many vectors were computed and how many came from the cache."""
     encoded = sum(result.cost.encoded for result in results)
     cached = sum(result.cost.cached for result in results)
     return f"{encoded:,} computed, {cached:,} from the cache"
@@ -116,34 +112,35 @@ def _hits(results: Sequence[Result]) -> str:
 def headline_table(
     results: Iterable[Result], *, tier: str, links: Mapping[str, str] | None = None
 ) -> Table:
-    """The tier's first task, a row per model: what the landing page shows."""
+    """Return the scores on the tier's first task, a row per model, for the landing page."""
     task = TIERS[tier].tasks[0]
-    chosen = sorted(
+    on_task = sorted(
         (result for result in latest(results) if result.task.name == task),
         key=_value,
         reverse=True,
     )
-    if not chosen:
-        return Table(("model",), (), f"No results of the {tier} tier yet: `make demo` makes some.")
-    names = model_names(chosen)
-    metric = chosen[0].task.main_metric
+    if not on_task:
+        note = f"No results on the {tier} tier yet; run `make demo` to make some."
+        return Table(("model",), (), note)
+    names = model_names(on_task)
+    metric = on_task[0].task.main_metric
     rows = tuple(
         (
             Cell(names[result.model.identity], link=(links or {}).get(result.run, "")),
             number(result.main, link=(links or {}).get(result.run, "")),
             Cell(f"{result.main.n} {result.task.unit}", value=result.main.n),
         )
-        for result in chosen
+        for result in on_task
     )
     return Table(("model", f"{short_task(task)}\n{metric}", "n"), rows)
 
 
 def cost_table(results: Iterable[Result], *, links: Mapping[str, str] | None = None) -> Table:
-    """What each model's records cost to make; ``links`` is the page of each run id."""
+    """Return the cost of each model's records; ``links`` is the page of each run id."""
     by_model: dict[str, list[Result]] = {}
-    chosen = latest(results)
-    names = model_names(chosen)
-    for result in chosen:
+    newest = latest(results)
+    names = model_names(newest)
+    for result in newest:
         by_model.setdefault(names[result.model.identity], []).append(result)
     rows = []
     for name, group in sorted(by_model.items()):
@@ -170,12 +167,12 @@ def cost_table(results: Iterable[Result], *, links: Mapping[str, str] | None = N
     return Table(
         columns,
         tuple(rows),
-        "Seconds of all tasks, loading the data and scoring included; texts that came from the "
-        "cache are not among those encoded. Peak memory is that of the whole process.",
+        "Seconds over all tasks, including loading data and scoring; cached texts do not count as "
+        "encoded. Peak memory is that of the whole process.",
     )
 
 
 def failures_table(failures: Mapping[str, str]) -> Table:
-    """Tasks that failed and why; empty if none did."""
+    """Return the tasks that failed and why; empty if none did."""
     rows = tuple((Cell(where), Cell(reason)) for where, reason in sorted(failures.items()))
     return Table(("run", "why"), rows, "" if rows else "No task failed.", kind="words")

@@ -1,1 +1,1 @@
-"""One table, one figure, and every format they are written in."""
+"""Tables and figures, and the formats they are written in."""

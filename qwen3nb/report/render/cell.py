@@ -1,4 +1,4 @@
-"""A cell of a table: the text shown, the value it is sorted by, how it is marked."""
+"""Table cells: the text shown, the value sorted by, and the highlighting."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import NamedTuple
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell.
+    """One cell of a table.
 
     Attributes:
-        text: shown; for a missing value, the reason, such as ``not run``.
-        detail: in smaller type below, such as an interval or a reason.
+        text: what is shown; for a missing value, the reason, such as ``not run``.
+        detail: shown below in smaller type, such as an interval or a reason.
         link: target, relative to the page.
-        strong: whether it is the best of its column.
-        second: whether it is the second best.
-        value: the number behind the text, not rounded: what sorting and CSV use.
-        interval: its ends, not rounded.
+        strong: whether it is the best value of its column.
+        second: whether it is the second-best value.
+        value: the unrounded number behind the text, for sorting and CSV.
+        interval: its unrounded ends.
         std: standard deviation, formatted; shown as a subscript.
-        mark: a sign that the table's legend explains.
+        mark: a symbol explained in the table's legend.
     """
 
     text: str
@@ -34,8 +34,8 @@ class Cell:
     mark: str = ""
 
 
-class Signs(NamedTuple):
-    """How a format sets off the best and the second best, subscripts and superscripts."""
+class Markup(NamedTuple):
+    """How a format renders the best and second-best values, subscripts and superscripts."""
 
     strong: str
     second: str
@@ -43,14 +43,14 @@ class Signs(NamedTuple):
     above: str
 
 
-def marked(cell: Cell, text: str, *, escape: Callable[[str], str], signs: Signs) -> str:
-    """``text``, escaped already, as the best or second best, with its spread and its mark."""
+def marked(cell: Cell, text: str, *, escape: Callable[[str], str], markup: Markup) -> str:
+    """Add highlighting, spread and mark to ``text``, which is already escaped."""
     if cell.strong and text:
-        text = signs.strong.format(text)
+        text = markup.strong.format(text)
     if cell.second:
-        text = signs.second.format(text)
+        text = markup.second.format(text)
     if cell.std:
-        text += signs.below.format(escape(cell.std))
+        text += markup.below.format(escape(cell.std))
     if cell.mark:
-        text += signs.above.format(escape(cell.mark))
+        text += markup.above.format(escape(cell.mark))
     return text

@@ -1,4 +1,4 @@
-"""Tables on a terminal."""
+"""Print tables on a terminal."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from qwen3nb.report.render.table import Table
 
 __all__ = ["print_table"]
 
-_PIPE = 120  # columns where there is no terminal: in a file or a log
+_PIPE = 120  # width when the output is a file or a pipe
 _STYLES = {"PASSED": "green", "WARNING": "yellow", "FAILED": "bold red"}
 
 
 def print_table(table: Table) -> None:
-    """Print ``table``, verdicts in colour where the terminal has colours.
+    """Print ``table``, with verdicts in colour if the terminal supports it.
 
-    Foreign strings are shown as they are, never read as markup or as control codes.
+    Text is printed literally, never interpreted as markup or control codes.
     """
     shown = RichTable(box=SIMPLE_HEAD, pad_edge=False)
     for column in table.columns:

@@ -1,7 +1,8 @@
-"""How figures look: sizes, type, colours, and the `Figure` that pages and papers show.
+"""Figure style (sizes, fonts, colours) and the `Figure` shown on pages and in papers.
 
-On a page a `Figure` is an inline SVG whose text takes the page's colour and type, light or
-dark; for a paper it is a file of the width asked for, in dark ink, with the fonts embedded.
+On a page, a `Figure` is an inline SVG whose text takes the page's colour and font, in light
+and dark mode; for a paper, it is a file of the requested width, in dark ink, with embedded
+fonts.
 """
 
 from __future__ import annotations
@@ -38,15 +39,15 @@ __all__ = [
     "style",
 ]
 
-# After Okabe and Ito, safe for colour-blind readers; yellow and the light tones are darker
-# here, so that each has a contrast of 3 with a white page and with a dark one.
+# After Okabe and Ito, safe for colour-blind readers; yellow and the light tones are darkened
+# so that each has a contrast of 3 with both a white and a dark page.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#C2679B", "#A87B00", "#7A6FD0", "#2E95BF", "#B5495B")
-GREY = "#7d8590"  # text and axes on screen, where the page is light or dark
-_PAPER = "#1f2328"  # and on paper
+GREY = "#7d8590"  # text and axes on screen, on light and dark pages
+_PAPER = "#1f2328"  # text and axes on paper
 STYLE = Path(__file__).with_name("book.mplstyle")
 _WEIGHT = (0.2126, 0.7152, 0.0722)
-WIDTHS = {1: 3.35, 2: 6.9}  # inches, of one column and of two
-SMALL = 7  # points; nothing is set smaller
+WIDTHS = {1: 3.35, 2: 6.9}  # inches, for one and two columns
+SMALL = 7  # points; the smallest font size
 FORMATS = ("pdf", "svg", "png")
 # Frequent baselines have a fixed colour; the colour of other models is a hash of their name.
 _FIXED = {
@@ -61,13 +62,13 @@ _FREE = ("#0072B2", "#D55E00", "#009E73", "#C2679B", "#7A6FD0", "#B5495B", "#008
 
 @contextmanager
 def style(*, ink: str = "") -> Iterator[None]:
-    """The book's look, for figures made inside the block.
+    """Apply the book's style to figures made inside the block.
 
-    They are closed at its end: a notebook shows the figure that a cell returns, and
-    would show an open one twice.
+    They are closed at the end of the block: a notebook shows the figure that a cell returns,
+    and would show an open one twice.
 
     Args:
-        ink: colour of text and axes instead of the grey that suits light and dark pages.
+        ink: colour of text and axes; by default a grey that suits light and dark pages.
     """
     import matplotlib.pyplot as plt
 
@@ -81,10 +82,10 @@ def style(*, ink: str = "") -> Iterator[None]:
 
 
 def model_colors(labels: Iterable[str]) -> dict[str, str]:
-    """A colour per model, from its label alone, so that it is the same on every page.
+    """Assign each model a colour from its label alone, so that it is the same on every page.
 
-    Frequent baselines have a fixed colour. Where two labels of a figure hash to the same one,
-    the later in the alphabet takes the next free colour; past the last, shades are used.
+    Frequent baselines have a fixed colour. If two labels of a figure hash to the same colour,
+    the alphabetically later one takes the next free colour; after the last, shades are used.
     """
     colors: dict[str, str] = {}
     taken: set[str] = set()
@@ -98,18 +99,18 @@ def model_colors(labels: Iterable[str]) -> dict[str, str]:
 
 
 def _shade(color: str, index: int) -> str:
-    """The colour with its hue turned, as light as the others: for the ninth model and later."""
+    """Return ``color`` with its hue rotated, as light as the others, for the ninth model on."""
     red, green, blue = (int(color[i : i + 2], 16) / 255 for i in (1, 3, 5))
     hue, _, full = colorsys.rgb_to_hls(red, green, blue)
     turned = (hue + 0.11 * (index % 7 + 1)) % 1
     shades = [colorsys.hls_to_rgb(turned, step / 100, full * 0.7) for step in range(30, 70)]
-    # Luminance of ITU-R BT.709 for gamma 2.2: middling reads on white and on dark.
+    # Luminance by ITU-R BT.709 for gamma 2.2: a medium one is legible on white and on dark.
     closest = min(shades, key=lambda s: abs(sum(_WEIGHT[i] * s[i] ** 2.2 for i in range(3)) - 0.2))
     return "#" + "".join(f"{round(255 * part):02X}" for part in closest)
 
 
 def plain(text: str, *, most: int = 60) -> str:
-    """Return foreign text on one line of at most ``most`` characters, without formulas."""
+    """Return text on one line of at most ``most`` characters, without formulas."""
     line = _line(text)
     short = line if len(line) <= most else f"{line[: most - 1]}…"
     return short.replace("$", r"\$")
@@ -121,24 +122,24 @@ def _line(text: str) -> str:
 
 
 def grid(axis: Axes, *, which: str = "x") -> None:
-    """Quiet lines to read values by, behind the data."""
+    """Draw faint grid lines behind the data."""
     axis.set_axisbelow(True)
     axis.grid(axis=which, color=GREY, alpha=0.25, linewidth=0.6)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, repr=False)
 class Figure:
-    """A figure with its caption, and how to draw it at the width of one column or two.
+    """A figure with its caption, drawn at the width of one or two columns.
 
-    What a reader sets on `figure` or `axes` stays: the notebook and every saved file show
-    that matplotlib figure. Without such edits, each width of a paper gets its own layout.
+    Changes made through `figure` or `axes` are kept: the notebook and every saved file show
+    that matplotlib figure. Without such edits, each width gets its own layout.
 
     Attributes:
-        name: of its file.
+        name: name of its file, without the extension.
         draw: makes the matplotlib figure at a width in inches; called inside `style`.
         caption: what it shows, n, and the test.
-        alt: text for readers who cannot see it.
-        columns: of a page that it spans, 1 or 2.
+        alt: alternative text for readers who cannot see the figure.
+        columns: number of page columns it spans, 1 or 2.
     """
 
     name: str
@@ -149,27 +150,27 @@ class Figure:
 
     @cached_property
     def figure(self) -> MplFigure:
-        """The matplotlib figure; edits stay."""
+        """The matplotlib figure; edits are kept."""
         return self._drawn
 
     @property
     def axes(self) -> list[Axes]:
-        """The axes of the matplotlib figure; edits stay."""
+        """The axes of the matplotlib figure; edits are kept."""
         return self.figure.axes
 
     @cached_property
     def _drawn(self) -> MplFigure:
-        """The figure that a page shows, drawn once; readers get it through `figure`."""
+        """The figure shown on a page, drawn once; public through `figure`."""
         with style():
             return self.draw(WIDTHS[self.columns])
 
     @property
     def _edited(self) -> bool:
-        """Whether a reader has asked for the matplotlib figure, and so may have changed it."""
-        return "figure" in self.__dict__  # of the cached property above
+        """Whether `figure` has been accessed, and so may have been changed."""
+        return "figure" in self.__dict__  # set by the cached property above
 
     def svg(self) -> str:
-        """SVG for a page: text in the page's colour and type, unique ids, alt text inside.
+        """Return SVG for a page: text in the page's colour and font, unique ids, alt text.
 
         The same data give the same bytes.
         """
@@ -177,7 +178,7 @@ class Figure:
             text = _rendered(self._drawn, "svg", fonttype="none").decode()
         text = text[text.index("<svg") :]
         text = re.sub(GREY, "currentColor", text, flags=re.IGNORECASE)
-        # Its style sheet would style the page; its metadata name the library.
+        # The SVG's style sheet would apply to the whole page; its metadata name the library.
         drop = r"<metadata>.*?</metadata>|<!--.*?-->|<style.*?</style>"
         text = re.sub(drop, "", text, flags=re.DOTALL)
         mark = hashlib.sha256(text.encode()).hexdigest()[:8]
@@ -187,18 +188,18 @@ class Figure:
         return text.replace("<svg", f'<svg role="img" class="q-svg" aria-label="{label}"', 1)
 
     def save(self, path: Path | str, *, format: str = "", columns: int = 0) -> Path:
-        """Write a file for a paper: one column or two wide, in dark ink, fonts embedded.
+        """Write a file for a paper: one or two columns wide, in dark ink, with embedded fonts.
 
-        Once a reader has used `figure` or `axes`, that matplotlib figure is saved: at its own
-        size, or fitted to the width of ``columns`` with its height kept.
+        Once `figure` or `axes` has been used, that matplotlib figure is saved: at its own
+        size, or at the width of ``columns`` with its height kept.
 
         Args:
-            path: of the file; its ending selects the format unless ``format`` does.
+            path: path of the file; its suffix selects the format unless ``format`` does.
             format: ``pdf``, ``svg`` or ``png`` (300 dots per inch, on white).
-            columns: 1 or 2; by default those the figure is made for.
+            columns: 1 or 2; by default the figure's own ``columns``.
 
         Raises:
-            ValueError: another format.
+            ValueError: an unknown format.
         """
         path = Path(path)
         kind = one_of("format", format or path.suffix.removeprefix("."), FORMATS)
@@ -225,7 +226,7 @@ class Figure:
 
 @contextmanager
 def _on_paper(figure: MplFigure, *, width: float | None) -> Iterator[None]:
-    """Give the figure the ink of paper, and the width if given; restore both at the end."""
+    """Give the figure dark ink, and ``width`` if it is set; restore both at the end."""
     size = figure.get_size_inches().copy()
     figure.set_size_inches(size[0] if width is None else width, size[1])
     _change_ink(figure, GREY, _PAPER)
@@ -237,7 +238,7 @@ def _on_paper(figure: MplFigure, *, width: float | None) -> Iterator[None]:
 
 
 def _change_ink(figure: MplFigure, old: str, new: str) -> None:
-    """Change the colour of text, spines and ticks that `style` drew in ``old``."""
+    """Change the colour of the text, spines and ticks drawn in ``old``."""
     from matplotlib.axis import Tick
     from matplotlib.colors import same_color
     from matplotlib.spines import Spine
@@ -255,7 +256,7 @@ def _change_ink(figure: MplFigure, old: str, new: str) -> None:
 
 
 def _rendered(figure: MplFigure, kind: str, *, fonttype: str) -> bytes:
-    """Return the bytes of a figure's file, without dates or random ids."""
+    """Return a figure as the bytes of a file, without dates or random ids."""
     from matplotlib import rc_context
 
     stamp: dict[str, dict[str, Any]] = {

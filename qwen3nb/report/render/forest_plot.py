@@ -1,4 +1,4 @@
-"""Forest plots: a row per estimate with its interval, against a line of no effect."""
+"""Forest plots: a row per estimate with its interval, and a line of no effect."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ __all__ = ["Band", "ForestRow", "forest_figure"]
 
 @dataclass(frozen=True)
 class ForestRow:
-    """One estimate.
+    """One row of a forest plot.
 
     Attributes:
         label: what is estimated.
-        value: the estimate; None if there is none, and ``note`` says why.
+        value: the estimate; None if undefined, in which case ``note`` says why.
         low: lower end of its interval, or None.
         high: upper end.
-        color: of its mark; by default the first of the book's.
-        note: in small type after the label, such as ``n = 260``; the reason without a value.
-        clear: whether the mark is filled; by default, whether the interval excludes the
+        color: colour of its marker; by default the first of `COLORS`.
+        note: shown after the numbers, such as ``n = 260``; without a value, the reason.
+        clear: whether the marker is filled; by default, whether the interval excludes the
             line of no effect.
     """
 
@@ -41,13 +41,13 @@ class ForestRow:
 
 @dataclass(frozen=True)
 class Band:
-    """A shaded range of values with a name, such as a gate's MARGINAL.
+    """A named, shaded range of values, such as a gate's MARGINAL.
 
     Attributes:
-        low: where it begins; None for the left end of the plot.
-        high: where it ends; None for the right end.
-        label: written at its top.
-        color: of the shade.
+        low: lower end; None for the left edge of the plot.
+        high: upper end; None for the right edge.
+        label: shown at its top.
+        color: colour of the shading.
     """
 
     low: float | None
@@ -68,18 +68,18 @@ def forest_figure(
     alt: str = "",
     columns: int = 2,
 ) -> Figure:
-    """Rows from top to bottom, each with its interval and its numbers at the right.
+    """Draw a forest plot: a row per estimate, with its interval and its numbers at the right.
 
     Args:
-        rows: estimates; one without a value keeps its row and shows its note.
-        xlabel: what is estimated, with its unit.
+        rows: estimates from top to bottom; one without a value shows its note.
+        xlabel: quantity estimated, with its unit.
         bands: shaded ranges behind the rows.
         zero: position of the line of no effect; None for no line.
-        number: format of the numbers at the right.
-        name: of the file.
-        caption: what to see, n and the test.
-        alt: text for readers who cannot see it; by default the rows in words.
-        columns: of a page, 1 or 2.
+        number: format specification of the numbers at the right.
+        name: name of the file.
+        caption: what the figure shows, n and the test.
+        alt: alternative text; by default the rows in words.
+        columns: number of page columns, 1 or 2.
     """
     words = "; ".join(f"{row.label}: {_numbers(row, number)}" for row in rows).replace(r"\$", "$")
     return Figure(
@@ -126,7 +126,7 @@ def _draw(
 
 
 def _row(axis: Axes, height: int, row: ForestRow, zero: float | None) -> None:
-    """Draw a mark with its interval: filled if the interval excludes ``zero``, else hollow."""
+    """Draw a marker and its interval: filled if the interval excludes ``zero``, else hollow."""
     if row.value is None:
         return
     color = row.color or COLORS[0]
@@ -148,7 +148,7 @@ def _row(axis: Axes, height: int, row: ForestRow, zero: float | None) -> None:
 
 
 def _bands(axis: Axes, bands: tuple[Band, ...], width: float) -> None:
-    """Shade the bands behind everything, open ones up to the edge, with names on top."""
+    """Shade the bands behind the rows, open-ended ones up to the edge, with labels on top."""
     if not bands:
         return
     ends = [end for band in bands for end in (band.low, band.high) if end is not None]
@@ -166,7 +166,7 @@ def _bands(axis: Axes, bands: tuple[Band, ...], width: float) -> None:
             plain(band.label),
             ((low + high) / 2, 1.0),
             xycoords=("data", "axes fraction"),
-            xytext=(0, 2 + 9 * (index if tight else 0)),  # each on a line of its own
+            xytext=(0, 2 + 9 * (index if tight else 0)),  # each label on its own line
             textcoords="offset points",
             ha="center",
             va="bottom",
@@ -175,7 +175,7 @@ def _bands(axis: Axes, bands: tuple[Band, ...], width: float) -> None:
 
 
 def _numbers(row: ForestRow, number: str, *, short: bool = False) -> str:
-    """Return the text at the right of a row; in one column, only the value or the reason."""
+    """Return the text at the right of a row; if ``short``, only the value or the reason."""
     most = 20 if short else 44
     if row.value is None:
         return plain(row.note or "no value", most=most)

@@ -1,4 +1,4 @@
-"""Numbers and task names as they are shown."""
+"""Cells for numbers, and short task names."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import re
 
 from qwen3nb.metrics.aggregate import Aggregate
 from qwen3nb.report.render.cell import Cell
-from qwen3nb.utils.markdown import interval_text, number_text
+from qwen3nb.utils.format import interval_text, number_text
 
 
 def number(value: Aggregate, *, strong: bool = False, link: str = "") -> Cell:
-    """A value with its interval, or why there is none."""
+    """Return a cell with a value and its interval, or why the value is undefined."""
     if value.value is None:
         return Cell("undefined", value.undefined, link=link)
     ends = None if value.low is None or value.high is None else (value.low, value.high)
@@ -19,5 +19,5 @@ def number(value: Aggregate, *, strong: bool = False, link: str = "") -> Cell:
 
 
 def short_task(name: str) -> str:
-    """A task's name for a narrow column: ``PyDocsSampleRetrieval`` is ``Retrieval``."""
+    """Shorten a task's name for a narrow column: ``PyDocsSampleRetrieval`` to ``Retrieval``."""
     return re.sub(r"^PyDocs(Sample)?(?=.)", "", name)

@@ -1,15 +1,15 @@
-"""Tables as HTML: everything foreign escaped; a script of the book makes them sortable."""
+"""Tables as HTML, with every value escaped; the book's script makes them sortable."""
 
 from __future__ import annotations
 
 import html
 from collections.abc import Sequence
 
-from qwen3nb.report.render.cell import Cell, Signs, marked
+from qwen3nb.report.render.cell import Cell, Markup, marked
 
 __all__ = ["html_table"]
 
-_SIGNS = Signs(
+_MARKUP = Markup(
     "<strong>{}</strong>", '<span class="q-second">{}</span>', "<sub>{}</sub>", "<sup>{}</sup>"
 )
 
@@ -17,7 +17,7 @@ _SIGNS = Signs(
 def html_table(
     columns: Sequence[str], rows: Sequence[Sequence[Cell]], *, kind: str, notes: Sequence[str]
 ) -> str:
-    """An HTML table with its notes below; cells with a value carry it as a key to sort by."""
+    """Return an HTML table with its notes below; cells with a value carry it as a sort key."""
     head = "".join(map(_head, columns))
     body = "".join(
         "<tr>" + "".join(_cell(cell, first=i == 0) for i, cell in enumerate(row)) + "</tr>"
@@ -41,7 +41,7 @@ def _cell(cell: Cell, *, first: bool) -> str:
     text = html.escape(cell.text)
     if cell.link:
         text = f'<a href="{html.escape(cell.link, quote=True)}">{text}</a>'
-    text = marked(cell, text, escape=html.escape, signs=_SIGNS)
+    text = marked(cell, text, escape=html.escape, markup=_MARKUP)
     if cell.detail:
         text += f'<span class="q-detail">{html.escape(cell.detail)}</span>'
     key = "" if cell.value is None else f' data-sort="{cell.value!r}"'

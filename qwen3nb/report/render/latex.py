@@ -1,6 +1,6 @@
-r"""Tables as LaTeX: booktabs, best in bold, second underlined, everything foreign escaped.
+r"""Tables as LaTeX: booktabs rules, best in bold, second best underlined, every value escaped.
 
-What is written compiles with ``\usepackage{booktabs}`` and nothing else, in pdfLaTeX of
+The output compiles with ``\usepackage{booktabs}`` and no other package, in pdfLaTeX of
 2020 and later, where UTF-8 is the input encoding.
 """
 
@@ -10,12 +10,12 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from qwen3nb.report.render.cell import Cell, Signs, marked
+from qwen3nb.report.render.cell import Cell, Markup, marked
 
 __all__ = ["latex_table", "latex_text"]
 
-# Brackets and stars mean something after the end of a row; quotes and < > print as other
-# signs in LaTeX's default type.
+# Brackets and stars have a meaning after the end of a row; quotes and < > print as other
+# characters in LaTeX's default font encoding.
 _PRINTED = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "#": r"\#", "$": r"\$", "%": r"\%",
     "&": r"\&", "_": r"\_", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}",
@@ -27,31 +27,31 @@ _PRINTED = {
     "°": r"$^{\circ}$", "²": r"$^{2}$", "µ": r"$\mu$", "•": r"\textbullet{}",
     "‘": "`", "’": "'", "“": "``", "”": "''",
 }  # fmt: skip
-_SIGNS = Signs(
+_MARKUP = Markup(
     r"\textbf{{{}}}", r"\underline{{{}}}", r"\textsubscript{{{}}}", r"\textsuperscript{{{}}}"
 )
-_NARROW = 4  # columns that fit one column of a paper; more go over both
+_NARROW = 4  # table columns that fit one column of a paper; wider tables span both
 
 
 def latex_text(text: str) -> str:
-    """``text`` as LaTeX prints it literally; signs its default type lacks, by their number.
+    """Escape ``text`` for LaTeX; characters missing from its default font become code points.
 
     >>> latex_text("50 % of $x_1$")
     '50 \\\\% of \\\\$x\\\\_1\\\\$'
     """
     line = " ".join(text.split())
-    line = re.sub(r"(?<![\w-])-(?=\d)", "−", line)  # a number's sign is no hyphen
-    signs = zip(" " + line, line, strict=False)
-    return "".join("{}-" if before == char == "-" else _sign(char) for before, char in signs)
+    line = re.sub(r"(?<![\w-])-(?=\d)", "−", line)  # a minus sign, not a hyphen
+    pairs = zip(" " + line, line, strict=False)
+    return "".join("{}-" if before == char == "-" else _printed(char) for before, char in pairs)
 
 
-def _sign(char: str) -> str:
+def _printed(char: str) -> str:
     if char in _PRINTED:
         return _PRINTED[char]
     if " " <= char <= "~":
         return char
     base = unicodedata.normalize("NFD", char)[0]
-    # Letters with an accent are composed in the default type; others it does not have.
+    # The default font composes accented letters; it lacks other characters.
     if "À" <= char <= "ž" and base != char and base.isascii():
         return char
     return rf"\texttt{{U+{ord(char):04X}}}"
@@ -66,7 +66,7 @@ def latex_table(
     caption: str,
     notes: Sequence[str],
 ) -> str:
-    """A ``table``, or a ``table*`` if it is wide, with caption, label and notes."""
+    """Return a ``table``, or a ``table*`` if it is wide, with caption, label and notes."""
     first = "l"
     other = "r" if kind == "numbers" else "l"
     float_ = "table*" if len(columns) > _NARROW else "table"
@@ -95,12 +95,12 @@ def _head(column: str, *, side: str) -> str:
 
 
 def _cell(cell: Cell, *, side: str) -> str:
-    text = marked(cell, latex_text(cell.text), escape=latex_text, signs=_SIGNS)
+    text = marked(cell, latex_text(cell.text), escape=latex_text, markup=_MARKUP)
     return _stacked(text, latex_text(cell.detail), side=side)
 
 
 def _stacked(text: str, detail: str, *, side: str) -> str:
-    """The detail in smaller type under the text."""
+    """Stack the detail in smaller type under the text."""
     if not detail:
         return text
     inner = rf"{text}\\[-2pt]{{\tiny {detail}}}"

@@ -1,16 +1,16 @@
-"""Cells as Markdown, for the one writer of Markdown tables in `qwen3nb.utils.markdown`."""
+"""Cells as Markdown, for `qwen3nb.utils.markdown.markdown_table`."""
 
 from __future__ import annotations
 
-from qwen3nb.report.render.cell import Cell, Signs, marked
+from qwen3nb.report.render.cell import Cell, Markup, marked
 from qwen3nb.utils.markdown import escaped
 
 __all__ = ["markdown_cell"]
 
-_SIGNS = Signs("**{}**", "<u>{}</u>", "<sub>{}</sub>", "<sup>{}</sup>")
+_MARKUP = Markup("**{}**", "<u>{}</u>", "<sub>{}</sub>", "<sup>{}</sup>")
 
 
 def markdown_cell(cell: Cell) -> str:
-    """A cell on one line, everything escaped; the second best is underlined."""
-    text = marked(cell, escaped(cell.text), escape=escaped, signs=_SIGNS)
+    """Return a cell on one line, escaped; the second-best value is underlined."""
+    text = marked(cell, escaped(cell.text), escape=escaped, markup=_MARKUP)
     return f"{text} {escaped(cell.detail)}".strip()

@@ -1,4 +1,4 @@
-"""Tables as plain columns: numbers in full, what a cell says where it has none; CSV of them."""
+"""Tables as plain columns and as CSV: unrounded numbers, or the text of cells without one."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from qwen3nb.report.render.cell import Cell
 __all__ = ["csv_table", "plain_columns"]
 
 Value: TypeAlias = float | str | None
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet takes for the start of one
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a spreadsheet formula may start
 _NUMBER = re.compile(r"[+-]?[\d.,]+(e[+-]?\d+)?")
 
 
 def plain_columns(
     columns: Sequence[str], rows: Sequence[Sequence[Cell]], *, intervals: bool
 ) -> tuple[list[str], list[list[Value]]]:
-    """Names of the columns on one line, and each row's numbers or words.
+    """Return the names of the columns, each on one line, and each row's numbers or text.
 
     Args:
-        columns: names in the head.
-        rows: cells, as many per row as there are columns.
-        intervals: follow a column that has intervals by two with their ends.
+        columns: names in the header row.
+        rows: cells, one per column.
+        intervals: whether two columns with the ends follow a column that has intervals.
     """
     wide = [intervals and any(row[i].interval for row in rows) for i in range(len(columns))]
     names: list[str] = []
@@ -40,7 +40,7 @@ def plain_columns(
 
 
 def _values(cell: Cell, spread: bool) -> list[Value]:
-    """The number not rounded, or the words in its place; the ends of the interval if asked for."""
+    """Return the unrounded number, or the text if there is none; with ``spread``, the ends too."""
     words = " ".join(f"{cell.text} {cell.detail}".split())
     value: Value = words if cell.value is None else cell.value
     low, high = cell.interval if cell.interval else (None, None)
@@ -48,7 +48,7 @@ def _values(cell: Cell, spread: bool) -> list[Value]:
 
 
 def csv_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
-    """As CSV, intervals in columns of their own; no text is a formula of a spreadsheet."""
+    """Return CSV with intervals in separate columns; no text is read as a formula."""
     names, values = plain_columns(columns, rows, intervals=True)
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
@@ -59,5 +59,5 @@ def csv_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
 
 
 def _inert(line: str) -> str:
-    """Text that no spreadsheet takes for a formula; numbers stay numbers."""
+    """Quote text that a spreadsheet would read as a formula; numbers stay numbers."""
     return f"'{line}" if line.startswith(_FORMULA) and not _NUMBER.fullmatch(line) else line

@@ -1,7 +1,7 @@
-"""A table is rows of cells; pages, papers and spreadsheets show it in their formats.
+"""Tables of cells, and their output as HTML, Markdown, LaTeX, CSV and data frames.
 
-Whatever a table holds is escaped when it is written: labels, task names and reasons come from
-folders and configuration files of other people. A module per format, below this one, does that.
+Every value is escaped on output: labels, task names and reasons come from other people's
+folders and configuration files. Each format has its own module beside this one.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ _FORMAT_NAMES = {"latex": "LaTeX", "csv": "CSV", "markdown": "Markdown"}
 
 @dataclass(frozen=True, repr=False)
 class Table:
-    """A table with a head row; ``len`` is the number of its rows.
+    """A table with a header row; ``len`` is the number of rows below it.
 
     Attributes:
-        columns: names in the head; what follows a line break is in smaller type.
-        rows: cells, as many per row as there are columns.
-        note: what to know when reading it, below the table.
+        columns: names in the header; text after a line break is in smaller type.
+        rows: cells, one per column.
+        note: shown below the table.
         kind: ``numbers``, aligned on the right; ``words``, on the left; or ``facts``,
             names and values of which some are long and without a space.
-        name: of its files; with one, a page offers links to save them.
-        caption: above the table, in LaTeX only.
-        legend: what each mark in it means.
+        name: name of its files; if set, a page offers links to save them.
+        caption: shown above the table, in LaTeX only.
+        legend: each mark and its meaning.
     """
 
     columns: tuple[str, ...]
@@ -53,14 +53,14 @@ class Table:
     legend: tuple[tuple[str, str], ...] = ()
 
     def notes(self) -> list[str]:
-        """The note, and what each mark means."""
+        """Return the note and the legend, one string per entry."""
         return [note for note in (self.note, *(f"{m} {text}" for m, text in self.legend)) if note]
 
     def to_frame(self, *, intervals: bool = False) -> DataFrame:
-        """As a pandas DataFrame: numbers not rounded, text where a cell has no number.
+        """Return a pandas DataFrame: unrounded numbers, text where a cell has no number.
 
         Args:
-            intervals: follow a column that has intervals by two with their ends.
+            intervals: whether two columns with the ends follow a column that has intervals.
         """
         from pandas import DataFrame
 
@@ -68,16 +68,16 @@ class Table:
         return DataFrame(values, columns=names)
 
     def to_html(self) -> str:
-        """As an HTML table, everything escaped; a script of the book makes it sortable."""
+        """Return an HTML table, escaped; the book's script makes it sortable."""
         return html_table(self.columns, self.rows, kind=self.kind, notes=self.notes())
 
     def to_markdown(self) -> str:
-        """As a Markdown table, everything escaped; the second best is underlined."""
+        """Return a Markdown table, escaped; the second best of a column is underlined."""
         table = markdown_table(self.columns, self.rows, cell=markdown_cell)
         return "\n\n".join([table, *map(escaped, self.notes())])
 
     def to_latex(self) -> str:
-        """As a LaTeX table for the package booktabs, everything escaped."""
+        """Return a LaTeX table for the package booktabs, escaped."""
         return latex_table(
             self.columns,
             self.rows,
@@ -88,14 +88,14 @@ class Table:
         )
 
     def to_csv(self) -> str:
-        """As CSV: numbers in full, intervals in columns of their own, reasons in words."""
+        """Return CSV: unrounded numbers, intervals in separate columns, reasons as text."""
         return csv_table(self.columns, self.rows)
 
     def to_text(self, format: str) -> str:
-        """In one of `TABLE_FORMATS`.
+        """Return the table in one of `TABLE_FORMATS`.
 
         Raises:
-            ValueError: another format.
+            ValueError: an unknown format.
         """
         kind = one_of("format", format, TABLE_FORMATS)
         return {"latex": self.to_latex, "csv": self.to_csv, "markdown": self.to_markdown}[kind]()
@@ -104,7 +104,7 @@ class Table:
         return len(self.rows)
 
     def __bool__(self) -> bool:
-        return True  # a table without rows still says why, in its note
+        return True  # a table without rows still says why in its note
 
     def __repr__(self) -> str:
         name = f" {self.name}" if self.name else ""
@@ -115,7 +115,7 @@ class Table:
         return self.to_html() + (self._links() if self.name and self.rows else "")
 
     def _links(self) -> str:
-        """Links that save the table, held in the page itself."""
+        """Return links that save the table; the files are embedded in the page."""
         name = html.escape(self.name, quote=True)
         links = [
             f'<a download="{name}{ending}" href="data:text/plain;charset=utf-8,'
@@ -128,12 +128,12 @@ class Table:
 def with_ranks(
     rows: Sequence[Sequence[Cell]], *, lower: Collection[int] = (), but: Collection[int] = (0,)
 ) -> tuple[tuple[Cell, ...], ...]:
-    """The rows with the best of each column strong and the second best marked; ties share.
+    """Mark the best and the second-best value of each column; ties share the mark.
 
     Args:
         rows: cells; those without a value are not ranked.
-        lower: numbers of the columns in which less is better.
-        but: numbers of the columns that are not ranked.
+        lower: indices of the columns in which lower is better.
+        but: indices of the columns that are not ranked.
     """
     best: dict[int, list[float]] = {}
     for index in range(len(rows[0]) if rows else 0):

@@ -11,7 +11,7 @@ from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.figure import COLORS, GREY, Figure, grid, plain
 from qwen3nb.report.render.format import number
 from qwen3nb.report.render.table import Table
-from qwen3nb.utils.markdown import interval_text
+from qwen3nb.utils.format import interval_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

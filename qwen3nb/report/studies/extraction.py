@@ -15,7 +15,7 @@ from qwen3nb.report.render.figure import COLORS, Figure, grid, plain
 from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
 from qwen3nb.report.render.format import number
 from qwen3nb.report.render.table import Table
-from qwen3nb.utils.markdown import interval_text
+from qwen3nb.utils.format import interval_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as MplFigure

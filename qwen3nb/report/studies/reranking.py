@@ -25,7 +25,7 @@ from qwen3nb.records.record import Result
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.format import number, short_task
 from qwen3nb.report.render.table import Table
-from qwen3nb.utils.markdown import interval_text, p_value_text
+from qwen3nb.utils.format import interval_text, p_value_text
 
 if TYPE_CHECKING:
     from qwen3nb.models.rerankers.yes_no import Reranker

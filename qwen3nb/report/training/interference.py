@@ -19,7 +19,7 @@ from qwen3nb.report.render.figure import COLORS, GREY, SMALL, Figure, plain
 from qwen3nb.report.render.format import short_task
 from qwen3nb.report.render.table import Table
 from qwen3nb.report.training.configurations import configurations_table
-from qwen3nb.utils.markdown import number_text, percent_text
+from qwen3nb.utils.format import number_text, percent_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

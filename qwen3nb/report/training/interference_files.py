@@ -8,7 +8,8 @@ from qwen3nb.report.training.figures import conflict_figure, loss_figure
 from qwen3nb.report.training.interference import InterferenceReport, interference_figure
 from qwen3nb.report.training.tables import read_trainings
 from qwen3nb.utils.atomic_files import write_text
-from qwen3nb.utils.markdown import escaped, json_text
+from qwen3nb.utils.format import json_text
+from qwen3nb.utils.markdown import escaped
 
 __all__ = ["write_interference"]
 

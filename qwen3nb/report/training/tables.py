@@ -31,7 +31,7 @@ from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.format import short_task
 from qwen3nb.report.render.table import Table
 from qwen3nb.tiers import TIERS
-from qwen3nb.utils.markdown import interval_text, number_text
+from qwen3nb.utils.format import interval_text, number_text
 
 __all__ = [
     "Trainings",

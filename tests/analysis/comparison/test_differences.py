@@ -9,7 +9,7 @@ from helpers.matrices import table
 from qwen3nb.analysis.comparison.differences import corrected, paired_differences
 from qwen3nb.analysis.stats.paired_tests import effect_size, paired_bootstrap, permutation_test
 from qwen3nb.analysis.stats.resampling import draw_seed
-from qwen3nb.utils.markdown import json_text
+from qwen3nb.utils.format import json_text
 
 RNG = np.random.default_rng(5)
 

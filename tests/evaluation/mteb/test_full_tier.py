@@ -6,7 +6,7 @@ import mteb
 import pytest
 from datasets import Dataset, DatasetDict
 
-from qwen3nb.evaluation.mteb.evaluate import evaluate
+from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.models.load import load_encoder
 
 WORDS = [

@@ -40,7 +40,7 @@ def test_a_pickle_is_refused_before_anything_is_loaded(encoder_folder, tmp_path)
     # Loading this would make the file `ran`.
     code = f"cposix\nsystem\n(S'touch {tmp_path}/ran'\ntR."
     (folder / "pytorch_model.bin").write_bytes(code.encode())
-    with pytest.raises(CheckpointError, match="not a file torch.save has written"):
+    with pytest.raises(CheckpointError, match=r"pytorch_model\.bin"):
         load_encoder(folder, cache=False)
     assert not (tmp_path / "ran").exists()
 

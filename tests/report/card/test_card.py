@@ -1,4 +1,4 @@
-"""The model card: what is in it is true, what is not known is said, and its snippets run."""
+"""The model card: its facts are true, unknown ones are marked, and its snippets run."""
 
 import json
 import re
@@ -35,7 +35,7 @@ def test_the_card_has_the_results_of_this_model_and_no_other(encoder_folder, eva
     assert "model-index" in front
     assert "pipeline_tag: sentence-similarity" in front
     assert "| objective | not given |" in text
-    assert "greatest difference to the source encoder 0.0e+00" in text
+    assert "the source encoder 0.0e+00" in text
     assert "pending" not in text.lower()
 
 
@@ -79,7 +79,7 @@ def snippets(text):
 @pytest.mark.parametrize("pooling", POOLINGS)
 @pytest.mark.parametrize("normalize", [True, False])
 def test_the_snippets_run_and_agree(checkpoint, tmp_path, monkeypatch, pooling, normalize):
-    """As a reader would: typed into a file beside the model, one after the other."""
+    """Run each snippet as a reader would, from a file beside the model."""
     folder = tmp_path / "my_encoder"
     extract(checkpoint, folder, pooling=pooling, normalize=normalize)
     monkeypatch.chdir(tmp_path)
@@ -141,18 +141,18 @@ def test_a_file_of_facts_that_is_none_is_refused(tmp_path, toml, message):
 
 
 def test_training_facts_are_of_that_step_and_nothing_is_invented():
-    """A cumulative log's last eval_loss is of an earlier step: not this checkpoint's."""
+    """The last eval_loss of a cumulative log may belong to an earlier step."""
     log = [
         {"step": 100, "eval_loss": 3.5},
         {"step": 150, "learning_rate": 0.003},
         {"step": 200, "learning_rate": 0.001},
     ]
-    found = dict(training_facts({"trainer": {"global_step": 200, "log_history": log}}, {}))
-    assert found["eval_loss at this step"] == "not given"
-    assert (found["steps"], found["peak learning rate"]) == ("200", "0.003")
-    found = dict(training_facts({"trainer": {"global_step": 100, "log_history": log}}, {}))
-    assert found["eval_loss at this step"] == "3.5000"
-    assert set(training_facts({}, {})) == {(name, "not given") for name in found}
+    facts = dict(training_facts({"trainer": {"global_step": 200, "log_history": log}}, {}))
+    assert facts["eval_loss at this step"] == "not given"
+    assert (facts["steps"], facts["peak learning rate"]) == ("200", "0.003")
+    facts = dict(training_facts({"trainer": {"global_step": 100, "log_history": log}}, {}))
+    assert facts["eval_loss at this step"] == "3.5000"
+    assert set(training_facts({}, {})) == {(name, "not given") for name in facts}
 
 
 def test_facts_of_a_real_training(fixtures, tmp_path):

@@ -44,11 +44,11 @@ def test_the_explorer_orders_models_and_shows_true_numbers():
 
 
 def test_without_two_models_or_the_texts_the_page_says_why():
-    nothing = explore([make("a")], task=TASK)
-    assert "Two models with nDCG@10" in nothing._repr_html_()
-    assert nothing.table().rows == ()
+    refused = explore([make("a")], task=TASK)
+    assert "Two models with nDCG@10" in refused._repr_html_()
+    assert refused.table().rows == ()
     results = [make("a", task="NoSuchTask"), make("b", task="NoSuchTask")]
-    assert "not at hand: unknown task" in explore(results, task="NoSuchTask")._repr_html_()
+    assert "unknown task" in explore(results, task="NoSuchTask")._repr_html_()
 
 
 def test_the_texts_of_an_embedded_task_are_its_queries():
@@ -72,16 +72,16 @@ def test_a_click_shows_the_query_and_what_all_score(tmp_path):
     page.write_text(
         f"<!DOCTYPE html><html><head></head><body>{explorer._repr_html_()}{tags}</body>"
     )
-    said = used(page, """
+    shown = used(page, """
         const plot = document.querySelector('.q-plot');
         plot.emit('plotly_click', {points: [{curveNumber: 0, pointIndex: 1}]});
-        const chosen = document.querySelector('.q-chosen');
+        const panel = document.querySelector('.q-chosen');
         const list = document.querySelector('[data-axis=x]');
         list.value = 'a';
         list.dispatchEvent(new Event('change'));
-        return [chosen.querySelector('p').firstChild.textContent,
-                [...chosen.querySelectorAll('li')].map(e => e.textContent),
+        return [panel.querySelector('p').firstChild.textContent,
+                [...panel.querySelectorAll('li')].map(e => e.textContent),
                 document.querySelectorAll('img').length,
                 plot.data[0].customdata[2].slice(1), plot.layout.xaxis.title.text];
         """, folder=tmp_path / "p")  # fmt: skip
-    assert said == [hostile, ["a0.500", f"{hostile}0.400"], 0, [0.3, 0.3], "nDCG@10, a"]
+    assert shown == [hostile, ["a0.500", f"{hostile}0.400"], 0, [0.3, 0.3], "nDCG@10, a"]

@@ -18,18 +18,18 @@ def compared(**more):
 
 
 def test_differences_with_what_the_queries_can_show():
-    found = compared()
-    good, same = differences_table(found).rows
+    comparison = compared()
+    good, same = differences_table(comparison).rows
     assert (good[0].text, good[2].strong, good[4].text) == ("good", True, "40 / 0 / 0")
     assert (same[0].text, same[2].strong) == ("same", False)
-    assert "Holm over the 2 comparisons with now" in differences_table(found).note
-    assert len(found.tasks[0].all_pairs) == 3
-    power = power_table(found).rows
+    assert "Holm over the 2 comparisons with now" in differences_table(comparison).note
+    assert len(comparison.tasks[0].all_pairs) == 3
+    power = power_table(comparison).rows
     assert [row[3].text for row in power] == ["no worse", "equivalent"]
     assert not power[1][1].strong
     assert power_table(compared(minimum=0.001)).rows[1][1].strong
-    assert "no categories" in breakdown_table(found).note
-    changes = changes_table(found, most=2)
+    assert "no categories" in breakdown_table(comparison).note
+    changes = changes_table(comparison, most=2)
     assert len(changes.rows) == 4
     assert len(changes.columns) == 3  # no record keeps its documents
 

@@ -1,4 +1,4 @@
-"""The sentences on the landing page: right where differences are real, and careful elsewhere."""
+"""The sentences on the landing page claim a difference only where it is significant."""
 
 import json
 
@@ -37,18 +37,18 @@ def extracted(home, label, *, scores, digest, averaging=None):
 
 def test_a_leader_by_a_real_difference():
     best, second = make("best", scores=BASE + 0.1), make("second", scores=BASE)
-    (found,) = leaders([second, best], links={"run-best": "best.html"})
-    assert found.headline == "best leads on Retrieval"
-    assert "by +0.100 [+0.100, +0.100], p < 0.001, corrected < 0.001" in found.evidence
-    assert f"nDCG@10 {np.mean(BASE) + 0.1:.3f}" in found.evidence
-    assert "n = 200" in found.evidence
-    assert found.page == "best.html"
+    (finding,) = leaders([second, best], links={"run-best": "best.html"})
+    assert finding.headline == "best leads on Retrieval"
+    assert "by +0.100 [+0.100, +0.100], p < 0.001, corrected < 0.001" in finding.evidence
+    assert f"nDCG@10 {np.mean(BASE) + 0.1:.3f}" in finding.evidence
+    assert "n = 200" in finding.evidence
+    assert finding.page == "best.html"
 
 
 def test_no_leader_where_the_difference_is_not_real():
     noisy = make("noisy", scores=BASE + RNG.normal(0.001, 0.1, 200))
-    (found,) = leaders([make("other", scores=BASE), noisy])
-    assert "not significantly different on Retrieval" in found.headline
+    (finding,) = leaders([make("other", scores=BASE), noisy])
+    assert "not significantly different on Retrieval" in finding.headline
     (alone,) = leaders([make("alone", scores=BASE)])
     assert alone.headline == "alone leads on Retrieval"
     assert leaders([]) == []
@@ -77,16 +77,16 @@ def test_what_extraction_and_averaging_gave(home):
 
 def test_records_of_other_queries_are_not_compared():
     first, second = make("a", scores=BASE), make("b", scores=BASE[:100])
-    (found,) = leaders([first, second])
-    assert "b" not in found.evidence.split()
+    (finding,) = leaders([first, second])
+    assert "b" not in finding.evidence.split()
 
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_findings_are_escaped(text):
     page = findings_html([Finding(text, text, page=f"runs/{text}")])
-    found = Tags(page)
-    assert set(found.tags) == {"div", "p", "a"}
-    assert found.links == [f"runs/{text}"]
+    tags = Tags(page)
+    assert set(tags.tags) == {"div", "p", "a"}
+    assert tags.links == [f"runs/{text}"]
     assert "No results yet" in findings_html([])
 
 
@@ -95,11 +95,11 @@ def test_reranking_is_reported_with_its_test(home):
     result = make("judge", task="x.bm25-20", scores=[0.2] * 50)
     result.per_query["first nDCG@10"] = dict.fromkeys(queries, 0.5)
     result.config["collection"] = "PyDocsSampleRetrieval"
-    found = rerank_finding([make("other"), result])
-    assert found.headline == "Reranking by judge: hurts"
-    assert "nDCG@10 on Retrieval" in found.evidence
-    assert "-0.300 [-0.300, -0.300], p < 0.001, corrected < 0.001" in found.evidence
-    assert "n = 50" in found.evidence
+    finding = rerank_finding([make("other"), result])
+    assert finding.headline == "Reranking by judge: hurts"
+    assert "nDCG@10 on Retrieval" in finding.evidence
+    assert "-0.300 [-0.300, -0.300], p < 0.001, corrected < 0.001" in finding.evidence
+    assert "n = 50" in finding.evidence
     assert rerank_finding([make("other")]) is None
     assert interference_finding(interference_report()) is None  # nothing was trained here
     assert "No results yet" in headline_findings(compare([]), task=TASK)

@@ -4,6 +4,7 @@ import pytest
 from helpers.html import HOSTILE, Tags
 from helpers.records import amend, make
 
+from qwen3nb.analysis.comparison.alignment import model_names
 from qwen3nb.analysis.comparison.compare import compare
 from qwen3nb.book.build import remote_resources
 from qwen3nb.metrics.aggregate import aggregate
@@ -19,7 +20,6 @@ from qwen3nb.report.leaderboard.tables import (
     cost_table,
     failures_table,
     headline_table,
-    model_names,
     provenance_table,
     results_table,
 )
@@ -124,7 +124,7 @@ def test_figures_are_made_and_closed():
 
 
 @pytest.mark.parametrize(
-    ("page", "found"),
+    ("page", "remote"),
     [
         ('<script src="https://cdn.example/x.js"></script>', "https://cdn.example/x.js"),
         ("<img alt='x' src='//cdn.example/x.png'>", "//cdn.example/x.png"),
@@ -135,9 +135,9 @@ def test_figures_are_made_and_closed():
         ('<script src="_static/x.js"></script><img src="data:image/png;base64,AA">', None),
     ],
 )
-def test_remote_resources_are_found_and_links_are_not(tmp_path, page, found):
+def test_remote_resources_are_found_and_links_are_not(tmp_path, page, remote):
     (tmp_path / "p.html").write_text(page)
-    expected = [("p.html", found)] if found else []
+    expected = [("p.html", remote)] if remote else []
     assert remote_resources(tmp_path) == expected
 
 

@@ -28,7 +28,7 @@ from qwen3nb.report.render.forest_plot import Band, ForestRow, forest_figure
 
 
 def luminance(color):
-    parts = [int(color[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    parts = [int(color[start : start + 2], 16) / 255 for start in (1, 3, 5)]
     linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
     return float(np.dot(linear, (0.2126, 0.7152, 0.0722)))
 
@@ -43,7 +43,7 @@ NAMES = [*map(str, range(30)), "random", "bm25", "all-MiniLM-L6-v2"]
 
 @pytest.mark.parametrize("color", sorted({*COLORS, *model_colors(NAMES).values()}))
 def test_colors_show_on_white_and_on_dark(color):
-    """WCAG 2.2, 1.4.11: graphics have a contrast of 3 with what is beside them."""
+    """WCAG 2.2, 1.4.11: graphics have a contrast of 3 with adjacent colours."""
     assert contrast(color, "#ffffff") >= 2.9
     assert contrast(color, "#121212") >= 2.9
 
@@ -53,7 +53,7 @@ def test_the_first_colors_differ_for_a_reader_without_green():
     seen = np.array([[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]])
 
     def as_seen(color):
-        parts = np.array([int(color[place : place + 2], 16) / 255 for place in (1, 3, 5)])
+        parts = np.array([int(color[start : start + 2], 16) / 255 for start in (1, 3, 5)])
         return np.clip(seen @ parts**2.2, 0, 1) ** (1 / 2.2)
 
     for first, second in combinations(COLORS[:4], 2):
@@ -89,7 +89,7 @@ def test_text_takes_the_color_of_the_page_and_is_text():
     assert "currentColor" in svg
     assert GREY not in svg
     assert "demo-init</text>" in svg
-    assert "<style" not in svg  # it would style the page it is on
+    assert "<style" not in svg  # it would apply to the whole page
 
 
 def test_ids_are_of_one_figure_and_resolve():
@@ -169,7 +169,7 @@ def test_what_a_reader_sets_on_the_axes_stays_on_the_page_and_in_files(tmp_path)
     figure.axes[0].set_title("a title of mine")
     figure.axes[0].set_facecolor("#123456")
     assert figure.axes[0].get_title() == "a title of mine"
-    for _ in range(2):  # showing and saving leave it as it is
+    for _ in range(2):  # showing and saving do not change it
         page = figure._repr_html_()
         assert "a title of mine</text>" in page
         assert "#123456" in page

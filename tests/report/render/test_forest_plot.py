@@ -24,4 +24,4 @@ def test_bands_are_as_wide_as_the_plot_where_they_are_open():
     expected = [(left, 0.1), (0.1, 0.12), (0.12, right)]
     np.testing.assert_allclose(spans, expected)
     heights = [text.xyann[1] for text in axis.texts]
-    assert len(set(heights)) == 3  # the narrow one would be written over
+    assert len(set(heights)) == 3  # the labels of narrow bands would overlap

@@ -11,22 +11,22 @@ from qwen3nb.report.render.latex import latex_text
 
 
 def unbalanced(latex):
-    """What is wrong with braces, environments and signs of LaTeX we wrote; '' if nothing."""
+    """Return what is wrong with braces, environments and characters; empty if nothing."""
     depth, open_ = 0, []
-    for found in re.findall(
+    for item in re.findall(
         r"\\begin\{\w+\*?\}|\\end\{\w+\*?\}|\\.|[{}%#~^]|\$[^$]*\$", latex, re.S
     ):
-        if found.startswith(r"\begin"):
-            open_.append(found[7:-1])
-        elif found.startswith(r"\end"):
-            if not open_ or open_.pop() != found[5:-1]:
-                return f"{found} ends nothing"
-        elif found == "{":
+        if item.startswith(r"\begin"):
+            open_.append(item[7:-1])
+        elif item.startswith(r"\end"):
+            if not open_ or open_.pop() != item[5:-1]:
+                return f"{item} ends nothing"
+        elif item == "{":
             depth += 1
-        elif found == "}":
+        elif item == "}":
             depth -= 1
-        elif found in "%#~^":
-            return f"bare {found}"
+        elif item in "%#~^":
+            return f"bare {item}"
         if depth < 0:
             return "a brace closes nothing"
     return f"{depth} braces, {open_} open" if depth or open_ else ""
@@ -86,9 +86,9 @@ def test_latex_compiles_whatever_the_names(tmp_path):
     results = [make(label) for label in ("a_b", "c%d", "m")]
     tables = [*map(hostile_table, INJECTIONS), leaderboard(results, tier="smoke")]
     body = "\n\\clearpage\n".join(table.to_latex() for table in tables)
-    code, said = compile_latex(body, tmp_path)
-    assert code == 0, said[-2000:]
-    assert "LaTeX Warning: Reference" not in said
+    code, log = compile_latex(body, tmp_path)
+    assert code == 0, log[-2000:]
+    assert "LaTeX Warning: Reference" not in log
 
 
 def test_the_compiler_would_fail_on_what_is_wrong(tmp_path):

@@ -1,0 +1,83 @@
+"""Format numbers, p-values and intervals as text, and dataclasses as strict JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+__all__ = ["interval_text", "json_text", "number_text", "p_value_text", "percent_text"]
+
+
+SMALLEST_P = 0.001  # smaller p-values are shown as a bound: the draws cannot resolve them
+
+
+def json_text(value: Any) -> str:
+    """Serialise dataclasses, or containers of them, as strict JSON.
+
+    Raises:
+        ValueError: a NaN or infinity anywhere in ``value``.
+    """
+    plain = dataclasses.asdict(value) if dataclasses.is_dataclass(value) else value  # type: ignore[arg-type]
+    return json.dumps(plain, allow_nan=False, indent=1, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.asdict(value)
+    raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+def number_text(value: float | None, *, sign: bool = False, digits: int = 3) -> str:
+    """Format a number, or a dash for None."""
+    if value is None:
+        return "–"
+    return f"{value:+.{digits}f}" if sign else f"{value:.{digits}f}"
+
+
+def p_value_text(value: float | None, *, relation: bool = False) -> str:
+    """A p-value with four decimals, a bound where it is small, or a dash where there is none.
+
+    Args:
+        value: the p-value.
+        relation: whether ``=`` precedes a value that is no bound.
+
+    >>> p_value_text(0.31366), p_value_text(1 / 10_001), p_value_text(0.2, relation=True)
+    ('0.3137', '<0.001', '= 0.2000')
+    """
+    if value is None:
+        return "–"
+    if value < SMALLEST_P:
+        return f"< {SMALLEST_P}" if relation else f"<{SMALLEST_P}"
+    return f"= {value:.4f}" if relation else f"{value:.4f}"
+
+
+def percent_text(value: float | None, *, sign: bool = True) -> str:
+    """Format a share as a percentage with two decimals, or a dash for None.
+
+    >>> percent_text(0.0213)
+    '+2.13 %'
+    """
+    if value is None:
+        return "–"
+    return f"{100 * value:+.2f} %" if sign else f"{100 * value:.2f} %"
+
+
+def interval_text(
+    interval: tuple[float, float] | None,
+    *,
+    percent: bool = False,
+    sign: bool = True,
+    digits: int = 3,
+    absent: str = "–",
+) -> str:
+    """Ends of an interval, or ``absent`` where there is none.
+
+    >>> interval_text((-0.1, 0.25))
+    '[-0.100, +0.250]'
+    """
+    if interval is None:
+        return absent
+    if percent:
+        return "[" + ", ".join(percent_text(end, sign=sign) for end in interval) + "]"
+    return "[" + ", ".join(number_text(end, sign=sign, digits=digits) for end in interval) + "]"
