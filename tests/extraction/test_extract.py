@@ -213,14 +213,14 @@ def test_a_checkpoint_that_changes_meanwhile_is_noticed(checkpoint, tmp_path, mo
 
     source = tmp_path / "checkpoint-7"
     shutil.copytree(checkpoint, source)
-    real = module.verify
+    real = module.verify_export
 
     def meanwhile(*args, **kwargs):
         found = real(*args, **kwargs)
         (source / "config.json").write_text((source / "config.json").read_text() + " ")
         return found
 
-    monkeypatch.setattr(module, "verify", meanwhile)
+    monkeypatch.setattr(module, "verify_export", meanwhile)
     with pytest.raises(CheckpointError, match=r"config\.json: changed while it was being read"):
         extract(source, tmp_path / "out")
     assert not (tmp_path / "out").exists()

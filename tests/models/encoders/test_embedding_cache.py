@@ -70,7 +70,7 @@ def test_vectors_of_the_first_layout_are_kept(tmp_path, caplog):
     found, target = filled(EmbeddingCache(file))
     assert found.all()
     np.testing.assert_array_equal(target, ROWS)
-    assert "brought to the present layout" in caplog.text
+    assert "migrated to the current layout" in caplog.text
     caplog.clear()
     assert len(EmbeddingCache(file)) == 300
     assert not caplog.text

@@ -95,7 +95,7 @@ def test_a_query_too_long_for_the_window_is_an_error(folder):
 
 
 def test_an_impossible_maximum_length_is_an_error(folder):
-    with pytest.raises(RerankError, match="maximum length of 60 leaves nothing"):
+    with pytest.raises(RerankError, match="maximum length of 60 leaves no room"):
         load_reranker(folder, device="cpu", max_length=60)
     with pytest.raises(RerankError, match="expected a maximum length of 1 to 2048; got 4096"):
         load_reranker(folder, device="cpu", max_length=4096)

@@ -205,7 +205,7 @@ def test_an_encoding_that_breaks_off_goes_on_where_it_was(tmp_path, monkeypatch,
         yield None
 
     encoder = load_encoder("random", show_progress=False)
-    with pytest.raises(EncoderError, match="counted from text 3: text 1 is NoneType"):
+    with pytest.raises(EncoderError, match="from text 3: text 1 is NoneType"):
         encode_to_file(encoder, broken(), file)
     with pytest.raises(EncoderError, match="expected 9 texts; got 4"):
         encode_to_file(encoder, "abcd", file, total=9)

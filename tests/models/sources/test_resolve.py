@@ -26,7 +26,7 @@ def test_a_model_without_pooling_needs_one(tmp_path, tokenizer_folder):
     Qwen3Model(config).save_pretrained(tmp_path / "lm")
     for file in tokenizer_folder.iterdir():
         shutil.copyfile(file, tmp_path / "lm" / file.name)
-    with pytest.raises(SpecError, match="says nothing of pooling; choose one of: mean, cls, last"):
+    with pytest.raises(SpecError, match="not define a pooling; choose one of: mean, cls, last"):
         load_encoder(tmp_path / "lm", cache=False)
     encoder = load_encoder(tmp_path / "lm", pooling="last", cache=False)
     assert encoder.settings["causal"] is True
@@ -64,7 +64,7 @@ def test_a_mistyped_spec_names_the_nearest(spec, message):
 def test_a_folder_without_a_model_lists_its_checkpoints(tmp_path, checkpoint):
     shutil.copytree(checkpoint, tmp_path / "run" / "checkpoint-10")
     with pytest.raises(
-        SpecError, match=r"no config\.json, so no model\. Folders in it .*checkpoint-10"
+        SpecError, match=r"no config\.json, so this is not a model\. Folders in it .*checkpoint-10"
     ):
         find_source(str(tmp_path / "run"))
     (tmp_path / "adapter").mkdir()
