@@ -97,9 +97,9 @@ def test_a_source_that_changes_is_noticed(tmp_path, monkeypatch):
     real = write_pieces
 
     def meanwhile(*args, **kwargs):
-        found = real(*args, **kwargs)
+        result = real(*args, **kwargs)
         save_file({"w": torch.zeros(2)}, folders[1] / "model.safetensors")
-        return found
+        return result
 
     monkeypatch.setattr("qwen3nb.checkpoints.averaging.write_pieces", meanwhile)
     with pytest.raises(CheckpointError, match="changed while it was being read"):

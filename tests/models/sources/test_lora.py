@@ -1,4 +1,4 @@
-"""LoRA adapters: found with their base, checked, and computed as PEFT does."""
+"""LoRA adapters: resolved with their base, checked, and computed as PEFT does."""
 
 import json
 import shutil
