@@ -44,7 +44,7 @@ from qwen3nb.models.rerankers.yes_no import Reranker
 from qwen3nb.models.search.bm25 import BM25
 from qwen3nb.models.search.fusion import Fusion
 from qwen3nb.records.record import MTEBScore, Result, TaskInfo
-from qwen3nb.records.store import taken_over
+from qwen3nb.records.store import adopt
 from qwen3nb.utils.atomic_files import read_json, write_text
 
 __all__ = ["Model", "evaluate_tasks", "stored_record", "suite_tasks", "unsuited"]
@@ -104,7 +104,7 @@ def evaluate_tasks(
             None if fresh else stored_record(model, task, folder=folder, seed=seed, limit=limit)
         )
         if earlier is not None:
-            earlier = taken_over(earlier, config=config, run=run, folder=folder)
+            earlier = adopt(earlier, config=config, run=run, folder=folder)
             tally.add(earlier, name=name, reused=True)
             continue
         with tally.attempt(name):
