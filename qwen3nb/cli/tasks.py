@@ -130,20 +130,20 @@ def list_tasks(
 def _print_tasks(tasks: Sequence[Any], model: str | None) -> None:
     from qwen3nb.evaluation.mteb.cost import costs, throughput
 
-    letters, limit = None, None
+    characters, limit = None, None
     if model is not None:
         from qwen3nb.models.load import load_encoder
 
         hide_library_bars()
         encoder = load_encoder(model, show_progress=False)
-        letters, limit = throughput(encoder), getattr(encoder, "max_length", None)
-    estimates = costs(tasks, letters_per_second=letters, max_length=limit)
+        characters, limit = throughput(encoder), getattr(encoder, "max_length", None)
+    estimates = costs(tasks, characters_per_second=characters, max_length=limit)
     for each in estimates:
         texts = "unknown" if each.texts is None else f"{each.texts:,} texts"
         minutes = "" if each.minutes is None else f"{each.minutes:10,.1f} min"
         click.echo(f"{each.task:45} {each.type:20} {each.revision:13} {texts:>18}{minutes}")
     total = sum(each.minutes or 0 for each in estimates)
-    about = f", about {total:,.0f} minutes of encoding here" if letters else ""
+    about = f", about {total:,.0f} minutes of encoding here" if characters else ""
     click.echo(f"{len(estimates)} tasks{about}", err=True)
 
 

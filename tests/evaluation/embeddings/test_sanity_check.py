@@ -151,7 +151,7 @@ def test_a_model_that_knows_every_answer_passes():
     words = "a paraphrase is closer than unrelated sentences"
     assert [checks[name].verdict for name in (STS, MRR, words)] == ["PASSED"] * 3
     # Nothing lies in some dimensions: the pools do not fill the space.
-    assert checks["dimensions that say nothing"].verdict == "WARNING"
+    assert checks["collapsed dimensions"].verdict == "WARNING"
 
 
 def test_one_direction_for_all_texts_is_warned_of_and_undefined_correlation_fails():
@@ -160,7 +160,7 @@ def test_one_direction_for_all_texts_is_warned_of_and_undefined_correlation_fail
     checks = by_name(sanity_check(encoder))
     assert checks["different texts point in different directions"].verdict == "WARNING"
     assert checks[STS].verdict == "FAILED"
-    assert "undefined: one of the columns is constant" in checks[STS].found
+    assert "undefined: one of the columns is constant" in checks[STS].observed
     assert checks["directions in use (effective rank)"].value == pytest.approx(1, abs=1e-3)
     assert checks["vectors have length 1"].verdict == "WARNING"
     encoder.settings["normalize"] = False
@@ -283,7 +283,7 @@ def test_quick_tells_errors_in_a_line(cli):
 
 def test_the_table_shows_intervals_sizes_and_remarks():
     check = SimpleNamespace(
-        name="a", verdict="FAILED", found="0.5", expected="> 1", low=0.1, high=0.9, n="9 pairs",
+        name="a", verdict="FAILED", observed="0.5", expected="> 1", low=0.1, high=0.9, n="9 pairs",
         remark="a stand-in",
     )  # fmt: skip
     ((_, verdict, found, expected, n),) = checks_table([check]).rows
@@ -294,7 +294,7 @@ def test_the_table_shows_intervals_sizes_and_remarks():
 def test_the_first_look(encoder_folder):
     checks = {check.name: check for check in sanity_check(load_encoder("random", cache=False))}
     assert checks["vectors have length 1"].verdict == "PASSED"
-    assert checks["dimensions that say nothing"].verdict == "PASSED"
+    assert checks["collapsed dimensions"].verdict == "PASSED"
     encoder = load_encoder("random", cache=False)
     encode = encoder._embed
 
@@ -305,7 +305,7 @@ def test_the_first_look(encoder_folder):
 
     encoder._embed = collapsed
     verdicts = {check.name: check.verdict for check in sanity_check(encoder)}
-    assert verdicts["dimensions that say nothing"] == "WARNING"
+    assert verdicts["collapsed dimensions"] == "WARNING"
     assert verdicts["vectors have length 1"] == "WARNING"
     assert sanity_check(load_model("bm25")).checks[0].verdict == "NOT APPLICABLE"
 
