@@ -220,7 +220,7 @@ class _RerankSubject:
 def _in_turn(
     methods: dict[str, Callable[[], Floats]], rounds: int
 ) -> tuple[dict[str, list[tuple[float, float]]], dict[str, Floats]]:
-    """CPU seconds and seconds of each method per round, and its scores."""
+    """Return CPU seconds and seconds of each method per round, and its scores."""
     scores = {name: call() for name, call in methods.items()}  # untimed: warms up
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in methods}
     for _ in range(rounds):

@@ -19,9 +19,9 @@ _TIER = click.Choice(list(TIERS))
 
 
 @click.command()
-@click.option("--tier", type=_TIER, help="Everything that a tier needs.")
-@click.option("--tasks", default="", help="MTEB tasks, with commas.")
-@click.option("--models", default="", help="Registry names or hub ids, with commas.")
+@click.option("--tier", type=_TIER, help="Fetch everything a tier needs.")
+@click.option("--tasks", default="", help="MTEB tasks, comma-separated.")
+@click.option("--models", default="", help="Registry names or hub ids, comma-separated.")
 @click.option("--list", "only_list", is_flag=True, help="List what is needed and fetch nothing.")
 @MIRROR
 @without_traceback
@@ -41,7 +41,7 @@ def fetch(tier: str | None, tasks: str, models: str, only_list: bool, mirror: Pa
     from qwen3nb.evaluation.mteb.select import listed, select_tasks, tier_tasks
 
     if not (tier or tasks or models):
-        raise click.UsageError("nothing to fetch: give --tier, --tasks or --models")
+        raise click.UsageError("nothing to fetch; give --tier, --tasks or --models")
     selected = tier_tasks(tier) if tier else []
     selected += select_tasks(names=listed(tasks)) if tasks else []
     required = needs(selected, listed(models))
@@ -52,7 +52,7 @@ def fetch(tier: str | None, tasks: str, models: str, only_list: bool, mirror: Pa
                 f"{', '.join(need.used_by[:3])}"
             )
         if not only_list:
-            raise click.UsageError("no folder to fetch into: give --mirror DIR, or --list")
+            raise click.UsageError("no folder to fetch into; give --mirror DIR, or --list")
         return
     failed = []
     for need in tqdm(required, unit="id", desc="fetching"):
@@ -68,8 +68,8 @@ def fetch(tier: str | None, tasks: str, models: str, only_list: bool, mirror: Pa
 
 
 @click.command()
-@click.option("--models", default="", help="Only these, with commas.")
-@click.option("--tasks", default="", help="Only these, with commas.")
+@click.option("--models", default="", help="Only these models, comma-separated.")
+@click.option("--tasks", default="", help="Only these tasks, comma-separated.")
 @MIRROR
 @without_traceback
 def reproduce(models: str, tasks: str, mirror: Path | None) -> None:
@@ -100,10 +100,12 @@ def reproduce(models: str, tasks: str, mirror: Path | None) -> None:
 
 @click.command("tasks")
 @click.option("--tier", type=_TIER)
-@click.option("--type", "types", multiple=True, help="An MTEB task type such as STS.")
-@click.option("--language", "languages", multiple=True, help="A code such as eng.")
-@click.option("--benchmark", help="Such as: MTEB(eng, v2)")
-@click.option("--cost", metavar="MODEL", help="Estimate the time of a model from a short sample.")
+@click.option("--type", "types", multiple=True, help="An MTEB task type, such as STS; repeatable.")
+@click.option(
+    "--language", "languages", multiple=True, help="A language code, such as eng; repeatable."
+)
+@click.option("--benchmark", help="An MTEB benchmark, such as MTEB(eng, v2).")
+@click.option("--cost", metavar="MODEL", help="Estimate the encoding time of a model.")
 @without_traceback
 def list_tasks(
     tier: str | None,
@@ -112,7 +114,7 @@ def list_tasks(
     benchmark: str | None,
     cost: str | None,
 ) -> None:
-    """List tasks: name, type, revision, distinct texts, and the minutes to encode them.
+    """List tasks with type, revision, distinct texts, and the minutes to encode them.
 
     \b
     qwen3nb tasks --tier fast --cost all-MiniLM-L6-v2

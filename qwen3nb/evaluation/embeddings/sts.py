@@ -39,7 +39,7 @@ class STSPairs:
     def __post_init__(self) -> None:
         if not len(self.first) == len(self.second) == len(self.gold) > 0:
             raise DataError(
-                f"{self.name}: expected equal numbers of first sentences, second sentences and scores, "
+                f"{self.name}: expected as many first sentences as second ones and scores, "
                 f"at least one; got {len(self.first)}, {len(self.second)} and {len(self.gold)}"
             )
         if not np.isfinite(self.gold).all():

@@ -88,7 +88,7 @@ def _encoder(model: str | Path | Encoder | ModelEntry, **options: Any) -> Encode
     encoder = load_encoder(model.spec, **options)
     if model.dimensions not in (None, encoder.dimension):
         raise DataError(
-            f"{model.name}: expected {model.dimensions} dimensions; the vectors of {model.spec} have "
+            f"{model.name}: expected {model.dimensions} dimensions; vectors of {model.spec} have "
             f"{encoder.dimension}"
         )
     return encoder
