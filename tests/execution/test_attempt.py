@@ -96,10 +96,10 @@ def test_an_earlier_page_is_kept_under_a_notice_for_bare_papermill_too(checkout)
 @pytest.mark.integration
 def test_a_killed_kernel_is_a_failure(checkout):
     path = save(notebook_of("import os, signal; os.kill(os.getpid(), signal.SIGKILL)"), "small")
-    with pytest.raises(NotebookError, match="its kernel died"):
+    with pytest.raises(NotebookError, match="the kernel died"):
         run_notebook(path, {}, show_progress=False)
     _, outputs, _ = shown(checkout / "book" / "runs" / "small.ipynb")
-    assert "DeadKernelError: its kernel died" in outputs
+    assert "DeadKernelError: the kernel died" in outputs
 
 
 @pytest.mark.integration

@@ -79,4 +79,4 @@ def test_a_kernel_killed_from_outside(checkout):
     assert done.returncode != 0
     page = (checkout / "book" / "runs" / "small.ipynb").read_text()
     assert "This run failed" in page
-    assert "its kernel died" in page
+    assert "the kernel died" in page

@@ -67,8 +67,8 @@ def test_parameters_go_where_they_are_declared_and_own_ones_win(small):
     ("plan", "message"),
     [
         ({"notebooks": ("plain",), "parameters": {"y": 1}}, "unknown parameter 'y': none of plain"),
-        ({"notebooks": ("plain",), "typed": {"y": "1"}}, "There are: x"),
-        ({"notebooks": ("plain",), "checkpoints": ("bm25",)}, "none of plain takes one"),
+        ({"notebooks": ("plain",), "typed": {"y": "1"}}, "Known parameters: x"),
+        ({"notebooks": ("plain",), "checkpoints": ("bm25",)}, "none of plain takes them"),
         ({"notebooks": ("plain",), "tiers": ("smoke",)}, "tiers are given, but none"),
         ({"notebooks": ("small",), "parameters": {"tier": "x"}}, "list it under tiers"),
         ({"checkpoints": ("no*where",), "notebooks": ("small",)}, "no folder matches 'no*where'"),
@@ -108,7 +108,7 @@ def test_a_file_says_it_all(small, tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("checkpoint = ['bm25']", f"unknown key 'checkpoint'. There are: {', '.join(KEYS)}"),
+        ("checkpoint = ['bm25']", f"unknown key 'checkpoint'; known keys: {', '.join(KEYS)}"),
         ("checkpoints = 'bm25'", "checkpoints is 'bm25'; expected a list of strings"),
         ("tiers = [1]", "expected a list of strings"),
         ("at_once = true", "at_once is True; expected a whole number, 0 or more"),
@@ -336,7 +336,7 @@ def slow_sweep(home, *, signal_number):
 def test_an_interrupted_sweep_leaves_no_process_and_no_page(small, number):
     status, said, family = slow_sweep(small, signal_number=number)
     assert status == 130, said
-    assert "stopped; 0 of 2 runs had ended" in said
+    assert "stopped after 0 of 2 runs" in said
     assert "Traceback" not in said
     gone, alive = psutil.wait_procs(family, timeout=120)  # until they are reaped
     assert not alive
