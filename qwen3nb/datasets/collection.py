@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from qwen3nb.datasets.mirror import local_data
 from qwen3nb.datasets.rows import DataError, json_rows, tsv_rows, variant
 from qwen3nb.datasets.trec import read_run
 
@@ -268,7 +269,8 @@ def from_mteb(task: Any) -> list[TestCollection]:
     if task.metadata.type not in ("Retrieval", "Reranking"):
         raise DataError(f"{name}: expected type Retrieval or Reranking; got {task.metadata.type}")
     if not task.data_loaded:
-        task.load_data()
+        with local_data(task):
+            task.load_data()
     task.convert_v1_dataset_format_to_v2(num_proc=None)
     parts = [(subset, split) for subset in task.hf_subsets for split in task.eval_splits]
     collections = []

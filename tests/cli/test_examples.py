@@ -23,13 +23,13 @@ from qwen3nb.cli.main import main
 from qwen3nb.tiers import TIERS
 
 MIRROR = "/data/mirror"
-SCORED = "results/demo-average-1a2b3c4d/seed_0/AuthorSTS.json"
+PARAMETERS = 'tier: str = "smoke"  # a tier\nmax_length: int = 0  # tokens'
+RECORD = "results/demo-average-1a2b3c4d/seed_0/AuthorSTS.json"
 
 # Options after an example that make it short; of an option given twice the last one counts.
 SHORTER = {
     "bench cache": "--vectors 64 --dimension 8 --rounds 1",
     "bench encode": "--texts 4 --rounds 1 --model encoder",
-    "bench extraction": "--size tiny --repeats 1",
     "bench rerank": "--size tiny --documents 4 --rounds 1 --no-memory",
     "bench search": "--documents 200 --dimension 8 --queries 4",
     "bench statistics": "--systems 3 --tasks 2 --queries 40 --resamples 100",
@@ -37,10 +37,11 @@ SHORTER = {
     "sweep --checkpoint": "--dry-run",
 }
 
-# Examples that a test elsewhere runs in full, with that test.
+# Commands that a test elsewhere runs in full: the function they call, and that test.
 ELSEWHERE = {
-    "demo": "tests/demo/test_demo.py",
-    "book": "tests/execution/test_notebook.py",
+    "bench extraction": ("bench.extraction.bench_extraction", "bench/test_bench_extraction.py"),
+    "book": ("book.build.build_book", "execution/test_notebook.py"),
+    "demo": ("demo.pipeline.run_demo", "demo/test_demo.py"),
 }
 
 # Exit codes other than 0 that an example announces.
@@ -129,7 +130,7 @@ def study(make_checkpoint, shared_cache, tmp_path_factory):
         stand_in(patch, home, folder / "mirror")
         patch.setenv("QWEN3NB_CACHE", str(shared_cache))
         write_records(home)
-        save(notebook_of("print(tier)", parameters='tier: str = "smoke"  # a tier'), "small")
+        save(notebook_of("print(tier)", parameters=PARAMETERS), "small")
     return folder
 
 
@@ -149,7 +150,7 @@ def stand_in(patch, home, mirror):
 def write_records(home):
     """Records of three models on the smoke tier and on data of one's own."""
     from qwen3nb.cli.custom import run_domain
-    from qwen3nb.evaluation.mteb.evaluate import evaluate
+    from qwen3nb.evaluation.evaluate import evaluate
     from qwen3nb.models.load import load_model
 
     for spec in ("encoder", "all-MiniLM-L6-v2", "bm25"):
@@ -158,9 +159,6 @@ def write_records(home):
         queries=home / "queries.toml", documents=home / "stars.db", preset="gh-star-search",
         no_boost=True, models=["encoder", "encoder-new", "all-MiniLM-L6-v2"],
     )  # fmt: skip
-    file = next((home / "results").glob("*/seed_0/AuthorSTS.json"))
-    (home / SCORED).parent.mkdir(parents=True)
-    shutil.copyfile(file, home / SCORED)
 
 
 @pytest.fixture
@@ -172,7 +170,9 @@ def typed(study, home, monkeypatch, cli):
     monkeypatch.setattr("qwen3nb.execution.notebook._execute", execute_here)
 
     def typed(example):
-        environment, words = arguments_of(example.replace(MIRROR, str(mirror)))
+        record = next((home / "results").glob("*/seed_0/AuthorSTS.json"))
+        real = example.replace(MIRROR, str(mirror)).replace(RECORD, str(record))
+        environment, words = arguments_of(real)
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
         return cli(*words, *shlex.split(starts(example, SHORTER) or ""))
@@ -193,6 +193,7 @@ def test_an_example_runs(typed, hub, example):
 @pytest.fixture
 def hub(monkeypatch):
     """The hub, which takes what is pushed and gives a file for what is fetched."""
+    import huggingface_hub
 
     class Api:
         def create_repo(self, repository, **options):
@@ -204,7 +205,11 @@ def hub(monkeypatch):
         def list_repo_tree(self, *arguments, **options):
             return []
 
-    def download(id_, *, local_dir, **options):
+    real = huggingface_hub.snapshot_download
+
+    def download(id_, *, local_dir=None, **options):
+        if local_dir is None:  # a model that is loaded, offline
+            return real(id_, **options)
         local_dir.mkdir(parents=True, exist_ok=True)
         (local_dir / "data.jsonl").write_text("{}")
 
@@ -214,14 +219,16 @@ def hub(monkeypatch):
 
 @pytest.mark.parametrize("command", ELSEWHERE)
 def test_a_command_that_is_run_elsewhere_calls_its_function(cli, checkout, monkeypatch, command):
-    assert (REPOSITORY / ELSEWHERE[command]).is_file()
+    function, test = ELSEWHERE[command]
+    text = (REPOSITORY / "tests" / test).read_text(encoding="utf-8")
+    typed = ", ".join(f'"{word}"' for word in command.split())
+    assert function.rpartition(".")[2] in text or f"cli({typed}" in text
     calls = []
-    target = {"demo": "demo.pipeline.run_demo", "book": "book.build.build_book"}[command]
-    monkeypatch.setattr(f"qwen3nb.{target}", lambda **options: calls.append(options) or "page")
-    for example in EXAMPLES:
-        if arguments_of(example)[1][0] == command:
-            assert cli(*arguments_of(example)[1]).exit_code == 0
-    assert calls
+    monkeypatch.setattr(f"qwen3nb.{function}", lambda **options: calls.append(options) or "page")
+    examples = [example for example in EXAMPLES if starts(example, {command: True})]
+    for example in examples:
+        assert cli(*arguments_of(example)[1]).exit_code == 0
+    assert len(calls) == len(examples) > 0
 
 
 def modules_with_examples():

@@ -9,6 +9,7 @@ import warnings
 
 from helpers.beir import write_beir
 from helpers.rerankers import DOCUMENTS, QUERY, write_reranker
+from qwen3nb.checkpoints.averaging import average_checkpoints, select_checkpoints
 
 TEXTS = [f"sort the rows of table {i} by column {i * i % 7}, newest first" for i in range(24)]
 QUERIES = """
@@ -37,7 +38,8 @@ def write_study(home, *, make_checkpoint):
         make_checkpoint(
             home / "runs" / "ul2" / f"checkpoint-{step}", seed=step, eval_loss=1e4 / step
         )
-    shutil.copytree(home / "runs" / "ul2" / "checkpoint-9000", home / "runs" / "ul2-best")
+    selection = select_checkpoints(home / "runs" / "ul2", best=3)
+    average_checkpoints(selection, home / "runs" / "ul2-best")
     for step, name in ((9000, "encoder"), (8500, "encoder-new"), (8000, "runs/encoder")):
         write_encoder(home, step, home / name)
     write_reranker(home / "base")
