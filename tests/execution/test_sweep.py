@@ -175,9 +175,9 @@ def test_gpus_are_found_without_torch(tmp_path, monkeypatch):
     fake_smi(tmp_path, SMI, monkeypatch)
     assert machine.gpus() == ["GPU-5d2c-aa", "MIG-1-x", "MIG-2-y"]
     assert machine.gpu_names()[1] == "NVIDIA H200, MIG 1g.18gb"
-    for chosen, found in (("", []), ("-1", []), ("1,0", ["1", "0"]), ("2,-1,3", ["2"])):
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", chosen)
-        assert machine.gpus() == found
+    for visible, expected in (("", []), ("-1", []), ("1,0", ["1", "0"]), ("2,-1,3", ["2"])):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        assert machine.gpus() == expected
     fake_smi(tmp_path, "No devices found\n", monkeypatch, status=6)
     assert machine.gpus() == []
 
@@ -327,17 +327,17 @@ def slow_sweep(home, *, signal_number):
     family = psutil.Process(process.pid).children(recursive=True)
     assert {int(flag.read_text()) for flag in flags} <= {each.pid for each in family}
     process.send_signal(signal_number)
-    said, _ = process.communicate(timeout=120)
-    return process.returncode, said, family
+    output, _ = process.communicate(timeout=120)
+    return process.returncode, output, family
 
 
 @pytest.mark.integration
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
 def test_an_interrupted_sweep_leaves_no_process_and_no_page(small, number):
-    status, said, family = slow_sweep(small, signal_number=number)
-    assert status == 130, said
-    assert "stopped after 0 of 2 runs" in said
-    assert "Traceback" not in said
+    status, output, family = slow_sweep(small, signal_number=number)
+    assert status == 130, output
+    assert "stopped after 0 of 2 runs" in output
+    assert "Traceback" not in output
     gone, alive = psutil.wait_procs(family, timeout=120)  # until they are reaped
     assert not alive
     assert len(gone) >= 4

@@ -141,14 +141,14 @@ def star_row(**changes):
 
 
 def test_what_the_original_tool_crashes_on_is_read(write):
-    found = read_documents(
+    documents = read_documents(
         write("d.jsonl", star_row() + star_row(full_name="c/d", stargazers_count=None,
                                                updated_at=None, topics_array=["t"])),
         STARS,
     )  # fmt: skip
-    assert found.texts == {"a/b": "a/b. d. t u", "c/d": "c/d. d. t"}
-    assert found.stars == {"a/b": 3, "c/d": None}
-    assert found.updated == {"a/b": date(2025, 6, 15), "c/d": None}
+    assert documents.texts == {"a/b": "a/b. d. t u", "c/d": "c/d. d. t"}
+    assert documents.stars == {"a/b": 3, "c/d": None}
+    assert documents.updated == {"a/b": date(2025, 6, 15), "c/d": None}
 
 
 @pytest.mark.parametrize(

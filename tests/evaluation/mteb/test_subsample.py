@@ -74,8 +74,8 @@ def test_a_limited_search_keeps_what_is_judged_and_is_the_same_for_all():
 
 
 def test_a_limited_record_has_another_name_and_stays_out_of_mtebs_files(encoder, tmp_path):
-    found = evaluate(encoder, tasks=[search()], limit=4, output=tmp_path, show_progress=False)
-    (result,) = found.results
+    run = evaluate(encoder, tasks=[search()], limit=4, output=tmp_path, show_progress=False)
+    (result,) = run.results
     assert result.task.name == limited_name("SciFact", 4) == "SciFact-limit4"
     assert (result.task.size["queries"], result.main.n) == (4, 4)
     assert verify(result) == []
@@ -113,8 +113,8 @@ def test_lists_within_rows_are_cut_alike():
     with limited(task, 5):
         (row,) = task.dataset["test"]
         assert [len(values) for values in row.values()] == [5, 5, 5]
-        places = [WORDS.index(word) for word in row["sentence1"]]
-        assert row["sentence2"] == [WORDS[::-1][place] for place in places]
+        ranks = [WORDS.index(word) for word in row["sentence1"]]
+        assert row["sentence2"] == [WORDS[::-1][rank] for rank in ranks]
 
 
 def test_texts_to_learn_from_are_not_limited():
@@ -172,10 +172,10 @@ def test_bitext_mining_and_summarisation_are_mtebs(encoder, tmp_path):
         "relevance": [[5.0, 1.0, 2.0], [5.0, 1.0, 2.0]],
     }
     summary = loaded("SummEvalSummarization.v2", {"test": Dataset.from_dict(summaries)})
-    found = evaluate(encoder, tasks=[bitext, summary], output=tmp_path, show_progress=False)
-    mined, summarised = found.results
+    run = evaluate(encoder, tasks=[bitext, summary], output=tmp_path, show_progress=False)
+    mined, summarised = run.results
     assert mined.main.value == pytest.approx(1.0)
     assert (mined.main.how, mined.main.low, mined.per_query) == ("reported", None, {})
     assert summarised.task.type == "Summarization"
     assert summarised.main.value > 0
-    assert all(verify(result) == [] for result in found.results)
+    assert all(verify(result) == [] for result in run.results)

@@ -39,7 +39,7 @@ QUERY = np.array([[1, 0]], np.float32)
 
 
 @pytest.mark.parametrize(
-    ("found", "k", "recall"),
+    ("retrieved", "k", "recall"),
     [
         ([0, 1], 2, 1.0),
         ([0, 3], 2, 1.0),  # as near as the second neighbour, whichever that is
@@ -53,8 +53,8 @@ QUERY = np.array([[1, 0]], np.float32)
         ([4, 0], 1, 0.0),  # only the first k count
     ],
 )
-def test_recall_by_hand(found, k, recall):
-    assert recall_at_k(np.array([found]), TIED, QUERY, k=k).tolist() == [recall]
+def test_recall_by_hand(retrieved, k, recall):
+    assert recall_at_k(np.array([retrieved]), TIED, QUERY, k=k).tolist() == [recall]
 
 
 @settings(max_examples=40, deadline=None)
@@ -201,16 +201,16 @@ def test_compression_by_hand():
     documents = truncated(np.array([[0.6, 0.8], [0.8, -0.6]], np.float32), 2)
     queries = truncated(np.array([[0.6, 0.8]], np.float32), 2)
     collection = TestCollection("c", {"a": "", "b": ""}, {"q": ""}, {"q": {"a": 1}})
-    found = {(e.kind, e.dimension): e for e in compress(collection, documents, queries,
+    sizes = {(e.kind, e.dimension): e for e in compress(collection, documents, queries,
                                                           dimensions=[1, 2, 9])}  # fmt: skip
-    assert {key: each.size for key, each in found.items()} == {
+    assert {key: each.size for key, each in sizes.items()} == {
         ("float32", 2): 8, ("int8", 2): 2, ("binary documents", 2): 1, ("binary", 2): 1,
         ("float32", 1): 4, ("int8", 1): 1, ("binary documents", 1): 1, ("binary", 1): 1,
     }  # fmt: skip
     for kind in ("float32", "int8", "binary documents", "binary"):
-        assert found[kind, 2].ndcg["q"] == 1.0
+        assert sizes[kind, 2].ndcg["q"] == 1.0
     # Both prefixes have length 1, a tie, which the id decides: b before a.
-    assert found["float32", 1].ndcg["q"] == pytest.approx(1 / np.log2(3))
+    assert sizes["float32", 1].ndcg["q"] == pytest.approx(1 / np.log2(3))
 
 
 def test_the_frontier_by_hand():
