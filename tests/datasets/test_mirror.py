@@ -155,7 +155,7 @@ def test_a_reranking_task_without_candidates_is_refused():
         dataset={"default": {"test": {"top_ranked": None}}},
         convert_v1_dataset_format_to_v2=lambda num_proc: None,
     )
-    with pytest.raises(EvaluationError, match="candidates did not load"):
+    with pytest.raises(EvaluationError, match="candidates of this reranking task did not load"):
         _load(task)
 
 

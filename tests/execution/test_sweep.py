@@ -111,8 +111,8 @@ def test_a_file_says_it_all(small, tmp_path):
         ("checkpoint = ['bm25']", f"unknown key 'checkpoint'; known keys: {', '.join(KEYS)}"),
         ("checkpoints = 'bm25'", "checkpoints is 'bm25'; expected a list of strings"),
         ("tiers = [1]", "expected a list of strings"),
-        ("at_once = true", "at_once is True; expected a whole number, 0 or more"),
-        ("at_once = -1", "expected a whole number"),
+        ("at_once = true", "at_once is True; expected an integer of 0 or more"),
+        ("at_once = -1", "expected an integer"),
         ("book = 1", "book is 1; expected true or false"),
         ("parameters = 1", "expected a table"),
         ("runs = [1]", "expected [[runs]] tables"),
@@ -228,7 +228,7 @@ def test_each_run_has_a_gpu_to_itself(small, monkeypatch):
     assert [outcome.status for outcome in outcomes] == ["done"] * 8
     assert fake.most == 2
     assert set(fake.seen) == {"3", "5"}
-    with pytest.raises(ParameterError, match="sees one GPU only"):
+    with pytest.raises(ParameterError, match="sees only one GPU"):
         check_jobs([Job("eval", {"checkpoint": "bm25", "device": "cuda:1"})])
 
 

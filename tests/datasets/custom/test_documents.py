@@ -52,7 +52,7 @@ GOOD = '{"id": "a", "text": "x"}\n'
 MALFORMED_JSONL = [
     ("", "no documents"),
     (GOOD + '{"id": "b", "te', ":2: not JSON"),
-    (GOOD + '["a"]\n', ":2: list, expected an object"),
+    (GOOD + '["a"]\n', ":2: expected an object; got list"),
     (GOOD + '{"id": NaN, "text": "x"}\n', ":2: not JSON .NaN"),
     ("[" * 100_000 + "\n", ":1: not JSON"),
     (GOOD + "\n" + GOOD, ":3: duplicate id 'a', first at .*:1"),

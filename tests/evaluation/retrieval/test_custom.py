@@ -320,7 +320,7 @@ def test_the_command_checks_without_a_model_and_tells_errors_in_a_line(data, wri
     assert domain_command(*arguments, "--check").exit_code == 0
     assert not (home / "results").exists()
     for extra, message in (
-        ((), "no model: give one with --model"),
+        ((), "no model given; use --model"),
         (("--text", "{text.__class__}", "--check"), "expected a field name in braces"),
         (("--preset", "x", "--check"), "unknown preset 'x'; choose one of: gh-star-search"),
         (("--id-column", "name", "--check"), "docs.jsonl:1: no field 'name'"),

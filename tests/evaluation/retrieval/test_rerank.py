@@ -154,8 +154,8 @@ def test_the_first_stage_is_kept_with_its_recipe(beir, monkeypatch):
 @pytest.mark.parametrize(
     ("first", "message"),
     [
-        ("nothing.trec", "no first stage 'nothing.trec'; expected bm25, given"),
-        ("given", "names no candidates"),
+        ("nothing.trec", "unknown first stage 'nothing.trec'; expected bm25, given"),
+        ("given", "have no candidates"),
     ],
 )
 def test_first_stages_that_are_none(beir, first, message):
@@ -203,12 +203,12 @@ def test_a_document_is_no_answer_to_itself(reranker, tmp_path):
 @pytest.mark.parametrize(
     ("file", "line", "message"),
     [
-        ("corpus.jsonl", '{"_id": "d0", "text": "again"}', "corpus.jsonl: id 'd0' twice"),
+        ("corpus.jsonl", '{"_id": "d0", "text": "again"}', "corpus.jsonl: duplicate id 'd0'"),
         ("corpus.jsonl", '{"_id": "x", "text": nul', r"corpus.jsonl:31: not JSON"),
         ("corpus.jsonl", '{"_id": "x", "text": null}', r"corpus.jsonl:31: field 'text' is None"),
         ("corpus.jsonl", '{"_id": 3, "text": "x"}', r"corpus.jsonl:31: field '_id' is 3"),
-        ("qrels/test.tsv", "q1\td1", r"test.tsv:19: 2 fields, expected 3"),
-        ("qrels/test.tsv", "q1\td1\thigh", r"test.tsv:\d+: grade 'high'"),
+        ("qrels/test.tsv", "q1\td1", r"test.tsv:19: expected 3 fields; got 2"),
+        ("qrels/test.tsv", "q1\td1\thigh", r"test.tsv:\d+: expected a number as grade; got 'high'"),
         ("qrels/test.tsv", "nobody\td1\t1", "query 'nobody' is judged but has no text"),
     ],
 )
@@ -223,7 +223,7 @@ def test_a_data_set_that_fails_leaves_the_others(reranker, beir, tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(EvaluationError, match="1 of 2 data sets failed"):
         run_suite(reranker, [tmp_path / "empty", beir], depth=3)
-    with pytest.raises(EvaluationError, match="neither a BEIR folder"):
+    with pytest.raises(EvaluationError, match="expected a BEIR folder"):
         run_suite(reranker, [tmp_path / "empty"])
 
 
@@ -453,7 +453,7 @@ def test_outputs_that_are_none_say_what_was_looked_for(folder, tmp_path):
     from qwen3nb.evaluation.studies.lora_runs import find_trained
     from qwen3nb.models.types import SpecError
 
-    with pytest.raises(SpecError, match="no adapter; expected <configuration>/seed_<n>"):
+    with pytest.raises(SpecError, match="no adapter found; expected <configuration>/seed_<n>"):
         find_trained(tmp_path)
     seed_folder = write_outputs(tmp_path, folder)
     (seed_folder / "config.yaml").write_text("training: {mode: contrastive}")
