@@ -38,13 +38,13 @@ def fetch(tier: str | None, tasks: str, models: str, only_list: bool, mirror: Pa
 
     from qwen3nb.datasets.mirror import fetch as run
     from qwen3nb.datasets.mirror import needs, sizes
-    from qwen3nb.evaluation.mteb.select import listed, select_tasks, tier_tasks
+    from qwen3nb.evaluation.mteb.select import select_tasks, split_names, tier_tasks
 
     if not (tier or tasks or models):
         raise click.UsageError("nothing to fetch; give --tier, --tasks or --models")
     selected = tier_tasks(tier) if tier else []
-    selected += select_tasks(names=listed(tasks)) if tasks else []
-    required = needs(selected, listed(models))
+    selected += select_tasks(names=split_names(tasks)) if tasks else []
+    required = needs(selected, split_names(models))
     if only_list or mirror is None:
         for need, size in sizes(required):
             click.echo(

@@ -28,7 +28,7 @@ SHAPE = {
 
 @pytest.fixture
 def entries(monkeypatch):
-    """PyDocs in small."""
+    """A small PyDocs."""
     import qwen3nb.datasets.pydocs.mteb_tasks  # noqa: F401 - first, or it would keep the fake
 
     entries = [

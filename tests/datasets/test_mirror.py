@@ -74,7 +74,7 @@ def test_a_task_runs_on_the_mirror_and_the_record_says_which_data(mirror, encode
     assert select_tasks(names=["STSBenchmark"])[0].metadata.dataset["path"] == (
         "mteb/stsbenchmark-sts"
     )
-    # Other data are another result; data noted as fetched are the revision, while unchanged.
+    # Other data give another revision; fetched data keep the pinned one while unchanged.
     sts_folder(mirror, scores=(5.0, 0.0, 1.0))
     again = evaluate(encoder, tasks="STSBenchmark", show_progress=False)
     assert again.reused == ()
@@ -161,7 +161,7 @@ def test_a_reranking_task_without_candidates_is_refused():
 
 @pytest.fixture
 def hub(fixtures):
-    """A look-alike of the hub on this machine, over real data."""
+    """A simulated hub on this machine, with real data."""
     program = fixtures / "tools" / "hubmirror.py"
     if not program.is_file():
         pytest.skip("the fixtures bring no look-alike of the hub (tools/hubmirror.py)")
@@ -183,7 +183,7 @@ def hub(fixtures):
 
 @pytest.mark.integration
 def test_a_mirror_filled_from_a_hub_serves_a_node_without_one(hub, tmp_path):
-    """As a user does it: fetch on a connected machine, list and look on another."""
+    """The user's workflow: fetch on a connected machine, then list and load on another."""
     environment = {
         **os.environ,
         "HF_ENDPOINT": hub,

@@ -13,7 +13,7 @@ SENTINELS = list(range(1000, 1100))
 
 
 def put_back(source, target):
-    """The original, from a source and what its sentinels hide."""
+    """Restore the original from a source and the tokens its sentinels hide."""
     hidden, current = {}, None
     for token in target:
         if token >= 1000:

@@ -52,7 +52,7 @@ def test_adapters_are_written_as_that_training_writes_them(tmp_path):
 
 @pytest.mark.integration
 def test_specialists_and_joint_runs_can_be_compared(tmp_path, home):
-    """What the demo leaves is enough for a report on interference, and nothing is refused."""
+    """The demo's runs suffice for a report on interference; no pair is refused."""
     base = write_reranker(home / "runs" / "base")
     settings = replace(LORA, steps=2, batch=2, log_every=1, seeds=(1, 2), window=900, length=200)
     train_adapters(base, home / "runs" / "outputs", settings=settings, say=lambda _: None)

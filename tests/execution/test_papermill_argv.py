@@ -1,4 +1,4 @@
-"""The output that papermill's command line gets for our notebooks."""
+"""The output path added to papermill's command line for our notebooks."""
 
 from pathlib import Path
 

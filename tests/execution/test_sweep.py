@@ -1,4 +1,4 @@
-"""Many runs, some at a time: what runs, what is refused, what a failure or a Ctrl-C leaves."""
+"""Sweeps: what runs, what is refused, and the state after a failure or Ctrl-C."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ ON_MODEL = (
 
 @pytest.fixture
 def small(checkout):
-    """A notebook on a model, and one on none."""
+    """A notebook with a model, and one without."""
     save(notebook_of("print(checkpoint, tier, x)", parameters=ON_MODEL), "small")
     save(notebook_of("print(x)"), "plain")
     return checkout
@@ -201,7 +201,7 @@ def test_this_machine_has_cores_and_memory():
 
 
 class FakeChildren(Children):
-    """Notes who had which GPU meanwhile, and runs nothing."""
+    """Records which run had which GPU, without running anything."""
 
     def __init__(self):
         super().__init__()
@@ -309,7 +309,7 @@ def test_the_book_is_built_although_a_run_failed(cli, small):
 
 
 def slow_sweep(home, *, signal_number):
-    """Start a sweep of two runs that wait, signal it, and return what it leaves."""
+    """Start a sweep of two waiting runs, signal it, and return its status and output."""
     flags = [home / "pid-bm25", home / "pid-random"]
     code = (
         f"import os, time\nflag = {str(home)!r} + '/pid-' + checkpoint\n"

@@ -41,8 +41,8 @@ __all__ = [
     "alignment",
     "anisotropy",
     "clusters",
+    "linear_probe",
     "probe",
-    "transfer",
     "uniformity",
 ]
 
@@ -154,7 +154,7 @@ def clusters(
     return Clusters(scores, len(unit), len(names), tuple(seeds))
 
 
-def transfer(
+def linear_probe(
     train: ArrayLike,
     train_labels: Sequence[Hashable],
     test: ArrayLike,
@@ -286,7 +286,7 @@ def _pydocs(encoder: Encoder, *, seed: int) -> tuple[Clusters, LinearProbe]:
     train, test = learning.dataset["train"], learning.dataset["test"]
     return (
         clusters(encoder.encode(list(rows["sentences"])), list(rows["labels"])),
-        transfer(
+        linear_probe(
             encoder.encode(list(train["text"])),
             list(train["label"]),
             encoder.encode(list(test["text"])),

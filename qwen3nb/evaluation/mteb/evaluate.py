@@ -27,7 +27,7 @@ from qwen3nb.evaluation.mteb.per_query import (
     extract_scores,
     task_size,
 )
-from qwen3nb.evaluation.mteb.select import listed, select_tasks, tier_tasks
+from qwen3nb.evaluation.mteb.select import select_tasks, split_names, tier_tasks
 from qwen3nb.evaluation.mteb.subsample import limited, limited_name
 from qwen3nb.evaluation.recording import (
     Work,
@@ -130,7 +130,7 @@ def _keep_failure(trace: str | None, file: Path) -> None:
 def suite_tasks(*, tier: str, tasks: Iterable[Any] | str | None) -> list[Any]:
     """Return the tasks that `evaluate_tasks` runs, with aggregate tasks split into parts."""
     if isinstance(tasks, str):
-        tasks = listed(tasks) or None
+        tasks = split_names(tasks) or None
     return _parts(tasks if tasks is not None else tier_tasks(tier))
 
 

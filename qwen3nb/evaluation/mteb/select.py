@@ -9,7 +9,7 @@ from typing import Any
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.choices import one_of
 
-__all__ = ["choose_tasks", "listed", "select_tasks", "tier_tasks"]
+__all__ = ["choose_tasks", "select_tasks", "split_names", "tier_tasks"]
 
 _OWN = ("PyDocs", "AuthorSTS")
 
@@ -48,14 +48,14 @@ def choose_tasks(
     if not (tasks or types or languages or benchmark):
         return tier_tasks(tier)
     return select_tasks(
-        names=listed(tasks),
-        types=listed(types),
-        languages=listed(languages),
+        names=split_names(tasks),
+        types=split_names(types),
+        languages=split_names(languages),
         benchmark=benchmark or None,
     )
 
 
-def listed(text: str) -> list[str]:
+def split_names(text: str) -> list[str]:
     """Split a comma-separated string; an empty one gives an empty list."""
     return [each.strip() for each in text.split(",") if each.strip()]
 

@@ -24,7 +24,7 @@ from qwen3nb.models.search.faiss_index import (
 )
 from qwen3nb.utils.hardware import cores
 
-__all__ = ["AnnPoint", "AnnSuite", "Compressed", "ann_suite", "compress", "truncated"]
+__all__ = ["AnnPoint", "AnnSuite", "Compressed", "ann_suite", "compress", "truncate_dimensions"]
 
 METRIC = "nDCG@10"
 DEPTH = 10
@@ -224,8 +224,8 @@ def compress(
     full = vectors.shape[1]
     points = []
     for dimension in [full, *sorted((d for d in set(dimensions) if d < full), reverse=True)]:
-        documents = truncated(vectors, dimension, unit=unit)
-        query_vectors = truncated(queries, dimension, unit=unit)
+        documents = truncate_dimensions(vectors, dimension, unit=unit)
+        query_vectors = truncate_dimensions(queries, dimension, unit=unit)
         signs = np.where(documents > 0, 1, -1).astype(np.float32)
         kinds = {
             "float32": (documents, query_vectors, 4 * dimension),
@@ -244,7 +244,7 @@ def compress(
     return tuple(points)
 
 
-def truncated(vectors: Vectors, dimension: int, *, unit: bool = True) -> Vectors:
+def truncate_dimensions(vectors: Vectors, dimension: int, *, unit: bool = True) -> Vectors:
     """Keep the first ``dimension`` dimensions of (N, D), rescaled to length 1 if ``unit``.
 
     A vector whose prefix is zero stays zero.
@@ -275,8 +275,8 @@ def _encoded(encoder: Encoder, collection: TestCollection) -> tuple[Vectors, Vec
     documents = encoder.encode(list(collection.documents.values()), role="passage")
     queries = encoder.encode(list(collection.queries.values()), role="query")
     return (
-        truncated(documents, documents.shape[1], unit=unit),
-        truncated(queries, queries.shape[1], unit=unit),
+        truncate_dimensions(documents, documents.shape[1], unit=unit),
+        truncate_dimensions(queries, queries.shape[1], unit=unit),
     )
 
 

@@ -11,7 +11,7 @@ from qwen3nb import paths
 from qwen3nb.datasets.collection import find_collections
 from qwen3nb.datasets.mirror import MirrorError, mirrored
 from qwen3nb.evaluation.evaluate import evaluate
-from qwen3nb.evaluation.mteb.select import listed, select_tasks
+from qwen3nb.evaluation.mteb.select import select_tasks, split_names
 from qwen3nb.evaluation.retrieval.evaluate import evaluate_collection
 from qwen3nb.evaluation.run import EvaluationError
 from qwen3nb.models.load import load_encoder, load_model
@@ -81,7 +81,7 @@ def published_scores(*, models: str = "", tasks: str = "") -> list[Published]:
     """
     file = Path(__file__).parent / "published.toml"
     rows = tomllib.loads(file.read_text(encoding="utf-8"))["score"]
-    wanted_models, wanted_tasks = set(listed(models)), set(listed(tasks))
+    wanted_models, wanted_tasks = set(split_names(models)), set(split_names(tasks))
     selected = [
         Published(row["model"], task, float(value), float(row["tolerance"]), row["source"])
         for row in rows

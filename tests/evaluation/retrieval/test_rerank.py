@@ -331,7 +331,7 @@ def test_mteb_runs_it_on_reranking_and_only_on_that(reranker):
 
 
 def as_mteb_task(collection):
-    """A reranking task of MTEB's own kind, its data in place."""
+    """A reranking task of MTEB's own class, with its data loaded."""
     from datasets import Dataset
 
     from qwen3nb.datasets.pydocs.mteb_tasks import _metadata, _Retrieval
@@ -390,7 +390,7 @@ def test_trec_qa_through_mteb_and_through_the_suite(fixtures, reranker):
 
 
 def write_outputs(folder, base, *, mode="joint_single", seed=42):
-    """One seed of one configuration, as a training leaves it."""
+    """One seed of one configuration, as written by a training."""
     import warnings
 
     import torch

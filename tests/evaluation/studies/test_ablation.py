@@ -38,7 +38,7 @@ def outcome(variant, scores):
 
 
 def made(base, *, pooling=0.0, around=0.0, both=0.0):
-    """Outcomes whose effects are known: added by last pooling, by what is around, by both."""
+    """Outcomes with known effects of last pooling, of the added tokens, and of both."""
     outcomes = []
     for variant in variants(poolings=["mean", "last"], averages=[1], normalization=False):
         last, wrapped = variant.pooling == "last", variant.around != "plain"
@@ -91,7 +91,7 @@ def test_what_is_shown():
 
 
 def test_variants_on_a_real_task(make_checkpoint, tmp_path):
-    """Records lie apart from the leaderboard's; the second time nothing is run."""
+    """Records are kept apart from the leaderboard's; a second call runs nothing."""
     for step in (10, 20):
         make_checkpoint(tmp_path / "training" / f"checkpoint-{step}", seed=step)
     selected = variants(poolings=["mean"], averages=[1, 2], prefix="[R]", normalization=True)
