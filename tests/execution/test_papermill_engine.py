@@ -49,7 +49,7 @@ def test_an_explicit_output_stays_papermills_and_the_book_is_refused(checkout):
     assert not (checkout / "book" / "runs").exists()
     done = call("small.ipynb", "../book/runs/x.ipynb", folder=folder)
     assert done.returncode != 0
-    assert "only finished runs belong" in done.stderr
+    assert "holds only finished runs" in done.stderr
 
 
 @pytest.mark.integration

@@ -77,7 +77,7 @@ def test_analogy_by_hand():
 
 
 def test_the_three_words_are_never_the_answer():
-    # If a is c, the nearest word to b − a + c is b itself; only the exclusion rules it out.
+    # If a is c, the nearest word is b itself; only the exclusion rules it out.
     near = {"a": [1, 0], "b": [0, 1], "d": [0.1, 1], "e": [1, 0.1]}
     assert analogies([("a", "b", "a", "d")], near, seed=0).accuracy.value == 1.0
     assert analogies([("a", "b", "a", "b")], near, topk=4, seed=0).accuracy.value == 0.0
