@@ -88,8 +88,8 @@ EXAMPLES = all_examples()
 def starts(example, table):
     """The entry of the table with which an example begins, without its environment."""
     words = arguments_of(example)[1]
-    found = [key for key in table if words[: len(key.split())] == key.split()]
-    return table[max(found, key=len)] if found else None
+    prefixes = [key for key in table if words[: len(key.split())] == key.split()]
+    return table[max(prefixes, key=len)] if prefixes else None
 
 
 def arguments_of(example):
@@ -243,6 +243,6 @@ def modules_with_examples():
 
 @pytest.mark.parametrize("module", list(modules_with_examples()))
 def test_the_examples_of_docstrings_hold(module):
-    found = doctest.testmod(importlib.import_module(module), verbose=False)
-    assert found.attempted
-    assert found.failed == 0
+    outcome = doctest.testmod(importlib.import_module(module), verbose=False)
+    assert outcome.attempted
+    assert outcome.failed == 0

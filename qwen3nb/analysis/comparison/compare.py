@@ -36,7 +36,7 @@ from qwen3nb.analysis.comparison.differences import (
 )
 from qwen3nb.analysis.stats.multiple_testing import CORRECTIONS, NAMES
 from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL
-from qwen3nb.evaluation.mteb.select import listed
+from qwen3nb.evaluation.mteb.select import split_names
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
 from qwen3nb.tiers import TIERS
@@ -307,7 +307,7 @@ def compare(
     """
     one_of("correction", correction, CORRECTIONS)
     given = latest(results)
-    wanted = listed(tasks) if isinstance(tasks, str) else list(tasks)
+    wanted = split_names(tasks) if isinstance(tasks, str) else list(tasks)
     if not wanted:
         wanted = list(TIERS[one_of("tier", tier, TIERS)].tasks) if tier else _tasks(given)
     given = [result for result in given if result.task.name in wanted]

@@ -195,7 +195,7 @@ def read_queries(file: Path) -> QueryFile:
 
     Raises:
         DataError: unreadable, not TOML, or invalid; one line per error, each with the
-            line of the file, the key, what was expected and what was there.
+            line, the key, the expected value and the value in the file.
     """
     text = _read(file)
     if line := deep_key_line(text):
@@ -232,7 +232,7 @@ def _read(file: Path) -> str:
 
 
 def _cause(error: ErrorDetails) -> str:
-    """What is wrong, and what was there instead."""
+    """Describe what was expected and what the file has instead."""
     if error["type"] == "extra_forbidden":
         table = _File if len(error["loc"]) == 1 else _TABLES[str(error["loc"][0])]
         return _unknown_key(str(error["loc"][-1]), table)
@@ -249,7 +249,7 @@ def _unknown_key(name: str, table: type[_Table]) -> str:
 def _data_error(
     file: Path, lines: Mapping[KeyPath, int], causes: Iterable[tuple[KeyPath, str]]
 ) -> DataError:
-    """The first errors, by line."""
+    """Combine the first errors, ordered by line, into one exception."""
     errors = sorted((line_of(path, lines), f"{_key(path)}: {cause}") for path, cause in causes)
     shown = [f"{file}:{line}: {error}" for line, error in errors[:_SHOWN]]
     more = len(errors) - _SHOWN

@@ -24,7 +24,7 @@ from qwen3nb.analysis.training.learning_curve import Curve, best_checkpoint, cor
 from qwen3nb.analysis.training.seed_variance import SeedCurve, seed_curve
 from qwen3nb.checkpoints.checkpoint import step_of, trainer_state
 from qwen3nb.checkpoints.provenance import read_provenance
-from qwen3nb.evaluation.mteb.select import listed
+from qwen3nb.evaluation.mteb.select import split_names
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
 from qwen3nb.report.render.cell import Cell
@@ -111,7 +111,7 @@ def read_trainings(
     if outputs and not Path(outputs).expanduser().is_dir():
         raise FileNotFoundError(f"{outputs}: no such folder")
     base = Path(outputs).expanduser() if outputs else paths.runs()
-    tasks = listed(task) or list(TIERS[tier].tasks)
+    tasks = split_names(task) or list(TIERS[tier].tasks)
     problems: list[str] = []
     logs = [] if adapters_only else _state_logs(base, problems)
     conflicts = []
