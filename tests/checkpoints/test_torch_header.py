@@ -34,7 +34,7 @@ BAD_BIN = {
     "code": (lambda: {"w": torch.ones(1), "x": Runs()}, "its pickle contains more than tensors"),
     "huge": (lambda: {"w": torch.zeros(1).expand(10**6, 10**6)}, "w claims 4,000,000,000,000"),
     "nested": (lambda: {"model": {"w": torch.ones(1)}}, "model is a dict, expected a flat state"),
-    "list": (lambda: [torch.ones(1)], "a list, expected a state dict"),
+    "list": (lambda: [torch.ones(1)], "contains a list, expected a state dict"),
     "strides": (lambda: {"w": torch.randn(3, 4).T}, "w is not contiguous"),
 }
 
