@@ -460,7 +460,7 @@ def test_outputs_that_are_none_say_what_was_looked_for(folder, tmp_path):
     with pytest.raises(DataError, match="mode 'contrastive'; expected one of rank_only"):
         find_trained(tmp_path)
     (seed_folder / "config.yaml").unlink()
-    with pytest.raises(DataError, match=r"config.yaml: not there"):
+    with pytest.raises(DataError, match=r"config.yaml: file not found"):
         find_trained(tmp_path)
 
 
