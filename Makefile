@@ -1,4 +1,4 @@
-# `make demo` and `make test` are all a newcomer needs; see README.md.
+# Start with `make demo` and `make test`; see README.md.
 PYTHON ?= python3.11
 VENV   ?= .venv
 BIN    := $(VENV)/bin
@@ -8,35 +8,35 @@ STAMP  := $(VENV)/.installed
 .PHONY: install demo test check book lab clean help
 .DEFAULT_GOAL := help
 
-help: ## say what there is
+help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/'
 
-install: $(STAMP) ## make .venv and install everything into it
+install: $(STAMP) ## create .venv and install everything into it
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	@echo "» installing into $(VENV); a few minutes the first time, about 2.6 GB"
+	@echo "» installing into $(VENV): about 2.6 GB, a few minutes"
 	$(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt --editable '.[$(EXTRAS)]'
 	@touch $@
 
-demo: $(STAMP) ## train toys, extract, evaluate beside baselines, build the book
+demo: $(STAMP) ## train toy models, extract, evaluate beside baselines, build the book
 	$(BIN)/qwen3nb demo
 
-test: $(STAMP) ## run all tests, as many at once as there are cores
+test: $(STAMP) ## run all tests in parallel
 	$(BIN)/python -m pytest -n auto --maxprocesses 8
 
-check: $(STAMP) ## style, types, notebooks without outputs
+check: $(STAMP) ## check style, types, and that notebooks have no outputs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/nbstripout --verify --keep-id --extra-keys "metadata.papermill cell.metadata.papermill" notebooks/*.ipynb
 
-book: $(STAMP) ## build the book from whatever results there are, strictly
+book: $(STAMP) ## build the book from the current results, in strict mode
 	$(BIN)/qwen3nb book
 
 lab: $(STAMP) ## open the notebooks
 	$(BIN)/jupyter lab --notebook-dir=notebooks
 
-clean: ## remove what a build left; results, runs and the environment stay
+clean: ## remove build artifacts; keep results, runs and the environment
 	rm -rf _build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find qwen3nb tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,16 +1,16 @@
 """Paths of everything on disk, each with a variable that overrides it.
 
-`root` is the checkout the work happens in: the nearest folder above the working
-directory that holds `_config.yml`, `book/_toc.yml` and `notebooks/`, so that a
-notebook opened in JupyterLab (whose working directory is `notebooks/`) and a
-command typed at the top agree. Outside a checkout it is the checkout this
-package was installed from (an editable install), else the working directory.
+`root` is the current checkout: the nearest folder, from the working directory upwards,
+that contains `_config.yml`, `book/_toc.yml` and `notebooks/`. A notebook opened in
+JupyterLab (working directory `notebooks/`) and a command run at the top therefore agree.
+Outside a checkout it is the checkout that this package was installed from (an editable
+install), else the working directory.
 
     QWEN3NB_HOME     the root itself
     QWEN3NB_RESULTS  results/   result records, MTEB's own files
-    QWEN3NB_RUNS     runs/      what the demo trains and extracts
-    QWEN3NB_CACHE    .cache/    embeddings, built tasks, file digests: safe to delete
-    QWEN3NB_MIRROR   (none)     data sets and models that lie on this machine, by hub id
+    QWEN3NB_RUNS     runs/      models that the demo trains and extracts
+    QWEN3NB_CACHE    .cache/    embeddings, built tasks, file digests; safe to delete
+    QWEN3NB_MIRROR   (none)     local copies of data sets and models, by hub id
     QWEN3NB_BOOK     book/      the book's sources; executed notebooks in book/runs/
 """
 
@@ -33,7 +33,7 @@ __all__ = [
 
 
 def is_checkout(folder: Path) -> bool:
-    """Whether ``folder`` has the three things every checkout has."""
+    """Return whether ``folder`` is a checkout, by the three entries that every checkout has."""
     return (
         (folder / "_config.yml").is_file()
         and (folder / "book" / "_toc.yml").is_file()
@@ -42,7 +42,7 @@ def is_checkout(folder: Path) -> bool:
 
 
 def root() -> Path:
-    """The folder that the other paths start from (see the module's docstring)."""
+    """Return the folder that the other paths start from; see the module's docstring."""
     if home := os.environ.get("QWEN3NB_HOME"):
         return Path(home).expanduser().resolve()
     here = Path.cwd()
@@ -54,7 +54,7 @@ def root() -> Path:
 
 
 def shown(path: Path) -> str:
-    """``path`` as it goes into records: relative to the root if it lies there."""
+    """Return ``path`` as records store it: relative to the root if it is inside."""
     resolved = path.resolve()
     return str(resolved.relative_to(root())) if resolved.is_relative_to(root()) else str(resolved)
 
@@ -65,17 +65,17 @@ def _folder(variable: str, default: str) -> Path:
 
 
 def results() -> Path:
-    """Result records: everything to the right of here is rebuilt from them."""
+    """Result records, from which every table, figure and page is rebuilt."""
     return _folder("QWEN3NB_RESULTS", "results")
 
 
 def runs() -> Path:
-    """What the demo trains and extracts."""
+    """Models that the demo trains and extracts."""
     return _folder("QWEN3NB_RUNS", "runs")
 
 
 def cache() -> Path:
-    """Embeddings, built tasks and file digests; deleting it costs time, nothing else."""
+    """Embeddings, built tasks and file digests; deleting it costs only time."""
     return _folder("QWEN3NB_CACHE", ".cache")
 
 
@@ -90,7 +90,7 @@ def book_runs() -> Path:
 
 
 def mirror() -> Path | None:
-    """Data sets and models on this machine, ``<organisation>/<name>`` each; None for none."""
+    """Local copies of data sets and models, each in ``<organisation>/<name>``; None if unset."""
     value = os.environ.get("QWEN3NB_MIRROR")
     return Path(value).expanduser().resolve() if value else None
 
@@ -101,10 +101,10 @@ def notebooks() -> Path:
 
 
 def find_notebook(notebook: Path | str) -> Path:
-    """The path of a notebook given by path or by the name of one in `notebooks`.
+    """Return the path of a notebook, given by its path or by its name in `notebooks`.
 
     Raises:
-        FileNotFoundError: no such notebook; lists the names there are.
+        FileNotFoundError: no such notebook; lists the available names.
     """
     path = Path(notebook)
     if path.is_file():

@@ -1,7 +1,7 @@
-"""What a tier measures, as data.
+"""The tiers: named sets of tasks.
 
-`smoke` and `pydocs` need nothing that is not installed; `fast` and `full` need the hub,
-or data that was downloaded before. Reading this file loads no library.
+`smoke` and `pydocs` run without downloads; `fast` and `full` need the hub, or data that was
+downloaded before. Importing this module loads no library.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ class Tier:
     """A set of tasks that are run together.
 
     Attributes:
-        name: what to ask for it by.
-        about: what it is, in a line.
-        tasks: names of embedded tasks and of MTEB's.
-        benchmarks: names of MTEB benchmarks, taken whole.
+        name: its name, as given to ``--tier``.
+        about: a one-line description.
+        tasks: names of embedded tasks and of MTEB tasks.
+        benchmarks: names of MTEB benchmarks, run in full.
     """
 
     name: str

@@ -1,1 +1,1 @@
-"""What the scores mean."""
+"""What records mean: statistics, comparisons, score files, trainings; loads no model."""

@@ -203,13 +203,13 @@ def _our_extract(work: Path) -> None:
     """What `extract` does before verification: check every value, digest, and write."""
     from qwen3nb.checkpoints.checkpoint import open_checkpoint
     from qwen3nb.checkpoints.weight_names import encoder_name
-    from qwen3nb.checkpoints.writer import Piece, transfer
+    from qwen3nb.checkpoints.writer import Piece, write_pieces
 
     source = open_checkpoint(_sources(work)[0])
     pieces = [Piece(encoder_name(name), "BF16", (name,)) for name in source.tensors]
     file = work / "encoder.safetensors"
     file.unlink(missing_ok=True)
-    transfer([source], pieces, file, label="extracting", show_progress=False)
+    write_pieces([source], pieces, file, label="extracting", show_progress=False)
 
 
 _METHODS: dict[str, dict[str, Callable[[Path], None]]] = {

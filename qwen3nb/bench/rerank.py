@@ -31,7 +31,7 @@ from qwen3nb.bench.rerank_baselines import (
     VOCABULARY,
     cross_encoder,
     ours,
-    padded,
+    padded_scores,
     plain_model,
     predict,
     write_random_reranker,
@@ -190,10 +190,10 @@ class _RerankSubject:
 
     def measure(self, size: str, name: str, texts: list[str], *, rounds: int) -> RerankBench:
         methods: dict[str, Callable[[], Floats]] = {
-            "reference, all logits": lambda: padded(
+            "reference, all logits": lambda: padded_scores(
                 self._model, self._words, self._rows(texts), keep=0
             ),
-            "reference, logits_to_keep=1": lambda: padded(
+            "reference, logits_to_keep=1": lambda: padded_scores(
                 self._model, self._words, self._rows(texts), keep=1
             ),
             "sentence-transformers CrossEncoder": lambda: predict(self._peer, texts),
@@ -220,7 +220,7 @@ class _RerankSubject:
 def _in_turn(
     methods: dict[str, Callable[[], Floats]], rounds: int
 ) -> tuple[dict[str, list[tuple[float, float]]], dict[str, Floats]]:
-    """CPU seconds and seconds of each method per round, and its scores."""
+    """Return CPU seconds and seconds of each method per round, and its scores."""
     scores = {name: call() for name, call in methods.items()}  # untimed: warms up
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in methods}
     for _ in range(rounds):
@@ -325,7 +325,7 @@ def _child(method: str, folder: str, passages: str) -> None:
         model, tokenizer = plain_model(Path(folder))
         words = tokenizer.convert_tokens_to_ids(["no", "yes"])
         keep = 1 if "keep" in method else 0
-        call = lambda: padded(model, words, rows, keep=keep)  # noqa: E731
+        call = lambda: padded_scores(model, words, rows, keep=keep)  # noqa: E731
     before = resident_memory()
     call()
     peak = peak_memory() or resident_memory()

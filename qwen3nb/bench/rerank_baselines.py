@@ -16,7 +16,7 @@ __all__ = [
     "VOCABULARY",
     "cross_encoder",
     "ours",
-    "padded",
+    "padded_scores",
     "plain_model",
     "predict",
     "write_random_reranker",
@@ -103,7 +103,7 @@ def predict(peer: Any, texts: list[str]) -> Floats:
     return np.asarray(scores, dtype=np.float64)
 
 
-def padded(model: Any, words: list[int], rows: list[list[int]], *, keep: int) -> Floats:
+def padded_scores(model: Any, words: list[int], rows: list[list[int]], *, keep: int) -> Floats:
     """P(yes) in left-padded batches; logits of the last ``keep`` positions, 0 for all."""
     import torch
 

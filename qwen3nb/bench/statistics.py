@@ -1,4 +1,4 @@
-"""All pairs of many systems: one set of draws against a loop per pair."""
+"""Benchmark comparing all pairs of many systems: shared draws against a loop per pair."""
 
 from __future__ import annotations
 

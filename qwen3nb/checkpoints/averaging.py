@@ -18,7 +18,7 @@ from qwen3nb.checkpoints.checkpoint import (
 )
 from qwen3nb.checkpoints.tied_weights import extra_copies
 from qwen3nb.checkpoints.types import CheckpointError
-from qwen3nb.checkpoints.writer import Piece, transfer
+from qwen3nb.checkpoints.writer import Piece, write_pieces
 from qwen3nb.utils.atomic_files import may_replace, new_folder, sha256_json, write_json
 
 __all__ = ["Selection", "average_checkpoints", "averaged", "select_checkpoints"]
@@ -36,7 +36,7 @@ _KEPT = (
     "tokenizer_config.json",
     "vocab.json",
 )
-# Settings that may differ between checkpoints of the same training.
+# Settings that may differ between checkpoints of one training.
 _INCIDENTAL = ("transformers_version", "_name_or_path", "torch_dtype", "dtype")
 
 
@@ -144,7 +144,7 @@ def average_checkpoints(
         pieces = [
             Piece(name, sources[0].tensors[name].dtype, (name,) * len(sources)) for name in names
         ]
-        warnings = transfer(
+        warnings = write_pieces(
             sources, pieces, work / SINGLE, label="averaging", show_progress=show_progress
         )
         for name in _KEPT:
@@ -174,7 +174,7 @@ def _check_folders(sources: Sequence[Checkpoint], output: Path) -> None:
     for source in sources:
         folder = source.folder.resolve()
         if folder in seen:
-            raise CheckpointError(f"{source.folder}: named twice; it would count twice")
+            raise CheckpointError(f"{source.folder}: given twice, so it would count twice")
         if folder == output.resolve() or output.resolve() in folder.parents:
             raise CheckpointError(
                 f"{output}: is or contains one of the sources; choose another folder"

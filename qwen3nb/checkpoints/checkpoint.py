@@ -1,7 +1,7 @@
 """Open, list and digest checkpoint folders.
 
 Opening a `Checkpoint` reads its configuration and the position of each tensor, but no
-values. Values are read on request, straight from the file.
+values. Values are read from the file on request.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _FORMATS = (
     (SINGLE, "model.safetensors.index.json", read_safetensors),
     ("pytorch_model.bin", "pytorch_model.bin.index.json", read_torch),
 )
-# Inserted into names by torch.compile, FSDP and activation checkpointing, at any level.
+# Parts that torch.compile, FSDP and activation checkpointing insert into names, at any level.
 _WRAPPERS = {"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
 _NUMBERED = re.compile(r"checkpoint-(?:step-)?(\d{1,18})")
 _JSON_LIMIT = 50_000_000
@@ -68,7 +68,7 @@ class Checkpoint:
         return sorted({entry.file for entry in self.tensors.values()})
 
     def read(self, name: str) -> Tensor:
-        """Return one weight in the dtype in which it is stored.
+        """Return one weight in its stored dtype.
 
         Raises:
             CheckpointError: see `qwen3nb.checkpoints.tensor_io.read_tensor`.
@@ -76,7 +76,7 @@ class Checkpoint:
         return read_tensor(self.tensors[name])
 
     def digest(self) -> str:
-        """SHA-256 of the weights: name, dtype, shape and bytes of every tensor.
+        """Return the SHA-256 of the weights: name, dtype, shape and bytes of every tensor.
 
         It does not depend on the file format or the number of shards.
         """
@@ -130,8 +130,8 @@ def open_checkpoint(folder: Path | str) -> Checkpoint:
         raise CheckpointError(f"{folder}: no config.json, so this is not a checkpoint folder")
     if (folder / "adapter_config.json").is_file():
         raise CheckpointError(
-            f"{folder}: holds adapter_config.json beside a whole model; libraries would silently "
-            "apply that adapter. Move one of the two elsewhere"
+            f"{folder}: contains adapter_config.json next to a full model; libraries would "
+            "silently apply that adapter. Move one of the two elsewhere"
         )
     stamps = {config_file: file_stamp(config_file)}
     config = _read_object(config_file)
@@ -139,7 +139,7 @@ def open_checkpoint(folder: Path | str) -> Checkpoint:
     stamps |= {file: file_stamp(file) for file in files}
     tensors = _read_headers(files)
     if not tensors:
-        raise CheckpointError(f"{folder}: its weight files hold no tensors")
+        raise CheckpointError(f"{folder}: its weight files contain no tensors")
     return Checkpoint(folder, config, dict(sorted(tensors.items())), stamps)
 
 
@@ -193,7 +193,7 @@ def _weight_files(folder: Path) -> dict[Path, tuple[Any, set[str] | None]]:
         single, index = folder / single_name, folder / index_name
         if single.exists() and index.exists():
             raise CheckpointError(
-                f"{folder}: holds both {single_name} and {index_name}; remove the stale one"
+                f"{folder}: contains both {single_name} and {index_name}; remove the stale one"
             )
         if single.exists():
             _check_link(single)
@@ -209,7 +209,7 @@ def _weight_files(folder: Path) -> dict[Path, tuple[Any, set[str] | None]]:
 
 
 def _shards(index: Path) -> dict[str, set[str]]:
-    """The names in each shard of an index."""
+    """Return the tensor names of each shard in an index."""
     weight_map = _read_object(index).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise CheckpointError(f"{index}: not a shard index (no weight_map)")
@@ -224,7 +224,7 @@ def _shards(index: Path) -> dict[str, set[str]]:
 
 
 def _check_link(file: Path) -> None:
-    """Refuse links other than those of the hub's cache to its blobs."""
+    """Refuse links, except those from the hub's cache to its blobs."""
     if not file.is_symlink():
         return
     target, folder = file.resolve(), file.parent.resolve()
@@ -300,7 +300,7 @@ def trainer_state(folder: Path) -> dict[str, Any]:
     NaN is accepted, because trainers log gradient norms that are NaN.
 
     Raises:
-        CheckpointError: not the file that a trainer writes.
+        CheckpointError: the file is not a trainer state.
     """
     file = folder / "trainer_state.json"
     if not file.is_file():

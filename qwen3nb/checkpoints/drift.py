@@ -57,7 +57,7 @@ def weight_drift(folders: Sequence[Path]) -> list[TensorDrift]:
 
 
 def distance_to(center: Path, folders: Sequence[Path]) -> dict[str, float]:
-    """‖w − center‖ / ‖center‖ over all encoder weights, per folder name."""
+    """Return ‖w − center‖ / ‖center‖ over all encoder weights, per folder name."""
     middle = open_checkpoint(center)
     distances = {}
     for folder in folders:

@@ -1,6 +1,6 @@
 """Read and digest the bytes of tensors.
 
-Files are read, never mapped: if a mapped file is truncated, the process is killed.
+Files are read, never mapped: truncating a mapped file kills the process.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 __all__ = [
     "check_float",
     "combined_digest",
-    "not_finite",
+    "not_finite_error",
     "read_exactly",
     "read_tensor",
     "sha256_of",
     "torch_dtypes",
-    "truncated",
+    "truncated_error",
 ]
 
 _BLOCK = 1 << 20
 
 
 def read_tensor(entry: TensorEntry) -> Tensor:
-    """Return a weight in the dtype in which it is stored.
+    """Return a weight in its stored dtype.
 
     Raises:
         CheckpointError: the dtype is not one of `FLOATS` (integers and unscaled 8-bit
@@ -43,12 +43,12 @@ def read_tensor(entry: TensorEntry) -> Tensor:
     with entry.file.open("rb") as file:
         file.seek(entry.start)
         if file.readinto(buffer) != len(buffer):
-            raise truncated(entry)
+            raise truncated_error(entry)
     if not buffer:
         return torch.empty(entry.shape, dtype=torch_dtypes()[entry.dtype])
     tensor = torch.frombuffer(buffer, dtype=torch_dtypes()[entry.dtype]).reshape(entry.shape)
     if not tensor.isfinite().all():
-        raise not_finite(entry)
+        raise not_finite_error(entry)
     return tensor
 
 
@@ -73,7 +73,7 @@ def combined_digest(tensors: Mapping[str, TensorEntry], hashes: Mapping[str, str
 
 
 def sha256_of(entry: TensorEntry) -> str:
-    """SHA-256 of a tensor's bytes."""
+    """Return the SHA-256 of a tensor's bytes."""
     digest = hashlib.sha256()
     for block in _blocks(entry):
         digest.update(block)
@@ -87,7 +87,7 @@ def _blocks(entry: TensorEntry, size: int = _BLOCK) -> Iterator[bytes]:
         while left:
             block = file.read(min(size, left))
             if not block:
-                raise truncated(entry)
+                raise truncated_error(entry)
             left -= len(block)
             yield block
 
@@ -100,7 +100,7 @@ def torch_dtypes() -> dict[str, Any]:
 
 
 def check_float(entry: TensorEntry) -> None:
-    """Raise unless the tensor has a dtype in `FLOATS`."""
+    """Refuse a tensor whose dtype is not in `FLOATS`."""
     if entry.dtype not in FLOATS:
         raise CheckpointError(
             f"{entry.file}: {entry.stored_name} has dtype {entry.dtype}; "
@@ -108,16 +108,16 @@ def check_float(entry: TensorEntry) -> None:
         )
 
 
-def truncated(entry: TensorEntry) -> CheckpointError:
-    """The error for a file that became shorter after it was opened."""
+def truncated_error(entry: TensorEntry) -> CheckpointError:
+    """Return the error for a file that became shorter after it was opened."""
     return CheckpointError(
         f"{entry.file}: shorter than when it was opened; it changed while it was being read"
     )
 
 
-def not_finite(entry: TensorEntry) -> CheckpointError:
-    """The error for a tensor with NaN or infinity."""
+def not_finite_error(entry: TensorEntry) -> CheckpointError:
+    """Return the error for a tensor with NaN or infinity."""
     return CheckpointError(
-        f"{entry.file}: {entry.stored_name} holds NaN or infinity; "
-        "the training had diverged, use an earlier checkpoint"
+        f"{entry.file}: {entry.stored_name} contains NaN or infinity; "
+        "the training diverged; use an earlier checkpoint"
     )

@@ -46,7 +46,7 @@ def embedding_name(checkpoint: Checkpoint, *, allow: Collection[str] = ()) -> st
 
 
 def extra_copies(checkpoint: Checkpoint) -> set[str]:
-    """Names of tensors that duplicate another tensor of the checkpoint.
+    """Return the names of tensors that duplicate another tensor of the checkpoint.
 
     Raises:
         CheckpointError: the copies of the shared embedding differ.
@@ -64,7 +64,7 @@ def extra_copies(checkpoint: Checkpoint) -> set[str]:
 
 
 def _present(checkpoint: Checkpoint) -> list[str]:
-    """The names of the embedding in this checkpoint that must hold the same values."""
+    """Return the names of the embedding's copies, which must have the same values."""
     untied = checkpoint.config.get("tie_word_embeddings") is False
     return [
         name

@@ -2,7 +2,7 @@
 
 Such a file (``pytorch_model.bin``) is a zip with a pickle. It is opened with
 ``weights_only``, which builds nothing but tensors, and with tensors that own no memory,
-so that a file that claims more than it holds costs nothing.
+so that a file that claims to be larger than it is costs nothing.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ def read_torch(file: Path) -> dict[str, TensorEntry]:
     Tensors that share storage get the same byte range.
 
     Raises:
-        CheckpointError: another kind of file, one that needs more than tensors to load
-            (it could run code), not a flat state dict, or a tensor that claims more
-            values than its storage holds.
+        CheckpointError: another kind of file; one that contains more than tensors, and so
+            could run code; not a flat state dict; or a tensor that claims more values
+            than its storage holds.
     """
     size = file_size(file)
     with file.open("rb") as handle:
@@ -58,7 +58,7 @@ def read_torch(file: Path) -> dict[str, TensorEntry]:
     state = _load_without_data(file)
     if not isinstance(state, dict):
         raise CheckpointError(
-            f"{file}: holds a {type(state).__name__}, expected a state dict of tensors"
+            f"{file}: contains a {type(state).__name__}, expected a state dict of tensors"
         )
     return {str(name): _entry(file, str(name), value, size) for name, value in state.items()}
 
@@ -102,7 +102,7 @@ def _load_without_data(file: Path) -> Any:
             return torch.load(file, weights_only=True, map_location="cpu")
     except pickle.UnpicklingError:
         raise CheckpointError(
-            f"{file}: its pickle holds more than tensors, and loading that can run code; "
+            f"{file}: its pickle contains more than tensors, and loading it can run code; "
             "save the state dict alone, or as safetensors (the default of save_pretrained)"
         ) from None
     except (RuntimeError, ValueError, TypeError, KeyError, IndexError, EOFError) as error:
@@ -135,7 +135,7 @@ def _entry(file: Path, name: str, value: Tensor, size: int) -> TensorEntry:
     begin = getattr(storage, "_checkpoint_offset", None)
     if begin is None:
         raise CheckpointError(
-            f"{file}: torch {torch.__version__} does not tell the offsets of tensors; "
+            f"{file}: torch {torch.__version__} does not expose the offsets of tensors; "
             "save as safetensors (the default of save_pretrained)"
         )
     start = int(begin) + offset

@@ -1,4 +1,4 @@
-"""What the modules of this room share: an error, and where a tensor's bytes are."""
+"""Shared types: the error, and the position of a tensor in its file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = [
     "refuse_lookalikes",
 ]
 
-FLOATS = {"F32": 4, "BF16": 2, "F16": 2}  # the types that weights may have, and their bytes
+FLOATS = {"F32": 4, "BF16": 2, "F16": 2}  # dtypes that weights may have, and their sizes in bytes
 ITEM_SIZES = {
     **FLOATS,
     **dict.fromkeys(("F64", "I64", "U64", "C64"), 8),
@@ -24,22 +24,22 @@ ITEM_SIZES = {
     **dict.fromkeys(("I16", "U16"), 2),
     **dict.fromkeys(("BOOL", "I8", "U8", "F8_E4M3", "F8_E5M2"), 1),
 }
-# A real header has about 120 bytes per tensor; parsed into Python objects it grows twentyfold.
+# A typical header has about 120 bytes per tensor; parsed into Python objects, it grows twentyfold.
 HEADER_LIMIT = 25_000_000
 
 
 class CheckpointError(ValueError):
-    """An unusable checkpoint; the message says what is wrong, where, and what to do."""
+    """An unusable checkpoint; the message says what is wrong, where, and what to do about it."""
 
 
 @dataclass(frozen=True)
 class TensorEntry:
-    """Where a tensor is stored.
+    """The position of a tensor in a file.
 
     Attributes:
         file: the weight file.
         stored_name: the name in the file, including any wrapper prefixes.
-        dtype: in the notation of safetensors, such as ``F32`` or ``BF16``.
+        dtype: the dtype in the notation of safetensors, such as ``F32`` or ``BF16``.
         shape: the shape.
         start: offset of the first byte in the file.
         stop: offset after the last byte.
@@ -59,7 +59,7 @@ class TensorEntry:
 
 
 def file_size(file: Path) -> int:
-    """Size of a weight file in bytes.
+    """Return the size of a weight file in bytes.
 
     Raises:
         CheckpointError: there is no such file, or it is not a regular file.
@@ -70,7 +70,7 @@ def file_size(file: Path) -> int:
 
 
 def refuse_lookalikes(file: Path, head: bytes) -> None:
-    """Raise if a file starts like a git-LFS pointer or an HTML page."""
+    """Refuse a file that starts like a git-LFS pointer or an HTML page."""
     if head.startswith(b"version "):
         raise CheckpointError(f"{file}: a git-LFS pointer, not weights; run `git lfs pull`")
     if head.lstrip().lower().startswith((b"<!doc", b"<html")):

@@ -8,7 +8,7 @@ bf16, ten bf16 checkpoints are off by 9e-3; in float32, by 1e-7).
 
 The safetensors library writes whole dictionaries only. The format allows more: 8 bytes
 of header length, a JSON header padded with spaces to a multiple of 8, then the tensors;
-and the header is known before the first value is.
+and the header is known before the first value.
 https://huggingface.co/docs/safetensors#format
 """
 
@@ -31,17 +31,17 @@ from qwen3nb.checkpoints.checkpoint import Checkpoint
 from qwen3nb.checkpoints.tensor_io import (
     check_float,
     combined_digest,
-    not_finite,
+    not_finite_error,
     read_exactly,
     torch_dtypes,
-    truncated,
+    truncated_error,
 )
 from qwen3nb.checkpoints.types import FLOATS, TensorEntry
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Piece", "transfer"]
+__all__ = ["Piece", "write_pieces"]
 
 _BLOCK = 1 << 18  # values; fits into the processor's cache
 _THREADS = 4
@@ -65,7 +65,7 @@ class Piece:
 
 @dataclass
 class _Transfer:
-    """A piece with its position in the output and what was observed while it was read."""
+    """A piece, its position in the output, and statistics gathered while reading it."""
 
     piece: Piece
     entries: list[TensorEntry]
@@ -75,7 +75,7 @@ class _Transfer:
     constant: bool = True
 
 
-def transfer(
+def write_pieces(
     checkpoints: Sequence[Checkpoint],
     pieces: Sequence[Piece],
     file: Path,
@@ -185,7 +185,7 @@ def _run(transfer: _Transfer, descriptors: Mapping[Path, int], out: int, bar: An
             view = raw.numpy().data
             offset = entry.start + start * FLOATS[entry.dtype]
             if not read_exactly(descriptors[entry.file], view, offset):
-                raise truncated(entry)
+                raise truncated_error(entry)
             digest.update(view)
             blocks.append(raw.view(dtypes[entry.dtype]))
         mean = _mean(blocks, total[:size], transfer.entries)
@@ -208,7 +208,7 @@ def _mean(blocks: Sequence[Tensor], total: Tensor, entries: Sequence[TensorEntry
     if not total.sum().isfinite():
         for block, entry in zip(blocks, entries, strict=True):
             if not block.isfinite().all():
-                raise not_finite(entry)
+                raise not_finite_error(entry)
     return total
 
 
@@ -219,7 +219,7 @@ def _observe(transfer: _Transfer, mean: Tensor) -> None:
 
 
 def _warning(transfer: _Transfer) -> str | None:
-    """Warn of a matrix that is finite but suspicious; a norm may well be all ones."""
+    """Return a warning about a finite but suspicious matrix; a norm may well be all ones."""
     entry = transfer.entries[0]
     if transfer.piece.name is None or len(entry.shape) < 2 or entry.count < 2:
         return None

@@ -1,4 +1,4 @@
-"""Commands that analyse records: interference of trainings, candidates against a baseline."""
+"""Commands that analyse records: task interference, candidates against a baseline."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from qwen3nb.cli.options import FILE, seed_option
 __all__ = ["ANALYSIS_COMMANDS"]
 
 REGRESSION = 3  # exit code of a gate that fails; 1 and 2 are errors and wrong usage
-_SEED = seed_option("Of the bootstrap and permutation draws.")
+_SEED = seed_option("Seed of the bootstrap and permutation draws.")
 _RESAMPLES = click.option(
     "--resamples", type=click.IntRange(min=100), default=10_000, show_default=True
 )
@@ -23,14 +23,18 @@ _RESAMPLES = click.option(
 
 @click.command()
 @click.option(
-    "--output-dir", required=True, type=FILE, help="Holds <configuration>/seed_<n>/results."
+    "--output-dir", required=True, type=FILE, help="Folder with <configuration>/seed_<n>/results."
 )
 @click.option(
-    "--results", "also", multiple=True, type=FILE, help="Further results, such as results/."
+    "--results",
+    "also",
+    multiple=True,
+    type=FILE,
+    help="More results, such as results/; repeatable.",
 )
-@click.option("--task-steps", is_flag=True, help="Match runs by their steps on the task.")
-@click.option("--report", type=FILE, help="Where to write.  [default: OUTPUT_DIR/analysis]")
-@click.option("--exit-code", type=click.Choice(["point", "evidence"]), help="Exit by that verdict.")
+@click.option("--task-steps", is_flag=True, help="Match runs by their steps per task.")
+@click.option("--report", type=FILE, help="Folder to write to.  [default: OUTPUT_DIR/analysis]")
+@click.option("--exit-code", type=click.Choice(["point", "evidence"]), help="Exit by this verdict.")
 @_RESAMPLES
 @_SEED
 @without_traceback
@@ -43,7 +47,7 @@ def analyze(
     resamples: int,
     seed: int,
 ) -> None:
-    """Does joint training interfere? Interference ratio and kill gate of adapters.
+    """Measure task interference of jointly trained adapters: interference ratio and kill gate.
 
     \b
     qwen3nb analyze --output-dir outputs
@@ -51,7 +55,7 @@ def analyze(
     qwen3nb analyze --output-dir outputs --task-steps --report reports/interference
 
     Joint adapters are compared with the specialists of the same seed, rank, base, data and
-    steps; pairs that are refused or missing are listed. With --exit-code: 0 PASS, 3 FAIL,
+    steps; refused and missing pairs are listed. With --exit-code: 0 PASS, 3 FAIL,
     4 MARGINAL, 5 INCONCLUSIVE, 6 no result.
     """
     from qwen3nb.report.training.interference import interference_report
@@ -64,7 +68,7 @@ def analyze(
     for file in write_interference(result, report or output_dir / "analysis", outputs=output_dir):
         click.echo(str(file))
     if exit_code:
-        sys.exit(result.found.exit_code(by=exit_code))
+        sys.exit(result.interference.exit_code(by=exit_code))
 
 
 def _show_interference(report: Any) -> None:
@@ -72,11 +76,14 @@ def _show_interference(report: Any) -> None:
     from qwen3nb.report.render.console import print_table
     from qwen3nb.report.training.interference import interference_table, refusals_table
 
-    click.echo(f"{DEFINITION}\n{report.found.gate.text}\n")
+    click.echo(f"{DEFINITION}\n{report.interference.gate.text}\n")
     narrow = sys.stdout.isatty() and shutil.get_terminal_size().columns < 110
     print_table(interference_table(report, rule=False, narrow=narrow))
     print_table(refusals_table(report))
-    by_point, by_evidence = report.found.verdict(), report.found.verdict(by="evidence")
+    by_point, by_evidence = (
+        report.interference.verdict(),
+        report.interference.verdict(by="evidence"),
+    )
     click.secho(f"By point: {by_point}. By evidence: {by_evidence}.", bold=True)
 
 
@@ -112,7 +119,7 @@ def compare(
     resamples: int,
     **options: Any,
 ) -> None:
-    """Is any model better than the one in use, on your own data?
+    """Compare candidates with the model in use, on your own data.
 
     \b
     qwen3nb compare --current all-MiniLM-L6-v2

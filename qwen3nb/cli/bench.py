@@ -1,4 +1,4 @@
-"""`qwen3nb bench`: commands that measure this machine."""
+"""Commands that measure speed and memory on this machine: `qwen3nb bench`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["bench"]
 
 @click.group()
 def bench() -> None:
-    """Measure this machine, beside other libraries in the same run."""
+    """Measure speed and memory on this machine, beside other libraries in the same run."""
 
 
 @bench.command("extraction")
@@ -24,7 +24,7 @@ def bench() -> None:
 @click.option("--folder", type=FILE, help="Where to write; 11 GB at 0.6B.")
 @without_traceback
 def bench_extraction_command(size: str, repeats: int, folder: Path | None) -> None:
-    """Average and extract beside a naive implementation, at the size of a real model.
+    """Average and extract, compared with a naive implementation, at the size of a real model.
 
     \b
     qwen3nb bench extraction
@@ -46,7 +46,7 @@ def bench_extraction_command(size: str, repeats: int, folder: Path | None) -> No
 @DTYPE
 @without_traceback
 def bench_encode(models: tuple[str, ...], texts: int, **options: Any) -> None:
-    """Encode texts with sentence-transformers and with this package, in turn.
+    """Encode texts with sentence-transformers and with this package in turn.
 
     \b
     OMP_WAIT_POLICY=PASSIVE qwen3nb bench encode --texts 512
@@ -83,7 +83,7 @@ def bench_cache(**options: Any) -> None:
 @click.option("-k", "k", type=click.IntRange(min=1), default=100, show_default=True)
 @without_traceback
 def bench_search(**options: Any) -> None:
-    """Measure the search over a corpus and over one twice as large: memory and time.
+    """Measure time and memory of search over a corpus and over one twice as large.
 
     \b
     qwen3nb bench search --documents 50000
@@ -108,7 +108,7 @@ def bench_search(**options: Any) -> None:
 @click.option("--folder", type=FILE, help="Where to write the model.")
 @without_traceback
 def bench_rerank(no_memory: bool, **options: Any) -> None:
-    """Rerank beside left-padded batches and sentence-transformers' CrossEncoder.
+    """Rerank, compared with left-padded batches and sentence-transformers' CrossEncoder.
 
     \b
     OMP_WAIT_POLICY=PASSIVE qwen3nb bench rerank
@@ -132,10 +132,10 @@ def bench_rerank(no_memory: bool, **options: Any) -> None:
     help="Pairs on which the loop is timed; the rest is extrapolated.",
 )
 @click.option("--resamples", type=click.IntRange(min=100), default=10_000, show_default=True)
-@seed_option("Of the scores and the draws.")
+@seed_option("Seed of the scores and the draws.")
 @without_traceback
 def bench_statistics(resamples: int, **options: Any) -> None:
-    """Compare all pairs of many systems: shared draws beside a numpy loop per pair.
+    """Compare all pairs of many systems with shared draws and with a numpy loop per pair.
 
     \b
     qwen3nb bench statistics

@@ -1,4 +1,4 @@
-"""`qwen3nb domain`: its options, what it runs, the table it prints."""
+"""The command `qwen3nb domain` and the table it prints."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["domain", "domain_table", "run_domain"]
 
-_NOTES = 10  # shown; a record keeps all
+_NOTES = 10  # printed; a record keeps all
 
 
 @click.command()
@@ -31,29 +31,29 @@ _NOTES = 10  # shown; a record keeps all
 @click.option(
     "--model", "models", multiple=True,
     help="A folder, a registry name, a hub id or random; repeat for more.  "
-    "[default: those of the queries' file]",
+    "[default: those in the query file]",
 )  # fmt: skip
-@click.option("--preset", help="A known layout of documents: gh-star-search.")
-@click.option("--table", help="Table of a database.  [default: its only one]")
+@click.option("--preset", help="A known document layout: gh-star-search.")
+@click.option("--table", help="Table of a database.  [default: the only table]")
 @click.option("--id-column", metavar="NAME", help="Column of the ids.  [default: id]")
-@click.option("--text", metavar="TEMPLATE", help="Such as '{title}. {body}'.  [default: {text}]")
+@click.option("--text", metavar="TEMPLATE", help="Text, as '{title}. {body}'.  [default: {text}]")
 @click.option(
     "--date", "on", type=click.DateTime(["%Y-%m-%d"]), metavar="YYYY-MM-DD",
-    help="The day from which recency is counted; presets with recency need it.",
+    help="Reference date of recency; required by presets with recency.",
 )  # fmt: skip
-@click.option("--no-boost", is_flag=True, help="Cosine only, without stars and recency.")
-@click.option("--name", help="Name of the task.  [default: that of the documents' file]")
+@click.option("--no-boost", is_flag=True, help="Use the cosine only, without stars and recency.")
+@click.option("--name", help="Name of the task.  [default: that of the document file]")
 @click.option("--output-dir", type=FILE, help="Folder of the records.  [default: results/]")
-@click.option("--check", is_flag=True, help="Check the data; load no model.")
+@click.option("--check", is_flag=True, help="Only check the data; load no model.")
 @click.option("--fresh", is_flag=True, help="Score again even if the record exists.")
-@seed_option("Of the bootstrap intervals.")
+@seed_option("Seed of the bootstrap intervals.")
 @POOLING
 @click.option("--max-length", type=click.IntRange(min=1), help="Tokens.  [default: the model's]")
 @DEVICE
 @DTYPE
 @without_traceback
 def domain(**options: Any) -> None:
-    """Compare models on queries and documents of your own.
+    """Evaluate models on your own queries and documents.
 
     \b
     qwen3nb domain --queries queries.toml --documents docs.jsonl --text "{title}. {body}" \\
@@ -63,8 +63,8 @@ def domain(**options: Any) -> None:
     qwen3nb domain --queries queries.toml --documents docs.csv --id-column name --check
 
     Documents are JSONL or CSV (or .gz), or a table of a SQLite or DuckDB file, which is
-    opened for reading only. For the queries' file see qwen3nb.datasets.custom.queries. The
-    scores of every query are kept in a record per model.
+    opened read-only. For the format of the query file see qwen3nb.datasets.custom.queries.
+    The scores of every query are saved in one record per model.
     """
     run_domain(**options)
 
@@ -85,11 +85,11 @@ def run_domain(
     check: bool = False,
     **options: Any,
 ) -> EvaluationRun | None:
-    """Check the data, score the models, print the table; None if only checked.
+    """Check the data, evaluate the models and print a table; return None if only checked.
 
     Raises:
-        DataError: invalid data, or no model is given.
-        EvaluationError: one or more models failed; the others are shown and saved.
+        DataError: invalid data, or no model given.
+        EvaluationError: one or more models failed; the others are printed and saved.
     """
     from qwen3nb.datasets.custom.documents import find_layout
     from qwen3nb.datasets.custom.load import load_domain
@@ -107,7 +107,7 @@ def run_domain(
         return None
     models = models or query_file.models
     if not models:
-        raise DataError(f"no model: give one with --model, or [models.NAME] in {queries}")
+        raise DataError(f"no model given; use --model, or a table [models.NAME] in {queries}")
     from qwen3nb.evaluation.retrieval.custom import evaluate_domain
 
     hide_library_bars()
@@ -147,7 +147,7 @@ def _print_summary(domain: Domain) -> None:
 
 
 def domain_table(results: Sequence[Result]) -> Table:
-    """A row per metric and model: mean, 95 % bootstrap interval, number of queries."""
+    """One row per metric and model: mean, 95 % bootstrap interval, number of queries."""
     from rich.table import Table
     from rich.text import Text
 

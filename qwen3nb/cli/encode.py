@@ -67,11 +67,11 @@ def cache_verify() -> None:
 
 @cache.command("prune")
 @click.option(
-    "--older-than", type=click.FloatRange(min=0), metavar="DAYS", help="Unused for so long."
+    "--older-than", type=click.FloatRange(min=0), metavar="DAYS", help="Unused for this long."
 )
-@click.option("--model", "label", metavar="LABEL", help="Of this model, as `cache info` names it.")
-@click.option("--damaged", is_flag=True, help="Damaged ones, and those set aside.")
-@click.option("--all", "everything", is_flag=True, help="All of them.")
+@click.option("--model", "label", metavar="LABEL", help="Of this model, as named by `cache info`.")
+@click.option("--damaged", is_flag=True, help="Damaged files and quarantined ones.")
+@click.option("--all", "everything", is_flag=True, help="All files.")
 @click.option("--dry-run", is_flag=True, help="List the files and remove nothing.")
 @without_traceback
 def cache_prune(dry_run: bool, **conditions: Any) -> None:
@@ -98,7 +98,7 @@ def _size(count: float) -> str:
 @click.option("--model", "spec", required=True, help="A folder, registry name, hub id or random.")
 @click.option("--input", "source", required=True, type=FILE,
               help='A file with one {"text": ...} per line.')  # fmt: skip
-@click.option("--output", required=True, type=FILE, help="A .npy file.")
+@click.option("--output", required=True, type=FILE, help="The .npy file to write.")
 @click.option("--role", type=click.Choice(("query", "passage")), help="Selects the prompt.")
 @click.option("--no-cache", is_flag=True, help="Neither read nor write cached vectors.")
 @POOLING
@@ -110,9 +110,9 @@ def _size(count: float) -> str:
 def encode(
     spec: str, source: Path, output: Path, role: str | None, no_cache: bool, **options: Any
 ) -> None:
-    """Write the vectors of the texts in a file, one row per text, as float32.
+    """Encode the texts in a file to float32 vectors, one row per text.
 
-    Memory does not grow with the file, and cached vectors are not computed again.
+    Memory use does not grow with the file, and cached vectors are not computed again.
 
     \b
     qwen3nb encode --model encoder --input texts.jsonl --output vectors.npy

@@ -1,4 +1,4 @@
-"""Expected errors as one message on the terminal, without a traceback."""
+"""Show expected errors as one message on the terminal, without a traceback."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["without_traceback"]
 
 
 def without_traceback(command: Callable[..., Any]) -> Callable[..., Any]:
-    """``command``, with errors that users can act on turned into click's ``Error: …``.
+    """Wrap ``command`` so that errors users can act on become click's ``Error: …``.
 
     These are the errors that the package raises on purpose, and a missing optional library.
     """
@@ -23,7 +23,7 @@ def without_traceback(command: Callable[..., Any]) -> Callable[..., Any]:
         from qwen3nb.evaluation.run import EvaluationError
         from qwen3nb.execution.notebook import NotebookError
 
-        expected = (BookError, EvaluationError, NotebookError)  # those that are no ValueError
+        expected = (BookError, EvaluationError, NotebookError)  # not subclasses of ValueError
         try:
             return command(*args, **kwargs)
         except click.ClickException:

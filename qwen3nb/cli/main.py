@@ -1,4 +1,4 @@
-"""The command line: every command calls one public function.
+"""The command line interface; every command calls one public function.
 
 Commands import heavy libraries when they run, so that `--help` is fast.
 """
@@ -32,10 +32,10 @@ __all__ = ["main"]
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(qwen3nb.__version__)
 def main() -> None:
-    """From a Qwen3 training checkpoint to a book whose every number can be traced.
+    """Extract, evaluate and compare Qwen3 encoders; publish a book of traceable results.
 
     \b
-    qwen3nb demo                                   all of it on toy models, in minutes
+    qwen3nb demo                                   everything on toy models, in minutes
     qwen3nb extract runs/ul2/checkpoint-9000 encoder
     qwen3nb eval --checkpoint encoder --tier smoke
     qwen3nb book
@@ -46,7 +46,7 @@ def main() -> None:
 @click.argument("checkpoint", type=FILE)
 @click.argument("output", type=FILE)
 @click.option("--pooling", type=click.Choice(POOLINGS), default="mean", show_default=True)
-@click.option("--no-normalize", is_flag=True, help="Keep the length of the vectors.")
+@click.option("--no-normalize", is_flag=True, help="Do not normalize vectors to length 1.")
 @click.option("--max-length", type=click.IntRange(min=1), default=512, show_default=True)
 @DTYPE
 @click.option("--prefix", default="", help="Text before every input, such as [R].")
@@ -57,16 +57,16 @@ def main() -> None:
     type=(str, str),
     multiple=True,
     metavar="NAME TEXT",
-    help="A sentence-transformers prompt, such as: query 'query: '.",
+    help="A sentence-transformers prompt, such as: query 'query: '; repeatable.",
 )
-@click.option("--label", help="Name in the results.  [default: the end of the path]")
+@click.option("--label", help="Name in the results.  [default: the last parts of the path]")
 @click.option(
     "--allow",
     multiple=True,
     metavar="WHAT",
-    help="Accept: decoder (a broken one), unexpected (tensors), untied (embeddings).",
+    help="Accept decoder (a broken one), unexpected (tensors) or untied (embeddings); repeatable.",
 )
-@click.option("--verbose", is_flag=True, help="Show everything that was verified.")
+@click.option("--verbose", is_flag=True, help="Show all verified properties.")
 @without_traceback
 def extract(
     checkpoint: Path,
@@ -76,7 +76,7 @@ def extract(
     verbose: bool,
     **options: Any,
 ) -> None:
-    """Write the encoder of an encoder-decoder CHECKPOINT to the folder OUTPUT, verified.
+    """Extract the encoder of an encoder-decoder CHECKPOINT to the folder OUTPUT and verify it.
 
     \b
     qwen3nb extract runs/ul2/checkpoint-9000 encoder --pooling mean
@@ -101,8 +101,12 @@ def extract(
 @main.command()
 @click.argument("folder", type=FILE)
 @click.argument("output", type=FILE)
-@click.option("--last", "--last-n", type=click.IntRange(min=1), help="The last N checkpoints.")
-@click.option("--best", "--best-n", type=click.IntRange(min=1), help="The best N by the metric.")
+@click.option(
+    "--last", "--last-n", type=click.IntRange(min=1), help="Average the last N checkpoints."
+)
+@click.option(
+    "--best", "--best-n", type=click.IntRange(min=1), help="Average the best N by the metric."
+)
 @click.option("--metric", default="eval_loss", show_default=True)
 @click.option("--higher-is-better", is_flag=True)
 @without_traceback
@@ -114,7 +118,7 @@ def average(
     metric: str,
     higher_is_better: bool,
 ) -> None:
-    """Write the mean of checkpoints in FOLDER to the folder OUTPUT.
+    """Average checkpoints in FOLDER and write the result to the folder OUTPUT.
 
     \b
     qwen3nb average runs/ul2 runs/ul2-average --last 5
@@ -135,12 +139,12 @@ def average(
 @click.argument("folder", type=FILE)
 @click.argument("repository")
 @click.option("--dry-run", is_flag=True, help="List the files and upload nothing.")
-@click.option("--private", is_flag=True, help="Create the repository as a private one.")
-@click.option("--revision", help="A branch.  [default: main]")
-@click.option("--message", help="Message of the commit.")
+@click.option("--private", is_flag=True, help="Create a private repository.")
+@click.option("--revision", help="Branch to push to.  [default: main]")
+@click.option("--message", help="Commit message.")
 @without_traceback
 def push(folder: Path, repository: str, dry_run: bool, **options: Any) -> None:
-    """Upload the export in FOLDER to the hub's REPOSITORY, unless it holds a secret.
+    """Upload the export in FOLDER to REPOSITORY on the hub, unless it contains a secret.
 
     \b
     qwen3nb push encoder my-lab/my-encoder --dry-run
@@ -161,16 +165,18 @@ def push(folder: Path, repository: str, dry_run: bool, **options: Any) -> None:
 @main.command()
 @click.argument("model")
 @POOLING
-@click.option("--max-length", type=click.IntRange(min=0), default=0, help="0: as the model says.")
+@click.option(
+    "--max-length", type=click.IntRange(min=0), default=0, help="Tokens; 0 for the model's."
+)
 @click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
 @DEVICE
 @DTYPE
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
 @without_traceback
 def quick(model: str, max_length: int, as_json: bool, **options: Any) -> None:
-    """Check in a minute whether MODEL is an encoder at all.
+    """Check within a minute whether MODEL works as an encoder.
 
-    Exits with 1 if a check is FAILED; a WARNING is not a failure.
+    Exits with 1 if a check FAILED; a WARNING is not a failure.
 
     \b
     qwen3nb quick encoder
@@ -197,9 +203,9 @@ def quick(model: str, max_length: int, as_json: bool, **options: Any) -> None:
 @click.argument("files", nargs=-1, type=FILE)
 @without_traceback
 def verify(files: tuple[Path, ...]) -> None:
-    """Recompute every aggregate from the per-query scores and report what disagrees.
+    """Recompute every aggregate from the per-query scores and report differences.
 
-    FILES are records or folders of records; by default all of results/.
+    FILES are records or folders of records; by default all records in results/.
 
     \b
     qwen3nb verify
@@ -223,18 +229,18 @@ def verify(files: tuple[Path, ...]) -> None:
 
 @main.command()
 @click.option("--model", required=True, type=FILE, help="An extracted model.")
-@click.option("--output", type=FILE, help="A file.  [default: README.md of the model]")
+@click.option("--output", type=FILE, help="File to write.  [default: README.md of the model]")
 @TIER
 @click.option(
     "--facts",
     type=FILE,
-    help="TOML with what no file states: license, language, datasets, base_model, citation, …",
+    help="TOML with further facts: license, language, datasets, base_model, citation, …",
 )
 @without_traceback
 def card(model: Path, output: Path | None, tier: str, facts: Path | None) -> None:
     """Write a model card from the export's provenance, its training files and the results.
 
-    What none of them states is marked in the card as not given.
+    Facts that are missing there are marked as not given.
 
     \b
     qwen3nb card --model encoder
@@ -252,7 +258,7 @@ def card(model: Path, output: Path | None, tier: str, facts: Path | None) -> Non
 @TIER
 @without_traceback
 def book(tier: str) -> None:
-    """Build the book from the present results, strictly, and check it.
+    """Build the book from the current results, in strict mode, and check it.
 
     \b
     qwen3nb book --tier smoke
@@ -264,13 +270,14 @@ def book(tier: str) -> None:
 
 @main.command()
 @click.option(
-    "--at-once", type=click.IntRange(min=0), default=0, help="0: one per core, at most four."
-)
+    "--at-once", type=click.IntRange(min=0), default=0,
+    help="Parallel runs; 0 for one per core, at most four.",
+)  # fmt: skip
 @without_traceback
 def demo(at_once: int) -> None:
-    """Train toy models, extract, evaluate beside baselines, build the book.
+    """Train toy models, extract and evaluate them beside baselines, and build the book.
 
-    What was finished before with the same inputs is reused.
+    Steps already finished with the same inputs are reused.
 
     \b
     qwen3nb demo --at-once 2

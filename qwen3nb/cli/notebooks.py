@@ -1,8 +1,8 @@
-"""Commands that run a notebook: their options are the notebook's parameters.
+"""Commands that run a notebook, with its parameters as options.
 
-A parameter ``max_length: int = 0  # tokens …`` is the option ``--max-length INTEGER`` with
-that comment as its help, a bool the pair ``--x/--no-x``. The notebook is read when its
-command is invoked, so that `qwen3nb --help` reads none.
+A parameter ``max_length: int = 0  # tokens …`` becomes the option ``--max-length INTEGER``
+with that comment as its help; a bool becomes a pair ``--x/--no-x``. A notebook is read only
+when its command is invoked, so `qwen3nb --help` reads none.
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ if TYPE_CHECKING:
 __all__ = ["FRESH", "NOTEBOOK_COMMANDS", "PARAMETER", "NotebookCommand", "given_parameters"]
 
 FRESH = click.option(
-    "--fresh", is_flag=True, help="Run even if a finished page with the same inputs exists."
+    "--fresh",
+    is_flag=True,
+    help="Run even if a finished page with the same inputs exists.",
 )
 PARAMETER = click.option(
     "-p", "--parameter", "typed", type=(str, str), multiple=True, metavar="NAME VALUE",
-    help="A parameter by its name, as papermill takes it.",
+    help="A parameter by name, as in papermill; repeatable.",
 )  # fmt: skip
 _DECLARED = "qwen3nb.parameters"
 
@@ -35,7 +37,7 @@ _DECLARED = "qwen3nb.parameters"
 class NotebookCommand(click.Command):
     """A command with an option for every parameter of a notebook.
 
-    An option that the command has itself goes before a parameter of the same spelling.
+    Options of the command itself take precedence over parameters of the same name.
     """
 
     def __init__(self, *args: Any, notebook: Path | str, **kwargs: Any) -> None:
@@ -89,7 +91,7 @@ def _type(parameter: Parameter) -> Any:
 
 
 def given_parameters(values: dict[str, Any]) -> dict[str, Any]:
-    """Those of the notebook's parameters that are on the command line, without defaults."""
+    """The notebook parameters given on the command line, without defaults."""
     ctx = click.get_current_context()
     default = click.core.ParameterSource.DEFAULT
     return {
@@ -123,7 +125,7 @@ def evaluate(fresh: bool, mirror: Path | None, **parameters: Any) -> None:
 
 
 class _NotebookGroup(click.Group):
-    """A command for every notebook, by its name or its path."""
+    """A group with one command per notebook, by name or path."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(file.stem for file in paths.notebooks().glob("*.ipynb"))
@@ -141,7 +143,7 @@ class _NotebookGroup(click.Group):
 @PARAMETER
 @FRESH
 def run(**options: Any) -> None:
-    """Run a notebook, by its name or its path, and publish its page.
+    """Run a notebook, given by name or path, and publish its page.
 
     Its parameters are options; `qwen3nb run NOTEBOOK --help` lists them.
 
@@ -153,7 +155,7 @@ def run(**options: Any) -> None:
 
 @without_traceback
 def _run_given(typed: tuple[tuple[str, str], ...], fresh: bool, **parameters: Any) -> None:
-    """Run the notebook of the command that is invoked; options of `run` hold for it too."""
+    """Run the notebook of the invoked command; options of `run` apply to it as well."""
     from qwen3nb.execution.parameters import typed_parameters
 
     ctx = click.get_current_context()

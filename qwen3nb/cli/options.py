@@ -24,7 +24,7 @@ FILE: Any = click.Path(path_type=Path)
 TIER = click.option("--tier", type=click.Choice(list(TIERS)), default="smoke", show_default=True)
 POOLING = click.option(
     "--pooling", type=click.Choice([*POOLINGS, "auto"]), default="auto", show_default=True,
-    help="auto: as the model says.",
+    help="auto: the model's own.",
 )  # fmt: skip
 DEVICE = click.option(
     "--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N."
@@ -39,20 +39,20 @@ MIRROR = click.option(
 
 
 def seed_option(what: str) -> Callable[[_Command], _Command]:
-    """The option ``--seed``; ``what`` says what it seeds."""
+    """Return the option ``--seed`` with ``what`` as its help."""
     return click.option(
         "--seed", type=click.IntRange(min=0), default=0, show_default=True, help=what
     )
 
 
 def use_mirror(mirror: Path | None) -> None:
-    """Let this process, and the kernels it starts, look into ``mirror`` first."""
+    """Make this process, and the kernels it starts, look in ``mirror`` first."""
     if mirror is not None:
         os.environ["QWEN3NB_MIRROR"] = str(mirror.resolve())
 
 
 def hide_library_bars() -> None:
-    """Hide the bars that transformers draws while it loads weights."""
+    """Hide the progress bars of transformers while weights load."""
     from transformers.utils import logging
 
     logging.disable_progress_bar()

@@ -1,4 +1,4 @@
-"""Commands that write figures and tables for a paper, from the results alone."""
+"""Commands that write figures and tables for a paper from the results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from qwen3nb.report.render.table import TABLE_FORMATS
 __all__ = ["PAPER_COMMANDS"]
 
 _OUT = click.option(
-    "--out", required=True, type=click.Path(path_type=Path, file_okay=False), help="A folder."
+    "--out", required=True, type=click.Path(path_type=Path, file_okay=False), help="Output folder."
 )
 
 
@@ -29,7 +29,7 @@ _OUT = click.option(
 )
 @without_traceback
 def figures(format: str, out: Path, tier: str, columns: str | None) -> None:
-    """Write every figure that the results allow, and captions.md, for a paper.
+    """Write all figures that the results support, and captions.md, for a paper.
 
     \b
     qwen3nb figures --format pdf --out paper/figures
@@ -48,10 +48,10 @@ def figures(format: str, out: Path, tier: str, columns: str | None) -> None:
               show_default=True)  # fmt: skip
 @_OUT
 @TIER
-@seed_option("Of the bootstrap and permutation draws.")
+@seed_option("Seed of the bootstrap and permutation draws.")
 @without_traceback
 def tables(format: str, out: Path, tier: str, seed: int) -> None:
-    """Write every table that the results allow: LaTeX, CSV (full precision) or Markdown.
+    """Write all tables that the results support, as LaTeX, CSV (full precision) or Markdown.
 
     \b
     qwen3nb tables --format latex --out paper/tables

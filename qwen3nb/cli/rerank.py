@@ -23,17 +23,17 @@ _DEPTH = click.option(
 )  # fmt: skip
 _MAX_LENGTH = click.option(
     "--max-length", type=click.IntRange(min=1), default=512, show_default=True,
-    help="Tokens of a pair; only the document is cut.",
+    help="Tokens per pair; only the document is truncated.",
 )  # fmt: skip
 _MODEL = (
-    click.option("--model", required=True, help="A causal language model: folder or hub id."),
+    click.option("--model", required=True, help="A causal language model: a folder or hub id."),
     click.option("--adapter", type=FILE, help="A LoRA adapter for it."),
-    click.option("--instruction", help="What is relevant.  [default: that of a web search]"),
+    click.option("--instruction", help="Definition of relevance.  [default: web search]"),
     _MAX_LENGTH,
     click.option(
         "--template",
         type=click.Choice(["qwen3-reranker", "double-newline"]),
-        help="[default: the first; for adapters the second, as they were trained]",
+        help="[default: qwen3-reranker; double-newline for adapters, as in their training]",
     ),
     DEVICE,
     DTYPE,
@@ -53,11 +53,13 @@ def _load(options: dict[str, Any]) -> Reranker:
 
 @click.command()
 @_with_model
-@click.option("--pairs", required=True, type=FILE, help="JSON lines: query, document.")
-@click.option("--output", required=True, type=FILE, help="JSON lines: p_yes, log_odds, truncated.")
+@click.option("--pairs", required=True, type=FILE, help="JSON lines with query and document.")
+@click.option(
+    "--output", required=True, type=FILE, help="JSON lines with p_yes, log_odds, truncated."
+)
 @without_traceback
 def rerank(pairs: Path, output: Path, **options: Any) -> None:
-    """Score pairs of query and document, a JSON line each.
+    """Score query-document pairs, one JSON line each.
 
     \b
     qwen3nb rerank --model Qwen/Qwen3-Reranker-0.6B --pairs pairs.jsonl --output scores.jsonl
@@ -86,7 +88,7 @@ def rerank(pairs: Path, output: Path, **options: Any) -> None:
 )
 @_DEPTH
 @click.option("--output", type=FILE, help="Folder of the records.  [default: results/]")
-@seed_option("Of the bootstrap intervals.")
+@seed_option("Seed of the bootstrap intervals.")
 @click.option("--fresh", is_flag=True, help="Score again even if the record exists.")
 @without_traceback
 def rerank_suite(
@@ -98,7 +100,7 @@ def rerank_suite(
     fresh: bool,
     **options: Any,
 ) -> None:
-    """Search and rerank. DATA: BEIR folders, MS MARCO's, CQADupStack's, or MTEB tasks.
+    """Search and rerank DATA: folders (BEIR, MS MARCO, CQADupStack) or MTEB tasks.
 
     \b
     qwen3nb rerank-suite --model Qwen/Qwen3-Reranker-0.6B PyDocsSampleRetrieval
@@ -119,14 +121,16 @@ def rerank_suite(
 
 @click.command()
 @click.argument("outputs", type=FILE)
-@click.option("--base", help="The base model of the adapters.")
+@click.option("--base", help="Base model of the adapters.")
 @click.option("--data", multiple=True, required=True, help="As in rerank-suite.")
-@click.option("--embedding-task", "embedding_tasks", multiple=True, help="An MTEB task.")
+@click.option(
+    "--embedding-task", "embedding_tasks", multiple=True, help="An MTEB task; repeatable."
+)
 @_DEPTH
 @_MAX_LENGTH
 @without_traceback
 def rerank_outputs(outputs: Path, embedding_tasks: tuple[str, ...], **options: Any) -> None:
-    """Evaluate every adapter under OUTPUTS as reranker, and as encoder if trained as one.
+    """Evaluate every adapter under OUTPUTS as a reranker, and as an encoder if trained as one.
 
     \b
     qwen3nb rerank-outputs outputs --base Qwen/Qwen3-0.6B-Base --data beir/scifact

@@ -29,16 +29,18 @@ __all__ = ["sweep_command"]
     "--checkpoint",
     "checkpoints",
     multiple=True,
-    help="A model, or a glob of folders; repeat for more.",
+    help="A model, or a glob of folders; repeatable.",
 )
+@click.option("--tier", "tiers", multiple=True, help="smoke, pydocs, fast or full; repeatable.")
 @click.option(
-    "--tier", "tiers", multiple=True, help="smoke, pydocs, fast or full; repeat for more."
-)
-@click.option(
-    "--notebook", "notebooks", multiple=True, help="A notebook; repeat for more.  [default: eval]"
+    "--notebook", "notebooks", multiple=True, help="A notebook; repeatable.  [default: eval]"
 )
 @PARAMETER
-@click.option("--at-once", type=click.IntRange(min=0), help="0: as many as fit, at most four.")
+@click.option(
+    "--at-once",
+    type=click.IntRange(min=0),
+    help="Parallel runs; 0 for as many as fit, at most four.",
+)
 @click.option("--no-book", is_flag=True, help="Do not build the book afterwards.")
 @click.option("--dry-run", is_flag=True, help="List the runs and run nothing.")
 @FRESH
@@ -48,11 +50,11 @@ def sweep_command(file: Path | None, mirror: Path | None, **flags: Any) -> None:
     """Run every checkpoint on every tier in every notebook, then build the book.
 
     FILE is TOML with the keys checkpoints, tiers, notebooks, parameters, runs, at_once and
-    book; options override it. Options of eval.ipynb, and -p, hold for every notebook that
-    declares the parameter. --checkpoint, --tier and --notebook may be repeated.
+    book; options override it. Options of eval.ipynb, and -p, apply to every notebook that
+    declares the parameter. --checkpoint, --tier and --notebook are repeatable.
 
-    Finished runs are not run again. A failed run does not stop the others; the exit status
-    is then 1. Each run has a GPU of its own where there are GPUs.
+    Finished runs are reused. A failed run does not stop the others; the exit status is
+    then 1. With GPUs, each run uses one of them.
 
     \b
     qwen3nb sweep sweep.toml
@@ -73,7 +75,7 @@ def sweep_command(file: Path | None, mirror: Path | None, **flags: Any) -> None:
         with interrupted_by_sigterm():
             failed = _run(jobs, plan, fresh=flags["fresh"])
     except KeyboardInterrupt:
-        raise Stopped("stopped while the book was built; run `qwen3nb book`") from None
+        raise Stopped("interrupted while building the book; run `qwen3nb book`") from None
     if failed:
         sys.exit(1)
 
@@ -83,7 +85,7 @@ def _plan(file: Path | None, flags: dict[str, Any]) -> SweepPlan:
 
     lists = {name: flags[name] for name in ("checkpoints", "tiers", "notebooks") if flags[name]}
     if file is None and not lists:
-        raise click.UsageError("nothing to run: give a TOML file, --checkpoint or --notebook")
+        raise click.UsageError("nothing to run; give a TOML file, --checkpoint or --notebook")
     plan = SweepPlan() if file is None else read_plan(file)
     typed = dict(flags["typed"]) | _parameters(flags)
     shared = {name: value for name, value in plan.parameters.items() if name not in typed}
@@ -93,7 +95,7 @@ def _plan(file: Path | None, flags: dict[str, Any]) -> SweepPlan:
 
 
 def _parameters(flags: dict[str, Any]) -> dict[str, str]:
-    """The notebook's parameters among the flags that were given, as strings."""
+    """The given flags that are parameters of the notebook, as strings."""
     own = {each.name for each in sweep_command.params}
     values = given_parameters({name: flags[name] for name in flags if name not in own})
     return {name: str(value) for name, value in values.items()}
@@ -111,7 +113,7 @@ def _print_plan(jobs: Sequence[Job], *, fresh: bool) -> None:
 
 
 def _run(jobs: Sequence[Job], plan: SweepPlan, *, fresh: bool) -> list[Outcome]:
-    """Run the jobs and build the book from the finished ones; returns those that failed."""
+    """Run the jobs, build the book from the finished ones, and return the failed ones."""
     from qwen3nb.execution.sweep import sweep
 
     outcomes = sweep(jobs, at_once=plan.at_once, fresh=fresh)

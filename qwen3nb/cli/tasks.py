@@ -19,9 +19,9 @@ _TIER = click.Choice(list(TIERS))
 
 
 @click.command()
-@click.option("--tier", type=_TIER, help="Everything that a tier needs.")
-@click.option("--tasks", default="", help="MTEB tasks, with commas.")
-@click.option("--models", default="", help="Registry names or hub ids, with commas.")
+@click.option("--tier", type=_TIER, help="Fetch everything a tier needs.")
+@click.option("--tasks", default="", help="MTEB tasks, comma-separated.")
+@click.option("--models", default="", help="Registry names or hub ids, comma-separated.")
 @click.option("--list", "only_list", is_flag=True, help="List what is needed and fetch nothing.")
 @MIRROR
 @without_traceback
@@ -38,13 +38,13 @@ def fetch(tier: str | None, tasks: str, models: str, only_list: bool, mirror: Pa
 
     from qwen3nb.datasets.mirror import fetch as run
     from qwen3nb.datasets.mirror import needs, sizes
-    from qwen3nb.evaluation.mteb.select import listed, select_tasks, tier_tasks
+    from qwen3nb.evaluation.mteb.select import select_tasks, split_names, tier_tasks
 
     if not (tier or tasks or models):
-        raise click.UsageError("nothing to fetch: give --tier, --tasks or --models")
+        raise click.UsageError("nothing to fetch; give --tier, --tasks or --models")
     selected = tier_tasks(tier) if tier else []
-    selected += select_tasks(names=listed(tasks)) if tasks else []
-    required = needs(selected, listed(models))
+    selected += select_tasks(names=split_names(tasks)) if tasks else []
+    required = needs(selected, split_names(models))
     if only_list or mirror is None:
         for need, size in sizes(required):
             click.echo(
@@ -52,7 +52,7 @@ def fetch(tier: str | None, tasks: str, models: str, only_list: bool, mirror: Pa
                 f"{', '.join(need.used_by[:3])}"
             )
         if not only_list:
-            raise click.UsageError("no folder to fetch into: give --mirror DIR, or --list")
+            raise click.UsageError("no folder to fetch into; give --mirror DIR, or --list")
         return
     failed = []
     for need in tqdm(required, unit="id", desc="fetching"):
@@ -68,8 +68,8 @@ def fetch(tier: str | None, tasks: str, models: str, only_list: bool, mirror: Pa
 
 
 @click.command()
-@click.option("--models", default="", help="Only these, with commas.")
-@click.option("--tasks", default="", help="Only these, with commas.")
+@click.option("--models", default="", help="Only these models, comma-separated.")
+@click.option("--tasks", default="", help="Only these tasks, comma-separated.")
 @MIRROR
 @without_traceback
 def reproduce(models: str, tasks: str, mirror: Path | None) -> None:
@@ -100,10 +100,12 @@ def reproduce(models: str, tasks: str, mirror: Path | None) -> None:
 
 @click.command("tasks")
 @click.option("--tier", type=_TIER)
-@click.option("--type", "types", multiple=True, help="An MTEB task type such as STS.")
-@click.option("--language", "languages", multiple=True, help="A code such as eng.")
-@click.option("--benchmark", help="Such as: MTEB(eng, v2)")
-@click.option("--cost", metavar="MODEL", help="Estimate the time of a model from a short sample.")
+@click.option("--type", "types", multiple=True, help="An MTEB task type, such as STS; repeatable.")
+@click.option(
+    "--language", "languages", multiple=True, help="A language code, such as eng; repeatable."
+)
+@click.option("--benchmark", help="An MTEB benchmark, such as MTEB(eng, v2).")
+@click.option("--cost", metavar="MODEL", help="Estimate the encoding time of a model.")
 @without_traceback
 def list_tasks(
     tier: str | None,
@@ -112,7 +114,7 @@ def list_tasks(
     benchmark: str | None,
     cost: str | None,
 ) -> None:
-    """List tasks: name, type, revision, distinct texts, and the minutes to encode them.
+    """List tasks with type, revision, distinct texts, and the minutes to encode them.
 
     \b
     qwen3nb tasks --tier fast --cost all-MiniLM-L6-v2
@@ -130,20 +132,20 @@ def list_tasks(
 def _print_tasks(tasks: Sequence[Any], model: str | None) -> None:
     from qwen3nb.evaluation.mteb.cost import costs, throughput
 
-    letters, limit = None, None
+    characters, limit = None, None
     if model is not None:
         from qwen3nb.models.load import load_encoder
 
         hide_library_bars()
         encoder = load_encoder(model, show_progress=False)
-        letters, limit = throughput(encoder), getattr(encoder, "max_length", None)
-    estimates = costs(tasks, letters_per_second=letters, max_length=limit)
+        characters, limit = throughput(encoder), getattr(encoder, "max_length", None)
+    estimates = costs(tasks, characters_per_second=characters, max_length=limit)
     for each in estimates:
         texts = "unknown" if each.texts is None else f"{each.texts:,} texts"
         minutes = "" if each.minutes is None else f"{each.minutes:10,.1f} min"
         click.echo(f"{each.task:45} {each.type:20} {each.revision:13} {texts:>18}{minutes}")
     total = sum(each.minutes or 0 for each in estimates)
-    about = f", about {total:,.0f} minutes of encoding here" if letters else ""
+    about = f", about {total:,.0f} minutes of encoding here" if characters else ""
     click.echo(f"{len(estimates)} tasks{about}", err=True)
 
 

@@ -1,6 +1,6 @@
-"""Test collections, read from a mirror, a folder or a file; builds no model.
+"""Load test collections from a mirror, a folder or a file; no model is needed.
 
-The names below are `q.datasets`, each loaded when first used.
+The names below are available as `q.datasets` and loaded on first use.
 """
 
 from qwen3nb.utils.lazy_names import lazy_names

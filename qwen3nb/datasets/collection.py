@@ -1,9 +1,9 @@
-"""Test collections: documents, queries and relevance judgements, from any source.
+"""Test collections: documents, queries and qrels, from several sources.
 
     BEIR folder      corpus.jsonl, queries.jsonl, qrels/test.tsv (or .jsonl; or .gz)
-    CQADupStack      a folder of BEIR folders: one collection each, averaged as one
+    CQADupStack      a folder of BEIR folders: one collection each, averaged as a group
     MS MARCO dev     queries.dev.small.tsv, qrels.dev.small.tsv, top1000.dev or collection.tsv
-    MTEB             any retrieval or reranking task, by name or object; PyDocs is one
+    MTEB             any retrieval or reranking task, by name or object, including PyDocs
 
 The revision of a collection is the digest of its content.
 """
@@ -28,17 +28,17 @@ __all__ = ["TestCollection", "find_collections", "from_msmarco", "from_mteb"]
 
 @dataclass(frozen=True, repr=False)
 class TestCollection:
-    """Documents, queries and relevance judgements: what a search is measured on.
+    """Documents, queries and qrels.
 
     Attributes:
-        name: fit for files and tables.
-        documents: text per id, a title in front.
-        queries: text per id, of the judged queries that have a relevant document.
+        name: name of the collection, safe in file names.
+        documents: text per id, starting with the title if there is one.
+        queries: text per id, for queries with at least one relevant document.
         qrels: grade per query and document.
-        candidates: documents to rerank per query, if the data names them.
-        ordered: whether the candidates come best first.
-        skip_self: whether a document with the query's own id is left out of its ranking.
-        group: the collection that this is a part of, averaged with the others; or empty.
+        candidates: documents to rerank per query, if the data provide them.
+        ordered: whether the candidates are sorted, best first.
+        skip_self: whether to remove a document with the query's own id from its ranking.
+        group: the group of collections this one is averaged with, or empty.
     """
 
     name: str
@@ -50,7 +50,7 @@ class TestCollection:
     skip_self: bool = False
     group: str = ""
 
-    __test__ = False  # not a test class, whatever pytest makes of its name
+    __test__ = False  # keeps pytest from collecting the class
 
     @classmethod
     def from_texts(
@@ -61,17 +61,17 @@ class TestCollection:
         *,
         name: str = "custom",
     ) -> TestCollection:
-        """A collection of one's own queries and documents.
+        """Create a collection from queries, documents and qrels in memory.
 
         Args:
             queries: text per id.
             documents: text per id.
-            relevant: per query a grade per document, or just the relevant documents.
-            name: fit for files and tables.
+            relevant: for each query, a grade per document or a list of relevant documents.
+            name: name of the collection, safe in file names.
 
         Raises:
-            DataError: a judged query or document without a text, an id that is not valid
-                Unicode (a lone surrogate), or no relevant document.
+            DataError: a judged query or document has no text, an id is not valid Unicode
+                (a lone surrogate), or there is no relevant document.
 
         >>> TestCollection.from_texts({"q": "sort a list"}, {"d": "list.sort"}, {"q": ["d"]})
         TestCollection('custom', 1 documents, 1 queries)
@@ -83,18 +83,20 @@ class TestCollection:
         judged = {document for grades in qrels.values() for document in grades}
         for each in (*queries, *documents):
             if not each.isprintable() and any("\ud800" <= letter <= "\udfff" for letter in each):
-                raise DataError(f"the id {each!r} has a lone surrogate, which no file can hold")
+                raise DataError(f"the id {each!r} has a lone surrogate and cannot be saved")
         if lost := sorted(judged - documents.keys()):
-            raise DataError(f"document {lost[0]!r} is judged but has no text ({len(lost)} such)")
+            raise DataError(
+                f"document {lost[0]!r} is judged but has no text ({len(lost)} in total)"
+            )
         return _checked(cls(name, dict(documents), queries, qrels), name)
 
     @classmethod
     def from_beir(cls, folder: Path | str, *, split: str = "test") -> TestCollection:
-        """Read a BEIR folder; a document with the query's own id never counts, as in BEIR.
+        """Read a BEIR folder; as in BEIR, a document with the query's own id is ignored.
 
         Args:
             folder: with corpus.jsonl, queries.jsonl and qrels/<split>.tsv (or .jsonl; or .gz).
-            split: whose judgements to read.
+            split: split whose qrels to read.
 
         Raises:
             DataError: a file is missing, or a row is malformed.
@@ -117,18 +119,18 @@ class TestCollection:
         )
 
     def subset(self, *, documents: int, seed: int = 0) -> TestCollection:
-        """The collection with fewer documents: all judged ones stay, the rest is drawn.
+        """Return a subset of the documents: all judged ones and a random sample of the rest.
 
-        A subset makes search easier for every model: its scores compare with others on the
-        same subset only. Its name states the size.
+        A subset makes search easier for every model: scores are comparable only on the same
+        subset. The name of the subset includes its size.
 
         Raises:
-            ValueError: fewer documents than are judged.
+            ValueError: ``documents`` is less than the number of judged documents.
         """
         judged = {d for grades in self.qrels.values() for d in grades} & set(self.documents)
         if documents < len(judged):
             raise ValueError(
-                f"{self.name}: {len(judged)} documents are judged and all must stay; "
+                f"{self.name}: {len(judged)} documents are judged and must be kept; "
                 f"got a limit of {documents}"
             )
         if documents >= len(self.documents):
@@ -149,7 +151,7 @@ class TestCollection:
 
     @cached_property
     def revision(self) -> str:
-        """SHA-256 of documents, queries, judgements and candidates."""
+        """SHA-256 of documents, queries, qrels and candidates."""
         digest = hashlib.sha256()
         for part in (self.documents, self.queries):
             for name in sorted(part):
@@ -164,10 +166,10 @@ class TestCollection:
 
 
 def find_collections(spec: Any) -> list[TestCollection]:
-    """Return the collections that ``spec`` names: a folder, an MTEB task, or a collection.
+    """Return the collections specified by a folder, an MTEB task or a collection.
 
     Raises:
-        DataError: ``spec`` names none; lists what was looked for.
+        DataError: ``spec`` is none of these.
     """
     if isinstance(spec, TestCollection):
         return [spec]
@@ -187,8 +189,8 @@ def find_collections(spec: Any) -> list[TestCollection]:
                 for name, each in named
             ]
         raise DataError(
-            f"{folder}: neither a BEIR folder (corpus.jsonl), nor a folder of such, nor MS "
-            "MARCO's dev set (queries.dev.small.tsv)"
+            f"{folder}: expected a BEIR folder (corpus.jsonl), a folder of BEIR folders, or the "
+            "MS MARCO dev set (queries.dev.small.tsv)"
         )
     if str(spec).startswith(("PyDocs", "AuthorSTS")):
         from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
@@ -199,7 +201,7 @@ def find_collections(spec: Any) -> list[TestCollection]:
     try:
         return from_mteb(mteb.get_task(str(spec)))
     except KeyError as error:
-        raise DataError(f"no folder and no MTEB task {str(spec)!r} ({error})") from None
+        raise DataError(f"{str(spec)!r} is neither a folder nor an MTEB task ({error})") from None
 
 
 def _qrels(file: Path) -> dict[str, dict[str, int]]:
@@ -215,19 +217,19 @@ def _qrels(file: Path) -> dict[str, dict[str, int]]:
         try:
             qrels.setdefault(query, {})[document] = int(grade)
         except ValueError:
-            raise DataError(f"{file}:{number}: grade {grade!r}, expected a number") from None
+            raise DataError(f"{file}:{number}: expected a number as grade; got {grade!r}") from None
     return qrels
 
 
 def from_msmarco(folder: Path) -> TestCollection:
-    """MS MARCO's dev set: 6,980 queries, their judgements, and the official top 1,000.
+    """Read the MS MARCO dev set: 6,980 queries, their qrels, and the official top 1,000.
 
-    ``top1000.dev`` brings its passages; the order of its lines is no ranking, so that a
-    run ``run.dev.small.tsv`` (query, passage, rank), if it is there, orders them. Without
-    either, ``collection.tsv`` (8.8 million passages) is to be searched.
+    ``top1000.dev`` includes its passages. The order of its lines is not a ranking; a run
+    ``run.dev.small.tsv`` (query, passage, rank) orders them, if it exists. Without
+    ``top1000.dev``, the documents are ``collection.tsv`` (8.8 million passages).
 
     Raises:
-        DataError: a file is missing, or a row is not what it should be.
+        DataError: a file is missing, or a row is malformed.
     """
     queries = dict(tsv_rows(_file(folder, "queries.dev.small.tsv", "queries.dev.tsv"), 2))
     file = _file(folder, "qrels.dev.small.tsv", "qrels.dev.tsv")
@@ -255,17 +257,17 @@ def from_msmarco(folder: Path) -> TestCollection:
 
 
 def from_mteb(task: Any) -> list[TestCollection]:
-    """The collections of an MTEB task, one per split and language; parts of an aggregate.
+    """Return the collections of an MTEB task, one per split and language, or part.
 
     Raises:
-        DataError: a task without a corpus, or a reranking task whose candidates did not
-            load (MTEB would then search everything).
+        DataError: the task has no corpus, or it is a reranking task whose candidates did
+            not load (MTEB would then search the whole corpus).
     """
     name = task.metadata.name
     if inner := getattr(task.metadata, "tasks", None):
         return [replace(each, group=name) for part in inner for each in from_mteb(part)]
     if task.metadata.type not in ("Retrieval", "Reranking"):
-        raise DataError(f"{name}: of type {task.metadata.type}, expected Retrieval or Reranking")
+        raise DataError(f"{name}: expected type Retrieval or Reranking; got {task.metadata.type}")
     if not task.data_loaded:
         with local_data(task):
             task.load_data()
@@ -275,7 +277,7 @@ def from_mteb(task: Any) -> list[TestCollection]:
     for subset, split in parts:
         data = task.dataset[subset][split]
         if task.metadata.type == "Reranking" and not data["top_ranked"]:
-            raise DataError(f"{name}: a reranking task without candidates; is it offline?")
+            raise DataError(f"{name}: the candidates of this reranking task did not load; offline?")
         label = name if len(parts) == 1 else f"{name}-{subset}-{split}"
         collection = TestCollection(
             label,
@@ -301,16 +303,16 @@ def _by_id(file: Path, rows: Iterator[Any]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for name, value in rows:
         if name in values:
-            raise DataError(f"{file}: id {name!r} twice")
+            raise DataError(f"{file}: duplicate id {name!r}")
         values[name] = value
     return values
 
 
 def _checked(collection: TestCollection, where: Any) -> TestCollection:
-    """Keep the queries that have a relevant document; each must have a text.
+    """Keep the queries with a relevant document; each must have a text.
 
-    Judged documents may be missing from a corpus (they are in some of BEIR's) and count as
-    not retrieved. Candidates may not be missing.
+    Judged documents may be missing from the corpus, as in some BEIR data sets, and count as
+    not retrieved. Candidates must not be missing.
     """
     judged = {
         query: dict(grades)
@@ -320,7 +322,9 @@ def _checked(collection: TestCollection, where: Any) -> TestCollection:
     if not judged:
         raise DataError(f"{where}: no query has a relevant document")
     if lost := sorted(judged.keys() - collection.queries.keys()):
-        raise DataError(f"{where}: query {lost[0]!r} is judged but has no text ({len(lost)} such)")
+        raise DataError(
+            f"{where}: query {lost[0]!r} is judged but has no text ({len(lost)} in total)"
+        )
     candidates = None
     if collection.candidates is not None:
         candidates = {q: [str(d) for d in collection.candidates.get(q, [])] for q in judged}

@@ -104,7 +104,7 @@ def fetch(
     folder = mirror / need.id
     noted = _noted(folder)
     if noted is not None and noted["revision"] == need.revision and _whole(folder, noted):
-        say(f"  there    {need.id}")
+        say(f"  present  {need.id}")
         return folder
     say(f"  fetching {need.id} @ {(need.revision or 'main')[:12]}")
     try:

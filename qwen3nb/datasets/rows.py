@@ -101,7 +101,7 @@ def json_object(line: str, *, where: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise DataError(f"{where}: not JSON ({error})") from None
     if not isinstance(row, dict):
-        raise DataError(f"{where}: {type(row).__name__}, expected an object")
+        raise DataError(f"{where}: expected an object; got {type(row).__name__}")
     return row
 
 
@@ -112,7 +112,7 @@ def _field(
     if not isinstance(value, kind) or isinstance(value, bool):
         kinds = kind if isinstance(kind, tuple) else (kind,)
         expected = " or ".join(each.__name__ for each in kinds)
-        raise DataError(f"{file}:{number}: field {name!r} is {value!r:.60}, expected {expected}")
+        raise DataError(f"{file}:{number}: field {name!r} is {value!r:.60}; expected {expected}")
     return value
 
 
@@ -126,5 +126,5 @@ def tsv_rows(file: Path, columns: int) -> Iterator[list[str]]:
         for number, line in enumerate(lines, start=1):
             fields = line.rstrip("\r\n").split("\t")
             if len(fields) != columns:
-                raise DataError(f"{file}:{number}: {len(fields)} fields, expected {columns}")
+                raise DataError(f"{file}:{number}: expected {columns} fields; got {len(fields)}")
             yield fields

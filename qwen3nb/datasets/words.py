@@ -72,7 +72,7 @@ def load_analogies(file: Path | str) -> list[Analogy]:
             if not words or words[0].startswith(":"):
                 continue
             if len(words) != 4:
-                raise DataError(f"{file}:{number}: {len(words)} words, expected four")
+                raise DataError(f"{file}:{number}: expected four words; got {len(words)}")
             analogies.append((words[0], words[1], words[2], words[3]))
     if not analogies:
         raise DataError(f"{file}: no questions")
@@ -93,5 +93,5 @@ def _csv_pairs(file: Path) -> Iterator[WordPair]:
             except ValueError:
                 if number > 1:
                     raise DataError(
-                        f"{file}:{number}: score {row[2]!r}, expected a number"
+                        f"{file}:{number}: expected a number as score; got {row[2]!r}"
                     ) from None

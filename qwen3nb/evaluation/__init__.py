@@ -1,1 +1,1 @@
-"""On what a model is measured."""
+"""Evaluate models: a model and data in, result records out."""

@@ -1,4 +1,4 @@
-"""Evaluate a model: on MTEB tasks, or on test collections of one's own."""
+"""Evaluate a model on MTEB tasks or on custom test collections."""
 
 from __future__ import annotations
 
@@ -37,32 +37,33 @@ def evaluate(
     fresh: bool = False,
     show_progress: bool = True,
 ) -> EvaluationRun:
-    """Evaluate ``model`` on a tier, on tasks or on ``data``; save a record as each finishes.
+    """Evaluate ``model`` on a tier, on tasks or on ``data``; save each record as it finishes.
 
-    A task whose record exists, for the same model, data and software, does not run again.
-    A task that fails does not stop the others; a task the model cannot do (BM25 has no
-    vectors to classify with) is skipped and named.
+    A task with a record for the same model, data and software is not run again.
+    A task that fails does not stop the others; a task the model does not support (BM25 has
+    no vectors to classify with) is skipped and listed.
 
     Args:
         model: a model spec, such as ``bm25`` or a folder, or a loaded model.
-        data: a test collection or its folder, or several, to search in instead of MTEB's
+        data: one or more test collections, or their folders, to evaluate on instead of MTEB
             tasks; a reranker reranks BM25's candidates.
         tier: name of a tier; see `TIERS`.
         tasks: MTEB task objects or names to run instead of a tier, or one comma-separated
-            string of names; an empty string stands for the tier's.
-        limit: at most so many queries, rows, and documents besides the judged ones; 0 for
-            all. A limited task has another name, and stays out of MTEB's own results.
+            string of names; an empty string means the tier's tasks.
+        limit: maximum number of queries, of rows, and of documents besides the judged ones;
+            0 for no limit. A limited task has a different name and is left out of MTEB's
+            own results.
         output: folder for records; by default `paths.results`.
-        seed: of the intervals.
+        seed: seed of the confidence intervals.
         batch_size: texts per batch.
-        config: parameters to keep with each record.
+        config: parameters to store in each record.
         fresh: run again even if a record exists.
         show_progress: whether to show progress bars.
 
     Raises:
-        SpecError: ``model`` names no model.
-        EvaluationError: one or more tasks failed; the message names each with its cause,
-            the tracebacks are saved beside the records.
+        SpecError: ``model`` is not a known model.
+        EvaluationError: one or more tasks failed; the message lists each with its cause,
+            and the tracebacks are saved next to the records.
         ValueError: both ``data`` and ``tasks`` or ``limit``.
     """
     if isinstance(model, str | Path):

@@ -1,4 +1,4 @@
-"""Assemble a result record: the model, the task, the scores, the cost; find one made earlier."""
+"""Assemble result records from model, task, scores and cost; look up stored ones."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ __all__ = ["Work", "assemble", "means", "model_info", "record_path", "stored"]
 
 
 class Work:
-    """The cost of a record, measured from the moment the object is made."""
+    """Measure the cost of a record, from the creation of this object."""
 
     def __init__(self, model: Any = None) -> None:
-        """Start; ``model`` counts its work in ``stats``, None counts nothing."""
+        """Start measuring; ``model`` counts its work in ``stats``, None counts nothing."""
         self._model = model
         self._before = self._counts()
         self._started = time.perf_counter()
@@ -63,19 +63,19 @@ def assemble(
     device: str = "cpu",
     precision: str = "float32",
 ) -> Result:
-    """Assemble the record of one model on one task; nothing is saved.
+    """Assemble the record of one model on one task, without saving it.
 
     Args:
         model: from `model_info`.
-        task: what was run.
-        per_query: column, then query id, to value.
-        work: made before the evaluation started; measures its cost.
-        seed: of the intervals.
-        run: id shared by all records of an evaluation.
-        config: parameters to keep with the record.
-        metrics: aggregate per metric; by default the mean of every column.
+        task: the evaluated task.
+        per_query: column -> query id -> value.
+        work: created before the evaluation started; measures its cost.
+        seed: seed of the confidence intervals.
+        run: id shared by all records of one evaluation.
+        config: parameters to store in the record.
+        metrics: aggregate of each metric; by default the mean of every column.
         device: where the model ran.
-        precision: number format of its weights.
+        precision: data type of its weights.
     """
     return Result(
         model=model,
@@ -103,14 +103,14 @@ def model_info(model: Any) -> ModelInfo:
 
 
 def record_path(model: Any, task: str, *, folder: Path, seed: int) -> Path:
-    """Where the record of a loaded model on a task lies."""
+    """Path of the record of a loaded model on a task."""
     return result_path(folder, f"{model.label}-{model.identity[:8]}", seed, task)
 
 
 def means(
     per_query: Mapping[str, Mapping[str, float]], names: Iterable[str] | None = None, *, seed: int
 ) -> dict[str, Aggregate]:
-    """Mean of each column with its interval; of all columns unless ``names`` lists some."""
+    """Mean of each column in ``names`` (by default all), with its confidence interval."""
     return {
         name: aggregate(per_query, how="mean", columns=(name,), seed=seed)
         for name in (per_query if names is None else names)
@@ -120,9 +120,9 @@ def means(
 def stored(file: Path, *, identity: str, same: Callable[[Result], bool]) -> Result | None:
     """Return the record in ``file`` if it can be reused, else None.
 
-    It is reused if it belongs to the model with ``identity``, was made with the installed
-    versions, and ``same`` accepts it. An unreadable record counts as missing: the task runs
-    again and the file is replaced.
+    A record is reused if it belongs to the model with ``identity``, was made with the
+    installed versions, and ``same`` accepts it. An unreadable record counts as missing: the
+    task runs again and the file is replaced.
     """
     if not file.is_file():
         return None

@@ -1,4 +1,4 @@
-"""What an evaluation returns, whatever it evaluated: records, and what has none and why."""
+"""The outcome of an evaluation: records, skipped items and failures."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ __all__ = ["EvaluationError", "EvaluationRun", "Tally"]
 
 
 class EvaluationError(RuntimeError):
-    """Tasks, data sets or models without a record; finished records are saved."""
+    """Some tasks, data sets or models failed; finished records are saved."""
 
 
 @dataclass(frozen=True)
 class EvaluationRun:
-    """The records of an evaluation.
+    """The outcome of an evaluation.
 
     Attributes:
         results: one record per finished task, data set or model.
-        reused: names of those whose record was on disk already.
-        skipped: name to why the model cannot do the task.
-        failures: name to traceback.
+        reused: names of items whose record was already stored.
+        skipped: name -> why the model does not support the task.
+        failures: name -> traceback.
     """
 
     results: Results = field(default_factory=Results)
@@ -40,7 +40,7 @@ class EvaluationRun:
         return iter(self.results)
 
     def __repr__(self) -> str:
-        """The numbers, then a line per record, skipped task and failure."""
+        """The counts, then a line per record, skipped task and failure."""
         records = f"{len(self.results)} record{'' if len(self.results) == 1 else 's'}"
         others = {"reused": self.reused, "skipped": self.skipped, "failed": self.failures}
         counts = [records, *(f"{len(part)} {name}" for name, part in others.items() if part)]
@@ -54,14 +54,14 @@ class EvaluationRun:
         yield from self.failure_lines()
 
     def failure_lines(self) -> list[str]:
-        """What failed, with the last line of each traceback."""
+        """One line per failure, with the last line of its traceback."""
         return [
             f"  {name}: {trace.strip().splitlines()[-1]}" for name, trace in self.failures.items()
         ]
 
 
 class Tally:
-    """Gathers the records of an evaluation while it runs; `run` gives the result."""
+    """Collect records, skips and failures while an evaluation runs."""
 
     def __init__(self) -> None:
         self._results: list[Result] = []
@@ -70,42 +70,42 @@ class Tally:
         self._failures: dict[str, str] = {}
 
     def add(self, result: Result, *, name: str, reused: bool = False) -> None:
-        """Take in a record; ``name`` is what it is listed by when reused."""
+        """Add a record; ``name`` identifies it in the list of reused records."""
         self._results.append(result)
         self._reused += [name] * reused
 
     def skip(self, name: str, reason: str) -> None:
-        """Note what the model cannot do, and why."""
+        """Record that ``name`` was skipped, and why."""
         self._skipped[name] = reason
 
     @contextmanager
     def attempt(self, name: str) -> Iterator[None]:
-        """Note an exception inside the block as the failure of ``name``, and go on."""
+        """Record an exception raised in the block as a failure of ``name``, and continue."""
         try:
             yield
-        except Exception:  # noqa: BLE001 - whatever one item does, the others go on
+        except Exception:  # noqa: BLE001 - one failing item must not stop the others
             self._failures[name] = traceback.format_exc()
 
     def failure(self, name: str) -> str | None:
-        """The traceback of ``name``, if it failed."""
+        """The traceback of ``name``; None if it did not fail."""
         return self._failures.get(name)
 
     def run(self) -> EvaluationRun:
-        """Everything gathered so far."""
+        """Everything collected so far."""
         return EvaluationRun(
             Results(self._results), tuple(self._reused), dict(self._skipped), dict(self._failures)
         )
 
     def run_or_raise(self, label: str, *, kind: str, saved: object) -> EvaluationRun:
-        """The run, if nothing failed.
+        """Return the run if nothing failed.
 
         Args:
-            label: whose evaluation it is.
-            kind: what failed, in the plural: tasks, data sets.
-            saved: folder of the records.
+            label: label of the evaluated model.
+            kind: plural noun for the items, such as ``tasks`` or ``data sets``.
+            saved: folder of the saved records.
 
         Raises:
-            EvaluationError: something failed; names it, with the last line of its traceback.
+            EvaluationError: an item failed; lists each, with the last line of its traceback.
         """
         run = self.run()
         if not run.failures:

@@ -1,9 +1,9 @@
-"""One attempt at a run, and the page of a run that failed.
+"""Track one attempt at a run; write the page of a failed run.
 
-That page shows the error's name and message, the time and where to find more; it holds no
-number. A finished page of the same name is kept, below a notice that a later run failed.
-An error's message is foreign text: it is shown as the output of a cell, where neither HTML
-nor a MyST directive takes effect.
+The page of a failed run shows the name and message of the error, the time and where to find
+more; it has no numbers. A finished page of the same name is kept, below a notice that a
+later run failed. An error message is untrusted text: it is shown as the output of a cell,
+where neither HTML nor MyST directives take effect.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from qwen3nb.utils.secrets import without, without_secrets
 
 __all__ = ["LOG", "Attempt", "cell_error"]
 
-# Set by a sweep: where the output of the run goes.
+# Environment variable set by a sweep: the file that receives the output of the run.
 LOG = "QWEN3NB_RUN_LOG"
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _LONGEST = 4000
@@ -41,15 +41,15 @@ _WIDTH = 88
 
 @dataclass
 class Attempt:
-    """A run from its start to its page.
+    """A run, from its start to its page.
 
     Attributes:
         notebook: name of the notebook.
         values: its parameters.
-        page: path of its page; None for a run without one.
+        page: path of its page; None for a run without a page.
         partial: path of the notebook while it is executed.
-        started: seconds since the epoch.
-        log: file of its output, if a sweep runs it.
+        started: start time in seconds since the epoch.
+        log: file with its output, if it is part of a sweep.
     """
 
     notebook: str
@@ -61,14 +61,14 @@ class Attempt:
 
     @contextmanager
     def watched(self, nb: Any) -> Iterator[list[str]]:
-        """Keep secrets out of the environment; record an exception, such as a dead kernel."""
+        """Keep secrets out of the environment; record exceptions, such as a dead kernel."""
         from nbclient.exceptions import DeadKernelError
 
         with without_secrets() as secrets:
             try:
                 yield secrets
             except DeadKernelError:
-                reason = "its kernel died, perhaps out of memory"
+                reason = "the kernel died, possibly out of memory"
                 self.fail(nb, "DeadKernelError", reason, secrets=secrets)
                 raise
             except Exception as error:
@@ -87,7 +87,7 @@ class Attempt:
         return True
 
     def fail(self, nb: Any, error: str, message: str, *, secrets: Sequence[str] = ()) -> None:
-        """Write the page of the failure and a note for the book's status page."""
+        """Write a page about the failure, and a note for the status page of the book."""
         if self.page is None:
             return
         more = [paths.shown(Path(file)) for file in (self.log, self.partial) if file]
@@ -108,7 +108,7 @@ class Attempt:
 
 
 def cell_error(nb: Any) -> tuple[str, str]:
-    """Name and message of the last error in a notebook."""
+    """Return name and message of the last error in a notebook."""
     errors = [
         output
         for cell in nb.cells
@@ -123,18 +123,18 @@ def _second(moment: float) -> str:
 
 
 def _moment(when: str) -> str:
-    """A time in ISO 8601 as text; escaped, since a page on disk may hold anything."""
+    """Format an ISO 8601 time; escaped, because a page on disk may contain anything."""
     return escaped(when[:19].replace("T", " ")) + " UTC"
 
 
 def _shortened(text: str) -> str:
-    """The beginning and the end of a long text."""
+    """Keep only the beginning and the end of a long text."""
     half = _LONGEST // 2
     return text if len(text) <= _LONGEST else f"{text[:half]}\n…\n{text[-half:]}"
 
 
 def _failed_page(nb: Any, run: FailedRun) -> Any:
-    """A page that reports the failure and nothing else."""
+    """Create a page that reports only the failure."""
     page = nbformat.v4.new_notebook()
     for name in ("kernelspec", "language_info"):
         if name in nb.metadata:
@@ -145,7 +145,7 @@ def _failed_page(nb: Any, run: FailedRun) -> Any:
         "failed": run.failed,
         "seconds": run.seconds,
     }
-    notice = _admonition("This run failed", "It has no numbers. Its last output:")
+    notice = _admonition("This run failed", "It has no results. Its last output:")
     title = _markdown("title", f"# {_title(nb, run)} (failed)")
     page.cells = [title, notice, _error_cell(run), _html("facts", _facts(run))]
     return page
@@ -154,13 +154,13 @@ def _failed_page(nb: Any, run: FailedRun) -> Any:
 def _title(nb: Any, run: FailedRun) -> str:
     try:
         title = page_title(nb, run.parameters)
-    except (ValueError, OSError):  # the model itself is gone or broken
+    except (ValueError, OSError):  # the model is missing or broken
         title = None
     return title or escaped(run.page)
 
 
 def _with_notice(page: Path, run: FailedRun) -> Any | None:
-    """The page of an earlier finished run with a notice below its title, or None."""
+    """Return the page of an earlier finished run, with a notice below its title, or None."""
     try:
         nb = nbformat.read(page, as_version=4)
         finished = nb.metadata["qwen3nb"]["finished"]
@@ -169,13 +169,13 @@ def _with_notice(page: Path, run: FailedRun) -> Any | None:
     nb.metadata["qwen3nb"]["failed"] = run.failed
     cells = [cell for cell in nb.cells if not cell.get("id", "").startswith("failed-")]
     head, rest = _split_title(cells)
-    text = f"Below is the run of {_moment(str(finished))}. One failed {_moment(run.failed)}:"
+    text = f"The run below finished {_moment(str(finished))}. One failed {_moment(run.failed)}:"
     nb.cells = [*head, _admonition("A later run failed", text), _error_cell(run), *rest]
     return nb
 
 
 def _split_title(cells: list[Any]) -> tuple[list[Any], list[Any]]:
-    """A cell with only the title, and the others with the text below the title."""
+    """Split off a cell with only the title; the other cells keep the text below it."""
     if not cells or cells[0].cell_type != "markdown":
         return [], cells
     first, *others = cells
@@ -205,7 +205,7 @@ def _admonition(title: str, text: str) -> Any:
 
 
 def _error_cell(run: FailedRun) -> Any:
-    """The error as the output of a cell: literal, whatever it holds."""
+    """Show the error as the output of a cell, so that its text stays literal."""
     lines = f"{run.error}: {run.message}".rstrip().splitlines()
     text = "".join(f"{line}\n" for each in lines for line in _wrapped(each))
     text += "".join(f"\nmore in {file}" for file in run.more)
@@ -213,7 +213,7 @@ def _error_cell(run: FailedRun) -> Any:
 
 
 def _wrapped(line: str) -> list[str]:
-    """A line wrapped to the width of a page."""
+    """Wrap a line to the width of a page."""
     if len(line) <= _WIDTH:
         return [line]
     return textwrap.wrap(line, _WIDTH, subsequent_indent="    ", break_on_hyphens=False)
@@ -225,7 +225,7 @@ def _html(name: str, table: Table) -> Any:
 
 
 def _shown(name: str, output: Any) -> Any:
-    # MyST-NB drops a cell without a source, outputs and all.
+    # MyST-NB drops a cell without a source, including its outputs.
     cell = nbformat.v4.new_code_cell(f"# {name}", outputs=[output], id=f"failed-{name}")
     cell.metadata["tags"] = ["remove-input"]
     return cell

@@ -1,8 +1,8 @@
-"""Run one parameterised notebook: check its parameters, execute it, publish its page.
+"""Run a parameterised notebook: check its parameters, execute it, publish its page.
 
-A notebook's parameters are those that its cell tagged ``parameters`` declares. A name it
-does not declare, a value of another type, or a choice that does not exist is refused
-before a kernel starts; papermill by itself would warn and run with the defaults.
+The parameters of a notebook are those declared in its cell tagged ``parameters``. An
+undeclared name, a value of the wrong type or an invalid choice is refused before a kernel
+starts; papermill alone would warn and run with the defaults.
 
 A notebook is executed in ``results/partial``; only one that ran to its end is cleaned and
 moved into ``book/runs``, in one step. The page of a failed run says that it failed: an
@@ -50,19 +50,19 @@ ENGINE = "qwen3nb"
 
 
 class NotebookError(RuntimeError):
-    """A notebook that did not run to its end; the message says why and where the rest is."""
+    """A notebook failed; the message says why, and where the partial notebook is."""
 
 
 def is_ours(notebook: nbformat.NotebookNode) -> bool:
-    """Whether a notebook belongs to this package, by its metadata."""
+    """Return whether a notebook belongs to this package, according to its metadata."""
     return "qwen3nb" in notebook.metadata
 
 
 def page_name(notebook: str, values: Mapping[str, Any], declared: Mapping[str, Parameter]) -> str:
-    """The name of a run's page: notebook, model or training, and non-default parameters.
+    """Return the page name of a run: notebook, model or training, non-default parameters.
 
-    Equal parameters give equal names, different ones different names. A notebook that
-    takes neither a model nor a training has one page, whatever its parameters.
+    Equal parameters give equal names, different ones different names. A notebook without a
+    model or a training has a single page, whatever its parameters.
     """
     if "checkpoint" not in values and "training" not in values:
         return notebook
@@ -80,7 +80,7 @@ def page_name(notebook: str, values: Mapping[str, Any], declared: Mapping[str, P
 
 
 def _model_slug(spec: str) -> str:
-    """A readable, unique name: the end of a path, with a digest if it lies outside the root."""
+    """Return a readable, unique name: the end of a path, with a digest outside the root."""
     try:
         folder = find_source(spec).folder
     except SpecError:
@@ -100,21 +100,21 @@ def _folder_slug(folder: Path) -> str:
 
 
 def page_path(notebook: Path, values: Mapping[str, Any]) -> Path:
-    """The path of the page that a run publishes."""
+    """Return the path of the page that a run publishes."""
     return (
         paths.book_runs() / f"{page_name(notebook.stem, values, read_parameters(notebook))}.ipynb"
     )
 
 
 def partial_folder() -> Path:
-    """The folder in which notebooks are executed before they are published."""
+    """Return the folder in which notebooks are executed before publication."""
     return paths.results() / "partial"
 
 
 def run_key(notebook: nbformat.NotebookNode, values: Mapping[str, Any]) -> str:
-    """Digest of everything a page depends on: source, parameters, model, code.
+    """Return a digest of everything a page depends on: source, parameters, model, code.
 
-    A notebook that reads results (``metadata.qwen3nb.reads``) depends on the records too,
+    A notebook that reads results (``metadata.qwen3nb.reads``) also depends on the records,
     one that reads the outputs of trainings on their logs and scores.
     """
     parts: dict[str, Any] = {
@@ -143,7 +143,7 @@ def run_key(notebook: nbformat.NotebookNode, values: Mapping[str, Any]) -> str:
 
 
 def _code_digest() -> str:
-    """Digest of the files of this package."""
+    """Return a digest of the files of this package."""
     package = Path(__file__).resolve().parent.parent
     files = sorted(
         file
@@ -154,15 +154,15 @@ def _code_digest() -> str:
 
 
 def resolved_parameters(notebook: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """`check_parameters` for the notebook at a path."""
+    """Check ``parameters`` against a notebook file; return all values, as `check_parameters`."""
     return check_parameters(read_parameters(notebook), parameters)
 
 
 def finished_page(notebook: Path, parameters: Mapping[str, Any]) -> Path | None:
-    """The page of a finished run with the same inputs, or None.
+    """Return the page of a finished run with the same inputs, or None.
 
-    Also None if a later run of that page failed, and for a notebook that must always run
-    since it shows the present state (``metadata.qwen3nb.always``).
+    Also None if a later run of that page failed, or if the notebook must always run because
+    it shows the current state (``metadata.qwen3nb.always``).
     """
     node = nbformat.read(notebook, as_version=4)
     values = resolved_parameters(notebook, parameters)
@@ -172,7 +172,7 @@ def finished_page(notebook: Path, parameters: Mapping[str, Any]) -> Path | None:
     try:
         done = nbformat.read(page, as_version=4).metadata["qwen3nb"]
         key = None if "failed" in done else done["key"]
-    except (ValueError, KeyError, AttributeError):  # not one of our pages, or damaged
+    except (ValueError, KeyError, AttributeError):  # not one of our pages, or a damaged one
         return None
     return page if key is not None and key == run_key(node, values) else None
 
@@ -185,18 +185,18 @@ def run_notebook(
     show_progress: bool = True,
     log: Path | None = None,
 ) -> Path:
-    """Run a notebook and return its published page; an equal finished run is reused.
+    """Run a notebook and return its published page; a finished run with equal inputs is reused.
 
     Args:
-        notebook: a path, or the name of one in ``notebooks/``.
-        parameters: values by name; the others have their defaults.
+        notebook: a path, or the name of a notebook in ``notebooks/``.
+        parameters: values by name; all others keep their defaults.
         fresh: run even if a finished page with the same inputs exists.
-        show_progress: whether to show a bar over the cells.
-        log: a file for what the cells print.
+        show_progress: whether to show a progress bar over the cells.
+        log: a file for the output of the cells.
 
     Raises:
         ParameterError: invalid parameters; nothing was run.
-        FileNotFoundError: no such notebook; lists the names there are.
+        FileNotFoundError: no such notebook; the message lists the known names.
         NotebookError: a cell failed, or the kernel died.
     """
     notebook = paths.find_notebook(notebook)
@@ -222,7 +222,7 @@ def _execute(
     output: TextIO | None,
     show_progress: bool,
 ) -> None:
-    """Execute ``notebook`` into ``partial``; what its cells print goes to ``output``, if any."""
+    """Execute ``notebook`` into ``partial``; its cells print to ``output``, if given."""
     import papermill
     from nbclient.exceptions import DeadKernelError
     from papermill.exceptions import PapermillExecutionError
@@ -235,7 +235,7 @@ def _execute(
             engine_name=ENGINE,
             progress_bar=show_progress,
             stdout_file=output,
-            # Without a log, the cells report their progress on the terminal.
+            # Without a log, the cells show their progress on the terminal.
             stderr_file=output or (sys.stderr if show_progress else None),
         )
     except PapermillExecutionError as error:
@@ -245,6 +245,6 @@ def _execute(
         ) from error
     except DeadKernelError as error:
         raise NotebookError(
-            f"{notebook.name}: its kernel died, perhaps out of memory\n"
+            f"{notebook.name}: the kernel died, possibly out of memory\n"
             f"the notebook up to there: {partial}"
         ) from error

@@ -1,4 +1,4 @@
-"""Add an output to papermill's command line where one of our notebooks lacks it."""
+"""Add an output path to papermill's command line if one of our notebooks lacks it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 __all__ = ["OPTIONS", "positionals", "with_output"]
 
-# papermill's options that take values; a test compares them with papermill's own.
+# papermill's options with the number of their values; a test checks them against papermill.
 OPTIONS = {
     **dict.fromkeys(("-p", "--parameters", "-r", "--parameters_raw"), 2),
     **dict.fromkeys(
@@ -40,7 +40,7 @@ _NO_RUN = {"--help-notebook", "--help", "-h", "--version"}
 
 
 def positionals(arguments: Sequence[str]) -> list[str]:
-    """Papermill's positional arguments among ``arguments``."""
+    """Return the positional arguments among papermill's ``arguments``."""
     given: list[str] = []
     rest = iter(arguments)
     for argument in rest:
@@ -55,7 +55,7 @@ def positionals(arguments: Sequence[str]) -> list[str]:
 
 
 def with_output(arguments: Sequence[str]) -> list[str]:
-    """Papermill's ``arguments``, with an output added if one of our notebooks lacks it."""
+    """Return papermill's ``arguments``, with an output path if one of our notebooks lacks it."""
     arguments = list(arguments)
     paths_given = positionals(arguments)
     if len(paths_given) != 1 or _NO_RUN & set(arguments):

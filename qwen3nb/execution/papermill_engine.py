@@ -1,11 +1,11 @@
-"""The papermill plug-in: `papermill eval.ipynb -p tier smoke` works as typed, and safely.
+"""The papermill plug-in, which makes `papermill eval.ipynb -p tier smoke` work, safely.
 
 papermill imports every ``papermill.engine`` entry point before it reads its arguments,
 and this module does two things at that moment:
 
 1. It becomes papermill's default engine. For a notebook of this package it checks the
    parameters before a kernel starts, keeps secrets out of the kernel, and publishes the
-   page of a finished run, or a page that says that the run failed. Any other notebook
+   page of a finished run, or a page that reports the failure. Any other notebook
    goes to papermill's own engine, untouched.
 2. When papermill is started from the command line with one path only, and that path is
    a notebook of this package, it appends an output in ``results/partial``. papermill
@@ -33,7 +33,7 @@ __all__ = ["Engine"]
 
 
 class Engine(engines.NBClientEngine):
-    """papermill's engine, with checks before a run and a page after it, for our notebooks."""
+    """papermill's engine; for our notebooks, checks parameters first and publishes a page."""
 
     @classmethod
     def execute_notebook(
@@ -70,13 +70,13 @@ class Engine(engines.NBClientEngine):
             attempt.fail(nb, *cell_error(nb), secrets=secrets)
         elif output and attempt.succeed(nb, key=key, secrets=secrets):
             engines.logger.info("Page: %s", page)
-            # papermill writes its output once more; the page replaces it.
+            # papermill writes its output once more after this; the page replaces it.
             atexit.register(output.unlink, missing_ok=True)
         return nb
 
 
 def _as_written(nb: Any) -> Any:
-    """The notebook as its author wrote it: without papermill's injected cell."""
+    """Return the notebook without the cell that papermill injected."""
     written = copy.deepcopy(nb)
     written.cells = [
         cell for cell in nb.cells if "injected-parameters" not in cell.metadata.get("tags", ())
@@ -90,8 +90,8 @@ def _refuse_book(output: Path | None) -> None:
 
     if output and output.is_relative_to(paths.book().resolve()):
         raise ParameterError(
-            f"{output} lies in the book, where only finished runs belong. Give no output: "
-            "the page is published when the run is finished"
+            f"{output} is inside the book, which holds only finished runs; give no output: "
+            "the page is published when the run finishes"
         )
 
 

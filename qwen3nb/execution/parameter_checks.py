@@ -1,9 +1,9 @@
-"""What a notebook's parameter of a given name must satisfy, in whichever notebook.
+"""Checks of notebook parameters by name, shared by all notebooks.
 
-A name is in `CHOICES` if its values can be listed, in `MINIMUM` if it is a number with a
-lower bound, and in `CHECKS` in any case: a check takes the value and raises ``ValueError``
-or ``OSError`` with what is expected. Modules that load numpy are imported by the checks
-that need them, since the command line reads the choices for a ``--help``.
+`CHOICES` has the parameters whose values can be listed, `MINIMUM` the numbers with a lower
+bound, and `CHECKS` all of them: a check takes the value and raises ``ValueError`` or
+``OSError`` with what is expected. Modules that load numpy are imported inside the checks
+that need them, because the command line reads the choices for ``--help``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.analysis.stats.multiple_testing import CORRECTIONS
-from qwen3nb.evaluation.mteb.select import listed, select_tasks
+from qwen3nb.evaluation.mteb.select import select_tasks, split_names
 from qwen3nb.models.modeling.dtypes import DTYPES
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.rerankers.prompt_template import TEMPLATES
@@ -62,7 +62,7 @@ def _at_least(name: str, minimum: int) -> Callable[[Any], object]:
 
 
 def _split(value: str) -> list[str]:
-    """The parts of a list that is written with commas; at least one."""
+    """Split a comma-separated string into at least one part."""
     return [each.strip() for each in value.split(",")]
 
 
@@ -92,7 +92,7 @@ def _indexes(value: str) -> None:
 
 def _device(value: str) -> None:
     if not re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", value):
-        raise ValueError(f"unknown device {value!r}; choose one of: auto, cpu, mps, cuda, cuda:N")
+        raise ValueError(f"unknown device {value!r}; choose one of auto, cpu, mps, cuda, cuda:N")
 
 
 def _writable(value: str) -> None:
@@ -115,8 +115,8 @@ def _level(value: float) -> None:
 
 
 def _mteb_tasks(value: str) -> None:
-    """Names of MTEB tasks; ``organisation/name`` is a data set of the mirror, resolved later."""
-    if names := [each for each in listed(value) if "/" not in each]:
+    """Check names of MTEB tasks; data sets of the mirror, with a slash, are resolved later."""
+    if names := [each for each in split_names(value) if "/" not in each]:
         select_tasks(names=names)
 
 
@@ -126,7 +126,7 @@ def _adapter(value: str) -> None:
 
 
 def _data(value: str) -> None:
-    """Folders, or names of MTEB tasks."""
+    """Check folders and names of MTEB tasks."""
     names = [each for each in _split(value) if not Path(each).expanduser().is_dir()]
     if names:
         select_tasks(names=names)
@@ -152,7 +152,7 @@ CHECKS: dict[str, Callable[[Any], object]] = {
     "data": _data,
     "first_stage": _first_stage,
     "tasks": _mteb_tasks,
-    "types": lambda value: value and select_tasks(types=listed(value)),
+    "types": lambda value: value and select_tasks(types=split_names(value)),
     "benchmark": lambda value: value and select_tasks(benchmark=value),
     "device": _device,
     "output_dir": _writable,

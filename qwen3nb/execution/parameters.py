@@ -1,8 +1,8 @@
-"""The parameters of a notebook: declared once, in its parameters cell, and checked.
+"""Read and check the parameters that a notebook declares in its parameters cell.
 
-The cell declares one parameter per line, ``name: type = value  # help``. Notebooks are
-run with these, papermill's ``-p`` sets them, and the command line makes its options of
-them. This module reads a notebook as plain JSON, so that a ``--help`` stays fast.
+The cell declares one parameter per line, ``name: type = value  # help``. papermill's ``-p``
+sets parameters, and the command line derives its options from them. This module reads a
+notebook as plain JSON, so that ``--help`` stays fast.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _READERS: dict[str, Callable[[str], Any]] = {
 
 
 class ParameterError(click.ClickException, ValueError):
-    """Parameters that a notebook cannot run with; the message says what is valid.
+    """Invalid notebook parameters; the message says what is valid.
 
     A ``ClickException``, so that papermill's command line prints it without a traceback.
     """
@@ -58,10 +58,10 @@ class Parameter:
     """A declared parameter.
 
     Attributes:
-        name: its name.
+        name: name of the parameter.
         type: ``str``, ``int``, ``float`` or ``bool``.
-        default: its value if none is given.
-        help: the comment behind it.
+        default: the default value.
+        help: the comment after it.
     """
 
     name: str
@@ -71,10 +71,10 @@ class Parameter:
 
 
 def read_parameters(notebook: Path) -> dict[str, Parameter]:
-    """The parameters that the notebook file declares.
+    """Return the parameters that a notebook file declares, by name.
 
     Raises:
-        ParameterError: not a notebook, or one without valid parameters; names the file.
+        ParameterError: not a notebook, or no valid parameters; the message names the file.
     """
     try:
         return declared_parameters(_read(notebook))
@@ -83,13 +83,13 @@ def read_parameters(notebook: Path) -> dict[str, Parameter]:
 
 
 def declared_parameters(notebook: Mapping[str, Any]) -> dict[str, Parameter]:
-    """The parameters that a notebook declares, by name.
+    """Return the parameters that a notebook declares, by name.
 
     Args:
-        notebook: a notebook as nbformat or the JSON of its file has it.
+        notebook: a notebook, as read by nbformat or json.
 
     Raises:
-        ParameterError: no cell tagged ``parameters``, or a line in it that is not
+        ParameterError: there is no cell tagged ``parameters``, or a line in it is not
             ``name: type = literal``.
     """
     cells = [c for c in notebook["cells"] if "parameters" in c["metadata"].get("tags", ())]
@@ -122,7 +122,7 @@ def _parameter(node: ast.stmt, lines: list[str]) -> Parameter:
 
 
 def notebook_title(notebook: Path) -> str:
-    """The first heading of a notebook file, or its name."""
+    """Return the first heading of a notebook file, or its name."""
     cells = [cell for cell in _read(notebook)["cells"] if cell["cell_type"] == "markdown"]
     first = _source(cells[0]).split("\n")[0] if cells else ""
     return first.removeprefix("# ") if first.startswith("# ") else notebook.stem
@@ -134,21 +134,20 @@ def _read(notebook: Path) -> dict[str, Any]:
     except ValueError as error:
         raise ParameterError(f"{notebook} is not a notebook: {error}") from None
     if not isinstance(content, dict) or "cells" not in content:
-        raise ParameterError(f"{notebook} is not a notebook of format 4: it has no cells")
+        raise ParameterError(f"{notebook} is not a notebook of format 4; it has no cells")
     return content
 
 
 def _source(cell: Mapping[str, Any]) -> str:
-    """The source of a cell, which a file may hold as a list of lines."""
+    """Return the source of a cell, which a file may store as a list of lines."""
     return "".join(cell["source"])
 
 
 def check_parameters(declared: Mapping[str, Parameter], given: Mapping[str, Any]) -> dict[str, Any]:
-    """All parameters with their values, defaults filled in.
+    """Return the values of all parameters, with defaults filled in.
 
     Raises:
-        ParameterError: unknown names, wrong types, or choices that do not exist; all of
-            them in one message.
+        ParameterError: unknown names, wrong types or invalid choices, all in one message.
     """
     problems = [
         problem
@@ -162,7 +161,7 @@ def check_parameters(declared: Mapping[str, Parameter], given: Mapping[str, Any]
 
 
 def _mistyped(name: str, value: Any, declared: Mapping[str, Parameter]) -> str | None:
-    """What is wrong with the name or the type of a given value, or None."""
+    """Describe what is wrong with the name or type of a value, or return None."""
     if name not in declared:
         near = difflib.get_close_matches(name, declared, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else "."
@@ -175,7 +174,7 @@ def _mistyped(name: str, value: Any, declared: Mapping[str, Parameter]) -> str |
 
 
 def _invalid(values: Mapping[str, Any]) -> list[str]:
-    """The messages of all checks that fail."""
+    """Return the messages of all failed checks."""
     problems = []
     for name, check in CHECKS.items():
         if name in values:
@@ -187,10 +186,10 @@ def _invalid(values: Mapping[str, Any]) -> list[str]:
 
 
 def typed_parameters(notebook: Path, given: Mapping[str, str]) -> dict[str, Any]:
-    """Strings from a command line as the types that the notebook file declares.
+    """Convert strings from the command line to the types that the notebook declares.
 
     Raises:
-        ParameterError: a value that is not of its type.
+        ParameterError: a value that cannot be converted.
     """
     declared = read_parameters(notebook)
     typed: dict[str, Any] = {}

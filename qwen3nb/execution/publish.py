@@ -14,7 +14,7 @@ from qwen3nb.utils.secrets import without
 
 __all__ = ["clean", "page_title", "publish"]
 
-# Progress bars, and tqdm's warning where there are no widgets.
+# Progress bars, and tqdm's warning about missing widgets.
 _NOISE = re.compile(r"\d+%\||\dit/s|TqdmWarning|autonotebook import tqdm|\[IPKernelApp\]")
 
 
@@ -28,16 +28,16 @@ def publish(
     seconds: float = 0.0,
     secrets: Sequence[str] = (),
 ) -> None:
-    """Clean an executed notebook and move it into the book, in one step.
+    """Clean an executed notebook and write it into the book atomically.
 
     Args:
-        nb: the notebook, executed to its end.
-        page: path of the page; the page of a failed run is replaced.
+        nb: the completely executed notebook.
+        page: path of the page; replaces the page of a failed run.
         values: its parameters.
         key: see `qwen3nb.execution.notebook.run_key`.
         notebook: name of the source notebook.
-        seconds: how long the run took.
-        secrets: texts that are removed from the page.
+        seconds: duration of the run.
+        secrets: strings to remove from the page.
     """
     import nbformat
 
@@ -58,7 +58,7 @@ def publish(
 
 
 def page_title(nb: Any, values: dict[str, Any]) -> str | None:
-    """``label · tier`` of a run on a checkpoint and a tier, else ``heading · label``."""
+    """Return ``label · tier`` for a run on a checkpoint and a tier, else ``heading · label``."""
     from qwen3nb.models.sources.resolve import find_source
 
     if "training" in values:
@@ -77,10 +77,10 @@ def page_title(nb: Any, values: dict[str, Any]) -> str | None:
 
 
 def clean(nb: Any, *, title: str | None = None) -> Any:
-    """A copy of an executed notebook for the book.
+    """Return a copy of an executed notebook for the book.
 
-    Widgets and progress bars are dropped (they show a stale 0 %), parameters are hidden
-    (the last table of a page lists them), and the heading becomes ``title``.
+    Widgets and progress bars are removed (they show a stale 0 %), parameters are hidden
+    (the last table of a page lists them), and the heading is replaced by ``title``.
     """
     nb = copy.deepcopy(nb)
     nb.metadata.pop("widgets", None)

@@ -1,4 +1,4 @@
-"""Child processes that are stopped together, with everything they started."""
+"""Run child processes that are stopped together, with all their descendants."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Children:
         return self._stopped
 
     def run(self, command: Sequence[str], *, log: Path, environment: Mapping[str, str]) -> int:
-        """Run a command with its output in ``log``; returns the exit status.
+        """Run a command with its output in ``log`` and return the exit status.
 
-        It has its own session: Ctrl-C reaches the parent only, which then stops it.
+        The child has its own session: Ctrl-C reaches only the parent, which then stops it.
         """
         with log.open("wb") as file:
             with self._lock:
@@ -54,7 +54,7 @@ class Children:
         return status
 
     def stop(self) -> None:
-        """Kill the running processes with their kernels, and start no more."""
+        """Kill the running processes with their kernels, and refuse new ones."""
         with self._lock:
             self._stopped = True
             running = list(self._running)
@@ -65,7 +65,7 @@ class Children:
 def kill_tree(pid: int) -> None:
     """Kill a process and all its descendants, kernels included.
 
-    Files are written whole or not at all, so no process needs a warning first.
+    Files are written atomically, so no process needs a warning first.
     """
     import psutil
 

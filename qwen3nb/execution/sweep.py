@@ -1,8 +1,8 @@
-"""Run several notebooks on this machine, some of them in parallel.
+"""Run several notebooks on this machine in parallel.
 
-Each run is a process of its own, so that one that fails or runs out of memory does not
-stop the others. A run that was finished with the same inputs is not run again. Where there
-are GPUs, each run has one of its own.
+Each run is a separate process, so that a failure or lack of memory in one does not stop
+the others. A run already finished with the same inputs is not run again. With GPUs, each
+run uses one of them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from qwen3nb.utils.secrets import secret_values, without
 
 __all__ = ["Job", "Outcome", "Stopped", "check_jobs", "fitting", "sweep"]
 
-# Libraries and a kernel; and the weights, which are read in one format and kept in another.
+# Memory of libraries and kernel, and factor for weights read in one format, kept in another.
 _BASE_MEMORY = 3 << 29
 _TIMES_WEIGHTS = 3
 
@@ -61,21 +61,21 @@ class Job:
 
     @property
     def name(self) -> str:
-        """The name of the page it makes."""
+        """Name of the page."""
         return self.page.stem
 
     @property
     def page(self) -> Path:
-        """The page it makes."""
+        """Path of the page."""
         return page_path(paths.find_notebook(self.notebook), self.values)
 
     @property
     def values(self) -> dict[str, Any]:
-        """All parameters, defaults filled in."""
+        """Values of all parameters, with defaults filled in."""
         return resolved_parameters(paths.find_notebook(self.notebook), self.parameters)
 
     def finished(self) -> bool:
-        """Whether its page exists, finished with the same inputs."""
+        """Return whether a finished page with the same inputs exists."""
         return finished_page(paths.find_notebook(self.notebook), self.parameters) is not None
 
 
@@ -86,9 +86,9 @@ class Outcome:
     Attributes:
         job: the job.
         status: ``done``, ``reused`` or ``failed``.
-        seconds: how long it took.
-        log: what it printed.
-        reason: why it failed, in a line.
+        seconds: duration of the job.
+        log: file with its output.
+        reason: why it failed, on one line.
     """
 
     job: Job
@@ -100,7 +100,7 @@ class Outcome:
 
 @dataclass
 class _Workers:
-    """Where jobs run: a number at once, each with a GPU if there are any."""
+    """Settings and resources for running jobs in parallel, with one GPU each if available."""
 
     at_once: int
     fresh: bool
@@ -109,11 +109,11 @@ class _Workers:
 
     @contextmanager
     def environment(self, log: Path) -> Any:
-        """The environment of a run, with a GPU that no other has meanwhile."""
+        """Yield the environment of a run, with a GPU that no other run uses meanwhile."""
         threads = str(max(1, cores() // self.at_once))
         shared = {
             "OMP_NUM_THREADS": threads,
-            # Threads that spin while they wait take the cores from the other runs.
+            # Threads that spin while waiting take cores away from other runs.
             "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE"),
             "TOKENIZERS_PARALLELISM": "false",
             LOG: str(log),
@@ -131,17 +131,17 @@ class _Workers:
 def sweep(
     jobs: Sequence[Job], *, at_once: int = 0, fresh: bool = False, show_progress: bool = True
 ) -> list[Outcome]:
-    """Run every job; returns the outcomes in the order of ``jobs``.
+    """Run every job and return the outcomes in the order of ``jobs``.
 
     Args:
         jobs: the jobs; all are checked before the first one starts.
         at_once: parallel processes; 0 for `fitting`. With GPUs, at most one per GPU.
-        fresh: run jobs again even if their page is finished.
-        show_progress: whether to show a bar, with a line per finished job.
+        fresh: run jobs again even if their page is up to date.
+        show_progress: whether to show a progress bar and a line per finished job.
 
     Raises:
         ParameterError: a job is invalid; nothing was run.
-        Stopped: by Ctrl-C or SIGTERM. Running jobs were killed; pages are whole or unchanged.
+        Stopped: interrupted by Ctrl-C or SIGTERM. Running jobs were killed; pages are intact.
     """
     check_jobs(jobs)
     devices = gpus()
@@ -162,8 +162,8 @@ def sweep(
                 raise
     except KeyboardInterrupt:
         raise Stopped(
-            f"stopped; {len(outcomes)} of {len(jobs)} runs had ended. "
-            "Run the same command to resume: finished runs are not run again"
+            f"stopped after {len(outcomes)} of {len(jobs)} runs. "
+            "Repeat the command to resume; finished runs are not run again"
         ) from None
     return [outcomes[index] for index in range(len(jobs))]
 
@@ -186,10 +186,10 @@ def _print_outcome(outcome: Outcome, bar: Any) -> None:
 
 
 def check_jobs(jobs: Sequence[Job]) -> None:
-    """Refuse jobs that cannot run or that would overwrite each other's page.
+    """Check that all jobs can run and that no two write the same page.
 
     Raises:
-        ParameterError: an invalid job, or two with the same page; names them.
+        ParameterError: an invalid job, or two jobs with the same page.
         FileNotFoundError: no such notebook.
     """
     pages: dict[str, Job] = {}
@@ -200,23 +200,23 @@ def check_jobs(jobs: Sequence[Job]) -> None:
         if other is not job:
             differ = [name for name in values if values[name] != other.values[name]]
             how = f"differ in {', '.join(differ)}" if differ else "are the same"
-            raise ParameterError(f"two runs would make the page {job.name}; they {how}")
+            raise ParameterError(f"two runs would write the page {job.name}; they {how}")
         device = str(values.get("device", ""))
         if one_gpu_each and re.fullmatch(r"cuda:[1-9]\d*", device):
             raise ParameterError(
-                f"device is {device!r}; each run of a sweep sees one GPU only: use 'cuda'"
+                f"device is {device!r}, but each run of a sweep sees only one GPU; use 'cuda'"
             )
 
 
 def fitting(jobs: Sequence[Job]) -> int:
-    """How many of these can run in parallel: one per core, at most four, as memory allows."""
+    """Return how many jobs fit in parallel: one per core, at most four, as memory allows."""
     largest = max((_weights(job) for job in jobs), default=0)
     fit = available_memory() // (_BASE_MEMORY + _TIMES_WEIGHTS * largest)
     return max(1, min(4, cores(), fit))
 
 
 def _weights(job: Job) -> int:
-    """Bytes of the weights of a job's model on disk."""
+    """Return the size in bytes of the model weights of a job on disk."""
     values = job.values
     source = find_source(values["checkpoint"]) if "checkpoint" in values else None
     parts = [] if source is None else [source, *source.parts]
@@ -229,7 +229,7 @@ def _run(job: Job, workers: _Workers) -> Outcome:
     log = paths.results() / "logs" / f"{job.name}.log"
     try:
         reused = not workers.fresh and job.finished()
-    except (ValueError, OSError):  # a broken model: its run reports how
+    except (ValueError, OSError):  # a broken model; its run reports the cause
         reused = False
     if reused:
         return Outcome(job, "reused", time.time() - started, log)
@@ -250,7 +250,7 @@ def _command(job: Job, workers: _Workers) -> list[str]:
 
 
 def _reason(job: Job, status: int, *, started: float, log: Path) -> str:
-    """Why a job failed; writes its page if the process died before it could."""
+    """Return why a job failed; write its page if the process died before doing so."""
     note = failed_run(job.name)
     began = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(started))
     if note is None or note.started < began:

@@ -9,11 +9,11 @@
     [parameters]     # for every notebook that declares them
     batch_size = 64
 
-    [[runs]]         # one more run, with parameters of its own
+    [[runs]]         # one more run, with its own parameters
     notebook = "ablation"
     parameters = { training = "demo" }
 
-Relative paths are looked up in the working directory and in the root, as everywhere.
+Relative paths are resolved against the working directory, then the project root.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class SweepPlan:
         tiers: for the notebooks that declare ``tier``.
         notebooks: names; ``eval`` if these and ``runs`` are empty.
         parameters: for every notebook that declares them.
-        typed: the same, as strings from a command line.
+        typed: the same, as strings from the command line.
         runs: further notebooks with their own parameters.
         at_once: parallel processes; 0: as many as fit.
         book: whether to build the book afterwards.
@@ -58,10 +58,10 @@ class SweepPlan:
     book: bool = True
 
     def jobs(self) -> list[Job]:
-        """Every run, each once.
+        """Return all runs, without duplicates.
 
         Raises:
-            ParameterError: a value that no notebook would use, or a glob without a match.
+            ParameterError: a value that no notebook uses, or a glob without a match.
             FileNotFoundError: no such notebook.
         """
         notebooks = self.notebooks
@@ -89,19 +89,19 @@ class SweepPlan:
         return Job(name, {**shared, **typed_parameters(notebook, texts), **own})
 
     def _refuse_unused(self, declared: Mapping[str, Any]) -> None:
-        """Raise unless every given value is a parameter of some notebook."""
+        """Raise if a given value is not a parameter of any notebook."""
         problems = []
         for axis, values in (("checkpoint", self.checkpoints), ("tier", self.tiers)):
             if axis in self.parameters or axis in self.typed:
-                problems.append(f"{axis} is no shared parameter; list it under {axis}s")
+                problems.append(f"{axis} is not a shared parameter; list it under {axis}s")
             if values and not any(axis in each for each in declared.values()):
-                problems.append(f"{axis}s are given, but none of {', '.join(declared)} takes one")
+                problems.append(f"{axis}s are given, but none of {', '.join(declared)} takes them")
         for name in (*self.parameters, *self.typed):
             if not any(name in each for each in declared.values()):
                 names = sorted({known for each in declared.values() for known in each})
                 problems.append(
                     f"unknown parameter {name!r}: none of {', '.join(declared)} declares it. "
-                    f"There are: {', '.join(names)}"
+                    f"Known parameters: {', '.join(names)}"
                 )
         if problems:
             raise ParameterError("\n".join(problems))
@@ -112,7 +112,7 @@ def _declared(name: str) -> set[str]:
 
 
 def expanded(spec: str) -> list[str]:
-    """The folders that a glob matches, in numerical order; ``spec`` itself if it is no glob.
+    """Return the folders that a glob matches, in numerical order; any other ``spec`` as it is.
 
     Raises:
         ParameterError: a glob that matches no folder.
@@ -132,7 +132,7 @@ def expanded(spec: str) -> list[str]:
 
 
 def _by_number(path: Path) -> list[tuple[int, str]]:
-    """``checkpoint-900`` before ``checkpoint-1000``."""
+    """Sort key that puts ``checkpoint-900`` before ``checkpoint-1000``."""
     parts = re.split(r"(\d+)", str(path))
     return [(int(part), "") if part.isdigit() else (0, part) for part in parts]
 
@@ -151,7 +151,7 @@ def _table(value: Any) -> dict[str, Any]:
 
 def _count(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ValueError("a whole number, 0 or more")
+        raise ValueError("an integer of 0 or more")
     return value
 
 
@@ -162,7 +162,7 @@ def _yes_or_no(value: Any) -> bool:
 
 
 def _runs(value: Any) -> tuple[tuple[str, Mapping[str, Any]], ...]:
-    wanted = "[[runs]] tables with `notebook`, a name, and perhaps `parameters`, a table"
+    wanted = "[[runs]] tables with `notebook`, a name, and optionally `parameters`, a table"
     if not isinstance(value, list):
         raise ValueError(wanted)
     runs = []
@@ -179,7 +179,7 @@ def _runs(value: Any) -> tuple[tuple[str, Mapping[str, Any]], ...]:
     return tuple(runs)
 
 
-# Every key of the file with its reader, whose error says what is expected.
+# Reader of each key of the file; its error says what is expected.
 KEYS: dict[str, Callable[[Any], Any]] = {
     "checkpoints": _strings,
     "tiers": _strings,
@@ -192,10 +192,10 @@ KEYS: dict[str, Callable[[Any], Any]] = {
 
 
 def read_plan(file: Path) -> SweepPlan:
-    """The plan in a TOML file.
+    """Read the plan in a TOML file.
 
     Raises:
-        ParameterError: not TOML, an unknown key, or a value of the wrong type; names the file.
+        ParameterError: not TOML, an unknown key, or a value of the wrong type.
     """
     try:
         given = tomllib.loads(file.read_text(encoding="utf-8"))
@@ -203,7 +203,7 @@ def read_plan(file: Path) -> SweepPlan:
         raise ParameterError(f"{file}: not TOML ({error})") from None
     if unknown := [name for name in given if name not in KEYS]:
         raise ParameterError(
-            f"{file}: unknown key {', '.join(map(repr, unknown))}. There are: {', '.join(KEYS)}"
+            f"{file}: unknown key {', '.join(map(repr, unknown))}; known keys: {', '.join(KEYS)}"
         )
     read = {}
     for name, value in given.items():

@@ -1,11 +1,11 @@
-"""Does this directory compute here what it computed when it was written?
+"""Check that this directory computes here what it computed when it was written.
 
     python check_encoder.py [FOLDER]
 
-Needs transformers and torch, nothing else. transformers before 5.2 runs this encoder
-causally without a word; other libraries may ignore other settings. Two questions:
-does a later token reach an earlier one, and is the pooled vector of a fixed
-input the one that was stored. Exit status 0 if both hold, else 1.
+Needs only transformers and torch. transformers before 5.2 silently runs this encoder
+causally, and other libraries may ignore other settings. Two checks: a later token must
+affect an earlier one, and the pooled vector of a fixed input must match the stored one.
+The exit status is 0 if both pass, else 1.
 """
 
 import json
@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 def main() -> int:
-    """Answer both questions in words; 0 or 1."""
+    """Print the result of both checks; return 0 if they pass, else 1."""
     import torch
     import transformers
     from transformers import AutoModel
@@ -28,13 +28,13 @@ def main() -> int:
     with torch.no_grad():
         states = model(input_ids=ids).last_hidden_state[0]
         moved = (model(input_ids=other).last_hidden_state[0, 0] - states[0]).abs().max().item()
-    found = torch.nn.functional.normalize(states.mean(0), dim=0)
-    cosine = float(found[: len(stored["mean_vector"])] @ torch.tensor(stored["mean_vector"]))
+    vector = torch.nn.functional.normalize(states.mean(0), dim=0)
+    cosine = float(vector[: len(stored["mean_vector"])] @ torch.tensor(stored["mean_vector"]))
     print(f"transformers {transformers.__version__}, torch {torch.__version__}")
     print(f"first state moves by {moved:.2e} when the last token changes", end=": ")
-    print("bidirectional" if moved > 0 else "CAUSAL, so its vectors are wrong here")
+    print("bidirectional" if moved > 0 else "CAUSAL, so the vectors are wrong here")
     print(f"cosine with the stored vector {cosine:.6f}", end=": ")
-    print("the same" if cosine > 0.9999 else "ANOTHER vector than when it was written")
+    print("match" if cosine > 0.9999 else "MISMATCH, the vectors differ from those at export")
     return 0 if moved > 0 and cosine > 0.9999 else 1
 
 

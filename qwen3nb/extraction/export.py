@@ -1,8 +1,8 @@
 """Write the files besides the weights, so that the directory loads everywhere.
 
 These are ``config.json`` with both spellings of the rope settings, the module files of
-sentence-transformers with both the old and the new keys, a README that says what is not
-yet measured, a script that checks the directory wherever it is loaded, and the provenance.
+sentence-transformers with both the old and the new keys, a README that states what has not
+been measured yet, and a script that checks the export on any machine.
 """
 
 from __future__ import annotations
@@ -68,13 +68,13 @@ A bidirectional Qwen3 text encoder of $parameters parameters, taken from the
 encoder-decoder checkpoint `$checkpoint` by qwen3nb $version.
 
 - pooling: `$pooling`, vectors $normalised, $dimension dimensions
-- every text is $surrounded, and cut at $max_length tokens
-- verified after writing: the greatest difference between this directory, loaded by
+- input: $surrounded, truncated to $max_length tokens
+- verified after writing: the largest difference between this directory, loaded by
   the stock class, and the source encoder is $difference
 
 **It needs transformers 5.2 or newer.** Older releases ignore `is_causal: false` and
-run this model causally without a word; the vectors are then wrong. `python
-check_encoder.py`, in this directory, tells.
+silently run this model causally, which gives wrong vectors. Run `python check_encoder.py`
+in this directory to check your installation.
 
 ```python
 from sentence_transformers import SentenceTransformer
@@ -83,21 +83,21 @@ model = SentenceTransformer("path/to/this/folder")
 vectors = model.encode(["a text", "another text"])
 ```
 
-Evaluation: pending. `qwen3nb eval --checkpoint THIS_FOLDER --tier smoke`, then
-`qwen3nb card --model THIS_FOLDER` writes the full card from the results.
+Evaluation: pending. Run `qwen3nb eval --checkpoint THIS_FOLDER --tier smoke`, then
+`qwen3nb card --model THIS_FOLDER`, which writes the full card from the results.
 """)
 
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """How an exported encoder is used; stored in the export.
+    """How an exported encoder is used; stored with the export.
 
     Attributes:
         pooling: one of `qwen3nb.models.modeling.pooling.POOLINGS`.
         normalize: whether vectors are scaled to length 1.
         max_length: maximum number of tokens per text, including prefix and end token.
         dtype: dtype of the stored weights: ``float32``, ``bfloat16`` or ``float16``.
-        prefix: text put before every input, such as the training's ``[R]``.
+        prefix: text prepended to every input, such as the training's ``[R]``.
         append_eos: whether the end-of-text token is appended to every input; truncation
             keeps it.
         prompts: sentence-transformers prompts by name, such as ``query``.
@@ -121,8 +121,8 @@ class ExportOptions:
 def copy_tokenizer(source: Path, target: Path, *, rows: int, options: ExportOptions) -> Tokenizer:
     """Copy the tokenizer files, check that they match the embedding, and return the tokenizer.
 
-    The files are not re-saved: transformers 5 writes files that transformers 4.57 cannot
-    read. A prefix or an end token changes only the template in ``tokenizer.json``.
+    The files are copied, not saved again: transformers 5 writes files that transformers
+    4.57 cannot read. A prefix or an end token changes only the template in ``tokenizer.json``.
 
     Raises:
         CheckpointError: no ``tokenizer.json``, or an unreadable one; a token id beyond the
@@ -139,12 +139,12 @@ def copy_tokenizer(source: Path, target: Path, *, rows: int, options: ExportOpti
     try:
         tokenizer = Tokenizer.from_file(str(file))
     except Exception as error:  # the library raises bare Exceptions  # noqa: BLE001
-        raise CheckpointError(f"{file}: not a tokenizer ({error})") from None
+        raise CheckpointError(f"{file}: not a valid tokenizer ({error})") from None
     largest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
     if not 0 <= largest < rows:
         raise CheckpointError(
-            f"{source}: the tokenizer has the id {largest}, the embedding only {rows} rows; "
-            "the tokenizer belongs to another model"
+            f"{source}: the tokenizer has the id {largest}, but the embedding has only {rows} "
+            "rows; the tokenizer belongs to another model"
         )
     named_token(source, "pad_token")
     for name in TOKENIZER_FILES:
@@ -164,7 +164,7 @@ def _surround(tokenizer: Tokenizer, source: Path, target: Path, options: ExportO
     added = tokenizer.num_special_tokens_to_add(is_pair=False)
     if options.max_length <= added:
         raise CheckpointError(
-            f"max_length {options.max_length} leaves no room for text: prefix and end take "
+            f"max_length {options.max_length} leaves no room for text: prefix and end token take "
             f"{added} tokens"
         )
     fields = json.loads((source / "tokenizer.json").read_text(encoding="utf-8"))
@@ -219,7 +219,7 @@ def write_model_files(folder: Path, config: Qwen3EncoderConfig, options: ExportO
 
 
 def _module(index: int, kind: str) -> dict[str, Any]:
-    """An entry of ``modules.json``."""
+    """Return an entry of ``modules.json``."""
     return {
         "idx": index,
         "name": str(index),
@@ -229,7 +229,7 @@ def _module(index: int, kind: str) -> dict[str, Any]:
 
 
 def _pooling_fields(pooling: str, *, dimension: int) -> dict[str, Any]:
-    """The pooling configuration for sentence-transformers before and since 5.4."""
+    """Return the pooling configuration for sentence-transformers before and since 5.4."""
     fields: dict[str, Any] = dict.fromkeys(_BEFORE_5_4.values(), False)
     fields[_BEFORE_5_4[pooling]] = True
     return fields | {
@@ -241,14 +241,14 @@ def _pooling_fields(pooling: str, *, dimension: int) -> dict[str, Any]:
 
 
 def write_readme(folder: Path, provenance: dict[str, Any]) -> None:
-    """Write a provisional README; `qwen3nb card` replaces it by the full card."""
-    around = [f"given {provenance['prefix']!r} at the front"] if provenance["prefix"] else []
-    around += ["ended by the end-of-text token"] if provenance["append_eos"] else []
+    """Write a provisional README; `qwen3nb card` replaces it with the full card."""
+    around = [f"{provenance['prefix']!r} prepended"] if provenance["prefix"] else []
+    around += ["end-of-text token appended"] if provenance["append_eos"] else []
     values = {
         **{key: str(value) for key, value in provenance.items()},
         "parameters": f"{provenance['parameters']:,}",
         "normalised": "of length 1" if provenance["normalize"] else "not normalised",
-        "surrounded": ", ".join(around) or "taken as it is",
+        "surrounded": ", ".join(around) or "used as is",
         "difference": f"{provenance['verification']['max_difference']:.1e}",
         "version": provenance["qwen3nb"],
         "checkpoint": Path(provenance["source"]["folder"]).name,

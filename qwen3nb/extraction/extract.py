@@ -27,7 +27,7 @@ from qwen3nb.checkpoints.provenance import PROVENANCE
 from qwen3nb.checkpoints.tied_weights import EMBEDDINGS, embedding_name
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.checkpoints.weight_names import encoder_name
-from qwen3nb.checkpoints.writer import Piece, transfer
+from qwen3nb.checkpoints.writer import Piece, write_pieces
 from qwen3nb.extraction.export import (
     ExportOptions,
     copy_tokenizer,
@@ -35,7 +35,7 @@ from qwen3nb.extraction.export import (
     write_model_files,
     write_readme,
 )
-from qwen3nb.extraction.verify import MAX_DIFFERENCE, Verification, verify
+from qwen3nb.extraction.verify import MAX_DIFFERENCE, Verification, verify_export
 from qwen3nb.models.modeling.configuration import Qwen3EncoderConfig, ignored_settings
 from qwen3nb.models.modeling.configuration import encoder_config as build_config
 from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel
@@ -105,8 +105,8 @@ def extract(
             ``pooling``, ``normalize``, ``max_length``, ``dtype``, ``prefix``, ``append_eos``.
 
     Raises:
-        CheckpointError: the checkpoint is invalid, or the export does not compute what its
-            source does. ``output`` is then left as it was.
+        CheckpointError: the checkpoint is invalid, or the export does not reproduce its
+            source. ``output`` is then left unchanged.
         ValueError: an unknown choice.
     """
     export = ExportOptions(**options)
@@ -120,12 +120,12 @@ def extract(
     with new_folder(output) as work:
         tokenizer = copy_tokenizer(source.folder, work, rows=config.vocab_size, options=export)
         warnings = [*ignored_settings(source.config), *_tokenizer_warnings(source, export)]
-        warnings += transfer(
+        warnings += write_pieces(
             [source], pieces, work / SINGLE, label="extracting", show_progress=show_progress
         )
         write_model_files(work, config, export)
         embedding = next(p.sources[0] for p in pieces if p.name == "embed_tokens.weight")
-        verification = verify(
+        verification = verify_export(
             source, embedding, work, config=config, options=export, tokenizer=tokenizer
         )
         extraction = Extraction(
@@ -175,7 +175,7 @@ def _default_label(folder: Path) -> str:
 def _plan(
     source: Checkpoint, config: Qwen3EncoderConfig, *, dtype: str, allow: Collection[str]
 ) -> list[Piece]:
-    """Return the tensors to write and those only to check.
+    """Return the tensors to write, and those to check without writing.
 
     Raises:
         CheckpointError: tensors are missing, unexpected, or of another shape.
@@ -226,7 +226,7 @@ def _encoder_problems(
 
 
 def _decoder_problems(source: Checkpoint) -> list[str]:
-    """Check that a decoder, if there is one, is complete; its shapes are not checked."""
+    """Return what is missing from or unexpected in the decoder; its shapes are not checked."""
     decoder = {name for name in source.tensors if name.startswith("model.decoder.")}
     decoder -= set(EMBEDDINGS)
     if not decoder:
@@ -246,7 +246,7 @@ def _decoder_problems(source: Checkpoint) -> list[str]:
 
 
 def _tokenizer_warnings(source: Checkpoint, options: ExportOptions) -> list[str]:
-    """Warn of mismatches between tokenizer, configuration and pooling."""
+    """Return warnings about mismatches between tokenizer, configuration and pooling."""
     warnings = []
     if options.pooling == "last" and not options.append_eos:
         warnings.append(

@@ -1,7 +1,7 @@
-"""Upload an export to the hub, and nothing that does not belong there.
+"""Upload an export to the hub, after scanning it for secrets.
 
-The folder is scanned before anything leaves the machine: a key, a token or a pickle stops
-the upload. Messages name the file, never its content.
+The scan runs before anything leaves the machine: a key, a token or a pickle stops the
+upload. Messages name the file, never its content.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def plan_push(folder: Path | str) -> list[Upload]:
     """Return the files of an export that would be uploaded.
 
     Raises:
-        CheckpointError: the folder is not an export, or holds something that must not leave
+        CheckpointError: the folder is not an export, or contains something that must not leave
             the machine: a secret (by name or by content), a pickle or a link.
     """
     folder = Path(folder)
@@ -75,7 +75,7 @@ def _refusal(path: Path, values: list[bytes]) -> str | None:
     """Return why a file must not be uploaded, or None."""
     name = path.name.lower()
     if path.is_symlink() or not path.is_file():
-        return "a link or a special file; replace it by a copy of the file"
+        return "a link or a special file; replace it with a copy of the file"
     if any(fnmatch(name, pattern) for pattern in _SECRET_NAMES):
         return "its name suggests a secret"
     if any(fnmatch(name, pattern) for pattern in _PICKLES):
@@ -134,7 +134,7 @@ def push(
     except Exception as error:  # noqa: BLE001 - transport errors pass through the hub's client
         reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
         raise ValueError(
-            f"the hub refused {repository}: {reason}. Check the network, and with "
+            f"the hub refused {repository}: {reason}. Check the network, and check with "
             "`hf auth whoami` that the account may write to it"
         ) from None
     return str(done.commit_url)

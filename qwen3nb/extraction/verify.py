@@ -1,9 +1,9 @@
 """Verify that an export computes what its source computes.
 
-The source is run by the encoder-decoder's own class under its own weight names, the
-export is loaded from disk by the stock class, so that errors in re-keying, configuration
-or tokenizer become visible. Both get texts of different lengths in padded batches. Only
-one of the two models is in memory at a time.
+The source runs in the encoder-decoder's own class, under its own weight names; the export
+is loaded from disk by the stock class. Errors in renamed weights, configuration or tokenizer
+therefore show up as differences. Both models get texts of different lengths in padded
+batches. Only one of them is in memory at a time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.models.modeling.configuration import Qwen3EncoderConfig
 from qwen3nb.models.modeling.dtypes import torch_dtype
 from qwen3nb.models.modeling.pooling import pool
-from qwen3nb.models.modeling.qwen3_encoder import causal_leak, padded
+from qwen3nb.models.modeling.qwen3_encoder import causal_leak, pad_rows
 from qwen3nb.models.modeling.qwen3_seq2seq import Qwen3ForSeq2SeqLM, Qwen3Seq2SeqConfig
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from qwen3nb.extraction.export import ExportOptions
 
-__all__ = ["MAX_DIFFERENCE", "TEXTS", "Verification", "verify"]
+__all__ = ["MAX_DIFFERENCE", "TEXTS", "Verification", "verify_export"]
 
 MAX_DIFFERENCE = 1e-5
 # Short, long, in several scripts; none contains a special token.
@@ -68,7 +68,7 @@ class Verification:
     probe: dict[str, Any]
 
     def as_dict(self) -> dict[str, Any]:
-        """The verification as stored in the provenance."""
+        """Return the verification as stored in the provenance."""
         return {
             "max_difference": self.max_difference,
             "bound": MAX_DIFFERENCE,
@@ -81,7 +81,7 @@ class Verification:
         }
 
 
-def verify(
+def verify_export(
     source: Checkpoint,
     embedding: str,
     export: Path,
@@ -102,8 +102,8 @@ def verify(
 
     Raises:
         CheckpointError: states or pooled vectors differ by more than `MAX_DIFFERENCE` in
-            float32, the tokenizer gives other tokens when loaded by transformers, or the
-            export runs causally.
+            float32, transformers loads the tokenizer with different tokens, or the export
+            runs causally.
     """
     rows = _inputs(tokenizer, export, options, vocabulary=config.vocab_size)
     exact = _source_states(source, embedding, rows, config, dtype=torch.float32)
@@ -137,7 +137,7 @@ def verify(
 def _inputs(
     tokenizer: Tokenizer, export: Path, options: ExportOptions, *, vocabulary: int
 ) -> list[list[int]]:
-    """Token ids to compare: tokenized texts, random ids, and the embedding's last row."""
+    """Return token ids to compare: tokenised texts, random ids, and the embedding's last row."""
     from transformers import AutoTokenizer
 
     tokenizer.no_padding()
@@ -171,11 +171,11 @@ def _source_states(
     *,
     dtype: torch.dtype,
 ) -> dict[str, list[Tensor]]:
-    """States (T, H) of each row per padding side, with weights rounded to ``dtype``."""
+    """Return states (T, H) of each row per padding side, with weights rounded to ``dtype``."""
     model = _source_model(source, embedding, config, dtype=dtype)
     states = {}
     for side in _SIDES:
-        ids, mask = padded(rows, side=side)
+        ids, mask = pad_rows(rows, side=side)
         with torch.inference_mode():
             out = model.encode(ids, mask)
         states[side] = [out[row][mask[row].bool()] for row in range(len(rows))]
@@ -185,7 +185,7 @@ def _source_states(
 def _source_model(
     source: Checkpoint, embedding: str, config: Qwen3EncoderConfig, *, dtype: torch.dtype
 ) -> Qwen3ForSeq2SeqLM:
-    """The encoder-decoder with the encoder's weights; its decoder takes no memory."""
+    """Return the encoder-decoder with the encoder's weights; its decoder takes no memory."""
     kept = (
         "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "rms_norm_eps",
         "num_attention_heads", "num_key_value_heads", "max_position_embeddings",
@@ -212,13 +212,13 @@ def _source_model(
 def _compare(
     export: Path, rows: Sequence[Sequence[int]], theirs: dict[str, list[Tensor]], source: Checkpoint
 ) -> tuple[float, float, dict[str, Any]]:
-    """Largest difference, leak and probe of the export, loaded by the stock class."""
+    """Return the largest difference, leak and probe of the export, loaded by the stock class."""
     from transformers import AutoModel
 
     model = AutoModel.from_pretrained(export, dtype=torch.float32).eval()
     difference = 0.0
     for side in _SIDES:
-        ids, mask = padded(rows, side=side)
+        ids, mask = pad_rows(rows, side=side)
         with torch.inference_mode():
             states = model(input_ids=ids, attention_mask=mask).last_hidden_state
         for row, expected in enumerate(theirs[side]):
@@ -240,7 +240,7 @@ def _compare(
 
 @torch.inference_mode()
 def _probe(model: Any) -> dict[str, Any]:
-    """A fixed input, an alternative last token, and the mean vector, for ``check_encoder.py``."""
+    """Return a fixed input, another last token and the mean vector, for ``check_encoder.py``."""
     rows = model.config.vocab_size
     ids = [(11 * index + 5) % rows for index in range(12)]
     states = model(input_ids=torch.tensor([ids])).last_hidden_state[0]

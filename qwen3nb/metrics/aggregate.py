@@ -1,7 +1,7 @@
 """Aggregate per-query values into one number with a confidence interval.
 
-The record names an aggregate together with its columns, so that it can be recomputed from
-them: that is what `qwen3nb verify` does.
+A record stores each aggregate with the names of its columns, from which `qwen3nb verify`
+recomputes it.
 
 Intervals are percentile bootstrap intervals (Efron and Tibshirani 1993, chapter 13)
 over queries (for STS: over pairs; for clustering: over the repeated draws).

@@ -4,7 +4,7 @@ The conventions are those of trec_eval: documents are ranked by score, compared 
 floats, ties by document id, descending; gains are linear in the grade (``nDCGexp``:
 2^grade - 1), and grades of 0 or below have no gain; a judged query that is missing from the
 run scores 0. A query without a relevant document has no defined score and is omitted;
-callers report how many there were.
+callers report the number of such queries.
 
 References:
     Järvelin and Kekäläinen 2002 (nDCG); Voorhees 1999 (MRR); Buckley and Voorhees 2005.

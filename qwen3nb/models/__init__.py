@@ -1,1 +1,1 @@
-"""What is measured: encoders, their pooling, and the baselines beside them."""
+"""The models that are evaluated: encoders, rerankers, search models and baselines."""

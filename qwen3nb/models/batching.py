@@ -1,7 +1,7 @@
-"""Batches: which texts go through the model together.
+"""Batching: which texts go through the model together.
 
 Padding is wasted work, so texts of similar length share a batch, and equal texts are
-encoded once. Neither changes a vector: results return in input order.
+encoded once. Neither changes a vector; results are in input order.
 """
 
 from __future__ import annotations

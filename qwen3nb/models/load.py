@@ -11,7 +11,7 @@ from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.rerankers.prompt_template import INSTRUCTION
 from qwen3nb.models.sources.fingerprint import fingerprint
-from qwen3nb.models.sources.resolve import adapter_source, fetch, find_source
+from qwen3nb.models.sources.resolve import adapter_source, fetch_model, find_source
 from qwen3nb.models.sources.source import Source
 from qwen3nb.models.types import SpecError
 from qwen3nb.utils.choices import one_of
@@ -44,26 +44,26 @@ def load_encoder(
     Args:
         spec: a folder (an extracted encoder, an encoder-decoder checkpoint, a
             sentence-transformers model, a causal language model, a LoRA adapter, another
-            encoder-decoder such as T5Gemma 2, whose encoder is taken), a name from
+            encoder-decoder such as T5Gemma 2, whose encoder is used), a name from
             ``registry.toml``, a hub id, or ``random``.
         pooling: one of `POOLINGS`; None or ``auto`` for the model's own. A causal
-            language model has none, so it needs one.
+            language model has none, so it must be given.
         max_length: tokens after which a text is truncated; None or 0 for the model's own.
-        prefix: text put before every input, such as the mode ``[R]`` of a UL2 training;
+        prefix: text prepended to every input, such as the mode ``[R]`` of a UL2 training;
             for checkpoints and language models. An export stores its own.
         append_eos: whether the end-of-text token follows every input, likewise.
-        normalize: whether vectors get unit length; None for the model's own setting. If
-            not, similarities are dot products.
+        normalize: whether vectors get unit length; None for the model's own setting. Without
+            it, similarities are dot products.
         bidirectional: let every token of a causal language model attend to every other.
-        base: the model a LoRA adapter belongs to; None for the one it names.
-        instruction: for models with instructions, used if the task brings none; None for
-            the model's default. An adapter gets it before queries, and pools the last
-            token, the end of text, by default.
+        base: the base model of a LoRA adapter; None for the one that the adapter names.
+        instruction: for models with instructions, used if the task has none; None for the
+            model's default. An adapter applies it to queries, and by default pools the
+            last token, the end of text.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
         dtype: ``float32``, ``bfloat16`` or ``float16``.
         batch_size: texts per batch if they must be padded, or if sentence-transformers runs
             the model; changes the speed, not the vectors.
-        seed: of the random baseline's vectors.
+        seed: seed of the random baseline's vectors.
         cache: whether vectors are cached between runs.
         show_progress: whether long encodings show a progress bar.
 
@@ -79,7 +79,7 @@ def load_encoder(
         dimension = int(source.spec.partition(":")[2] or 128)
         return RandomEncoder(source, seed=seed, dimension=dimension, **options)
     adapter = source.kind == "adapter"
-    fingerprint(source)  # reads the headers: a pickle is refused before anything is loaded
+    fingerprint(source)  # reads the headers, which refuses a pickle before anything is loaded
     if bidirectional:
         _check_causal(source)
         options["bidirectional"] = True
@@ -100,9 +100,9 @@ def load_encoder(
 
 
 def load_model(spec: str | Path, **options: Any) -> Encoder | BM25 | Fusion:
-    """`load_encoder`, or the search model of ``bm25`` or of a fusion such as ``bm25+e5-base-v2``.
+    """Load an encoder, or the search model ``bm25`` or a fusion such as ``bm25+e5-base-v2``.
 
-    The options are those of `load_encoder`, and go to the encoders of a fusion.
+    The options are those of `load_encoder`; a fusion passes them to its encoders.
     """
     source = find_source(str(spec))
     if source.kind == "fusion":
@@ -118,7 +118,7 @@ def load_model(spec: str | Path, **options: Any) -> Encoder | BM25 | Fusion:
 
 
 def _resolved(spec: str | Path, *, base: str | Path | None, instruction: str | None) -> Source:
-    """Resolve the encoder's source that ``spec`` names, with its instruction.
+    """Return the source of the encoder that ``spec`` names, with its instruction.
 
     Raises:
         SpecError: no such model, or one without vectors.
@@ -127,7 +127,7 @@ def _resolved(spec: str | Path, *, base: str | Path | None, instruction: str | N
     if source.kind in ("bm25", "fusion"):
         raise SpecError(f"{spec} has no vectors; load_model('{spec}') gives a search model")
     if source.kind == "hub":
-        source = fetch(source)  # only now it shows whether it is an adapter
+        source = fetch_model(source)  # only its files show whether it is an adapter
     if source.kind == "adapter":
         source = replace(
             source, prompts={"query": "Instruct: {instruction}\nQuery:"}, instruction=INSTRUCTION
@@ -139,7 +139,7 @@ def _check_causal(source: Source) -> None:
     if source.kind not in ("decoder", "adapter"):
         raise SpecError(
             f"{source.label} is of kind {source.kind!r}; bidirectional is for causal language "
-            "models, all others are what they are"
+            "models; other models have a fixed direction"
         )
 
 

@@ -1,4 +1,4 @@
-"""The description of a model that MTEB asks for."""
+"""The description of a model that MTEB requires."""
 
 from __future__ import annotations
 

@@ -13,4 +13,4 @@ class EncoderError(ValueError):
 
 
 class SpecError(ValueError):
-    """A spec that names no model; the message lists what would have."""
+    """A spec that names no usable model; the message lists what is available."""

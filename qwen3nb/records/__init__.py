@@ -1,1 +1,1 @@
-"""The result record on disk: its schema, where it lies, how it is checked."""
+"""The result record on disk: its schema, its location, its verification."""

@@ -1,10 +1,10 @@
-"""Runs that failed: a note of each, until the same run succeeds.
+"""Notes on failed runs, each kept until the same run succeeds.
 
     results/failed/<page>.json
 
-A run that fails may have saved records before. They stay where they are, so that the next
-attempt need not make them again, but `qwen3nb.records.record.load_results` leaves them out until
-the run has come to its end: the numbers of a failed run are shown nowhere.
+Records that a failed run has already saved stay on disk, so that the next attempt can reuse
+them, but `qwen3nb.records.store.load_results` leaves them out until the run completes: the
+numbers of a failed run are never shown.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ __all__ = ["FailedRun", "failed_run", "failed_runs", "forget_failure", "note_fai
 
 @dataclass(frozen=True)
 class FailedRun:
-    """A run that did not come to its end.
+    """A run that did not complete.
 
     Attributes:
-        page: name of the page it would have made.
+        page: name of the page it would have produced.
         notebook: name of the notebook.
-        parameters: all of them, defaults filled in.
-        error: name of the exception, or what else ended it.
-        message: what that said.
-        started: when, UTC, ISO 8601 to the second.
-        failed: likewise.
-        seconds: how long it took to fail.
-        more: where more is to be read: the log, the notebook as far as it came.
+        parameters: all parameters, defaults filled in.
+        error: name of the exception, or what else ended the run.
+        message: the error's message.
+        started: time of the start, UTC, ISO 8601 to the second.
+        failed: time of the failure, likewise.
+        seconds: time until it failed.
+        more: where to read more: the log, the partly executed notebook.
     """
 
     page: str
@@ -48,12 +48,12 @@ class FailedRun:
 
     @property
     def reason(self) -> str:
-        """The error and the last line of what it said."""
+        """The error and the last line of its message."""
         lines = [line.strip() for line in self.message.splitlines() if line.strip()]
         return f"{self.error}: {lines[-1]}" if lines else self.error
 
     def made(self, *, config: Mapping[str, Any], finished: str) -> bool:
-        """Whether this run made the record with ``config`` that was ``finished`` then."""
+        """Return whether this run made the record with this ``config`` and time ``finished``."""
         ours = all(self.parameters.get(name) == value for name, value in config.items())
         return bool(config) and ours and self.started <= finished <= self.failed
 
@@ -63,26 +63,26 @@ def _file(page: str, folder: Path | None = None) -> Path:
 
 
 def note_failure(run: FailedRun) -> Path:
-    """Keep a note of a failed run; it takes the place of an earlier one's."""
+    """Store the note of a failed run; it replaces an earlier note of the same page."""
     return write_json(_file(run.page), asdict(run))
 
 
 def forget_failure(page: str) -> None:
-    """The run of this page has succeeded."""
+    """Delete the note of a page whose run has succeeded."""
     _file(page).unlink(missing_ok=True)
 
 
 def failed_run(page: str) -> FailedRun | None:
-    """The note of a page's run, if it failed last."""
+    """Return the note of a page whose last run failed, else None."""
     file = _file(page)
     return _read(file) if file.is_file() else None
 
 
 def failed_runs(folder: Path | str | None = None) -> list[FailedRun]:
-    """Every run that failed last, by page.
+    """Return the notes of all pages whose last run failed, sorted by page.
 
     Raises:
-        ValueError: a note that cannot be read; names it.
+        ValueError: a note that cannot be read; names the file.
     """
     files = _file("x", Path(folder) if folder else None).parent.glob("*.json")
     return [_read(file) for file in sorted(files)]

@@ -1,10 +1,10 @@
-"""The record of one model on one task: what it is, where it lies, whether it holds.
+"""The record of one model on one task: its schema, its file, its consistency.
 
     results/<label>-<identity>/seed_<n>/<task>.json
 
-A record keeps the score of every query; its aggregates are derived from them and can
-be derived again (`problems`). Records are written whole or not at all, as strict JSON,
-and found again by the identity of model and task, never by a name alone.
+A record stores the score of every query; its aggregates are derived from these scores and
+can be recomputed (`problems`). Records are written whole or not at all, as strict JSON, and
+looked up by the identity of model and task, never by name alone.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = [
 
 SCHEMA = "qwen3nb.result/2"
 _FIRST_SCHEMA = "qwen3nb.result/1"
-_SIZES = ("documents", "queries", "texts")  # beside the other facts of a task, there
+_SIZES = ("documents", "queries", "texts")  # among the task's other fields in the first schema
 _VERSIONS = (
     "qwen3nb",
     "torch",
@@ -54,7 +54,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 class ResultError(ValueError):
-    """A record that cannot be read or does not hold; names the file and the cause."""
+    """A record that cannot be read or is inconsistent; names the file and the cause."""
 
 
 @dataclass(frozen=True)
@@ -62,11 +62,11 @@ class ModelInfo:
     """The model of a record.
 
     Attributes:
-        label: a name fit for files and tables.
-        identity: SHA-256 of everything that decides its vectors or scores.
-        spec: what it was loaded by: a folder, a registry name, a hub id.
+        label: a name that is safe in file names and tables.
+        identity: SHA-256 of everything its vectors or scores depend on.
+        spec: the spec it was loaded from: a folder, a registry name, a hub id.
         settings: what the identity is computed from.
-        parameters: number of weights; None where the model has none.
+        parameters: number of parameters; None if the model has none.
     """
 
     label: str
@@ -86,22 +86,22 @@ class MTEBScore:
 
 @dataclass(frozen=True)
 class TaskInfo:
-    """The task of a record, and the part of its data that was run.
+    """The task of a record, and the part of its data that was evaluated.
 
     Attributes:
-        name: as MTEB writes it, or the name of a test collection.
+        name: MTEB's name of the task, or the name of a test collection.
         type: MTEB's task type, such as ``Retrieval``.
-        main_metric: the metric shown first.
+        main_metric: the metric reported first.
         dataset: hub id or name of the data set.
         revision: revision, or digest, of the data.
         unit: what n counts: ``queries``, ``pairs``, ``items``.
-        size: number of documents, queries or texts.
-        mteb: MTEB's own main score, where MTEB ran the task.
-        group: the task this one is a part of, such as ``CQADupStack``.
-        categories: query id to category, of one's own queries.
-        splits: splits that were run; empty where the record does not say.
-        subsets: subsets that were run, likewise.
-        languages: languages that were run, likewise.
+        size: numbers of documents, queries or texts.
+        mteb: MTEB's own main score, if MTEB ran the task.
+        group: the task that this one is part of, such as ``CQADupStack``.
+        categories: category per query id, for custom queries.
+        splits: splits that were evaluated; empty if the record does not say.
+        subsets: subsets that were evaluated, likewise.
+        languages: languages that were evaluated, likewise.
     """
 
     name: str
@@ -121,7 +121,7 @@ class TaskInfo:
 
 @dataclass(frozen=True)
 class Environment:
-    """The software and the machine that made a record."""
+    """The software and hardware that produced a record."""
 
     versions: dict[str, str] = field(default_factory=dict)
     python: str = ""
@@ -131,7 +131,7 @@ class Environment:
 
     @classmethod
     def current(cls, *, device: str = "cpu", precision: str = "float32") -> Environment:
-        """This process's environment."""
+        """Return the environment of this process."""
         return cls(
             versions={name: _installed(name) for name in _VERSIONS},
             python=platform.python_version(),
@@ -143,15 +143,15 @@ class Environment:
 
 @dataclass(frozen=True)
 class RunCost:
-    """What a record took to make.
+    """The cost of producing a record.
 
     Attributes:
-        seconds: wall clock.
-        texts: texts, or pairs, asked of the model, repeated ones included.
+        seconds: wall-clock time.
+        texts: texts, or pairs, requested from the model, duplicates included.
         encoded: of these, computed by the model.
         cached: distinct texts read from the embedding cache.
-        texts_per_second: speed of the model; None where it computed nothing.
-        peak_memory_bytes: of the process; None where the platform does not report it.
+        texts_per_second: throughput of the model; None if it computed nothing.
+        peak_memory_bytes: peak memory of the process; None if the platform does not report it.
     """
 
     seconds: float = 0.0
@@ -164,20 +164,20 @@ class RunCost:
 
 @dataclass(frozen=True)
 class Result:
-    """One model on one task.
+    """The scores of one model on one task.
 
     Attributes:
-        model: which model.
-        task: which task, on which data.
+        model: the model.
+        task: the task and its data.
         metrics: aggregate per metric name.
         per_query: column, then query id, to value.
-        seed: seed of the run: of the intervals, and of random vectors.
-        config: the parameters the run was given.
+        seed: seed of the run, for intervals and random vectors.
+        config: the parameters of the run.
         environment: versions, device, precision.
         cost: seconds, texts per second, peak memory.
         run: id of the run, shared by all its records.
-        finished: when, UTC, ISO 8601.
-        checksum: of the record's content; empty where it was written without one.
+        finished: time of completion, UTC, ISO 8601.
+        checksum: checksum of the record's content; empty if it was written without one.
     """
 
     model: ModelInfo
@@ -206,22 +206,22 @@ class Result:
 
     @property
     def main(self) -> Aggregate:
-        """The task's main metric."""
+        """The aggregate of the task's main metric."""
         return self.metrics[self.task.main_metric]
 
     def path(self, folder: Path | None = None) -> Path:
-        """Where the record lies under ``folder`` (by default `paths.results`)."""
+        """Return the record's path under ``folder`` (by default `paths.results`)."""
         name = f"{self.model.label}-{self.model.identity[:8]}"
         return result_path(folder, name, self.seed, self.task.name)
 
     def save(self, folder: Path | None = None) -> Path:
-        """Write the record, whole or not at all."""
+        """Write the record, whole or not at all, and return its path."""
         value = {"schema": SCHEMA, **asdict(self)}
         return write_json(self.path(folder), value)
 
     @classmethod
     def load(cls, file: Path) -> Result:
-        """Read a record, of this schema or of the one before.
+        """Read a record of the current or the previous schema.
 
         Raises:
             ResultError: not JSON, not of a known schema, or a field is missing.
@@ -239,7 +239,7 @@ class Result:
 
 
 def _typed(value: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a record's JSON as `Result` takes them."""
+    """Return the fields of a record's JSON with the types that `Result` expects."""
     fields = {name: value[name] for name in Result.__dataclass_fields__}
     task = dict(fields["task"])
     for name in ("splits", "subsets", "languages"):
@@ -259,7 +259,7 @@ def _typed(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _from_first(value: dict[str, Any]) -> dict[str, Any]:
-    """A record of the first schema, which named the task's sizes among its other facts."""
+    """Convert a record of the first schema, which stored sizes among the task's other fields."""
     task = dict(value["task"])
     size = {name: task.pop(name) for name in _SIZES if name in task}
     unknown: dict[str, Any] = {"splits": (), "subsets": (), "languages": (), "mteb": None}
@@ -267,31 +267,31 @@ def _from_first(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def result_path(folder: Path | None, model: str, seed: int, task: str) -> Path:
-    """``folder/<model>/seed_<seed>/<task>.json``.
+    """Return ``folder/<model>/seed_<seed>/<task>.json``.
 
     Raises:
-        ResultError: a model or task name that is not fit for a path.
+        ResultError: a model or task name that is not safe in a path.
     """
     for name in (model, task):
         if not _NAME.fullmatch(name):
-            raise ResultError(f"{name!r} is not fit for a file name; use letters, digits, . _ -")
+            raise ResultError(f"{name!r} is not safe as a file name; use letters, digits, . _ -")
     return (folder or paths.results()) / model / f"seed_{seed}" / f"{task}.json"
 
 
 def problems(result: Result) -> list[str]:
-    """What in a record does not follow from its per-query scores; empty if all does."""
+    """Return what does not follow from the per-query scores; empty if the record is consistent."""
     wrong = []
     if result.task.main_metric not in result.metrics:
         wrong.append(f"main metric {result.task.main_metric!r} is not among its metrics")
     for name, stored in result.metrics.items():
         if stored.how == REPORTED:
-            continue  # nothing to derive it from, and the record says so
+            continue  # another program's value: there are no per-query scores
         try:
             again = aggregate(
                 result.per_query, how=stored.how, columns=stored.columns, seed=result.seed
             )
         except (ValueError, KeyError) as error:
-            wrong.append(f"{name}: cannot be derived ({error})")
+            wrong.append(f"{name}: cannot be recomputed ({error})")
             continue
         for part in ("value", "low", "high", "n"):
             ours, theirs = getattr(again, part), getattr(stored, part)

@@ -1,4 +1,4 @@
-"""A collection of records: count them, filter them, look at them as a DataFrame."""
+"""A collection of records: count them, filter them, convert them to a DataFrame."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Results(Sequence[Result]):
     __hash__ = None  # type: ignore[assignment]  # records hold dictionaries
 
     def __repr__(self) -> str:
-        """How many records, of which models and tasks."""
+        """Number of records, and their models and tasks."""
         if not self._records:
             return "<Results: no records>"
         records = f"{len(self)} record{'s' if len(self) > 1 else ''}"
@@ -72,15 +72,15 @@ class Results(Sequence[Result]):
     def filter(
         self, *, model: Names | None = None, task: Names | None = None, tier: str | None = None
     ) -> Results:
-        """The records that meet every condition given.
+        """Return the records that meet all given conditions.
 
         Args:
-            model: a label, a spec, or the first digits (8 at least) of an identity; or several.
-            task: the name of a task, or several.
-            tier: a tier; keeps records of its tasks, and those that a run of the tier made.
+            model: a label, a spec, or the first digits (at least 8) of an identity; or several.
+            task: a task name, or several.
+            tier: a tier; keeps records of its tasks and those made by a run of the tier.
 
         Raises:
-            ValueError: a model or task that no record here has, or an unknown tier.
+            ValueError: a model or task that no record has, or an unknown tier.
         """
         kept = self._records
         if model is not None:
@@ -98,7 +98,7 @@ class Results(Sequence[Result]):
         return Results(kept)
 
     def to_frame(self, *, all_metrics: bool = False) -> pd.DataFrame:
-        """A row per record with its main metric, or per record and metric.
+        """Return a row per record with its main metric, or per record and metric.
 
         Columns: model, task, type, metric, value, low and high (the confidence interval), n,
         unit, seed, identity, revision, finished. An undefined value is missing.

@@ -1,4 +1,4 @@
-"""Where records lie: saved, found, loaded and checked, by file."""
+"""Find, load, adopt and verify the records on disk."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from qwen3nb.records.failures import failed_runs
 from qwen3nb.records.record import Result, ResultError, problems
 from qwen3nb.records.results import Results
 
-# Settings that make one model several rows, if records differ in them; with what an older
-# record, which does not name them, meant.
+# Settings by which one model gets several rows if its records differ in them, each with the
+# value that an older record without the setting implies.
 _USES: dict[str, Any] = {
     "pooling": None,
     "max_length": None,
@@ -27,18 +27,18 @@ _USES: dict[str, Any] = {
 
 
 def load_results(folder: Path | str | None = None, *, adapters: bool = True) -> Results:
-    """Every record under ``folder``, by model and task; none if the folder is not there.
+    """Return all records under ``folder``, sorted by model and task; empty without the folder.
 
-    Records that a failed run made are left out until that run has come to its end; see
+    Records made by a failed run are left out until that run completes; see
     `qwen3nb.records.failures`.
 
     Args:
         folder: by default `paths.results`.
-        adapters: whether those of trained adapters are among them, a few runs of the same
-            training per seed (``qwen3nb.evaluation.studies.lora_runs``); no leaderboard lists them.
+        adapters: whether to include records of trained adapters, which are repeated runs of one
+            training (``qwen3nb.evaluation.studies.lora_runs``) that no leaderboard lists.
 
     Raises:
-        ResultError: a record that cannot be read; names it.
+        ResultError: a record that cannot be read; names the file.
     """
     failed = failed_runs(folder)
     return Results(
@@ -49,12 +49,12 @@ def load_results(folder: Path | str | None = None, *, adapters: bool = True) -> 
     )
 
 
-def taken_over(
+def adopt(
     result: Result, *, config: dict[str, Any], run: str, folder: Path | None = None
 ) -> Result:
-    """A record that a failed run left, signed by the run that reuses it and saved again.
+    """Adopt a record left by a failed run: sign it with the run that reuses it, and save it.
 
-    Any other record is returned as it is.
+    Any other record is returned unchanged.
     """
     made = (each.made(config=result.config, finished=result.finished) for each in failed_runs())
     if not any(made):
@@ -66,13 +66,13 @@ def taken_over(
 
 
 def result_files(folder: Path | str | None = None) -> list[Path]:
-    """The files of records under ``folder``."""
+    """Return the record files under ``folder``, sorted."""
     base = Path(folder) if folder else paths.results()
     return sorted(base.glob("*/seed_*/*.json"))
 
 
 def load_failures(folder: Path | str | None = None) -> dict[str, str]:
-    """The last line of each failed task's traceback, by model, seed and task."""
+    """Return the last line of each failed task's traceback, by model, seed and task."""
     base = Path(folder) if folder else paths.results()
     failures = {}
     for file in sorted(base.glob("*/seed_*/*.error.txt")):
@@ -85,14 +85,14 @@ def load_failures(folder: Path | str | None = None) -> dict[str, str]:
 
 
 def verify(records: Result | Iterable[Result] | Path | str | None = None) -> list[str]:
-    """Recompute every aggregate from the per-query scores; list what disagrees.
+    """Recompute every aggregate from the per-query scores; return what disagrees.
 
     Args:
-        records: one or several, a record's file, or a folder of records; by default the
-            folder `paths.results`.
+        records: one or several records, a record's file, or a folder of records; by default
+            `paths.results`.
 
     Returns:
-        A line per problem; empty where every record holds.
+        A line per problem; empty if all records are consistent.
     """
     if isinstance(records, Result):
         return problems(records)
@@ -109,7 +109,7 @@ def verify(records: Result | Iterable[Result] | Path | str | None = None) -> lis
 
 
 def verify_files(files: Iterable[Path]) -> dict[Path, list[str]]:
-    """Problems per file, for the files that have any; an unreadable file is one."""
+    """Return the problems of each file that has any; an unreadable file is a problem."""
     checked = ((file, _file_problems(file)) for file in files)
     return {file: wrong for file, wrong in checked if wrong}
 
@@ -121,17 +121,17 @@ def _file_problems(file: Path) -> list[str]:
     except (ResultError, KeyError) as error:
         return [str(error)]
     if file.name != f"{result.task.name}.json":
-        wrong.append(f"holds the task {result.task.name!r}")
+        wrong.append(f"contains the task {result.task.name!r}")
     if not file.parent.parent.name.endswith(f"-{result.model.identity[:8]}"):
-        wrong.append("lies in the folder of another model's identity")
+        wrong.append("is in the folder of a model with another identity")
     return wrong
 
 
 def latest(results: Iterable[Result]) -> list[Result]:
-    """Of records that differ in content only, the one finished last.
+    """Return only the latest of records that differ in the model's content alone.
 
     A checkpoint that is overwritten is another model under the same label; its old
-    records stay on disk and out of the tables.
+    records stay on disk, but not in the tables.
     """
     newest: dict[tuple[Any, ...], Result] = {}
     for result in results:

@@ -41,7 +41,7 @@ def headline_findings(
 
 def interference_finding(report: InterferenceReport) -> Finding | None:
     """Return what joint training costs; None if no pair can be compared."""
-    interference = report.found
+    interference = report.interference
     groups = [group for group in interference.groups if group.overall.tir is not None]
     if not groups:
         return None

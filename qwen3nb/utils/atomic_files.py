@@ -165,7 +165,7 @@ def sha256_file(path: Path) -> str:
 
 
 def file_stamp(file: Path) -> list[Any]:
-    """Return what changes when a file changes, without reading it: path, inode, size, times."""
+    """Return a file's path, inode, size and times, which change whenever its content does."""
     status = file.stat()
     return [
         str(file.resolve()),
@@ -179,7 +179,7 @@ def file_stamp(file: Path) -> list[Any]:
 def remembered_digest(files: list[Path], compute: Callable[[], str], *, memory: Path) -> str:
     """Return the stored digest of ``files``, or ``compute()`` and store it.
 
-    A file counts as unchanged while its `file_stamp` is. ``memory`` is a JSON file of
+    A file counts as unchanged as long as its `file_stamp` is. ``memory`` is a JSON file of
     digests; if it is lost, digests are computed again.
     """
     key = _stamps_key(files)

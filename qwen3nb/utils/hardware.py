@@ -1,4 +1,4 @@
-"""Describe this machine, without loading a library that would claim its GPUs."""
+"""Describe this machine without loading a library that would claim its GPUs."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ _SLICE = re.compile(r"\s+(?P<name>MIG .*?)\s+Device\s+\d+: \(UUID: (?P<id>MIG-[\
 
 
 def cores() -> int:
-    """Number of cores that this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def total_memory() -> int:
-    """Bytes of memory of the machine, or of the container."""
+    """Return the memory of the machine, or of the container, in bytes."""
     import psutil
 
     return min(psutil.virtual_memory().total, _container("memory.max"))
 
 
 def available_memory() -> int:
-    """Bytes of memory available without swapping."""
+    """Return the memory available without swapping, in bytes."""
     import psutil
 
     free = _container("memory.max") - _container("memory.current", default=0)
@@ -49,14 +49,14 @@ def available_memory() -> int:
 
 
 def resident_memory() -> int:
-    """Resident memory of this process in bytes."""
+    """Return the resident memory of this process in bytes."""
     import psutil
 
     return int(psutil.Process().memory_info().rss)
 
 
 def peak_memory() -> int | None:
-    """Peak resident memory of this process in bytes; None if it is unknown."""
+    """Return the peak resident memory of this process in bytes; None if unknown."""
     if _STATUS.is_file():  # on Linux, `getrusage` includes the peak of the parent process
         lines = _STATUS.read_text(encoding="ascii").splitlines()
         return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) * 1024
@@ -75,7 +75,7 @@ def _container(name: str, default: int = 1 << 62) -> int:
 
 
 def processor() -> str:
-    """Name, family and model of the processor; cloud machines often hide the model's name."""
+    """Return name, family and model of the processor; cloud machines often hide the name."""
     info = Path("/proc/cpuinfo")
     if not info.is_file():
         return platform.processor() or platform.machine()
@@ -90,7 +90,7 @@ def processor() -> str:
 
 
 def gpus() -> list[str]:
-    """Ids of the usable GPUs or MIG slices, as in ``CUDA_VISIBLE_DEVICES``."""
+    """Return the ids of the usable GPUs or MIG slices, as in ``CUDA_VISIBLE_DEVICES``."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
         return [id_ for _, id_ in _listed()]
@@ -101,7 +101,7 @@ def gpus() -> list[str]:
 
 
 def gpu_names() -> list[str]:
-    """Names of all GPUs and MIG slices of the machine."""
+    """Return the names of all GPUs and MIG slices of the machine."""
     return [name for name, _ in _listed()]
 
 

@@ -1,4 +1,4 @@
-"""Journal finished work, one line per piece, so that a crash loses at most one piece.
+"""Journal finished work, one line per piece, so that a crash loses one piece at most.
 
 Each line is preceded by a line break, has a checksum, is written with one system call and
 flushed to disk before the next piece begins. A line that was truncated by a crash, or

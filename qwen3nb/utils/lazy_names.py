@@ -1,4 +1,4 @@
-"""Public names that are loaded when they are first used."""
+"""Public names that are loaded on first use."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ __all__ = ["lazy_names"]
 def lazy_names(
     module: str, homes: Mapping[str, Sequence[str]]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """A module's ``__getattr__``, ``__dir__`` and ``__all__``.
+    """Return a module's ``__getattr__``, ``__dir__`` and ``__all__`` for names loaded on first use.
 
     Args:
-        module: name of the module whose names these are.
-        homes: names by the module that defines them; a home that ends in a dot holds modules.
+        module: name of the module.
+        homes: its names, by the module that defines them; under a key that ends in a dot, the
+            names are modules of that package.
     """
     home_of = {name: home for home, names in homes.items() for name in names}
 

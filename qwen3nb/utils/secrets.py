@@ -23,8 +23,8 @@ def secret_values() -> list[str]:
 def without_secrets() -> Iterator[list[str]]:
     """Remove tokens and passwords from the environment that the kernel inherits.
 
-    Yields their values, to search the output for them. If a notebook needs the hub, log in
-    with `hf auth login`, which uses a file.
+    Yields their values, so that the output can be searched for them. If a notebook needs the
+    hub, log in with `hf auth login`, which stores the token in a file.
     """
     secrets = _secrets()
     for name in secrets:
@@ -36,7 +36,7 @@ def without_secrets() -> Iterator[list[str]]:
 
 
 def without(secrets: Sequence[str], text: str) -> str:
-    """Replace each secret in ``text``, in plain form and in JSON's."""
+    """Replace each secret in ``text``, in plain and in JSON-escaped form."""
     for secret in secrets:
         text = text.replace(secret, "[removed]").replace(json.dumps(secret)[1:-1], "[removed]")
     return text

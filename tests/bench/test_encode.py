@@ -28,11 +28,13 @@ SHAPE = {
 
 @pytest.fixture
 def entries(monkeypatch):
-    """PyDocs in small."""
+    """A small PyDocs."""
     import qwen3nb.datasets.pydocs.mteb_tasks  # noqa: F401 - first, or it would keep the fake
 
-    found = [SimpleNamespace(summary=f"Return {i}.", text=f"It is {i}. " * i) for i in range(1, 40)]
-    pydocs = SimpleNamespace(entries=[*found, found[0]])
+    entries = [
+        SimpleNamespace(summary=f"Return {i}.", text=f"It is {i}. " * i) for i in range(1, 40)
+    ]
+    pydocs = SimpleNamespace(entries=[*entries, entries[0]])
     monkeypatch.setattr("qwen3nb.datasets.pydocs.build.load_pydocs", lambda: pydocs)
 
 

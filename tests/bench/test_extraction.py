@@ -1,4 +1,4 @@
-"""The bench of averaging and extraction."""
+"""The benchmark of averaging and extraction."""
 
 import papermill  # noqa: F401 - first, as its command does: it loads our engine
 import pytest

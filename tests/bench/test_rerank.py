@@ -26,10 +26,10 @@ def test_what_cannot_be_measured_is_refused(options):
 @pytest.mark.integration
 def test_all_ways_give_the_same_scores(tmp_path):
     """With the real vocabulary: the first reference alone takes gigabytes."""
-    said = []
+    lines = []
     (bench,) = bench_rerank(
         size="tiny", passages=["60-80"], documents=4, rounds=1, memory=False,
-        folder=tmp_path, say=said.append,
+        folder=tmp_path, say=lines.append,
     )  # fmt: skip
     assert max(way.difference for way in bench.timings) < 1e-5
     assert bench.timings[0].name == "reference, all logits"

@@ -1,4 +1,4 @@
-"""The bench of statistics from the command line."""
+"""The statistics benchmark on the command line."""
 
 from click.testing import CliRunner
 

@@ -20,7 +20,7 @@ from qwen3nb.book.status import (
 )
 from qwen3nb.records.failures import note_failure
 from qwen3nb.records.record import Environment
-from qwen3nb.records.store import load_results, taken_over
+from qwen3nb.records.store import adopt, load_results
 
 
 def rows(table):
@@ -126,7 +126,7 @@ def test_a_record_of_a_failed_run_is_signed_by_the_run_that_reuses_it(home, thei
     left.save()
     note_failure(failure())
     assert len(load_results()) == (0 if theirs else 1)
-    signed = taken_over(left, config={**config, "tasks": "x"}, run="later")
+    signed = adopt(left, config={**config, "tasks": "x"}, run="later")
     assert (signed.run == "later") is theirs
     (result,) = load_results()
     assert result.run == signed.run

@@ -13,7 +13,7 @@ from qwen3nb.checkpoints.checkpoint import (
     open_checkpoint,
 )
 from qwen3nb.checkpoints.types import CheckpointError
-from qwen3nb.checkpoints.writer import transfer
+from qwen3nb.checkpoints.writer import write_pieces
 
 
 @pytest.fixture
@@ -94,14 +94,14 @@ def test_a_source_that_changes_is_noticed(tmp_path, monkeypatch):
     folders = [folder_with(tmp_path / name, {"w": torch.ones(2)}) for name in "ab"]
     opened = open_checkpoint(folders[1])
     opened.check_unchanged()
-    real = transfer
+    real = write_pieces
 
     def meanwhile(*args, **kwargs):
-        found = real(*args, **kwargs)
+        result = real(*args, **kwargs)
         save_file({"w": torch.zeros(2)}, folders[1] / "model.safetensors")
-        return found
+        return result
 
-    monkeypatch.setattr("qwen3nb.checkpoints.averaging.transfer", meanwhile)
+    monkeypatch.setattr("qwen3nb.checkpoints.averaging.write_pieces", meanwhile)
     with pytest.raises(CheckpointError, match="changed while it was being read"):
         average_checkpoints(folders, tmp_path / "mean")
     assert not (tmp_path / "mean").exists()
@@ -118,7 +118,7 @@ def cut_entry(folder, opened):
 
 def test_no_checkpoint_counts_twice_or_is_overwritten(tmp_path):
     folder = folder_with(tmp_path / "a", {"w": torch.ones(2)})
-    with pytest.raises(CheckpointError, match="named twice"):
+    with pytest.raises(CheckpointError, match="given twice"):
         average_checkpoints([folder, tmp_path / "a"], tmp_path / "mean")
     with pytest.raises(CheckpointError, match="one of the sources"):
         average_checkpoints([folder], tmp_path)

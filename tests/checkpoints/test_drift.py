@@ -48,13 +48,13 @@ def test_the_mean_lies_between_its_sources(training):
     assert center.name == "last-2"
     assert averaged(select_checkpoints(training, last=2)) == center
     assert averaged(select_checkpoints(training, last=1)) == training / "checkpoint-30"
-    found = distance_to(center, steps(training))
-    assert set(found) == {"checkpoint-10", "checkpoint-20", "checkpoint-30"}
-    assert found["checkpoint-20"] == pytest.approx(found["checkpoint-30"], rel=1e-4)
-    assert found["checkpoint-10"] > found["checkpoint-20"]
+    distances = distance_to(center, steps(training))
+    assert set(distances) == {"checkpoint-10", "checkpoint-20", "checkpoint-30"}
+    assert distances["checkpoint-20"] == pytest.approx(distances["checkpoint-30"], rel=1e-4)
+    assert distances["checkpoint-10"] > distances["checkpoint-20"]
     names = [n for n in load_file(center / "model.safetensors") if "decoder" not in n]
     mean = load_file(center / "model.safetensors")
     other = load_file(training / "checkpoint-20" / "model.safetensors")
     moved = torch.sqrt(sum((other[n] - mean[n]).square().sum() for n in names))
     size = torch.sqrt(sum(mean[n].square().sum() for n in names))
-    assert found["checkpoint-20"] == pytest.approx(float(moved / size), rel=1e-5)
+    assert distances["checkpoint-20"] == pytest.approx(float(moved / size), rel=1e-5)

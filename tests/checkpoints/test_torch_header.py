@@ -31,10 +31,10 @@ class Runs:
 
 
 BAD_BIN = {
-    "code": (lambda: {"w": torch.ones(1), "x": Runs()}, "its pickle holds more than tensors"),
+    "code": (lambda: {"w": torch.ones(1), "x": Runs()}, "its pickle contains more than tensors"),
     "huge": (lambda: {"w": torch.zeros(1).expand(10**6, 10**6)}, "w claims 4,000,000,000,000"),
     "nested": (lambda: {"model": {"w": torch.ones(1)}}, "model is a dict, expected a flat state"),
-    "list": (lambda: [torch.ones(1)], "holds a list, expected a state dict"),
+    "list": (lambda: [torch.ones(1)], "a list, expected a state dict"),
     "strides": (lambda: {"w": torch.randn(3, 4).T}, "w is not contiguous"),
 }
 

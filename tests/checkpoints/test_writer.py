@@ -9,7 +9,7 @@ from qwen3nb.checkpoints.checkpoint import (
     open_checkpoint,
 )
 from qwen3nb.checkpoints.safetensors_header import read_safetensors
-from qwen3nb.checkpoints.writer import Piece, transfer
+from qwen3nb.checkpoints.writer import Piece, write_pieces
 
 
 def test_a_transfer_writes_what_the_library_reads(tmp_path):
@@ -17,7 +17,7 @@ def test_a_transfer_writes_what_the_library_reads(tmp_path):
     source = open_checkpoint(folder_with(tmp_path / "in", tensors))
     pieces = [Piece("b2", "F32", ("b",)), Piece("a", "BF16", ("a",)), Piece("c", "F32", ("c",))]
     file = tmp_path / "x.safetensors"
-    assert transfer([source], pieces, file, label="copy") == []
+    assert write_pieces([source], pieces, file, label="copy") == []
     read = load_file(file)
     assert torch.equal(read["b2"], tensors["b"])
     assert torch.equal(read["a"], tensors["a"].bfloat16())

@@ -37,11 +37,14 @@ SHORTER = {
     "sweep --checkpoint": "--dry-run",
 }
 
-# Commands that a test elsewhere runs in full: the function they call, and that test.
+# Commands that are run in full elsewhere: the function they call, and the file that runs it.
 ELSEWHERE = {
-    "bench extraction": ("bench.extraction.bench_extraction", "bench/test_bench_extraction.py"),
-    "book": ("book.build.build_book", "execution/test_notebook.py"),
-    "demo": ("demo.pipeline.run_demo", "demo/test_demo.py"),
+    "bench extraction": (
+        "bench.extraction.bench_extraction",
+        "tests/bench/test_extraction.py",
+    ),
+    "book": ("book.build.build_book", "tests/execution/test_notebook.py"),
+    "demo": ("demo.pipeline.run_demo", ".ci/run"),
 }
 
 # Exit codes other than 0 that an example announces.
@@ -85,8 +88,8 @@ EXAMPLES = all_examples()
 def starts(example, table):
     """The entry of the table with which an example begins, without its environment."""
     words = arguments_of(example)[1]
-    found = [key for key in table if words[: len(key.split())] == key.split()]
-    return table[max(found, key=len)] if found else None
+    prefixes = [key for key in table if words[: len(key.split())] == key.split()]
+    return table[max(prefixes, key=len)] if prefixes else None
 
 
 def arguments_of(example):
@@ -219,10 +222,11 @@ def hub(monkeypatch):
 
 @pytest.mark.parametrize("command", ELSEWHERE)
 def test_a_command_that_is_run_elsewhere_calls_its_function(cli, checkout, monkeypatch, command):
-    function, test = ELSEWHERE[command]
-    text = (REPOSITORY / "tests" / test).read_text(encoding="utf-8")
+    function, file = ELSEWHERE[command]
+    text = (REPOSITORY / file).read_text(encoding="utf-8")
     typed = ", ".join(f'"{word}"' for word in command.split())
-    assert function.rpartition(".")[2] in text or f"cli({typed}" in text
+    calls = (function.rpartition(".")[2], f"cli({typed}", f"make {command}")
+    assert any(call in text for call in calls)
     calls = []
     monkeypatch.setattr(f"qwen3nb.{function}", lambda **options: calls.append(options) or "page")
     examples = [example for example in EXAMPLES if starts(example, {command: True})]
@@ -239,6 +243,6 @@ def modules_with_examples():
 
 @pytest.mark.parametrize("module", list(modules_with_examples()))
 def test_the_examples_of_docstrings_hold(module):
-    found = doctest.testmod(importlib.import_module(module), verbose=False)
-    assert found.attempted
-    assert found.failed == 0
+    outcome = doctest.testmod(importlib.import_module(module), verbose=False)
+    assert outcome.attempted
+    assert outcome.failed == 0

@@ -1,4 +1,4 @@
-"""The commands as a user types them."""
+"""The command line as users type it."""
 
 import ast
 import importlib
@@ -22,7 +22,7 @@ COMMANDS = (
 )  # fmt: skip
 
 
-# Every option since the first version; scripts use them, so each one stays.
+# All options since the first version; scripts rely on them.
 FLAGS = """
 analyze: --output-dir --results --task-steps --report --exit-code --resamples --seed
 average: --last --last-n --best --best-n --metric --higher-is-better
@@ -65,7 +65,7 @@ tasks: --tier --type --language --benchmark --cost
 
 
 def lines_of(text):
-    """Lines, each joined with the indented ones below it."""
+    """Lines, each joined with the indented lines below it."""
     return [" ".join(line.split()) for line in text.strip().replace("\n    ", " ").splitlines()]
 
 
@@ -137,7 +137,7 @@ def test_errors_are_told_without_a_traceback(cli, tmp_path, checkpoint, checkout
 
 
 def public_errors():
-    """The error classes that the package defines, but for those that never leave their module."""
+    """The error classes of the package, except those that never leave their module."""
     for file in sorted((REPOSITORY / "qwen3nb").rglob("*.py")):
         module = ".".join(file.relative_to(REPOSITORY).with_suffix("").parts)
         for node in ast.parse(file.read_text(encoding="utf-8")).body:

@@ -19,7 +19,7 @@ CELL = (
 
 @pytest.fixture
 def runs(monkeypatch):
-    """What would have been run: the notebook's name, its parameters, fresh or not."""
+    """What would have run: name of the notebook, parameters, and whether fresh."""
     calls = []
 
     def run_notebook(notebook, parameters, *, fresh):

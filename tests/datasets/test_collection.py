@@ -33,7 +33,7 @@ def test_a_subset_keeps_all_that_is_judged_and_says_its_size():
     assert collection.subset(documents=4, seed=1).revision == small.revision
     assert collection.subset(documents=4, seed=2).revision != small.revision
     assert collection.subset(documents=99) is collection
-    with pytest.raises(ValueError, match="3 documents are judged and all must stay"):
+    with pytest.raises(ValueError, match="3 documents are judged and must be kept"):
         collection.subset(documents=2)
 
 

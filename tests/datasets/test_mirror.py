@@ -54,11 +54,11 @@ def test_only_ids_are_looked_for(mirror):
 
 def test_what_a_choice_of_tasks_needs():
     tasks = select_tasks(names=["STSBenchmark", "SciFact", "AuthorSTS"])
-    found = {need.id: need for need in needs(tasks, ["e5-base-v2"])}
-    assert set(found) == {"mteb/stsbenchmark-sts", "mteb/scifact", "intfloat/e5-base-v2"}
-    assert found["mteb/scifact"].used_by == ("SciFact",)
-    assert len(found["mteb/scifact"].revision) == 40
-    assert found["intfloat/e5-base-v2"].kind == "model"
+    by_id = {need.id: need for need in needs(tasks, ["e5-base-v2"])}
+    assert set(by_id) == {"mteb/stsbenchmark-sts", "mteb/scifact", "intfloat/e5-base-v2"}
+    assert by_id["mteb/scifact"].used_by == ("SciFact",)
+    assert len(by_id["mteb/scifact"].revision) == 40
+    assert by_id["intfloat/e5-base-v2"].kind == "model"
 
 
 def test_a_task_runs_on_the_mirror_and_the_record_says_which_data(mirror, encoder_folder):
@@ -74,7 +74,7 @@ def test_a_task_runs_on_the_mirror_and_the_record_says_which_data(mirror, encode
     assert select_tasks(names=["STSBenchmark"])[0].metadata.dataset["path"] == (
         "mteb/stsbenchmark-sts"
     )
-    # Other data are another result; data noted as fetched are the revision, while unchanged.
+    # Other data give another revision; fetched data keep the pinned one while unchanged.
     sts_folder(mirror, scores=(5.0, 0.0, 1.0))
     again = evaluate(encoder, tasks="STSBenchmark", show_progress=False)
     assert again.reused == ()
@@ -95,8 +95,8 @@ def test_data_that_are_nowhere_are_one_error_and_the_other_tasks_run(mirror, enc
     text = str(error.value)
     assert "mteb/scifact are not available: not in the mirror" in text
     assert "`qwen3nb fetch --tasks SciFact --mirror DIR`" in text
-    found = list((mirror.parent / "home" / "results").glob("tiny-*/seed_0/STSBenchmark.json"))
-    assert len(found) == 1
+    records = list((mirror.parent / "home" / "results").glob("tiny-*/seed_0/STSBenchmark.json"))
+    assert len(records) == 1
 
 
 def test_a_model_from_the_mirror(mirror, encoder_folder):
@@ -155,13 +155,13 @@ def test_a_reranking_task_without_candidates_is_refused():
         dataset={"default": {"test": {"top_ranked": None}}},
         convert_v1_dataset_format_to_v2=lambda num_proc: None,
     )
-    with pytest.raises(EvaluationError, match="candidates did not load"):
+    with pytest.raises(EvaluationError, match="candidates of this reranking task did not load"):
         _load(task)
 
 
 @pytest.fixture
 def hub(fixtures):
-    """A look-alike of the hub on this machine, over real data."""
+    """A simulated hub on this machine, with real data."""
     program = fixtures / "tools" / "hubmirror.py"
     if not program.is_file():
         pytest.skip("the fixtures bring no look-alike of the hub (tools/hubmirror.py)")
@@ -183,7 +183,7 @@ def hub(fixtures):
 
 @pytest.mark.integration
 def test_a_mirror_filled_from_a_hub_serves_a_node_without_one(hub, tmp_path):
-    """As a user does it: fetch on a connected machine, list and look on another."""
+    """The user's workflow: fetch on a connected machine, then list and load on another."""
     environment = {
         **os.environ,
         "HF_ENDPOINT": hub,
@@ -201,7 +201,7 @@ def test_a_mirror_filled_from_a_hub_serves_a_node_without_one(hub, tmp_path):
     done = subprocess.run(fetch_, env=environment, capture_output=True, text=True, check=True)
     assert "1 of 1 are in" in done.stdout
     again = subprocess.run(fetch_, env=environment, capture_output=True, text=True, check=True)
-    assert "there    mteb/stsbenchmark-sts" in again.stderr
+    assert "present  mteb/stsbenchmark-sts" in again.stderr
     code = (
         "from qwen3nb.evaluation.embeddings.sts import sts_pairs;"
         "from qwen3nb.datasets.mirror import data_revision;"
@@ -209,10 +209,10 @@ def test_a_mirror_filled_from_a_hub_serves_a_node_without_one(hub, tmp_path):
         "print(len(sts_pairs('STS-B').gold), data_revision(select(names=['STSBenchmark'])[0]))"
     )
     alone = {**environment, "HF_HUB_OFFLINE": "1", "HF_ENDPOINT": "http://127.0.0.1:9"}
-    found = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-c", code], env=alone, capture_output=True, text=True, check=True
     )
-    count, revision = found.stdout.split()
+    count, revision = done.stdout.split()
     assert count == "1379"
     assert len(revision) == 40
 
@@ -242,8 +242,8 @@ def test_types_without_scores_per_query_run_too(mirror):
         folder.mkdir(parents=True)
         (folder / "test.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
     encoder = load_encoder("random", cache=False, show_progress=False)
-    found = evaluate(encoder, tasks=list(names), show_progress=False).results
-    for result in found:
+    results = evaluate(encoder, tasks=list(names), show_progress=False).results
+    for result in results:
         assert result.main.how == "reported"
         assert result.main.low is None
         assert result.main.value == pytest.approx(result.task.mteb.value)

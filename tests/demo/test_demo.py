@@ -13,7 +13,7 @@ SENTINELS = list(range(1000, 1100))
 
 
 def put_back(source, target):
-    """The original, from a source and what its sentinels hide."""
+    """Restore the original from a source and the tokens its sentinels hide."""
     hidden, current = {}, None
     for token in target:
         if token >= 1000:
@@ -79,13 +79,13 @@ def trained(tmp_path_factory):
 
 @pytest.mark.integration
 def test_the_training_writes_real_checkpoints(trained):
-    found = list_checkpoints(trained)
-    assert [path.name for path in found] == ["checkpoint-2", "checkpoint-4", "checkpoint-6"]
-    losses = [metric_of(path) for path in found]
+    checkpoints = list_checkpoints(trained)
+    assert [path.name for path in checkpoints] == ["checkpoint-2", "checkpoint-4", "checkpoint-6"]
+    losses = [metric_of(path) for path in checkpoints]
     assert all(np.isfinite(losses))
-    digests = {open_checkpoint(path).digest() for path in (*found, trained / "init")}
+    digests = {open_checkpoint(path).digest() for path in (*checkpoints, trained / "init")}
     assert len(digests) == 4
-    for path in (*found, trained / "init"):
+    for path in (*checkpoints, trained / "init"):
         assert (path / "tokenizer.json").read_bytes() == (
             trained / "tokenizer" / "tokenizer.json"
         ).read_bytes()

@@ -24,14 +24,14 @@ def test_adapters_are_written_as_that_training_writes_them(tmp_path):
     base = write_reranker(tmp_path / "base")
     settings = replace(LORA, steps=4, batch=2, log_every=2, seeds=(42,), window=900, length=200)
 
-    said = []
-    folders = train_adapters(base, tmp_path / "outputs", settings=settings, say=said.append)
+    messages = []
+    folders = train_adapters(base, tmp_path / "outputs", settings=settings, say=messages.append)
 
-    found = find_trained(tmp_path / "outputs")
-    assert [each.mode for each in found] == ["emb_only", "joint", "rank_only"]
-    assert {each.folder for each in found} == set(folders)
-    assert len(said) == 3
-    for each in found:
+    adapters = find_trained(tmp_path / "outputs")
+    assert [each.mode for each in adapters] == ["emb_only", "joint", "rank_only"]
+    assert {each.folder for each in adapters} == set(folders)
+    assert len(messages) == 3
+    for each in adapters:
         log = (each.seed_folder / "train_log.jsonl").read_text()
         *lines, last = [json.loads(line) for line in log.splitlines()]
         assert [line["step"] for line in lines] == [2, 4]
@@ -52,7 +52,7 @@ def test_adapters_are_written_as_that_training_writes_them(tmp_path):
 
 @pytest.mark.integration
 def test_specialists_and_joint_runs_can_be_compared(tmp_path, home):
-    """What the demo leaves is enough for a report on interference, and nothing is refused."""
+    """The demo's runs suffice for a report on interference; no pair is refused."""
     base = write_reranker(home / "runs" / "base")
     settings = replace(LORA, steps=2, batch=2, log_every=1, seeds=(1, 2), window=900, length=200)
     train_adapters(base, home / "runs" / "outputs", settings=settings, say=lambda _: None)
@@ -81,8 +81,8 @@ def test_what_pairs_share_is_computed_once_and_changes_nothing(tmp_path):
     model = AutoModelForCausalLM.from_pretrained(write_reranker(tmp_path / "base")).eval()
     rows = [[5, 6, 7, 8, 9], [5, 6, 7, 1], [5, 6, 7, 8, 9, 10, 11], [5, 6]]
     with torch.inference_mode():
-        found = last_states(model.model, rows)
-        for row, state in zip(rows, found, strict=True):
+        states = last_states(model.model, rows)
+        for row, state in zip(rows, states, strict=True):
             alone = model.model(input_ids=torch.tensor([row])).last_hidden_state[0, -1]
             torch.testing.assert_close(state, alone, atol=1e-5, rtol=0)
     loss = last_states(model.model, rows).sum()

@@ -1,4 +1,4 @@
-"""The front door: a model by its spec, on a tier, on tasks or on a collection."""
+"""`qwen3nb.evaluate`: a model by its spec, on a tier, on tasks or on a collection."""
 
 import pytest
 from helpers.beir import write_beir

@@ -1,4 +1,4 @@
-"""What the book says of a run that failed."""
+"""Pages of failed runs."""
 
 import json
 import os
@@ -86,7 +86,7 @@ def test_an_earlier_page_is_kept_under_a_notice_for_bare_papermill_too(checkout)
         assert outputs.count("AssertionError: <b>no</b>") == 1
         assert outputs.endswith(before[1])
     assert [cell.source for cell in node.cells[-3:]] == [c.source for c in before[2].cells[-3:]]
-    # The same run as the page's own is not taken for finished either: it is made again.
+    # The page's own run does not count as finished either: it is run again.
     assert node.metadata.qwen3nb.key == run_key(nbformat.read(path, 4), {"x": 1})
     assert finished_page(path, {"x": 1}) is None
     assert run_notebook(path, {"x": 1}, show_progress=False) == page
@@ -96,10 +96,10 @@ def test_an_earlier_page_is_kept_under_a_notice_for_bare_papermill_too(checkout)
 @pytest.mark.integration
 def test_a_killed_kernel_is_a_failure(checkout):
     path = save(notebook_of("import os, signal; os.kill(os.getpid(), signal.SIGKILL)"), "small")
-    with pytest.raises(NotebookError, match="its kernel died"):
+    with pytest.raises(NotebookError, match="the kernel died"):
         run_notebook(path, {}, show_progress=False)
     _, outputs, _ = shown(checkout / "book" / "runs" / "small.ipynb")
-    assert "DeadKernelError: its kernel died" in outputs
+    assert "DeadKernelError: the kernel died" in outputs
 
 
 @pytest.mark.integration

@@ -1,4 +1,4 @@
-"""A run of a notebook: its page's name, its key, what is published and reused."""
+"""Running a notebook: name and key of the page, publication, reuse."""
 
 import os
 import re
@@ -79,7 +79,7 @@ def test_tokens_do_not_reach_the_kernel_or_the_page(checkout, monkeypatch):
 
 @pytest.mark.integration
 def test_the_way_from_a_model_to_a_page_and_the_book(checkout, encoder_folder, make_checkpoint):
-    """eval.ipynb for an encoder, bm25 and a toy that was renamed by somebody hostile."""
+    """eval.ipynb for an encoder, bm25 and a toy model with a hostile name."""
     from qwen3nb.book.accessibility import images_without_alt
     from qwen3nb.book.build import build_book
     from qwen3nb.extraction.extract import extract

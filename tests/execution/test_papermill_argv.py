@@ -1,4 +1,4 @@
-"""The output that papermill's command line gets for our notebooks."""
+"""The output path added to papermill's command line for our notebooks."""
 
 from pathlib import Path
 
@@ -36,11 +36,11 @@ def test_our_table_of_papermills_options_is_complete():
 )
 def test_an_output_is_added_for_our_notebooks_alone(checkout, monkeypatch, arguments, added):
     monkeypatch.chdir(checkout / "notebooks")
-    found = with_output(arguments)
-    assert found[: len(arguments)] == arguments
-    assert (len(found) - len(arguments)) == added
+    completed = with_output(arguments)
+    assert completed[: len(arguments)] == arguments
+    assert (len(completed) - len(arguments)) == added
     if added:
-        assert Path(found[-1]).parent == checkout / "results" / "partial"
+        assert Path(completed[-1]).parent == checkout / "results" / "partial"
 
 
 def test_a_notebook_elsewhere_is_left_alone(tmp_path, monkeypatch):

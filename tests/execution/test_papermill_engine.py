@@ -1,4 +1,4 @@
-"""papermill's own command on our notebooks and on others."""
+"""The papermill command on our notebooks and on others."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ from helpers.notebooks import call, notebook_of, save
     "stdin", [{"stdin": subprocess.DEVNULL}, {"input": ""}], ids=["null", "pipe"]
 )
 def test_the_bare_papermill_command_works_as_typed(checkout, stdin):
-    """With an empty pipe for a standard input, papermill alone overwrites the source."""
+    """With an empty pipe as standard input, papermill alone overwrites the source."""
     save(notebook_of("print('hello', x)"), "small")
     before = (checkout / "notebooks" / "small.ipynb").read_bytes()
     done = call("small.ipynb", "-p", "x", "7", folder=checkout / "notebooks", **stdin)
@@ -49,7 +49,7 @@ def test_an_explicit_output_stays_papermills_and_the_book_is_refused(checkout):
     assert not (checkout / "book" / "runs").exists()
     done = call("small.ipynb", "../book/runs/x.ipynb", folder=folder)
     assert done.returncode != 0
-    assert "only finished runs belong" in done.stderr
+    assert "holds only finished runs" in done.stderr
 
 
 @pytest.mark.integration
@@ -64,7 +64,7 @@ def test_other_peoples_notebooks_run_as_ever(tmp_path):
 
 @pytest.mark.integration
 def test_a_kernel_killed_from_outside(checkout):
-    """What a machine without memory does: the kernel goes, the command fails, the page says so."""
+    """Out of memory: the kernel dies, the command fails, and the page reports it."""
     flag = checkout / "pid"
     code = f"import os, time; open({str(flag)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
     save(notebook_of(code), "small")
@@ -79,4 +79,4 @@ def test_a_kernel_killed_from_outside(checkout):
     assert done.returncode != 0
     page = (checkout / "book" / "runs" / "small.ipynb").read_text()
     assert "This run failed" in page
-    assert "its kernel died" in page
+    assert "the kernel died" in page

@@ -1,4 +1,4 @@
-"""From an executed notebook to a page."""
+"""Turning an executed notebook into a page."""
 
 import nbformat
 import papermill  # noqa: F401 - first, as its command does: it loads our engine

@@ -1,4 +1,4 @@
-"""Many runs, some at a time: what runs, what is refused, what a failure or a Ctrl-C leaves."""
+"""Sweeps: what runs, what is refused, and the state after a failure or Ctrl-C."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ ON_MODEL = (
 
 @pytest.fixture
 def small(checkout):
-    """A notebook on a model, and one on none."""
+    """A notebook with a model, and one without."""
     save(notebook_of("print(checkpoint, tier, x)", parameters=ON_MODEL), "small")
     save(notebook_of("print(x)"), "plain")
     return checkout
@@ -67,8 +67,8 @@ def test_parameters_go_where_they_are_declared_and_own_ones_win(small):
     ("plan", "message"),
     [
         ({"notebooks": ("plain",), "parameters": {"y": 1}}, "unknown parameter 'y': none of plain"),
-        ({"notebooks": ("plain",), "typed": {"y": "1"}}, "There are: x"),
-        ({"notebooks": ("plain",), "checkpoints": ("bm25",)}, "none of plain takes one"),
+        ({"notebooks": ("plain",), "typed": {"y": "1"}}, "Known parameters: x"),
+        ({"notebooks": ("plain",), "checkpoints": ("bm25",)}, "none of plain takes them"),
         ({"notebooks": ("plain",), "tiers": ("smoke",)}, "tiers are given, but none"),
         ({"notebooks": ("small",), "parameters": {"tier": "x"}}, "list it under tiers"),
         ({"checkpoints": ("no*where",), "notebooks": ("small",)}, "no folder matches 'no*where'"),
@@ -108,11 +108,11 @@ def test_a_file_says_it_all(small, tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("checkpoint = ['bm25']", f"unknown key 'checkpoint'. There are: {', '.join(KEYS)}"),
+        ("checkpoint = ['bm25']", f"unknown key 'checkpoint'; known keys: {', '.join(KEYS)}"),
         ("checkpoints = 'bm25'", "checkpoints is 'bm25'; expected a list of strings"),
         ("tiers = [1]", "expected a list of strings"),
-        ("at_once = true", "at_once is True; expected a whole number, 0 or more"),
-        ("at_once = -1", "expected a whole number"),
+        ("at_once = true", "at_once is True; expected an integer of 0 or more"),
+        ("at_once = -1", "expected an integer"),
         ("book = 1", "book is 1; expected true or false"),
         ("parameters = 1", "expected a table"),
         ("runs = [1]", "expected [[runs]] tables"),
@@ -175,9 +175,9 @@ def test_gpus_are_found_without_torch(tmp_path, monkeypatch):
     fake_smi(tmp_path, SMI, monkeypatch)
     assert machine.gpus() == ["GPU-5d2c-aa", "MIG-1-x", "MIG-2-y"]
     assert machine.gpu_names()[1] == "NVIDIA H200, MIG 1g.18gb"
-    for chosen, found in (("", []), ("-1", []), ("1,0", ["1", "0"]), ("2,-1,3", ["2"])):
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", chosen)
-        assert machine.gpus() == found
+    for visible, expected in (("", []), ("-1", []), ("1,0", ["1", "0"]), ("2,-1,3", ["2"])):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        assert machine.gpus() == expected
     fake_smi(tmp_path, "No devices found\n", monkeypatch, status=6)
     assert machine.gpus() == []
 
@@ -201,7 +201,7 @@ def test_this_machine_has_cores_and_memory():
 
 
 class FakeChildren(Children):
-    """Notes who had which GPU meanwhile, and runs nothing."""
+    """Records which run had which GPU, without running anything."""
 
     def __init__(self):
         super().__init__()
@@ -228,7 +228,7 @@ def test_each_run_has_a_gpu_to_itself(small, monkeypatch):
     assert [outcome.status for outcome in outcomes] == ["done"] * 8
     assert fake.most == 2
     assert set(fake.seen) == {"3", "5"}
-    with pytest.raises(ParameterError, match="sees one GPU only"):
+    with pytest.raises(ParameterError, match="sees only one GPU"):
         check_jobs([Job("eval", {"checkpoint": "bm25", "device": "cuda:1"})])
 
 
@@ -309,7 +309,7 @@ def test_the_book_is_built_although_a_run_failed(cli, small):
 
 
 def slow_sweep(home, *, signal_number):
-    """Start a sweep of two runs that wait, signal it, and return what it leaves."""
+    """Start a sweep of two waiting runs, signal it, and return its status and output."""
     flags = [home / "pid-bm25", home / "pid-random"]
     code = (
         f"import os, time\nflag = {str(home)!r} + '/pid-' + checkpoint\n"
@@ -327,17 +327,17 @@ def slow_sweep(home, *, signal_number):
     family = psutil.Process(process.pid).children(recursive=True)
     assert {int(flag.read_text()) for flag in flags} <= {each.pid for each in family}
     process.send_signal(signal_number)
-    said, _ = process.communicate(timeout=120)
-    return process.returncode, said, family
+    output, _ = process.communicate(timeout=120)
+    return process.returncode, output, family
 
 
 @pytest.mark.integration
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
 def test_an_interrupted_sweep_leaves_no_process_and_no_page(small, number):
-    status, said, family = slow_sweep(small, signal_number=number)
-    assert status == 130, said
-    assert "stopped; 0 of 2 runs had ended" in said
-    assert "Traceback" not in said
+    status, output, family = slow_sweep(small, signal_number=number)
+    assert status == 130, output
+    assert "stopped after 0 of 2 runs" in output
+    assert "Traceback" not in output
     gone, alive = psutil.wait_procs(family, timeout=120)  # until they are reaped
     assert not alive
     assert len(gone) >= 4

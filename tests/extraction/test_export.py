@@ -14,7 +14,7 @@ from qwen3nb.models.load import load_encoder
 from qwen3nb.models.modeling.qwen3_seq2seq import Qwen3ForSeq2SeqLM, Qwen3Seq2SeqConfig
 
 
-def test_the_export_says_what_it_is(encoder_folder, checkpoint):
+def test_the_export_describes_itself(encoder_folder, checkpoint):
     config = json.loads((encoder_folder / "config.json").read_text())
     assert config["model_type"] == "qwen3"
     assert config["is_causal"] is False
@@ -54,7 +54,7 @@ def test_heads_that_do_not_make_up_the_hidden_size(tmp_path, checkpoint):
     assert written["rope_parameters"]["rope_theta"] == 12345.0
 
 
-def test_a_mode_and_an_end_around_every_text(checkpoint, tmp_path):
+def test_a_prefix_and_an_end_token_surround_every_text(checkpoint, tmp_path):
     from sentence_transformers import SentenceTransformer
     from tokenizers import Tokenizer
 
@@ -88,7 +88,7 @@ def test_a_mode_and_an_end_around_every_text(checkpoint, tmp_path):
 
 
 @pytest.mark.integration
-def test_the_script_in_the_directory_tells(encoder_folder, tmp_path):
+def test_the_script_in_the_export_detects_a_causal_run(encoder_folder, tmp_path):
     def run(folder):
         return subprocess.run(
             [sys.executable, str(folder / "check_encoder.py")],
@@ -98,7 +98,7 @@ def test_the_script_in_the_directory_tells(encoder_folder, tmp_path):
     good = run(encoder_folder)
     assert good.returncode == 0, good.stderr
     assert "bidirectional" in good.stdout
-    assert ": the same" in good.stdout
+    assert ": match" in good.stdout
     causal = tmp_path / "causal"
     shutil.copytree(encoder_folder, causal)
     config = json.loads((causal / "config.json").read_text())
@@ -106,4 +106,4 @@ def test_the_script_in_the_directory_tells(encoder_folder, tmp_path):
     bad = run(causal)
     assert bad.returncode == 1
     assert "CAUSAL" in bad.stdout
-    assert "ANOTHER vector" in bad.stdout
+    assert "MISMATCH" in bad.stdout

@@ -100,7 +100,7 @@ BREAK = {
     "padding": (no_padding, "names no pad_token"),
     "stranger": (stranger, r"model\.projection\.weight: unexpected"),
     "decoder": (broken_decoder, r"decoder\.layers\.1\.mlp\.up_proj\.weight: missing"),
-    "inf": (poisoned_decoder, r"decoder\.norm\.weight holds NaN"),
+    "inf": (poisoned_decoder, r"decoder\.norm\.weight contains NaN"),
     "many layers": (set_to("num_hidden_layers", 10**7), "num_hidden_layers is 10000000; expected"),
     "no head": (set_to("num_attention_heads", 0), "num_attention_heads is 0; expected a whole"),
     "half head": (set_to("_head_dim", 7), "_head_dim is 7; expected an even number"),
@@ -108,11 +108,11 @@ BREAK = {
     "text": (set_to("hidden_size", "32"), "hidden_size is '32'; expected a whole number"),
     "eps": (set_to("rms_norm_eps", -1.0), r"rms_norm_eps is -1\.0; expected a number above 0"),
     "nan eps": (set_to("rms_norm_eps", float("nan")), r"config\.json: NaN is not JSON"),
-    "no words": (no_words, "tokenizer.json: not a tokenizer"),
+    "no words": (no_words, "tokenizer.json: not a valid tokenizer"),
     "missing": (drop("model.encoder.norm.weight"), "norm.weight: missing"),
     "embedding": (drop("model.shared.weight"), "embed_tokens.weight: missing"),
     "shape": (reshape, r"norm\.weight: shape \(7,\), config\.json says \(32,\)"),
-    "nan": (poison, "up_proj.weight holds NaN"),
+    "nan": (poison, "up_proj.weight contains NaN"),
     "layers": (more_layers, r"3 encoder layers in config\.json, 2 in the weights"),
     "extra": (extra, "q_proj.bias: unexpected"),
     "type": (another_type, "model_type is 't5'"),
@@ -135,7 +135,7 @@ def test_a_broken_checkpoint_is_refused_and_an_earlier_export_stays(broken, tmp_
     assert (output / "qwen3nb.json").read_text() == "good"
 
 
-def test_what_is_no_export_is_not_replaced(checkpoint, tmp_path):
+def test_only_an_export_is_replaced(checkpoint, tmp_path):
     for name in ("thesis", "file"):
         (tmp_path / name).mkdir() if name == "thesis" else (tmp_path / name).write_text("x")
     (tmp_path / "thesis" / "chapter").write_text("three years")
@@ -151,7 +151,7 @@ def test_what_is_no_export_is_not_replaced(checkpoint, tmp_path):
     assert json.loads((again.folder / "config.json").read_text())["pooling_mode"] == "cls"
 
 
-def test_what_may_be_let_through(broken, tmp_path):
+def test_allowances_accept_known_defects(broken, tmp_path):
     def change(tensors, config, folder):
         stranger(tensors, config, folder)
         broken_decoder(tensors, config, folder)
@@ -213,14 +213,14 @@ def test_a_checkpoint_that_changes_meanwhile_is_noticed(checkpoint, tmp_path, mo
 
     source = tmp_path / "checkpoint-7"
     shutil.copytree(checkpoint, source)
-    real = module.verify
+    real = module.verify_export
 
     def meanwhile(*args, **kwargs):
-        found = real(*args, **kwargs)
+        result = real(*args, **kwargs)
         (source / "config.json").write_text((source / "config.json").read_text() + " ")
-        return found
+        return result
 
-    monkeypatch.setattr(module, "verify", meanwhile)
+    monkeypatch.setattr(module, "verify_export", meanwhile)
     with pytest.raises(CheckpointError, match=r"config\.json: changed while it was being read"):
         extract(source, tmp_path / "out")
     assert not (tmp_path / "out").exists()

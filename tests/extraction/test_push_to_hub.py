@@ -25,7 +25,7 @@ def export(encoder_folder, tmp_path):
 
 
 class Hub:
-    """Takes the place of the hub's API and remembers what it was asked."""
+    """Replaces the hub's API and records the calls."""
 
     def __init__(self, error=None):
         self.error, self.calls = error, []
@@ -46,7 +46,7 @@ class Hub:
         return SimpleNamespace(commit_url="https://hub/commit/1")
 
 
-def test_what_would_go(export):
+def test_the_plan_lists_every_file(export):
     files = {file.path: file.size for file in plan_push(export)}
     assert files["model.safetensors"] == (export / "model.safetensors").stat().st_size
     assert {"1_Pooling/config.json", "tokenizer.json", "README.md", "qwen3nb.json"} <= set(files)
@@ -67,7 +67,7 @@ def test_a_secret_stops_the_upload_and_is_not_repeated(export, name, monkeypatch
     assert hub.calls == []
 
 
-def test_links_and_other_folders_do_not_go(export, checkpoint, tmp_path):
+def test_links_and_other_folders_are_refused(export, checkpoint, tmp_path):
     with pytest.raises(CheckpointError, match=r"no qwen3nb\.json, so this is not an export"):
         plan_push(checkpoint)
     (tmp_path / "diary").write_text("private")
@@ -87,7 +87,7 @@ def test_the_upload(export, monkeypatch):
     assert "model.safetensors" in upload["allow_patterns"]
 
 
-def test_a_refusal_by_the_hub_is_one_sentence(export, monkeypatch):
+def test_a_refusal_by_the_hub_names_the_reason(export, monkeypatch):
     from huggingface_hub.errors import LocalTokenNotFoundError
 
     with pytest.raises(ValueError, match="expected a repository such as organisation/name"):

@@ -109,7 +109,7 @@ def test_the_tokens_that_transformers_reads_are_compared(checkpoint, tmp_path, m
     assert not (tmp_path / "out").exists()
 
 
-def test_the_leak_tells_causal_from_bidirectional(encoder_folder):
+def test_the_leak_distinguishes_causal_from_bidirectional(encoder_folder):
     model = AutoModel.from_pretrained(encoder_folder).eval()
     assert causal_leak(model, vocab_size=100) > 1e-4
     model.config.is_causal = True

@@ -16,10 +16,13 @@ def write_beir(folder, *, documents=30, queries=8, seed=0, gzipped=False):
     """A BEIR folder of random words; a query's words come from its relevant document."""
     generator = np.random.default_rng(seed)
     texts = [" ".join(generator.choice(WORDS, 12)) for _ in range(documents)]
-    asked = [" ".join(texts[i].split()[:3]) for i in range(queries)]
+    questions = [" ".join(texts[i].split()[:3]) for i in range(queries)]
     (folder / "qrels").mkdir(parents=True)
     corpus = [{"_id": f"d{i}", "title": "About", "text": text} for i, text in enumerate(texts)]
-    rows = {"corpus": corpus, "queries": [{"_id": f"q{i}", "text": t} for i, t in enumerate(asked)]}
+    rows = {
+        "corpus": corpus,
+        "queries": [{"_id": f"q{i}", "text": t} for i, t in enumerate(questions)],
+    }
     for name, each in rows.items():
         data = "".join(json.dumps(row) + "\n" for row in each).encode()
         file = folder / f"{name}.jsonl{'.gz' if gzipped else ''}"

@@ -17,10 +17,10 @@ FLAGS = (
 
 def chromium():
     """The browser's path; the test is skipped where there is none."""
-    found = next((path for name in NAMES if (path := shutil.which(name))), None)
-    if found is None:
+    path = next((path for name in NAMES if (path := shutil.which(name))), None)
+    if path is None:
         pytest.skip(f"no browser here; looked for {', '.join(NAMES)}")
-    return found
+    return path
 
 
 def used(page, script, *, folder, width=1200):
@@ -44,8 +44,8 @@ def used(page, script, *, folder, width=1200):
         capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
     probe.unlink()
-    found = re.search(r'<pre id="probe"[^>]*>(.*?)</pre>', done.stdout, re.S)
-    assert found, f"the script did not come to its end: {done.stderr[-1000:]}"
-    answer = json.loads(html.unescape(found[1]))
+    match = re.search(r'<pre id="probe"[^>]*>(.*?)</pre>', done.stdout, re.S)
+    assert match, f"the script did not reach its end: {done.stderr[-1000:]}"
+    answer = json.loads(html.unescape(match[1]))
     assert answer["errors"] == []
     return answer["said"]

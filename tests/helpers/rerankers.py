@@ -61,5 +61,5 @@ def reference(folder, rows, *, left=True, dtype=torch.float32):
         logits = model(input_ids=ids, attention_mask=mask).logits
     last = [width - 1] * len(rows) if left else [len(row) - 1 for row in rows]
     words = [tokenizer.convert_tokens_to_ids(word) for word in ("no", "yes")]
-    chosen = logits[range(len(rows)), last][:, words].double()
-    return chosen.softmax(-1)[:, 1].numpy(), (chosen[:, 1] - chosen[:, 0]).numpy()
+    yes_no = logits[range(len(rows)), last][:, words].double()
+    return yes_no.softmax(-1)[:, 1].numpy(), (yes_no[:, 1] - yes_no[:, 0]).numpy()

@@ -4,7 +4,8 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qwen3nb.analysis.stats.paired_tests import holm, paired_bootstrap, permutation_test
+from qwen3nb.analysis.stats.multiple_testing import holm
+from qwen3nb.analysis.stats.paired_tests import paired_bootstrap, permutation_test
 from qwen3nb.metrics.aggregate import aggregate
 
 RNG = np.random.default_rng(7)
@@ -13,12 +14,12 @@ B = A + RNG.normal(0.05, 0.15, size=60)
 
 
 def test_the_bootstrap_agrees_with_scipys():
-    found = paired_bootstrap(B, A, seed=0)
+    ours = paired_bootstrap(B, A, seed=0)
     theirs = scipy.stats.bootstrap(
         (B - A,), np.mean, method="percentile", n_resamples=10_000, rng=np.random.default_rng(1)
     ).confidence_interval
-    assert found.difference == pytest.approx((B - A).mean())
-    assert found.interval == pytest.approx(tuple(theirs), abs=0.003)
+    assert ours.difference == pytest.approx((B - A).mean())
+    assert ours.interval == pytest.approx(tuple(theirs), abs=0.003)
 
 
 def test_the_permutation_test_agrees_with_scipys():
@@ -31,8 +32,8 @@ def test_the_permutation_test_agrees_with_scipys():
 
 def test_exhaustive_by_hand():
     """Four differences of +1: 2 of 16 sign patterns are as extreme, so p is 1/8."""
-    found = permutation_test([1, 1, 1, 1], [0, 0, 0, 0], n_resamples=200_000, seed=3)
-    assert found.p_value == pytest.approx(1 / 8, abs=0.003)
+    ours = permutation_test([1, 1, 1, 1], [0, 0, 0, 0], n_resamples=200_000, seed=3)
+    assert ours.p_value == pytest.approx(1 / 8, abs=0.003)
 
 
 def test_p_is_never_zero_and_equal_systems_are_equal():
@@ -98,20 +99,20 @@ def test_aggregates_agree_with_scipy():
     x, y = RNG.normal(size=40), RNG.integers(0, 5, size=40).astype(float)  # ties in y
     per_query = columns(cosine=x, gold=y)
     for how, theirs in (("spearman", scipy.stats.spearmanr), ("pearson", scipy.stats.pearsonr)):
-        found = aggregate(per_query, how=how, columns=("cosine", "gold"), seed=0)
-        assert found.value == pytest.approx(theirs(x, y).statistic)
-        assert found.low < found.value < found.high
+        ours = aggregate(per_query, how=how, columns=("cosine", "gold"), seed=0)
+        assert ours.value == pytest.approx(theirs(x, y).statistic)
+        assert ours.low < ours.value < ours.high
     mean = aggregate(per_query, how="mean", columns=("cosine",), seed=0)
     assert (mean.value, mean.n) == (pytest.approx(x.mean()), 40)
 
 
 def test_the_interval_of_a_mean_agrees_with_scipys():
     per_query = columns(score=A)
-    found = aggregate(per_query, how="mean", columns=("score",), seed=0, resamples=10_000)
+    ours = aggregate(per_query, how="mean", columns=("score",), seed=0, resamples=10_000)
     theirs = scipy.stats.bootstrap(
         (A,), np.mean, method="percentile", rng=np.random.default_rng(2)
     ).confidence_interval
-    assert (found.low, found.high) == pytest.approx(tuple(theirs), abs=0.004)
+    assert (ours.low, ours.high) == pytest.approx(tuple(theirs), abs=0.004)
 
 
 def test_what_is_undefined_has_a_reason():

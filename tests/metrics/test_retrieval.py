@@ -122,11 +122,11 @@ _CHILD = """
 import json, sys
 import pytrec_eval
 cases = json.load(sys.stdin)
-found = []
+results = []
 for qrels, run in cases:
     evaluator = pytrec_eval.RelevanceEvaluator(qrels, {"ndcg_cut_10", "recall_10", "P_10"})
-    found.append(evaluator.evaluate(run))
-json.dump(found, sys.stdout)
+    results.append(evaluator.evaluate(run))
+json.dump(results, sys.stdout)
 """
 
 
@@ -139,8 +139,8 @@ def test_what_kills_the_oracle_scores_as_its_harmless_twin():
     cases, twins = [], []
     for _ in range(300):
         grades = dict(zip(ids, generator.integers(-4, 4, len(ids)).tolist(), strict=True))
-        chosen = generator.permutation(ids)[:10].tolist()
-        scores = {each: float(generator.integers(0, 6)) for each in chosen}
+        retrieved = generator.permutation(ids)[:10].tolist()
+        scores = {each: float(generator.integers(0, 6)) for each in retrieved}
         cases.append((grades, scores))
         twins.append(
             (

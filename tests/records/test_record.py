@@ -1,4 +1,4 @@
-"""The record: its schema, the schema before it, its repr."""
+"""The record: its schema, the previous schema, its repr."""
 
 import json
 from dataclasses import asdict, replace
@@ -49,7 +49,7 @@ def test_a_record_of_the_first_schema_loads(tmp_path):
         {"metrics": {"nDCG@10": {"value": "high"}}},
     ],
 )
-def test_what_is_no_record_is_refused_with_its_file(tmp_path, change):
+def test_an_invalid_record_is_refused_with_its_file(tmp_path, change):
     file = make().save(tmp_path)
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
     with pytest.raises(ResultError, match=str(file)):

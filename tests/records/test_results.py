@@ -80,7 +80,7 @@ def test_all_metrics_are_rows_too(results):
     assert list(Results([two]).to_frame(all_metrics=True).metric) == ["nDCG@10", "MRR@10"]
 
 
-def test_the_repr_says_what_is_in_it(results):
+def test_the_repr_lists_models_and_tasks(results):
     assert repr(results).startswith("<Results: 3 records; models bm25, mini; tasks")
     assert repr(Results()) == "<Results: no records>"
     many = Results(make(f"m{i}") for i in range(6))

@@ -13,7 +13,7 @@ def wrong(result):
     return replace(result, metrics={main: replace(result.metrics[main], value=0.99)})
 
 
-def test_what_holds_gives_no_line(home):
+def test_a_consistent_record_has_no_problems(home):
     result = make(scores=(0.1, 0.4))
     file = result.save()
     for records in (result, [result], file, str(file), file.parent.parent.parent, None):

@@ -1,1 +1,1 @@
-"""Do the tests keep what they promise? Simulated coverage and false positives."""
+"""Calibration of tests and intervals: simulated coverage, power and false positives."""

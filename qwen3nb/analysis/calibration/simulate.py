@@ -1,16 +1,16 @@
-"""Do the tests keep what they promise? Measured by simulation.
+"""Simulated false-positive rates, coverage and power of the tests and intervals.
 
-Two worlds, in which the truth is known:
+Scores are drawn in two worlds in which the truth is known:
 
-    search    nDCG-like: ranks of one relevant document, many queries tied
-    normal    differences from the normal distribution
+    search    nDCG-like: the rank of one relevant document, many queries tied
+    normal    normally distributed differences
 
-Under the null hypothesis the share of p-values below 0.05 should be 0.05; an interval of
-level 0.95 should hold the true difference in 0.95 of the cases. Beside each measured
-share stands the interval in which a right method's share falls with probability 0.99,
-given the number of simulations.
+Under the null hypothesis, 0.05 of the p-values should be below 0.05; intervals of level 0.95
+should contain the true difference in 0.95 of the cases. Each measured share comes with the
+range in which the share of an exact method falls with probability 0.99, given the number of
+simulations.
 
-The numbers of the last full run are kept in ``calibration.json`` (`read_calibration`).
+The shares of the last full run are stored in ``calibration.json`` (`read_calibration`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = [
     "Share",
     "calibrate",
     "calibrate_seeds",
-    "calibration_table",
+    "calibration_markdown",
     "read_calibration",
     "save_calibration",
 ]
@@ -47,7 +47,7 @@ __all__ = [
 STORED = Path(__file__).with_name("calibration.json")
 SIZES = (10, 30, 100, 300, 1000)
 ALPHA = 0.05
-_BATCH = 100  # simulations that share their draws
+_BATCH = 100  # simulations that share one set of draws
 _GAINS = np.array([0.0, *(1 / np.log2(np.arange(11, 1, -1)))])
 _TIED = 0.4
 
@@ -57,15 +57,15 @@ class Share:
     """One measured share.
 
     Attributes:
-        method: what was measured.
+        method: the test or interval that is simulated.
         kind: ``false positives``, ``coverage`` or ``power``.
-        world: how the data were made.
-        n: queries, or ``seeds x queries``.
-        simulations: how many.
-        share: measured.
-        expected: of a right method.
-        low: the share of a right method lies between this and ``high`` with
-            probability 0.99.
+        world: the distribution the data are drawn from.
+        n: number of queries, or ``seeds x queries``.
+        simulations: number of simulations.
+        share: the measured share.
+        expected: the share of an exact method.
+        low: with probability 0.99, the share of an exact method lies between this and
+            ``high``.
     """
 
     method: str
@@ -80,7 +80,7 @@ class Share:
 
     @property
     def verdict(self) -> str:
-        """``holds``, ``cautious`` (wrong less often than promised) or ``too bold``."""
+        """``holds``, ``cautious`` (fewer errors than nominal) or ``too bold`` (more)."""
         if self.low <= self.share <= self.high:
             return "holds"
         cautious = (
@@ -97,7 +97,7 @@ def calibrate(
     seed: int,
 ) -> list[Share]:
     """False positives, coverage and power, per world and number of queries."""
-    found = []
+    shares = []
     for index, (world, draw) in enumerate(_WORLDS.items()):
         for n in sizes:
             generator = np.random.default_rng((seed, index, n))
@@ -107,16 +107,16 @@ def calibrate(
                 for key, hits in _batch(draw, n, n_resamples, generator, drawn_by):
                     counts[key] = counts.get(key, 0) + hits
             total = -(-simulations // _BATCH) * _BATCH
-            found += [
+            shares += [
                 _share(method, kind, world, str(n), hits, total)
                 for (kind, method), hits in counts.items()
             ]
-    return found
+    return shares
 
 
 def _search(generator: np.random.Generator, n: int, count: int, shift: bool) -> tuple[Array, float]:
     """Differences (n, count) of gains at the rank of one relevant document."""
-    # The chance of rank 1 to 10, and of none: falling, a little steeper for the better.
+    # Probabilities of ranks 1 to 10 and of no hit: decreasing, more steeply for the better one.
     weights = [np.append(steep, np.geomspace(0.05, 0.3, 10)) for steep in (0.5, 0.3)]
     chances = [each / each.sum() for each in weights]
     first, second = (chances[1], chances[0]) if shift else (chances[0], chances[0])
@@ -141,7 +141,7 @@ _WORLDS: dict[str, _World] = {"search": _search, "normal": _normal}
 def _batch(
     draw: _World, n: int, n_resamples: int, generator: np.random.Generator, drawn_by: Sequence[int]
 ) -> Iterator[tuple[tuple[str, str], int]]:
-    """Hits of each method among `_BATCH` simulations."""
+    """Yield the number of hits of each method in `_BATCH` simulations."""
     null, _ = draw(generator, n, _BATCH, False)
     columns = np.concatenate([null, np.zeros((n, 1))], axis=1)
     extremes = sign_flip_extremes(
@@ -170,7 +170,7 @@ def _batch(
 
 
 def _detected(generator: np.random.Generator, n: int) -> int:
-    """How often the t-test finds an effect as large as the minimum detectable one."""
+    """Count the samples in which the t-test detects the minimum detectable effect."""
     unit = np.tile([-1.0, 1.0], -(-n // 2))[:n]
     unit = (unit - unit.mean()) / unit.std(ddof=1)
     effect = minimum_detectable_effect(unit, np.zeros(n)) or 0.0
@@ -187,13 +187,13 @@ def calibrate_seeds(
     n_resamples: int = 1000,
     seed: int,
 ) -> list[Share]:
-    """Coverage of the interval of TIR over seeds and queries, per number of seeds.
+    """Coverage of the TIR's interval over seeds and queries, per number of seeds.
 
-    Scores are a query's difficulty, a seed's effect on each system (standard deviation
-    0.01), and ``noise`` (its standard deviation); the true TIR is 0.03. With little noise
-    the seeds are what varies, and few of them say little of how much.
+    A score is the sum of the query's difficulty, the seed's effect on the system (standard
+    deviation 0.01) and noise (standard deviation ``noise``); the true TIR is 0.03. With little
+    noise, most of the variance is between seeds, and a few seeds estimate it poorly.
     """
-    found = []
+    shares = []
     world = f"noise {noise:g}"
     total = -(-simulations // _BATCH) * _BATCH
     for count in seeds:
@@ -203,12 +203,12 @@ def calibrate_seeds(
             values = _trainings(generator, count, queries, noise)
             hits += _held(values, n_resamples=n_resamples, drawn_by=(seed, count, batch))
         size = f"{count} x {queries}"
-        found.append(_share("TIR over seeds and queries", "coverage", world, size, hits, total))
-    return found
+        shares.append(_share("TIR over seeds and queries", "coverage", world, size, hits, total))
+    return shares
 
 
 def _held(values: Array, *, n_resamples: int, drawn_by: tuple[int, int, int]) -> int:
-    """How many of a batch's intervals hold the true TIR."""
+    """Count the intervals of a batch that contain the true TIR."""
     queries, *shape = values.shape
     flat = values.reshape(queries, -1)
     means, drawn = resampled_means(flat, n_resamples=n_resamples, seed=drawn_by)
@@ -232,7 +232,7 @@ _MEAN = 0.5
 
 
 def _trainings(generator: np.random.Generator, seeds: int, queries: int, spread: float) -> Array:
-    """Scores (queries, 2, seeds, batch) of specialist and joint."""
+    """Simulate scores (queries, 2, seeds, batch) of specialist and joint runs."""
     shape = (2, seeds, _BATCH)
     level = np.array([_MEAN, _MEAN * (1 - _TRUE_TIR)])[:, None, None]
     difficulty = generator.normal(0, 0.3, size=(queries, 1, 1, _BATCH))
@@ -252,7 +252,7 @@ def _share(method: str, kind: str, world: str, n: str, hits: int, total: int) ->
 
 
 def save_calibration(file: Path = STORED, *, seed: int = 0) -> list[Share]:
-    """Run everything (about a minute) and keep the numbers."""
+    """Run all simulations (about a minute) and store the shares in ``file``."""
     shares = calibrate(seed=seed)
     for noise in (0.1, 0.01):
         shares += calibrate_seeds(noise=noise, seed=seed)
@@ -261,12 +261,12 @@ def save_calibration(file: Path = STORED, *, seed: int = 0) -> list[Share]:
 
 
 def read_calibration(file: Path = STORED) -> list[Share]:
-    """The numbers of the last full run."""
+    """Read the shares of the last full run."""
     return [Share(**each) for each in read_json(file)["shares"]]
 
 
-def calibration_table(shares: Sequence[Share]) -> str:
-    """The shares as a Markdown table."""
+def calibration_markdown(shares: Sequence[Share]) -> str:
+    """Format shares as a Markdown table."""
     heads = ("method", "what", "world", "n", "measured", "expected", "verdict")
     rows = [
         (

@@ -1,1 +1,1 @@
-"""Systems against systems: alignment, paired differences, rankings, candidates."""
+"""Comparisons of systems: alignment, paired differences, rankings, candidates."""

@@ -1,4 +1,4 @@
-"""What each option of an ablation changes, taken query by query."""
+"""Effects of the options of an ablation, paired by query."""
 
 from __future__ import annotations
 
@@ -7,12 +7,8 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from qwen3nb.analysis.stats.paired_tests import (
-    BootstrapResult,
-    holm,
-    paired_bootstrap,
-    permutation_test,
-)
+from qwen3nb.analysis.stats.multiple_testing import holm
+from qwen3nb.analysis.stats.paired_tests import BootstrapResult, paired_bootstrap, permutation_test
 from qwen3nb.evaluation.studies.ablation import Variant, VariantResult
 from qwen3nb.records.record import Result
 
@@ -21,34 +17,34 @@ __all__ = ["Effect", "effects"]
 
 @dataclass(frozen=True)
 class Effect:
-    """What one option changes against the reference's, all else averaged over.
+    """The effect of one setting compared with the reference, averaged over all other options.
 
     Attributes:
-        factor: which option, a field of `Variant`.
+        factor: the option, a field of `Variant`.
         level: its setting.
         reference: the setting it is compared with.
-        found: mean difference per query and its interval.
+        estimate: mean paired difference with its interval.
         p_value: of the paired permutation test, Holm-corrected over all effects.
-        settings: number of combinations of the other options averaged over.
+        settings: number of combinations of the other options that are averaged over.
     """
 
     factor: str
     level: str
     reference: str
-    found: BootstrapResult
+    estimate: BootstrapResult
     p_value: float
     settings: int
 
 
 def effects(outcomes: Sequence[VariantResult], *, seed: int = 0) -> list[Effect]:
-    """What each setting changes against the first variant's, paired by query.
+    """Effect of each setting relative to that of the first variant, paired by query.
 
-    For each query, its main metric is averaged over all combinations of the other
-    options, once with the setting and once with the reference's; the differences are
-    resampled over queries.
+    For each query, the main metric is averaged over all combinations of the other options,
+    once with the setting and once with the reference setting; the differences are resampled
+    over queries.
 
     Args:
-        outcomes: of one task, from `ablate`.
+        outcomes: results of one task, from `ablate`.
         seed: of the intervals and tests.
 
     Raises:
@@ -80,8 +76,8 @@ def effects(outcomes: Sequence[VariantResult], *, seed: int = 0) -> list[Effect]
 
 
 def _scores(result: Result) -> list[float]:
-    """The main metric of each query, in the order of the query ids."""
-    found = result.per_query.get(result.task.main_metric)
-    if found is None:
+    """Main metric of each query, ordered by query id."""
+    scores = result.per_query.get(result.task.main_metric)
+    if scores is None:
         raise ValueError(f"{result.task.name} has no {result.task.main_metric} per query")
-    return [found[query] for query in sorted(found)]
+    return [scores[query] for query in sorted(scores)]

@@ -1,8 +1,8 @@
 """Scores of several systems aligned by task and query.
 
-Whatever cannot be paired is reported: a query that some system did not answer, a task that
-only one system has, a record of another revision of the data, a metric without a value per
-query. Nothing is dropped silently.
+Whatever cannot be paired is reported: a query that a system did not answer, a task of a single
+system, a record of another revision of the data, a metric without per-query scores. Nothing is
+dropped silently.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ScoreMatrix:
         systems: S names.
         queries: n ids, sorted.
         scores: (S, n).
-        unpaired: per system, the ids it has and the others do not all have.
+        unpaired: per system, the query ids that are not shared by all systems.
     """
 
     task: str
@@ -57,18 +57,18 @@ class ScoreMatrix:
         """One system's scores (n,).
 
         Raises:
-            ValueError: no such system; the message lists those there are.
+            ValueError: an unknown system; lists those available.
         """
         if system not in self.systems:
             raise ValueError(
-                f"no system {system!r} on {self.task}; there are: {', '.join(self.systems)}"
+                f"no system {system!r} on {self.task}; available: {', '.join(self.systems)}"
             )
         scores: Array = self.scores[self.systems.index(system)]
         return scores
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """A line per system with queries that do not pair."""
+        """One line per system with unpaired queries."""
         return tuple(
             f"{self.task}: {len(ids)} queries of {system} do not pair ({_some(ids)})"
             for system, ids in self.unpaired.items()
@@ -78,11 +78,11 @@ class ScoreMatrix:
 
 @dataclass(frozen=True)
 class Pairing:
-    """Matrices per task, and what could not be put into one.
+    """Score matrices per task, and what is in none of them.
 
     Attributes:
-        matrices: one per task, by name.
-        left_out: a line per record or task that is in no matrix, and why.
+        matrices: one per task, ordered by name.
+        left_out: one line per record or task that is in no matrix, with the reason.
     """
 
     matrices: tuple[ScoreMatrix, ...]
@@ -90,7 +90,7 @@ class Pairing:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """All that did not pair: records, tasks and queries."""
+        """Everything that does not pair: records, tasks and queries."""
         return self.left_out + tuple(note for each in self.matrices for note in each.notes)
 
 
@@ -101,8 +101,8 @@ def join(columns: Columns, *, task: str = "", metric: str = "") -> ScoreMatrix:
     {'a': ('q2',), 'b': ()}
 
     Raises:
-        ValueError: fewer than two systems, no query that all have, or a value that is
-            not finite; names the system and the query.
+        ValueError: fewer than two systems, no query shared by all, or a value that is not
+            finite; names the system and the query.
     """
     if len(columns) < 2:
         raise ValueError(f"{task}: expected two or more systems; got {list(columns)}")
@@ -122,16 +122,16 @@ def join(columns: Columns, *, task: str = "", metric: str = "") -> ScoreMatrix:
 def pair_results(
     results: Iterable[Result], *, metric: str | None = None, tasks: Sequence[str] | None = None
 ) -> Pairing:
-    """Records joined into one matrix per task.
+    """Join records into one matrix per task.
+
+    A model that was run with several seeds counts as one system per seed. Of several records
+    of the same model, seed and task, the one finished last is used; of several revisions of a
+    task's data, the one with most records (if tied, the newer).
 
     Args:
         results: records of any models, tasks and seeds.
-        metric: the per-query column to take; by default each task's main metric.
-        tasks: names of the tasks wanted; all by default.
-
-    A model that was run with several seeds is a system per seed. Of records that agree in
-    model, seed and task, the one finished last is taken; of revisions of a task's data,
-    the one most records have (the newer of two as frequent).
+        metric: the per-query metric; by default each task's main metric.
+        tasks: names of the tasks to include; all by default.
     """
     given = [result for result in results if tasks is None or result.task.name in tasks]
     newest, left_out = newest_records(given)
@@ -152,7 +152,7 @@ def pair_results(
 
 
 def newest_records(results: Iterable[Result]) -> tuple[list[Result], list[str]]:
-    """One record per model identity, seed and task, and a note on each older one."""
+    """The newest record per model identity, seed and task, and a note on each older one."""
     newest: dict[tuple[str, int, str], Result] = {}
     replaced = []
     for result in sorted(results, key=lambda each: each.finished):
@@ -169,14 +169,14 @@ def newest_records(results: Iterable[Result]) -> tuple[list[Result], list[str]]:
 def pair_against(
     results: Iterable[Result], reference: Result, *, metric: str | None = None
 ) -> Pairing:
-    """Each of ``results`` beside ``reference``: a matrix of two systems, the reference second.
+    """Pair each of ``results`` with ``reference``: matrices of two systems, the reference second.
 
-    Pair by pair, a query that a third system did not answer still counts.
+    Records are paired one by one, so queries that a third system did not answer are kept.
 
     Args:
-        results: records of the reference's task; the reference itself is passed over.
+        results: records of the reference's task; the reference itself is skipped.
         reference: the record to compare with.
-        metric: the per-query column to take; by default the task's main metric.
+        metric: the per-query metric; by default the task's main metric.
     """
     others = [result for result in results if result is not reference]
     names = system_names([*others, reference])
@@ -196,7 +196,7 @@ def pair_against(
 
 
 def comparable(one: Result, other: Result) -> bool:
-    """Whether both have a score, under the first's main metric, for the same queries and data."""
+    """Whether both records score the same queries of the same data by the first's main metric."""
     metric = one.task.main_metric
     return (
         one.task.name == other.task.name
@@ -208,7 +208,7 @@ def comparable(one: Result, other: Result) -> bool:
 
 
 def model_names(results: Iterable[Result]) -> dict[str, str]:
-    """A name per model identity: its newest label, with its pooling or digest if not unique."""
+    """Names by model identity: the newest label, with pooling or digest if not unique."""
     newest = sorted(results, key=lambda each: each.finished)
     models = {result.model.identity: result.model for result in newest}
     labels = [model.label for model in models.values()]
@@ -224,7 +224,7 @@ def model_names(results: Iterable[Result]) -> dict[str, str]:
 
 
 def system_names(results: Iterable[Result]) -> dict[tuple[str, int], str]:
-    """A name per identity and seed: the model's, with the seed if it was run with several."""
+    """Names by identity and seed: the model's, with the seed if there are several."""
     given = list(results)
     names = model_names(given)
     systems = dict.fromkeys((result.model.identity, result.seed) for result in given)
@@ -240,7 +240,7 @@ def system_names(results: Iterable[Result]) -> dict[tuple[str, int], str]:
 def _matrix(
     task: str, records: list[Result], names: dict[tuple[str, int], str], metric: str | None
 ) -> tuple[ScoreMatrix | None, list[str]]:
-    """The matrix of one task, if two records can be joined, and what is not in it."""
+    """Score matrix of one task, or None if no two records can be joined, and what is left out."""
     wanted = metric or records[0].task.main_metric
     columns, reasons = score_columns(task, records, names, wanted, common_revision(records))
     if len(columns) < 2:
@@ -259,14 +259,14 @@ def score_columns(
     metric: str,
     revision: str,
 ) -> tuple[dict[str, Mapping[str, float]], list[str]]:
-    """Scores per query of the systems that can be compared, and why others cannot.
+    """Per-query scores of the systems that can be compared, and why others cannot.
 
     Args:
         task: name of the task, for the reasons.
-        records: of the task, one per system.
+        records: one per system, of this task.
         names: of the systems, by identity and seed.
-        metric: the per-query column to take.
-        revision: of the data; records of another are left out.
+        metric: the per-query metric.
+        revision: of the data; records of another revision are left out.
     """
     columns: dict[str, Mapping[str, float]] = {}
     reasons = []
@@ -287,7 +287,7 @@ def score_columns(
 
 
 def common_revision(records: Sequence[Result]) -> str:
-    """The revision of the data that most records have; the newer of two as frequent."""
+    """The revision of the data with most records; if tied, the newer."""
     counts: dict[str, tuple[int, str]] = {}
     for result in records:
         revision = str(result.task.revision)

@@ -1,13 +1,13 @@
-"""Where a difference comes from: categories of queries, and reversals of the order.
+"""Paired differences by category of queries, and reversals of the order.
 
-The mean of paired differences over all queries is a weighted mean of those over the
-categories, so it cannot lie outside them. The order can still be reversed, and each way is
-flagged:
+The mean difference over all queries is a weighted mean of the differences within categories,
+so it cannot lie outside their range. The order of two systems can still be reversed in three
+ways, each of which is flagged:
 
-    opposed     one category is significantly against the whole
-    weighting   every query counting once, and every category counting once, disagree
-    coverage    each system's mean over the queries it has orders them otherwise than the
-                queries both have (Simpson 1951: unequal mixtures)
+    opposed     a category differs significantly in the opposite direction
+    weighting   weighting queries equally and weighting categories equally disagree
+    coverage    means over each system's own queries and means over the shared queries
+                disagree (Simpson 1951: unequal mixtures)
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class CategoryRow:
 
     Attributes:
         category: its name.
-        n: queries both answered.
-        first: mean of a; ``second`` is b's.
+        n: number of queries that both answered.
+        first: mean of a; ``second`` is that of b.
         difference: mean of a − b.
         interval: percentile bootstrap interval, or None for a single query.
         p_value: paired permutation test, adjusted by Holm over the categories.
@@ -57,7 +57,7 @@ class Reversal:
 
     Attributes:
         kind: ``opposed``, ``weighting`` or ``coverage``.
-        text: the reversal in words, with the numbers.
+        text: description with the numbers.
     """
 
     kind: str
@@ -69,11 +69,11 @@ class Breakdown:
     """Two systems by category.
 
     Attributes:
-        first: name of a; ``second`` of b.
-        overall: all queries.
-        rows: one per category, by name.
+        first: name of a; ``second`` is that of b.
+        overall: the difference over all queries.
+        rows: one per category, ordered by name.
         reversals: reversals of the order; may be empty.
-        notes: queries that do not pair, or have no category.
+        notes: queries that do not pair.
     """
 
     first: str
@@ -88,7 +88,7 @@ class Breakdown:
         return json_text(self)
 
     def to_markdown(self) -> str:
-        """As a Markdown table, with the reversals below it."""
+        """As a Markdown table followed by the reversals."""
         heads = ("category", "queries", self.first, self.second, "difference", "interval", "p")
         rows = [
             (
@@ -122,11 +122,11 @@ def breakdown(
     Args:
         first: score per query id of a.
         second: of b.
-        categories: category per query id; queries without one are a category of their own.
+        categories: category per query id; queries without one form a category together.
         names: of the two systems.
-        n_resamples: of bootstrap and permutation.
-        alpha: level at which a category counts as opposed to the whole, after Holm over
-            the categories.
+        n_resamples: number of bootstrap resamples and of sign flips.
+        alpha: level at which a category counts as opposed, after Holm's correction over the
+            categories.
         seed: of the draws.
 
     Raises:
@@ -137,16 +137,22 @@ def breakdown(
     for index, query in enumerate(matrix.queries):
         groups.setdefault(categories.get(query, OTHER), []).append(index)
 
-    def row(name: str, chosen: list[int]) -> CategoryRow:
-        a, b = matrix.scores[:, chosen]
-        drawn = draw_seed(seed, [matrix.queries[index] for index in chosen])
-        found = paired_bootstrap(a, b, n_resamples=n_resamples, seed=drawn)
+    def row(name: str, members: list[int]) -> CategoryRow:
+        a, b = matrix.scores[:, members]
+        drawn = draw_seed(seed, [matrix.queries[index] for index in members])
+        bootstrap = paired_bootstrap(a, b, n_resamples=n_resamples, seed=drawn)
         p = permutation_test(a, b, n_resamples=n_resamples, seed=drawn).p_value
         return CategoryRow(
-            name, len(chosen), float(a.mean()), float(b.mean()), found.difference, found.interval, p
+            name,
+            len(members),
+            float(a.mean()),
+            float(b.mean()),
+            bootstrap.difference,
+            bootstrap.interval,
+            p,
         )
 
-    rows = [row(name, chosen) for name, chosen in sorted(groups.items())]
+    rows = [row(name, members) for name, members in sorted(groups.items())]
     adjusted = adjust([each.p_value for each in rows])
     rows = [
         CategoryRow(r.category, r.n, r.first, r.second, r.difference, r.interval, p)
@@ -180,8 +186,8 @@ def _weighting(overall: CategoryRow, rows: list[CategoryRow]) -> list[Reversal]:
     return [
         Reversal(
             "weighting",
-            f"every query counting once gives {overall.difference:+.3f}, every category "
-            f"counting once {by_category:+.3f}",
+            f"{overall.difference:+.3f} with queries weighted equally, {by_category:+.3f} with "
+            "categories weighted equally",
         )
     ]
 
@@ -198,8 +204,8 @@ def _coverage(
     return [
         Reversal(
             "coverage",
-            f"the means over the queries each system has differ by {own:+.3f} "
-            f"({names[0]}: {len(first)}, {names[1]}: {len(second)} queries), those over the "
-            f"{overall.n} queries both have by {overall.difference:+.3f}",
+            f"the means over each system's own queries differ by {own:+.3f} "
+            f"({names[0]}: {len(first)}, {names[1]}: {len(second)} queries), the means over the "
+            f"{overall.n} shared queries by {overall.difference:+.3f}",
         )
     ]

@@ -1,4 +1,4 @@
-"""Should a candidate replace the model in use? The rule, applied to a comparison.
+"""The rule that decides whether a candidate should replace the model in use.
 
 A candidate is called better (or worse) than the model in use if the corrected p-value is below
 ``alpha`` **and** the difference is larger than ``minimum``; otherwise there is no significant
@@ -22,12 +22,12 @@ NO_DIFFERENCE = "no significant difference"
 
 @dataclass(frozen=True)
 class Recommendation:
-    """What the rule says about one candidate.
+    """The rule's verdict on one candidate.
 
     Attributes:
         model: its name.
         verdict: ``better``, ``worse`` or ``no significant difference``.
-        text: the verdict and the reason, in plain words.
+        text: the verdict with its reason.
     """
 
     model: str
@@ -55,7 +55,7 @@ class QueryChange:
 
 
 def recommend(difference: PairedDifference, *, procedure: Procedure) -> Recommendation:
-    """The rule's verdict on a candidate, from its difference from the model in use."""
+    """Apply the rule to a candidate's difference from the model in use."""
     significant = difference.corrected < procedure.alpha
     large = abs(difference.difference) > procedure.minimum
     verdict = NO_DIFFERENCE
@@ -88,7 +88,7 @@ def largest_changes(matrix: ScoreMatrix, *, most: int) -> list[QueryChange]:
 
     Args:
         matrix: scores of the candidate and the model in use, in this order.
-        most: number of queries; unchanged ones are never listed.
+        most: maximum number of queries; unchanged queries are never listed.
     """
     ours, theirs = matrix.scores
     changes: Sequence[QueryChange] = [

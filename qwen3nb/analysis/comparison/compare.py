@@ -1,4 +1,4 @@
-"""The one comparison: systems on the queries they share, each paired difference computed once.
+"""Comparison of systems on shared queries, each paired difference computed once.
 
 Every page, table, figure and card that shows a difference between two models reads it from a
 `Comparison`. On each task there are two families of tests, corrected separately:
@@ -6,8 +6,8 @@ Every page, table, figure and card that shows a difference between two models re
     every model against the baseline
     every pair of models without the baseline
 
-A difference belongs to one of them, so it has one corrected p-value wherever it is shown, and
-the tasks, metrics and pages beside it do not change it.
+Each difference belongs to exactly one family, so it has the same corrected p-value wherever it
+is shown, whichever tasks, metrics and pages are shown with it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from qwen3nb.analysis.comparison.differences import (
 )
 from qwen3nb.analysis.stats.multiple_testing import CORRECTIONS, NAMES
 from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL
-from qwen3nb.evaluation.mteb.select import listed
+from qwen3nb.evaluation.mteb.select import split_names
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
 from qwen3nb.tiers import TIERS
@@ -60,7 +60,7 @@ class Procedure:
         alpha: level of the tests.
         minimum: smallest difference that matters.
         correction: one of `multiple_testing.CORRECTIONS`.
-        draws: of the bootstrap and of the permutation test.
+        draws: number of bootstrap resamples and of sign flips.
         level: of the intervals.
         seed: of the draws.
     """
@@ -83,7 +83,7 @@ class TaskComparison:
         baseline: name of the baseline; empty if it has no scores here.
         columns: score per query id of each system, by name.
         procedure: how differences are tested.
-        left_out: the records that are not compared, each with the reason.
+        left_out: records that are not compared, each with the reason.
     """
 
     task: str
@@ -95,16 +95,16 @@ class TaskComparison:
 
     @cached_property
     def with_baseline(self) -> tuple[PairedDifference, ...]:
-        """Every system against the baseline, largest difference first: one family."""
+        """Every system against the baseline, largest difference first; one family of tests."""
         if not self.baseline:
             return ()
         pairs = [(name, self.baseline) for name in self.columns if name != self.baseline]
-        found = self._family(pairs)
-        return tuple(sorted(found, key=lambda each: (-each.difference, each.first)))
+        differences = self._family(pairs)
+        return tuple(sorted(differences, key=lambda each: (-each.difference, each.first)))
 
     @cached_property
     def among_others(self) -> tuple[PairedDifference, ...]:
-        """Every pair of systems without the baseline: the other family."""
+        """Every pair of systems without the baseline; the other family of tests."""
         others = [name for name in self.columns if name != self.baseline]
         return tuple(self._family(list(itertools.combinations(others, 2))))
 
@@ -114,7 +114,7 @@ class TaskComparison:
         return self.with_baseline + self.among_others
 
     def difference(self, first: str, second: str) -> PairedDifference | None:
-        """First minus second; None if the two share no query or one has no scores here."""
+        """First − second; None if the two share no query or one has no scores on this task."""
         family = self.with_baseline if self.baseline in (first, second) else self.among_others
         for each in family:
             if (each.first, each.second) == (first, second):
@@ -147,13 +147,13 @@ class TaskComparison:
         return tuple(dict.fromkeys(notes))
 
     def _family(self, pairs: Sequence[tuple[str, str]]) -> list[PairedDifference]:
-        """Differences of ``pairs``, from one set of draws per set of shared queries."""
+        """Differences of ``pairs``, with one set of draws per set of shared queries."""
         queries = {name: frozenset(column) for name, column in self.columns.items()}
         groups: dict[frozenset[str], list[tuple[str, str]]] = {}
         for a, b in pairs:
             if shared := queries[a] & queries[b]:
                 groups.setdefault(shared, []).append((a, b))
-        found: dict[tuple[str, str], PairedDifference] = {}
+        differences: dict[tuple[str, str], PairedDifference] = {}
         for group in groups.values():
             systems = dict.fromkeys(name for pair in group for name in pair)
             columns = {name: self.columns[name] for name in systems}
@@ -162,18 +162,18 @@ class TaskComparison:
             computed = paired_differences(
                 matrix, pairs=group, draws=how.draws, level=how.level, seed=how.seed
             )
-            found |= zip(group, computed, strict=True)
-        ordered = [found[pair] for pair in pairs if pair in found]
+            differences |= zip(group, computed, strict=True)
+        ordered = [differences[pair] for pair in pairs if pair in differences]
         return corrected(ordered, correction=self.procedure.correction)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
-    """Systems compared with a baseline, task by task, and with one another.
+    """Systems compared with a baseline and with one another, task by task.
 
     Attributes:
-        baseline: name of the system that the others are compared with; empty without one.
-        tasks: the comparisons, one per task and metric.
+        baseline: name of the system that the others are compared with; empty if there is none.
+        tasks: one comparison per task and metric.
         records: the records behind them, by task and name of the system.
         procedure: how differences are tested.
         names: of the systems, by identity and seed.
@@ -199,7 +199,7 @@ class Comparison:
         return tuple(dict.fromkeys([*self.left_out, *notes]))
 
     def on(self, task: str, metric: str = "") -> TaskComparison | None:
-        """The comparison on one task (and metric); None if nothing has scores there."""
+        """The comparison on one task (and metric); None if no system has scores on it."""
         for each in self.tasks:
             if each.task == task and metric in ("", each.metric):
                 return each
@@ -208,32 +208,32 @@ class Comparison:
     def difference(
         self, first: str, second: str, *, task: str, metric: str = ""
     ) -> PairedDifference | None:
-        """First minus second, by name, on one task; None if they cannot be paired there."""
-        found = self.on(task, metric)
-        return None if found is None else found.difference(first, second)
+        """First − second, by name, on one task; None if they cannot be paired."""
+        compared = self.on(task, metric)
+        return None if compared is None else compared.difference(first, second)
 
     def between(self, first: Result, second: Result) -> PairedDifference | None:
-        """First minus second on the task of both; None if they cannot be paired."""
+        """First − second on the task of both records; None if they cannot be paired."""
         task = first.task.name
-        found = self.on(task)
+        compared = self.on(task)
         names = [self.names.get((each.model.identity, each.seed)) for each in (first, second)]
-        if found is None or second.task.name != task or names[0] is None or names[1] is None:
+        if compared is None or second.task.name != task or names[0] is None or names[1] is None:
             return None
-        return found.difference(names[0], names[1])
+        return compared.difference(names[0], names[1])
 
     def matrix(self, difference: PairedDifference) -> ScoreMatrix:
         """The scores behind a difference, query by query.
 
         Raises:
-            ValueError: it is not a difference of this comparison.
+            ValueError: the difference is not one of this comparison.
         """
-        found = self.on(difference.task, difference.metric)
-        if found is None:
+        compared = self.on(difference.task, difference.metric)
+        if compared is None:
             raise ValueError(f"no comparison on {difference.task} by {difference.metric}")
-        return found.matrix(difference.first, difference.second)
+        return compared.matrix(difference.first, difference.second)
 
     def family(self, task: str = "") -> str:
-        """What the p-values against the baseline are corrected over, in words."""
+        """The family over which p-values against the baseline are corrected, in words."""
         sizes = [len(t.with_baseline) for t in self.tasks if task in ("", t.task)]
         sizes = [size for size in sizes if size]
         method = NAMES[self.procedure.correction]
@@ -243,7 +243,7 @@ class Comparison:
         return f"{method} over the comparisons with {self.baseline} on each task ({counts})"
 
     def to_frame(self) -> DataFrame:
-        """A row per difference from the baseline (pandas)."""
+        """The differences from the baseline as a pandas data frame, one row each."""
         import pandas as pd
 
         names = [field.name for field in fields(PairedDifference)]
@@ -288,26 +288,26 @@ def compare(
     """Compare all models that have records of the same tasks.
 
     Args:
-        results: any records; the newest of each model and task is taken.
-        baseline: label or name of a model; by default, of the models with scores on most
-            tasks, the best on the first task.
-        metric: per-query metric, or several; by default each task's main metric.
-        tier: whose tasks are compared.
-        tasks: names of tasks, or a string with commas, instead of the tier's; without
-            either, every task there is.
+        results: any records; the newest of each model and task is used.
+        baseline: label or name of a model; by default the best on the first task, among the
+            models with scores on most tasks.
+        metric: one or several per-query metrics; by default each task's main metric.
+        tier: name of the tier whose tasks are compared.
+        tasks: task names, or a comma-separated string, in place of a tier's; by default
+            every task with a record.
         alpha: level of the tests.
         minimum: smallest difference that matters.
         correction: one of `multiple_testing.CORRECTIONS`.
-        draws: of the bootstrap and of the permutation test.
+        draws: number of bootstrap resamples and of sign flips.
         seed: of the draws.
 
     Raises:
-        ValueError: an unknown tier or correction, or no record of the baseline; lists those
+        ValueError: an unknown tier or correction, or a baseline without records; lists those
             available.
     """
     one_of("correction", correction, CORRECTIONS)
     given = latest(results)
-    wanted = listed(tasks) if isinstance(tasks, str) else list(tasks)
+    wanted = split_names(tasks) if isinstance(tasks, str) else list(tasks)
     if not wanted:
         wanted = list(TIERS[one_of("tier", tier, TIERS)].tasks) if tier else _tasks(given)
     given = [result for result in given if result.task.name in wanted]
@@ -336,7 +336,7 @@ def _tasks(results: Iterable[Result]) -> list[str]:
 
 
 def _named(results: Iterable[Result], names: Names, baseline: str) -> str:
-    """The name of the system that is meant by a label or a name; empty if none is given."""
+    """Name of the system with this label or name; empty if none is given."""
     if not baseline:
         return ""
     labels: dict[str, str] = {}
@@ -352,7 +352,7 @@ def _named(results: Iterable[Result], names: Names, baseline: str) -> str:
 
 
 def _best(results: Iterable[Result], names: Names, tasks: Sequence[str], metric: str) -> str:
-    """Name of the best on the first task, of the models with scores on most; or empty."""
+    """Name of the best system on the first task among those with most tasks; or empty."""
     scores = {
         (result.task.name, names[result.model.identity, result.seed]): values
         for result in results
@@ -377,7 +377,7 @@ def _on_task(
     baseline: str,
     procedure: Procedure,
 ) -> TaskComparison | None:
-    """The comparison on one task, on the baseline's revision of the data if it has one."""
+    """Compare on one task, using the baseline's revision of the data if it has a record."""
     if not records or _by_correlation(records):
         return None
     task, metric = records[0].task.name, metric or records[0].task.main_metric
@@ -392,5 +392,5 @@ def _on_task(
 
 
 def _by_correlation(records: Iterable[Result]) -> bool:
-    """Whether a task's score is a correlation over pairs (`correlation_tests`)."""
+    """Whether the task is scored by a correlation over pairs (see `correlation_tests`)."""
     return any("gold" in result.per_query for result in records)

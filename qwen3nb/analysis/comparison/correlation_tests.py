@@ -1,10 +1,10 @@
-"""Two systems whose score is a correlation: no value per pair, so no mean to resample.
+"""Comparison of two systems that are scored by a correlation, which has no value per pair.
 
-Semantic similarity is scored by the correlation of a system's similarities with people's.
-The pairs are resampled with both systems' similarities, and the difference of the two
-correlations is taken in each resample. For the test, the systems are exchanged on every
-pair with probability 1/2, after their similarities were ranked (Spearman) or standardised
-(Pearson), because their scales differ and say nothing of the score.
+Semantic similarity is scored by the correlation of a system's similarities with human ratings.
+The bootstrap resamples pairs of texts and takes the difference of the two correlations in each
+resample. The permutation test exchanges the systems on each pair with probability 1/2, after
+their similarities are ranked (Spearman) or standardised (Pearson), because the systems' scales
+differ without affecting the score.
 
 References:
     Wilcox 2017, section 9.5 (bootstrap of dependent correlations).
@@ -32,7 +32,7 @@ from qwen3nb.utils.choices import one_of
 
 __all__ = ["CorrelationDifference", "compare_correlations"]
 
-_BLOCK = 1_000_000  # values resampled at once: bounds the memory
+_BLOCK = 1_000_000  # values resampled at once, to bound memory
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,12 @@ class CorrelationDifference:
 
     Attributes:
         how: ``spearman`` or ``pearson``.
-        first: correlation of a; ``second`` of b; None where one is undefined.
+        first: correlation of a; ``second`` is that of b; None if undefined.
         difference: first − second, or None.
-        interval: percentile bootstrap interval of it, or None.
+        interval: percentile bootstrap interval of the difference, or None.
         p_value: two-sided permutation test, (b + 1) / (m + 1), or None.
-        n: pairs of texts that both scored.
-        notes: pairs that do not pair.
+        n: number of pairs of texts that both systems scored.
+        notes: pairs of texts that only one system scored.
         undefined: why there is no difference, or empty.
     """
 
@@ -75,12 +75,12 @@ def compare_correlations(
     """Compare two systems' correlations with gold scores, pair by pair.
 
     Args:
-        first: similarity per pair id of a.
-        second: of b.
-        gold: people's score per pair id.
+        first: similarity per pair id, of a.
+        second: the same of b.
+        gold: human rating per pair id.
         how: ``spearman`` or ``pearson``.
         names: of the systems.
-        n_resamples: of bootstrap and permutation.
+        n_resamples: number of bootstrap resamples and of permutations.
         level: of the interval.
         seed: of the draws.
 
@@ -107,9 +107,9 @@ def compare_correlations(
         swap = generator.random((count, n)) < 0.5
         pair = np.where(swap[..., None], columns[None, :, [1, 0]], columns[None, :, :2])
         gold_too = np.broadcast_to(truth[None, :, None], (count, n, 1))
-        found = _differences(np.concatenate([pair, gold_too], axis=-1), how)
-        # A permutation without a correlation is counted as extreme: the cautious way.
-        extreme += int((~(np.abs(found) < abs(difference) - 1e-12)).sum())
+        permuted = _differences(np.concatenate([pair, gold_too], axis=-1), how)
+        # A permutation without a correlation counts as extreme, which is conservative.
+        extreme += int((~(np.abs(permuted) < abs(difference) - 1e-12)).sum())
     resampled = np.concatenate(drawn)
     fine = resampled[np.isfinite(resampled)]
     interval = percentile_interval(fine, level=level) if len(fine) else None
@@ -118,7 +118,7 @@ def compare_correlations(
 
 
 def _scaled(values: Array, how: str) -> Array:
-    """Ranks, or standard scores: what the correlation sees of them."""
+    """Ranks (Spearman) or standard scores (Pearson), on which the correlation depends."""
     if how == "spearman":
         return np.asarray(rankdata(values), dtype=np.float64)
     scaled: Array = (values - values.mean()) / values.std()
@@ -126,7 +126,7 @@ def _scaled(values: Array, how: str) -> Array:
 
 
 def _differences(columns: Array, how: str) -> Array:
-    """Correlation of the first column with the third minus that of the second (R,)."""
+    """Correlation of column 1 with column 3, minus that of column 2 with column 3 (R,)."""
     return _correlations(columns[..., [0, 2]], how) - _correlations(columns[..., [1, 2]], how)
 
 

@@ -1,8 +1,8 @@
 """Paired differences between systems on one task: interval, test, effect size.
 
-The queries are drawn once for all pairs of a matrix (`resampling`), and every pair is read off
-the same resampled means. The draws depend on the seed and the query ids only, so a difference
-has the same numbers whichever other systems are compared with it.
+Queries are drawn once for all pairs of a matrix (see `resampling`), and all pairs share the same
+resampled means. The draws depend only on the seed and the query ids, so a difference has the
+same values whichever other systems are compared.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class PairedDifference:
         unpaired: number of queries that only one of the two answered.
         means: mean of a and mean of b.
         difference: mean of a − b.
-        interval: bootstrap interval (`difference_interval`), or None for a single query.
-        p_value: two-sided paired permutation test, not corrected.
+        interval: bootstrap interval (see `difference_interval`), or None for a single query.
+        p_value: two-sided paired permutation test, uncorrected.
         corrected: p-value corrected over its family.
         family: number of comparisons in that family.
         d_z: Cohen's d_z, or None.
@@ -99,12 +99,12 @@ def paired_differences(
     level: float = LEVEL,
     seed: int,
 ) -> list[PairedDifference]:
-    """Differences between the systems of a matrix, not yet corrected.
+    """Differences between the systems of a matrix, uncorrected.
 
     Args:
         matrix: scores on the shared queries.
         pairs: names of the systems to compare, first − second; every pair by default.
-        draws: of the bootstrap and of the permutation test.
+        draws: number of bootstrap resamples and of sign flips.
         level: of the intervals.
         seed: of the draws, combined with the query ids.
     """
@@ -149,10 +149,10 @@ def _differences(
 
 
 def _anchored(columns: Array) -> Array:
-    """Scores (n, S) with a column of ones.
+    """Scores (n, S) with an additional column of ones.
 
-    Scores are rounded in proportion to the largest of them (`resampling`): with the ones, the
-    rounding of scores up to 1 is the same whichever other systems there are.
+    Scores are rounded relative to the largest one (see `resampling`); with the ones, scores up
+    to 1 are rounded the same whichever other systems are compared.
     """
     return np.hstack([columns, np.ones((len(columns), 1))])
 
@@ -160,7 +160,7 @@ def _anchored(columns: Array) -> Array:
 def corrected(
     family: Sequence[PairedDifference], *, correction: str = "holm"
 ) -> list[PairedDifference]:
-    """The same differences, their p-values corrected over all of them.
+    """The same differences with p-values corrected over all of them.
 
     Raises:
         ValueError: an unknown correction; lists those available.

@@ -1,8 +1,7 @@
-"""Earlier runs of the same model on the same data: did it get better or worse?
+"""Changes between successive runs of the same model on the same data.
 
-Runs are records of one label, in the order they were finished. Two runs in a row are
-compared query by query if they were made on one revision of the data; otherwise a change
-is shown, and not tested.
+Runs are records with the same label, ordered by the time they finished. Consecutive runs on the
+same revision of the data are compared query by query; across revisions no change is computed.
 """
 
 from __future__ import annotations
@@ -34,15 +33,16 @@ class TrendPoint:
 
     Attributes:
         label: of the model.
-        finished: when, ISO 8601.
-        identity: of its weights and settings.
+        finished: time, ISO 8601.
+        identity: of the model's weights and settings.
         revision: of the data.
-        mean: over queries; ``interval``: percentile bootstrap, None for one query.
+        mean: over queries; ``interval`` is its percentile bootstrap interval, or None for a
+            single query.
         n: number of queries.
-        change: mean paired difference from the run before; None for the first, and where the
-            data changed.
+        change: mean paired difference from the previous run; None for the first run and where
+            the data changed.
         change_interval: of the change.
-        p_value: paired permutation test, adjusted by Holm over all changes that are shown.
+        p_value: paired permutation test, Holm-corrected over all changes.
     """
 
     label: str
@@ -60,12 +60,12 @@ class TrendPoint:
 def trend(
     results: Iterable[Result], *, metric: str, n_resamples: int = DRAWS, seed: int
 ) -> tuple[TrendPoint, ...]:
-    """Runs by label and time; labels with a single run are left out.
+    """Runs ordered by label and time; labels with a single run are left out.
 
     Args:
-        results: records of one data set, all that there are, of any revision.
-        metric: the per-query column to look at.
-        n_resamples: of bootstrap and permutation.
+        results: all records of one data set, of any revision.
+        metric: the per-query metric.
+        n_resamples: number of bootstrap resamples and of sign flips.
         seed: of the draws.
     """
     runs: dict[str, list[Result]] = {}
@@ -73,10 +73,10 @@ def trend(
         if metric in result.per_query:
             runs.setdefault(result.model.label, []).append(result)
     points = [
-        _point(records[:place], result, metric, n_resamples, seed)
+        _point(records[:position], result, metric, n_resamples, seed)
         for records in runs.values()
         if len(records) > 1
-        for place, result in enumerate(records)
+        for position, result in enumerate(records)
     ]
     values = iter(adjust([p.p_value for p in points if p.p_value is not None]))
     return tuple(p if p.p_value is None else replace(p, p_value=next(values)) for p in points)

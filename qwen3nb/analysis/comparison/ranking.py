@@ -1,8 +1,8 @@
-"""Ranks with their uncertainty, and which neighbours are not significantly different.
+"""Rankings with rank intervals and groups of systems that are not significantly different.
 
-A rank is read off resampled means: within each task the queries are drawn once for all
-systems, the mean over tasks is taken, and systems are ranked again. Only systems with a
-score on every task are ranked; the others are named.
+Ranks are resampled: in each resample, the queries of each task are drawn once for all systems,
+means are averaged over tasks, and systems are ranked again. Only systems with a score on every
+task are ranked; the others are reported.
 
 References:
     Goldstein and Spiegelhalter 1996 (rank intervals); Demšar 2006 (groups of systems
@@ -46,8 +46,8 @@ class Standing:
         interval: percentile bootstrap interval of that mean.
         rank: 1 is best; equal means share the better rank.
         rank_interval: percentile interval of the rank over resamples.
-        best: share of resamples in which it is first, ties shared out.
-        groups: numbers of the tie groups it is in, from 1.
+        best: share of resamples in which it ranks first, ties split equally.
+        groups: numbers of its tie groups, from 1.
     """
 
     system: str
@@ -65,14 +65,14 @@ class Ranking:
 
     Attributes:
         standings: one per system.
-        groups: systems that are not significantly different, as runs of neighbours;
-            a system may be in several.
-        tasks: over which the mean is taken.
-        adjacent_separable: how many of the S − 1 neighbouring pairs differ.
-        alpha: level of the family-wise test behind the groups.
+        groups: tie groups: neighbouring systems that are not significantly different; a
+            system may be in several.
+        tasks: names of the tasks that are averaged over.
+        adjacent_separable: number of neighbouring pairs, of S − 1, that differ significantly.
+        alpha: family-wise level of the tests behind the groups.
         level: of the intervals.
-        left_out: systems without a score on every task, and what did not pair.
-        queries: how many queries each task has.
+        left_out: systems without a score on every task, and queries that do not pair.
+        queries: number of queries of each task.
     """
 
     standings: tuple[Standing, ...]
@@ -89,7 +89,7 @@ class Ranking:
         return json_text(self)
 
     def to_markdown(self) -> str:
-        """As a Markdown table with its note."""
+        """As a Markdown table with a note."""
         rows = [
             (
                 str(each.rank),
@@ -106,9 +106,9 @@ class Ranking:
         count = len(self.standings)
         note = (
             f"Mean over {len(self.tasks)} tasks; {100 * self.level:g} % bootstrap intervals over "
-            f"queries. Systems of one tie group do not differ (paired permutation test, Holm "
-            f"over all pairs, alpha {self.alpha:g}); {self.adjacent_separable} of {count - 1} "
-            "neighbouring pairs do."
+            "queries. Systems of one tie group do not differ significantly (paired permutation "
+            f"test, Holm over all pairs, alpha {self.alpha:g}); {self.adjacent_separable} of "
+            f"{count - 1} neighbouring pairs do."
         )
         lines = [f"- {escaped(line)}" for line in self.left_out]
         return "\n".join([markdown_table(heads, rows), "", note, *lines])
@@ -122,12 +122,12 @@ def rank_systems(
     alpha: float = 0.05,
     seed: int,
 ) -> Ranking:
-    """Rank the systems that every one of ``matrices`` (one per task) has.
+    """Rank the systems that are in all of ``matrices`` (one per task).
 
-    Each task counts the same, whatever its number of queries.
+    Tasks are weighted equally, whatever their number of queries.
 
     Raises:
-        ValueError: no task, or fewer than two systems that have all tasks.
+        ValueError: no task, or fewer than two systems with all tasks.
     """
     systems, left_out = _common_systems(matrices)
     columns = [_select(matrix, systems) for matrix in matrices]
@@ -181,11 +181,11 @@ def _standings(
 
 
 def tie_groups(order: Sequence[int], differ: np.ndarray) -> list[tuple[int, ...]]:
-    """Longest runs of neighbours in ``order`` of which no two differ, of two or more.
+    """Maximal runs of two or more neighbours in ``order`` of which no two differ.
 
     Args:
         order: systems from best to worst.
-        differ: (S, S) whether two systems differ.
+        differ: (S, S), whether two systems differ.
 
     >>> import numpy as np
     >>> far = np.array([[0, 0, 1], [0, 0, 0], [1, 0, 0]], dtype=bool)
@@ -230,8 +230,8 @@ def _mean_tests(
 ) -> Array:
     """Holm-adjusted p-values (S, S) of the difference of means over tasks.
 
-    The mean over tasks is a sum over queries, each weighted by one over its task's size;
-    the sign of a query is flipped once for all tasks with the same queries.
+    The mean over tasks is a sum over queries, weighted by the inverse of their task's size; tasks
+    with the same queries share the sign flips.
     """
     by_queries: dict[tuple[int, int], Array] = {}
     for each, drawn in zip(columns, seeds, strict=True):

@@ -1,4 +1,4 @@
-"""A leaderboard per category of tasks, and reversals of the order between them."""
+"""A leaderboard per category of tasks, and reversals of the order between categories."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ __all__ = ["CategoryBoards", "category_leaderboards"]
 
 @dataclass(frozen=True)
 class CategoryBoards:
-    """Standings over all tasks, and within each category.
+    """Rankings over all tasks and within each category.
 
     Attributes:
-        overall: every task counts once.
-        boards: by category.
-        balanced: systems and their means in which every category counts once, from best
-            to worst.
-        reversals: pairs whose order is reversed: ``weighting``: between counting tasks
-            and counting categories; ``opposed``: in a category that separates them.
-        notes: categories without a leaderboard, and why.
+        overall: all tasks, weighted equally.
+        boards: one ranking per category.
+        balanced: systems with their means over categories, weighted equally, from best to
+            worst.
+        reversals: pairs of systems whose order is reversed: ``weighting`` between weighting
+            tasks and weighting categories equally; ``opposed`` in a category in which they
+            differ significantly.
+        notes: categories without a ranking, with the reason.
     """
 
     overall: Ranking
@@ -41,8 +42,8 @@ class CategoryBoards:
         return json_text(self)
 
     def to_markdown(self) -> str:
-        """Means and ranks by category, with the reversals below."""
-        heads = ("system", "all tasks", *self.boards, "categories count once")
+        """Means and ranks by category, followed by the reversals."""
+        heads = ("system", "all tasks", *self.boards, "categories weighted equally")
         balanced = dict(self.balanced)
         standings = [
             {s.system: f"{s.mean:.3f} ({s.rank})" for s in board.standings}
@@ -72,9 +73,9 @@ def category_leaderboards(
 
     Args:
         matrices: one per task.
-        categories: category per task, such as the task's type; a task without one is a
-            category of its own.
-        n_resamples: of bootstrap and permutation.
+        categories: category per task, such as its type; a task without one forms its own
+            category.
+        n_resamples: number of bootstrap resamples and of sign flips.
         alpha: level of the tests behind the tie groups.
         seed: of the draws.
 
@@ -115,8 +116,8 @@ def _weighting(overall: Ranking, balanced: tuple[tuple[str, float], ...]) -> lis
     return [
         Reversal(
             "weighting",
-            f"{a} is above {b} by {means[a] - means[b]:.3f} where every task counts once, below "
-            f"it by {other[b] - other[a]:.3f} where every category does",
+            f"{a} is above {b} by {means[a] - means[b]:.3f} with tasks weighted equally, below it "
+            f"by {other[b] - other[a]:.3f} with categories weighted equally",
         )
         for a, b in itertools.combinations(means, 2)
         if a in other and b in other and means[a] > means[b] and other[a] < other[b]
@@ -125,7 +126,7 @@ def _weighting(overall: Ranking, balanced: tuple[tuple[str, float], ...]) -> lis
 
 def _opposed(overall: Ranking, boards: Mapping[str, Ranking]) -> list[Reversal]:
     means = _means(overall)
-    found = []
+    reversals = []
     for name, board in boards.items():
         table = _means(board)
         for a, b in itertools.combinations(means, 2):
@@ -133,7 +134,7 @@ def _opposed(overall: Ranking, boards: Mapping[str, Ranking]) -> list[Reversal]:
             if turned and not any({a, b} <= set(group) for group in board.groups):
                 text = (
                     f"{a} is above {b} over all tasks ({means[a]:.3f}, {means[b]:.3f}), and "
-                    f"separably below it in {name} ({table[a]:.3f}, {table[b]:.3f})"
+                    f"significantly below it in {name} ({table[a]:.3f}, {table[b]:.3f})"
                 )
-                found.append(Reversal("opposed", text))
-    return found
+                reversals.append(Reversal("opposed", text))
+    return reversals

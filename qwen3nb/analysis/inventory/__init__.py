@@ -1,1 +1,1 @@
-"""Score files of trainings found on disk, with what their metadata says."""
+"""Score files found on disk, with the metadata of the runs behind them."""

@@ -1,14 +1,15 @@
-"""What is suspicious about a set of scores.
+"""Anomalies in a set of scores.
 
 Kinds:
     duplicate      the same run, task and metric in two files that agree
-    inconsistent   in two that do not; or two runs on two revisions of a task's data
-    same scores    different weights with identical numbers: a cache that answered for
-                   other weights, or a file copied over another
-    stale          results older than the weights they are said to be of
-    superseded     an older record of a label whose weights have changed since
-    nameless       MTEB's cache files every local folder under one name
-    unreadable     a file that is broken (found while reading)
+    inconsistent   the same in two files that disagree; or runs on different revisions of a
+                   task's data
+    same scores    identical scores of different weights: a stale cache, or a file copied over
+                   another
+    stale          results older than the weights they claim to evaluate
+    superseded     an older record of a label whose weights have since changed
+    nameless       MTEB's cache stores every local folder under one name
+    unreadable     a broken file (detected while reading)
 """
 
 from __future__ import annotations
@@ -27,18 +28,18 @@ __all__ = ["Flag", "find_flags"]
 
 _T = TypeVar("_T")
 _AGREEMENT = 1e-5  # MTEB rounds some of its scores to five decimals
-_QUERIES = 10  # as many equal scores, not all the same, are no coincidence
-_TASKS = 2  # as many tasks with equal means are none either
+_QUERIES = 10  # this many equal per-query scores, unless constant, are no coincidence
+_TASKS = 2  # nor are equal means on this many tasks
 
 
 @dataclass(frozen=True)
 class Flag:
-    """Something for a person to look at.
+    """An anomaly for a person to check.
 
     Attributes:
-        kind: see the module.
-        text: what was found, with names and numbers.
-        files: where.
+        kind: one of the kinds listed in the module's docstring.
+        text: description with names and numbers.
+        files: the files concerned.
     """
 
     kind: str
@@ -47,7 +48,7 @@ class Flag:
 
 
 def find_flags(scores: Sequence[Score]) -> list[Flag]:
-    """Everything suspicious about ``scores``, by kind."""
+    """All anomalies in ``scores``, by kind."""
     finders: tuple[Callable[[Sequence[Score]], Iterator[Flag]], ...] = (
         _doubles,
         _revisions,
@@ -67,7 +68,7 @@ def _doubles(scores: Sequence[Score]) -> Iterator[Flag]:
     for group in _groups(scores, key):
         files = _files(group)
         if len(files) < 2 or len({score.identity for score in group} - {""}) > 1:
-            continue  # other weights under one name: see _superseded
+            continue  # different weights under one name, see _superseded
         first = group[0]
         what = f"{first.run}, {first.task}, {first.metric}"
         values = [score.value for score in group]
@@ -75,7 +76,7 @@ def _doubles(scores: Sequence[Score]) -> Iterator[Flag]:
             yield Flag("duplicate", f"{what}: in {len(files)} files", files)
         else:
             shown = ", ".join("undefined" if v is None else f"{v:.6f}" for v in values)
-            yield Flag("inconsistent", f"{what}: {len(files)} files say {shown}", files)
+            yield Flag("inconsistent", f"{what}: {len(files)} files give {shown}", files)
 
 
 def _revisions(scores: Sequence[Score]) -> Iterator[Flag]:
@@ -91,14 +92,14 @@ def _revisions(scores: Sequence[Score]) -> Iterator[Flag]:
 
 
 def _same_scores(scores: Sequence[Score]) -> Iterator[Flag]:
-    """Two runs of different weights that agree to the last digit.
+    """Runs of different weights whose scores agree to the last digit.
 
-    Either on ten or more queries of a task, whose scores are not all the same; or,
-    without scores per query, in the means of two or more tasks.
+    They agree either on ten or more queries of a task, with scores that vary, or, without
+    per-query scores, in the means of two or more tasks.
     """
     runs: dict[tuple[Hashable, ...], dict[tuple[str, str], Score]] = defaultdict(dict)
     for score in scores:
-        if not score.main:  # Recall@100 of 100 candidates is the same for all
+        if not score.main:  # Recall@100 of 100 candidates is the same for every model
             continue
         where = (score.origin, score.system, score.identity, score.seed, score.kind)
         runs[where].setdefault((score.task, score.metric), score)
@@ -115,7 +116,7 @@ def _same_scores(scores: Sequence[Score]) -> Iterator[Flag]:
                 names = ", ".join(_first(run).run for run in cluster)
                 tasks = ", ".join(_agreeing(cluster[0], cluster[1]))
                 text = (
-                    f"{names}: identical scores on {tasks}, though the weights differ; "
+                    f"{names}: identical scores on {tasks} although the weights differ; "
                     "at most one of them was measured"
                 )
                 yield Flag("same scores", text, tuple(_first(run).source for run in cluster))
@@ -126,7 +127,7 @@ def _first(run: dict[tuple[str, str], Score]) -> Score:
 
 
 def _agreeing(one: dict[tuple[str, str], Score], other: dict[tuple[str, str], Score]) -> list[str]:
-    """Tasks on which two runs agree more than chance allows."""
+    """Tasks on which two runs agree more than by chance."""
     if _same_weights(_first(one), _first(other)):
         return []
     pairs = [(score, other[key]) for key, score in one.items() if key in other]
@@ -139,7 +140,7 @@ def _agreeing(one: dict[tuple[str, str], Score], other: dict[tuple[str, str], Sc
 
 
 def _same_weights(one: Score, other: Score) -> bool:
-    """Whether two runs are, or may be, of the same weights."""
+    """Whether two runs have, or may have, the same weights."""
     if one.identity and other.identity:
         return one.identity == other.identity
     return (one.system, one.seed) == (other.system, other.seed)
@@ -187,14 +188,14 @@ def _nameless(scores: Sequence[Score]) -> Iterator[Flag]:
     for score in scores:
         if score.origin == "mteb" and "no_model_name" in score.system.replace("/", "__"):
             text = (
-                f"{score.source}: MTEB had no name for this model; its cache files every local "
-                "folder here, so the numbers may be another model's"
+                f"{score.source}: MTEB had no name for this model; its cache stores every local "
+                "folder here, so the scores may be another model's"
             )
             yield Flag("nameless", text, (score.source,))
 
 
 def _groups(items: Sequence[_T], key: Callable[[_T], Hashable]) -> list[list[_T]]:
-    """Items with equal keys together, in order of first appearance; groups of two or more."""
+    """Groups of two or more items with equal keys, in order of first appearance."""
     groups: dict[Hashable, list[_T]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)

@@ -1,14 +1,14 @@
-"""Every score there is, from three kinds of files, in one table.
+"""Collect the scores of three kinds of result files in one table.
 
-    our records       <model>/seed_<n>/<task>.json                    (`results.Result`)
+    our records       <model>/seed_<n>/<task>.json (`records.record.Result`)
     MTEB's own        <model>/<revision>/<task>.json beside model_meta.json
     adapter training  <config>/seed_<n>/results/reranking_results.json, mteb_results.json,
-                      a file per data set (`tasks.trained` writes them),
+                      one file per data set (written by `evaluation.studies.lora_runs`),
                       or copies named <config>-seed_<n>-mteb_results.json
 
-A file is known by its content. Files that are broken, say two things, or give the same
-numbers for different weights are flagged; a flag is a question to a person, so a flagged
-score stays in the table.
+Files are recognised by their content. Files that are broken, contradict each other, or give the
+same scores for different weights are flagged. A flag asks a person to check, so flagged scores
+stay in the table.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ _RERANKING_METRIC = "ndcg@10"
 
 
 class _NotOursError(Exception):
-    """A JSON file that holds no results."""
+    """A JSON file that contains no results."""
 
 
 @dataclass(frozen=True)
 class Collection:
-    """All scores found, and what is wrong with them.
+    """Scores collected from files, with their anomalies.
 
     Attributes:
         scores: one per system, seed, task and metric.
-        flags: what a person should look at, by kind.
-        files: how many files the scores come from.
-        other: JSON files that hold no results.
+        flags: anomalies for a person to check, by kind.
+        files: number of files the scores come from.
+        other: JSON files that contain no results.
     """
 
     scores: tuple[Score, ...]
@@ -58,7 +58,7 @@ class Collection:
     other: tuple[str, ...] = field(default=(), repr=False)
 
     def nested(self) -> dict[str, dict[int | None, dict[str, dict[str, float | None]]]]:
-        """``{system: {seed: {task: {metric: value}}}}``; of doubles, the first."""
+        """``{system: {seed: {task: {metric: value}}}}``; of duplicates, the first."""
         table: dict[str, dict[int | None, dict[str, dict[str, float | None]]]] = {}
         for score in self.scores:
             row = table.setdefault(score.system, {}).setdefault(score.seed, {})
@@ -66,13 +66,13 @@ class Collection:
         return table
 
     def to_json(self) -> str:
-        """As strict JSON, without the scores per query."""
+        """As strict JSON, without per-query scores."""
         rows = [score.summary() for score in self.scores]
         flags = [{"kind": flag.kind, "text": flag.text} for flag in self.flags]
         return json_text({"scores": rows, "flags": flags, "files": self.files})
 
     def to_markdown(self) -> str:
-        """As a Markdown table, with the flags below it."""
+        """As a Markdown table followed by the flags."""
         rows = [
             (
                 score.system,
@@ -90,12 +90,12 @@ class Collection:
 
 
 def load_all_results(folders: Path | str | Iterable[Path | str] | None = None) -> Collection:
-    """Read every result below one or more folders (by default `paths.results`).
+    """Read all results below one or more folders (by default `paths.results`).
 
-    Records that a failed run made are left out; see `qwen3nb.records.failures`.
+    Records of failed runs are left out; see `qwen3nb.records.failures`.
 
     Raises:
-        FileNotFoundError: a folder that is not there.
+        FileNotFoundError: a folder does not exist.
     """
     if folders is None:
         folders = paths.results()
@@ -120,7 +120,7 @@ def load_all_results(folders: Path | str | Iterable[Path | str] | None = None) -
 
 
 def _json_files(base: Path) -> Iterator[Path]:
-    """Regular JSON files below ``base``, in order, links to folders not followed."""
+    """Yield regular JSON files below ``base`` in order, without following links to folders."""
     for folder, names, files in os.walk(base):
         names[:] = sorted(name for name in names if name not in _SKIPPED and name[0] != ".")
         for name in sorted(files):
@@ -130,16 +130,16 @@ def _json_files(base: Path) -> Iterator[Path]:
 
 
 def _read(file: Path, flags: list[Flag], failed: Sequence[FailedRun]) -> list[Score]:
-    """The scores of one file.
+    """Read the scores of one file.
 
     Raises:
-        _NotOursError: it holds no results.
-        ValueError: it does, but cannot be read.
+        _NotOursError: the file contains no results.
+        ValueError: it contains results that cannot be read.
     """
     if file.stat().st_size > _LARGEST:
         raise ValueError(f"larger than {_LARGEST // 2**20} MiB")
     try:
-        # MTEB writes bare NaN for what is undefined; only scores are taken, and checked.
+        # MTEB writes bare NaN for undefined values; scores are checked to be finite.
         value = json.loads(file.read_bytes().decode("utf-8"))
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise ValueError(f"not readable as JSON ({error})") from None
@@ -169,7 +169,7 @@ def _from_record(file: Path, failed: Sequence[FailedRun]) -> list[Score]:
     kind = known.get("kind") or (known and _kind(result.task.type == "Reranking"))
     use = [str(settings.get(key)) for key in ("pooling", "max_length", "dtype", "prompts")]
     shared: dict[str, Any] = {
-        # An adapter of each seed has a label of its own; the configuration they share has not.
+        # Adapters of different seeds have different labels but share their configuration.
         "system": _system(known) or label,
         "identity": identity,
         "seed": result.seed,
@@ -219,15 +219,15 @@ def _from_mteb(file: Path, value: dict[str, Any]) -> list[Score]:
 
 
 def _from_reranking(file: Path, value: dict[str, Any], flags: list[Flag]) -> list[Score]:
-    """The adapter training's reranking scores; checks its means against its queries."""
+    """Reranking scores of an adapter training; means are checked against the queries."""
     of_run = _of_run(file)
     scores = []
-    for dataset, found in value["per_dataset"].items():
-        per_query = {str(query): float(score) for query, score in found["per_query"].items()}
-        stored = float(found["aggregate"][_RERANKING_METRIC])
+    for dataset, content in value["per_dataset"].items():
+        per_query = {str(query): float(score) for query, score in content["per_query"].items()}
+        stored = float(content["aggregate"][_RERANKING_METRIC])
         mean = _finite(file, [*per_query.values()]) if per_query else stored
         if not math.isclose(mean, stored, rel_tol=0, abs_tol=1e-6):
-            text = f"{file}: {dataset} says {stored:.6f}, its queries give {mean:.6f}"
+            text = f"{file}: {dataset} has mean {stored:.6f}, its queries give {mean:.6f}"
             flags.append(Flag("inconsistent", text, (str(file),)))
         scores.append(
             Score(
@@ -242,15 +242,13 @@ def _from_reranking(file: Path, value: dict[str, Any], flags: list[Flag]) -> lis
     average = value.get("average", {}).get(_RERANKING_METRIC)
     means = [score.value for score in scores if score.value is not None]
     if average is not None and means and abs(float(average) - sum(means) / len(means)) > 1e-6:
-        text = (
-            f"{file}: average says {average:.6f}, its data sets give {sum(means) / len(means):.6f}"
-        )
+        text = f"{file}: average is {average:.6f}, its data sets give {sum(means) / len(means):.6f}"
         flags.append(Flag("inconsistent", text, (str(file),)))
     return scores
 
 
 def _from_adapter_mteb(file: Path, value: dict[str, Any]) -> list[Score]:
-    """The adapter training's embedding scores, which have no values per query."""
+    """Embedding scores of an adapter training, without per-query scores."""
     of_run = _of_run(file)
     return [
         Score(
@@ -258,14 +256,14 @@ def _from_adapter_mteb(file: Path, value: dict[str, Any]) -> list[Score]:
             task=task,
             kind="embedding",
             metric="main_score",
-            value=_finite(file, [found["main_score"]]),
+            value=_finite(file, [content["main_score"]]),
         )
-        for task, found in value["per_task"].items()
+        for task, content in value["per_task"].items()
     ]
 
 
 def _of_run(file: Path) -> dict[str, Any]:
-    """What the scores in ``file`` have in common: the adapter whose training's folder it is in."""
+    """Fields shared by all scores in ``file``: the adapter in whose folder it lies."""
     system, seed, facts = run_name(file)
     return {
         "system": system,
@@ -278,7 +276,7 @@ def _of_run(file: Path) -> dict[str, Any]:
 
 
 def _from_dataset(file: Path, value: dict[str, Any]) -> Score:
-    """The score in a file of one data set, as `tasks.trained` leaves it beside an adapter."""
+    """Score of one data set, from a file written by `evaluation.studies.lora_runs`."""
     system, seed, facts = run_name(file)
     ((metric, stored),) = value["aggregate"].items()
     per_query = {str(query): float(score) for query, score in value.get("per_query", {}).items()}
@@ -299,7 +297,7 @@ def _from_dataset(file: Path, value: dict[str, Any]) -> Score:
 
 
 def _system(training: dict[str, Any]) -> str:
-    """What an adapter's training calls its configuration, or mode and rank; else empty."""
+    """Name of an adapter's configuration, else its mode and rank; empty for other models."""
     if "mode" not in training:
         return ""
     rank = training.get("rank")
@@ -312,7 +310,11 @@ def _kind(reranks: bool) -> str:
 
 
 def _finite(file: Path, values: list[Any]) -> float:
-    """Mean of finite numbers."""
+    """Mean of the values.
+
+    Raises:
+        ValueError: no value, or one that is not finite.
+    """
     numbers = [float(value) for value in values]
     if not numbers or not all(map(math.isfinite, numbers)):
         raise ValueError(f"a score of {file.name} is missing or not finite")

@@ -1,4 +1,4 @@
-"""How an adapter was trained: what must agree before two runs are compared."""
+"""Metadata of adapter trainings, which must agree before two runs are compared."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ from qwen3nb.utils.atomic_files import sha256_file
 
 __all__ = ["FACTS", "run_facts", "run_name"]
 
-# What a run is known by, and where the training's configuration says it.
-_PLACES: dict[str, tuple[tuple[str, ...], ...]] = {
+# Facts that describe a run, and their key paths in the training's configuration.
+_KEY_PATHS: dict[str, tuple[tuple[str, ...], ...]] = {
     "mode": (("training", "mode"), ("mode",)),
     "rank": (("lora", "rank"), ("rank",)),
     "base": (("model", "base_model_name"), ("base",)),
     "data_seed": (("data", "seed"), ("data_seed",), ("seed",)),
 }
-FACTS = (*_PLACES, "steps", "steps_embedding", "steps_reranking", "ended", "weights")
+FACTS = (*_KEY_PATHS, "steps", "steps_embedding", "steps_reranking", "ended", "weights")
 _COPY = re.compile(r"(?P<system>.+)-seed_(?P<seed>\d+)-(mteb|reranking)_results")
 _SEED = re.compile(r"seed_(\d+)")
 _LARGEST = 2**20
 
 
 def run_facts(config: Any, log: Mapping[str, Any]) -> dict[str, Any]:
-    """Facts of a training, those that are known.
+    """The known facts of a training.
 
     Args:
-        config: the training's configuration, nested as in its ``config.yaml``, or flat
-            with the names in `FACTS`; anything else holds no facts.
-        log: what its log says: ``steps`` and so on.
+        config: the training's configuration, nested as in its ``config.yaml``, or flat with
+            the names in `FACTS`; anything else is treated as empty.
+        log: facts from its log, such as ``steps``.
     """
     if not isinstance(config, Mapping):
         return dict(log)
-    nested = config.get("settings")  # our own records: the configuration inside
+    nested = config.get("settings")  # our own records contain the configuration
     whole = {**config, **nested} if isinstance(nested, Mapping) else config
-    facts = {name: _find(whole, places) for name, places in _PLACES.items()}
-    facts |= {name: config[name] for name in FACTS if name not in _PLACES and name in config}
+    facts = {name: _first_value(whole, key_paths) for name, key_paths in _KEY_PATHS.items()}
+    facts |= {name: config[name] for name in FACTS if name not in _KEY_PATHS and name in config}
     return {name: value for name, value in {**facts, **log}.items() if value is not None}
 
 
-def _find(config: Mapping[str, Any], places: tuple[tuple[str, ...], ...]) -> Any:
-    for place in places:
+def _first_value(config: Mapping[str, Any], key_paths: tuple[tuple[str, ...], ...]) -> Any:
+    for key_path in key_paths:
         value: Any = config
-        for key in place:
+        for key in key_path:
             value = value.get(key) if isinstance(value, Mapping) else None
         if isinstance(value, str | int | float) and not isinstance(value, bool):
             return value
@@ -53,10 +53,10 @@ def _find(config: Mapping[str, Any], places: tuple[tuple[str, ...], ...]) -> Any
 
 
 def run_name(file: Path) -> tuple[str, int | None, dict[str, Any]]:
-    """System, seed and facts of a results file of the adapter training.
+    """System, seed and facts of a results file of an adapter training.
 
-    From the folders ``<system>/seed_<n>/results/``, or from the name of a copy,
-    ``<system>-seed_<n>-mteb_results.json``, which comes without facts.
+    They are taken from the folders ``<system>/seed_<n>/results/``, or from the name of a copy,
+    ``<system>-seed_<n>-mteb_results.json``, which has no facts.
     """
     if copy := _COPY.fullmatch(file.stem):
         return copy["system"], int(copy["seed"]), {}
@@ -82,15 +82,15 @@ def _folder_facts(folder: Path) -> dict[str, Any]:
 
 
 def _log_facts(file: Path) -> dict[str, Any]:
-    """Steps taken, in all and per task, and the time of the last entry (seconds).
+    """Number of steps, in total and per task, and the time of the last entry (seconds).
 
     Raises:
-        ValueError: a line that is not JSON, other than a last one cut off; names the line.
+        ValueError: a line other than a truncated last one is not JSON; names the line.
     """
     if not file.is_file():
         return {}
     facts: dict[str, Any] = {}
-    for entry in json_lines(file)[0]:  # of a training that was killed, the steps it got to
+    for entry in json_lines(file)[0]:  # of a killed training, the steps it reached
         _add_entry(facts, entry)
     return facts
 

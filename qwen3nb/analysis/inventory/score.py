@@ -1,4 +1,4 @@
-"""One score: what every analysis of many runs starts from."""
+"""One system's score on one task, the input of every analysis of many runs."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ class Score:
     """One system's score on one task.
 
     Attributes:
-        system: name of the model, or of the configuration it was trained with.
-        seed: of the run; None where the file knows none.
+        system: name of the model, or of its training configuration.
+        seed: of the run; None if unknown.
         task: name of the task or data set.
         metric: name of the metric.
-        value: the score, or None where it is undefined.
+        value: the score, or None if undefined.
         kind: ``reranking`` or ``embedding`` for adapters; else the type of the task.
-        per_query: score per query id, where there are any.
-        identity: digest of the weights, or empty where it is not known.
+        per_query: score per query id; may be empty.
+        identity: digest of the weights; empty if unknown.
         source: file it was read from.
-        origin: what wrote the file.
+        origin: the program that wrote the file.
         revision: of the task's data, or empty.
-        finished: when, ISO 8601, or empty.
-        facts: how the run was trained; see `provenance.FACTS`.
+        finished: time, ISO 8601, or empty.
+        facts: how the run was trained; see `run_metadata.FACTS`.
         main: whether it is the task's main metric.
     """
 
@@ -51,7 +51,7 @@ class Score:
         return self.system if self.seed is None else f"{self.system} (seed {self.seed})"
 
     def summary(self) -> dict[str, Any]:
-        """What fits into a row: everything but the queries."""
+        """Row of a table: everything but the per-query scores."""
         return {
             "system": self.system,
             "seed": self.seed,

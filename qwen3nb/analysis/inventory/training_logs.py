@@ -1,12 +1,12 @@
-"""What a training wrote down while it ran: losses, learning rate, conflicts of gradients.
+"""Logs of trainings: losses, learning rate, gradient conflicts.
 
-    train_log.jsonl            adapter training: a line every few steps
-    gradient_conflicts.jsonl   of the joint one: the cosine of two objectives' gradients, per
+    train_log.jsonl            of an adapter training, one line every few steps
+    gradient_conflicts.jsonl   of a joint training: the cosine of two objectives' gradients, per
                                parameter
-    trainer_state.json         of a checkpoint, by transformers' Trainer; its log is cumulative
+    trainer_state.json         of a checkpoint by transformers' Trainer, with a cumulative log
 
-A training that was killed leaves a line cut off in the middle: the last line may be broken,
-and is named. A value that is missing stays missing; it is never drawn as 0.
+A killed training may leave a truncated last line, which is skipped and reported. Missing values
+stay missing and are never treated as 0.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ __all__ = [
 
 LOG, CONFLICTS = "train_log.jsonl", "gradient_conflicts.jsonl"
 _LARGEST = 256 * 2**20  # bytes
-_PLACE = re.compile(r"(?:^|\.)layers\.(\d+)\.(?:\w+\.)*?(\w+)\.lora_[AB]\b")
+_LAYER_MODULE = re.compile(r"(?:^|\.)layers\.(\d+)\.(?:\w+\.)*?(\w+)\.lora_[AB]\b")
 
 
 @dataclass(frozen=True)
 class TrainingLog:
-    """One training's log.
+    """The log of one training.
 
     Attributes:
         name: of the training.
@@ -62,8 +62,8 @@ class Conflicts:
     Attributes:
         name: of the training.
         steps: at which they were measured.
-        cosines: per layer and module, such as ``("0", "q_proj")``, a value per step; None
-            where there is none. Of several parameters (a LoRA's A and B) the mean.
+        cosines: per layer and module, such as ``("0", "q_proj")``, one value per step, or
+            None; the mean over several parameters (a LoRA's A and B).
         notes: lines that cannot be read.
     """
 
@@ -74,21 +74,21 @@ class Conflicts:
 
     @property
     def layers(self) -> tuple[str, ...]:
-        """Names of the layers, numbers in order."""
+        """Names of the layers, in numerical order."""
         names = {layer for layer, _ in self.cosines}
         return tuple(sorted(names, key=lambda name: (not name.isdigit(), name.zfill(6))))
 
     @property
     def modules(self) -> tuple[str, ...]:
-        """Kinds of modules, in the order the file has them."""
+        """Names of the modules, in the order of the file."""
         return tuple(dict.fromkeys(module for _, module in self.cosines))
 
     def by_step(self) -> Array:
-        """Mean over modules (layers, steps); NaN where nothing was measured."""
+        """Mean over modules (layers, steps); NaN where not measured."""
         return _means([[self._row(layer, m) for m in self.modules] for layer in self.layers], 1)
 
     def by_module(self) -> Array:
-        """Mean over steps (layers, modules); NaN where nothing was measured."""
+        """Mean over steps (layers, modules); NaN where not measured."""
         return _means([[self._row(layer, m) for m in self.modules] for layer in self.layers], 2)
 
     def _row(self, layer: str, module: str) -> list[float]:
@@ -97,7 +97,7 @@ class Conflicts:
 
 
 def _means(values: list[list[list[float]]], axis: int) -> Array:
-    """Mean along an axis of what is there; NaN where nothing is."""
+    """Mean of the finite values along an axis; NaN if there are none."""
     table = np.array(values, dtype=np.float64)
     there = np.isfinite(table)
     count = there.sum(axis=axis)
@@ -106,16 +106,16 @@ def _means(values: list[list[list[float]]], axis: int) -> Array:
 
 
 def json_lines(file: Path) -> tuple[list[dict[str, Any]], list[str]]:
-    """Objects of a file of JSON lines, and a note if its last line is cut off.
+    """Read the objects of a JSON Lines file, and a note if its last line is truncated.
 
     Raises:
-        ValueError: a line that is not a JSON object, other than a last one without its end;
-            names file and line. Or a file larger than 256 MiB.
+        ValueError: a line other than a truncated last one is not a JSON object (names file and
+            line), or the file is larger than 256 MiB.
     """
     if file.stat().st_size > _LARGEST:
         raise ValueError(f"{file}: larger than {_LARGEST // 2**20} MiB")
     lines = file.read_bytes().split(b"\n")
-    found, notes = [], []
+    objects, notes = [], []
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -125,16 +125,16 @@ def json_lines(file: Path) -> tuple[list[dict[str, Any]], list[str]]:
             if number < len(lines):
                 reason = getattr(error, "msg", "") or type(error).__name__
                 raise ValueError(f"{file}:{number}: not JSON ({reason})") from None
-            notes.append(f"{file.name}:{number}: cut off in the middle, left out")
+            notes.append(f"{file.name}:{number}: truncated, left out")
             continue
         if not isinstance(value, dict):
             raise ValueError(f"{file}:{number}: {type(value).__name__}, expected an object")
-        found.append(value)
-    return found, notes
+        objects.append(value)
+    return objects, notes
 
 
 def read_log(file: Path, *, name: str = "") -> TrainingLog:
-    """A training's ``train_log.jsonl``.
+    """Read a training's ``train_log.jsonl``.
 
     Raises:
         ValueError: see `json_lines`.
@@ -144,7 +144,7 @@ def read_log(file: Path, *, name: str = "") -> TrainingLog:
 
 
 def read_trainer_state(state: Mapping[str, Any], *, name: str) -> TrainingLog:
-    """The log in a ``trainer_state.json`` of transformers' Trainer, read before."""
+    """The log in the parsed ``trainer_state.json`` of transformers' Trainer."""
     entries = [entry for entry in state.get("log_history", ()) if isinstance(entry, dict)]
     renamed = [{("lr" if k == "learning_rate" else k): v for k, v in e.items()} for e in entries]
     return TrainingLog(name, _series(renamed))
@@ -164,7 +164,7 @@ def _series(entries: Iterable[Mapping[str, Any]]) -> dict[str, tuple[tuple[int, 
 
 
 def read_conflicts(file: Path, *, name: str = "") -> Conflicts:
-    """A joint training's ``gradient_conflicts.jsonl``.
+    """Read a joint training's ``gradient_conflicts.jsonl``.
 
     Raises:
         ValueError: see `json_lines`.
@@ -176,21 +176,21 @@ def read_conflicts(file: Path, *, name: str = "") -> Conflicts:
         if isinstance(step, int) and isinstance(per_layer, dict):
             measured[step] = dict(_cosines(per_layer))
     steps = tuple(sorted(measured))
-    places = dict.fromkeys(place for step in steps for place in measured[step])
+    modules = dict.fromkeys(module for step in steps for module in measured[step])
     cosines = {
-        place: tuple(_mean(measured[step].get(place, [])) for step in steps) for place in places
+        module: tuple(_mean(measured[step].get(module, [])) for step in steps) for module in modules
     }
     return Conflicts(name or _run_name(file), steps, cosines, tuple(notes))
 
 
 def _cosines(per_layer: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], list[float]]]:
-    found: dict[tuple[str, str], list[float]] = {}
+    cosines: dict[tuple[str, str], list[float]] = {}
     for parameter, value in per_layer.items():
         if isinstance(value, int | float) and math.isfinite(value):
-            match = _PLACE.search(parameter)
-            place = (match[1], match[2]) if match else ("other", parameter.rsplit(".", 2)[0])
-            found.setdefault(place, []).append(float(value))
-    yield from found.items()
+            match = _LAYER_MODULE.search(parameter)
+            module = (match[1], match[2]) if match else ("other", parameter.rsplit(".", 2)[0])
+            cosines.setdefault(module, []).append(float(value))
+    yield from cosines.items()
 
 
 def _mean(values: list[float]) -> float | None:
@@ -198,24 +198,24 @@ def _mean(values: list[float]) -> float | None:
 
 
 def _run_name(file: Path) -> str:
-    """``rank_only_r4 (seed 42)`` of ``rank_only_r4/seed_42/train_log.jsonl``."""
+    """Name of a run: ``rank_only_r4 (seed 42)`` for ``rank_only_r4/seed_42/train_log.jsonl``."""
     seed = file.parent.name.removeprefix("seed_")
     return f"{file.parent.parent.name} (seed {seed})"
 
 
 def find_outputs(folder: Path) -> list[Path]:
-    """Folders below ``folder`` that hold ``<configuration>/seed_<n>/config.yaml``, in order."""
+    """Folders below ``folder`` that contain ``<configuration>/seed_<n>/config.yaml``, in order."""
     if not folder.is_dir():
         return []
     return sorted({file.parents[2] for file in folder.rglob("*/seed_*/config.yaml")})
 
 
 def log_files(folder: Path) -> list[Path]:
-    """Every file below ``folder`` that pages about trainings are made of, in order."""
+    """All files below ``folder`` that pages about trainings depend on, in order."""
     patterns = ("config.yaml", LOG, CONFLICTS, "trainer_state.json", "results/*.json")
     return sorted({file for pattern in patterns for file in folder.rglob(pattern)})
 
 
 def find_logs(outputs: Iterable[Path], name: str = LOG) -> list[Path]:
-    """Logs of that name of every training below ``outputs``, in order."""
+    """Logs of this name of all trainings below ``outputs``, in order."""
     return [file for folder in outputs for file in sorted(folder.glob(f"*/seed_*/{name}"))]

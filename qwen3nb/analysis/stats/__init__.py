@@ -1,1 +1,1 @@
-"""Arrays in, tests and intervals out."""
+"""Statistics on arrays: tests, intervals, corrections."""

@@ -1,10 +1,10 @@
-"""Resampling two things at once: the seeds of a training and the queries of a test.
+"""Bootstrap over both the seeds of a training and the queries of a test collection.
 
-Every seed's model answered the same queries, so the design is crossed: a resample draws
-queries once, for all seeds and both systems, and then draws seeds. With S seeds a drawn
-mean varies by (S − 1) / S of what it should; deviations are scaled up to make good for
-it (Davison and Hinkley 1997, section 2.3; Owen 2007 for crossed designs, in which this
-bootstrap errs on the wide side).
+The models of all seeds answered the same queries, so the design is crossed: a resample draws
+queries once, for all seeds and both systems, and then draws seeds. With S seeds, the variance
+of a resampled mean is too small by the factor (S − 1) / S; deviations are scaled up to correct
+for it (Davison and Hinkley 1997, section 2.3; Owen 2007 for crossed designs, in which this
+bootstrap is conservative).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def over_seeds(values: Array, *, seed: Seed) -> Array:
         seed: of the draws.
 
     Returns:
-        Resampled means (R,); with a single seed, its own values, which hold no spread of
-        the training.
+        Resampled means (R,); with a single seed, its values unchanged, which do not reflect
+        the variance between seeds.
     """
     count, seeds = values.shape
     if seeds == 1:
@@ -41,7 +41,7 @@ def over_seeds(values: Array, *, seed: Seed) -> Array:
 
 
 def t_interval(values: Array, *, level: float) -> Interval | None:
-    """Student's interval of the mean of S values; None for one; a point without spread."""
+    """Student's interval of the mean; None for a single value, a point for equal values."""
     if len(values) < 2:
         return None
     if np.ptp(values) == 0:
@@ -54,7 +54,7 @@ def t_interval(values: Array, *, level: float) -> Interval | None:
 def t_probability(values: Array, *, threshold: float) -> float | None:
     """Probability that the mean is at least ``threshold``, from Student's distribution.
 
-    It is the posterior under a flat prior; None for one value; 0 or 1 without spread.
+    This is the posterior under a flat prior; None for a single value, 0 or 1 for equal values.
     """
     if len(values) < 2:
         return None

@@ -1,11 +1,11 @@
 """Adjusted p-values for a declared family of tests.
 
-The family is all the comparisons that were looked at to say one thing; who calls these
-declares it by what is passed, and shows its size beside the result.
+The family consists of all comparisons behind one claim. Callers declare it by the p-values they
+pass, and report its size with the result.
 
 References:
-    Holm 1979 (any test wrong with probability at most alpha, whatever the dependence);
-    Benjamini and Hochberg 1995 (share of wrong ones among those found).
+    Holm 1979 (family-wise error rate at most alpha under any dependence); Benjamini and
+    Hochberg 1995 (false discovery rate).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ CORRECTIONS: dict[str, Callable[[Sequence[float]], list[float]]] = {
     "benjamini-hochberg": benjamini_hochberg,
     "none": _unadjusted,
 }
-# As they are written in a sentence.
+# The corrections as named in running text.
 NAMES = {
     "holm": "Holm",
     "benjamini-hochberg": "Benjamini and Hochberg",
@@ -73,10 +73,10 @@ NAMES = {
 
 
 def adjust(p_values: Sequence[float], *, how: str = "holm") -> list[float]:
-    """Adjusted p-values by the name of the method, one of `CORRECTIONS`.
+    """Adjust p-values by the named correction, one of `CORRECTIONS`.
 
     Raises:
-        ValueError: an unknown method, or a value outside 0 to 1.
+        ValueError: an unknown correction, or a value outside 0 to 1.
     """
     return CORRECTIONS[one_of("correction", how, CORRECTIONS)](p_values)
 

@@ -1,15 +1,15 @@
-"""Is the difference real? Paired tests over queries.
+"""Paired tests, intervals and effect sizes over queries.
 
-Two systems answered the same queries, so the queries are what is resampled, and the
-difference is taken query by query. Every function takes two arrays of equal length, in
-the same order of queries; those that draw take an explicit seed.
+Two systems answered the same queries, so differences are taken query by query and queries are
+what is resampled. Every function takes two arrays of equal length with the queries in the same
+order; functions that draw random numbers take an explicit seed.
 
-What is stated for samples that carry no information:
+Degenerate samples have defined results:
 
-    equal systems               difference 0, interval (0, 0), p = 1 in every test
-    differences all the same    interval (c, c); the permutation test holds; the t-test,
-                                d_z and TOST's p-values have no value, and say why
-    one query                   no interval, permutation p = 1, no t-test
+    equal systems           difference 0, interval (0, 0), p = 1 in every test
+    constant differences    interval (c, c); the permutation test is valid; the t-test, d_z and
+                            TOST's p-values are undefined, and the reason is given
+    a single query          no interval, permutation p = 1, no t-test
 
 References:
     Efron and Tibshirani 1993, chapters 13 to 15; Phipson and Smyth 2010 (a p-value of
@@ -28,7 +28,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import optimize, stats
 
-from qwen3nb.analysis.stats.multiple_testing import adjust, benjamini_hochberg, holm
 from qwen3nb.analysis.stats.resampling import (
     DRAWS,
     LEVEL,
@@ -47,12 +46,9 @@ __all__ = [
     "EquivalenceResult",
     "PermutationResult",
     "TestResult",
-    "adjust",
-    "benjamini_hochberg",
     "difference_interval",
     "effect_size",
     "equivalence",
-    "holm",
     "minimum_detectable_effect",
     "paired_bootstrap",
     "permutation_test",
@@ -61,7 +57,7 @@ __all__ = [
     "wilcoxon",
 ]
 
-LARGEST_EXACT = 20  # queries whose 2^n sign flips are enumerated on request
+LARGEST_EXACT = 20  # most queries whose 2^n sign flips are enumerated
 CONSTANT = "the differences are all the same, so they have no spread to test against"
 SINGLE = "a single query has no spread"
 
@@ -73,10 +69,10 @@ class BootstrapResult:
     Attributes:
         difference: mean of a − b.
         interval: ends of the percentile interval; None for a single query.
-        level: its coverage, 0.95 by default.
+        level: nominal coverage, 0.95 by default.
         n: number of queries.
-        bca: ends of the bias-corrected and accelerated interval; None for a single
-            query, or where every resample lies on one side of the difference.
+        bca: ends of the bias-corrected and accelerated interval; None for a single query,
+            or if all resamples lie on one side of the difference.
         undefined: why an interval is missing, or empty.
     """
 
@@ -90,14 +86,14 @@ class BootstrapResult:
 
 @dataclass(frozen=True)
 class PermutationResult:
-    """A mean difference and how often chance alone gives one as large.
+    """A mean difference with the p-value of a permutation test.
 
     Attributes:
         difference: mean of a − b.
         p_value: two-sided.
         n: number of queries.
-        method: ``random``: p is (b + 1) / (m + 1) over m random sign flips; ``exact``:
-            b / 2^n over all of them.
+        method: ``random``: p is (b + 1) / (m + 1) over m random sign flips; ``exact``: p is
+            b / 2^n over all sign flips.
         resamples: m, or 2^n.
     """
 
@@ -110,16 +106,16 @@ class PermutationResult:
 
 @dataclass(frozen=True)
 class TestResult:
-    """One test's answer.
+    """The result of a test.
 
     Attributes:
-        statistic: t, or W; None where it has no finite value.
-        p_value: two-sided; None where undefined.
+        statistic: t or W; None if it has no finite value.
+        p_value: two-sided; None if undefined.
         n: number of queries.
         undefined: why there is no value, or empty.
     """
 
-    __test__ = False  # not a test of pytest's
+    __test__ = False  # not a pytest test
 
     statistic: float | None
     p_value: float | None
@@ -129,14 +125,14 @@ class TestResult:
 
 @dataclass(frozen=True)
 class EffectSize:
-    """How large a difference is, without a test.
+    """Size of a difference, without a test.
 
     Attributes:
         difference: mean of a − b.
-        d_z: mean over standard deviation (ddof = 1) of the differences; 0 for equal
-            systems, None where the spread is 0 or unknown.
+        d_z: mean over standard deviation (ddof = 1) of the differences; 0 for equal systems,
+            None if the standard deviation is 0 or undefined.
         won: queries on which a is above b; ``tied`` and ``lost`` likewise.
-        n: their sum.
+        n: number of queries.
     """
 
     difference: float
@@ -163,14 +159,14 @@ class EquivalenceResult:
     Attributes:
         difference: mean of a − b.
         margin: differences smaller than this do not matter.
-        p_no_worse: of "a is worse than b by the margin or more"; small: a is no worse.
-        p_no_better: of "a is better by the margin or more".
-        no_worse: p_no_worse < alpha.
-        equivalent: both are.
+        p_no_worse: p-value of the null hypothesis that a is worse than b by the margin or more.
+        p_no_better: p-value of the null hypothesis that a is better by the margin or more.
+        no_worse: whether a is non-inferior: p_no_worse < alpha.
+        equivalent: whether both p-values are below alpha.
         alpha: level of each of the two tests.
         n: number of queries.
-        undefined: why the p-values are missing, or empty; the verdicts are then those of
-            the one difference there is (for a single query: False).
+        undefined: why the p-values are missing, or empty; the verdicts then follow from the
+            constant difference (False for a single query).
     """
 
     difference: float
@@ -189,8 +185,8 @@ def paired_bootstrap(
 ) -> BootstrapResult:
     """Percentile and BCa bootstrap intervals of the mean of a − b over queries.
 
-    Of fewer than about 100 queries both are somewhat too narrow, BCa no less so: see
-    `bench.calibration` for measured coverages.
+    With fewer than about 100 queries both are somewhat too narrow; see
+    `qwen3nb.analysis.calibration` for measured coverages.
 
     Raises:
         ValueError: arrays of different or zero length, a value that is not finite, a
@@ -210,20 +206,20 @@ def paired_bootstrap(
         level,
         n,
         bca,
-        "" if bca else "BCa: every resample lies on one side of the difference",
+        "" if bca else "BCa: all resamples lie on one side of the difference",
     )
 
 
 def difference_interval(differences: Array, means: Array, *, level: float) -> Interval | None:
-    """The interval of a mean difference on every page: percentile bootstrap.
+    """Percentile bootstrap interval of a mean difference, the one shown on every page.
 
     Args:
         differences: a − b per query (n,).
         means: their resampled means (R,).
-        level: coverage.
+        level: nominal coverage.
 
     Returns:
-        The ends, or None for a single query, which has no spread.
+        The ends, or None for a single query.
     """
     return None if len(differences) == 1 else percentile_interval(means, level=level)
 
@@ -234,11 +230,11 @@ def permutation_test(
     """Two-sided paired permutation test of the mean of a − b (sign flips).
 
     Args:
-        a: scores of the one system.
+        a: scores of one system.
         b: scores of the other, in the same order of queries.
-        n_resamples: random flips; not used with ``exact``.
-        seed: of the flips; not used with ``exact``.
-        exact: enumerate all 2^n sign patterns instead, for at most 20 queries.
+        n_resamples: number of random sign flips; ignored with ``exact``.
+        seed: of the sign flips; ignored with ``exact``.
+        exact: enumerate all 2^n sign patterns, for at most 20 queries.
 
     Raises:
         ValueError: as in `paired_bootstrap`, or more than 20 queries with ``exact``.
@@ -258,7 +254,7 @@ def _exact_p(differences: Array) -> float:
         raise ValueError(
             f"{n} queries have 2^{n} sign patterns; exact takes at most {LARGEST_EXACT} queries"
         )
-    # |sum| is the same for a pattern and its opposite: the first sign can stay.
+    # |sum| is the same for a pattern and its opposite, so the first sign stays fixed.
     observed = abs(differences.sum())
     slack = 1e-12 * np.abs(differences).sum()
     sums = np.array([differences[0]])
@@ -279,14 +275,14 @@ def t_test(a: ArrayLike, b: ArrayLike) -> TestResult:
         return TestResult(0.0, 1.0, n)
     if reason := _no_spread(differences):
         return TestResult(None, None, n, reason)
-    found = stats.ttest_1samp(differences, 0.0)
-    return TestResult(float(found.statistic), float(found.pvalue), n)
+    result = stats.ttest_1samp(differences, 0.0)
+    return TestResult(float(result.statistic), float(result.pvalue), n)
 
 
 def wilcoxon(a: ArrayLike, b: ArrayLike) -> TestResult:
     """Wilcoxon's signed-rank test, two-sided (`scipy.stats.wilcoxon`, ties dropped).
 
-    It tests whether the differences are symmetric about 0, not whether their mean is 0.
+    The null hypothesis is that the differences are symmetric about 0, not that their mean is 0.
 
     Raises:
         ValueError: as in `paired_bootstrap`.
@@ -295,13 +291,13 @@ def wilcoxon(a: ArrayLike, b: ArrayLike) -> TestResult:
     if not differences.any():
         return TestResult(0.0, 1.0, len(differences))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # small samples: n is reported
-        found = stats.wilcoxon(differences, zero_method="wilcox")
-    return TestResult(float(found.statistic), float(found.pvalue), len(differences))
+        warnings.simplefilter("ignore", UserWarning)  # about small samples; n is reported
+        result = stats.wilcoxon(differences, zero_method="wilcox")
+    return TestResult(float(result.statistic), float(result.pvalue), len(differences))
 
 
 def effect_size(a: ArrayLike, b: ArrayLike) -> EffectSize:
-    """Cohen's d_z and the queries won, tied and lost by a.
+    """Cohen's d_z and the numbers of queries won, tied and lost by a.
 
     Raises:
         ValueError: as in `paired_bootstrap`.
@@ -318,7 +314,7 @@ def effect_size(a: ArrayLike, b: ArrayLike) -> EffectSize:
 def equivalence(
     a: ArrayLike, b: ArrayLike, *, margin: float, alpha: float = 0.05
 ) -> EquivalenceResult:
-    """Is a no worse than b, and are they equivalent (TOST), within ``margin``?
+    """Test whether a is non-inferior and equivalent to b within ``margin`` (TOST).
 
     Raises:
         ValueError: as in `paired_bootstrap`, a margin that is not above 0, or an alpha
@@ -342,25 +338,25 @@ def equivalence(
 
 
 def power(effect: float, *, deviation: float, n: int, alpha: float = 0.05) -> float:
-    """Probability that a two-sided paired t-test finds a mean difference ``effect``.
+    """Probability that a two-sided paired t-test detects a mean difference of ``effect``.
 
     From the noncentral t distribution (Cohen 1988, 2.5): n − 1 degrees of freedom,
     noncentrality ``effect * sqrt(n) / deviation``.
     """
     critical = float(stats.t.ppf(1 - alpha / 2, n - 1))
     shift = effect * math.sqrt(n) / deviation
-    # The lower tail as the upper one of the opposite shift: scipy's nct.cdf there is NaN.
+    # The lower tail is computed as the upper tail of -shift: scipy's nct.cdf is NaN there.
     return float(stats.nct.sf(critical, n - 1, shift) + stats.nct.sf(critical, n - 1, -shift))
 
 
 def minimum_detectable_effect(
     a: ArrayLike, b: ArrayLike, *, alpha: float = 0.05, power: float = 0.8
 ) -> float | None:
-    """Smallest true difference that this many queries, spread like these, would show.
+    """Minimum detectable effect, given the number of queries and the spread of a − b.
 
-    The mean difference that a two-sided paired t-test at ``alpha`` finds with
-    probability ``power``, given the standard deviation of a − b. None where that is 0
-    or unknown (all differences the same, or a single query).
+    This is the mean difference that a two-sided paired t-test at ``alpha`` detects with
+    probability ``power``. None if the standard deviation of a − b is 0 or undefined (constant
+    differences, or a single query).
 
     Raises:
         ValueError: as in `paired_bootstrap`, or ``power`` not between alpha and 1.
@@ -376,7 +372,7 @@ def minimum_detectable_effect(
 
 
 def _detectable(n: int, *, alpha: float, wanted: float) -> float:
-    """Noncentrality that reaches the power, in standard errors."""
+    """Noncentrality at which the test reaches the power, in standard errors."""
     root = math.sqrt(n)
 
     def missing(shift: float) -> float:
@@ -388,10 +384,10 @@ def _detectable(n: int, *, alpha: float, wanted: float) -> float:
 
 
 def _no_spread(differences: Array) -> str:
-    """Why the differences have no standard deviation to use, or empty."""
+    """Why the differences have no usable standard deviation, or empty."""
     if len(differences) == 1:
         return SINGLE
-    # 0.3 - 0.1 and 0.4 - 0.2 differ by rounding only: that is no spread either.
+    # 0.3 - 0.1 and 0.4 - 0.2 differ by rounding only, which counts as constant.
     largest = float(np.abs(differences).max())
     return CONSTANT if float(np.ptp(differences)) <= 1e-12 * max(1.0, largest) else ""
 

@@ -1,13 +1,13 @@
-"""The engine: queries are drawn once, for all systems.
+"""Bootstrap resamples and sign flips, drawn once for all systems.
 
-A resample is a vector of counts, how often each query was drawn; its means are one
-product of counts and scores, for as many systems as there are columns. Counts are made
-and used in blocks, so the memory is bounded.
+A resample is a vector of counts: how often each query was drawn. The means of all systems are
+a single product of counts and scores. Counts are generated and used in blocks, which bounds the
+memory.
 
-Scores are first rounded to multiples of a power of two that is so small that a sum over
-any resample is exact in float64 (relative to the largest score, about n times 1e-16).
-Sums are then independent of the order of summation: one seed gives the same bits
-whatever the number of threads, the block size and the processor.
+Scores are first rounded to multiples of a power of two, small enough that the sum over any
+resample is exact in float64 (about n times 1e-16 relative to the largest score). Sums are then
+independent of the order of summation: a seed gives the same bits for any number of threads,
+block size and processor.
 
 Shapes: n queries, S columns (systems), R resamples.
 
@@ -48,7 +48,7 @@ _BLOCK = 2_000_000  # counts held at once: 16 MB
 
 
 def draw_seed(seed: int, queries: Sequence[str]) -> tuple[int, int]:
-    """A seed for these queries: the same queries are drawn alike wherever they occur.
+    """A seed that depends on the queries: equal queries are drawn alike wherever they occur.
 
     >>> draw_seed(0, ["a", "b"]) == draw_seed(0, ["a", "b"])
     True
@@ -60,13 +60,13 @@ def resampled_means(scores: Array, *, n_resamples: int, seed: Seed) -> tuple[Arr
     """Column means of ``scores`` (n, S), and those of bootstrap resamples.
 
     Returns:
-        The means (S,) and the resampled means (R, S), in one arithmetic: a resample
-        that is the sample has its means exactly.
+        The means (S,) and the resampled means (R, S), in the same arithmetic: a resample
+        that equals the sample has exactly its means.
     """
     exact, scale = _fixed_point(scores)
     n, systems = scores.shape
     generator = np.random.default_rng(seed)
-    small = np.uint16 if n <= 1 << 16 else np.int64  # drawn a third faster
+    small = np.uint16 if n <= 1 << 16 else np.int64  # a third faster to draw
     sums = np.empty((n_resamples, systems))
     for start, stop in _blocks(n_resamples, n):
         counts = np.empty((stop - start, n))
@@ -79,16 +79,16 @@ def resampled_means(scores: Array, *, n_resamples: int, seed: Seed) -> tuple[Arr
 def sign_flip_extremes(
     scores: Array, pairs: Sequence[tuple[int, int]], *, n_resamples: int, seed: Seed
 ) -> list[int]:
-    """How many of R random sign flips differ at least as much as the sample does.
+    """Count the random sign flips whose difference is at least as large as the sample's.
+
+    A flip that equals the sample up to the rounding of scores is counted.
 
     Args:
         scores: (n, S).
-        pairs: columns (i, j); the statistic is ``|sum(scores[:, i] - scores[:, j])|``,
-            in which exchanging the two systems on a query flips a sign.
-        n_resamples: R.
-        seed: of the flips, which are the same for all pairs.
-
-    A flip that equals the sample but for the rounding of scores is counted.
+        pairs: columns (i, j); the statistic is ``|sum(scores[:, i] - scores[:, j])|``, in
+            which exchanging the two systems on a query flips a sign.
+        n_resamples: number of sign flips R.
+        seed: of the sign flips, which are the same for all pairs.
     """
     exact, _ = _fixed_point(scores)
     first = [i for i, _ in pairs]
@@ -101,8 +101,8 @@ def sign_flip_extremes(
     generator = np.random.default_rng(seed)
     for start, stop in _blocks(n_resamples, n):
         sums = 2 * (_bits(generator, stop - start, n) @ exact) - total
-        found = np.abs(sums[:, first] - sums[:, second])
-        extreme += (found >= observed - slack).sum(axis=0)
+        flipped = np.abs(sums[:, first] - sums[:, second])
+        extreme += (flipped >= observed - slack).sum(axis=0)
     return [int(count) for count in extreme]
 
 
@@ -118,13 +118,13 @@ def bca_interval(means: Array, values: Array, *, observed: float, level: float) 
 
     Args:
         means: resampled means (R,).
-        values: the sample (n,); of a mean, the jackknife's acceleration is that of the
-            centred values: ``sum(v³) / (6 sum(v²)^1.5)``.
-        observed: the sample's mean, in the arithmetic of ``means``.
-        level: coverage.
+        values: the sample (n,); for a mean, the jackknife's acceleration is
+            ``sum(v³) / (6 sum(v²)^1.5)`` of the centred values v.
+        observed: the sample's mean, in the same arithmetic as ``means``.
+        level: nominal coverage.
 
     Returns:
-        The interval, or None where every resample lies on one side of the sample.
+        The interval, or None if all resamples lie on one side of the sample.
     """
     centred = values - values.mean()
     spread = float((centred**2).sum())
@@ -141,7 +141,7 @@ def bca_interval(means: Array, values: Array, *, observed: float, level: float) 
 
 
 def _fixed_point(scores: Array) -> tuple[Array, int]:
-    """Scores as whole numbers of units 2^-scale, small enough that sums are exact."""
+    """Scores as integer multiples of 2^-scale, small enough that sums are exact."""
     n = len(scores)
     largest = float(np.abs(scores).max(initial=0.0))
     # n scores of at most 2^e / n each sum to less than 2^53 units.
@@ -151,7 +151,7 @@ def _fixed_point(scores: Array) -> tuple[Array, int]:
 
 
 def _bits(generator: np.random.Generator, count: int, n: int) -> Array:
-    """Fair coins (count, n), from whole words so that block sizes do not matter."""
+    """Fair coins (count, n), drawn in whole words so that block sizes do not matter."""
     words = -(-n // 64)
     raw = generator.bit_generator.random_raw(count * words)
     drawn = np.asarray(raw, dtype="<u8").view(np.uint8).reshape(count, words * 8)
@@ -160,7 +160,7 @@ def _bits(generator: np.random.Generator, count: int, n: int) -> Array:
 
 
 def _blocks(total: int, n: int) -> Iterator[tuple[int, int]]:
-    """Starts and ends of blocks of rows of ``n`` values, of bounded size.
+    """Yield starts and ends of blocks of rows of ``n`` values, of bounded size.
 
     Raises:
         ValueError: fewer than one resample.

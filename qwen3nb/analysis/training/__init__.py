@@ -1,1 +1,1 @@
-"""Seeds, steps and interference: learning curves, matched runs, the TIR."""
+"""Analyses of trainings: learning curves, seed variance, task interference."""

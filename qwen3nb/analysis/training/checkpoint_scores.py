@@ -1,9 +1,9 @@
-"""Which records belong to one training, and at which of its steps and seeds.
+"""Group records by training, seed and step.
 
-A checkpoint is known by its label: ``demo-checkpoint-400`` is step 400 of ``demo``, and
-``demo-init`` its step 0; ``seed_7`` or ``seed-7`` in it is the seed of the training. An
-adapter's record says so itself (``config.training``: configuration, seed, steps). A mean of
-checkpoints has no step and is named.
+Checkpoints are recognised by their label: ``demo-checkpoint-400`` is step 400 of ``demo``, and
+``demo-init`` its step 0; ``seed_7`` or ``seed-7`` in a label is the seed of the training. The
+record of an adapter states all three (``config.training``: configuration, seed, steps). An
+average of checkpoints has no step.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from qwen3nb.analysis.comparison.alignment import common_revision
 from qwen3nb.analysis.training.learning_curve import Curve, Point, curve
 from qwen3nb.records.record import Result
 
-__all__ = ["Place", "Trajectory", "training_place", "trajectories", "trajectory_curve"]
+__all__ = ["TrainingStep", "Trajectory", "training_step", "trajectories", "trajectory_curve"]
 
 _CHECKPOINT = re.compile(r"(?P<name>.*?)[-_.]?(?:checkpoint[-_](?P<step>\d+)|init)")
 _SEED = re.compile(r"[-_.]?seed[-_]?(\d+)")
 
 
 @dataclass(frozen=True)
-class Place:
+class TrainingStep:
     """A step of a training.
 
     Attributes:
         training: its name, without seed.
-        seed: of the training; 0 where the label names none.
-        step: of its optimisation.
+        seed: of the training; 0 if the label names none.
+        step: number of optimiser steps.
     """
 
     training: str
@@ -45,7 +45,7 @@ class Trajectory:
         training: its name.
         task: name of the task.
         metric: name of the metric.
-        records: seed, then step, to record.
+        records: record by seed, then step.
     """
 
     training: str
@@ -55,7 +55,7 @@ class Trajectory:
 
     @property
     def scores(self) -> dict[int, dict[int, dict[str, float]]]:
-        """Seed, step and query id to score; without records that have no value per query."""
+        """Score by seed, step and query id; records without per-query scores are left out."""
         return {
             seed: {
                 step: result.per_query[self.metric]
@@ -71,61 +71,61 @@ class Trajectory:
         return tuple(sorted({step for steps in self.records.values() for step in steps}))
 
 
-def training_place(result: Result) -> Place | None:
-    """The step of a training that a record's model is, or None."""
+def training_step(result: Result) -> TrainingStep | None:
+    """The training step that the record's model was saved at, or None."""
     training = result.config.get("training")
     if isinstance(training, dict) and isinstance(training.get("steps"), int):
         name = str(training.get("configuration") or training.get("mode") or result.model.label)
-        return Place(name, int(training.get("seed", result.seed)), training["steps"])
+        return TrainingStep(name, int(training.get("seed", result.seed)), training["steps"])
     match = _CHECKPOINT.fullmatch(result.model.label)
     if match is None:
         return None
     seed = _SEED.search(match["name"])
     name = _SEED.sub("", match["name"]) or "training"
-    return Place(name, int(seed[1]) if seed else 0, int(match["step"] or 0))
+    return TrainingStep(name, int(seed[1]) if seed else 0, int(match["step"] or 0))
 
 
 def trajectories(
     results: Iterable[Result], *, tasks: Sequence[str], metric: str = ""
 ) -> list[Trajectory]:
-    """Trainings by task and name, in the order of ``tasks``.
+    """Trainings ordered by task, as in ``tasks``, and name.
+
+    Of several revisions of a task's data, the one with most records is used.
 
     Args:
-        results: one record per model and task, as `report.views.latest` leaves them.
+        results: one record per model and task, as from `records.store.latest`.
         tasks: names of the tasks.
         metric: by default each task's main metric.
-
-    Of revisions of a task's data, the one most records have is taken.
     """
-    found: dict[tuple[str, str], Trajectory] = {}
-    given = [r for r in results if r.task.name in tasks and training_place(r)]
+    by_training: dict[tuple[str, str], Trajectory] = {}
+    given = [r for r in results if r.task.name in tasks and training_step(r)]
     revisions = {
         task: common_revision([r for r in given if r.task.name == task])
         for task in {result.task.name for result in given}
     }
     for result in given:
-        place, task = training_place(result), result.task.name
+        step, task = training_step(result), result.task.name
         wanted = metric or result.task.main_metric
         other = str(result.task.revision) != revisions[task]
-        if place is None or other or wanted not in result.metrics:
+        if step is None or other or wanted not in result.metrics:
             continue
-        key = (task, place.training)
-        each = found.setdefault(key, Trajectory(place.training, task, wanted, {}))
-        each.records.setdefault(place.seed, {})[place.step] = result
-    order = sorted(found, key=lambda key: (list(tasks).index(key[0]), key[1]))
-    return [found[key] for key in order]
+        key = (task, step.training)
+        each = by_training.setdefault(key, Trajectory(step.training, task, wanted, {}))
+        each.records.setdefault(step.seed, {})[step.step] = result
+    order = sorted(by_training, key=lambda key: (list(tasks).index(key[0]), key[1]))
+    return [by_training[key] for key in order]
 
 
 def trajectory_curve(
     steps: dict[int, Result], *, metric: str, n_resamples: int = 10_000, seed: int
 ) -> Curve:
-    """Score against step of one seed.
+    """Learning curve of one seed.
 
-    Of a metric without values per query (a correlation) the intervals are those of the
-    records, and the changes have none.
+    For a metric without per-query scores (a correlation), the intervals are those of the
+    records, and changes have no interval.
 
     Raises:
-        ValueError: no step, or no query that all steps have.
+        ValueError: no step, or no query shared by all steps.
     """
     if not steps:
         raise ValueError("expected at least one step; got none")

@@ -1,16 +1,15 @@
-"""Does training one adapter on two tasks cost either of them? TIR and the kill gate.
+"""Task interference: the cost of training one adapter jointly on two tasks.
 
-The task interference ratio of a seed is (specialist − joint) / specialist: the share of
-the specialist's score that joint training loses. Negative: the joint model is better.
-The mean over seeds is taken, never the maximum over tasks and seeds, which would find
-interference in noise.
+The task interference ratio (TIR) of a seed is (specialist − joint) / specialist: the share of
+the specialist's score that joint training loses; it is negative if the joint model is better.
+It is averaged over seeds; the maximum over tasks and seeds would find interference in noise.
 
-The kill gate asks whether there is enough interference to go on working against it:
-PASS at 2 % or more, FAIL below 1 %, MARGINAL between. Each verdict is given twice: by the
-point, and by the evidence, which is INCONCLUSIVE where an interval crosses a threshold. Two
-intervals are looked at, because a bootstrap over a few seeds is too narrow where training
-varies more than the queries do (`bench.calibration` has the figures), and Student's interval
-over the seeds knows nothing of the queries.
+The kill gate decides whether there is enough interference to be worth treating: PASS at 2 % or
+more, FAIL below 1 %, MARGINAL in between. There are two verdicts: by point estimate, and by
+evidence, which is INCONCLUSIVE if an interval crosses a threshold. Evidence requires two
+intervals to agree, because a bootstrap over few seeds is too narrow where trainings vary more
+than queries (see `qwen3nb.analysis.calibration`), and Student's interval over seeds ignores the
+queries.
 """
 
 from __future__ import annotations
@@ -51,12 +50,12 @@ class Group:
 
     Attributes:
         system: name of the joint configuration.
-        mode: how it was trained; ``rank`` and ``base``: of its adapter.
-        overall: mean of the tasks' TIR.
-        tasks: one estimate per task, over the mean of its data sets.
+        mode: its training mode; ``rank`` and ``base`` are those of its adapter.
+        overall: mean TIR of the tasks.
+        tasks: one estimate per task, on the mean of its data sets.
         datasets: one estimate per task and data set.
-        refused: pairs that may not be compared, and why.
-        missing: what is not there.
+        refused: pairs that are not comparable, with the reason.
+        missing: missing runs and scores.
     """
 
     system: str
@@ -72,14 +71,14 @@ class Group:
 
 @dataclass(frozen=True)
 class Interference:
-    """All joint configurations.
+    """Interference of all joint configurations.
 
     Attributes:
         groups: one per joint configuration.
         gate: the thresholds.
-        required: facts that had to agree.
+        required: facts that have to agree.
         level: of the intervals.
-        missing: specialists without any joint run.
+        missing: specialists without a joint run.
     """
 
     groups: tuple[Group, ...]
@@ -94,7 +93,7 @@ class Interference:
         return min(verdicts, key=_ORDER.index, default="NO RESULT")
 
     def exit_code(self, *, by: str = "point") -> int:
-        """A process's exit code for the verdict; see `EXIT_CODES`."""
+        """Exit code for the verdict; see `EXIT_CODES`."""
         return EXIT_CODES[self.verdict(by=by)]
 
     def to_json(self) -> str:
@@ -102,7 +101,7 @@ class Interference:
         return json_text(self)
 
     def to_markdown(self) -> str:
-        """Definition, rule, and a table per joint configuration."""
+        """As Markdown: definition, rule, and one table per joint configuration."""
         parts = [escaped(DEFINITION), self.gate.text]
         parts.append(f"Compared: same seed, and the same {', '.join(self.required)}.")
         parts += [_group_markdown(group, self.level, self.gate) for group in self.groups]
@@ -128,22 +127,22 @@ def interference(
     Args:
         scores: from `collect.load_all_results`.
         specialists: mode of the specialist per task; by default `SPECIALISTS`.
-        joint: what the mode of a joint run begins with.
-        required: facts that must agree; ``task_steps`` in the place of ``steps`` compares
-            the steps the joint run spent on the task.
+        joint: prefix of the mode of joint runs.
+        required: facts that have to agree; ``task_steps`` instead of ``steps`` compares the
+            steps that the joint run spent on the task.
         gate: the thresholds.
-        n_resamples: of the bootstrap over seeds and queries.
+        n_resamples: number of bootstrap resamples over seeds and queries.
         level: of the intervals.
         seed: of the draws.
 
     Raises:
-        ValueError: an unknown fact is required.
+        ValueError: an unknown required fact.
     """
-    chosen = dict(SPECIALISTS if specialists is None else specialists)
+    modes = dict(SPECIALISTS if specialists is None else specialists)
     rule = gate or Gate()
-    matched, alone = match_runs(scores, specialists=chosen, joint=joint, required=required)
+    matched, alone = match_runs(scores, specialists=modes, joint=joint, required=required)
     settings = _Settings(rule, n_resamples, level, seed)
-    groups = tuple(_group(each, list(chosen), settings) for each in matched)
+    groups = tuple(_group(each, list(modes), settings) for each in matched)
     return Interference(groups, rule, tuple(required), level, tuple(alone))
 
 
@@ -157,7 +156,7 @@ class _Settings:
 
 @dataclass(frozen=True)
 class _DataSetScores:
-    """One data set: scores per role and seed (2, S), and resampled (R, 2, S) if known."""
+    """Scores on one data set per role and seed (2, S), and resampled (R, 2, S) or None."""
 
     values: Array
     resampled: Array | None
@@ -194,7 +193,7 @@ def _group(matched: Matched, wanted: Sequence[str], settings: _Settings) -> Grou
 def _cells(
     task: str, pairs: Sequence[RunPair], settings: _Settings
 ) -> tuple[dict[str, _DataSetScores], list[str]]:
-    """The data sets that all pairs have, and a line for each that some have not."""
+    """Scores on the data sets that all pairs have, and a note on each of the others."""
     runs = [(run, pair.task) for pair in pairs for run in (pair.specialist, pair.joint)]
     tables = [run.scores[kind] for run, kind in runs]
     names = list(dict.fromkeys(name for table in tables for name in table))
@@ -205,8 +204,8 @@ def _cells(
         if lacking:
             notes.append(f"{task}: {name} is left out, no score of {', '.join(lacking)}")
             continue
-        cells[name], found = _cell(task, name, pairs, settings)
-        notes += found
+        cells[name], unpaired = _cell(task, name, pairs, settings)
+        notes += unpaired
     return cells, notes
 
 
@@ -218,13 +217,13 @@ def _has(run: Run, kind: str, name: str) -> bool:
 def _cell(
     task: str, name: str, pairs: Sequence[RunPair], settings: _Settings
 ) -> tuple[_DataSetScores, list[str]]:
-    """One data set's values, from the queries that all runs answered where there are any."""
+    """Scores on one data set, from the queries that all runs answered, if there are any."""
     rows = [[run.scores[task][name] for run in (pair.specialist, pair.joint)] for pair in pairs]
     if not all(score.per_query for row in rows for score in row):
         return _DataSetScores(np.array([[s.value for s in row] for row in rows], float).T, None), []
     columns = {score.run: score.per_query for row in rows for score in row}
     matrix = join(columns, task=f"{task}: {name}")
-    ordered = matrix.scores.T  # columns: specialist, joint, of each seed in turn
+    ordered = matrix.scores.T  # columns: specialist and joint of each seed in turn
     drawn = draw_seed(settings.seed, matrix.queries)
     means, resampled = resampled_means(ordered, n_resamples=settings.n_resamples, seed=drawn)
     shape = (len(pairs), 2)
@@ -237,7 +236,7 @@ def _cell(
 def _estimate(
     name: str, seeds: tuple[int | None, ...], cells: Sequence[_DataSetScores], settings: _Settings
 ) -> Measured:
-    """TIR of the mean over data sets."""
+    """Estimate the TIR of the mean over data sets."""
     values = np.mean([cell.values for cell in cells], axis=0)
     drawn = [cell.resampled for cell in cells]
     resampled = None

@@ -1,9 +1,8 @@
-"""One training looked at many times: score against step, and the best checkpoint.
+"""Learning curves, and the best checkpoint of a training.
 
-Scores are given per step and query; the queries are drawn once for all steps, so that
-the intervals of two steps can be compared. The best of several checkpoints was chosen by
-looking at them: its mean flatters it, and it is called the best only where it differs
-from the next.
+Scores are given per step and query; queries are drawn once for all steps, so that the intervals
+of different steps are comparable. The mean of the best of several checkpoints is biased upwards
+by the selection; a checkpoint is called the best only if it differs significantly from the next.
 
 References:
     Fisher 1921 (interval of a correlation); Bonett and Wright 2000 (of a rank
@@ -55,7 +54,7 @@ class Point:
         step: of the training.
         mean: over queries.
         interval: percentile bootstrap interval over queries, or None for a single query.
-        change: mean minus that of the step before; None at the first.
+        change: difference from the mean of the previous step; None at the first.
         change_interval: its paired interval.
     """
 
@@ -71,8 +70,8 @@ class Curve:
     """Score against training step.
 
     Attributes:
-        points: by step.
-        n: queries that all steps have.
+        points: ordered by step.
+        n: number of queries shared by all steps.
         level: of the intervals.
         notes: queries that do not pair.
     """
@@ -105,18 +104,18 @@ class Curve:
 
 @dataclass(frozen=True)
 class BestCheckpoint:
-    """The checkpoint with the highest mean, and whether that says anything.
+    """The checkpoint with the highest mean, and whether it differs from the others.
 
     Attributes:
-        step: of the best.
-        mean: its mean, which flatters it a little.
+        step: of the best checkpoint.
+        mean: its mean, slightly biased upwards by the selection.
         next_step: of the second best; None if there is only one.
         difference: best − next.
-        interval: paired interval of it.
-        p_value: of best against next, adjusted by Holm over best against each other.
-        separable: whether it is below alpha.
+        interval: paired interval of the difference.
+        p_value: of best against next, Holm-corrected over best against each of the others.
+        separable: whether the p-value is below alpha.
         tied: steps that are not significantly different from the best.
-        statement: all this in words.
+        statement: a summary in words.
     """
 
     step: int
@@ -135,7 +134,7 @@ class Correlation:
     """A correlation with its interval.
 
     Attributes:
-        value: or None where undefined.
+        value: the correlation, or None if undefined.
         interval: 95 % by default; None for fewer than four points.
         n: number of points.
         how: ``spearman`` or ``pearson``.
@@ -150,16 +149,16 @@ class Correlation:
 
 
 def curve(scores: PerStep, *, n_resamples: int = 10_000, level: float = 0.95, seed: int) -> Curve:
-    """Score against step, with intervals.
+    """Learning curve with intervals.
 
     Args:
         scores: score per step and query id.
-        n_resamples: of the bootstrap.
+        n_resamples: number of bootstrap resamples.
         level: of the intervals.
         seed: of the draws.
 
     Raises:
-        ValueError: fewer than two steps, or no query that all have.
+        ValueError: fewer than two steps, or no query shared by all.
     """
     steps, matrix = _matrix(scores)
     drawn = draw_seed(seed, matrix.queries)
@@ -192,13 +191,13 @@ def best_checkpoint(
     level: float = 0.95,
     seed: int,
 ) -> BestCheckpoint:
-    """The best step, and whether it is separable from the next best.
+    """The best checkpoint, and whether it differs significantly from the next best.
 
-    Of equal means the earliest step is taken. The p-values are adjusted for the number
-    of checkpoints it was compared with, not for having been picked as the best.
+    Of equal means, the earliest step is the best. P-values are corrected for the number of
+    checkpoints it is compared with, but not for its selection as the best.
 
     Raises:
-        ValueError: no step, or no query that all have.
+        ValueError: no step, or no query shared by all.
     """
     if len(scores) == 1:
         ((step, values),) = scores.items()
@@ -250,18 +249,18 @@ def correlation(
 ) -> Correlation:
     """Correlation of two measures of the same checkpoints, such as eval_loss and a score.
 
-    The interval is Fisher's: atanh(r) ± z · se, with se = 1 / sqrt(n − 3) for Pearson
-    and sqrt((1 + r² / 2) / (n − 3)) for Spearman. Checkpoints of one training depend on
-    one another, which makes it too narrow.
+    The interval is Fisher's: atanh(r) ± z · se, with se = 1 / sqrt(n − 3) for Pearson and
+    sqrt((1 + r² / 2) / (n − 3)) for Spearman. It is too narrow for checkpoints of one training,
+    which are not independent.
 
     Raises:
-        ValueError: an unknown ``how``, arrays that differ in length, or a value that is
-            not finite.
+        ValueError: an unknown ``how``, arrays of different length, or a value that is not
+            finite.
     """
     one_of("correlation", how, ("spearman", "pearson"))
     first, second = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     if first.ndim != 1 or first.shape != second.shape:
-        raise ValueError(f"expected two equally long lists; got {first.shape}, {second.shape}")
+        raise ValueError(f"expected arrays of equal length; got {first.shape} and {second.shape}")
     if not (np.isfinite(first).all() and np.isfinite(second).all()):
         raise ValueError("expected finite values only")
     n = len(first)
@@ -273,7 +272,7 @@ def correlation(
     if n < 4:
         return Correlation(value, None, n, how, "fewer than four points have no interval")
     if abs(value) > 1 - 1e-12:
-        return Correlation(value, None, n, how, "all points lie in one order: no interval")
+        return Correlation(value, None, n, how, "a perfect correlation has no interval")
     factor = 1 + value**2 / 2 if how == "spearman" else 1.0
     half = float(stats.norm.ppf((1 + level) / 2)) * math.sqrt(factor / (n - 3))
     centre = math.atanh(value)

@@ -1,8 +1,7 @@
-"""Which specialist may be compared with which joint run, and which may not, and why.
+"""Match specialists with joint runs, and report why the others cannot be compared.
 
-Two runs are compared if they have the same seed and agree in the facts that are
-required: otherwise a difference in rank, base, data or steps would be read as
-interference.
+Two runs are compared if they have the same seed and agree in the required facts; otherwise a
+difference in rank, base, data or steps would be mistaken for interference.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ class Run:
     Attributes:
         system: name of its configuration.
         seed: of the run.
-        facts: see `provenance.FACTS`.
-        scores: task (``reranking``, ``embedding``), then data set, to score.
+        facts: see `run_metadata.FACTS`.
+        scores: score by task (``reranking``, ``embedding``), then data set.
     """
 
     system: str
@@ -44,20 +43,20 @@ class Run:
 
     @property
     def mode(self) -> str:
-        """``rank_only``, ``emb_only`` or one that begins with ``joint``; or empty."""
+        """``rank_only``, ``emb_only`` or a mode that begins with ``joint``; empty if unknown."""
         return str(self.facts.get("mode", ""))
 
     def fact(self, name: str, task: str) -> Any:
-        """A required fact, or None if it is not known."""
+        """A required fact, or None if unknown."""
         if name == "task_steps":
-            # A specialist's log counts its one task under the task's own name too.
+            # The log of a specialist also counts the steps of its only task by name.
             return self.facts.get(f"steps_{task}")
         return self.facts.get(name)
 
 
 @dataclass(frozen=True)
 class RunPair:
-    """A specialist and a joint run that may be compared on one task."""
+    """A specialist and a joint run that are comparable on one task."""
 
     task: str
     specialist: Run
@@ -70,10 +69,10 @@ class Matched:
 
     Attributes:
         system: name of the joint configuration.
-        facts: rank and base, and the mode.
+        facts: mode, rank and base.
         pairs: by task, in order of seeds.
-        refused: pairs that may not be compared, and why.
-        missing: runs that are not there.
+        refused: pairs that are not comparable, with the reason.
+        missing: missing runs.
     """
 
     system: str
@@ -90,18 +89,17 @@ def match_runs(
     joint: str = "joint",
     required: Sequence[str] = REQUIRED,
 ) -> tuple[list[Matched], list[str]]:
-    """Pair every joint run with the specialist of its seed, task by task.
+    """Pair each joint run with the specialists of its seed, task by task.
 
     Args:
-        scores: of any runs; those of no known mode are left out.
+        scores: of any runs; those without a known mode are left out.
         specialists: mode of the specialist per task.
-        joint: what the mode of a joint run begins with.
-        required: facts that must agree, of `REQUIRABLE`; a fact that is not known does
-            not agree.
+        joint: prefix of the mode of joint runs.
+        required: facts that have to agree, of `REQUIRABLE`; unknown facts do not agree.
 
     Returns:
-        The pairs per joint configuration, and the specialists for which there is no
-        joint run at all.
+        The pairs per joint configuration, and the specialists without any joint run of their
+        seed.
 
     Raises:
         ValueError: an unknown fact.
@@ -121,9 +119,9 @@ def match_runs(
 
 
 def _runs(scores: Iterable[Score]) -> list[Run]:
-    """Runs in order of configuration and seed, main metrics only."""
+    """Runs ordered by configuration and seed, with main metrics only."""
     runs: dict[tuple[str, int | None], Run] = {}
-    # Of several records of one adapter on one task, the last finished is taken.
+    # Of several records of one adapter on one task, the one finished last is used.
     for score in sorted(scores, key=lambda each: each.finished):
         if not score.main or "mode" not in score.facts:
             continue
@@ -144,12 +142,12 @@ def _match(
     refused: list[str] = []
     missing: list[str] = []
     for task, mode in specialists.items():
-        found = []
+        matching = []
         candidates = [run for run in known if run.mode == mode]
         for joint in group:
             outcome = _specialist(task, joint, candidates, required)
             if isinstance(outcome, Run):
-                found.append(RunPair(task, outcome, joint))
+                matching.append(RunPair(task, outcome, joint))
             elif outcome:
                 refused.append(outcome)
             else:
@@ -160,8 +158,8 @@ def _match(
             for run in candidates
             if run.seed not in seeds and not _disagreements(task, run, group[0], required[:2])
         ]
-        if found:
-            pairs[task] = tuple(found)
+        if matching:
+            pairs[task] = tuple(matching)
     facts = {name: group[0].facts.get(name) for name in ("mode", "rank", "base")}
     return Matched(group[0].system, facts, pairs, tuple(refused), tuple(missing))
 
@@ -169,7 +167,7 @@ def _match(
 def _specialist(
     task: str, joint: Run, candidates: Sequence[Run], required: Sequence[str]
 ) -> Run | str:
-    """The specialist of a joint run; or why the nearest is refused; or nothing."""
+    """The specialist of a joint run, else why the closest is refused; empty if there is none."""
     same_seed = [run for run in candidates if run.seed == joint.seed]
     if not same_seed:
         return ""
@@ -180,7 +178,7 @@ def _specialist(
     reasons, nearest = ranked[0]
     if reasons:
         return f"{task}: {nearest.name} with {joint.name}: {'; '.join(reasons)}"
-    fitting = [run for found, run in ranked if not found]
+    fitting = [run for disagreements, run in ranked if not disagreements]
     if len(fitting) > 1:
         names = ", ".join(run.name for run in fitting)
         return f"{task}: {joint.name} has several specialists, none is preferred: {names}"

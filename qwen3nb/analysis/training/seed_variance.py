@@ -1,7 +1,7 @@
-"""One training repeated with several seeds: how much of the uncertainty is the training's.
+"""Variance between seeds of one training, compared with that between queries.
 
-Every seed's model answered the same queries: a crossed design, in which seeds and queries
-are both drawn from many.
+The models of all seeds answered the same queries: a crossed design in which both seeds and
+queries are random.
 
 References:
     Searle, Casella and McCulloch 1992, section 4.3 (variance components of a crossed
@@ -34,16 +34,16 @@ __all__ = ["SeedCurve", "SeedPoint", "VarianceSplit", "seed_curve", "variance_sp
 
 @dataclass(frozen=True)
 class VarianceSplit:
-    """What makes a mean over seeds and queries uncertain.
+    """Variance components of a mean over seeds and queries.
 
     Attributes:
         seeds: number of seeds; ``queries``: number of queries.
         seed_variance: between seeds, of the expected score of a seed.
         query_variance: between queries.
-        residual_variance: seed by query interaction, and noise.
+        residual_variance: interaction of seeds and queries, and noise.
         error: standard error of the grand mean.
-        shares: of its square, from seeds, queries and residual; None if it is 0.
-        notes: components whose estimate was below 0 and is set to 0.
+        shares: of the squared error, from seeds, queries and residual; None if it is 0.
+        notes: components with a negative estimate, which is set to 0.
     """
 
     seeds: int
@@ -62,12 +62,12 @@ class SeedPoint:
 
     Attributes:
         step: of the training.
-        means: per seed, over queries.
+        means: over queries, one per seed.
         mean: of the means.
         std: sample standard deviation of the means (ddof = 1).
-        interval: of the mean, bootstrap over seeds and queries.
-        seed_interval: of the mean, Student's over the seeds alone.
-        split: of the variance.
+        interval: bootstrap interval of the mean over seeds and queries.
+        seed_interval: Student's interval of the mean over seeds alone.
+        split: variance components.
     """
 
     step: int
@@ -84,10 +84,10 @@ class SeedCurve:
     """Score against step, over seeds.
 
     Attributes:
-        points: by step, of the steps that two or more seeds have.
-        seeds: all of them.
+        points: ordered by step, for steps with two or more seeds.
+        seeds: all seeds.
         level: of the intervals.
-        left_out: steps and seeds that are missing, queries that do not pair.
+        left_out: missing steps and seeds, and queries that do not pair.
     """
 
     points: tuple[SeedPoint, ...]
@@ -123,18 +123,18 @@ def seed_curve(
     level: float = 0.95,
     seed: int,
 ) -> SeedCurve:
-    """Score against step over several seeds.
+    """Learning curve over several seeds.
+
+    Steps with fewer than two seeds and seeds without a step are reported.
 
     Args:
         scores: score per seed, step and query id.
-        n_resamples: of the bootstrap.
+        n_resamples: number of bootstrap resamples.
         level: of the intervals.
         seed: of the draws.
 
-    Steps that fewer than two seeds have are named, as are seeds that lack a step.
-
     Raises:
-        ValueError: seeds that have a step without a query in common, or with a single one.
+        ValueError: the seeds share no query, or only one, at a step.
     """
     steps = sorted({step for per_step in scores.values() for step in per_step})
     points, left_out = [], []
@@ -170,10 +170,10 @@ def _point(
 
 
 def variance_split(scores: ArrayLike) -> VarianceSplit:
-    """Split the variance of scores (S seeds, n queries) by the crossed random model.
+    """Variance components of scores (S seeds, n queries) in the crossed random-effects model.
 
     From the mean squares: residual = MSR, seeds = (MSS − MSR) / n, queries =
-    (MSQ − MSR) / S; estimates below 0 are set to 0 and named.
+    (MSQ − MSR) / S; negative estimates are set to 0 and reported.
 
     Raises:
         ValueError: fewer than two seeds or queries, or a value that is not finite.

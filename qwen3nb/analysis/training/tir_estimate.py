@@ -1,4 +1,4 @@
-"""One TIR with its spread, its interval and its two verdicts."""
+"""Estimates of the TIR, with standard deviation, intervals and verdicts."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from qwen3nb.utils.choices import one_of
 
 __all__ = ["EXIT_CODES", "Estimate", "Gate", "Measured", "estimate", "mean_estimate"]
 
-# 1 and 2 are taken by errors and by wrong usage.
+# 1 and 2 are reserved for errors and wrong usage.
 EXIT_CODES = {"PASS": 0, "FAIL": 3, "MARGINAL": 4, "INCONCLUSIVE": 5, "NO RESULT": 6}
 _FEW_SEEDS = 5
-_UNDEFINED = 0.01  # share of resamples without a TIR up to which the rest are used
+_UNDEFINED = 0.01  # largest share of resamples that may have no TIR
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class Gate:
     """The kill gate's thresholds, as shares.
 
     Attributes:
-        pass_at: PASS at this TIR or more: there is interference worth treating.
-        fail_below: FAIL below this: there is not.
+        pass_at: PASS at this TIR or more: the interference is worth treating.
+        fail_below: FAIL below this TIR: it is not.
     """
 
     pass_at: float = 0.02
@@ -44,13 +44,13 @@ class Gate:
         high, low = 100 * self.pass_at, 100 * self.fail_below
         return (
             f"Kill gate, on the mean TIR over seeds of each task, and on the mean of the tasks: "
-            f"PASS at {high:g} % or more (joint training interferes: worth going on), FAIL below "
-            f"{low:g} % (it does not: stop), MARGINAL between. By evidence, two or more seeds and "
-            f"all of both intervals have to lie there, else INCONCLUSIVE."
+            f"PASS at {high:g} % or more (joint training interferes: continue), FAIL below "
+            f"{low:g} % (it does not: stop), MARGINAL in between. By evidence, there must be two "
+            f"or more seeds and both intervals must lie in one range, else INCONCLUSIVE."
         )
 
     def verdict(self, tir: float | None) -> str:
-        """By the point."""
+        """Verdict by point estimate."""
         if tir is None:
             return "NO RESULT"
         if tir >= self.pass_at:
@@ -58,7 +58,7 @@ class Gate:
         return "FAIL" if tir < self.fail_below else "MARGINAL"
 
     def evidence(self, tir: float | None, *intervals: Interval | None) -> str:
-        """By intervals: the verdict of all their ends, if none is missing and they agree."""
+        """Verdict by evidence: that of all interval ends if none is missing and all agree."""
         if tir is None:
             return "NO RESULT"
         ends = [end for interval in intervals for end in interval or (None,)]
@@ -68,23 +68,23 @@ class Gate:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A TIR.
+    """An estimate of the TIR.
 
     Attributes:
         name: of the task, of the task and data set, or ``overall``.
         seeds: of the pairs compared.
-        tirs: per seed; None where the specialist's score is 0.
+        tirs: TIR per seed; None if the specialist scores 0.
         deltas: specialist − joint, per seed.
-        tir: mean over the seeds that have one.
-        std: sample standard deviation over them (ddof = 1), None for fewer than two.
-        delta: mean of the deltas; ``delta_std``: their sample standard deviation.
+        tir: mean over the seeds with a TIR.
+        std: sample standard deviation over them (ddof = 1); None for fewer than two.
+        delta: mean of the deltas; ``delta_std`` is their sample standard deviation.
         interval: of the mean TIR over seeds and queries, or None.
-        seed_interval: Student's interval over the seeds alone, or None for fewer than two.
-        method: how the interval was made, or why there is none.
+        seed_interval: Student's interval over seeds alone; None for fewer than two.
+        method: how the interval was computed, or why there is none.
         probability: that the TIR is at least the gate's ``pass_at``, or None.
-        by_point: verdict; ``by_evidence`` likewise.
-        notes: what to know about it.
-        specialists: the specialist's score per seed; ``joints``: the joint model's. Empty for
+        by_point: verdict by point estimate; ``by_evidence`` by intervals.
+        notes: caveats.
+        specialists: score of the specialist per seed; ``joints``: of the joint model. Empty for
             a mean of tasks.
     """
 
@@ -107,14 +107,14 @@ class Estimate:
     joints: tuple[float, ...] = ()
 
     def verdict(self, by: str) -> str:
-        """``by`` ``point`` or ``evidence``."""
+        """The verdict, ``by`` ``point`` or ``evidence``."""
         by_point = one_of("kind of verdict", by, ("point", "evidence")) == "point"
         return self.by_point if by_point else self.by_evidence
 
 
 @dataclass(frozen=True)
 class Measured:
-    """An estimate, and the resampled mean TIR (R,) its interval was read off, if any."""
+    """An estimate with the resampled mean TIR (R,) behind its interval, or None."""
 
     estimate: Estimate
     resampled: Array | None
@@ -130,13 +130,13 @@ def estimate(
     level: float,
     seed: int,
 ) -> Measured:
-    """The TIR of one task.
+    """Estimate the TIR of one task.
 
     Args:
-        name: what it is called.
+        name: of the estimate.
         seeds: of the S pairs.
-        values: scores of specialist and joint per seed (2, S).
-        resampled: the same in R resamples of queries (R, 2, S), if there are any.
+        values: scores of specialist and joint run per seed (2, S).
+        resampled: the same in R resamples of queries (R, 2, S), or None.
         gate: the thresholds.
         level: of the interval.
         seed: of the draws of seeds; equal sets of seeds are drawn alike.
@@ -146,7 +146,7 @@ def estimate(
     has = specialist > 0
     tirs = deltas[has] / specialist[has]
     notes = [
-        f"the specialist of seed {each} scores 0: there is no share of it to lose"
+        f"the specialist of seed {each} scores 0, so its TIR is undefined"
         for each, fine in zip(seeds, has, strict=True)
         if not fine
     ]
@@ -155,7 +155,7 @@ def estimate(
     if resampled is not None and used:
         drawn, problem = _resampled_means(resampled[:, :, has], draw_seed(seed, used))
     if problem:
-        notes.append(f"{problem}: the interval knows seeds only")
+        notes.append(f"{problem}: the interval is over seeds only")
     per_seed = iter(tirs)
     made = _make(
         name,
@@ -175,9 +175,9 @@ def estimate(
 def mean_estimate(
     tasks: Sequence[Measured], *, left_out: Sequence[str], gate: Gate, level: float
 ) -> Estimate:
-    """The mean of the tasks' TIR; per seed over the seeds that all tasks have.
+    """Mean TIR of the tasks; per seed, for the seeds that all tasks have.
 
-    A task that is left out is named, and there is no verdict by evidence without it.
+    Tasks that are left out are reported, and the verdict by evidence is then INCONCLUSIVE.
     """
     notes = [f"without {name}, which has no pair" for name in left_out]
     given = [each for each in tasks if each.estimate.tir is not None]
@@ -195,7 +195,7 @@ def mean_estimate(
     arrays = [each.resampled for each in given if each.resampled is not None]
     complete = len(arrays) == len(given)
     if not complete:
-        notes.append("a task has no resamples: the interval knows seeds only")
+        notes.append("a task has no resamples: the interval is over seeds only")
     return _make(
         "overall",
         seeds,
@@ -211,7 +211,7 @@ def mean_estimate(
 
 
 def _resampled_means(resampled: Array, drawn: tuple[int, int]) -> tuple[Array | None, str]:
-    """Mean TIR (R,) in resamples of queries and seeds, or why there is none."""
+    """Mean TIR (R,) in resamples of queries and seeds, or the reason why there is none."""
     specialist, joint = resampled[:, 0], resampled[:, 1]
     fine: NDArray[np.bool_] = np.asarray((specialist > 0).all(axis=1))
     undefined = 1 - float(fine.mean())
@@ -269,18 +269,18 @@ def _method(drawn: Array | None, interval: Interval | None, seeds: int) -> str:
         return "bootstrap over seeds and queries" if seeds > 1 else "bootstrap over queries"
     if interval is not None:
         return "Student's t over seeds"
-    return "none: it takes scores per query of every task, or two seeds that differ"
+    return "none: needs per-query scores of every task, or two seeds that differ"
 
 
 def _caution(drawn: Array | None, seeds: int) -> list[str]:
-    """What an interval over few seeds does not say."""
+    """Caveats on intervals over few seeds."""
     if drawn is None:
         return []
     if seeds == 1:
-        return ["one seed: the interval knows nothing of how training varies"]
+        return ["one seed: the interval does not include the variance between trainings"]
     if seeds < _FEW_SEEDS:
         return [
-            f"{seeds} seeds: the interval over seeds and queries is too narrow where training "
-            "varies more than the queries do; that over seeds alone is not"
+            f"{seeds} seeds: the interval over seeds and queries is too narrow if trainings vary "
+            "more than queries; the interval over seeds alone is not"
         ]
     return []

@@ -91,13 +91,13 @@ _Count = Annotated[int, Field(gt=0, lt=10**6)]
 _Number = Annotated[float, Field(allow_inf_nan=False)]
 
 
-class _Table(BaseModel):
+class _TomlTable(BaseModel):
     """A TOML table: no unknown keys, no conversions of types."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class ScoringSettings(_Table):
+class ScoringSettings(_TomlTable):
     """What determines scores besides the model.
 
     Attributes:
@@ -113,7 +113,7 @@ class ScoringSettings(_Table):
     recency_days: _Count = 365
 
 
-class _QueryTable(_Table):
+class _QueryTable(_TomlTable):
     id: _Name
     query: _Text
     category: _Name = UNCATEGORISED
@@ -131,19 +131,19 @@ class _QueryTable(_Table):
         return self
 
 
-class _ModelTable(_Table):
+class _ModelTable(_TomlTable):
     model_id: _Text
     name: _Name | None = None
     dimensions: _Count | None = None
 
 
-class _File(_Table):
+class _File(_TomlTable):
     queries: Annotated[list[_QueryTable], Field(min_length=1)]
     models: dict[str, _ModelTable] = {}
     settings: ScoringSettings = ScoringSettings()
 
 
-_TABLES: Mapping[str, type[_Table]] = {
+_TABLES: Mapping[str, type[_TomlTable]] = {
     "models": _ModelTable,
     "queries": _QueryTable,
     "settings": ScoringSettings,
@@ -195,7 +195,7 @@ def read_queries(file: Path) -> QueryFile:
 
     Raises:
         DataError: unreadable, not TOML, or invalid; one line per error, each with the
-            line of the file, the key, what was expected and what was there.
+            line, the key, the expected value and the value in the file.
     """
     text = _read(file)
     if line := deep_key_line(text):
@@ -232,7 +232,7 @@ def _read(file: Path) -> str:
 
 
 def _cause(error: ErrorDetails) -> str:
-    """What is wrong, and what was there instead."""
+    """Describe what was expected and what the file has instead."""
     if error["type"] == "extra_forbidden":
         table = _File if len(error["loc"]) == 1 else _TABLES[str(error["loc"][0])]
         return _unknown_key(str(error["loc"][-1]), table)
@@ -240,7 +240,7 @@ def _cause(error: ErrorDetails) -> str:
     return message if error["type"] in _WITHOUT_INPUT else f"{message}, got {error['input']!r:.60}"
 
 
-def _unknown_key(name: str, table: type[_Table]) -> str:
+def _unknown_key(name: str, table: type[_TomlTable]) -> str:
     near = get_close_matches(name, table.model_fields, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(table.model_fields)}"
     return f"Unknown key; {hint}"
@@ -249,7 +249,7 @@ def _unknown_key(name: str, table: type[_Table]) -> str:
 def _data_error(
     file: Path, lines: Mapping[KeyPath, int], causes: Iterable[tuple[KeyPath, str]]
 ) -> DataError:
-    """The first errors, by line."""
+    """Combine the first errors, ordered by line, into one exception."""
     errors = sorted((line_of(path, lines), f"{_key(path)}: {cause}") for path, cause in causes)
     shown = [f"{file}:{line}: {error}" for line, error in errors[:_SHOWN]]
     more = len(errors) - _SHOWN

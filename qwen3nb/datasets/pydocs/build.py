@@ -2,7 +2,7 @@
 
 The summary of a public function's docstring is a query; the rest of the docstring, with
 the function's own name masked, is its document. Nothing is downloaded, so the benchmark is
-available on an air-gapped node as on a laptop.
+available on an air-gapped node as well as on a laptop.
 
 Rules
 -----
@@ -162,7 +162,7 @@ def load_pydocs() -> PyDocs:
 
 
 def cache_file() -> Path:
-    """The file in which `load_pydocs` caches the benchmark for the installed libraries."""
+    """Return the file in which `load_pydocs` caches the benchmark."""
     key = sha256_json([CACHE_VERSION, _versions()])
     return paths.cache() / "pydocs" / f"{key[:16]}.json"
 

@@ -4,7 +4,7 @@ MTEB runs them unchanged: ``mteb.evaluate(model, embedded_task("PyDocsRetrieval"
 The dataset revision of each class is the digest of its data, so that results on different
 library versions are never confused.
 
-The ``smoke`` tier runs the sample of PyDocs; the tasks on all of it have names of their own.
+The ``smoke`` tier runs the sample of PyDocs; tasks on all of PyDocs have different names.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ def embedded_task(name: str) -> AbsTask:
     """Return a new instance of the embedded task ``name``.
 
     Raises:
-        KeyError: no such task; lists the choices.
+        KeyError: unknown task; the message lists the choices.
     """
     classes = _classes()
     if name not in classes:
-        raise KeyError(f"no embedded task {name!r}; choose one of: {', '.join(sorted(classes))}")
+        raise KeyError(f"unknown task {name!r}; choose one of: {', '.join(sorted(classes))}")
     return classes[name]()
 
 

@@ -1,1 +1,1 @@
-"""Intrinsic quality of vectors: similarity, geometry, probes, the sanity check."""
+"""Evaluate vectors directly: similarity, geometry, probes, the sanity check."""

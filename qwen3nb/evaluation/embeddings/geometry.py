@@ -1,8 +1,8 @@
-"""How a set of vectors lies in its space: length, spread, how many directions it uses.
+"""Measure the geometry of a set of vectors: lengths, variances, cosines, effective rank.
 
-Everything but the lengths is taken after scaling every vector to length 1, so that a
-threshold means the same for a model that normalises and one that does not. Nothing is
-centred but the variances: a direction that all texts share is what one looks for.
+Everything except the lengths is computed after scaling every vector to length 1, so that
+thresholds mean the same for models with and without normalisation. Only the variances are
+centred: a direction shared by all texts must remain visible.
 
 Shapes: N texts, D dimensions.
 """
@@ -16,19 +16,19 @@ from numpy.typing import NDArray
 
 __all__ = ["COLLAPSED_VARIANCE", "Geometry", "effective_rank", "isotropic", "vector_geometry"]
 
-COLLAPSED_VARIANCE = 1e-6  # a dimension that varies less says nothing
+COLLAPSED_VARIANCE = 1e-6  # a dimension with less variance carries no information
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
 class Geometry:
-    """What `vector_geometry` found.
+    """The geometry of a set of vectors.
 
     Attributes:
-        lengths: length of every vector as it came, (N,).
+        lengths: length of every vector before scaling, (N,).
         variances: variance of every dimension over the texts, (D,).
         cosines: cosine of every pair of texts, (N (N - 1) / 2,).
-        singular_values: of the (N, D) matrix, from large to small, (min(N, D),).
+        singular_values: of the (N, D) matrix, in descending order, (min(N, D),).
     """
 
     lengths: Array
@@ -38,35 +38,35 @@ class Geometry:
 
     @property
     def texts(self) -> int:
-        """N."""
+        """Number of texts, N."""
         return len(self.lengths)
 
     @property
     def dimension(self) -> int:
-        """D."""
+        """Dimension of the vectors, D."""
         return len(self.variances)
 
     @property
     def collapsed(self) -> int:
-        """How many dimensions vary by less than `COLLAPSED_VARIANCE`."""
+        """Number of dimensions with a variance below `COLLAPSED_VARIANCE`."""
         return int((self.variances < COLLAPSED_VARIANCE).sum())
 
     @property
     def mean_cosine(self) -> float:
-        """Mean over all pairs: 0 for random directions, 1 for one direction."""
+        """Mean cosine over all pairs: 0 for random directions, 1 for identical ones."""
         return float(self.cosines.mean())
 
     @property
     def effective_rank(self) -> float:
-        """How many directions the vectors use; see `effective_rank`."""
+        """Effective number of directions in use; see `effective_rank`."""
         return effective_rank(self.singular_values)
 
 
 def vector_geometry(vectors: NDArray[np.floating]) -> Geometry:
-    """Measure ``vectors`` (N, D).
+    """Measure the geometry of ``vectors`` (N, D).
 
     Raises:
-        ValueError: fewer than two vectors, or one of length zero or not finite.
+        ValueError: fewer than two vectors, or one that is zero or not finite.
     """
     rows = np.asarray(vectors, dtype=np.float64)
     if rows.ndim != 2 or len(rows) < 2:
@@ -84,24 +84,24 @@ def vector_geometry(vectors: NDArray[np.floating]) -> Geometry:
 
 
 def effective_rank(singular_values: Array) -> float:
-    """Exponential of the entropy of the singular values, normalised to sum 1.
+    """Exponential of the entropy of the singular values, normalised to sum to 1.
 
-    From 1 (one direction) to their number (all alike).
+    It ranges from 1 (a single direction) to their number (all equal).
 
     References:
         Roy and Vetterli 2007, The effective rank, EUSIPCO, definition 1.
 
     Raises:
-        ValueError: there is none, a negative one, or all are zero.
+        ValueError: no values, a negative one, or all zero.
     """
     values = np.asarray(singular_values, dtype=np.float64)
     if values.size == 0 or (values < 0).any() or not values.sum() > 0:
-        raise ValueError("expected singular values of 0 or more, one of them above 0")
+        raise ValueError("expected singular values of 0 or more, at least one above 0")
     shares = values / values.sum()
     shares = shares[shares > 0]  # p log p goes to 0 with p
     return float(np.exp(-(shares * np.log(shares)).sum()))
 
 
 def isotropic(texts: int, dimension: int, *, seed: int = 0) -> Geometry:
-    """The same for ``texts`` random directions: what nothing but chance looks like."""
+    """Return the geometry of ``texts`` random directions, as a reference."""
     return vector_geometry(np.random.default_rng(seed).normal(size=(texts, dimension)))

@@ -1,8 +1,8 @@
-"""What vectors are good for without a search: words, groups, classes, geometry.
+"""Probe vectors without retrieval: word similarity, clustering, classification, geometry.
 
 Each probe is a plain function on vectors (those on words are in `word_similarity`);
-`probe` runs them on an encoder. A record says how many items it stands on, and a number
-that is not defined says why.
+`probe` runs them all on an encoder. Each result gives the number of items it is based on,
+and an undefined value gives the reason.
 
 Shapes: N texts, D dimensions.
 
@@ -41,26 +41,26 @@ __all__ = [
     "alignment",
     "anisotropy",
     "clusters",
+    "linear_probe",
     "probe",
-    "transfer",
     "uniformity",
 ]
 
 CLUSTER_SEEDS = (42, 43, 44, 45, 46)
-SAME = 4.0  # grade of AuthorSTS from which on two sentences mean the same
+SAME = 4.0  # lowest AuthorSTS grade of two sentences that mean the same
 _BLOCK = 1024  # rows compared at once
 
 
 @dataclass(frozen=True)
 class Clusters:
-    """K-means groups against labels: the mean over seeds, with an interval over them.
+    """Agreement of k-means clusters with labels: mean over seeds, with an interval.
 
     Attributes:
         scores: ``ARI``, ``NMI``, ``V-measure``, ``homogeneity``, ``completeness``. NMI with
-            the arithmetic mean *is* the V-measure; both names are in use.
-        n: texts.
-        clusters: k, the number of labels.
-        seeds: of the starts.
+            the arithmetic mean equals the V-measure; both names are in use.
+        n: number of texts.
+        clusters: number of clusters, k, which is the number of labels.
+        seeds: seeds of the initialisations.
     """
 
     scores: Mapping[str, Aggregate]
@@ -71,13 +71,13 @@ class Clusters:
 
 @dataclass(frozen=True)
 class LinearProbe:
-    """Logistic regression on frozen vectors.
+    """Accuracy of a logistic regression on frozen vectors.
 
     Attributes:
-        accuracy: on the test texts, with its interval over them.
-        macro_f1: mean over classes, with its interval.
-        n: test texts.
-        n_train: training texts.
+        accuracy: on the test texts, with its confidence interval.
+        macro_f1: mean F1 over classes, with its confidence interval.
+        n: number of test texts.
+        n_train: number of training texts.
     """
 
     accuracy: Aggregate
@@ -88,14 +88,14 @@ class LinearProbe:
 
 @dataclass(frozen=True)
 class VectorSpread:
-    """How vectors of length 1 lie.
+    """Spread of vectors of length 1.
 
     Attributes:
-        uniformity: −4 (evenly spread; many dimensions) to 0 (all the same).
+        uniformity: from −4 (evenly spread, in many dimensions) to 0 (all identical).
         anisotropy: mean cosine of different texts.
-        alignment: mean squared distance of texts that mean the same, or None.
-        n: texts.
-        n_pairs: pairs of texts that mean the same.
+        alignment: mean squared distance between texts that mean the same, or None.
+        n: number of texts.
+        n_pairs: number of pairs of texts that mean the same.
     """
 
     uniformity: float
@@ -107,7 +107,7 @@ class VectorSpread:
 
 @dataclass(frozen=True)
 class Probes:
-    """All of it for one encoder; ``words`` and ``analogies`` per name of a data set."""
+    """All probes of one encoder; ``words`` and ``analogies`` by data set name."""
 
     label: str
     words: Mapping[str, WordSimilarity]
@@ -120,7 +120,7 @@ class Probes:
 def clusters(
     vectors: ArrayLike, labels: Sequence[Hashable], *, seeds: Sequence[int] = CLUSTER_SEEDS
 ) -> Clusters:
-    """K-means (k: number of labels, ten starts per seed) on vectors (N, D) of length 1.
+    """Cluster vectors (N, D) with k-means (k: number of labels, ten starts per seed).
 
     Raises:
         ValueError: fewer than two labels, or not one per vector.
@@ -132,8 +132,8 @@ def clusters(
     names = sorted(set(labels), key=str)
     if len(labels) != len(unit) or len(names) < 2:
         raise ValueError(
-            f"expected a label per vector and two labels or more; got {len(unit)} vectors, "
-            f"{len(labels)} labels, {len(names)} of them different"
+            f"expected one label per vector and at least two labels; got {len(unit)} vectors, "
+            f"{len(labels)} labels, {len(names)} of them distinct"
         )
     truth = [names.index(label) for label in labels]
     measures = {
@@ -154,7 +154,7 @@ def clusters(
     return Clusters(scores, len(unit), len(names), tuple(seeds))
 
 
-def transfer(
+def linear_probe(
     train: ArrayLike,
     train_labels: Sequence[Hashable],
     test: ArrayLike,
@@ -162,10 +162,10 @@ def transfer(
     *,
     seed: int,
 ) -> LinearProbe:
-    """Logistic regression (at most 1,000 iterations) from vectors (N, D) to labels.
+    """Fit a logistic regression (at most 1,000 iterations) from vectors (N, D) to labels.
 
     Raises:
-        ValueError: fewer than two labels to learn, or not one per vector.
+        ValueError: fewer than two training labels, or not one per vector.
     """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
@@ -174,7 +174,7 @@ def transfer(
     number = {name: index for index, name in enumerate(names)}
     model = LogisticRegression(max_iter=1000, random_state=seed)
     with warnings.catch_warnings():
-        warnings.simplefilter("error", ConvergenceWarning)  # an unfinished fit is no result
+        warnings.simplefilter("error", ConvergenceWarning)  # an unconverged fit is not a result
         model.fit(np.asarray(train), [number[label] for label in train_labels])
     predicted = model.predict(np.asarray(test)).tolist()
     columns: dict[str, dict[str, float]] = {"hit": {}, "truth": {}, "predicted": {}}
@@ -191,7 +191,7 @@ def transfer(
 
 
 def uniformity(vectors: ArrayLike, *, t: float = 2.0) -> float:
-    """Logarithm of the mean of exp(−t ‖x − y‖²) over pairs of different rows of (N, D).
+    """Logarithm of the mean of exp(−t ‖x − y‖²) over pairs of distinct rows of (N, D).
 
     Raises:
         ValueError: fewer than two vectors, or one that is zero or not finite.
@@ -214,12 +214,12 @@ def alignment(first: ArrayLike, second: ArrayLike, *, alpha: float = 2.0) -> flo
     """
     left, right = unit_rows(first), unit_rows(second)
     if left.shape != right.shape:
-        raise ValueError(f"expected as many vectors on both sides; got {left.shape}, {right.shape}")
+        raise ValueError(f"expected two arrays of equal shape; got {left.shape} and {right.shape}")
     return float((np.linalg.norm(left - right, axis=1) ** alpha).mean())
 
 
 def anisotropy(vectors: ArrayLike) -> float:
-    """Mean cosine of different rows of (N, D): 0 where directions cancel, 1 for one direction.
+    """Mean cosine of distinct rows of (N, D): 0 if directions cancel out, 1 if all are equal.
 
     Raises:
         ValueError: fewer than two vectors, or one that is zero or not finite.
@@ -236,21 +236,21 @@ def probe(
     questions: Sequence[Path | str] = (),
     seed: int = 0,
 ) -> Probes:
-    """Probe an encoder: words from files, everything else from what needs no download.
+    """Run all probes on an encoder: words from files, the rest on built-in data.
 
-    Words are encoded bare, as they are written. Clusters and classes are PyDocs' sample by
-    sub-package; the geometry is that of AuthorSTS, of which pairs graded 4 and 5 mean the
-    same.
+    Words are encoded as they are written, without a prompt. Clustering and classification
+    use the PyDocs sample, labelled by sub-package; the geometry is that of AuthorSTS, whose
+    pairs graded 4 or 5 count as equal in meaning.
 
     Args:
         encoder: from `load_encoder`.
         words: files or folders for `load_word_pairs`, such as a mirror's
-            ``local/wordsim353``; `mirrored_words` finds those.
-        questions: files for `load_analogies`; candidates are the words of the file.
-        seed: of the intervals.
+            ``local/wordsim353``; `mirrored_words` lists them.
+        questions: files for `load_analogies`; the candidates are the words of each file.
+        seed: seed of the confidence intervals.
 
     Raises:
-        DataError: a file of words that cannot be used.
+        DataError: a word file cannot be used.
         EncoderError: a vector is zero or not finite.
     """
     alike, solved = {}, {}
@@ -286,7 +286,7 @@ def _pydocs(encoder: Encoder, *, seed: int) -> tuple[Clusters, LinearProbe]:
     train, test = learning.dataset["train"], learning.dataset["test"]
     return (
         clusters(encoder.encode(list(rows["sentences"])), list(rows["labels"])),
-        transfer(
+        linear_probe(
             encoder.encode(list(train["text"])),
             list(train["label"]),
             encoder.encode(list(test["text"])),

@@ -1,18 +1,18 @@
-"""A first look at an encoder: is it an encoder at all?
+"""Check whether a model works as an encoder at all.
 
-Checks that cost seconds and catch the usual accidents: vectors of the wrong length, a
-causal or scrambled model, dimensions that say nothing, texts that all point one way,
-similarities and rankings that are no better than chance.
+The checks take seconds and catch the usual accidents: vectors of the wrong length, a causal
+or scrambled model, uninformative dimensions, texts that all point in one direction,
+similarities and rankings no better than chance.
 
-What the verdicts mean, and how they are reached:
+The verdicts:
 
-- ``FAILED``: broken, whatever it is used for. A paraphrase that is no closer than
-  unrelated sentences; a correlation or a reciprocal rank whose 95 % interval reaches
-  chance; on STS-B itself, a correlation of `STS_NEEDED` or less.
-- ``WARNING``: short of a target, or odd. The targets were set for STS-B and MS MARCO. On
-  the data that stand in for them a miss says little of those, so it only warns.
-- ``PASSED``: neither. ``INFO``: a number without a threshold. ``NOT APPLICABLE``: a
-  model without vectors.
+- ``FAILED``: broken for any use. A paraphrase is no closer than unrelated sentences; the
+  95 % interval of a correlation or reciprocal rank reaches chance level; on STS-B itself, a
+  correlation of `STS_NEEDED` or less.
+- ``WARNING``: below a target, or unusual. The targets were set for STS-B and MS MARCO;
+  missing one on data that stand in for them says little, so it only warns.
+- ``PASSED``: neither. ``INFO``: a number without a threshold. ``NOT APPLICABLE``: the model
+  has no vectors.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ __all__ = ["Check", "SanityCheck", "sanity_check", "vector_agreement", "verdict_
 
 STS_NEEDED, STS_TARGET = 0.70, 0.75  # Spearman on STS-B
 MRR_TARGET = 0.30  # MRR@10 on MS MARCO
-COLLAPSED_SHARE = 0.10  # share of collapsed dimensions from which on we warn
-COSINE_LIMIT = 0.95  # mean cosine from which on we warn
-NORM_TOLERANCE = 1e-3  # 16-bit models round
+COLLAPSED_SHARE = 0.10  # warn from this share of collapsed dimensions
+COSINE_LIMIT = 0.95  # warn from this mean cosine
+NORM_TOLERANCE = 1e-3  # allows for the rounding of 16-bit models
 DEPTH = 10
-QUICK = {"documents": 300, "queries": 100}  # part of the smoke tier's sample: seconds, not a minute
+QUICK = {"documents": 300, "queries": 100}  # part of the smoke tier's sample; takes seconds
 FOX = "The quick brown fox jumps over the lazy dog."
 PARAPHRASE = "A fast, dark-coloured fox leaps above a sleepy hound."
 UNRELATED = (
@@ -56,23 +56,23 @@ UNRELATED = (
 
 @dataclass(frozen=True)
 class Check:
-    """One check and what came of it.
+    """One check and its result.
 
     Attributes:
         name: what is checked.
         verdict: ``PASSED``, ``WARNING``, ``FAILED``, ``INFO`` or ``NOT APPLICABLE``.
-        found: what was found, in words.
-        expected: the threshold, in words.
-        value: what was found, as a number, if it is one.
-        low: lower end of its 95 % interval, if it has one.
-        high: upper end, likewise.
-        n: how many it is made of, with the unit.
-        remark: what to know when reading it.
+        observed: the observation, as text.
+        expected: the threshold, as text.
+        value: the observation as a number, if it is one.
+        low: lower bound of its 95 % confidence interval, if any.
+        high: upper bound of the interval, if any.
+        n: sample size, with its unit.
+        remark: what to consider when reading it.
     """
 
     name: str
     verdict: str
-    found: str
+    observed: str
     expected: str = "–"
     value: float | None = None
     low: float | None = None
@@ -86,10 +86,10 @@ class SanityCheck:
     """All checks of one model; iterates over them.
 
     Attributes:
-        model: the model's label.
-        identity: SHA-256 of what decides its vectors.
-        checks: in the order they are shown.
-        geometry: of the vectors; None for a model that has none.
+        model: label of the model.
+        identity: SHA-256 of everything that determines its vectors.
+        checks: the checks, in display order.
+        geometry: geometry of the vectors; None for a model without vectors.
     """
 
     model: str
@@ -102,17 +102,17 @@ class SanityCheck:
 
     def __repr__(self) -> str:
         """The verdict, then a line per check."""
-        lines = [f"  {check.verdict:14} {check.name}: {check.found}" for check in self.checks]
+        lines = [f"  {check.verdict:14} {check.name}: {check.observed}" for check in self.checks]
         return "\n".join([f"<SanityCheck of {self.model}: {self.verdict}>", *lines])
 
     @property
     def verdict(self) -> str:
-        """The worst of the checks': ``FAILED``, ``WARNING`` or ``PASSED``."""
+        """The worst verdict of the checks: ``FAILED``, ``WARNING`` or ``PASSED``."""
         verdicts = {check.verdict for check in self.checks}
         return next((each for each in ("FAILED", "WARNING") if each in verdicts), "PASSED")
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON: verdict, checks, and what the geometry comes down to."""
+        """Return verdict, checks and a summary of the geometry as JSON values."""
         geometry = self.geometry
         spread = None if geometry is None else {
             "texts": geometry.texts,
@@ -134,15 +134,15 @@ class SanityCheck:
 def sanity_check(model: Encoder | BM25 | Fusion | Path | str, *, seed: int = 0) -> SanityCheck:
     """Check ``model`` on a small sample of PyDocs and on sentence pairs.
 
-    The pairs are STS-B's test pairs if they were downloaded before, else the
-    author-written ones. Lengths, variances, cosines and rank are those of the sample's
-    documents and the author-written sentences together, whatever the pairs are, so that
-    they can be compared between machines. Each set of texts is encoded in one call. A
-    search model has no vectors to look at; its ranking is checked.
+    The pairs are the test pairs of STS-B if they have been downloaded, otherwise the
+    author-written ones. Lengths, variances, cosines and rank always refer to the documents
+    of the sample together with the author-written sentences, so that they are comparable
+    between machines. Each set of texts is encoded in one call. A search model has no
+    vectors; only its ranking is checked.
 
     Args:
         model: from `load_model`, or a model spec.
-        seed: of the intervals.
+        seed: seed of the confidence intervals.
 
     Raises:
         EncoderError: a vector is zero or not finite.
@@ -151,7 +151,7 @@ def sanity_check(model: Encoder | BM25 | Fusion | Path | str, *, seed: int = 0) 
         model = load_model(model)
     pydocs = load_pydocs().sample(**QUICK)
     if isinstance(model, BM25 | Fusion):
-        none = Check("vectors", "NOT APPLICABLE", f"{model.label} searches without")
+        none = Check("vectors", "NOT APPLICABLE", f"{model.label} has no vectors")
         ranked = _retrieval(_search(model, pydocs), pydocs, seed=seed)
         return SanityCheck(model.label, model.identity, (none, ranked))
     sentences = sorted({text for first, second, _ in author_sts() for text in (first, second)})
@@ -175,14 +175,14 @@ def sanity_check(model: Encoder | BM25 | Fusion | Path | str, *, seed: int = 0) 
 def verdict_of(
     score: Aggregate, *, chance: float, needed: float, target: float, stand_in: bool
 ) -> str:
-    """The verdict on a value with an interval; thresholds must be exceeded.
+    """Return the verdict on a score with an interval; thresholds must be exceeded.
 
     Args:
-        score: the value.
-        chance: what a model that knows nothing gets.
-        needed: up to here a model fails, on the data it was set for.
-        target: up to here it is warned of.
-        stand_in: whether the data are others than those ``needed`` was set for.
+        score: the score.
+        chance: score at chance level.
+        needed: a score up to here fails, on the data the threshold was set for.
+        target: a score up to here gives a warning.
+        stand_in: whether the data differ from those ``needed`` was set for.
     """
     if score.value is None or (score.low if score.low is not None else score.value) <= chance:
         return "FAILED"
@@ -210,7 +210,7 @@ def _lengths(geometry: Geometry, model: Encoder) -> Check:
         f"1 ± {NORM_TOLERANCE:g}" if normalises else "–",
         value=off,
         n=f"{geometry.texts} texts",
-        remark="" if normalises else "the model keeps lengths on purpose",
+        remark="" if normalises else "the model does not normalise its vectors",
     )
 
 
@@ -228,7 +228,7 @@ def _paraphrase(encoder: Encoder) -> Check:
 
 
 def _sts(encoder: Encoder, known: Mapping[str, NDArray[np.float32]], *, seed: int) -> list[Check]:
-    """Spearman's and Pearson's correlation; ``known`` has the author-written sentences."""
+    """Spearman and Pearson correlation; ``known`` has vectors of the author-written sentences."""
     pairs = sts_benchmark()
     stand_in = pairs is None
     if pairs is None:
@@ -248,7 +248,7 @@ def _sts(encoder: Encoder, known: Mapping[str, NDArray[np.float32]], *, seed: in
     )
     verdict = verdict_of(rank, chance=0, needed=STS_NEEDED, target=STS_TARGET, stand_in=stand_in)
     expected = f"> {STS_NEEDED:.2f}, target > {STS_TARGET:.2f}"
-    remark = "set for STS-B; a stand-in" if stand_in else ""
+    remark = "threshold set for STS-B; these data stand in for it" if stand_in else ""
     unit = f"{rank.n} pairs"
     return [
         _valued(f"{pairs.name}, Spearman", verdict, rank, expected, n=unit, remark=remark),
@@ -286,7 +286,7 @@ def _search(model: BM25 | Fusion, pydocs: PyDocs) -> dict[str, dict[str, float]]
 
 
 def _retrieval(run: Mapping[str, Mapping[str, float]], pydocs: PyDocs, *, seed: int) -> Check:
-    """MRR@10 of a query's own document; chance is the mean of 1/r over a random rank r."""
+    """MRR@10 of a query's own document; chance level is the mean of 1/r over a random rank r."""
     values = score_run({query: {query: 1} for query in pydocs.query_names}, run, [f"MRR@{DEPTH}"])
     score = aggregate(values, how="mean", columns=[f"MRR@{DEPTH}"], seed=seed)
     pool = len(pydocs.entries)
@@ -297,7 +297,7 @@ def _retrieval(run: Mapping[str, Mapping[str, float]], pydocs: PyDocs, *, seed: 
         score,
         f"> {MRR_TARGET:.2f}",
         n=f"{score.n} queries, {pool} documents",
-        remark=f"set for MS MARCO; a stand-in; chance {chance:.4f}",
+        remark=f"threshold set for MS MARCO; these data stand in for it; chance {chance:.4f}",
     )
 
 
@@ -305,9 +305,9 @@ def _collapsed(geometry: Geometry) -> Check:
     share = geometry.collapsed / geometry.dimension
     spread = geometry.variances
     return Check(
-        "dimensions that say nothing",
+        "collapsed dimensions",
         "PASSED" if share < COLLAPSED_SHARE else "WARNING",
-        f"{share:.1%}: {geometry.collapsed} of {geometry.dimension} vary by less than "
+        f"{share:.1%}: {geometry.collapsed} of {geometry.dimension} with a variance below "
         f"{COLLAPSED_VARIANCE:g}",
         f"< {COLLAPSED_SHARE:.0%}",
         value=share,
@@ -341,14 +341,14 @@ def _rank(geometry: Geometry) -> Check:
 def vector_agreement(
     center: Path, others: Sequence[Path], **options: Any
 ) -> Mapping[str, tuple[float, float]]:
-    """Cosine of each model's vectors with the center's: mean and lowest, by folder name.
+    """Cosine of each model's vectors with those of a center: mean and minimum, by folder name.
 
-    Over the distinct sentences of the author-written STS set.
+    Computed over the distinct sentences of the author-written STS set.
 
     Args:
         center: a model folder, such as an average.
         others: folders of models of the same dimension, such as its sources.
-        options: to `load_encoder`, such as ``pooling``.
+        options: options of `load_encoder`, such as ``pooling``.
     """
     texts = sorted({text for one, other, _ in author_sts() for text in (one, other)})
 

@@ -1,4 +1,4 @@
-"""Sentence similarity on pairs from anywhere: STS-B, SICK-R, a file, or two lists."""
+"""Evaluate semantic textual similarity on STS-B, SICK-R, a file, or lists of sentences."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ STS_SETS = {"STS-B": "STSBenchmark", "SICK-R": "SICK-R", "AuthorSTS": "AuthorSTS
 
 @dataclass(frozen=True)
 class STSPairs:
-    """Pairs of sentences with a gold score each, on any scale.
+    """Sentence pairs with gold scores on any scale.
 
     Attributes:
-        name: of the set.
+        name: name of the set.
         first: N sentences.
         second: N sentences.
         gold: N scores.
@@ -39,7 +39,7 @@ class STSPairs:
     def __post_init__(self) -> None:
         if not len(self.first) == len(self.second) == len(self.gold) > 0:
             raise DataError(
-                f"{self.name}: expected as many first sentences, second sentences and scores, "
+                f"{self.name}: expected as many first sentences as second ones and scores, "
                 f"at least one; got {len(self.first)}, {len(self.second)} and {len(self.gold)}"
             )
         if not np.isfinite(self.gold).all():
@@ -48,13 +48,13 @@ class STSPairs:
 
 @dataclass(frozen=True)
 class STSScores:
-    """Correlation of cosine similarity with gold scores.
+    """Correlation of cosine similarities with gold scores.
 
     Attributes:
         dataset: name of the set.
-        spearman: rank correlation with its interval; undefined if a column is constant.
-        pearson: the same, of the values.
-        per_query: cosine and gold of each pair.
+        spearman: rank correlation, with its interval; undefined if a column is constant.
+        pearson: linear correlation, likewise.
+        per_query: cosine similarity and gold score of each pair.
     """
 
     dataset: str
@@ -73,11 +73,11 @@ class STSScores:
 
 
 def sts_pairs(name: str) -> STSPairs:
-    """The test pairs of a set by name, from the mirror or the hub.
+    """Load the test pairs of a set by name, from the mirror or the hub.
 
     Raises:
-        ValueError: an unknown set; lists those there are.
-        MirrorError: its data are not to be had; says what fetches them.
+        ValueError: unknown set; the message lists the choices.
+        MirrorError: the data are not available; the message says how to fetch them.
     """
     from qwen3nb.datasets.mirror import explain, local_data
     from qwen3nb.evaluation.mteb.select import select_tasks
@@ -100,10 +100,10 @@ def sts_pairs(name: str) -> STSPairs:
 
 
 def read_pairs(file: Path) -> STSPairs:
-    """Pairs from JSONL (``sentence1``, ``sentence2``, ``score``), CSV or TSV with that head.
+    """Read pairs from JSONL, CSV or TSV with columns ``sentence1``, ``sentence2``, ``score``.
 
     Raises:
-        DataError: a row that is not what it should be; names the line.
+        DataError: an invalid row; the message names the line.
     """
     if file.name.removesuffix(".gz").endswith((".csv", ".tsv")):
         rows = _table(file)
@@ -131,7 +131,7 @@ def _table(file: Path) -> list[tuple[str, str, float]]:
                 rows.append((str(row["sentence1"]), str(row["sentence2"]), float(row["score"])))
             except (TypeError, ValueError):
                 raise DataError(
-                    f"{file}:{reader.line_num}: score {row['score']!r}, expected a number"
+                    f"{file}:{reader.line_num}: expected a number as score; got {row['score']!r}"
                 ) from None
     return rows
 
@@ -142,14 +142,14 @@ def score_pairs(
     *,
     seed: int = 0,
 ) -> STSScores:
-    """Cosine similarity of each pair, and its correlation with the gold scores.
+    """Correlate the cosine similarity of each pair with its gold score.
 
-    A correlation does not depend on the scale of the gold scores, so none is rescaled.
+    Correlations do not depend on the scale of the gold scores, so they are not rescaled.
 
     Args:
         encoder: from `load_encoder`.
         pairs: from `sts_pairs` or `read_pairs`, or three lists.
-        seed: of the intervals.
+        seed: seed of the confidence intervals.
     """
     if not isinstance(pairs, STSPairs):
         first, second, gold = pairs

@@ -1,8 +1,8 @@
-"""Word similarity and analogies: data out of files, and the two measures on vectors.
+"""Measure word similarity and analogies on word vectors.
 
-A pair's file is JSONL (sentence1, sentence2, score), CSV or TSV (word, word, score), plain
-or gzipped; or it is a folder with test.jsonl, as in a mirror: local/wordsim353. A file of
-analogies has lines ``man king woman queen``; a line that begins with ``:`` names a section.
+A file of word pairs is JSONL (sentence1, sentence2, score), CSV or TSV (word, word, score),
+plain or gzipped, or a folder with test.jsonl, as in a mirror: local/wordsim353. A file of
+analogies has lines ``man king woman queen``; a line that starts with ``:`` names a section.
 
 References:
     Finkelstein et al. 2002 (WordSim-353); Hill et al. 2015, arXiv:1408.3456 (SimLex-999);
@@ -46,13 +46,13 @@ _BLOCK = 1024  # questions scored at once
 
 @dataclass(frozen=True)
 class WordSimilarity:
-    """Cosine of two words' vectors against people's judgement.
+    """Correlation of the cosine of two words' vectors with human judgements.
 
     Attributes:
-        spearman: rank correlation with its interval over pairs, or why there is none.
-        p_value: two-sided, of no correlation (t-distribution), or None.
-        n: pairs of which both words have a vector.
-        coverage: share of all pairs that these are.
+        spearman: rank correlation with its interval over pairs, or why it is undefined.
+        p_value: two-sided p-value of no correlation (t-distribution), or None.
+        n: number of covered pairs, in which both words have a vector.
+        coverage: share of pairs that are covered.
     """
 
     spearman: Aggregate
@@ -63,13 +63,13 @@ class WordSimilarity:
 
 @dataclass(frozen=True)
 class Analogies:
-    """How often the fourth word is found.
+    """Accuracy on analogy questions.
 
     Attributes:
-        accuracy: share of questions, with its interval.
-        topk: among how many nearest words it may be.
-        n: questions of which all four words have a vector.
-        coverage: share of all questions that these are.
+        accuracy: share of questions answered correctly, with its interval.
+        topk: number of nearest words that may contain the answer.
+        n: number of covered questions, in which all four words have a vector.
+        coverage: share of questions that are covered.
     """
 
     accuracy: Aggregate
@@ -81,20 +81,20 @@ class Analogies:
 def word_similarity(
     pairs: Sequence[WordPair], vectors: Mapping[str, NDArray], *, seed: int
 ) -> WordSimilarity:
-    """Spearman correlation of cosine and gold score over the pairs that are covered.
+    """Spearman correlation of cosine and gold score over the covered pairs.
 
     Args:
         pairs: two words and a gold score.
-        vectors: vector (D,) per word; a pair with a word that has none is not covered.
+        vectors: vector (D,) of each word; a pair with a missing word is not covered.
         seed: of the interval.
 
     Raises:
-        ValueError: no pairs, or a vector that is zero or not finite.
+        ValueError: no pairs, or a vector is zero or not finite.
     """
     from scipy.stats import spearmanr
 
     if not pairs:
-        raise ValueError("expected at least one pair of words; got none")
+        raise ValueError("expected at least one word pair; got none")
     covered = [pair for pair in pairs if pair[0] in vectors and pair[1] in vectors]
     columns: dict[str, dict[str, float]] = {"cosine": {}, "gold": {}}
     if covered:
@@ -118,21 +118,21 @@ def word_similarity(
 def analogies(
     questions: Sequence[Analogy], vectors: Mapping[str, NDArray], *, topk: int = 1, seed: int
 ) -> Analogies:
-    """3CosAdd: is d among the ``topk`` words nearest to b − a + c, the three words aside?
+    """Answer analogies by 3CosAdd: is d among the ``topk`` words nearest to b − a + c?
 
-    Vectors get length 1 first. Candidates are all words that have a vector.
+    Vectors are scaled to length 1 first. Candidates are all words with a vector except a, b and c.
 
     Args:
         questions: (a, b, c, d), as in ("man", "king", "woman", "queen").
-        vectors: vector (D,) per word.
+        vectors: vector (D,) of each word.
         topk: at least 1.
         seed: of the interval.
 
     Raises:
-        ValueError: no questions, ``topk`` below 1, or a vector that is zero or not finite.
+        ValueError: no questions, ``topk`` below 1, or a vector is zero or not finite.
     """
     if not questions or topk < 1:
-        raise ValueError(f"expected questions and topk of 1 or more; got {len(questions)}, {topk}")
+        raise ValueError(f"expected questions and topk >= 1; got {len(questions)} and {topk}")
     words = list(vectors)
     rows_of = {word: row for row, word in enumerate(words)}
     covered = [question for question in questions if all(word in rows_of for word in question)]
@@ -149,15 +149,15 @@ def analogies(
 
 
 def _three_cos_add(unit: Vectors, rows: NDArray[np.int64], topk: int) -> NDArray[np.bool_]:
-    """Whether the fourth word is found, per row (a, b, c, d) of places in ``unit``."""
+    """Whether each question, a row (a, b, c, d) of row numbers in ``unit``, is answered."""
     a, b, c, d = rows.T
     scores = (unit[b] - unit[a] + unit[c]) @ unit.T
     here = np.arange(len(rows))
     wanted = scores[here, d].copy()
     for excluded in (a, b, c):
         scores[here, excluded] = -np.inf
-    # An answer that is one of the three given words cannot be found, and one that ties
-    # with other words is not nearer than they.
+    # An answer that is one of the three given words never counts, and one that ties with
+    # other words is not nearer than they are.
     excluded_answer = np.isneginf(scores[here, d])
     scores[here, d] = -np.inf
     hits: NDArray[np.bool_] = ((scores >= wanted[:, None]).sum(axis=1) < topk) & ~excluded_answer
@@ -165,10 +165,10 @@ def _three_cos_add(unit: Vectors, rows: NDArray[np.int64], topk: int) -> NDArray
 
 
 def unit_rows(vectors: ArrayLike) -> Vectors:
-    """Rows (N, D) at length 1, in double precision."""
+    """Scale the rows of (N, D) to length 1, in double precision."""
     rows = np.asarray(vectors, dtype=np.float64)
     if rows.ndim != 2 or not len(rows):
-        raise ValueError(f"expected vectors (N, D), N of 1 or more; got {rows.shape}")
+        raise ValueError(f"expected vectors (N, D) with N >= 1; got {rows.shape}")
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     if not (np.isfinite(lengths) & (lengths > 0)).all():
         row = int(np.flatnonzero(~(np.isfinite(lengths) & (lengths > 0)))[0])

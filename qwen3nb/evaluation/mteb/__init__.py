@@ -1,1 +1,1 @@
-"""Model by MTEB task to record: selection, tiers, plan, evaluation, scores per query."""
+"""Evaluate models on MTEB tasks: selection, planning, evaluation, per-query scores."""

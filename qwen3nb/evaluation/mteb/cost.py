@@ -1,8 +1,8 @@
 """Estimate the encoding time of tasks before running them.
 
-Sizes are those that MTEB publishes with its tasks; the throughput is measured on this
-device with the model itself, on a short sample. Texts differ in tokens per character, so
-the result is an estimate.
+Task sizes are MTEB's published statistics; throughput is measured on this device, with the
+model itself, on a short sample. Texts differ in tokens per character, so the result is
+only an estimate.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from qwen3nb.models.encoders.base import Encoder
 
 __all__ = ["Cost", "costs", "throughput"]
 
-_SAMPLE = 128  # texts at most,
-_ENOUGH = 5.0  # or seconds
-_LETTERS = 4.5  # per token of English text, roughly
+_SAMPLE = 128  # texts, at most
+_ENOUGH = 5.0  # seconds of measuring, at most
+_CHARACTERS = 4.5  # per token of English text, on average
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,11 @@ class Cost:
     """The estimated cost of one task.
 
     Attributes:
-        task: its name.
-        type: of MTEB.
-        revision: of its data.
-        texts: distinct texts to encode; None if MTEB does not publish it.
-        minutes: to encode them at the measured throughput; None if either is unknown.
+        task: name of the task.
+        type: MTEB task type.
+        revision: revision of its data.
+        texts: distinct texts to encode; None if MTEB does not publish the number.
+        minutes: time to encode them at the measured throughput; None if either is unknown.
     """
 
     task: str
@@ -41,24 +41,29 @@ class Cost:
 
 
 def costs(
-    tasks: Iterable[Any], *, letters_per_second: float | None = None, max_length: int | None = None
+    tasks: Iterable[Any],
+    *,
+    characters_per_second: float | None = None,
+    max_length: int | None = None,
 ) -> list[Cost]:
-    """Estimate the cost of each task, aggregate tasks split into their parts.
+    """Estimate the cost of each task; aggregate tasks are split into their parts.
 
     Args:
         tasks: MTEB task objects.
-        letters_per_second: from `throughput`.
-        max_length: tokens after which texts are cut.
+        characters_per_second: from `throughput`.
+        max_length: number of tokens after which texts are truncated.
     """
     estimates = []
     for task in tasks:
         for part in getattr(task.metadata, "tasks", None) or [task]:
-            texts = letters = 0
+            texts = characters = 0
             for count, total in _texts(part.metadata.descriptive_stats or {}, part.eval_splits):
                 texts += count
-                cut = total if max_length is None else min(total, count * max_length * _LETTERS)
-                letters += int(cut)
-            minutes = letters / letters_per_second / 60 if letters_per_second and texts else None
+                cut = total if max_length is None else min(total, count * max_length * _CHARACTERS)
+                characters += int(cut)
+            minutes = (
+                characters / characters_per_second / 60 if characters_per_second and texts else None
+            )
             data = part.metadata.dataset
             estimates.append(
                 Cost(
@@ -73,7 +78,7 @@ def costs(
 
 
 def _texts(stats: Mapping[str, Any], splits: Iterable[str]) -> Iterator[tuple[int, float]]:
-    """Yield distinct texts and their letters, per column of the evaluated splits."""
+    """Yield the number of distinct texts and of characters, per column of the evaluated splits."""
     for split in splits:
         for name, column in (stats.get(split) or {}).items():
             if "statistics" in name and isinstance(column, dict) and column.get("unique_texts"):
@@ -84,18 +89,18 @@ def _texts(stats: Mapping[str, Any], splits: Iterable[str]) -> Iterator[tuple[in
 
 
 def throughput(encoder: Encoder) -> float:
-    """Measure letters per second on a sample of PyDocs for some seconds, after a warm-up."""
+    """Measure encoded characters per second on a sample of PyDocs, after a warm-up."""
     from qwen3nb.datasets.pydocs.build import load_pydocs
 
     corpus = list(load_pydocs().corpus.values())
     sample = corpus[:: max(1, len(corpus) // _SAMPLE)][:_SAMPLE]
     encoder._embed(sample[:8])
-    started, letters, taken = time.perf_counter(), 0, 0.0
+    started, characters, taken = time.perf_counter(), 0, 0.0
     for start in range(0, len(sample), 32):
         part = sample[start : start + 32]
         encoder._embed(part)
-        letters += sum(map(len, part))
+        characters += sum(map(len, part))
         taken = time.perf_counter() - started
         if taken > _ENOUGH:
             break
-    return letters / taken
+    return characters / taken

@@ -1,9 +1,8 @@
-"""Run MTEB tasks and keep what MTEB discards: the score of every query.
+"""Run MTEB tasks and keep the score of every query, which MTEB discards.
 
 MTEB loads the data, runs the model and scores it; its own result goes to ``results/mteb``.
-The per-query scores are computed here from the predictions it returns, aggregated, and
-compared with MTEB's main score: the two implementations must agree to 1e-5, or the task
-fails.
+Per-query scores are computed here from MTEB's predictions, aggregated, and compared with
+MTEB's main score: a task fails unless the two implementations agree to 1e-5.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ from qwen3nb.evaluation.mteb.per_query import (
     SEARCH_TYPES,
     UNIT,
     UNITS,
-    compare,
+    check_agreement,
     extract_scores,
     task_size,
 )
-from qwen3nb.evaluation.mteb.select import listed, select_tasks, tier_tasks
+from qwen3nb.evaluation.mteb.select import select_tasks, split_names, tier_tasks
 from qwen3nb.evaluation.mteb.subsample import limited, limited_name
 from qwen3nb.evaluation.recording import (
     Work,
@@ -44,7 +43,7 @@ from qwen3nb.models.rerankers.yes_no import Reranker
 from qwen3nb.models.search.bm25 import BM25
 from qwen3nb.models.search.fusion import Fusion
 from qwen3nb.records.record import MTEBScore, Result, TaskInfo
-from qwen3nb.records.store import taken_over
+from qwen3nb.records.store import adopt
 from qwen3nb.utils.atomic_files import read_json, write_text
 
 __all__ = ["Model", "evaluate_tasks", "stored_record", "suite_tasks", "unsuited"]
@@ -65,7 +64,7 @@ def evaluate_tasks(
     fresh: bool = False,
     show_progress: bool = True,
 ) -> EvaluationRun:
-    """Evaluate ``model`` on a tier; save a record as each task finishes.
+    """Evaluate ``model`` on a tier or on tasks; save each record as it finishes.
 
     See `qwen3nb.evaluate`, which also takes a model spec.
 
@@ -73,19 +72,19 @@ def evaluate_tasks(
         model: from `load_encoder`, `load_model` or `load_reranker`.
         tier: name of a tier; see `TIERS`.
         tasks: MTEB task objects or names to run instead of a tier, or one comma-separated
-            string of names; an empty string stands for the tier's.
-        limit: at most so many queries, rows, and documents besides the judged ones; 0 for
-            all.
+            string of names; an empty string means the tier's tasks.
+        limit: maximum number of queries, of rows, and of documents besides the judged ones;
+            0 for no limit.
         output: folder for records; by default `paths.results`.
-        seed: of the intervals.
+        seed: seed of the confidence intervals.
         batch_size: texts per batch.
-        config: parameters to keep with each record.
+        config: parameters to store in each record.
         fresh: run tasks again even if a record exists.
-        show_progress: whether to show a bar over the tasks.
+        show_progress: whether to show a progress bar over the tasks.
 
     Raises:
-        EvaluationError: one or more tasks failed; the message names each with its cause,
-            the tracebacks are saved beside the records.
+        EvaluationError: one or more tasks failed; the message lists each with its cause,
+            and the tracebacks are saved next to the records.
     """
     folder = Path(output) if output else paths.results()
     tally, run = Tally(), uuid.uuid4().hex[:12]
@@ -104,7 +103,7 @@ def evaluate_tasks(
             None if fresh else stored_record(model, task, folder=folder, seed=seed, limit=limit)
         )
         if earlier is not None:
-            earlier = taken_over(earlier, config=config, run=run, folder=folder)
+            earlier = adopt(earlier, config=config, run=run, folder=folder)
             tally.add(earlier, name=name, reused=True)
             continue
         with tally.attempt(name):
@@ -120,7 +119,7 @@ def evaluate_tasks(
 
 
 def _keep_failure(trace: str | None, file: Path) -> None:
-    """Save a traceback beside the records; remove an earlier one if the task succeeded."""
+    """Save a traceback next to the records; remove an earlier one if the task succeeded."""
     if trace is None:
         file.unlink(missing_ok=True)
         return
@@ -129,14 +128,14 @@ def _keep_failure(trace: str | None, file: Path) -> None:
 
 
 def suite_tasks(*, tier: str, tasks: Iterable[Any] | str | None) -> list[Any]:
-    """Return the tasks that `evaluate_tasks` runs, aggregate tasks split into their parts."""
+    """Return the tasks that `evaluate_tasks` runs, with aggregate tasks split into parts."""
     if isinstance(tasks, str):
-        tasks = listed(tasks) or None
+        tasks = split_names(tasks) or None
     return _parts(tasks if tasks is not None else tier_tasks(tier))
 
 
 def unsuited(model: Model, task: Any) -> str:
-    """Return why the model cannot do the task, or an empty string."""
+    """Return why the model does not support the task, or an empty string."""
     kind = task.metadata.type
     if isinstance(model, Reranker):
         return "" if kind == "Reranking" else f"{model.label} reranks only"
@@ -161,7 +160,7 @@ def _parts(tasks: Iterable[Any]) -> list[Any]:
 def stored_record(
     model: Model, task: Any, *, folder: Path, seed: int, limit: int = 0
 ) -> Result | None:
-    """Return the record of this model, data and software, if it exists and is readable."""
+    """Return the stored record for this model, data and software, if any."""
     name = limited_name(task.metadata.name, limit)
     return stored(
         record_path(model, name, folder=folder, seed=seed),
@@ -195,7 +194,7 @@ def _run_task(
         else aggregate(per_query, how=how, columns=columns, seed=seed)
         for name, (how, columns) in named.items()
     }
-    compare(task, metrics[main], outcome)
+    check_agreement(task, metrics[main], outcome)
     return assemble(
         model=model_info(model),
         task=TaskInfo(
@@ -227,8 +226,8 @@ def _by_mteb(
     import mteb
 
     with tempfile.TemporaryDirectory() as predictions:
-        # A fresh folder each time: MTEB appends to an existing prediction file, under the
-        # description of the model that wrote it first.
+        # Always a new folder: MTEB appends to an existing prediction file, under the
+        # description of the model that first wrote it.
         outcome = mteb.evaluate(
             model,
             task,
@@ -246,14 +245,14 @@ def _load(task: Any) -> None:
     """Load a task's data, from the mirror or the hub.
 
     Raises:
-        MirrorError: the data are in neither; tells how to fetch them.
-        EvaluationError: a reranking task loaded without its candidates, as happens offline:
+        MirrorError: the data are in neither; the message says how to fetch them.
+        EvaluationError: a reranking task loaded without its candidates, as happens offline;
             MTEB would search the whole corpus instead.
     """
     if not task.data_loaded:
         try:
             task.load_data()
-        except Exception as error:  # a loader may raise anything at all
+        except Exception as error:  # a loader may raise anything
             if task.metadata.dataset["path"].startswith("qwen3nb/"):
                 raise  # built in, not fetched
             raise explain(task, error) from error
@@ -262,8 +261,8 @@ def _load(task: Any) -> None:
         parts = [data for subset in task.dataset.values() for data in subset.values()]
         if not all(part["top_ranked"] for part in parts):
             raise EvaluationError(
-                f"{task.metadata.name}: a reranking task whose candidates did not load; it "
-                "would turn into a search of everything"
+                f"{task.metadata.name}: the candidates of this reranking task did not load; "
+                "without them MTEB would search the whole corpus"
             )
 
 
@@ -279,12 +278,12 @@ def _quiet() -> Iterator[None]:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", category=FutureWarning, module=r"mteb\..*")
             warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"mteb\..*")
-            # Published scores belong to the task of that name, superseded or not.
+            # Published scores refer to the task of that name, superseded or not.
             warnings.filterwarnings("ignore", message=".*is superseded by", category=UserWarning)
-            # Its bitext evaluator copies tensors in a way that torch advises against.
+            # MTEB's bitext evaluator copies tensors in a way that torch discourages.
             warnings.filterwarnings("ignore", message="To copy construct from a tensor")
-            # A toy model never predicts some classes; their precision is undefined, and
-            # not used here.
+            # A toy model never predicts some classes; their precision is undefined but
+            # unused here.
             warnings.filterwarnings("ignore", category=UndefinedMetricWarning)
             yield
     finally:

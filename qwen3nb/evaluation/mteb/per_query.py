@@ -1,15 +1,15 @@
 """Per-query scores from MTEB's predictions, checked against MTEB's own score.
 
-Shapes of the columns by type of task:
+Columns by task type:
 
     Retrieval, Reranking   metric name  -> query id -> value
     STS                    cosine, gold -> pair     -> value
-    Classification         accuracy     -> text     -> share of the repetitions that hit
+    Classification         accuracy     -> text     -> share of repetitions that are correct
     Clustering             v_measure    -> draw     -> value
 
-Other types have MTEB's value and no per-query scores: their record states it, and has no
-interval. The same holds for a correlation over several languages, which is a mean of
-correlations and not the correlation of the pooled pairs.
+For other types the record holds MTEB's value, without per-query scores or an interval. The
+same applies to a correlation over several languages, which is a mean of correlations, not
+the correlation of the pooled pairs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = [
     "SEARCH_TYPES",
     "UNIT",
     "UNITS",
-    "compare",
+    "check_agreement",
     "extract_scores",
     "task_size",
 ]
@@ -115,7 +115,7 @@ UNITS = {
     "Clustering": "draws",
 }
 UNIT = "items"  # of any other type
-# MTEB's name of the compared metric; its main score may be another one.
+# MTEB's name for the metric that is checked; its main score may be another one.
 _THEIRS = {
     "Retrieval": "ndcg_at_10",
     "Reranking": "ndcg_at_10",
@@ -125,15 +125,19 @@ _THEIRS = {
 }
 
 
-def compare(task: Any, ours: Aggregate, outcome: Any) -> None:
-    """Refuse a result if MTEB and the per-query scores disagree."""
+def check_agreement(task: Any, ours: Aggregate, outcome: Any) -> None:
+    """Check that MTEB's score and the per-query scores agree.
+
+    Raises:
+        EvaluationError: they differ by more than `AGREEMENT`.
+    """
     if ours.how == REPORTED:
         return
     key = _THEIRS[task.metadata.type]
     entries = [entry for split in outcome.scores.values() for entry in split]
     theirs = sum(entry[key] for entry in entries) / len(entries)
     if len(entries) > 1:
-        return  # MTEB averages over subsets, a record pools their queries: two definitions
+        return  # MTEB averages over subsets, a record pools their queries
     if ours.value is None or not abs(ours.value - theirs) <= AGREEMENT:
         raise EvaluationError(
             f"{task.metadata.name}: MTEB's {key} is {theirs}, the per-query scores give "
@@ -142,7 +146,7 @@ def compare(task: Any, ours: Aggregate, outcome: Any) -> None:
 
 
 def task_size(task: Any) -> dict[str, int]:
-    """Return the number of queries, documents or texts of the task."""
+    """Return the number of queries and documents, or of texts, in the task."""
     if task.metadata.type not in SEARCH_TYPES:
         splits = task.dataset if task.eval_splits[0] in task.dataset else {}
         return {"texts": sum(len(splits[split]) for split in task.eval_splits if split in splits)}

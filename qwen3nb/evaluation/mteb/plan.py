@@ -22,13 +22,13 @@ class Planned:
     """One task of a planned evaluation.
 
     Attributes:
-        task: its name in records.
-        type: of MTEB.
-        dataset: id of the data on the hub.
-        revision: of the data.
+        task: name of the task in records.
+        type: MTEB task type.
+        dataset: id of the data set on the Hugging Face Hub.
+        revision: revision of the data.
         texts: distinct texts to encode; None if unknown.
-        minutes: to encode them at the measured throughput; None if unknown.
-        status: ``to run``, ``there`` (its record exists), or why the model cannot do it.
+        minutes: time to encode them at the measured throughput; None if unknown.
+        status: ``to run``, ``there`` (its record exists), or why the model does not support it.
     """
 
     task: str
@@ -50,28 +50,28 @@ def plan(
     seed: int = 0,
     say: Callable[[str], object] | None = None,
 ) -> list[Planned]:
-    """List what `evaluate` will do with the same arguments.
+    """List what `evaluate` would do with the same arguments.
 
-    Sizes are MTEB's published ones; built-in tasks are counted. Under a limit, the size of
-    the others is unknown. The
-    throughput is measured with the model itself on a short sample, if anything is to be run.
+    Task sizes are MTEB's published statistics; texts of built-in tasks are counted. Under a
+    limit, the size of the others is unknown. Throughput is measured with the model itself on
+    a short sample, if there is anything to run.
 
     Args:
         model: a loaded model.
-        tier: as of `evaluate`, and so are the next four.
-        tasks: instead of the tier's.
-        limit: of everything.
-        output: where records are.
-        seed: of the records.
-        say: takes a line per task; by default they go to the standard error.
+        tier: as in `evaluate`, like the next four arguments.
+        tasks: tasks to run instead of the tier's.
+        limit: maximum number of queries, rows and unjudged documents.
+        output: folder of the records.
+        seed: seed of the records.
+        say: called with one line per task; by default lines go to standard error.
     """
     selected = suite_tasks(tier=tier, tasks=tasks)
     folder = Path(output) if output else paths.results()
     states = [_status(model, task, folder=folder, seed=seed, limit=limit) for task in selected]
-    letters = throughput(model) if isinstance(model, Encoder) and "to run" in states else None
+    characters = throughput(model) if isinstance(model, Encoder) and "to run" in states else None
     planned = []
     for task, status in zip(selected, states, strict=True):
-        cost = _cost(task, letters, limit=limit, model=model)
+        cost = _cost(task, characters, limit=limit, model=model)
         planned.append(
             Planned(
                 task=limited_name(cost.task, limit),
@@ -94,23 +94,23 @@ def _status(model: Model, task: Any, *, folder: Path, seed: int, limit: int) -> 
     return "to run" if there is None else "there"
 
 
-def _cost(task: Any, letters: float | None, *, limit: int, model: Model) -> Cost:
-    """Estimate from MTEB's published sizes; count texts of built-in or loaded data."""
+def _cost(task: Any, characters: float | None, *, limit: int, model: Model) -> Cost:
+    """Estimate from MTEB's published sizes; count the texts of built-in or loaded data."""
     cut = getattr(model, "max_length", None)
     if not task.metadata.dataset["path"].startswith("qwen3nb/") and not task.data_loaded:
-        (cost,) = costs([task], letters_per_second=letters, max_length=cut)
+        (cost,) = costs([task], characters_per_second=characters, max_length=cut)
         return cost if not limit else Cost(cost.task, cost.type, cost.revision, None, None)
     if not task.data_loaded:
         task.load_data()
     with limited(task, limit):
         texts = set(_strings(task.dataset))
-    minutes = sum(map(len, texts)) / letters / 60 if letters else None
+    minutes = sum(map(len, texts)) / characters / 60 if characters else None
     revision = str(task.metadata.dataset.get("revision"))[:12]
     return Cost(task.metadata.name, task.metadata.type, revision, len(texts), minutes)
 
 
 def _strings(data: Any) -> Iterator[str]:
-    """Yield every text in loaded data, without ids and labels."""
+    """Yield every text in loaded data, but no ids or labels."""
     import datasets
 
     if isinstance(data, datasets.Dataset):

@@ -9,16 +9,16 @@ from typing import Any
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.choices import one_of
 
-__all__ = ["choose_tasks", "listed", "select_tasks", "tier_tasks"]
+__all__ = ["choose_tasks", "select_tasks", "split_names", "tier_tasks"]
 
 _OWN = ("PyDocs", "AuthorSTS")
 
 
 def tier_tasks(tier: str) -> list[Any]:
-    """Return the MTEB task objects of a tier, data not yet loaded; each task once.
+    """Return the MTEB task objects of a tier, each once, without loading data.
 
     Raises:
-        ValueError: an unknown tier.
+        ValueError: unknown tier.
     """
     import mteb
 
@@ -36,11 +36,11 @@ def choose_tasks(
     """Return the tier's tasks, or those that the comma-separated arguments select.
 
     Args:
-        tier: what to take if nothing else is given.
-        tasks: names; with ``benchmark``, those of it.
+        tier: tier to use if nothing else is given.
+        tasks: task names; with ``benchmark``, only tasks of that benchmark.
         types: MTEB task types, such as ``STS,Retrieval``.
         languages: three-letter codes, such as ``eng``.
-        benchmark: one, such as ``MTEB(eng, v2)``.
+        benchmark: name of a benchmark, such as ``MTEB(eng, v2)``.
 
     Raises:
         ValueError: as `select_tasks`.
@@ -48,15 +48,15 @@ def choose_tasks(
     if not (tasks or types or languages or benchmark):
         return tier_tasks(tier)
     return select_tasks(
-        names=listed(tasks),
-        types=listed(types),
-        languages=listed(languages),
+        names=split_names(tasks),
+        types=split_names(types),
+        languages=split_names(languages),
         benchmark=benchmark or None,
     )
 
 
-def listed(text: str) -> list[str]:
-    """The parts of a list that is written with commas; none of an empty one."""
+def split_names(text: str) -> list[str]:
+    """Split a comma-separated string; an empty one gives an empty list."""
     return [each.strip() for each in text.split(",") if each.strip()]
 
 
@@ -67,17 +67,18 @@ def select_tasks(
     languages: Sequence[str] = (),
     benchmark: str | None = None,
 ) -> list[Any]:
-    """MTEB task objects, data not yet loaded.
+    """Return the selected MTEB task objects, without loading data.
 
     Args:
-        names: of MTEB's tasks, or of this package's.
-        types: MTEB task types such as ``STS``, together with ``languages``.
-        languages: three-letter codes such as ``eng``; of a task in several languages, the
-            parts in these.
-        benchmark: of MTEB, such as ``MTEB(eng, v2)``; ``types`` and ``names`` narrow it.
+        names: names of tasks of MTEB or of this package.
+        types: MTEB task types, such as ``STS``; can be combined with ``languages``.
+        languages: three-letter codes, such as ``eng``; restricts a multilingual task to
+            these languages.
+        benchmark: an MTEB benchmark, such as ``MTEB(eng, v2)``; ``types`` and ``names``
+            select from it.
 
     Raises:
-        ValueError: an unknown name, type or benchmark, or a selection without any task.
+        ValueError: unknown name, type or benchmark, or an empty selection.
     """
     import mteb
 
@@ -103,7 +104,7 @@ def select_tasks(
                                      languages=list(languages) or None))  # fmt: skip
     if not selected:
         raise ValueError(
-            f"no task is of {benchmark or 'MTEB'} with names {list(names)}, types {list(types)} "
+            f"no task in {benchmark or 'MTEB'} matches names {list(names)}, types {list(types)} "
             f"and languages {list(languages)}"
         )
     return selected
@@ -131,5 +132,5 @@ def _unknown(what: str, name: str, known: Sequence[str]) -> str:
     return (
         f"unknown {what} {name!r}"
         + (f"; did you mean {' or '.join(near)}?" if near else "")
-        + f" There are {len(known)}; `qwen3nb tasks` lists them"
+        + f" `qwen3nb tasks` lists all {len(known)}"
     )

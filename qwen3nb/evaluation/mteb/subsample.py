@@ -1,7 +1,7 @@
-"""Subsample a task for a quick look: fewer queries, documents and rows, always the same.
+"""Subsample a task, deterministically, to fewer queries, documents and rows.
 
-A limited task is a different, mostly easier task: its record has another name, and its
-scores compare with others under the same limit only.
+A limited task is a different, usually easier task: its record has another name, and its
+scores are comparable only under the same limit.
 """
 
 from __future__ import annotations
@@ -14,22 +14,23 @@ import numpy as np
 
 __all__ = ["limited", "limited_name"]
 
-# Types whose rows may hold whole lists of texts.
+# Types whose rows may hold lists of texts.
 _LISTS = ("Clustering", "PairClassification")
 
 
 def limited_name(name: str, limit: int) -> str:
-    """Return the name of the task under a limit; 0 is no limit."""
+    """Return the name of the task under a limit; 0 means no limit."""
     return f"{name}-limit{limit}" if limit else name
 
 
 @contextmanager
 def limited(task: Any, limit: int) -> Iterator[None]:
-    """Reduce a loaded MTEB task to at most ``limit`` of everything inside the block.
+    """Reduce a loaded MTEB task to at most ``limit`` items of each kind inside the block.
 
-    Search tasks: queries, and documents besides those judged for these queries (or listed
-    as their candidates), which all stay. Other tasks: rows of the evaluated splits. The
-    draw does not depend on the seed of a run, so every model gets the same data.
+    For search tasks, this limits the queries, and the documents other than those judged for
+    these queries (or listed as their candidates), which are all kept. For other tasks, it
+    limits the rows of the evaluated splits. The draw does not depend on the seed of a run,
+    so every model gets the same data.
     """
     if not limit:
         yield
@@ -43,7 +44,7 @@ def limited(task: Any, limit: int) -> Iterator[None]:
 
 
 def _less(data: Any, limit: int, *, task: Any) -> Any:
-    """``data`` of a subset or split with less in it, down to the splits that are evaluated."""
+    """Return ``data`` of a subset or split with the evaluated splits subsampled."""
     import datasets
 
     if isinstance(data, datasets.Dataset):
@@ -58,7 +59,7 @@ def _less(data: Any, limit: int, *, task: Any) -> Any:
 
 
 def _untouched(name: str, task: Any) -> bool:
-    """Whether a part is neither evaluated nor holds what is: the texts to learn from."""
+    """Whether a part neither is nor contains an evaluated split, such as training texts."""
     return name not in task.eval_splits and name not in task.hf_subsets
 
 
@@ -70,7 +71,7 @@ def _drawn(count: int, limit: int) -> list[int]:
 
 
 def _shorter(rows: Any, limit: int) -> Any:
-    """Rows whose lists of texts, and what belongs to each text, are cut alike."""
+    """Subsample the lists in each row, keeping texts and their labels aligned."""
     return rows.map(
         lambda row: {
             name: [value[i] for i in _drawn(len(value), limit)]

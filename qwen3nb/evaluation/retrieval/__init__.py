@@ -1,1 +1,1 @@
-"""Search and reranking of a test collection, from first stage to record."""
+"""Evaluate retrieval and reranking on test collections."""

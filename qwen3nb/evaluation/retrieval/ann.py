@@ -1,4 +1,4 @@
-"""Indexes and compressed vectors on a retrieval task: what search loses, query by query."""
+"""Measure what approximate indexes and compressed vectors lose on a retrieval task."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from qwen3nb.models.search.faiss_index import (
 )
 from qwen3nb.utils.hardware import cores
 
-__all__ = ["AnnPoint", "AnnSuite", "Compressed", "ann_suite", "compress", "truncated"]
+__all__ = ["AnnPoint", "AnnSuite", "Compressed", "ann_suite", "compress", "truncate_dimensions"]
 
 METRIC = "nDCG@10"
 DEPTH = 10
@@ -36,15 +36,15 @@ class AnnPoint:
 
     Attributes:
         family: one of `qwen3nb.models.search.faiss_index.FAMILIES`.
-        made: how it was built.
-        parameter: what was set for searching, such as ``nprobe``, or empty.
-        value: to what, or None.
-        build_seconds: by one thread.
-        size: bytes of the serialised index.
-        device: where it was searched.
-        recall: share of the true k nearest, per query.
+        made: how the index was built.
+        parameter: the search parameter, such as ``nprobe``, or empty.
+        value: its value, or None.
+        build_seconds: build time with one thread.
+        size: size of the serialised index in bytes.
+        device: device that ran the search.
+        recall: share of the true k nearest neighbours, per query.
         ndcg: nDCG@10 per query.
-        speeds: one per number of threads.
+        speeds: search speed for each number of threads.
     """
 
     family: str
@@ -66,12 +66,12 @@ class AnnPoint:
 
 @dataclass(frozen=True)
 class Compressed:
-    """Vectors made smaller, then searched exactly.
+    """Compressed vectors, searched exactly.
 
     Attributes:
         kind: ``float32``, ``int8`` (documents), ``binary documents`` (float queries) or
             ``binary`` (both).
-        dimension: how many of the first dimensions are kept.
+        dimension: number of leading dimensions that are kept.
         size: bytes per document.
         ndcg: nDCG@10 per query.
     """
@@ -84,20 +84,20 @@ class Compressed:
 
 @dataclass(frozen=True)
 class AnnSuite:
-    """A model's vectors of one task in every index and at every size.
+    """A model's vectors on one task, in every index and at every size.
 
     Attributes:
-        label: the model's.
-        task: the collection's name.
-        revision: digest of its content.
-        documents: how many.
-        queries: how many.
-        dimension: D.
+        label: label of the model.
+        task: name of the collection.
+        revision: digest of the collection's content.
+        documents: number of documents.
+        queries: number of queries.
+        dimension: dimension of the vectors, D.
         k: depth of the recall.
         similarity: ``cosine`` or ``dot``.
-        exact: nDCG@10 of exact search, per query.
+        exact: per-query nDCG@10 of exact search.
         points: one per index and setting.
-        compressed: full float32 vectors first.
+        compressed: one per size; full float32 vectors first.
     """
 
     label: str
@@ -129,22 +129,24 @@ def ann_suite(
 
     Args:
         encoder: from `load_encoder`.
-        task: a collection, or what `find_collections` takes; its first part is used.
+        task: a collection, or anything `find_collections` accepts; its first part is used.
         indexes: names in `FAMILIES`.
-        grids: values per parameter (``nprobe``, ``efSearch``, ``rescore``).
-        dimensions: prefixes to keep; those not below D are left out.
+        grids: values to try for each parameter (``nprobe``, ``efSearch``, ``rescore``).
+        dimensions: numbers of leading dimensions to keep; values of D or more are ignored.
         k: depth of the recall.
-        threads: 0 for all there are.
-        seed: of what is drawn when building.
-        device: ``cuda`` for a GPU, where FAISS was built for one.
+        threads: numbers of threads; 0 for all cores.
+        seed: seed of the random choices made while building an index.
+        device: ``cuda`` for a GPU, if FAISS was built with GPU support.
 
     Raises:
-        ValueError: an unknown index or parameter, or a value out of range.
+        ValueError: unknown index or parameter, or a value out of range.
         DataError: the task cannot be used.
     """
     known = {each.parameter for each in FAMILIES.values() if each.parameter}
     if unknown := sorted(set(grids or {}) - known):
-        raise ValueError(f"unknown parameter {unknown[0]!r}; choose of: {', '.join(sorted(known))}")
+        raise ValueError(
+            f"unknown parameter {unknown[0]!r}; choose from {', '.join(sorted(known))}"
+        )
     collection = find_collections(task)[0]
     vectors, queries = _encoded(encoder, collection)
     exact = _search(queries, vectors, k=max(k, DEPTH + 1))
@@ -167,7 +169,7 @@ def ann_suite(
 
 @dataclass(frozen=True)
 class _Trial:
-    """What every index is tried on; ``truth`` is what exact search finds."""
+    """The data that every index is measured on; ``truth`` holds the hits of exact search."""
 
     collection: TestCollection
     vectors: Vectors
@@ -177,10 +179,10 @@ class _Trial:
     threads: tuple[int, ...]
 
     def point(self, index: AnnIndex, value: int | None) -> AnnPoint:
-        """One index at one setting."""
+        """Measure one index at one setting."""
         k, queries = self.k, self.queries
         scores, ids = index.search(queries, max(k, DEPTH + 1), value)
-        # Recall is that of the search that is timed; nDCG may need a deeper one.
+        # Recall is measured on the search that is timed; nDCG may need a deeper one.
         near = index.search(queries, k, value)[1]
         recall = recall_at_k(near, self.vectors, queries, k=k, truth=self.truth.ids)
         speeds = tuple(
@@ -203,18 +205,18 @@ def compress(
     dimensions: Sequence[int] = (),
     unit: bool = True,
 ) -> tuple[Compressed, ...]:
-    """nDCG@10 of float32, int8 and binary vectors at the full and at fewer dimensions.
+    """Return nDCG@10 of float32, int8 and binary vectors, at full and reduced dimension.
 
-    int8: each dimension of the documents from its lowest to its highest value in 255 steps,
-    queries as they are. Binary: the signs; of documents alone, and of queries too.
+    int8: each dimension of the documents is divided into 255 steps between its minimum and
+    maximum; queries stay float32. Binary: the signs, of the documents only or of both.
 
     Args:
-        collection: whose judgements to use.
-        vectors: documents (N, D), in its order.
-        queries: (Q, D), in its order.
-        dimensions: prefixes to keep, as for models trained for it (Kusupati et al. 2022,
-            arXiv:2205.13147); others lose more.
-        unit: whether a prefix gets length 1 again.
+        collection: provides the qrels.
+        vectors: document vectors (N, D), in the order of the collection.
+        queries: query vectors (Q, D), in the order of the collection.
+        dimensions: numbers of leading dimensions to keep, for models trained for truncation
+            (Kusupati et al. 2022, arXiv:2205.13147); other models lose more.
+        unit: whether to rescale truncated vectors to length 1.
 
     Raises:
         ValueError: a dimension below 1.
@@ -222,8 +224,8 @@ def compress(
     full = vectors.shape[1]
     points = []
     for dimension in [full, *sorted((d for d in set(dimensions) if d < full), reverse=True)]:
-        documents = truncated(vectors, dimension, unit=unit)
-        query_vectors = truncated(queries, dimension, unit=unit)
+        documents = truncate_dimensions(vectors, dimension, unit=unit)
+        query_vectors = truncate_dimensions(queries, dimension, unit=unit)
         signs = np.where(documents > 0, 1, -1).astype(np.float32)
         kinds = {
             "float32": (documents, query_vectors, 4 * dimension),
@@ -242,8 +244,8 @@ def compress(
     return tuple(points)
 
 
-def truncated(vectors: Vectors, dimension: int, *, unit: bool = True) -> Vectors:
-    """The first ``dimension`` dimensions of (N, D), at length 1 again if ``unit``.
+def truncate_dimensions(vectors: Vectors, dimension: int, *, unit: bool = True) -> Vectors:
+    """Keep the first ``dimension`` dimensions of (N, D), rescaled to length 1 if ``unit``.
 
     A vector whose prefix is zero stays zero.
 
@@ -260,7 +262,7 @@ def truncated(vectors: Vectors, dimension: int, *, unit: bool = True) -> Vectors
 
 
 def _int8(vectors: Vectors) -> Vectors:
-    """What 8 bits per dimension keep of ``vectors``."""
+    """Round ``vectors`` to 8 bits per dimension."""
     low, high = vectors.min(axis=0), vectors.max(axis=0)
     step = np.where(high > low, (high - low) / 255, 1)
     kept: Vectors = (np.round((vectors - low) / step) * step + low).astype(np.float32)
@@ -268,18 +270,18 @@ def _int8(vectors: Vectors) -> Vectors:
 
 
 def _encoded(encoder: Encoder, collection: TestCollection) -> tuple[Vectors, Vectors]:
-    """Documents and queries, of length 1 where the model is compared by cosine."""
+    """Document and query vectors, with length 1 if the model uses cosine similarity."""
     unit = encoder.similarity_name == "cosine"
     documents = encoder.encode(list(collection.documents.values()), role="passage")
     queries = encoder.encode(list(collection.queries.values()), role="query")
     return (
-        truncated(documents, documents.shape[1], unit=unit),
-        truncated(queries, queries.shape[1], unit=unit),
+        truncate_dimensions(documents, documents.shape[1], unit=unit),
+        truncate_dimensions(queries, queries.shape[1], unit=unit),
     )
 
 
 def _search(queries: Vectors, vectors: Vectors, *, k: int) -> Hits:
-    """Exact search with the float32 scores that a flat index gives."""
+    """Exact search, with float32 scores as in a flat index."""
     return search(queries, vectors, k=k, block=max(1, len(vectors)), rescore=False)
 
 

@@ -1,8 +1,8 @@
-"""Compare models on one's own queries: a record per model, with every query's score.
+"""Evaluate models on custom queries and documents; save one record per model.
 
-Search is exact: the cosine of each query with every document, boosted if the data has
-boosts; all documents are ranked, not only the best by cosine. Vectors come from the
-embedding cache, so that a second run encodes nothing.
+Search is exact: the cosine of each query with every document, multiplied by the boosts if
+there are any. All documents are ranked, not only the best by cosine. Vectors come from the
+embedding cache, so a second run encodes nothing.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ __all__ = ["DOMAIN_METRICS", "evaluate_domain", "search_domain"]
 
 DOMAIN_METRICS = ("MRR@10", "nDCG@10", "P@5", "P@10", "Recall@10", "Recall@20")
 _GRADED = ("nDCG@10",)
-_DEPTH = 20  # of the deepest metric
-_TOP = 10  # best documents that a record keeps per query
+_DEPTH = 20  # cutoff of the deepest metric
+_TOP = 10  # best documents per query kept in a record
 Run = dict[str, dict[str, float]]
 
 
@@ -51,19 +51,19 @@ def evaluate_domain(
     show_progress: bool = True,
     **options: Any,
 ) -> EvaluationRun:
-    """Score each model on ``domain``; save a record as each finishes.
+    """Evaluate each model on ``domain``; save each record as it finishes.
 
-    A model that fails does not stop the others; a model given twice (the same weights and
-    settings) is scored once.
+    A model that fails does not stop the others; a model given twice (with the same weights
+    and settings) is evaluated once.
 
     Args:
-        models: specs as for `load_encoder`, encoders, or entries of a queries' file.
+        models: specs as for `load_encoder`, encoders, or model entries of a query file.
         domain: from `load_domain`.
         output: folder for records; by default `paths.results`.
-        seed: of the intervals.
-        fresh: score again even if a record exists.
-        show_progress: whether to show bars.
-        options: of `load_encoder`.
+        seed: seed of the confidence intervals.
+        fresh: evaluate again even if a record exists.
+        show_progress: whether to show progress bars.
+        options: options of `load_encoder`.
     """
     folder = Path(output) if output else paths.results()
     tally, run, seen = Tally(), uuid.uuid4().hex[:12], set()
@@ -88,14 +88,14 @@ def _encoder(model: str | Path | Encoder | ModelEntry, **options: Any) -> Encode
     encoder = load_encoder(model.spec, **options)
     if model.dimensions not in (None, encoder.dimension):
         raise DataError(
-            f"{model.name}: dimensions is {model.dimensions}, the vectors of {model.spec} have "
+            f"{model.name}: expected {model.dimensions} dimensions; vectors of {model.spec} have "
             f"{encoder.dimension}"
         )
     return encoder
 
 
 def search_domain(encoder: Encoder, domain: Domain, *, depth: int = _DEPTH) -> Run:
-    """Return scores of each query's ``depth`` best documents, and of those tied with the last.
+    """Return the scores of each query's ``depth`` best documents, including ties with the last.
 
     Raises:
         ValueError: a vector that is zero or not finite.
@@ -110,7 +110,7 @@ def search_domain(encoder: Encoder, domain: Domain, *, depth: int = _DEPTH) -> R
 def _evaluate(
     encoder: Encoder, domain: Domain, *, folder: Path, seed: int, fresh: bool, run: str
 ) -> tuple[Result, bool]:
-    """Return the record of a model, and whether it was reused."""
+    """Return the record of a model and whether it was reused."""
     file = record_path(encoder, domain.name, folder=folder, seed=seed)
     if not fresh and (earlier := _stored(file, encoder, domain)) is not None:
         return earlier, True

@@ -1,8 +1,8 @@
-"""Search a test collection with any model, and score every query.
+"""Search a test collection with any model and score every query.
 
-MTEB runs its own tasks; this module does the same for a BEIR folder, MS MARCO's dev set or
-one's own documents, queries and judgements, and for what MTEB cannot run: a fusion of BM25
-and an encoder as a first stage, or the run of another program.
+MTEB runs its own tasks; this module covers BEIR folders, the MS MARCO dev set, custom
+documents, queries and qrels, and first stages that MTEB does not support: a fusion of BM25
+and an encoder, or the run of another program.
 """
 
 from __future__ import annotations
@@ -39,20 +39,21 @@ def evaluate_collection(
     config: dict[str, Any] | None = None,
     run: str = "",
 ) -> Result:
-    """Search ``collection`` and score every query; the run is cached for the next time.
+    """Search ``collection`` and score every query; the run is cached.
 
     Args:
         first: a loaded encoder or search model, ``bm25``, the file of a TREC run, or a list
             of these, fused by reciprocal rank.
-        collection: what to search in.
-        metrics: names as `qwen3nb.metrics.retrieval.score_run` has them; the first is the main one.
+        collection: test collection to search.
+        metrics: names accepted by `qwen3nb.metrics.retrieval.score_run`; the first is the
+            main metric.
         depth: documents per query.
-        seed: of the intervals.
-        config: parameters to keep with the record.
+        seed: seed of the confidence intervals.
+        config: parameters to store in the record.
         run: id of the evaluation; by default a new one.
 
     Returns:
-        A record, not saved yet; `Result.save` does.
+        The record, which is not saved; call `Result.save` to save it.
     """
     model = first if isinstance(first, Encoder | BM25 | Fusion) else None
     work = Work(model)
@@ -79,14 +80,14 @@ def evaluate_collection(
 
 
 def _as_first_stage(model: Any) -> First:
-    """The first stage that a loaded model is: itself, BM25, or the parts of a fusion."""
+    """Express a loaded model as a first stage: itself, BM25, or the parts of a fusion."""
     if isinstance(model, Fusion):
         return [_as_first_stage(part) for part in model.parts]
     return "bm25" if isinstance(model, BM25) else model
 
 
 def _search_info(first: First) -> ModelInfo:
-    """Describe a first stage that is no loaded model, as `model_info` does."""
+    """Describe, as `model_info` does, a first stage that is not a loaded model."""
     label, recipe = describe(first)
     return ModelInfo(
         label=label,

@@ -1,4 +1,4 @@
-"""First-stage retrievers: the candidates that a reranker gets.
+"""First-stage retrievers, which provide the candidates of a reranker.
 
     "bm25"                    BM25 over the documents
     "given"                   the candidates that come with the data
@@ -34,11 +34,11 @@ Run = dict[str, dict[str, float]]
 
 @dataclass(frozen=True)
 class FirstStage:
-    """The run of a first-stage retriever.
+    """A first-stage retriever and its run.
 
     Attributes:
-        label: safe in file names.
-        run: score per query and document, at most ``depth`` per query.
+        label: name of the retriever, safe in file names.
+        run: query id -> document id -> score, at most ``depth`` documents per query.
         recipe: everything the run depends on, as JSON.
     """
 
@@ -51,7 +51,7 @@ def load_first(*names: str) -> First:
     """Load a first stage: ``bm25``, ``given``, a file or an encoder; several are fused.
 
     Raises:
-        SpecError: no such encoder.
+        SpecError: unknown encoder.
     """
     from qwen3nb.models.load import load_encoder
 
@@ -69,7 +69,7 @@ def first_stage(
 
     Raises:
         DataError: an unknown first stage, or ``given`` for data without candidates.
-        ValueError: a depth below 1.
+        ValueError: ``depth`` is below 1.
     """
     if depth < 1:
         raise ValueError(f"expected a depth of at least 1; got {depth}")
@@ -83,14 +83,14 @@ def first_stage(
             return FirstStage(label, read_run(file), recipe)
     run = _search(collection, first, depth)
     if not any(run.values()):
-        raise DataError(f"{collection.name}: the first stage {label} found no document at all")
+        raise DataError(f"{collection.name}: the first stage {label} found no documents")
     write_run(file, run, tag=label)
     write_json(note, {"recipe": recipe, "digest": sha256_file(file)})
     return FirstStage(label, run, recipe)
 
 
 def describe(first: First) -> tuple[str, dict[str, Any]]:
-    """Return the label and the recipe of a first stage, without the data.
+    """Return the label and the recipe of a first stage, independent of the data.
 
     Raises:
         DataError: not a first stage; the message lists the choices.
@@ -108,14 +108,14 @@ def describe(first: First) -> tuple[str, dict[str, Any]]:
     if isinstance(first, str | Path) and Path(first).is_file():
         return Path(first).name.split(".")[0], {"kind": "run", "digest": sha256_file(Path(first))}
     raise DataError(
-        f"no first stage {first!r}; expected bm25, given, the file of a TREC run, an encoder, or "
+        f"unknown first stage {first!r}; expected bm25, given, a TREC run file, an encoder, or "
         "a list of these to fuse"
     )
 
 
 def _search(collection: TestCollection, first: First, depth: int) -> Run:
     if isinstance(first, list | tuple):
-        # Each part is cached too, and deeper: fusion lifts documents from below the cut.
+        # Each part is cached as well, and deeper: fusion can lift documents from below the cutoff.
         parts = [first_stage(collection, each, depth=2 * depth).run for each in first]
         return cut_run(fuse(parts), depth)
     deeper = depth + 1 if collection.skip_self else depth
@@ -150,7 +150,7 @@ def _sparse(collection: TestCollection, depth: int) -> Run:
 def _given(collection: TestCollection) -> Run:
     """Return the data's candidates in their order, or ranked by BM25 if unordered."""
     if collection.candidates is None:
-        raise DataError(f"{collection.name}: the data names no candidates; search with bm25")
+        raise DataError(f"{collection.name}: the data have no candidates; use bm25 instead")
     if collection.ordered:
         return {
             query: {document: -float(rank) for rank, document in enumerate(listed)}
@@ -174,7 +174,9 @@ def _from_file(collection: TestCollection, file: Path) -> Run:
     kept = {query: run.get(query, {}) for query in collection.queries}
     for query, scores in kept.items():
         if odd := next((name for name in scores if name not in collection.documents), None):
-            raise DataError(f"{file}: {odd!r}, found for {query!r}, is not in {collection.name}")
+            raise DataError(
+                f"{file}: document {odd!r} of query {query!r} is not in {collection.name}"
+            )
     if not any(kept.values()):
-        raise DataError(f"{file}: has no query of {collection.name}; is it another data set's?")
+        raise DataError(f"{file}: has no query of {collection.name}; is it for another data set?")
     return kept

@@ -1,6 +1,6 @@
-"""How hard PyDocs is: one number that does not depend on the sample.
+"""Measure the difficulty of PyDocs by one number that does not depend on the sample.
 
-The whole corpus, a fixed draw of queries, and the query's own document alone relevant.
+It uses the whole corpus and a fixed draw of queries; only a query's own document is relevant.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DEPTH = 10
 def pydocs_difficulty(
     pydocs: PyDocs, specs: Sequence[str] = ("bm25", "random")
 ) -> dict[str, Aggregate]:
-    """`own_document_ndcg` of each model, by its spec."""
+    """Return `own_document_ndcg` of each model, by spec."""
     return {
         spec: own_document_ndcg(load_model(spec, show_progress=False), pydocs) for spec in specs
     }
@@ -34,7 +34,7 @@ def pydocs_difficulty(
 def own_document_ndcg(
     model: Encoder | BM25 | Fusion, pydocs: PyDocs, *, queries: int = 500, seed: int = 0
 ) -> Aggregate:
-    """Mean nDCG@10 with its interval over ``queries`` drawn with ``seed``."""
+    """Mean nDCG@10, with its interval, over ``queries`` queries drawn with ``seed``."""
     query_ids = sorted(
         np.random.default_rng(seed).choice(pydocs.query_names, size=queries, replace=False)
     )

@@ -1,11 +1,11 @@
-"""Search and rerank in one call, with the first stage as the baseline.
+"""Search and rerank, with the first stage as the baseline.
 
-For each data set, a record has the per-query scores of the reranked run and of the first
-stage, and the gain. A reranker cannot rank what the first stage missed: its recall is the
-ceiling, and an oracle's order of the candidates the upper bound. The runs lie beside the
-record in TREC format.
+The record of a data set has the per-query scores of the reranked run and of the first
+stage, and the gain. A reranker cannot rank what the first stage missed: the recall of the
+first stage is the ceiling, and an oracle's order of the candidates the upper bound. Both
+runs are saved next to the record in TREC format.
 
-Each query's scores are saved as they are computed: an interrupted run resumes.
+Scores are saved query by query, so an interrupted run resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -54,19 +54,19 @@ def rerank(
     fresh: bool = False,
     show_progress: bool = True,
 ) -> EvaluationRun:
-    """Search and rerank each data set, and save a record and two runs per data set.
+    """Search and rerank each data set; save a record and two runs for each.
 
     Args:
-        reranker: from `load_reranker`, or the model spec of one.
+        reranker: from `load_reranker`, or its model spec.
         data: a folder (BEIR, CQADupStack, MS MARCO dev), the name of an MTEB task
-            (PyDocsRetrieval among them), a task object or a `TestCollection`; or several.
+            (including PyDocsRetrieval), a task object or a `TestCollection`; or several.
         first: the first-stage retriever; see `qwen3nb.evaluation.retrieval.first_stage`.
         depth: candidates per query.
         output: folder for records; by default `paths.results`.
-        seed: of the intervals.
-        config: parameters to keep with each record.
-        fresh: score again even if the record or the journal exists.
-        show_progress: whether to show bars.
+        seed: seed of the confidence intervals.
+        config: parameters to store in each record.
+        fresh: score again even if a record or a journal exists.
+        show_progress: whether to show progress bars.
 
     Raises:
         EvaluationError: one or more data sets failed; the records of the others are saved.
@@ -87,7 +87,7 @@ def rerank(
 
 
 def dataset_scores(results: Iterable[Result], metric: str = "nDCG@10") -> dict[str, float | None]:
-    """Score per data set; a group (CQADupStack) counts once, with the mean of its parts."""
+    """Score of each data set; a group (CQADupStack) counts once, with the mean of its parts."""
     parts: dict[str, list[float | None]] = {}
     for result in results:
         name = result.config["group"] or result.config["collection"]
@@ -96,7 +96,7 @@ def dataset_scores(results: Iterable[Result], metric: str = "nDCG@10") -> dict[s
 
 
 def dataset_rows(results: Sequence[Result]) -> list[dict[str, Any]]:
-    """A row per data set and one for their mean: every metric of a reranking record."""
+    """One row per data set and one for their mean, with every metric of the records."""
     scores = {metric: dataset_scores(results, metric) for metric in results[0].metrics}
     rows: list[dict[str, Any]] = [
         {"dataset": name, **{metric: values[name] for metric, values in scores.items()}}
@@ -107,7 +107,7 @@ def dataset_rows(results: Sequence[Result]) -> list[dict[str, Any]]:
 
 
 def _mean(values: list[float | None]) -> float | None:
-    """The mean; None if one has no value."""
+    """The mean; None if any value is None."""
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known and len(known) == len(values) else None
 
@@ -166,14 +166,14 @@ def _write_runs(file: Path, candidates: FirstStage, reranked: Run, *, tag: str) 
 
 
 def _wanted(collection: TestCollection, first: First, depth: int) -> tuple[str, dict[str, Any]]:
-    """Return the task's name and everything its candidates depend on."""
+    """Return the task name and everything that determines its candidates."""
     label, recipe = describe(first)
     wanted = {**recipe, "depth": depth, "data": collection.revision}
     return f"{collection.name}.{label}-{depth}", wanted
 
 
 def _earlier(file: Path, reranker: Reranker, first: dict[str, Any]) -> Result | None:
-    """Return the existing record of this reranker, first stage and data, if any."""
+    """Return the stored record for this reranker, first stage and data, if any."""
     return stored(
         file,
         identity=reranker.identity,
@@ -189,7 +189,7 @@ def _rerank(
     fresh: bool,
     show_progress: bool,
 ) -> tuple[Run, dict[str, int]]:
-    """Return log-odds per query and document, and counts of truncations and ties."""
+    """Return log-odds per query and document, and the counts of truncations and ties."""
     name = f"{reranker.identity[:16]}-{sha256_json(first.recipe)[:16]}.jsonl"
     journal = Journal(paths.cache() / "rerank" / name)
     run: Run = {}

@@ -1,4 +1,4 @@
-"""Score a file of pairs: the reranker as one step of a pipeline."""
+"""Score a file of query–document pairs with a reranker."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ __all__ = ["rerank_pairs"]
 def rerank_pairs(reranker: Reranker, pairs: Path, output: Path) -> int:
     """Score ``{"query", "document"}`` lines into ``{"p_yes", "log_odds", "truncated"}`` lines.
 
-    Lines keep their order; the file is written whole or not at all. Pairs of one query are
+    Lines keep their order; the file is written atomically. Pairs of one query are
     scored together, wherever they are in the file.
 
     Returns:
         The number of pairs.
 
     Raises:
-        DataError: a line that is not a pair; names it.
-        RerankError: a pair that cannot be scored.
+        DataError: a line is not a pair; the message names the line.
+        RerankError: a pair cannot be scored.
     """
     rows = list(json_rows(pairs, {"query": str, "document": str}))
     try:
@@ -32,7 +32,7 @@ def rerank_pairs(reranker: Reranker, pairs: Path, output: Path) -> int:
     except RerankError as error:
         raise RerankError(f"{pairs}: {error}") from None
     if not rows:
-        raise DataError(f"{pairs}: no line, so no pair")
+        raise DataError(f"{pairs}: the file has no pairs")
     columns = (scores.p_yes.tolist(), scores.log_odds.tolist(), scores.truncated.tolist())
     lines = [
         json.dumps({"p_yes": p_yes, "log_odds": log_odds, "truncated": truncated})

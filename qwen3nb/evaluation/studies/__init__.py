@@ -1,1 +1,1 @@
-"""Many runs, one question: ablations, LoRA runs, published scores, validity of a tier."""
+"""Studies over many runs: ablations, LoRA adapters, published scores, tier validity."""

@@ -1,8 +1,8 @@
-"""Which way of taking the encoder out is best: every combination, on the same queries.
+"""Ablate the extraction options of an encoder on the same queries.
 
-Pooling, averaging of checkpoints, what stands around a text, and normalisation are
-options of an extraction. Each combination is evaluated on the same tasks;
-`qwen3nb.analysis.comparison.ablation_effects` says what each option changes.
+The options of an extraction are pooling, checkpoint averaging, tokens added around each
+text, and normalisation. Every combination is evaluated on the same tasks;
+`qwen3nb.analysis.comparison.ablation_effects` estimates the effect of each option.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ PLAIN = "plain"
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to use a training's encoder.
+    """One combination of extraction options.
 
     Attributes:
         pooling: one of `qwen3nb.models.modeling.pooling.POOLINGS`.
         weights: ``last`` for the last checkpoint, or ``mean of last N``.
-        around: ``plain``, or what stands around a text, such as ``[R] … EOS``.
+        around: ``plain``, or the tokens added around each text, such as ``[R] … EOS``.
         length: ``unit`` (cosine similarity) or ``kept`` (dot product).
     """
 
@@ -47,7 +47,7 @@ class Variant:
 
     @property
     def name(self) -> str:
-        """All of it in a few words."""
+        """All options, separated by commas."""
         return ", ".join(asdict(self).values())
 
 
@@ -67,17 +67,17 @@ def variants(
     append_eos: bool = True,
     normalization: bool = True,
 ) -> list[Variant]:
-    """Every combination, the reference first: first pooling, first average, plain, unit.
+    """Return every combination, the reference (the first value of each option) first.
 
     Args:
-        poolings: which to try.
-        averages: how many of the last checkpoints to average; 1 for the last alone.
-        prefix: tried against plain texts, together with the end; empty for none.
-        append_eos: likewise.
-        normalization: whether kept lengths with dot products are tried too.
+        poolings: poolings to try.
+        averages: numbers of last checkpoints to average; 1 for the last one only.
+        prefix: prefix to compare with plain texts; empty for none.
+        append_eos: whether to append the end-of-text token, together with the prefix.
+        normalization: whether to also try unnormalised vectors with dot products.
 
     Raises:
-        ValueError: an unknown pooling, or a number that is not positive.
+        ValueError: unknown pooling, or a number that is not positive.
     """
     for pooling in poolings:
         one_of("pooling", pooling, POOLINGS)
@@ -112,24 +112,24 @@ def ablate(
     show_progress: bool = True,
     **options: Any,
 ) -> list[VariantResult]:
-    """Evaluate every variant; what is on disk already is not run again.
+    """Evaluate every variant; stored records are reused.
 
-    Records go to ``results/ablation``, beside the leaderboard's and not among them.
+    Records go to ``results/ablation``, apart from those of the leaderboard.
 
     Args:
-        training: a folder of ``checkpoint-N``.
-        selected: from `variants`.
-        tier: whose tasks to use.
-        types: of those, the MTEB types to use.
-        prefix: what a variant that is not plain puts before a text.
-        append_eos: whether such a variant ends a text.
+        training: a folder with ``checkpoint-N`` folders.
+        selected: variants to evaluate, from `variants`.
+        tier: tier whose tasks to use.
+        types: MTEB task types to keep.
+        prefix: prefix of every text, in variants that are not plain.
+        append_eos: whether such variants append the end-of-text token.
         output: folder for records.
-        seed: of the intervals.
-        show_progress: whether there is a bar over the variants.
-        options: to `load_encoder`: ``device``, ``dtype``, ``batch_size``, ``max_length``.
+        seed: seed of the confidence intervals.
+        show_progress: whether to show a progress bar over the variants.
+        options: options of `load_encoder`: ``device``, ``dtype``, ``batch_size``, ``max_length``.
 
     Raises:
-        CheckpointError: no checkpoints, or ones that cannot be averaged.
+        CheckpointError: no checkpoints, or they cannot be averaged.
     """
     tasks = [task for task in tier_tasks(tier) if task.metadata.type in types]
     output = output or paths.results() / "ablation"
@@ -159,7 +159,7 @@ def ablate(
 
 
 def by_task(outcomes: Sequence[VariantResult]) -> dict[str, list[VariantResult]]:
-    """The outcomes of each task, in the order of the variants."""
+    """Group outcomes by task, in the order of the variants."""
     grouped: dict[str, list[VariantResult]] = {}
     for outcome in outcomes:
         grouped.setdefault(outcome.result.task.name, []).append(outcome)
@@ -167,6 +167,6 @@ def by_task(outcomes: Sequence[VariantResult]) -> dict[str, list[VariantResult]]
 
 
 def _weights(training: Path, weights: str) -> Path:
-    """The folder of the last checkpoint, or of the mean of the last few."""
+    """Return the folder of the last checkpoint, or of the mean of the last few."""
     count = 1 if weights == "last" else int(weights.rsplit(" ", 1)[1])
     return averaged(select_checkpoints(training, last=count))

@@ -1,11 +1,11 @@
 """Find and evaluate the LoRA adapters of a training.
 
     outputs/<configuration>/seed_<n>/checkpoints/final   the adapter
-    outputs/<configuration>/seed_<n>/config.yaml         what it was trained with
+    outputs/<configuration>/seed_<n>/config.yaml         its training configuration
 
-Every adapter reranks, those that were trained to embed also embed: `emb_only` and the
-joint ones. Records carry configuration and seed to identify the run, and
-``results/<data set>.json`` beside the adapter says the same in that training's format.
+Every adapter reranks; those trained to embed (`emb_only` and joint ones) also embed.
+Records carry configuration and seed to identify the run, and ``results/<data set>.json``
+next to the adapter has the same scores in the format of the training code.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MODES", "TrainedAdapter", "evaluate_trained", "find_trained"]
 
-# What a configuration's mode says an adapter can do besides reranking.
+# Training mode -> whether the adapter can embed, besides reranking.
 MODES = {"rank_only": False, "emb_only": True, "joint": True}
 _SEED = re.compile(r"seed_(\d{1,9})")
 
@@ -38,11 +38,11 @@ class TrainedAdapter:
     """One adapter of one configuration and seed.
 
     Attributes:
-        configuration: the folder's name, such as ``rank_only_r8``.
-        seed: the training's.
+        configuration: name of the folder, such as ``rank_only_r8``.
+        seed: seed of the training.
         mode: ``rank_only``, ``emb_only`` or ``joint``.
-        folder: the adapter.
-        settings: its ``config.yaml``.
+        folder: folder of the adapter.
+        settings: content of its ``config.yaml``.
     """
 
     configuration: str
@@ -53,12 +53,12 @@ class TrainedAdapter:
 
     @property
     def embeds(self) -> bool:
-        """Whether it was trained to embed."""
+        """Whether the adapter was trained to embed."""
         return MODES[self.mode]
 
     @property
     def instruction(self) -> str:
-        """The instruction it was trained with."""
+        """The instruction used in training."""
         return str((self.settings.get("data") or {}).get("instruction_prefix") or INSTRUCTION)
 
     @property
@@ -68,13 +68,13 @@ class TrainedAdapter:
 
 
 def find_trained(outputs: Path | str) -> list[TrainedAdapter]:
-    """Every adapter under ``outputs``, which may be one configuration or one seed as well.
+    """Find every adapter under ``outputs``, which may also be one configuration or one seed.
 
-    Seeds without a finished adapter are left out.
+    Seeds without a finished adapter are ignored.
 
     Raises:
-        SpecError: there is none; says what was looked for.
-        DataError: a ``config.yaml`` that cannot be read, or of an unknown mode.
+        SpecError: no adapter found; the message gives the expected layout.
+        DataError: a ``config.yaml`` that cannot be read or has an unknown mode.
     """
     base = Path(outputs).expanduser()
     finals = sorted(
@@ -85,7 +85,7 @@ def find_trained(outputs: Path | str) -> list[TrainedAdapter]:
     )
     if not finals:
         raise SpecError(
-            f"{base}: no adapter; expected <configuration>/seed_<n>/checkpoints/final with "
+            f"{base}: no adapter found; expected <configuration>/seed_<n>/checkpoints/final with "
             "adapter_config.json in it"
         )
     return [_trained(final) for final in finals]
@@ -108,13 +108,13 @@ def _settings(file: Path) -> dict[str, Any]:
     import yaml
 
     if not file.is_file():
-        raise DataError(f"{file}: not there; it says what the adapter was trained with")
+        raise DataError(f"{file}: file not found; expected the adapter's training configuration")
     try:
         value = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise DataError(f"{file}: cannot be read ({error})") from None
     if not isinstance(value, dict):
-        raise DataError(f"{file}: {type(value).__name__}, expected a mapping")
+        raise DataError(f"{file}: expected a mapping; got {type(value).__name__}")
     return value
 
 
@@ -132,23 +132,23 @@ def evaluate_trained(
     write_back: bool = True,
     show_progress: bool = True,
 ) -> list[Result]:
-    """Rerank with every adapter, embed with those that can, and save the records.
+    """Evaluate every adapter on reranking, and those that embed on embedding tasks.
 
     Args:
         outputs: see `find_trained`.
-        data: what to rerank; see `rerank`.
-        base: the model the adapters belong to; None for the one they name.
-        embedding_tasks: MTEB task objects for the adapters that embed.
-        depth: documents per query that are reranked.
-        max_length: tokens of a pair.
-        device: where to run.
-        dtype: of the weights.
+        data: data sets to rerank; see `rerank`.
+        base: base model of the adapters; None for the one named in each adapter.
+        embedding_tasks: MTEB tasks for the adapters that embed.
+        depth: candidates per query.
+        max_length: maximum number of tokens per pair.
+        device: device to run on.
+        dtype: data type of the weights.
         output: folder for records; by default `paths.results`.
-        write_back: whether each adapter's ``results/`` gets its scores, too.
-        show_progress: whether to show bars.
+        write_back: whether to also write the scores to each adapter's ``results/``.
+        show_progress: whether to show progress bars.
 
     Raises:
-        SpecError: no adapter, no base, or an adapter that does not fit.
+        SpecError: no adapter, no base model, or an adapter that does not fit its base.
         EvaluationError: a data set or task failed.
     """
     collections, tasks, records = list(data), list(embedding_tasks), []
@@ -204,7 +204,7 @@ def _embeddings(
 
 
 def _snapshot(each: TrainedAdapter, kind: str) -> dict[str, Any]:
-    """How it was trained, and as what it is measured: what must agree to compare two runs."""
+    """Training settings and kind of evaluation, which must match to compare two runs."""
     parts = {name: each.settings.get(name) or {} for name in ("model", "lora", "data")}
     return {
         "kind": kind,
@@ -220,12 +220,12 @@ def _snapshot(each: TrainedAdapter, kind: str) -> dict[str, Any]:
 
 
 def _steps(log: Path) -> int | None:
-    """How many optimisation steps a training took, by its log; None if that does not say."""
+    """Number of optimisation steps, from the training log; None if it does not say."""
     steps = []
     for line in log.read_bytes().splitlines() if log.is_file() else ():
         try:
             entry = json.loads(line)
-        except ValueError:  # cut off by a kill
+        except ValueError:  # line truncated when the process was killed
             continue
         step = entry.get("global_step", entry.get("step")) if isinstance(entry, dict) else None
         steps += [step] if isinstance(step, int) else []
@@ -233,7 +233,7 @@ def _steps(log: Path) -> int | None:
 
 
 def _write_back(each: TrainedAdapter, results: Iterable[Result]) -> None:
-    """A file per data set in the format that training's analysis reads."""
+    """Write one file per data set, in the format that the training's analysis reads."""
     for result in results:
         main = result.task.main_metric
         name = main.lower()

@@ -1,4 +1,4 @@
-"""Do we get the numbers that others published? Whatever the data at hand allow."""
+"""Reproduce published scores, as far as the data are available."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from qwen3nb import paths
 from qwen3nb.datasets.collection import find_collections
 from qwen3nb.datasets.mirror import MirrorError, mirrored
 from qwen3nb.evaluation.evaluate import evaluate
-from qwen3nb.evaluation.mteb.select import listed, select_tasks
+from qwen3nb.evaluation.mteb.select import select_tasks, split_names
 from qwen3nb.evaluation.retrieval.evaluate import evaluate_collection
 from qwen3nb.evaluation.run import EvaluationError
 from qwen3nb.models.load import load_encoder, load_model
@@ -20,19 +20,19 @@ from qwen3nb.records.record import Result
 
 __all__ = ["Published", "Reproduction", "published_scores", "reproduce"]
 
-_NEAR = 5  # how many tolerances off is still OKish
+_NEAR = 5  # tolerances within which a score is still OKish
 
 
 @dataclass(frozen=True)
 class Published:
-    """A score that somebody else reported.
+    """A published score.
 
     Attributes:
-        model: name in the registry, or ``bm25``.
+        model: model name in the registry, or ``bm25``.
         task: name of an MTEB task, or ``organisation/name`` of a BEIR folder in the mirror.
-        value: of the task's main score, 0 to 1.
-        tolerance: how far off an exact rerun may be.
-        source: who reported it.
+        value: main score of the task, 0 to 1.
+        tolerance: largest difference of an exact rerun.
+        source: where it was published.
     """
 
     model: str
@@ -44,13 +44,13 @@ class Published:
 
 @dataclass(frozen=True)
 class Reproduction:
-    """A published score and ours.
+    """A published score and our reproduction of it.
 
     Attributes:
-        published: what was reported.
-        result: our record; None if there is none.
-        value: ours, or None.
-        reason: why there is none.
+        published: the published score.
+        result: our record; None if the task did not run.
+        value: our score, or None.
+        reason: why the task did not run.
     """
 
     published: Published
@@ -70,18 +70,18 @@ class Reproduction:
 
 
 def published_scores(*, models: str = "", tasks: str = "") -> list[Published]:
-    """The scores of ``published.toml``.
+    """Return the scores in ``published.toml``.
 
     Args:
-        models: names of models with commas; empty for all.
-        tasks: names of tasks with commas; empty for all.
+        models: comma-separated model names; empty for all.
+        tasks: comma-separated task names; empty for all.
 
     Raises:
-        ValueError: none is of these.
+        ValueError: no score matches.
     """
     file = Path(__file__).parent / "published.toml"
     rows = tomllib.loads(file.read_text(encoding="utf-8"))["score"]
-    wanted_models, wanted_tasks = set(listed(models)), set(listed(tasks))
+    wanted_models, wanted_tasks = set(split_names(models)), set(split_names(tasks))
     selected = [
         Published(row["model"], task, float(value), float(row["tolerance"]), row["source"])
         for row in rows
@@ -89,7 +89,7 @@ def published_scores(*, models: str = "", tasks: str = "") -> list[Published]:
         if (not models or row["model"] in wanted_models) and (not tasks or task in wanted_tasks)
     ]
     if not selected:
-        raise ValueError(f"no published score is of models {models!r} and tasks {tasks!r}")
+        raise ValueError(f"no published score matches models {models!r} and tasks {tasks!r}")
     return selected
 
 
@@ -99,12 +99,12 @@ def reproduce(
     output: Path | None = None,
     show_progress: bool = True,
 ) -> Iterator[Reproduction]:
-    """Run what the mirror or the hub has, one score after the other.
+    """Reproduce scores one by one, if their data are in the mirror or on the hub.
 
     Args:
-        scores: some of `published_scores`; by default all.
+        scores: a selection of `published_scores`; by default all.
         output: folder for records; by default ``results/reproduce``.
-        show_progress: whether long work shows a bar.
+        show_progress: whether to show progress bars.
     """
     output = output or paths.results() / "reproduce"
     for published in scores if scores is not None else published_scores():
@@ -117,7 +117,7 @@ def reproduce(
 
 
 def _reason(error: Exception) -> str:
-    """Why, in the words of the innermost error."""
+    """The last line of the innermost error's message."""
     inner = error.__cause__ or error
     last = str(inner).strip().splitlines()[-1].strip()
     return last.rpartition("Error: ")[2]

@@ -1,4 +1,4 @@
-"""How well a small tier predicts what models do elsewhere, from published scores."""
+"""Estimate from published scores how well a small tier predicts other tasks."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["Prediction", "predict_elsewhere", "published_table"]
 
 @dataclass(frozen=True)
 class Prediction:
-    """Rank correlation, over models, of a tier's mean with the mean of other tasks.
+    """Rank correlation, over models, of a tier's mean score with the mean of other tasks.
 
     Attributes:
         predictor: a tier, or one of its tasks.
-        tasks: names of its tasks that have published scores.
-        target: what it is to predict.
-        targets: names of the tasks of the target.
-        correlation: Spearman's, with an interval over models.
+        tasks: names of its tasks with published scores.
+        target: description of the tasks to predict.
+        targets: names of the tasks to predict.
+        correlation: Spearman correlation, with an interval over models.
     """
 
     predictor: str
@@ -31,7 +31,7 @@ class Prediction:
 
 
 def published_table() -> dict[str, dict[str, float]]:
-    """Published score per model and task; the file says where they are from."""
+    """Published score by model and task; the file gives the sources."""
     file = Path(__file__).parent / "published_models.tsv"
     lines = [x for x in file.read_text(encoding="utf-8").splitlines() if not x.startswith("#")]
     head = lines[0].split("\t")[1:]
@@ -40,10 +40,10 @@ def published_table() -> dict[str, dict[str, float]]:
 
 
 def predict_elsewhere(tier: str = "fast", *, seed: int = 0) -> list[Prediction]:
-    """How a tier, and each of its tasks alone, ranks models as all other tasks do.
+    """Correlate a tier, and each of its tasks alone, with the mean of all other tasks.
 
-    The tier's tasks are not among those to be predicted, so that nothing is
-    correlated with itself.
+    The tier's own tasks are not among the tasks to predict, so nothing is correlated with
+    itself.
     """
     table = published_table()
     known = list(next(iter(table.values())))

@@ -1,1 +1,1 @@
-"""Texts to vectors: the encoders, their prompts, the embedding cache."""
+"""Texts to vectors: encoders, their prompts and the embedding cache."""

@@ -1,16 +1,16 @@
 """The base class of encoders: texts to vectors, whatever the model.
 
-An `Encoder`, which `qwen3nb.models.load` gives, implements MTEB's ``EncoderProtocol``, so
-that any MTEB task runs it unchanged, and encodes plain lists of strings.
+An `Encoder`, as returned by `qwen3nb.models.load`, encodes lists of strings. It implements
+MTEB's ``EncoderProtocol``, so that every MTEB task runs it unchanged.
 
-Rules, the same for every model:
+Rules for all models:
 
 - equal texts are encoded once, and a vector does not depend on the rest of its batch;
 - a text without tokens (empty, blank) is encoded as the model's end-of-text token alone,
   and counted;
 - a text that is not valid Unicode (a lone surrogate) is refused with its index;
-- a vector that is zero or not finite is an error that names the text's index, never a result;
-- special tokens inside a text are text.
+- a vector that is zero or not finite is an error that names the text's index;
+- special tokens inside a text are plain text.
 
 Shapes: N texts, D dimensions.
 """
@@ -48,8 +48,8 @@ __all__ = ["Encoder"]
 
 log = logging.getLogger(__name__)
 ENCODING = 2  # increase when vectors change for the same model: part of every identity
-_CHUNK = 512  # texts encoded and stored together: the most that a kill loses
-_LONG = 2.0  # seconds from which an encoding is logged
+_CHUNK = 512  # texts encoded and stored together: a kill loses at most this many
+_LONG = 2.0  # seconds above which an encoding is logged
 _MTEB_ROLES = {"query": "query", "document": "passage"}
 
 
@@ -57,11 +57,11 @@ class Encoder(ABC):
     """Texts to vectors.
 
     Attributes:
-        label: a short name, safe in file names.
+        label: a short name that is safe in file names.
         settings: everything its vectors depend on, as JSON; see `identity`.
-        prompts: text put before a text, per role.
+        prompts: text prepended to an input, per role.
         stats: work done so far.
-        show_progress: whether long work shows a bar.
+        show_progress: whether long encodings show a progress bar.
     """
 
     searches_only = False
@@ -104,7 +104,7 @@ class Encoder(ABC):
 
     @property
     def device(self) -> str:
-        """Where the model runs."""
+        """The device that the model runs on."""
         return "cpu"
 
     @property
@@ -119,7 +119,7 @@ class Encoder(ABC):
 
     @abstractmethod
     def _embed(self, texts: Sequence[str]) -> Vectors:
-        """Vectors (N, D) of distinct texts, prompts included."""
+        """Return vectors (N, D) of distinct texts, prompts included."""
 
     def encode(
         self,
@@ -133,8 +133,8 @@ class Encoder(ABC):
         """Encode ``inputs`` into vectors (N, D), float32, in input order; (D,) for one string.
 
         Args:
-            inputs: a string, a list of strings, or the batches MTEB gives.
-            role: ``query`` or ``passage``; selects the prompt, together with the task.
+            inputs: a string, a list of strings, or MTEB's batches.
+            role: ``query`` or ``passage``; with the task, it selects the prompt.
             prompt_type: MTEB's name for the role.
             task_metadata: MTEB's description of the task.
 
@@ -164,17 +164,17 @@ class Encoder(ABC):
         started, hits = time.perf_counter(), self.stats.cached
         self.stats.texts += len(texts)
         with self._cache if self._cache is not None else nullcontext():
-            vectors = self._kept_or_new(distinct, where)
+            vectors = self._cached_or_computed(distinct, where)
         if time.perf_counter() - started > _LONG:
             hits = self.stats.cached - hits
             misses = len(distinct) - hits
             log.info("%s: %d vectors from the cache, %d computed", self.label, hits, misses)
         return vectors[where]
 
-    def _kept_or_new(self, texts: Sequence[str], where: Sequence[int]) -> Vectors:
+    def _cached_or_computed(self, texts: Sequence[str], where: Sequence[int]) -> Vectors:
         """Return vectors (N, D) of distinct texts, computing those missing from the cache.
 
-        ``where`` is each input's distinct text, for errors.
+        ``where`` gives the position of each input's text among them, for errors.
         """
         vectors = np.empty((len(texts), self.dimension), dtype=np.float32)
         missing = list(range(len(texts)))
@@ -203,7 +203,7 @@ class Encoder(ABC):
     def _checked(
         self, chunk: Sequence[int], distinct: Sequence[str], where: Sequence[int]
     ) -> Vectors:
-        """Vectors of the distinct texts ``chunk``; ``where`` is each input's distinct text."""
+        """Return the vectors of the texts at ``chunk`` in ``distinct``; refuse invalid ones."""
         texts = [distinct[index] for index in chunk]
         started = time.perf_counter()
         vectors = self._embed(texts)
@@ -221,16 +221,16 @@ class Encoder(ABC):
 
     @property
     def similarity_name(self) -> str:
-        """``cosine``, or ``dot`` for models that do not normalise on purpose."""
+        """``cosine``, or ``dot`` for models set not to normalise."""
         return "cosine" if self.settings.get("normalize", True) else "dot"
 
     def similarity(self, first: Any, second: Any) -> Tensor:
-        """Similarities (N, M) of vectors (N, D) and (M, D); a single vector (D,) is one row."""
+        """Return similarities (N, M) of vectors (N, D) and (M, D); a vector (D,) is one row."""
         left, right = (self._comparable(each) for each in (first, second))
         return left.reshape(-1, left.shape[-1]) @ right.reshape(-1, right.shape[-1]).T
 
     def similarity_pairwise(self, first: Any, second: Any) -> Tensor:
-        """Similarities (N,) of rows of (N, D) and (N, D)."""
+        """Return similarities (N,) of the rows of (N, D) and (N, D)."""
         return (self._comparable(first) * self._comparable(second)).sum(dim=-1)
 
     def _comparable(self, vectors: Any) -> Tensor:
@@ -243,7 +243,7 @@ class Encoder(ABC):
 
     @property
     def mteb_model_meta(self) -> ModelMeta:
-        """MTEB's description; its name and revision belong to this encoder alone."""
+        """MTEB's description, with a name and revision unique to this encoder."""
         return mteb_meta(self, dimension=self.dimension, kinds=["dense"])
 
 

@@ -1,6 +1,6 @@
-"""The files of the embedding cache: whose they are, whether they hold, which may go.
+"""The files of the embedding cache: list, verify and prune them.
 
-A cache is safe to delete: what is gone is computed again.
+A cache is safe to delete: missing vectors are computed again.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _DAMAGED = ".damaged"
 
 @dataclass(frozen=True)
 class CacheFile:
-    """One encoder's vectors.
+    """The cached vectors of one encoder.
 
     Attributes:
-        file: the SQLite file, or one that was moved aside.
-        label: the model's name; ``unknown`` where nothing says it.
+        file: the SQLite file, or a damaged file that was moved aside.
+        label: the model's label; ``unknown`` without a description.
         identity: the encoder's SHA-256, or its first 32 digits.
-        settings: what decides its vectors.
-        bytes: on the disk, with the journal and the description.
-        used: when it was last used, in seconds since 1970.
+        settings: everything its vectors depend on.
+        bytes: size on disk, including the journal and the description.
+        used: time of the last use, in seconds since 1970.
     """
 
     file: Path
@@ -45,12 +45,12 @@ class CacheFile:
 
     @property
     def aside(self) -> bool:
-        """Whether it was damaged and moved aside."""
+        """Whether the file was damaged and moved aside."""
         return self.file.name.endswith(_DAMAGED)
 
     @property
     def parts(self) -> list[Path]:
-        """All files it is made of."""
+        """All files that belong to it."""
         if self.aside:
             return [self.file]
         names = (self.file.name, f"{self.file.name}-wal", f"{self.file.name}-shm",
@@ -58,7 +58,7 @@ class CacheFile:
         return [path for name in names if (path := self.file.with_name(name)).is_file()]
 
     def texts(self) -> int | None:
-        """How many vectors are stored; None if the file cannot be read."""
+        """Return the number of stored vectors, or None if the file cannot be read."""
         if self.aside:
             return None
         try:
@@ -69,12 +69,12 @@ class CacheFile:
 
 
 def cache_folder() -> Path:
-    """Where the files are."""
+    """Return the folder of the cache's files."""
     return paths.cache() / "embeddings"
 
 
 def list_caches(folder: Path | None = None) -> list[CacheFile]:
-    """Every file of the cache, the one used last first."""
+    """Return all files of the cache, the most recently used first."""
     folder = folder or cache_folder()
     files = [*folder.glob("*.sqlite"), *folder.glob(f"*{_DAMAGED}")]
     return sorted(map(_described, files), key=lambda each: -each.used)
@@ -104,24 +104,24 @@ def _described(file: Path) -> CacheFile:
 
 
 def verify_cache(cache: CacheFile) -> tuple[int, list[str]]:
-    """How many vectors hold, and what does not: every checksum, and the file's own order."""
+    """Return the number of intact vectors, and the problems: checksums and file integrity."""
     if cache.aside:
         return 0, ["was damaged and moved aside; `qwen3nb cache prune --damaged` removes it"]
-    held = damaged = 0
+    intact = damaged = 0
     problems: list[str] = []
     try:
         with closing(connect(cache.file)) as database:
             for row in database.execute("select k, v, crc from e"):
                 sound = is_sound(row)
-                held, damaged = held + sound, damaged + (not sound)
+                intact, damaged = intact + sound, damaged + (not sound)
             reports = [_text(line[0]) for line in database.execute("pragma integrity_check(3)")]
             problems += [] if reports == ["ok"] else reports
     except sqlite3.Error as error:
         what = "damaged" if is_damage(error) else "not readable"
         problems.append(f"{what}: {error}")
     if damaged:
-        problems.insert(0, f"{damaged} vectors fail their checksum; they are computed again")
-    return held, problems
+        problems.insert(0, f"{damaged} vectors fail their checksum and will be computed again")
+    return intact, problems
 
 
 def _text(value: Any) -> str:
@@ -137,18 +137,18 @@ def to_prune(
     damaged: bool = False,
     now: float | None = None,
 ) -> list[CacheFile]:
-    """Which files every given condition applies to.
+    """Return the files that meet all given conditions.
 
     Args:
-        caches: what there is.
+        caches: the files to select from.
         older_than: days since the last use.
-        label: the model's.
-        everything: no condition.
-        damaged: files moved aside, and those that `verify_cache` finds fault with.
-        now: seconds since 1970; None for the clock's.
+        label: label of the model.
+        everything: all files, without a condition.
+        damaged: files moved aside, and those in which `verify_cache` finds problems.
+        now: seconds since 1970; None for the current time.
 
     Raises:
-        ValueError: no condition at all, or ``everything`` and another one.
+        ValueError: no condition, or ``everything`` combined with a condition.
     """
     conditions = list(_conditions(older_than, label, damaged, time.time() if now is None else now))
     if everything == bool(conditions):
@@ -170,7 +170,7 @@ def _conditions(
 
 
 def prune(caches: Iterable[CacheFile]) -> int:
-    """Remove files; how many bytes that frees. A process that uses one goes on without."""
+    """Remove files and return the bytes freed; a process that uses a file continues without it."""
     freed = 0
     for cache in caches:
         for path in cache.parts:

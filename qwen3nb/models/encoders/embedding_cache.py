@@ -1,14 +1,15 @@
-"""Vectors kept between runs, one SQLite file per encoder identity.
+"""The embedding cache: vectors kept between runs, one SQLite file per encoder identity.
 
-The key of a vector is the SHA-256 of the text as the encoder sees it, prompt
-included; everything else that could change it (weights, tokenizer, pooling,
-precision, …) is part of the identity and so of the file's name. A role changes a vector
-by its prompt alone, so two roles share a vector only where they share the whole input.
+A vector's key is the SHA-256 of the text as the encoder sees it, prompt included.
+Everything else that could change the vector (weights, tokenizer, pooling, precision, …)
+is part of the identity, which names the file. A role affects a vector only through its
+prompt, so two roles share a vector only if they share the whole input.
 
-Each vector is stored with a checksum: one that does not agree is counted and computed
+Each vector is stored with a checksum; a vector that fails it is counted and computed
 again. SQLite's write-ahead log with full syncing makes a kill or a second process
-harmless; where the log cannot be trusted, on a network's disk, the older journal is used.
-A cache that cannot be written or read costs time, never a run: one warning, and on.
+harmless. On network file systems, where that log is unreliable, the rollback journal is
+used. A cache that cannot be read or written never stops a run: it logs one warning, and
+vectors are computed instead.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ __all__ = ["EmbeddingCache", "connect", "is_damage", "is_sound", "journal_mode",
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-Row = tuple[Any, Any, Any]  # key, value, checksum: of any type where a file is damaged
-LAYOUT = 2  # of the file; 1 kept the vectors inside the key's tree
-_WAIT = 60.0  # seconds for another process's transaction
-_ASKED_AT_ONCE = 500  # below SQLite's limit on variables in one statement
-_SCAN_FROM = 1 / 8  # of the stored vectors: reading all in their order is faster then
+Row = tuple[Any, Any, Any]  # key, value, checksum; of any type in a damaged file
+LAYOUT = 2  # version of the file's tables; 1 stored the vectors inside the key's B-tree
+_WAIT = 60.0  # seconds to wait for another process's transaction
+_KEYS_PER_QUERY = 500  # below SQLite's limit on variables in one statement
+_SCAN_FROM = 1 / 8  # share of the stored vectors above which a full scan is faster
 _DAMAGE = {
     sqlite3.SQLITE_ERROR,  # a statement that was fine on a sound schema
     sqlite3.SQLITE_CORRUPT,
@@ -50,12 +51,12 @@ _NETWORK = ("nfs", "cifs", "smb", "lustre", "gpfs", "beegfs", "ceph", "glusterfs
 
 
 def text_key(text: str) -> bytes:
-    """The key of a text, prompt included: 32 bytes."""
+    """Return the key of a text, prompt included: 32 bytes."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
 def is_sound(row: Row, *, size: int | None = None) -> bool:
-    """Whether a stored row agrees with its checksum, and has ``size`` bytes if given."""
+    """Return whether a stored row matches its checksum, and ``size`` in bytes if given."""
     key, value, checksum = row
     if not isinstance(key, bytes) or not isinstance(value, bytes):
         return False
@@ -64,18 +65,18 @@ def is_sound(row: Row, *, size: int | None = None) -> bool:
 
 
 def is_damage(error: Exception) -> bool:
-    """Whether a file's content is at fault, and not the disk, the rights or a lock."""
+    """Return whether an error means damaged content, not a disk, permission or lock problem."""
     code = getattr(error, "sqlite_errorcode", None)
     return code is not None and code & 0xFF in _DAMAGE
 
 
 def journal_mode(folder: Path, *, mounts: Path = Path("/proc/self/mounts")) -> str:
-    """``wal``, or ``delete`` on a network's disk, where the log's shared memory fails.
+    """Return ``wal``, or ``delete`` on network file systems, which lack shared memory for it.
 
-    ``QWEN3NB_CACHE_JOURNAL`` decides instead where it is set.
+    The environment variable ``QWEN3NB_CACHE_JOURNAL`` overrides the choice.
 
     Raises:
-        ValueError: it is set to something else.
+        ValueError: the variable is set to another value.
     """
     if mode := os.environ.get("QWEN3NB_CACHE_JOURNAL"):
         return one_of("QWEN3NB_CACHE_JOURNAL", mode, ("wal", "delete"))
@@ -91,12 +92,12 @@ def journal_mode(folder: Path, *, mounts: Path = Path("/proc/self/mounts")) -> s
 
 
 class EmbeddingCache:
-    """Vectors of one encoder in ``file``; inside ``with`` the file stays open.
+    """The cached vectors of one encoder; within a ``with`` block, the file stays open.
 
     Attributes:
-        file: the SQLite file; made when first written to.
-        about: whose vectors these are, kept as JSON beside the file.
-        damaged: how many stored vectors failed their checksum so far.
+        file: the SQLite file; created on the first write.
+        about: description of the encoder, stored as JSON next to the file.
+        damaged: number of stored vectors that failed their checksum so far.
     """
 
     def __init__(self, file: Path, *, about: Mapping[str, Any] | None = None) -> None:
@@ -104,35 +105,35 @@ class EmbeddingCache:
         self.about = dict(about) if about is not None else None
         self.damaged = 0
         self._database: sqlite3.Connection | None = None
-        self._kept = False
-        self._off: set[str] = set()  # of "read" and "store": what was given up
-        self._signed = False
-        self._inode: int | None = None  # of the file as it was opened
+        self._stay_open = False
+        self._off: set[str] = set()  # actions disabled after an error: "read", "store"
+        self._described = False
+        self._inode: int | None = None  # of the file when it was opened
 
     def __enter__(self) -> EmbeddingCache:
-        self._kept = True
+        self._stay_open = True
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._kept = False
+        self._stay_open = False
         self._close()
 
     def get(self, keys: Iterable[bytes]) -> dict[bytes, NDArray[np.float32]]:
-        """The float32 vectors that are there, by key."""
+        """Return the stored vectors, float32, by key."""
         vectors: dict[bytes, NDArray[np.float32]] = {}
 
         def take(key: bytes, value: bytes) -> None:
             vectors[key] = np.frombuffer(value, dtype="<f4")
 
-        self._each(list(keys), take)
+        self._for_each(list(keys), take)
         return vectors
 
     def fill(self, keys: Sequence[bytes], vectors: NDArray[np.float32]) -> NDArray[np.bool_]:
-        """Write what is there into the rows of ``vectors`` (N, D); which rows, (N,).
+        """Copy stored vectors into the rows of ``vectors`` (N, D); return which were filled, (N,).
 
         Args:
             keys: N distinct keys.
-            vectors: changed in place; in C order.
+            vectors: changed in place; C-contiguous.
         """
         if not vectors.size:
             return np.zeros(len(keys), dtype=bool)
@@ -145,17 +146,17 @@ class EmbeddingCache:
             memory[row * size : (row + 1) * size] = value
             filled[row] = True
 
-        self._each(keys, take, size=size)
+        self._for_each(keys, take, size=size)
         return filled
 
-    def _each(
+    def _for_each(
         self,
         keys: Sequence[bytes],
         take: Callable[[bytes, bytes], None],
         *,
         size: int | None = None,
     ) -> None:
-        """``take`` every sound vector of ``keys``; count and report the others."""
+        """Pass each sound vector of ``keys`` to ``take``; count and report damaged ones."""
         if not self.file.is_file():
             return
         damaged: set[Any] = set()
@@ -169,14 +170,16 @@ class EmbeddingCache:
 
         self._attempt("read", read, None)
         if damaged:
-            log.warning("%s: %d damaged vectors, to be computed again", self.file, len(damaged))
+            log.warning(
+                "%s: %d damaged vectors, which will be computed again", self.file, len(damaged)
+            )
         self.damaged += len(damaged)
 
     def put(self, vectors: Mapping[bytes, NDArray[np.float32]]) -> bool:
-        """Store vectors, durably, in one transaction; a damaged one is replaced.
+        """Store vectors durably in one transaction, replacing damaged ones.
 
-        Returns whether they are stored: after a full disk or a folder that may not be
-        written, which is warned of once, nothing is any more.
+        Returns whether they were stored. After an error such as a full disk or a read-only
+        folder, which is logged once, nothing more is stored.
         """
         rows = []
         for key, vector in vectors.items():
@@ -184,7 +187,7 @@ class EmbeddingCache:
             rows.append((key, value, zlib.crc32(value, zlib.crc32(key))))
 
         def insert(database: sqlite3.Connection) -> bool:
-            self._sign()
+            self._describe()
             with database:
                 database.execute("begin immediate")
                 database.executemany(
@@ -197,23 +200,23 @@ class EmbeddingCache:
         return self._attempt("store", insert, False)
 
     def touch(self) -> None:
-        """Note that the vectors were of use today, for whoever prunes."""
-        if self.about is not None and self.about_file.is_file() and not self._signed:
-            self._attempt("store", lambda _: self._sign(), None)
+        """Record that the vectors were used, so that pruning by age keeps them."""
+        if self.about is not None and self.about_file.is_file() and not self._described:
+            self._attempt("store", lambda _: self._describe(), None)
 
     @property
     def about_file(self) -> Path:
-        """The JSON beside the file; its time of change is that of the last use."""
+        """The description next to the file; its modification time is that of the last use."""
         return self.file.with_suffix(".json")
 
-    def _sign(self) -> None:
-        """Write whose vectors these are, or if it is there already, that they were used."""
-        if self.about is None or self._signed:
+    def _describe(self) -> None:
+        """Write the description if it is missing or outdated, and update the time of use."""
+        if self.about is None or self._described:
             return
-        if not _says(self.about_file, self.about):
+        if not _contains(self.about_file, self.about):
             write_json(self.about_file, self.about)
         os.utime(self.about_file)
-        self._signed = True
+        self._described = True
 
     def __len__(self) -> int:
         if not self.file.is_file():
@@ -221,7 +224,7 @@ class EmbeddingCache:
         return self._attempt("read", lambda db: int(_one(db, "select count(*) from e")), 0)
 
     def _attempt(self, what: str, action: Callable[[sqlite3.Connection], T], otherwise: T) -> T:
-        """``action`` on the database; a damaged file is moved aside, then once more."""
+        """Run ``action`` on the database; if the file is damaged, move it aside and retry once."""
         if what in self._off:
             return otherwise
         for last in (False, True):
@@ -232,10 +235,12 @@ class EmbeddingCache:
                 if not last and is_damage(error) and self._moved_aside(error):
                     continue
                 self._off.add(what)
-                log.warning("%s: cannot %s vectors (%s); going on without", self.file, what, error)
+                log.warning(
+                    "%s: cannot %s vectors (%s); continuing without", self.file, what, error
+                )
                 return otherwise
             finally:
-                if not self._kept:
+                if not self._stay_open:
                     self._close()
         return otherwise
 
@@ -252,10 +257,10 @@ class EmbeddingCache:
             self._database = None
 
     def _moved_aside(self, error: Exception) -> bool:
-        """Make room for a fresh file, unless another process just did."""
+        """Move a damaged file aside, unless another process has already replaced it."""
         if self.file.is_file() and self.file.stat().st_ino != self._inode:
             return True
-        log.warning("%s is not readable (%s); moved aside, starting afresh", self.file, error)
+        log.warning("%s is not readable (%s); moved aside, starting a new file", self.file, error)
         try:
             for file in self.file.parent.glob(f"{self.file.name}*"):
                 if not file.name.endswith(".damaged"):
@@ -267,19 +272,19 @@ class EmbeddingCache:
 
 
 def connect(file: Path) -> sqlite3.Connection:
-    """Open a cache's file, made or brought to the present layout if need be.
+    """Open a cache file, creating it or migrating it to the current layout if needed.
 
-    In a folder that may not be written, it is opened for reading alone.
+    In a read-only folder, the file is opened for reading only.
 
     Raises:
-        sqlite3.Error: it cannot be opened, or a newer release wrote it.
+        sqlite3.Error: the file cannot be opened, or was written by a newer release.
     """
     until = time.monotonic() + _WAIT
     while True:
         try:
             return _prepared(file)
         except sqlite3.OperationalError as error:
-            # Two processes that make a file at once are told so without any waiting.
+            # If two processes create a file at once, SQLite reports "busy" without waiting.
             busy = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY
             if not busy or time.monotonic() > until:
                 raise
@@ -289,25 +294,27 @@ def connect(file: Path) -> sqlite3.Connection:
 def _prepared(file: Path) -> sqlite3.Connection:
     writable = os.access(file.parent, os.W_OK)
     name = f"{file.absolute().as_uri()}{'' if writable else '?mode=ro&immutable=1'}"
-    # Autocommit: transactions are opened by hand, where they begin.
+    # Autocommit mode: transactions begin explicitly.
     database = sqlite3.connect(name, uri=True, timeout=_WAIT, isolation_level=None)
     database.text_factory = bytes
     try:
-        database.execute("pragma cache_size = -32768")  # KiB: the keys' tree stays in memory
+        database.execute(
+            "pragma cache_size = -32768"
+        )  # KiB: keeps the B-tree of the keys in memory
         if writable:
             database.execute("pragma page_size = 65536")
             database.execute(f"pragma journal_mode = {journal_mode(file.parent)}")
             database.execute("pragma synchronous = full")
         if _one(database, "pragma user_version") != LAYOUT:
-            _bring_up(database, file)
+            _migrate(database, file)
     except BaseException:
         database.close()
         raise
     return database
 
 
-def _bring_up(database: sqlite3.Connection, file: Path) -> None:
-    """Make the table, or move the vectors of the first layout into it."""
+def _migrate(database: sqlite3.Connection, file: Path) -> None:
+    """Create the table; if the file has the first layout, move its vectors into the table."""
     with database:
         database.execute("begin immediate")
         layout = _one(database, "pragma user_version")
@@ -315,14 +322,14 @@ def _bring_up(database: sqlite3.Connection, file: Path) -> None:
             raise sqlite3.NotSupportedError(f"layout {layout}, written by a newer qwen3nb")
         database.execute("create table if not exists e (k blob primary key, v blob, crc int)")
         if _one(database, "select count(*) from sqlite_master where name = 'vectors'"):
-            log.warning("%s: brought to the present layout, once", file)
+            log.warning("%s: migrated to the current layout", file)
             database.execute("insert or ignore into e select k, v, crc from vectors")
             database.execute("drop table vectors")
         database.execute(f"pragma user_version = {LAYOUT}")
 
 
 def _rows(database: sqlite3.Connection, keys: Sequence[bytes]) -> Iterator[Row]:
-    """The rows of ``keys``: looked up, or if they are many, by reading the whole table."""
+    """Yield the rows of ``keys``: by lookup, or for many keys by a full scan."""
     stored = _one(database, "select max(rowid) from e") or 0
     if len(keys) >= _SCAN_FROM * stored:
         wanted = set(keys)
@@ -330,8 +337,8 @@ def _rows(database: sqlite3.Connection, keys: Sequence[bytes]) -> Iterator[Row]:
             if row[0] in wanted:
                 yield row
         return
-    for start in range(0, len(keys), _ASKED_AT_ONCE):
-        part = keys[start : start + _ASKED_AT_ONCE]
+    for start in range(0, len(keys), _KEYS_PER_QUERY):
+        part = keys[start : start + _KEYS_PER_QUERY]
         marks = ",".join("?" * len(part))  # question marks only, never a value
         yield from database.execute(f"select k, v, crc from e where k in ({marks})", part)  # noqa: S608
 
@@ -340,8 +347,8 @@ def _one(database: sqlite3.Connection, query: str) -> Any:
     return database.execute(query).fetchone()[0]
 
 
-def _says(file: Path, about: Mapping[str, Any]) -> bool:
+def _contains(file: Path, about: Mapping[str, Any]) -> bool:
     try:
         return file.is_file() and bool(read_json(file) == about)
-    except ValueError:  # cut or overwritten: to be written again
+    except ValueError:  # truncated or overwritten: it is written again
         return False

@@ -1,4 +1,4 @@
-"""Encode a file of texts into a file of vectors, in constant memory."""
+"""Encode a file of texts into a file of vectors in constant memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Encoded", "check_output", "check_texts", "encode_to_file", "read_tex
 
 _AT_ONCE = 4096  # texts in memory: enough to batch texts of similar length
 _HEADER = 128  # bytes: room for any number of rows
-_LONGEST = 64 << 20  # bytes of a line; a longer one is refused
+_LONGEST = 64 << 20  # bytes of a line; longer lines are refused
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class Encoded:
 
     Attributes:
         file: the .npy file.
-        rows: its rows, one per text.
-        dimension: its columns.
+        rows: number of rows, one per text.
+        dimension: number of columns.
         hits: texts read from the cache; equal texts count once per 4,096.
         misses: texts computed by the model.
     """
@@ -51,17 +51,17 @@ def encode_to_file(
     role: str | None = None,
     total: int | None = None,
 ) -> Encoded:
-    """Write the vectors of ``texts``, in their order, to a .npy file of float32 (N, D).
+    """Write the vectors of ``texts``, in order, to a .npy file of float32 (N, D).
 
-    Texts are read 4,096 at a time. The file appears under its name once it is complete; an
-    earlier file stays until then. After a kill, an encoder with a cache resumes: it encodes
+    Texts are read 4,096 at a time. The file appears under its name when it is complete; an
+    earlier file stays until then. After a kill, an encoder with a cache resumes and encodes
     at most 512 texts again.
 
     Args:
         encoder: any encoder.
         texts: any number of strings.
         file: the .npy file to write.
-        role: ``query`` or ``passage``; decides the prompt.
+        role: ``query`` or ``passage``; selects the prompt.
         total: number of texts, if known; shown in the progress bar and checked at the end.
 
     Raises:
@@ -75,12 +75,12 @@ def encode_to_file(
             try:
                 vectors = encoder.encode(part, role=role)
             except EncoderError as error:
-                raise EncoderError(f"counted from text {rows}: {error}") from None
+                raise EncoderError(f"counting from text {rows}: {error}") from None
             handle.write(vectors.astype("<f4", copy=False).data)
             rows += len(part)
             bar.update(len(part))
         if total not in (None, rows):
-            raise EncoderError(f"expected {total} texts; got {rows}: did the input change?")
+            raise EncoderError(f"expected {total} texts; got {rows}; did the input change?")
         handle.seek(0)
         handle.write(_header(rows, encoder.dimension))
     return Encoded(
@@ -94,7 +94,7 @@ def encode_to_file(
 
 @contextmanager
 def _one_bar(encoder: Encoder, total: int | None) -> Iterator[tqdm[Any]]:
-    """Show one bar over all texts instead of the encoder's bar over each part."""
+    """Show one bar for all texts instead of the encoder's bar for each part."""
     shown, encoder.show_progress = encoder.show_progress, False
     try:
         with tqdm(
@@ -106,7 +106,7 @@ def _one_bar(encoder: Encoder, total: int | None) -> Iterator[tqdm[Any]]:
 
 
 def _header(rows: int, dimension: int) -> bytes:
-    """A .npy header of ``_HEADER`` bytes, version 1.0: magic, length, padded description."""
+    """Return a .npy header of ``_HEADER`` bytes, version 1.0: magic, length, padded fields."""
     shape = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, {dimension}), }}"
     start = b"\x93NUMPY\x01\x00" + (_HEADER - 10).to_bytes(2, "little")
     return start + shape.encode("ascii").ljust(_HEADER - 11) + b"\n"
@@ -116,7 +116,7 @@ def read_texts(file: Path) -> Iterator[str]:
     """Yield the texts of a file with one ``{"text": ...}`` per line; refuse empty lines.
 
     Raises:
-        ValueError: any other line; names its number.
+        ValueError: any other line; names the line number.
     """
     with file.open("rb") as handle:
         for number in itertools.count(1):
@@ -148,7 +148,7 @@ def check_texts(file: Path) -> int:
     """Read and check every line of ``file``; return the number of texts.
 
     Raises:
-        ValueError: no file, no text, or a malformed line; names its number.
+        ValueError: no such file, no texts, or a malformed line; names the line number.
     """
     if not file.is_file():
         raise ValueError(f"{file}: no such file")
@@ -159,14 +159,14 @@ def check_texts(file: Path) -> int:
 
 
 def check_output(file: Path) -> None:
-    """Refuse an output file that could not be written, before any work is done.
+    """Refuse an output file that cannot be written, before any work is done.
 
     Raises:
-        ValueError: no .npy file, a folder, or in a folder that is missing or read-only.
+        ValueError: not a .npy file, a folder, or in a folder that is missing or read-only.
     """
     if file.suffix != ".npy" or file.is_dir():
         raise ValueError(f"{file}: expected the name of a .npy file")
     if not file.parent.is_dir():
         raise ValueError(f"{file.parent}: no such folder to write to")
     if not os.access(file.parent, os.W_OK):
-        raise ValueError(f"{file.parent}: this folder may not be written to")
+        raise ValueError(f"{file.parent}: this folder is not writable")

@@ -1,4 +1,4 @@
-"""Progress bar of an encoding: texts per second and remaining time.
+"""The progress bar of an encoding: texts per second and remaining time.
 
 The longest texts are encoded first, so texts per second rise over time. The remaining time
 is therefore estimated from characters.
@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 __all__ = ["EncodingProgress"]
 
-_DELAY = 2.0  # seconds after which work is long
+_DELAY = 2.0  # seconds until the bar appears
 _FORMAT = (
     "{desc}: {percentage:3.0f}%|{bar}| {texts:,}/{of:,} texts "
     "[{elapsed}<{remaining}, {speed:,.1f} texts/s]"
@@ -24,17 +24,17 @@ class EncodingProgress(tqdm):
     """A bar that appears after two seconds, unless ``show`` is off.
 
     Attributes:
-        texts: how many are done.
+        texts: number of texts done.
     """
 
     def __init__(self, label: str, sizes: Sequence[int], *, show: bool, **options: Any) -> None:
         """Start a bar.
 
         Args:
-            label: the encoder's.
-            sizes: characters of each text, in the order they are encoded in.
-            show: whether to show anything at all.
-            options: of tqdm.
+            label: the encoder's label.
+            sizes: characters of each text, in the order of encoding.
+            show: whether to show the bar.
+            options: options of tqdm.
         """
         self._sizes = [size + 1 for size in sizes]  # an empty text is work too
         self.texts = 0
@@ -55,7 +55,7 @@ class EncodingProgress(tqdm):
 
     @property
     def format_dict(self) -> dict[str, Any]:
-        """What the format may name: tqdm's fields and ours."""
+        """The fields that the format may use: tqdm's and ours."""
         fields = dict(super().format_dict)
         speed = self.texts / fields["elapsed"] if fields["elapsed"] else 0.0
         return {**fields, "texts": self.texts, "of": len(self._sizes), "speed": speed}

@@ -1,4 +1,4 @@
-"""Prompts: the text put before an input, by task, task type or role."""
+"""Prompts: the text prepended to an input, by task, task type or role."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ def prompt_for(
 ) -> str:
     """Return the prompt of a text, or an empty string.
 
-    Keys are tried from the most specific on: ``<task>-<role>``, ``<task>``,
+    Keys are tried in this order, the most specific first: ``<task>-<role>``, ``<task>``,
     ``<type>-<role>``, ``<type>``, ``<role>``; for a text without a role,
     ``<task>``, ``<type>``, ``symmetric``. This is MTEB's order.
 
     Args:
-        prompts: text per key; ``{instruction}`` in it stands for the instruction.
+        prompts: text per key; ``{instruction}`` in it is replaced with the instruction.
         role: ``query``, ``passage`` or None.
-        task: MTEB's metadata of the task, with ``name``, ``type`` and perhaps ``prompt``.
-        instruction: used if the task brings no instruction.
+        task: MTEB's task metadata, with ``name``, ``type`` and perhaps ``prompt``.
+        instruction: used if the task has no instruction.
 
     >>> prompts = {"query": "query: ", "STS": "similar: "}
     >>> prompt_for(prompts, role="query"), prompt_for(prompts, role="passage")

@@ -1,4 +1,4 @@
-"""Random vectors: the baseline for a model that knows nothing."""
+"""Random vectors: the chance-level baseline."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ __all__ = ["RandomEncoder"]
 class RandomEncoder(Encoder):
     """A random unit vector per text: chance level for every score.
 
-    A text's vector is drawn from a generator seeded with the seed and the text, so it
-    does not depend on what else is encoded.
+    A text's vector comes from a generator seeded with ``seed`` and the text, so it does not
+    depend on what else is encoded.
     """
 
     def __init__(self, source: Source, *, seed: int, dimension: int = 128, **options: Any) -> None:

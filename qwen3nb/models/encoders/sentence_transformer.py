@@ -1,8 +1,9 @@
-"""sentence-transformers models: loaded and tokenised by that library, run here if possible.
+"""sentence-transformers models, on this package's fast path where possible.
 
-A model that consists of a transformer that can be packed, a known pooling and at most a
-normalisation runs on this package's fast path. Any other model runs in
-sentence-transformers. Tests check that the vectors agree.
+sentence-transformers loads every model and tokenises its texts. A model that consists of a
+transformer that can be packed, a known pooling and at most a normalisation runs on this
+package's fast path; any other model runs in sentence-transformers. Tests check that the
+vectors agree.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class SentenceTransformerEncoder(Encoder):
     """A sentence-transformers model.
 
     Attributes:
-        runner: runs the model; None if sentence-transformers does.
+        runner: runs the model; None if sentence-transformers runs it.
     """
 
     def __init__(
@@ -75,12 +76,12 @@ class SentenceTransformerEncoder(Encoder):
 
     @property
     def way(self) -> str:
-        """``packed``, ``varlen`` or ``sentence-transformers``."""
+        """How the model runs: ``packed``, ``varlen`` or ``sentence-transformers``."""
         return self.runner.way if self.runner is not None else "sentence-transformers"
 
     @property
     def device(self) -> str:
-        """Where the model runs."""
+        """The device that the model runs on."""
         return str(self._model.device)
 
     @property
@@ -96,7 +97,7 @@ class SentenceTransformerEncoder(Encoder):
     def _embed(self, texts: Sequence[str]) -> Vectors:
         if self.runner is not None:
             return self.runner.vectors(self._tokenise(texts), done=self._tick)
-        # prompt="": the prompt is part of the text; a default one would be added again.
+        # prompt="": the prompt is already part of the text; a default would be added again.
         vectors: Vectors = self._model.encode(
             list(texts),
             prompt="",
@@ -117,15 +118,15 @@ class SentenceTransformerEncoder(Encoder):
 
 
 def _check_options(source: Source, *, pooling: str | None, others: object) -> None:
-    """Refuse options that do not apply to such a model."""
+    """Refuse options that do not apply to sentence-transformers models."""
     if others:
         raise SpecError(
-            f"{source.label} runs as sentence-transformers has it; prefix, append_eos and "
-            "normalize are for Qwen3 encoders and language models"
+            f"{source.label} runs as its sentence-transformers files define; prefix, append_eos "
+            "and normalize are for Qwen3 encoders and language models"
         )
     if pooling is not None:
         raise SpecError(
-            f"{source.label} brings its own pooling (modules.json); "
+            f"{source.label} defines its own pooling (modules.json); "
             f"leave pooling at 'auto', not {pooling!r}"
         )
 
@@ -147,7 +148,7 @@ def _version() -> str:
 
 
 def _runner(model: Any, *, batch_size: int) -> Runner | None:
-    """The engine that gives the vectors of ``model``; None if only it can run itself."""
+    """Return the runner for ``model``, or None if sentence-transformers must run it."""
     pooling = known_pooling(model)
     if pooling is None or packing_of(model[0].model) is None:
         return None
@@ -158,10 +159,11 @@ def _runner(model: Any, *, batch_size: int) -> Runner | None:
 
 
 def known_pooling(model: Any) -> str | None:
-    """Our name for how ``model`` pools, or None if it is more than a pooled transformer.
+    """Return this package's name of the pooling, or None for more than a pooled transformer.
 
-    Known are the classes of sentence-transformers itself, in this order: Transformer
-    with plain text as its only input, Pooling by one of four rules, perhaps Normalize.
+    Recognised are only the classes of sentence-transformers itself, in this order:
+    Transformer with plain text as its only input, Pooling by one of four rules, and
+    optionally Normalize.
     """
     modules = list(model)
     kinds = [type(module) for module in modules]

@@ -1,8 +1,8 @@
 """Encoders that run a transformer and pool its states.
 
-Supported are bidirectional Qwen3 directories, encoder-decoder checkpoints (the encoder is
-extracted in memory), causal language models, as they are or made bidirectional, with or
-without a LoRA adapter, and the encoders of other encoder-decoders such as T5Gemma 2.
+Supported models: bidirectional Qwen3 directories; encoder-decoder checkpoints (the encoder
+is extracted in memory); causal language models, causal or made bidirectional, with or
+without a LoRA adapter; and the encoders of other encoder-decoders such as T5Gemma 2.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class TransformerEncoder(Encoder):
     """A Qwen3 encoder, or any causal language model, with pooling.
 
     Attributes:
-        runner: what runs it.
+        runner: runs the model.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class TransformerEncoder(Encoder):
         bidirectional: bool = False,
         **options: Any,
     ) -> None:
-        assert source.folder is not None  # noqa: S101 - kinds without a folder come elsewhere
+        assert source.folder is not None  # noqa: S101 - kinds without a folder have other classes
         self._device = pick_device(device)
         stored = _stored_settings(source)
         self.pooling = _pooling(source, pooling or stored.get("pooling") or source.pooling)
@@ -96,7 +96,7 @@ class TransformerEncoder(Encoder):
 
     @property
     def device(self) -> str:
-        """Where the model runs."""
+        """The device that the model runs on."""
         return self._device
 
     @property
@@ -137,7 +137,7 @@ def _pooling(source: Source, known: str | None) -> str:
     """Return the ``known`` pooling; refuse a language model without one."""
     if known is None:
         raise SpecError(
-            f"{source.folder}: a language model, which says nothing of pooling; "
+            f"{source.folder}: a language model, which does not define a pooling; "
             f"choose one of: {', '.join(POOLINGS)}"
         )
     return known
@@ -185,14 +185,14 @@ def _load_model(source: Source, dtype: torch.dtype, *, bidirectional: bool = Fal
 def _stock(
     folder: Path, dtype: torch.dtype, *, kind: Any = None, bidirectional: bool = False
 ) -> Any:
-    """Load a model by transformers' own class; refuse randomly initialised weights.
+    """Load a model in transformers' own class; refuse randomly initialised weights.
 
     Raises:
         SpecError: weights are missing, or of another shape.
     """
     from transformers import AutoConfig, AutoModel
 
-    # Without safetensors, a state dict that `open_checkpoint` found to hold tensors only.
+    # Without safetensors: a state dict that `open_checkpoint` has checked for tensors only.
     safe = open_checkpoint(folder).files[0].suffix == ".safetensors"
     options: dict[str, Any] = {"dtype": dtype, "use_safetensors": safe}
     if bidirectional:
@@ -205,11 +205,11 @@ def _stock(
     except (RuntimeError, KeyError) as error:
         reason = str(error).strip().splitlines()[0]
         raise SpecError(f"{folder}: cannot be loaded ({reason})") from None
-    # A pooler over the first token comes with BERT's class and is not used here.
+    # BERT's class has a pooler over the first token, which is not used here.
     if missing := sorted(key for key in info["missing_keys"] if not key.startswith("pooler.")):
         raise SpecError(
             f"{folder}: has no {missing[0]} ({len(missing)} tensors missing), which would be "
-            "random; its weights are another model's, or their names have a wrapper's prefix"
+            "random; the weights belong to another model, or their names have a wrapper's prefix"
         )
     return model
 
@@ -217,8 +217,8 @@ def _stock(
 def _check_bidirectional(model: Any, folder: Path) -> None:
     if not causal_leak(model.eval(), vocab_size=model.config.vocab_size) > 0:
         raise SpecError(
-            f"{folder}: this transformers release runs the model causally although it is to be "
-            "bidirectional; its vectors would be wrong. Install transformers 5.2 or newer; "
+            f"{folder}: this transformers release runs the model causally although it should be "
+            "bidirectional, so its vectors would be wrong. Install transformers 5.2 or newer; "
             "not every architecture can be made bidirectional"
         )
 
@@ -233,7 +233,7 @@ def _from_seq2seq(folder: Path) -> Qwen3EncoderModel:
     try:
         model.load_state_dict({new: checkpoint.read(name) for new, name in names.items()})
     except RuntimeError as error:
-        raise CheckpointError(f"{folder}: the weights do not fit config.json\n{error}") from None
+        raise CheckpointError(f"{folder}: the weights do not match config.json\n{error}") from None
     return model
 
 
@@ -243,5 +243,5 @@ def _load_tokenizer(folder: Path, config: Any) -> PreTrainedTokenizerBase:
     try:
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, config=config)
     except (OSError, ValueError) as error:
-        raise SpecError(f"{folder}: its tokenizer cannot be loaded ({error})") from None
+        raise SpecError(f"{folder}: the tokenizer cannot be loaded ({error})") from None
     return tokenizer

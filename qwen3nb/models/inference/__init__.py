@@ -1,1 +1,1 @@
-"""Fast exact forwards: packing, attention, linear layers, shared prefixes."""
+"""Fast, exact forward passes: packing, attention, linear layers, shared prefixes."""

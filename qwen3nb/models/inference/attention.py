@@ -1,6 +1,6 @@
-"""Custom attention in a transformers model, and checks whether a model supports it.
+"""Custom attention in a transformers model, and what decides whether a model supports it.
 
-transformers calls the function in each layer, without the mask it would otherwise build.
+transformers calls the function in each layer, without building its own mask.
 """
 
 from __future__ import annotations

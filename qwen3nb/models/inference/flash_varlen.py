@@ -1,7 +1,7 @@
 """FlashAttention over texts of different lengths in one call, on a GPU in 16 bits.
 
-PyTorch's kernel is preferred, then the one of the package flash-attn; without either, a
-GPU runs padded batches.
+PyTorch's kernel is preferred, then that of the package flash-attn; without either, a GPU
+runs padded batches.
 
 Shapes: T tokens of all texts, N texts, D head size.
 """
@@ -22,7 +22,7 @@ _MAX_HEAD = 256  # the largest head size of FlashAttention
 
 
 class Kernel(Protocol):
-    """Attention within each text."""
+    """A kernel that computes attention within each text."""
 
     def __call__(
         self,
@@ -35,7 +35,7 @@ class Kernel(Protocol):
         scale: float | None,
         causal: bool,
     ) -> Tensor:
-        """Attention (T, heads, D).
+        """Return attention (T, heads, D).
 
         Args:
             query: (T, heads, D).

@@ -1,4 +1,4 @@
-"""Load a causal language model with its output matrix; refuse an incomplete one."""
+"""Load a causal language model with its output matrix; refuse incomplete weights."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from qwen3nb.models.types import SpecError
 
 
 def load_causal(source: Source, dtype: torch.dtype) -> Any:
-    """Load the whole causal language model, with its adapter merged in.
+    """Load a causal language model with its output matrix, and its adapter merged in.
 
     Raises:
         SpecError: weights are missing.

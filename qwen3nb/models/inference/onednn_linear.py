@@ -1,15 +1,15 @@
-"""Linear layers in float32 on a CPU, by the faster of two libraries.
+"""Linear layers in float32 on a CPU, in the faster of two libraries.
 
 PyTorch's ``F.linear`` calls MKL, which leaves a tenth to a half of an AMD processor idle,
-depending on its generation. oneDNN, in the same wheel, does not, and can keep the weights
-in the order it reads them. The result is float32 either way and differs in the last bits
-only (about 3e-6 of a state).
+depending on its generation. oneDNN, in the same wheel, does not, and can store the weights
+in the order in which it reads them. The result is float32 either way and differs only in
+the last bits (about 3e-6 of a state).
 
-There is no public interface to it (PyTorch 2.13): `torch.utils.mkldnn` copies every
+oneDNN has no suitable public interface (PyTorch 2.13): `torch.utils.mkldnn` copies every
 input and output and gains nothing, a 1 x 1 convolution reorders its weights at each call
-and gains nothing, `torch.compile` takes tens of seconds to start. The operator
-that `torch.compile` uses is therefore called with a fallback: if it is missing, refuses
-the shapes, or is not faster on this machine, nothing changes.
+and gains nothing, `torch.compile` takes tens of seconds to start. The operator that
+`torch.compile` uses is therefore called directly, with a fallback: if it is missing,
+refuses the shapes, or is not faster on this machine, nothing changes.
 
 Shapes: T tokens, I inputs, O outputs.
 """
@@ -28,14 +28,14 @@ from torch.nn import functional as F
 
 __all__ = ["PrepackedLinear", "prepack", "speedup"]
 
-_TOKENS = 512  # number of rows that weights are ordered for and timed with
+_TOKENS = 512  # rows that weights are reordered for and timed with
 _REPEATS = 7
-_WORTH = 1.05  # a smaller speed-up is noise, and not worth a private operator
+_WORTH = 1.05  # a smaller speed-up may be noise, and is not worth a private operator
 _UNAVAILABLE = (AttributeError, NotImplementedError, RuntimeError, TypeError)
 
 
 class PrepackedLinear(nn.Module):
-    """A linear layer (T, I) to (T, O) whose weights lie in oneDNN's order; no gradients."""
+    """A linear layer (T, I) to (T, O) with weights in oneDNN's order; no gradients."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         """Reorder ``weight`` (O, I); ``bias`` (O,) is kept as it is."""
@@ -47,7 +47,7 @@ class PrepackedLinear(nn.Module):
         self._bias = None if bias is None else bias.detach()
 
     def forward(self, states: Tensor) -> Tensor:
-        """States (..., O) of states (..., I)."""
+        """Return states (..., O) of states (..., I)."""
         out: Tensor = torch.ops.mkldnn._linear_pointwise(
             states, self._weight, self._bias, "none", [], ""
         )
@@ -55,12 +55,12 @@ class PrepackedLinear(nn.Module):
 
 
 def prepack(model: nn.Module, *, force: bool = False) -> bool:
-    """Replace the linear layers of ``model`` if that is faster; return whether it did.
+    """Replace the linear layers of ``model`` if that is faster; return whether it was done.
 
     The weights move into the new layers, so memory does not grow.
 
     Args:
-        model: on a CPU in float32; any other stays as it is.
+        model: on a CPU in float32; any other model is left unchanged.
         force: replace without timing, if the operator exists.
     """
     layers = [
@@ -84,12 +84,12 @@ def prepack(model: nn.Module, *, force: bool = False) -> bool:
 def speedup(shapes: Counter[tuple[int, int]]) -> float | None:
     """Return the speed-up of oneDNN over ``F.linear`` on layers (I, O), weighted by count.
 
-    Compares the shortest of a few runs, which other work on the machine disturbs least.
-    None without layers or without the operator.
+    Compares the shortest of several runs, which other work on the machine disturbs least.
+    Returns None without layers or without the operator.
     """
     ours = theirs = 0.0
     for (inputs, outputs), count in shapes.items():
-        random = torch.Generator().manual_seed(0)  # leaves the global generator alone
+        random = torch.Generator().manual_seed(0)  # does not touch the global generator
         states = torch.randn(_TOKENS, inputs, generator=random)
         weight = torch.randn(outputs, inputs, generator=random) * inputs**-0.5
         plain = partial(F.linear, states, weight)

@@ -1,14 +1,13 @@
 """Run texts through a model without padding, concatenated into one row.
 
-The texts of a batch are sorted by length and concatenated; positions start again with
-each text. Attention is the only part of a transformer that looks beyond a single token; it
-runs per text: texts of equal length are viewed as (n, L, heads,
-head size) and go through PyTorch's scaled dot product together, without a mask.
+The texts of a batch are sorted by length and concatenated; positions restart with each
+text. Attention is the only part of a transformer that looks beyond a single token, so it
+runs per text: texts of equal length are viewed as (n, L, heads, head size) and go through
+PyTorch's scaled dot product together, without a mask.
 
-The layout of a forward's texts travels as an argument (`PackedLayout`) through
-transformers' own attention interface; nothing is kept between forwards. A model that
-was prepared by `prepare` refuses to run without it, for padded batches would silently
-attend to padding.
+The layout of the texts is passed as an argument (`PackedLayout`) through transformers' own
+attention interface; nothing is kept between forward passes. A model prepared by `prepare`
+refuses to run without a layout, because padded batches would silently attend to padding.
 
 Rule: a model is packed if its architecture is in `_FAMILIES`, it has no sliding windows,
 and its rotary frequencies (if any) do not depend on the batch. Other models run padded.
@@ -41,7 +40,7 @@ class _TokenOrder:
     """How an architecture treats token order."""
 
     decoder: bool = False
-    after_padding: bool = False  # positions start after the padding token's id
+    after_padding: bool = False  # positions start after the id of the padding token
 
 
 _FAMILIES = {
@@ -59,11 +58,11 @@ _FAMILIES = {
 
 @dataclass(frozen=True)
 class PackedLayout:
-    """Where the texts lie in a packed row.
+    """The positions of the texts in a packed row.
 
     Attributes:
         groups: (first token, texts, tokens per text) of each run of equal length.
-        causal: whether a token attends to earlier tokens of its own text only.
+        causal: whether a token attends only to earlier tokens of its own text.
         limits: start of each text and end of the last: (N + 1), int32.
         kernel: attention over ragged texts in one call; None for one call per group.
     """
@@ -74,7 +73,7 @@ class PackedLayout:
     kernel: Kernel | None = None
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float | None) -> Tensor:
-        """Attention (1, T, heads, D) of (1, heads, T, D), each text to itself only."""
+        """Return attention (1, T, heads, D) of (1, heads, T, D), within each text."""
         if self.kernel is not None:
             q, k, v = (each[0].transpose(0, 1) for each in (query, key, value))
             longest, causal = self.groups[0][2], self.causal
@@ -94,14 +93,14 @@ class PackedLayout:
 
 
 def _view(states: Tensor, start: int, texts: int, length: int) -> Tensor:
-    """A group (texts, heads, L, D) of packed states (1, heads, T, D), nothing copied."""
+    """Return a view (texts, heads, L, D) of packed states (1, heads, T, D)."""
     part = states[0, :, start : start + texts * length]
     return part.unflatten(1, (texts, length)).transpose(0, 1)
 
 
 @dataclass(frozen=True)
 class Packing:
-    """How one model runs packed.
+    """How a model runs packed.
 
     Attributes:
         causal: whether its attention is causal.
@@ -114,9 +113,9 @@ class Packing:
     kernel: Kernel | None = None
 
     def states(self, model: Any, rows: Sequence[Sequence[int]]) -> tuple[Tensor, PackedLayout]:
-        """Token states (T, H) of ``rows``, and where each row is.
+        """Return the token states (T, H) of ``rows``, and their layout.
 
-        Rows of equal length must stand together; the longest first.
+        Rows must be sorted by length, the longest first.
         """
         lengths = torch.tensor([len(row) for row in rows])
         ends = lengths.cumsum(0)
@@ -161,7 +160,7 @@ def packing_of(model: Any, *, kernel: Kernel | None = None) -> Packing | None:
 
 
 def prepare(model: Any) -> None:
-    """Make ``model`` attend by layout; from then on it runs packed only."""
+    """Make ``model`` attend by layout; afterwards it runs packed only."""
     attend_with(model, ATTENTION, _attention)
 
 
@@ -187,7 +186,7 @@ def _attention(
 
 
 def pool_packed(states: Tensor, layout: PackedLayout, *, how: str, normalize: bool) -> Tensor:
-    """Vectors (N, H), float32, of packed ``states`` (T, H); see `modeling.pooling.pool`."""
+    """Pool packed ``states`` (T, H) to float32 vectors (N, H); see `modeling.pooling.pool`."""
     vectors = []
     for start, texts, length in layout.groups:
         group = states[start : start + texts * length].unflatten(0, (texts, length))

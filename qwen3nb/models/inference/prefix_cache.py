@@ -1,12 +1,12 @@
-"""Prefix cache: the prefix that many texts share goes through the model once.
+"""Prefix cache: a prefix shared by many texts goes through the model once.
 
-A causal model computes a key and a value per token and layer, which depend on earlier
-tokens only. Cached, they replace the shared prefix of every text that starts with the same
-tokens: only the rest of each text is computed.
+A causal model computes a key and a value per token and layer, which depend only on earlier
+tokens. Cached, they stand in for the shared prefix of all texts that start with the same
+tokens, so that only the rest of each text is computed.
 
-Rests are padded on the right; no token attends to the padding after it, and the states of
+Rests are padded on the right: no token attends to the padding after it, and the states of
 padding are never read. Only the state of the last token is returned, so the last layer
-computes keys and values for all tokens, and everything else for that token alone.
+computes keys and values for all tokens, but everything else for that token alone.
 
 Shapes: N texts, T tokens of the longest rest, P tokens of the prefix, H hidden size,
 D head size.
@@ -53,7 +53,7 @@ class Prefix:
 
 
 class _Memory:
-    """The prefix that one forward attends to; keeps the new keys and values on request."""
+    """The prefix that a forward pass attends to; keeps new keys and values on request."""
 
     def __init__(self, prefix: Prefix, *, keep: bool) -> None:
         self.prefix = prefix
@@ -63,13 +63,13 @@ class _Memory:
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, *, scale: float | None
     ) -> Tensor:
-        """Attention (N, heads, T, D) of each token to the prefix and to its text so far."""
+        """Return attention (N, heads, T, D) of each token to the prefix and its text so far."""
         key, value = self.with_prefix(layer, key, value)
         mask = self._visible(query, key.shape[2])
         return _attend(query, key, value, mask=mask, scale=scale)
 
     def with_prefix(self, layer: int, key: Tensor, value: Tensor) -> Pair:
-        """Return keys and values (N, key heads, P + T, D); remember them if ``keep`` is set."""
+        """Return keys and values (N, key heads, P + T, D); store them if ``keep`` is set."""
         if self.prefix.layers:
             key, value = (
                 torch.cat([old.expand(len(new), -1, -1, -1), new], dim=2)
@@ -106,11 +106,11 @@ class _LastLayer:
     index: int
 
     def remember(self, states: Tensor, rotary: Pair, memory: _Memory) -> None:
-        """Keep the keys and values of all tokens; nothing else is needed of this layer."""
+        """Store the keys and values of all tokens; nothing else of this layer is needed."""
         self._keys(self.layer.input_layernorm(states), rotary, memory)
 
     def states(self, states: Tensor, rotary: Pair, memory: _Memory, last: Tensor) -> Tensor:
-        """The state (N, H) of token ``last`` (N,) of each text, of ``states`` (N, T, H)."""
+        """Return the state (N, H) of token ``last`` (N,) of each text in ``states`` (N, T, H)."""
         attention, rows = self.layer.self_attn, torch.arange(len(states), device=states.device)
         normed = self.layer.input_layernorm(states)
         key, value = self._keys(normed, rotary, memory)
@@ -132,7 +132,7 @@ class _LastLayer:
         return memory.with_prefix(self.index, key, value)
 
     def _heads(self, linear: Any, norm: str, states: Tensor, rotary: tuple[Tensor, ...]) -> Tensor:
-        """(N, heads, T, D): projected, normed where the family does, and turned by position."""
+        """Return heads (N, heads, T, D): projected, normed if the family does so, and rotated."""
         attention = self.layer.self_attn
         heads = linear(states).unflatten(-1, (-1, attention.head_dim))
         if hasattr(attention, norm):
@@ -146,10 +146,10 @@ class _LastLayer:
 
 
 class PrefixModel:
-    """A causal transformer without its output matrix, run on the text after a prefix."""
+    """A causal transformer without its output matrix that runs texts after a cached prefix."""
 
     def __init__(self, model: Any) -> None:
-        """Take over ``model``: it must not run anywhere else afterwards.
+        """Take over ``model``, which must not be used elsewhere afterwards.
 
         Args:
             model: transformers' Qwen3, Qwen2 or Llama without a head, on its device, in
@@ -189,7 +189,7 @@ class PrefixModel:
         return self._last.states(states, rotary, memory, lengths.to(states.device) - 1)
 
     def _run(self, ids: Tensor, memory: _Memory) -> tuple[Tensor, Pair]:
-        """States (N, T, H) before the last layer, and cosine and sine of each position."""
+        """Return states (N, T, H) before the last layer, and cosine and sine per position."""
         start = len(memory.prefix.ids)
         device = self.model.device
         positions = torch.arange(start, start + ids.shape[1], device=device).unsqueeze(0)
@@ -234,6 +234,6 @@ def _attention(
 ) -> tuple[Tensor, None]:
     """Attention as transformers calls it in each layer: (N, T, heads, D)."""
     if memory is None:
-        raise ValueError("this model was prepared for prefixes; run it through PrefixModel")
+        raise ValueError("this model was prepared for cached prefixes; run it through PrefixModel")
     states = memory.attend(module.layer_idx, query, key, value, scale=scaling)
     return states.transpose(1, 2).contiguous(), None

@@ -1,11 +1,11 @@
-"""Run token rows through a model, as fast as the model and the machine allow.
+"""Run token rows through a model as fast as the model and the machine allow.
 
-One of three ways, selected once: ``packed`` on a CPU, ``varlen`` (packed, FlashAttention) on a
-GPU in 16 bits, ``padded`` for everything else; see `qwen3nb.models.inference.packing` for which
-models can be packed. They agree to rounding.
+A model runs in one of three ways: ``packed`` on a CPU, ``varlen`` (packed, FlashAttention) on a
+GPU in 16 bits, ``padded`` otherwise; see `qwen3nb.models.inference.packing` for which models
+can be packed. The results agree up to rounding.
 
-If memory runs out, the tokens per forward are halved with a warning and the forward runs
-again; vectors do not depend on the batch, so they do not change.
+If memory runs out, the number of tokens per forward pass is halved, with a warning, and the
+pass is repeated. Vectors do not depend on the batch, so they do not change.
 
 Shapes: N texts, H hidden size.
 """
@@ -24,13 +24,13 @@ from qwen3nb.models.inference.flash_varlen import varlen_kernel
 from qwen3nb.models.inference.onednn_linear import prepack
 from qwen3nb.models.inference.packing import packing_of, pool_packed, prepare
 from qwen3nb.models.modeling.pooling import pool
-from qwen3nb.models.modeling.qwen3_encoder import padded
+from qwen3nb.models.modeling.qwen3_encoder import pad_rows
 from qwen3nb.models.types import EncoderError, Vectors
 from qwen3nb.utils.choices import one_of
 
 __all__ = ["Runner"]
 
-_BUDGET = {"cpu": 1024, "cuda": 16_384}  # tokens per forward
+_BUDGET = {"cpu": 1024, "cuda": 16_384}  # tokens per forward pass
 _LINEARS = ("auto", "onednn", "torch")
 _logger = logging.getLogger(__name__)
 Rows = Sequence[Sequence[int]]
@@ -40,9 +40,9 @@ class Runner:
     """Runs a model and pools its states.
 
     Attributes:
-        way: ``packed``, ``varlen`` or ``padded``.
+        way: how the model runs: ``packed``, ``varlen`` or ``padded``.
         onednn: whether its linear layers run in oneDNN.
-        budget: tokens per forward; halved when memory runs out.
+        budget: tokens per forward pass; halved when memory runs out.
     """
 
     def __init__(
@@ -56,14 +56,14 @@ class Runner:
         packed: bool = True,
         linear: str = "auto",
     ) -> None:
-        """Take over ``model``: it must not run anywhere else afterwards.
+        """Take over ``model``, which must not be used elsewhere afterwards.
 
         Args:
             model: a transformers model, on its device, in evaluation mode.
             pooling: one of `qwen3nb.models.modeling.pooling.POOLINGS`.
             normalize: whether vectors have length 1.
-            batch_size: texts per forward at most, where texts are padded.
-            budget: tokens per forward; None for what suits the device.
+            batch_size: maximum number of texts per forward pass, if texts are padded.
+            budget: tokens per forward pass; None for the default of the device.
             packed: whether to pack if the model can be packed.
             linear: ``auto`` (whichever is faster on a CPU), ``onednn`` or ``torch``.
 
@@ -73,14 +73,14 @@ class Runner:
         one_of("linear", linear, _LINEARS)
         self.model, self.pooling, self.normalize = model, pooling, normalize
         self.batch_size = batch_size
-        model.config.use_cache = False  # keys and values of finished layers are of no use here
+        model.config.use_cache = False  # encoding does not need cached keys and values
         device = model.device.type
         self.budget = budget or _BUDGET.get(device, _BUDGET["cpu"])
         kernel = varlen_kernel(model)
         usable = packed and (device == "cpu" or kernel is not None)
         self._packing = packing_of(model, kernel=kernel) if usable else None
         self.way = "padded" if self._packing is None else "varlen" if kernel else "packed"
-        # An unknown model may look inside its linear layers, so only known ones change.
+        # An unknown model may access the insides of its linear layers, so only known ones change.
         self.onednn = (
             self._packing is not None
             and linear != "torch"
@@ -90,9 +90,9 @@ class Runner:
             prepare(model)
 
     def vectors(self, rows: Rows, *, done: Callable[[int], None] | None = None) -> Vectors:
-        """Vectors (N, H), float32, of N rows of token ids, none of them empty.
+        """Return vectors (N, H), float32, of N non-empty rows of token ids.
 
-        ``done`` is called with the number of rows of each finished forward.
+        ``done`` is called with the number of rows after each forward pass.
 
         Raises:
             EncoderError: memory runs out on a single text.
@@ -122,7 +122,7 @@ class Runner:
             yield [waiting[index] for index in batch]
 
     def _attempt(self, rows: Rows) -> Vectors | None:
-        """Vectors of one forward, or None if it did not fit and the budget was halved."""
+        """Return the vectors of one pass, or None if it did not fit and the budget was halved."""
         try:
             return self._forward(rows)
         except RuntimeError as error:
@@ -134,7 +134,7 @@ class Runner:
             raise EncoderError(f"a text of {tokens} tokens does not fit in memory: {reason}")
         self.budget = max(1, tokens // 2)
         _logger.warning(
-            "memory ran out on %d tokens; going on with %d per forward, which changes no vector",
+            "out of memory with %d tokens; continuing with %d per pass, which changes no vector",
             tokens, self.budget,
         )  # fmt: skip
         if self.model.device.type == "cuda":
@@ -143,9 +143,9 @@ class Runner:
 
     @torch.inference_mode()
     def _forward(self, rows: Rows) -> Vectors:
-        """Vectors (N, H) of N rows, the longest first."""
+        """Return vectors (N, H) of N rows, the longest first."""
         if self._packing is None:
-            ids, mask = padded(rows, device=self.model.device)
+            ids, mask = pad_rows(rows, device=self.model.device)
             states = self.model(input_ids=ids, attention_mask=mask).last_hidden_state
             pooled = pool(states, mask, how=self.pooling, normalize=self.normalize)
         else:
@@ -156,5 +156,5 @@ class Runner:
 
 
 def _is_memory(error: RuntimeError) -> bool:
-    """Whether memory ran out: PyTorch has a class for it on a GPU, a message on a CPU."""
+    """Return whether memory ran out: PyTorch raises a class for it on a GPU, a message on a CPU."""
     return isinstance(error, torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)

@@ -1,1 +1,1 @@
-"""Architectures and pure tensor rules: configuration, pooling, dtypes, tokenizer templates."""
+"""Architectures and tensor operations: configuration, pooling, dtypes, tokenizer templates."""

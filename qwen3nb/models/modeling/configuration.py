@@ -1,7 +1,7 @@
-"""The encoder's configuration, read from whatever a training wrote.
+"""The encoder's configuration, read from the configuration of a training.
 
-Fields are looked at before anything is built from them: ten million layers, no
-head, or an epsilon that is not a number are refused by name.
+Fields are validated before anything is built from them: ten million layers, zero heads, or
+an epsilon that is not a number are refused by name.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from transformers import Qwen3Config
 
 __all__ = ["Qwen3EncoderConfig", "encoder_config", "ignored_settings"]
 
-# Whole numbers and the range in which they can be meant.
+# Whole numbers and their plausible ranges.
 _WHOLE = {
     "vocab_size": (1, 10_000_000),
     "hidden_size": (1, 65_536),
@@ -28,7 +28,7 @@ _SPELLINGS = {"num_hidden_layers": ("encoder_num_layers", "encoder_layers", "num
 
 
 class Qwen3EncoderConfig(Qwen3Config):
-    """A stock ``qwen3`` configuration that is bidirectional and knows its pooling.
+    """A stock ``qwen3`` configuration that is bidirectional and stores its pooling.
 
     Args:
         pooling_mode: one of `POOLINGS`; ``mean`` by default.
@@ -38,19 +38,19 @@ class Qwen3EncoderConfig(Qwen3Config):
     pooling_mode: str = "mean"
     normalize: bool = True
     is_causal: bool = False
-    # What text-embeddings-inference reads for the same thing.
+    # text-embeddings-inference's name of the same setting.
     use_bidirectional_attention: bool = True
 
 
 def encoder_config(
     fields: dict[str, Any], *, pooling: str = "mean", normalize: bool = True
 ) -> Qwen3EncoderConfig:
-    """The encoder's configuration from an encoder-decoder's, or from a Qwen3's.
+    """Build the encoder's configuration from that of an encoder-decoder or a Qwen3.
 
-    Reads the spellings in use: an ``encoder`` of its own, ``encoder_hidden_size`` before
+    Reads the spellings in use: a nested ``encoder``, ``encoder_hidden_size`` before
     ``hidden_size``, and for the head size ``_head_dim``, ``head_dim``, else hidden size /
-    heads. The rope theta is copied, never defaulted: a wrong one changes every vector in
-    silence.
+    heads. The rope theta is copied, never defaulted: a wrong value silently changes every
+    vector.
 
     Args:
         fields: the checkpoint's ``config.json``.
@@ -58,8 +58,8 @@ def encoder_config(
         normalize: stored as ``normalize``.
 
     Raises:
-        ValueError: a field that is missing or out of range, heads that do not divide, or
-            a token id beyond the embedding; the message names it.
+        ValueError: a field that is missing or out of range, key-value heads that do not divide
+            the heads, or a token id beyond the embedding; names the field.
     """
     if isinstance(fields.get("encoder"), dict):  # a configuration per stack
         fields = {**fields, **fields["encoder"]}
@@ -97,10 +97,10 @@ def encoder_config(
 
 
 def ignored_settings(fields: dict[str, Any]) -> list[str]:
-    """Settings in ``config.json`` that such an encoder stores but does not use, if set.
+    """Return the settings in ``config.json`` that the encoder stores but does not use.
 
-    Its layers are plain: rotary positions without scaling, full attention, SiLU. A
-    configuration that says otherwise was perhaps meant for another architecture.
+    Its layers are plain: rotary positions without scaling, full attention, SiLU. Other
+    settings may be meant for another architecture.
     """
     ignored = []
     scaling = fields.get("rope_scaling") or {}
@@ -115,7 +115,7 @@ def ignored_settings(fields: dict[str, Any]) -> list[str]:
     if fields.get("use_sliding_window") or kinds - {"full_attention"}:
         ignored.append("sliding-window attention (full attention is used)")
     if fields.get("attention_bias"):
-        ignored.append("attention_bias (there are no biases)")
+        ignored.append("attention_bias (no biases are used)")
     return [f"config.json sets {each}" for each in ignored]
 
 

@@ -1,4 +1,4 @@
-"""The number formats a model can be kept in, by name."""
+"""The dtypes that a model can run in, by name."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ DTYPES = ("float32", "bfloat16", "float16")
 
 
 def torch_dtype(name: str) -> torch.dtype:
-    """The torch dtype called ``name``.
+    """Return the torch dtype called ``name``.
 
     Raises:
-        ValueError: it is none of `DTYPES`; the message lists them.
+        ValueError: not one of `DTYPES`; lists the choices.
     """
     import torch
 

@@ -1,8 +1,8 @@
-"""From one vector per token to one vector per text.
+"""Pooling: from one vector per token to one vector per text.
 
-Every rule is a weight for each *real* token, and a token's weight depends on its
-rank among the real tokens of its row, never on the column it sits in. That is
-what makes left and right padding give the same vector.
+A rule assigns a weight to each *real* token. The weight depends on the token's rank among
+the real tokens of its row, never on its column, so left and right padding give the same
+vector.
 
 Shapes: B texts, T columns (padding included), D hidden size.
 """
@@ -33,18 +33,18 @@ def pool(states: Tensor, mask: Tensor, *, how: str, normalize: bool = False) -> 
     """Pool ``states`` (B, T, D) to float32 vectors (B, D).
 
     Args:
-        states: last hidden states (B, T, D), any float type.
+        states: last hidden states (B, T, D) of any float dtype.
         mask: (B, T), non-zero on real tokens. Padding may be on either side.
         how: ``mean``; ``cls``, the first real token (Qwen3 has no CLS token);
             ``last``, the last real token; ``weighted_mean``, the i-th real token
             weighted by i (Muennighoff 2022, SGPT).
         normalize: divide each vector by its Euclidean norm.
 
-    The inputs are not changed, and what padding columns hold cannot reach the
-    result, not even NaN.
+    The inputs are not changed. The values in padding columns, even NaN, do not affect the
+    result.
 
     Raises:
-        ValueError: unknown ``how``, shapes that disagree, or a row without a real token.
+        ValueError: an unknown ``how``, mismatched shapes, or a row without a real token.
     """
     one_of("pooling", how, POOLINGS)
     if states.ndim != 3 or mask.shape != states.shape[:2]:

@@ -1,9 +1,9 @@
 """The bidirectional Qwen3 encoder: stock layers, stock weight names, pooled output.
 
 `Qwen3EncoderModel` is `transformers.Qwen3Model` with ``is_causal: false`` in its
-configuration, which makes transformers build the bidirectional mask itself, plus
-a ``pooler_output``. A directory it saves loads in plain ``AutoModel``, and the
-other way round: the weight names are the same.
+configuration, which makes transformers build the bidirectional mask itself, plus a
+``pooler_output``. The weight names are the same, so a directory that one of the two
+classes saves loads in the other, and in ``AutoModel``.
 
 Shapes: B texts, T tokens, H hidden size.
 """
@@ -33,7 +33,7 @@ __all__ = [
     "Qwen3EncoderModel",
     "Qwen3EncoderOutput",
     "causal_leak",
-    "padded",
+    "pad_rows",
 ]
 
 OLDEST_TRANSFORMERS = (5, 2)  # the first that honours is_causal: false
@@ -41,13 +41,13 @@ OLDEST_TRANSFORMERS = (5, 2)  # the first that honours is_causal: false
 
 @dataclass
 class Qwen3EncoderOutput(ModelOutput):
-    """What the encoder returns.
+    """The output of the encoder.
 
     Attributes:
         last_hidden_state: (B, T, H).
         pooler_output: (B, H) float32, pooled and, if configured so, normalised.
-        hidden_states: T-long states after the embedding and each layer, when asked for.
-        attentions: (B, heads, T, T) per layer, when asked for.
+        hidden_states: (B, T, H) after the embedding and after each layer, on request.
+        attentions: (B, heads, T, T) per layer, on request.
     """
 
     last_hidden_state: Tensor | None = None
@@ -72,8 +72,8 @@ class Qwen3EncoderModel(Qwen3Model):
         release = tuple(map(int, transformers.__version__.split(".")[:2]))
         if release < OLDEST_TRANSFORMERS:
             raise RuntimeError(
-                f"transformers {transformers.__version__} would run this encoder causally without "
-                "a word, and its vectors would be wrong; install transformers 5.2 or newer"
+                f"transformers {transformers.__version__} would run this encoder causally, "
+                "without a warning and with wrong vectors; install transformers 5.2 or newer"
             )
         super().__init__(config)
 
@@ -88,7 +88,7 @@ class Qwen3EncoderModel(Qwen3Model):
     ) -> Qwen3EncoderOutput | tuple[Tensor, ...]:
         """Encode (B, T) token ids, or (B, T, H) ``inputs_embeds``.
 
-        ``attention_mask`` (B, T) is 1 on real tokens; without one, all are real.
+        ``attention_mask`` (B, T) is 1 on real tokens; without a mask, all tokens are real.
         ``output_hidden_states`` and ``output_attentions`` work as in any transformers
         model; ``return_dict=False`` gives the tuple of what is not None.
         """
@@ -127,18 +127,19 @@ class Qwen3EncoderModel(Qwen3Model):
         show_progress: bool = False,
         device: str | torch.device | None = None,
     ) -> Tensor:
-        """Vectors (N, H) float32 on the CPU, in the order of ``texts``; (H,) for one string.
+        """Return vectors (N, H), float32 on the CPU, in the order of ``texts``; (H,) for a string.
 
-        The model is put into evaluation mode and stays there. Texts of like length
-        share a batch, padded on the right whatever the tokenizer's default is.
+        The model is switched to evaluation mode. Texts of similar length share a batch,
+        padded on the right whatever the tokenizer's default is.
 
         Args:
             texts: a text or a list of them.
             tokenizer: from ``AutoTokenizer.from_pretrained`` on the model's own folder.
             batch_size: texts per batch.
-            max_length: tokens after which a text is cut; what the tokenizer appends stays.
-            show_progress: whether there is a bar.
-            device: where to run; None for where the model is.
+            max_length: tokens after which a text is truncated; tokens that the tokenizer
+                appends are kept.
+            show_progress: whether to show a progress bar.
+            device: device to run on; None for the model's current device.
 
         Raises:
             ValueError: a text without any token.
@@ -157,16 +158,16 @@ class Qwen3EncoderModel(Qwen3Model):
         lengths = [len(row) for row in rows]
         with tqdm(total=len(rows), unit="text", disable=not show_progress) as bar:
             for batch in batches_by_tokens(lengths, size=batch_size):
-                ids, mask = padded([rows[index] for index in batch], device=self.device)
+                ids, mask = pad_rows([rows[index] for index in batch], device=self.device)
                 vectors[batch] = self(input_ids=ids, attention_mask=mask).pooler_output.cpu()
                 bar.update(len(batch))
         return vectors
 
 
-def padded(
+def pad_rows(
     rows: Sequence[Sequence[int]], *, side: str = "right", device: Any = None
 ) -> tuple[Tensor, Tensor]:
-    """Ids and mask (B, T) of B rows of token ids, padded with 0 on ``side``."""
+    """Return ids and mask (B, T) of B rows of token ids, padded with 0 on ``side``."""
     width = max(map(len, rows))
     ids = torch.zeros(len(rows), width, dtype=torch.long)
     mask = torch.zeros_like(ids)
@@ -179,11 +180,11 @@ def padded(
 
 @torch.inference_mode()
 def causal_leak(model: torch.nn.Module, *, vocab_size: int) -> float:
-    """How much the first token's state moves when only the last token changes.
+    """Return how much the first token's state changes when only the last token changes.
 
     Zero for a model that runs causally; clearly above zero for a bidirectional one.
-    transformers before 5.2 runs ``is_causal: false`` models causally without a word,
-    so `load_encoder` and the extraction look instead of trusting the configuration.
+    transformers before 5.2 silently runs ``is_causal: false`` models causally, so
+    `load_encoder` and the extraction measure this instead of trusting the configuration.
     """
     device = next(model.parameters()).device
     ids = torch.arange(1, 7, device=device).remainder(vocab_size).unsqueeze(0)

@@ -1,8 +1,8 @@
-"""The encoder-decoder a UL2 training writes, on stock Qwen3 layers.
+"""The encoder-decoder of a UL2 training, built on stock Qwen3 layers.
 
-Needed to train the demo's checkpoints and to verify an extraction against its
-source. The names of weights and configuration fields are those such trainings
-write (one shared embedding, tied to both stacks and to the output):
+It trains the demo's checkpoints and verifies an extraction against its source. Weights and
+configuration fields have the names that such trainings write (one shared embedding, tied to
+both stacks and to the output):
 
     model.shared.weight
     model.{encoder,decoder}.layers.N....      as in Qwen3Model
@@ -38,14 +38,14 @@ from qwen3nb.models.modeling.configuration import encoder_config
 
 __all__ = ["Qwen3ForSeq2SeqLM", "Qwen3Seq2SeqConfig", "encoder_name", "shift_right"]
 
-IGNORED = -100  # the label that cross entropy skips, as everywhere in transformers
+IGNORED = -100  # the label that cross entropy skips, as in transformers
 
 
 class Qwen3Seq2SeqConfig(PreTrainedConfig):
-    """The configuration as it lies on disk beside such a checkpoint.
+    """The configuration stored with such a checkpoint.
 
-    ``vocab_size`` counts the rows of the embedding, which is more than the tokenizer
-    has entries; ``_head_dim`` is the size of one attention head.
+    ``vocab_size`` is the number of embedding rows, which may exceed the tokenizer's
+    vocabulary; ``_head_dim`` is the size of an attention head.
     """
 
     model_type = "qwen3_encdec"
@@ -75,7 +75,7 @@ class Qwen3Seq2SeqConfig(PreTrainedConfig):
     eos_token_id: int | None = None
 
     def stack_config(self, *, causal: bool) -> Qwen3Config:
-        """The stock configuration of one stack."""
+        """Return the stock configuration of one stack."""
         config = encoder_config(self.to_dict())
         config.is_causal = causal
         config._attn_implementation = "sdpa"
@@ -130,7 +130,7 @@ class _Decoder(nn.Module):
         self.rotary_emb = Qwen3RotaryEmbedding(config=config)
 
     def forward(self, ids: Tensor, source: Tensor, source_mask: Tensor) -> Tensor:
-        """(B, T) ids, (B, S, H) encoder states, (B, S) mask to (B, T, H)."""
+        """Decode (B, T) ids with encoder states (B, S, H) and their mask (B, S) to (B, T, H)."""
         states = self.embed_tokens(ids)
         length = ids.shape[1]
         position_ids = torch.arange(length, device=ids.device).unsqueeze(0)
@@ -160,7 +160,7 @@ class _Stacks(nn.Module):
 
 
 def shift_right(labels: Tensor, *, start: int, pad: int) -> Tensor:
-    """Decoder inputs for ``labels`` (B, T): one to the right, ``start`` first, no -100."""
+    """Return decoder inputs for ``labels`` (B, T): shifted right after ``start``, without -100."""
     shifted = labels.new_full(labels.shape, start)
     shifted[:, 1:] = labels[:, :-1]
     return shifted.masked_fill(shifted == IGNORED, pad)
@@ -183,15 +183,15 @@ class Qwen3ForSeq2SeqLM(PreTrainedModel):
         self.post_init()
 
     def get_input_embeddings(self) -> nn.Module:
-        """The shared embedding."""
+        """Return the shared embedding."""
         return self.model.shared
 
     def set_input_embeddings(self, value: nn.Embedding) -> None:
-        """Replace the shared embedding; call `tie_weights` after."""
+        """Replace the shared embedding; call `tie_weights` afterwards."""
         self.model.shared = value
 
     def encode(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Encoder states (B, S, H) of (B, S) ids."""
+        """Return encoder states (B, S, H) of (B, S) ids."""
         return self.model.encoder(
             input_ids=input_ids, attention_mask=attention_mask, use_cache=False
         ).last_hidden_state
@@ -204,12 +204,12 @@ class Qwen3ForSeq2SeqLM(PreTrainedModel):
         decoder_input_ids: Tensor | None = None,
         **_: Any,
     ) -> Seq2SeqLMOutput:
-        """Denoise: (B, S) ids, and (B, T) labels or decoder ids, to logits (B, T, V).
+        """Compute logits (B, T, V) from (B, S) ids and (B, T) labels or decoder ids.
 
         The loss is the mean cross entropy over labels that are not -100.
 
         Raises:
-            ValueError: neither labels nor decoder ids, or no token to start with.
+            ValueError: neither labels nor decoder ids, or no start or padding token.
         """
         if attention_mask is None:
             attention_mask = torch.ones_like(input_ids)

@@ -1,4 +1,4 @@
-"""Device, library versions and end-of-text token of a model about to run."""
+"""The device, library versions and end-of-text token that a model runs with."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 def pick_device(device: str) -> str:
-    """``device``, or for ``auto`` the GPU if there is one.
+    """Return ``device``; for ``auto``, the GPU if there is one.
 
     Raises:
-        ValueError: a device this machine does not have.
+        ValueError: a device that this machine does not have.
     """
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
@@ -29,7 +29,7 @@ def pick_device(device: str) -> str:
 
 
 def library_versions() -> dict[str, str]:
-    """Major versions of the libraries that compute the vectors."""
+    """Return the major versions of the libraries that compute the vectors."""
     import transformers
 
     return {
@@ -39,6 +39,6 @@ def library_versions() -> dict[str, str]:
 
 
 def end_token(tokenizer: PreTrainedTokenizerBase) -> int:
-    """The id of the token that stands for a text without tokens."""
+    """Return the id of the token that represents a text without tokens."""
     end = tokenizer.eos_token_id if tokenizer.eos_token_id is not None else tokenizer.pad_token_id
     return int(end or 0)

@@ -1,4 +1,4 @@
-"""A small byte-level tokenizer, for the demo's toys and for benchmarks."""
+"""A small byte-level tokenizer for the demo's models and for benchmarks."""
 
 from __future__ import annotations
 
@@ -12,29 +12,25 @@ from tokenizers import processors as token_processors
 
 from qwen3nb.utils.atomic_files import write_json, write_text
 
-# Where Qwen's tokenizers cut before merging bytes.
-_CUT = (
+# The pattern by which Qwen's tokenizers split text before merging bytes.
+_SPLIT = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 
 
 END = "<|endoftext|>"
-
-
 SPECIAL = (END, "<|im_start|>", "<|im_end|>")
-
-
 SENTINELS = tuple(f"<extra_id_{number}>" for number in range(100))
 
 
 def write_tokenizer(texts: Sequence[str], folder: Path, *, vocabulary: int) -> Tokenizer:
-    """Train a byte-level BPE tokenizer of Qwen's kind and write its files to ``folder``."""
+    """Train a byte-level BPE tokenizer like Qwen's and write its files to ``folder``."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer = normalizers.NFC()
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
-            pre_tokenizers.Split(Regex(_CUT), behavior="isolated"),
+            pre_tokenizers.Split(Regex(_SPLIT), behavior="isolated"),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )

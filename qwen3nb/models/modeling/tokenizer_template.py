@@ -1,10 +1,10 @@
-"""What a training put around every text: a mode at the front, an end at the back.
+"""The tokens that a training adds around every text: a mode prefix and an end token.
 
 UL2 training starts each input with a mode such as ``[R]`` and ends it with the
-end-of-text token. A model pooled from its first or last token has only ever seen
-those there. Both become part of the tokenizer's template, so that every library which
-reads ``tokenizer.json`` adds them, counts them against the maximum length, and keeps
-them when it cuts a text.
+end-of-text token. A model pooled from its first or last token has only ever seen these
+tokens there. Both become part of the tokenizer's template, so that every library that
+reads ``tokenizer.json`` adds them, counts them against the maximum length, and keeps them
+when it truncates a text.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ _PROBE = "a"
 
 
 def surround(tokenizer: Tokenizer, *, prefix: str = "", end: str | None = None) -> None:
-    """Make ``tokenizer`` put ``prefix`` before every text and ``end`` after it.
+    """Make ``tokenizer`` add ``prefix`` before every text and ``end`` after it.
 
-    What it does already is not done twice.
+    Tokens that it already adds are not added twice.
 
     Args:
         tokenizer: changed in place.
-        prefix: text such as ``[R]``, of one token or several; empty for none.
-        end: a token of the vocabulary such as ``<|endoftext|>``; None for none.
+        prefix: text such as ``[R]``, of one or more tokens; empty for no prefix.
+        end: a token of the vocabulary such as ``<|endoftext|>``; None for no end token.
 
     Raises:
-        ValueError: ``end`` is no token, or the tokenizer has a template of its own that
-            does not combine with this one.
+        ValueError: ``end`` is not a token, or the tokenizer's own template cannot be combined
+            with this one.
     """
     truncation = tokenizer.truncation
-    tokenizer.no_truncation()  # the probes below are to be seen whole
+    tokenizer.no_truncation()  # the probes below must not be truncated
     plain = tokenizer.encode(_PROBE, add_special_tokens=False).ids
     before = tokenizer.encode(prefix, add_special_tokens=False).ids
     after = []
@@ -46,13 +46,13 @@ def surround(tokenizer: Tokenizer, *, prefix: str = "", end: str | None = None) 
         after = [last]
     wanted, now = [*before, *plain, *after], tokenizer.encode(_PROBE).ids
     if now == [*plain, *after] and before:
-        after = []  # it ends texts already
+        after = []  # it already appends the end token
     if now != wanted:
         _add_template(tokenizer, before, after)
     if tokenizer.encode(_PROBE).ids != wanted:
         raise ValueError(
-            f"the tokenizer adds tokens of its own ({now} for {_PROBE!r}, which alone is "
-            f"{plain}), and they do not combine with a prefix or an end"
+            f"the tokenizer adds its own tokens ({now} for {_PROBE!r}, which alone is "
+            f"{plain}), which cannot be combined with a prefix or an end token"
         )
     if truncation is not None:
         tokenizer.enable_truncation(**truncation)

@@ -1,14 +1,13 @@
 """Load a language model as a yes/no reranker.
 
-Of the output matrix (one row per token, 151,936 for Qwen3) only the rows of ``yes`` and
-``no`` are kept. An adapter is merged in float32, before the weights are converted to the
+Only the rows of ``yes`` and ``no`` of the output matrix are kept (it has one row per token,
+151,936 for Qwen3). An adapter is merged in float32, before the weights are converted to the
 dtype they run in.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from qwen3nb.models.inference.load_causal import load_causal
 from qwen3nb.models.inference.onednn_linear import prepack
@@ -18,12 +17,9 @@ from qwen3nb.models.rerankers.model import YesNoModel
 from qwen3nb.models.rerankers.prompt_template import INSTRUCTION
 from qwen3nb.models.rerankers.yes_no import MAX_LENGTH, Reranker
 from qwen3nb.models.sources.fingerprint import fingerprint
-from qwen3nb.models.sources.resolve import adapter_source, fetch, find_source
+from qwen3nb.models.sources.resolve import adapter_source, fetch_model, find_source
 from qwen3nb.models.sources.source import Source
 from qwen3nb.models.types import SpecError
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["YesNoModel", "load_reranker"]
 
@@ -42,27 +38,27 @@ def load_reranker(
     """Load the reranker that ``model`` names.
 
     Args:
-        model: the folder or hub id of a causal language model (a Qwen3-Reranker is one),
-            or the folder of a LoRA adapter whose base model is available.
+        model: the folder or hub id of a causal language model such as a Qwen3-Reranker, or
+            the folder of a LoRA adapter whose base model is available.
         adapter: folder of a LoRA adapter for ``model``.
-        template: ``qwen3-reranker`` (the model card's) or ``double-newline``; None for
-            the one the model was trained with: the second for adapters.
+        template: ``qwen3-reranker`` (from the model card) or ``double-newline``; None for
+            the one used in training: the second for adapters, else the first.
         instruction: what makes a document relevant; None for `INSTRUCTION` (web search).
-        max_length: tokens of a pair, template included; longer documents are cut.
+        max_length: tokens of a pair, template included; longer documents are truncated.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
         dtype: ``float32``, or ``bfloat16`` or ``float16`` for speed at the cost of precision.
-        budget: tokens per forward; changes the speed, not the scores.
+        budget: tokens per forward pass; changes the speed, not the scores.
 
     Raises:
         SpecError: no such model, or not a causal language model.
-        RerankError: a tokenizer without yes and no, or an invalid maximum length.
+        RerankError: a tokenizer without ``yes`` and ``no``, or an invalid maximum length.
         ValueError: an unknown template, dtype or device.
     """
     if adapter is not None:
         source = adapter_source(Path(adapter), base=model)
     else:
         source = find_source(str(model))
-        source = fetch(source) if source.kind == "hub" else source
+        source = fetch_model(source) if source.kind == "hub" else source
     loaded = load_yes_no(source, device=device, dtype=dtype)
     return Reranker(
         source,
@@ -91,20 +87,20 @@ def load_yes_no(
     from qwen3nb.models.encoders.transformer import _load_tokenizer
     from qwen3nb.models.modeling.runtime import pick_device
 
-    # A Qwen3-Reranker may bring files of sentence-transformers; it is a decoder all the same.
+    # A Qwen3-Reranker may come with sentence-transformers files, but is still a decoder.
     if source.kind not in ("decoder", "adapter", "sentence-transformers"):
         raise SpecError(
             f"{source.label} is of kind {source.kind!r}; a yes/no reranker is a causal language "
             "model, with or without a LoRA adapter"
         )
     where = pick_device(device)
-    fingerprint(source)  # reads the headers: a pickle is refused before anything is loaded
+    fingerprint(source)  # reads the headers, which refuses a pickle before anything is loaded
     model = load_causal(source, torch_dtype(dtype)).to(where).eval()
     check_causal(model.config)
     folder = (source.base or source).folder
     assert folder is not None  # noqa: S101 - these kinds have one
     tokenizer = _load_tokenizer(folder, model.config)
-    count = sum(parameter.numel() for parameter in model.parameters())  # tied ones once
+    count = sum(parameter.numel() for parameter in model.parameters())  # tied ones count once
     head = model.get_output_embeddings().weight
     loaded = YesNoModel(model.model, head, tokenizer, dtype, count)
     if linears == "auto":

@@ -21,7 +21,8 @@ class YesNoModel:
         head: the output matrix (vocabulary, hidden size), as stored.
         tokenizer: its tokenizer.
         dtype: name of the dtype it runs in.
-        parameters: their number; the output matrix counts unless tied to the embedding.
+        parameters: number of parameters; includes the output matrix unless it is tied to the
+            embedding.
     """
 
     backbone: Any
@@ -43,10 +44,10 @@ class YesNoModel:
         return "transformers", transformers.__version__
 
     def rows(self, yes: int, no: int) -> Tensor:
-        """Return a float32 copy of the rows of no and yes: (2, hidden size)."""
+        """Return a float32 copy of the rows of ``no`` and ``yes``: (2, hidden size)."""
         if not 0 <= max(yes, no) < len(self.head):
             raise SpecError(
-                f"the tokenizer's ids of yes and no ({yes}, {no}) are beyond the output "
-                f"matrix's {len(self.head)} rows; tokenizer and model do not belong together"
+                f"the tokenizer's ids of yes and no ({yes}, {no}) exceed the output "
+                f"matrix's {len(self.head)} rows; the tokenizer belongs to another model"
             )
         return self.head[[no, yes]].detach().float().clone()

@@ -2,14 +2,14 @@
 
     prefix    system message, start of the user's turn
     content   <Instruct>: …  <Query>: …  <Document>: …
-    suffix    end of the user's turn, the assistant's, an empty thought
+    suffix    end of the user's turn, start of the assistant's, an empty thought
 
 The three are tokenised separately, as in Qwen3-Reranker's own code
 (https://huggingface.co/Qwen/Qwen3-Reranker-0.6B). In prefix and suffix, special tokens
-are control tokens; in the content they are plain text, whatever a document contains.
+are control tokens; in the content, whatever it contains, they are plain text.
 
-If a pair exceeds the maximum length, only the document is truncated, at a token; prefix,
-query and suffix always stay whole.
+If a pair exceeds the maximum length, only the document is truncated, at a token boundary;
+prefix, query and suffix are always complete.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class RerankError(ValueError):
 
 @dataclass(frozen=True)
 class PromptTemplate:
-    """The text around and between the parts.
+    """The text around and between the parts of a prompt.
 
     Attributes:
         name: key in `TEMPLATES`.
-        gap: between the parts of the content.
-        prefix: before the content.
-        suffix: after it.
+        gap: text between the parts of the content.
+        prefix: text before the content.
+        suffix: text after the content.
     """
 
     name: str
@@ -61,7 +61,7 @@ class PromptTemplate:
 
 TEMPLATES = {each.name: each for each in (
     PromptTemplate("qwen3-reranker", "\n"),  # the model card's
-    PromptTemplate("double-newline", "\n\n"),  # what LoRA adapters of this project were trained on
+    PromptTemplate("double-newline", "\n\n"),  # used to train this project's LoRA adapters
 )}  # fmt: skip
 
 
@@ -72,7 +72,7 @@ class Tokenised:
     Attributes:
         shared: tokens that all pairs start with.
         rests: the remaining tokens per document, including the suffix.
-        cut: per document, whether it lost tokens.
+        cut: per document, whether it was truncated.
     """
 
     shared: tuple[int, ...]
@@ -81,7 +81,7 @@ class Tokenised:
 
 
 class PairTokens:
-    """Tokenises pairs of query and document.
+    """Tokenises pairs of a query and a document.
 
     Attributes:
         yes: the id of the token ``yes``.
@@ -100,8 +100,8 @@ class PairTokens:
         """Tokenise the parts that do not depend on the pair.
 
         Raises:
-            RerankError: ``yes`` or ``no`` is not one token, or the template alone fills
-                the window.
+            RerankError: ``yes`` or ``no`` is not one token, or the template leaves no
+                room for query and document.
         """
         self._tokenizer, self._template = tokenizer, template
         self._instruction, self.max_length = instruction, max_length
@@ -114,7 +114,7 @@ class PairTokens:
         start = self._ids([template.start(instruction)])[0]
         if self._room <= len(start):
             raise RerankError(
-                f"a maximum length of {max_length} leaves nothing for query and document: "
+                f"a maximum length of {max_length} leaves no room for query and document: "
                 f"template and instruction take {max_length - self._room + len(start)} tokens"
             )
         self.system = (*self._prefix, *start)
@@ -122,8 +122,8 @@ class PairTokens:
     def rows(self, query: str, documents: Sequence[str]) -> Tokenised:
         """Tokenise ``query`` with each of ``documents``.
 
-        Head and document are tokenised together, as in training; what they share is
-        looked up in the tokens, not assumed.
+        Head and document are tokenised together, as in training; the shared prefix is
+        determined from the tokens, not assumed.
 
         Raises:
             RerankError: the query leaves no room for a document, or a text is not valid
@@ -138,7 +138,7 @@ class PairTokens:
             raise RerankError(
                 f"the query leaves no room for a document: with template and instruction it "
                 f"takes {self.max_length - self._room + len(head)} of {self.max_length} tokens; "
-                f"raise the maximum length. The query: {query!r:.80}"
+                f"increase the maximum length. Query: {query!r:.80}"
             )
         same = min((common_start(head, each) for each in contents), default=len(head))
         return Tokenised(
@@ -153,7 +153,7 @@ class PairTokens:
             add_special_tokens=False,
             split_special_tokens=True,
             return_attention_mask=False,
-            verbose=False,  # of texts beyond the tokenizer's own maximum; they are cut here
+            verbose=False,  # no warning about long texts, which are truncated here
         )
         rows: list[list[int]] = encoded["input_ids"]
         return rows
@@ -169,7 +169,7 @@ class PairTokens:
 
 
 def common_start(first: Sequence[int], second: Sequence[int]) -> int:
-    """Return the length of the common prefix of two rows of tokens."""
+    """Return the length of the common prefix of two token sequences."""
     for index, (one, other) in enumerate(zip(first, second, strict=False)):
         if one != other:
             return index

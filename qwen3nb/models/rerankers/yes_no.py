@@ -5,11 +5,11 @@ Qwen3-Reranker. Its score for a pair comes from the last position alone:
 
     log-odds = logit(yes) - logit(no)      P(yes) = 1 / (1 + exp(-log-odds))
 
-which is the softmax over the two. Ranking uses the log-odds: P(yes) saturates at 0 or 1,
-and in half precision becomes so coarse that documents tie, long before the log-odds do.
+which is the softmax over the two. Ranking uses the log-odds: P(yes) saturates at 0 or 1, and
+in half precision is so coarse that documents tie, long before the log-odds do.
 
-The logits of other tokens and positions are not computed, and the shared prefix of a
-query's documents only once (see `qwen3nb.models.inference.prefix_cache`).
+Logits of other tokens and positions are not computed, and the shared prefix of a query's
+documents only once (see `qwen3nb.models.inference.prefix_cache`).
 
 Shapes: N documents or pairs.
 """
@@ -53,7 +53,7 @@ __all__ = ["RerankScores", "RerankStats", "Reranker", "count_ties"]
 
 SCORING = 1  # increase when scores change for the same model: part of every identity
 MAX_LENGTH = 512
-BUDGET = {"cpu": 1024, "cuda": 16_384}  # tokens per forward
+BUDGET = {"cpu": 1024, "cuda": 16_384}  # tokens per forward pass
 _logger = logging.getLogger(__name__)
 Floats = NDArray[np.float64]
 
@@ -65,8 +65,8 @@ class RerankStats(Stats):
     Attributes:
         tokens: tokens that went through the model.
         shared: tokens that did not, because their states were cached.
-        saturated: pairs whose P(yes) is exactly 0 or 1 in the model's number format.
-        tied: documents with the same P(yes), in that format, as another one of their query.
+        saturated: pairs whose P(yes) is exactly 0 or 1 in the model's dtype.
+        tied: documents with the same P(yes), in that dtype, as another one of their query.
         equal: documents with the same log-odds as another one of their query.
     """
 
@@ -79,11 +79,11 @@ class RerankStats(Stats):
 
 @dataclass(frozen=True)
 class RerankScores:
-    """Scores of N pairs, in the order they were given.
+    """Scores of N pairs, in input order.
 
     Attributes:
         log_odds: logit of yes minus logit of no; documents rank by it.
-        p_yes: the probability of yes among yes and no.
+        p_yes: the probability of yes, among yes and no.
         truncated: whether the document was truncated.
     """
 
@@ -96,7 +96,7 @@ class Reranker:
     """Scores pairs of query and document; MTEB's ``CrossEncoderProtocol``.
 
     Attributes:
-        label: a name fit for files and tables.
+        label: a name that is safe in file names and tables.
         settings: everything its scores depend on, as JSON; see `identity`.
         stats: work done so far.
         instruction: what makes a document relevant, as the prompt states it.
@@ -120,7 +120,7 @@ class Reranker:
 
         Raises:
             RerankError: a maximum length that the model or the template does not allow, or a
-                tokenizer without yes and no.
+                tokenizer without ``yes`` and ``no``.
             ValueError: an unknown template.
         """
         limit = int(model.config.max_position_embeddings)
@@ -161,7 +161,7 @@ class Reranker:
 
     @property
     def device(self) -> str:
-        """Where the model runs."""
+        """The device that the model runs on."""
         return str(self._model.model.device)
 
     def score(self, query: str, documents: Sequence[str]) -> RerankScores:
@@ -221,7 +221,7 @@ class Reranker:
 
     @property
     def mteb_model_meta(self) -> ModelMeta:
-        """MTEB's description; its name and revision belong to this reranker alone."""
+        """MTEB's description, with a name and revision unique to this reranker."""
         return mteb_meta(self, dimension=None, kinds=["cross-encoder"])
 
     def _log_odds(self, shared: tuple[int, ...], rests: Sequence[Sequence[int]]) -> Floats:
@@ -235,15 +235,15 @@ class Reranker:
         return result
 
     def _difference(self, states: Tensor) -> Floats:
-        """Logit of yes minus logit of no, in float32 whatever the model's format is."""
+        """Return logit of yes minus logit of no, in float32 whatever the model's dtype is."""
         no, yes = (states.float() @ self._rows.T).T.cpu().numpy().astype(np.float64)
         difference: Floats = yes - no
         return difference
 
     def _prefix(self, shared: tuple[int, ...]) -> Prefix:
-        """Keys and values of what the documents of a query share.
+        """Return the keys and values of the prefix that a query's documents share.
 
-        Its first part is the same for all queries, and computed once.
+        Its first part is the same for all queries and computed only once.
         """
         if self._system is None:
             self._system = self._model.extend(Prefix(), self._pairs.system)
@@ -261,13 +261,13 @@ class Reranker:
             _logger.warning(
                 "%s: P(yes) of different documents is equal in %s (%d of the %d documents of one "
                 "query; %d are exactly 0 or 1); ranking uses the log-odds, which differ. "
-                "stats.tied counts on",
+                "Logged once; stats.tied counts all",
                 *(self.label, self._dtype, tied, len(log_odds), saturated),
             )
         if equal and not stats.equal:
             _logger.warning(
                 "%s: %d of the %d documents of one query have equal log-odds though their tokens "
-                "differ; their order is that of their ids. stats.equal counts on",
+                "differ; they are ordered by id. Logged once; stats.equal counts all",
                 *(self.label, equal, len(log_odds)),
             )
         stats.texts += len(where)
@@ -284,9 +284,9 @@ def count_ties(
 ) -> tuple[int, int, int]:
     """Count the documents of a query that saturate, tie in P(yes), and tie in the log-odds.
 
-    P(yes) is taken in the number format ``dtype``. Documents with the same tokens (after
-    cutting) must tie and are not counted; nor are, among those that tie in P(yes), those
-    that tie in the log-odds already.
+    P(yes) is rounded to ``dtype``. Documents with the same tokens (after truncation) must tie
+    and are not counted. Documents that tie in the log-odds are not counted again as tying in
+    P(yes).
 
     Args:
         log_odds: one per document.
@@ -302,21 +302,21 @@ def count_ties(
 
 
 def _repeated(values: Floats) -> NDArray[np.bool_]:
-    """Which values occur more than once."""
+    """Return which values occur more than once."""
     _, where, counts = np.unique(values, return_inverse=True, return_counts=True)
     repeated: NDArray[np.bool_] = counts[where] > 1
     return repeated
 
 
 def sigmoid(log_odds: Floats) -> Floats:
-    """P(yes), without overflow at either end."""
+    """Return P(yes), without overflow at either end."""
     half = np.exp(-np.abs(log_odds))
     result: Floats = np.where(log_odds >= 0, 1, half) / (1 + half)
     return result
 
 
 def _texts(inputs: Any) -> list[str]:
-    """The strings of a list, or of MTEB's batches."""
+    """Return the strings of a list or of MTEB's batches."""
     texts: list[str] = []
     for item in inputs:
         texts.extend(item["text"] if isinstance(item, dict) else [item])

@@ -1,7 +1,7 @@
 """BM25, the baseline without training, as an MTEB search model.
 
-bm25s does the work. Its recipe (tokeniser, stop words, k1, b, variant) is recorded with
-every score, since BM25 implementations differ more from each other than many models do.
+It runs on bm25s. Its parameters (tokeniser, stop words, k1, b, variant) are recorded with
+every score, because BM25 implementations differ more from each other than many models do.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ RECIPE = {"method": "lucene", "k1": 1.5, "b": 0.75, "stop_words": "en", "stemmer
 class BM25:
     """BM25 over a corpus, for retrieval and reranking tasks only.
 
-    A document that shares no word with the query is not retrieved: its score is 0, and its
-    rank among such ties would depend on its id alone.
+    A document that shares no word with the query is not retrieved: its score would be 0, and
+    its rank would depend on its id alone.
     """
 
     searches_only = True
@@ -50,7 +50,7 @@ class BM25:
 
     @property
     def identity(self) -> str:
-        """SHA-256 of the recipe."""
+        """SHA-256 of the parameters."""
         return sha256_json(self.settings)
 
     def index(self, corpus: Any, **_: Any) -> None:
@@ -66,7 +66,7 @@ class BM25:
     def search(
         self, queries: Any, *, top_k: int, top_ranked: Any = None, **_: Any
     ) -> dict[str, dict[str, float]]:
-        """Scores of the ``top_k`` best documents per query, or of those in ``top_ranked``."""
+        """Score the ``top_k`` best documents per query, or those in ``top_ranked``."""
         started = time.perf_counter()
         depth = len(self._documents) if top_ranked is not None else top_k
         rows, scores = self._index.retrieve(
@@ -110,5 +110,5 @@ class BM25:
 
     @property
     def mteb_model_meta(self) -> ModelMeta:
-        """MTEB's description; its revision is the recipe's identity."""
+        """MTEB's description; its revision is the identity."""
         return mteb_meta(self, dimension=None, kinds=["sparse"])

@@ -1,10 +1,10 @@
 """Exact search: the k best documents per query, in a corpus that need not fit in memory.
 
-The corpus comes in blocks. In each block, a matrix product in float32 screens the documents:
-candidates are all those whose score is within the rounding error of the k-th best. Candidates
-are rescored in float64, rounded to float32 and ranked; documents with equal scores rank in
-corpus order. Ids and scores therefore depend neither on the block size nor on the backend that
-computes the products, and memory does not grow with the corpus.
+The corpus is read in blocks. In each block, a float32 matrix product screens the documents:
+candidates are those whose score is within the rounding error of the k-th best. Candidates are
+rescored in float64, rounded to float32 and ranked; equal scores rank in corpus order. Ids and
+scores therefore depend neither on the block size nor on the backend that computes the
+products, and memory does not grow with the corpus.
 
 Scores are dot products, or cosines on request.
 
@@ -32,7 +32,7 @@ BACKENDS = ("numpy", "torch", "faiss")
 _BLOCK = 8192  # documents
 _QUERIES = 256  # per product: its scores take 8 MiB
 _RESCORED = 4096  # pairs at once
-_SPARE = 32  # neighbours requested from FAISS beyond k
+_SPARE = 32  # extra neighbours requested from FAISS
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 Ids = NDArray[np.int64]
@@ -54,7 +54,7 @@ class Hits:
     scores: Floats
 
     def run(self, queries: Iterable[str], documents: Sequence[str]) -> dict[str, dict[str, float]]:
-        """The hits by name: a score per query and document.
+        """Return the hits as a run: a score per query and document name.
 
         Args:
             queries: names of the Q queries.
@@ -86,16 +86,16 @@ def search(
         queries: (Q, D).
         corpus: (N, D) in memory, a .npy file of that shape, or blocks (n, D) in order.
         k: hits per query.
-        backend: what screens the documents: ``numpy``, ``torch`` or ``faiss``.
+        backend: the library that screens the documents: ``numpy``, ``torch`` or ``faiss``.
         block: documents read and compared at once.
         cosine: score by cosine, computed in float64; otherwise by dot product.
-        boosts: a factor above 0 per document (N,), see `boosted`; numpy only.
+        boosts: a positive factor per document (N,), see `boosted`; numpy only.
         keep_ties: return every document that ties with the k-th, so that K may exceed k.
         rescore: rescore candidates in float64; otherwise the float32 product is the score,
-            as in an index, and near ties rank as its rounding has them.
+            as in an index, and its rounding decides near ties.
 
     Raises:
-        ValueError: ``k`` or ``block`` below 1, shapes that disagree, or a vector that is
+        ValueError: ``k`` or ``block`` below 1, mismatched shapes, or a vector that is
             not finite (or, for cosines, zero), with its index.
         ImportError: ``faiss`` is not installed.
     """
@@ -168,7 +168,7 @@ class _Operand:
 def _prepared(
     vectors: Any, *, kind: str, first: int, dimension: int | None, cosine: bool
 ) -> _Operand:
-    """Check vectors, and scale them to unit length in float64 for cosines."""
+    """Check vectors and, for cosines, scale them to unit length in float64."""
     array: Floats = np.ascontiguousarray(vectors, dtype=np.float32)
     if array.ndim != 2 or dimension not in (None, array.shape[1]):
         raise ValueError(
@@ -196,7 +196,7 @@ def _error(queries: Floats, documents: Floats, factors: Doubles | None) -> Doubl
     """Bound twice the error of a screening score, per query (Q,).
 
     Higham, Accuracy and Stability of Numerical Algorithms (2002), section 3.1: at most
-    D u |q| |d| up to second order, u = 2^-24, in whatever order it is summed. Rounding
+    D u |q| |d| up to second order, u = 2^-24, whatever the order of summation. Rounding
     unit vectors, boosts and the scores themselves adds a few u.
 
     Raises:
@@ -216,7 +216,7 @@ def _error(queries: Floats, documents: Floats, factors: Doubles | None) -> Doubl
 def _rescored(
     queries: _Operand, documents: _Operand, pairs: Pairs, factors: Doubles | None
 ) -> Floats:
-    """Scores of pairs of rows in float64, rounded to float32."""
+    """Return scores of pairs of rows, computed in float64 and rounded to float32."""
     left, right = pairs
     scores = np.empty(len(left), dtype=np.float32)
     for start in range(0, len(left), _RESCORED):
@@ -231,7 +231,7 @@ def _rescored(
 def _product(
     queries: _Operand, documents: _Operand, pairs: Pairs, factors: Doubles | None
 ) -> Floats:
-    """Scores of pairs of rows as the float32 matrix product has them."""
+    """Return scores of pairs of rows, as computed by the float32 matrix product."""
     scores: Floats = (queries.rough @ documents.rough.T)[pairs]
     return scores if factors is None else boosted(scores, factors[pairs[1]]).astype(np.float32)
 
@@ -253,7 +253,7 @@ class _Best:
     def update(
         self, documents: _Operand, factors: Doubles | None, *, first: int, screen: Screen
     ) -> None:
-        """Screen and score a block that starts at document ``first``; keep the k best."""
+        """Screen and score a block that starts at document ``first``, and keep the k best."""
         error = _error(self._queries.rough, documents.rough, factors)
         if factors is not None:
             screen = partial(screen, factors=factors)
@@ -275,7 +275,7 @@ class _Best:
         self._rows, self._ids, self._scores = rows[kept], ids[kept], scores[kept]
 
     def hits(self) -> Hits:
-        """The result, padded to the query with the most hits."""
+        """Return the result, padded to the query with the most hits."""
         counts = np.bincount(self._rows, minlength=len(self._worst))
         width = int(counts.max())
         ids = np.full((len(counts), width), -1, dtype=np.int64)
@@ -287,7 +287,7 @@ class _Best:
 
 
 def _joined(parts: Sequence[Hits], least: int) -> Hits:
-    """All tiles below each other, padded to the widest and to ``least`` columns."""
+    """Stack the tiles, padded to the widest of them and to at least ``least`` columns."""
     width = max([least, *(part.ids.shape[1] for part in parts)])
 
     def padded(array: NDArray[Any], fill: float) -> NDArray[Any]:
@@ -307,8 +307,8 @@ def _screen(backend: str, *, boosts: bool) -> Screen:
     return {"torch": _by_torch, "faiss": _by_faiss, "numpy": _by_numpy}[backend]
 
 
-# Each returns at least all pairs whose score is not below the k-th best of the block less
-# the error, nor below ``floor``.
+# Each returns at least all pairs whose score is neither below the k-th best of the block
+# minus the error, nor below ``floor``.
 
 
 def _by_numpy(
@@ -344,7 +344,7 @@ def _by_torch(
         if k < len(documents):
             best = scores.topk(k, dim=1, sorted=False).values.amin(dim=1)
             least = torch.maximum(least, best.double() - torch.from_numpy(error))
-        # Rounded down, so that rounding loses none.
+        # Round down, so that no candidate is lost.
         bound = torch.nextafter(least.float(), torch.tensor(-torch.inf))
         rows, ids = (scores >= bound[:, None]).nonzero(as_tuple=True)
     return rows.numpy(), ids.numpy()

@@ -1,9 +1,9 @@
 """FAISS indexes for approximate search: build them, measure their recall and throughput.
 
-Every index is built on the same vectors, by one thread (more threads build a different
-HNSW graph each time) and from one seed. Recall compares similarities, not ids: a document
-as similar as the k-th true neighbour counts as one, whichever of the tied documents exact
-search lists. An index's memory is the size of its serialised bytes.
+Every index is built from the same vectors with one seed and one thread, because several
+threads build a different HNSW graph each time. Recall compares similarities, not ids: a
+document as similar as the k-th true neighbour counts as a neighbour, whichever of the tied
+documents exact search returns. An index's memory is its serialised size.
 
 Shapes: N documents, Q queries, D dimensions.
 
@@ -40,8 +40,8 @@ __all__ = [
 
 Vectors = NDArray[np.float32]
 Ids = NDArray[np.int64]
-SINGLES = 0.5  # seconds to time single queries for, at least 20 of them
-BATCHES = 0.2  # seconds to repeat batches for, at least three times
+SINGLES = 0.5  # minimum seconds to time single queries, at least 20 of them
+BATCHES = 0.2  # minimum seconds to repeat batches, at least three times
 TOLERANCE = 1e-6  # similarities closer than this are ties
 _TRAINED = 39  # vectors per centroid that FAISS recommends
 _GPU = ("flat", "ivf")
@@ -53,7 +53,7 @@ class IndexFamily:
 
     Attributes:
         about: a short description.
-        parameter: FAISS's name of the search parameter that trades recall for speed, or empty.
+        parameter: FAISS's name of the search parameter that trades speed for recall, or empty.
         grid: values to try.
     """
 
@@ -78,13 +78,13 @@ class AnnIndex:
 
     Attributes:
         family: one of `FAMILIES`.
-        made: its recipe, as FAISS's factory writes it.
-        build_seconds: training and adding, one thread.
-        size: bytes of the serialised index.
+        made: its description, as in FAISS's index factory.
+        build_seconds: time for training and adding, with one thread.
+        size: size of the serialised index in bytes.
         device: ``cpu`` or ``cuda``.
-        largest: the parameter's largest value, or None.
-        search: queries (Q, D), k and the parameter's value to scores and ids (Q, k), the
-            best first; −1 fills up what an index did not retrieve.
+        largest: largest value of the parameter, or None.
+        search: maps queries (Q, D), k and a value of the parameter to scores and ids (Q, k),
+            best first; missing ids are −1.
     """
 
     family: str
@@ -96,7 +96,7 @@ class AnnIndex:
     search: Callable[[Vectors, int, int | None], tuple[Vectors, Ids]]
 
     def values(self, grid: Sequence[int] | None = None) -> list[int | None]:
-        """Values to try, capped at the largest the index allows."""
+        """Return the values to try, capped at the largest that the index allows."""
         if not FAMILIES[self.family].parameter:
             return [None]
         values = FAMILIES[self.family].grid if grid is None else grid
@@ -109,8 +109,8 @@ class Speed:
 
     Attributes:
         threads: number of threads.
-        p50: milliseconds of a single query, median.
-        p95: likewise, 95th percentile.
+        p50: median milliseconds per single query.
+        p95: 95th percentile, likewise.
         singles: number of single queries timed.
         qps: queries per second, all queries in one batch, median of the repetitions.
     """
@@ -125,20 +125,20 @@ class Speed:
 def recall_at_k(
     retrieved: Ids, vectors: Vectors, queries: Vectors, *, k: int, truth: Ids | None = None
 ) -> NDArray[np.float64]:
-    """Share of the true k nearest neighbours that was retrieved, per query (Q,).
+    """Return the share of the true k nearest neighbours that was retrieved, per query (Q,).
 
     A document among the first k counts if it is as similar as the k-th true neighbour (to
-    1e-6); the same document twice counts once, −1 never. The divisor is min(k, N).
+    1e-6); duplicates count once, −1 never. The divisor is min(k, N).
 
     Args:
-        retrieved: ids (Q, k or more), best first, −1 for none.
+        retrieved: ids (Q, k or more), best first; −1 where missing.
         vectors: documents (N, D).
         queries: (Q, D).
         k: depth.
         truth: ids (Q, k) of an exact search; computed if None.
 
     Raises:
-        ValueError: shapes that do not fit, or ``k`` below 1.
+        ValueError: mismatched shapes, or ``k`` below 1.
     """
     _checked(vectors, queries, k)
     if len(retrieved) != len(queries):
@@ -164,15 +164,15 @@ def build_index(
     Args:
         vectors: documents, of unit length for cosine similarity.
         family: one of `FAMILIES`.
-        seed: of the random numbers drawn while building.
-        device: ``cuda`` or ``auto`` puts flat and IVF on the GPU if FAISS supports it; the
-            index's ``device`` tells where it is.
-        options: ``nlist`` of IVF (default √N, so that a cell has enough to train on);
+        seed: seed of the random numbers used in building.
+        device: ``cuda`` or ``auto`` puts flat and IVF indexes on the GPU if FAISS supports
+            it; the index's ``device`` is the one in use.
+        options: ``nlist`` of IVF (default 4 √N, or less for enough vectors per cell);
             ``m`` (links, 32) and ``efConstruction`` (200) of HNSW; ``m`` (bytes or half
             bytes per vector) and ``bits`` (4 or 8) of PQ.
 
     Raises:
-        ValueError: an unknown family or option, or one out of its range.
+        ValueError: an unknown family or option, or a value out of range.
         ImportError: FAISS is not installed.
     """
     one_of("index", family, FAMILIES)
@@ -287,7 +287,7 @@ def _search(
 
 
 def _binary_search(index: Any) -> Callable[[Vectors, int, int | None], tuple[Vectors, Ids]]:
-    """Hamming distance of signs; with ``rescore`` r, the r·k best by query · signs."""
+    """Search by Hamming distance; with ``rescore`` r, rank the r·k best by query · signs."""
     codes = _faiss().vector_to_array(index.xb).reshape(index.ntotal, -1)
 
     def search(queries: Vectors, k: int, value: int | None) -> tuple[Vectors, Ids]:
@@ -307,7 +307,7 @@ def _binary_search(index: Any) -> Callable[[Vectors, int, int | None], tuple[Vec
 def measure_speed(
     search: Callable[[Vectors], object], queries: Vectors, *, threads: int = 1
 ) -> Speed:
-    """Time ``search`` on queries (Q, D), after warming it up with the same ones.
+    """Time ``search`` on queries (Q, D), after a warm-up with the same queries.
 
     Raises:
         ValueError: no queries, or ``threads`` below 1.
@@ -367,7 +367,7 @@ def _faiss() -> Any:
 
 def _refuse(options: Mapping[str, int]) -> None:
     if options:
-        raise ValueError(f"unknown option of this index: {', '.join(options)}")
+        raise ValueError(f"unknown option for this index: {', '.join(options)}")
 
 
 def _within(name: str, value: int, low: int, high: int) -> None:

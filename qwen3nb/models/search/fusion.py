@@ -1,6 +1,6 @@
 """Reciprocal rank fusion of BM25 and encoders as one search model.
 
-The spec joins the parts with a plus sign: ``bm25+all-MiniLM-L6-v2``. Ranks are fused, not
+A spec joins the parts with plus signs: ``bm25+all-MiniLM-L6-v2``. Ranks are fused, not
 scores, so no calibration is needed.
 
 References:
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 __all__ = ["FUSION", "Fusion", "fuse"]
 
 FUSION = 60
-_DEEPER = 2  # each part searches deeper: fusion lifts documents from below the cut
+_DEEPER = 2  # each part searches this much deeper, because fusion can lift lower-ranked documents
 
 
 def fuse(runs: Sequence[Mapping[str, Mapping[str, float]]]) -> dict[str, dict[str, float]]:
-    """Reciprocal rank fusion: the sum of 1 / (60 + rank) over the runs a document is in.
+    """Fuse runs by reciprocal rank: sum 1 / (60 + rank) over the runs that contain a document.
 
     >>> fuse([{"q": {"a": 2.0, "b": 1.0}}, {"q": {"b": 9.0}}])["q"]["b"] == 1 / 62 + 1 / 61
     True
@@ -81,7 +81,7 @@ class _Dense:
         }
 
     def _among(self, query: NDArray[np.float32], allowed: Iterable[str]) -> dict[str, float]:
-        """Scores of the ``allowed`` documents, all of them."""
+        """Return the scores of all ``allowed`` documents."""
         wanted = set(allowed)
         positions = [row for row, name in enumerate(self._documents) if name in wanted]
         names = [self._documents[row] for row in positions]
@@ -90,7 +90,7 @@ class _Dense:
 
 
 class Fusion:
-    """Searches fused by rank, as one MTEB search model: retrieval and reranking only."""
+    """Several searches fused by rank into one MTEB search model, for retrieval and reranking."""
 
     searches_only = True
 
@@ -110,12 +110,12 @@ class Fusion:
 
     @property
     def device(self) -> str:
-        """Where the last part runs."""
+        """The device that the last part runs on."""
         return self.parts[-1].device
 
     @property
     def identity(self) -> str:
-        """SHA-256 of the parts' settings and of the fusion's."""
+        """SHA-256 of the settings of the fusion and its parts."""
         return sha256_json(self.settings)
 
     @property
@@ -133,7 +133,7 @@ class Fusion:
             part.index(corpus, **options)
 
     def search(self, queries: Any, *, top_k: int, **options: Any) -> dict[str, dict[str, float]]:
-        """The ``top_k`` best documents per query by the sum of reciprocal ranks."""
+        """Return the ``top_k`` best documents per query by the sum of reciprocal ranks."""
         runs = [part.search(queries, top_k=_DEEPER * top_k, **options) for part in self._searches]
         fused = fuse([{q: dict(scores) for q, scores in run.items()} for run in runs])
         return {
@@ -143,5 +143,5 @@ class Fusion:
 
     @property
     def mteb_model_meta(self) -> ModelMeta:
-        """MTEB's description; its name and revision belong to this combination alone."""
+        """MTEB's description, with a name and revision unique to this combination."""
         return mteb_meta(self, dimension=None, kinds=["dense"])

@@ -19,11 +19,11 @@ __all__ = ["read_blocks"]
 def read_blocks(file: Path, size: int) -> Iterator[NDArray[np.float32]]:
     """Yield blocks (size, D) of a .npy file of float32 (N, D).
 
-    The file is read, not memory-mapped: a mapped file that is truncated kills the process,
-    a file that is read raises.
+    The file is read, not memory-mapped: truncating a mapped file kills the process, whereas
+    reading a truncated file raises.
 
     Raises:
-        ValueError: the file holds something else, or fewer rows than its header says.
+        ValueError: the file is not such a file, or has fewer rows than its header says.
     """
     rows, dimension, offset = _header(file)
     with file.open("rb", buffering=0) as handle:
@@ -38,7 +38,7 @@ def read_blocks(file: Path, size: int) -> Iterator[NDArray[np.float32]]:
 
 
 def _filled(target: NDArray[np.uint8], handle: FileIO) -> bool:
-    """Fill ``target`` from the file; False if the file ends first."""
+    """Fill ``target`` from the file; return False if the file ends before that."""
     done = 0
     while done < len(target):
         count = handle.readinto(target[done:].data)
@@ -52,7 +52,7 @@ def _header(file: Path) -> tuple[int, int, int]:
     """Return N, D and the offset of the data of a .npy file of float32 (N, D).
 
     Raises:
-        ValueError: the file holds something else.
+        ValueError: the file is not such a file.
     """
     readers: dict[tuple[int, int], Any] = {
         (1, 0): np.lib.format.read_array_header_1_0,

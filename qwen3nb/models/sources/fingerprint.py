@@ -1,4 +1,4 @@
-"""The identity of a model's content: weights, tokenizer and configuration, never its path."""
+"""The fingerprint of a model's content: weights, tokenizer and configuration, not its path."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from qwen3nb.utils.atomic_files import sha256_file, sha256_json
 
 __all__ = ["fingerprint"]
 
-# Files other than the weights that decide what a model computes.
-_DECIDING = re.compile(
+# Files other than the weights that affect what a model computes.
+_IDENTIFYING = re.compile(
     r"(config|config_sentence_transformers|modules|sentence_bert_config|tokenizer|"
     r"tokenizer_config|special_tokens_map|added_tokens|vocab)\.json|"
     r"(merges|vocab)\.txt|.*\.model|chat_template\.jinja"
@@ -23,10 +23,10 @@ _DECIDING = re.compile(
 
 
 def fingerprint(source: Source) -> dict[str, Any]:
-    """What decides the vectors of ``source``, apart from the settings it is used with.
+    """Return what the vectors of ``source`` depend on, apart from the settings it is used with.
 
     Raises:
-        CheckpointError: weights that cannot be read, or that would run code.
+        CheckpointError: weights that cannot be read, or that could run code.
     """
     if source.parts:
         return {"kind": source.kind, "of": [fingerprint(part) for part in source.parts]}
@@ -43,13 +43,13 @@ def _folder_fingerprint(folder: Path) -> dict[str, Any]:
     files = {
         str(file.relative_to(folder)): sha256_file(file)
         for file in sorted(folder.rglob("*"))
-        if _DECIDING.fullmatch(file.name) and file.is_file()
+        if _IDENTIFYING.fullmatch(file.name) and file.is_file()
     }
     content: dict[str, Any] = {
         "weights": open_checkpoint(folder).digest(),
         "files": sha256_json(files),
     }
-    # Modules of sentence-transformers with weights of their own, such as 2_Dense.
+    # Modules of sentence-transformers that have weights, such as 2_Dense.
     if modules := sorted(folder.glob("*_*/model.safetensors")):
         content["modules"] = {
             file.parent.name: Checkpoint(folder, {}, read_safetensors(file)).digest()

@@ -1,9 +1,9 @@
-"""LoRA adapters: checked against their base by headers alone, and merged into it.
+"""LoRA adapters: checked against their base model by headers alone, and merged into it.
 
-PEFT applies an adapter and says little when it does not fit: a tensor without a module
-is skipped, a module without a tensor keeps its random start. Here names and shapes of
-adapter and base are compared first, both ways, before anything is loaded. Merging (Hu
-et al. 2021, https://arxiv.org/abs/2106.09685, section 4.1) is PEFT's, in 32-bit floats.
+PEFT hardly complains if an adapter does not fit: a tensor without a module is skipped, a
+module without a tensor keeps its random initial values. Here, names and shapes of adapter
+and base are compared in both directions before anything is loaded. PEFT does the merging
+(Hu et al. 2021, https://arxiv.org/abs/2106.09685, section 4.1), in float32.
 
 Only ``adapter_model.safetensors`` is read: a pickle can run code.
 """
@@ -28,7 +28,7 @@ WEIGHTS = "adapter_model.safetensors"
 _TENSOR = re.compile(
     r"base_model\.model\.(?P<module>.+)\.lora_(?P<side>[AB])(?:\.default)?\.weight"
 )
-# Fields of adapter_config.json that change what is computed, and the values known here.
+# Fields of adapter_config.json that change what is computed, and their supported values.
 _PLAIN: dict[str, tuple[Any, ...]] = {
     "peft_type": ("LORA",),
     "bias": ("none", None),
@@ -43,14 +43,14 @@ _PLAIN: dict[str, tuple[Any, ...]] = {
 
 
 def adapter_fingerprint(folder: Path) -> dict[str, Any]:
-    """What decides the effect of the adapter: its configuration and its weights."""
-    # Where the base lay while training says nothing of what it is.
+    """Return what the effect of the adapter depends on: its configuration and weights."""
+    # The path of the base during training is no part of its content.
     config = {k: v for k, v in adapter_config(folder).items() if k != "base_model_name_or_path"}
     return {"weights": _opened(folder).digest(), "config": sha256_json(config)}
 
 
 def load_merged(source: Source, model: Any) -> Any:
-    """``model`` (the base in float32, with its head) with the adapter merged in.
+    """Merge the adapter into ``model`` (the base in float32, with its head) and return it.
 
     Raises:
         CheckpointError: a tensor of the adapter is not of a float type, or not finite.
@@ -60,9 +60,9 @@ def load_merged(source: Source, model: Any) -> Any:
     assert source.folder is not None  # noqa: S101 - adapters have one
     opened = _opened(source.folder)
     for name in opened.tensors:
-        opened.read(name)  # looks at every value
+        opened.read(name)  # checks every value
     with warnings.catch_warnings():
-        # PEFT still asks transformers for a property that has a new name.
+        # PEFT still uses a property that transformers has renamed.
         warnings.filterwarnings("ignore", category=FutureWarning, module=r"transformers\..*")
         adapted = PeftModel.from_pretrained(model, str(source.folder), is_trainable=False)
         return adapted.merge_and_unload(safe_merge=True)
@@ -73,14 +73,14 @@ def _opened(folder: Path) -> Checkpoint:
 
 
 def adapter_config(folder: Path) -> dict[str, Any]:
-    """The contents of ``adapter_config.json``.
+    """Return the content of ``adapter_config.json``.
 
     Raises:
         SpecError: no such file, or not the configuration of a plain LoRA adapter.
     """
     file = folder / "adapter_config.json"
     if not file.is_file():
-        raise SpecError(f"{folder}: no adapter_config.json, so no LoRA adapter")
+        raise SpecError(f"{folder}: no adapter_config.json, so this is not a LoRA adapter")
     if not (folder / WEIGHTS).is_file():
         pickled = ", ".join(sorted(each.name for each in folder.glob("adapter_model.*")))
         raise SpecError(
@@ -96,7 +96,7 @@ def adapter_config(folder: Path) -> dict[str, Any]:
     for name, known in _PLAIN.items():
         if config.get(name) not in known and not (name not in config and None in known):
             raise SpecError(
-                f"{file}: {name} is {config.get(name)!r}; of adapters, plain LoRA is supported "
+                f"{file}: {name} is {config.get(name)!r}; only plain LoRA is supported "
                 f"({name} {known[0]!r})"
             )
     rank = config.get("r")
@@ -106,10 +106,10 @@ def adapter_config(folder: Path) -> dict[str, Any]:
 
 
 def check_fit(folder: Path, config: dict[str, Any], base: Path) -> None:
-    """Compare the adapter's tensors with the base's, names and shapes, both ways.
+    """Compare names and shapes of the adapter's and the base's tensors, in both directions.
 
     Raises:
-        SpecError: a tensor that does not fit, by name.
+        SpecError: a tensor that does not fit; names it.
     """
     file = folder / WEIGHTS
     try:
@@ -123,7 +123,7 @@ def check_fit(folder: Path, config: dict[str, Any], base: Path) -> None:
             raise SpecError(f"{file}: {name} is not a tensor of a plain LoRA adapter")
         pairs.setdefault(match["module"], {})[match["side"]] = entry
     if not pairs:
-        raise SpecError(f"{file}: holds no tensor")
+        raise SpecError(f"{file}: contains no tensors")
     for module, sides in pairs.items():
         _check_module(file, config, module, sides, tensors.get(f"{module}.weight"))
     _check_targets(file, config, set(pairs), [name for name in tensors if name.endswith(".weight")])
@@ -137,12 +137,14 @@ def _check_module(
     base: TensorEntry | None,
 ) -> None:
     if base is None:
-        raise SpecError(f"{file}: adapts {module}, which the base does not have; is it another's?")
+        raise SpecError(
+            f"{file}: adapts {module}, which the base does not have; was it trained on another?"
+        )
     if missing := {"A", "B"} - sides.keys():
         raise SpecError(f"{file}: {module} has no lora_{missing.pop()}")
     rank = _rank(config, module)
     if len(base.shape) != 2:
-        raise SpecError(f"{file}: adapts {module}, which is no linear layer: {list(base.shape)}")
+        raise SpecError(f"{file}: adapts {module}, which is not a linear layer: {list(base.shape)}")
     outputs, inputs = base.shape
     for side, expected in (("A", (rank, inputs)), ("B", (outputs, rank))):
         if tuple(sides[side].shape) != expected:
@@ -154,7 +156,7 @@ def _check_module(
 
 
 def _rank(config: dict[str, Any], module: str) -> int:
-    """The rank for a module; ``rank_pattern`` holds the exceptions, as PEFT reads them."""
+    """Return the rank of a module, with the exceptions in ``rank_pattern`` as PEFT reads them."""
     for pattern, rank in (config.get("rank_pattern") or {}).items():
         if re.match(rf"(.*\.)?({pattern})$", module):
             return int(rank)
@@ -164,7 +166,7 @@ def _rank(config: dict[str, Any], module: str) -> int:
 def _check_targets(
     file: Path, config: dict[str, Any], adapted: set[str], weights: list[str]
 ) -> None:
-    """Every module that is a target has tensors, and no other has."""
+    """Check that all target modules have tensors, and no other modules do."""
     targets = config.get("target_modules")
     if isinstance(targets, str):
         if targets == "all-linear":
@@ -179,5 +181,5 @@ def _check_targets(
             if not any(m == ending or m.endswith(f".{ending}") for m in modules):
                 raise SpecError(f"{file}: its target module {ending!r} is not in the base")
     if odd := sorted(wanted ^ adapted):
-        what = "has no tensors" if odd[0] in wanted else "is no target of adapter_config.json"
-        raise SpecError(f"{file}: {odd[0]} {what} ({len(odd)} such)")
+        what = "has no tensors" if odd[0] in wanted else "is not a target of adapter_config.json"
+        raise SpecError(f"{file}: {odd[0]} {what} ({len(odd)} such modules)")

@@ -1,11 +1,11 @@
-"""What a model's name stands for, found and identified without loading it.
+"""Resolve a model spec to its source, without loading the model.
 
-A model is given by a *spec*: a folder, a name from ``registry.toml``, the id of a
-model on the Hugging Face hub, ``random`` or ``bm25``. `find_source` says which kind
-of thing it is and where, and refuses what cannot be loaded with the list of what can.
+A *spec* is a folder, a name from ``registry.toml``, the id of a model on the Hugging Face
+hub, ``random`` or ``bm25``. `find_source` returns what kind of model it names and where it
+is; for an unknown spec, it raises an error that lists the known ones.
 
-The identity of a model is its content: weights, tokenizer, configuration and the
-settings it is used with. Its label is only a name.
+The identity of a model is its content: weights, tokenizer, configuration and the settings
+it is used with. Its label is only a name.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from qwen3nb.models.sources.source import Source
 from qwen3nb.models.types import SpecError
 from qwen3nb.utils.atomic_files import read_json
 
-__all__ = ["adapter_source", "fetch", "find_source", "find_training", "registry"]
+__all__ = ["adapter_source", "fetch_model", "find_source", "find_training", "registry"]
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _LABEL = re.compile(r"[^A-Za-z0-9._-]+")
@@ -35,15 +35,15 @@ DEMO = "demo"
 
 
 def registry() -> dict[str, dict[str, Any]]:
-    """The baselines, by name."""
+    """Return the baselines, by name."""
     return tomllib.loads(Path(__file__).with_name("registry.toml").read_text(encoding="utf-8"))
 
 
 def find_source(spec: str) -> Source:
-    """What ``spec`` stands for.
+    """Return the source of the model that ``spec`` names.
 
     Raises:
-        SpecError: nothing; the message lists what it could have been.
+        SpecError: no such model; lists the known ones.
     """
     spec = str(spec)
     known = registry()
@@ -64,7 +64,7 @@ def find_source(spec: str) -> Source:
 
 
 def find_training(spec: str) -> Path:
-    """The folder of a training's checkpoints: a path, or ``demo``.
+    """Return the folder of a training's checkpoints, given by its path or as ``demo``.
 
     Raises:
         SpecError: no such folder, or no ``checkpoint-N`` in it.
@@ -81,9 +81,9 @@ def find_training(spec: str) -> Path:
 
 
 def _existing(spec: str) -> Path | None:
-    """The folder of this name, seen from the working directory or from the root.
+    """Return the folder called ``spec``, relative to the working directory or to the root.
 
-    A notebook works in ``notebooks/``, a command at the top; both may say ``runs/x``.
+    Notebooks run in ``notebooks/``, commands at the top; both accept ``runs/x``.
     """
     if not spec:
         return None
@@ -93,13 +93,13 @@ def _existing(spec: str) -> Path | None:
     return None
 
 
-def fetch(source: Source) -> Source:
-    """A hub model, downloaded to the hub's own cache and looked at as a folder.
+def fetch_model(source: Source) -> Source:
+    """Download a hub model to the hub's own cache and return the source of its folder.
 
-    Only weights in safetensors, configuration and tokenizer files are fetched.
+    Only safetensors weights, configuration and tokenizer files are downloaded.
 
     Raises:
-        SpecError: it is not to be had; says why.
+        SpecError: the model is not available; says why.
     """
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
@@ -116,7 +116,7 @@ def fetch(source: Source) -> Source:
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         reason = str(error).strip().splitlines()[0]
         raise SpecError(
-            f"{source.id}: no folder of this name, and from the hub not to be had ({reason}). "
+            f"{source.id}: no folder of this name, and not available from the hub ({reason}). "
             "On a machine without a network, give the folder of a copy instead, or set "
             f"QWEN3NB_MIRROR to a mirror; `qwen3nb fetch --models {source.spec} --mirror DIR` "
             "fills one on a connected machine"
@@ -125,21 +125,23 @@ def fetch(source: Source) -> Source:
 
 
 def adapter_source(folder: Path, *, base: str | Path | None = None) -> Source:
-    """The adapter in ``folder`` with the model it belongs to, checked to fit each other.
+    """Return the source of the adapter in ``folder``, after checking that it fits its base.
 
-    The base is ``base``, else what ``adapter_config.json`` names: a folder beside the
-    adapter or above it, a folder seen from here, or an id on the hub.
+    The base is ``base``, else what ``adapter_config.json`` names: a folder next to the
+    adapter or further up, a folder relative to the working directory, or a hub id.
 
     Raises:
-        SpecError: no adapter, no base, or two that do not fit; says which tensor.
+        SpecError: no adapter, no base, or an adapter that does not fit; names the tensor.
     """
     config = adapter_config(folder)
     named = str(base if base is not None else config.get("base_model_name_or_path") or "")
     base_source = _adapter_base(folder, named, given=base is not None)
     if base_source.kind == "hub":
-        base_source = fetch(base_source)
+        base_source = fetch_model(base_source)
     if base_source.kind not in ("decoder", "sentence-transformers") or base_source.folder is None:
-        raise SpecError(f"{named}: not a causal language model, so no base for {folder}")
+        raise SpecError(
+            f"{named}: not a causal language model, so it cannot be the base of {folder}"
+        )
     source = Source(
         paths.shown(folder), "adapter", _adapter_label(folder), folder=folder, base=base_source
     )
@@ -148,7 +150,7 @@ def adapter_source(folder: Path, *, base: str | Path | None = None) -> Source:
 
 
 def _as_fetched(source: Source, folder: Path) -> Source:
-    """What lies in ``folder``, under the name and with the settings it was asked for by."""
+    """Return the source of ``folder`` with the label and settings of the hub's ``source``."""
     local = _folder(source.spec, folder)
     return replace(
         local,
@@ -167,8 +169,8 @@ def _unknown(spec: str, known: dict[str, Any]) -> str:
     near = difflib.get_close_matches(spec, names, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     return (
-        f"no model {spec!r}: no folder of this name and none of {', '.join(names)}, "
-        f"nor an id on the hub (organisation/name).{hint}"
+        f"no model {spec!r}: neither a folder, nor one of {', '.join(names)}, "
+        f"nor a hub id (organisation/name).{hint}"
     )
 
 
@@ -176,7 +178,7 @@ def _demo() -> Source:
     folder = paths.runs() / "demo" / "encoder" / "average"
     if not folder.is_dir():
         raise SpecError(
-            f"the demo's model is not there yet ({folder}); "
+            f"the demo's model does not exist yet ({folder}); "
             "`qwen3nb demo` trains and extracts it in a few minutes"
         )
     return _folder(DEMO, folder)
@@ -203,13 +205,13 @@ def _folder(spec: str, folder: Path) -> Source:
     if not (folder / "config.json").is_file():
         inside = sorted(path.name for path in folder.glob("*/") if (path / "config.json").is_file())
         hint = f" Folders in it that have one: {', '.join(inside)}." if inside else ""
-        raise SpecError(f"{folder}: no config.json, so no model.{hint}")
+        raise SpecError(f"{folder}: no config.json, so this is not a model.{hint}")
     try:
         config = read_json(folder / "config.json")
     except ValueError as error:
         raise SpecError(str(error)) from None
     if not isinstance(config, dict):
-        raise SpecError(f"{folder / 'config.json'}: expected an object, so this is no model")
+        raise SpecError(f"{folder / 'config.json'}: expected an object, so this is not a model")
     model_type = config.get("model_type")
     label = _label(folder)
     if model_type in ("qwen3_encdec", "qwen3_encoder_decoder"):
@@ -224,7 +226,7 @@ def _folder(spec: str, folder: Path) -> Source:
 
 
 def _label(folder: Path) -> str:
-    """The label an extraction gave the folder, else the last two parts of its path."""
+    """Return the label given at extraction, else the last two parts of the folder's path."""
     if (folder / PROVENANCE).is_file():
         label = str(read_json(folder / PROVENANCE).get("label", folder.name))
     else:
@@ -243,12 +245,12 @@ def _adapter_base(folder: Path, named: str, *, given: bool) -> Source:
     try:
         return find_source(named)
     except SpecError as error:
-        hint = "" if given else " It is what adapter_config.json names; give its folder as base."
-        raise SpecError(f"{folder}: its base is not found: {error}.{hint}") from None
+        hint = "" if given else " adapter_config.json names it; give its folder as base."
+        raise SpecError(f"{folder}: its base was not found: {error}.{hint}") from None
 
 
 def _adapter_label(folder: Path) -> str:
-    """``rank_only_r4-seed_42`` for ``…/rank_only_r4/seed_42/checkpoints/final``."""
+    """Return ``rank_only_r4-seed_42`` for ``…/rank_only_r4/seed_42/checkpoints/final``."""
     resolved = folder.resolve()
     parts = [part for part in resolved.parts if part not in ("checkpoints", "final")][-2:]
     return _LABEL.sub("-", "-".join(parts)).strip("-.") or "adapter"

@@ -1,4 +1,4 @@
-"""A model specification, resolved: what kind of model it is and where it lies."""
+"""A resolved model spec: the kind of model and its location."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Source:
-    """A model, found.
+    """A resolved model spec.
 
     Attributes:
-        spec: what was asked for.
+        spec: the spec as given.
         kind: ``encoder`` (a bidirectional Qwen3 directory), ``seq2seq`` (an
             encoder-decoder checkpoint), ``sentence-transformers``, ``t5`` (another
-            encoder-decoder, of which the encoder is used), ``decoder`` (a causal
+            encoder-decoder, whose encoder is used), ``decoder`` (a causal
             language model), ``adapter`` (LoRA), ``fusion``, ``hub``, ``random`` or ``bm25``.
-        label: a name fit for files and tables.
-        folder: where it lies, if it lies somewhere.
-        prompts: text put before a text, per role or task; see `prompt_for`.
-        instruction: what ``{instruction}`` in a prompt stands for by default.
-        pooling: what the registry says, where the model says nothing.
-        max_length: likewise.
+        label: a name that is safe in file names and tables.
+        folder: the model's folder, if it has one.
+        prompts: text prepended to an input, per role or task; see `prompt_for`.
+        instruction: default replacement for ``{instruction}`` in a prompt.
+        pooling: the registry's pooling, for a model that does not define one.
+        max_length: the registry's maximum length, likewise.
         revision: the pinned revision of a hub model.
         id: its id on the hub.
-        base: the model an adapter belongs to; see `qwen3nb.models.sources.lora`.
-        parts: what a fusion (``a+b``) is made of.
+        base: the base model of an adapter; see `qwen3nb.models.sources.lora`.
+        parts: the parts of a fusion (``a+b``).
     """
 
     spec: str

@@ -356,7 +356,7 @@ def compare_candidates(
         results: any records.
         current: label of the model in use.
         task: name of the task or its data set; by default the only custom data set of the
-            current model, else its only task.
+            current model, else its only retrieval task, else its only task.
         models: labels of the candidates; by default all models with results on the task.
         tested: metrics whose p-values are shown; the first is the deciding one.
         alpha: level of the corrected tests.
@@ -399,7 +399,8 @@ def _task(results: Sequence[Result], task: str, current: str, tested: Sequence[s
         fit = [r for r in fit if task in (r.task.name, r.task.dataset, _custom_data(r))]
     mine = sorted((r for r in fit if r.model.label == current), key=lambda r: r.finished)
     if not task:
-        mine = [r for r in mine if _custom_data(r)] or mine
+        custom = [r for r in mine if _custom_data(r)]
+        mine = custom or [r for r in mine if r.task.type == "Retrieval"] or mine
     names = {r.task.name for r in mine}
     if not mine:
         labels = ", ".join(sorted({r.model.label for r in fit})) or "no model"

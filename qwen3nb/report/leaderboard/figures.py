@@ -33,7 +33,7 @@ _INTERVAL = "95 % percentile bootstrap interval over the n given with each task"
 
 
 @dataclass(frozen=True)
-class _Scores:
+class _ScoreGrid:
     """Main scores of models on the tasks of a tier.
 
     Attributes:
@@ -58,7 +58,7 @@ class _Scores:
         return "" if record is None else f"{record.task.main_metric}, n = {record.main.n}"
 
 
-def _scores(results: Iterable[Result], tier: str) -> _Scores:
+def _scores(results: Iterable[Result], tier: str) -> _ScoreGrid:
     tasks = TIERS[tier].tasks
     on_tier = [result for result in latest(results) if result.task.name in tasks]
     names = model_names(on_tier)
@@ -70,7 +70,7 @@ def _scores(results: Iterable[Result], tier: str) -> _Scores:
         return value is None, -(value or 0.0), name
 
     models = tuple(sorted(names.values(), key=key))
-    return _Scores(tasks, models, records, model_colors(models))
+    return _ScoreGrid(tasks, models, records, model_colors(models))
 
 
 def comparison_figure(results: Iterable[Result], *, tier: str) -> Figure:
@@ -89,7 +89,7 @@ def comparison_figure(results: Iterable[Result], *, tier: str) -> Figure:
     )
 
 
-def _in_words(scores: _Scores) -> str:
+def _in_words(scores: _ScoreGrid) -> str:
     task = scores.tasks[0]
     values = [
         f"{name} {record.main.value:.3f}"
@@ -99,7 +99,7 @@ def _in_words(scores: _Scores) -> str:
     return f"{short_task(task)}: {', '.join(values) or 'no values'}."
 
 
-def _comparison(scores: _Scores, width: float) -> MplFigure:
+def _comparison(scores: _ScoreGrid, width: float) -> MplFigure:
     import matplotlib.pyplot as plt
 
     rows, tasks = tuple(reversed(scores.models)), scores.tasks
@@ -161,7 +161,7 @@ def bars_figure(results: Iterable[Result], *, tier: str, most: int = 8) -> Figur
     )
 
 
-def _bars(scores: _Scores, models: Sequence[str], width: float) -> MplFigure:
+def _bars(scores: _ScoreGrid, models: Sequence[str], width: float) -> MplFigure:
     import matplotlib.pyplot as plt
     from matplotlib.patches import Rectangle
 

@@ -56,7 +56,7 @@ def checks_table(checks: Iterable[Any]) -> Table:
         (
             Cell(check.name),
             Cell(check.verdict, strong=check.verdict in ("WARNING", "FAILED")),
-            Cell(check.found, _interval(check)),
+            Cell(check.observed, _interval(check)),
             Cell(check.expected, check.remark),
             Cell(check.n or "–"),
         )

@@ -1,1 +1,1 @@
-"""One file per study page."""
+"""Tables and figures of the study pages, one module per page."""

@@ -1,4 +1,4 @@
-"""Approximate search and compressed vectors, as tables and figures."""
+"""Tables and figures of approximate search and compressed vectors."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ def _mean(values: Mapping[str, float]) -> float:
     return sum(values.values()) / len(values)
 
 
-def frontier(found: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The points that no other beats: (recall, queries per second), by rising recall.
+def frontier(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The Pareto frontier of (recall, queries per second) points, by increasing recall.
 
-    A point is beaten by one that is at least as good in both and better in one.
+    A point is dominated by one that is at least as good in both and better in one.
 
     >>> frontier([(0.9, 10), (0.8, 5), (0.5, 20), (1.0, 1)])
     [(0.5, 20), (0.9, 10), (1.0, 1)]
     """
     kept: list[tuple[float, float]] = []
-    for recall, speed in sorted(set(found), reverse=True):
+    for recall, speed in sorted(set(points), reverse=True):
         if not kept or speed > kept[-1][1]:
             kept.append((recall, speed))
     return kept[::-1]
 
 
 def ann_table(suite: AnnSuite, *, seed: int = 0) -> Table:
-    """A row per index and setting; in bold what is on the frontier of the first threads."""
-    best = set(frontier([_place(point, 0) for point in suite.points]))
+    """A row per index and setting; those on the frontier at the first thread count are bold."""
+    best = set(frontier([_recall_and_speed(point, 0) for point in suite.points]))
     rows = tuple(_row(point, suite, best, seed) for point in suite.points)
     threads = [f"{s.threads} thread{'s' * (s.threads > 1)}" for s in suite.points[0].speeds]
     singles = min(s.singles for point in suite.points for s in point.speeds)
@@ -63,9 +63,9 @@ def ann_table(suite: AnnSuite, *, seed: int = 0) -> Table:
         ("index", f"recall@{suite.k}", *speeds, "build s\n1 thread", "MiB", "nDCG@10\nΔ to exact"),
         rows,
         f"{suite.label} on {suite.task}: {suite.documents:,} documents, {suite.queries:,} "
-        f"queries, {suite.dimension} dimensions, {suite.similarity}. Recall counts documents "
-        "as near as the k-th true neighbour. Timed after warming up, at least "
-        f"{singles} single queries each; queries/s with all of them in one batch. MiB: the "
+        f"queries, {suite.dimension} dimensions, {suite.similarity}. Recall counts documents at "
+        "least as near as the k-th true neighbour. Timed after a warm-up, with at least "
+        f"{singles} single queries each; queries/s with all queries in one batch. MiB: size of the "
         "serialised index. Intervals: 95 %, percentile bootstrap over queries. Bold: no other "
         f"index is both faster ({threads[0]}, batch) and better.",
     )
@@ -74,7 +74,7 @@ def ann_table(suite: AnnSuite, *, seed: int = 0) -> Table:
 def _row(
     point: AnnPoint, suite: AnnSuite, best: set[tuple[float, float]], seed: int
 ) -> tuple[Cell, ...]:
-    on_frontier = _place(point, 0) in best
+    on_frontier = _recall_and_speed(point, 0) in best
     where = "" if point.device == "cpu" else f", {point.device}"
     cells = [
         Cell(point.name, f"{point.made}{where}" if point.made.lower() != point.name else ""),
@@ -92,32 +92,32 @@ def _row(
 
 
 def _difference(ours: Mapping[str, float], exact: Mapping[str, float], seed: int) -> Cell:
-    """The mean, and its paired difference to the exact one with an interval."""
+    """The mean, and its paired difference from exact search with an interval."""
     queries = sorted(exact)
-    found = paired_bootstrap(
+    bootstrap = paired_bootstrap(
         [ours[query] for query in queries], [exact[query] for query in queries], seed=seed
     )
     return Cell(
         f"{_mean(ours):.3f}",
-        f"{found.difference:+.3f} {interval_text(found.interval, absent='(no interval)')}",
+        f"{bootstrap.difference:+.3f} {interval_text(bootstrap.interval, absent='(no interval)')}",
     )
 
 
-def _place(point: AnnPoint, which: int) -> tuple[float, float]:
+def _recall_and_speed(point: AnnPoint, which: int) -> tuple[float, float]:
     return _mean(point.recall), point.speeds[which].qps
 
 
 def ann_figure(suite: AnnSuite) -> Figure:
-    """Recall against queries per second, a panel per number of threads, with the frontier."""
-    best = frontier([_place(point, 0) for point in suite.points])
+    """Recall against queries per second, one panel per number of threads, with the frontier."""
+    best = frontier([_recall_and_speed(point, 0) for point in suite.points])
     summary = "; ".join(f"recall {recall:.3f} at {speed:,.0f} queries/s" for recall, speed in best)
     return Figure(
         name=f"ann-{suite.task}",
         draw=lambda width: _frontiers(suite, width),
         caption=f"{suite.label} on {suite.task}, {suite.documents:,} documents: recall@{suite.k}, "
-        f"mean over n = {suite.queries:,} queries, against the speed of one batch. Up and right "
-        "is better; on the grey line no other index is both faster and better. Pale "
-        "bars: 95 % percentile bootstrap intervals of the recall over queries.",
+        f"mean over n = {suite.queries:,} queries, against the throughput of one batch. Up and "
+        "right is better; for points on the grey line, no other index is both faster and better. "
+        "Pale bars: 95 % percentile bootstrap intervals of the recall over queries.",
         alt=f"Recall against queries per second of approximate indexes. Frontier: {summary}.",
     )
 
@@ -142,16 +142,16 @@ def _frontiers(suite: AnnSuite, width: float) -> MplFigure:
 
 
 def _panel(axis: Axes, suite: AnnSuite, which: int) -> None:
-    line = frontier([_place(point, which) for point in suite.points])
-    # The marker shows a frontier of a single point.
+    line = frontier([_recall_and_speed(point, which) for point in suite.points])
+    # The marker makes a frontier of a single point visible.
     axis.plot(*zip(*line, strict=True), "o-", color=GREY, linewidth=5, markersize=9,
               markeredgewidth=0, alpha=0.3, label="frontier")  # fmt: skip
     for index, family in enumerate(dict.fromkeys(point.family for point in suite.points)):
         points = [point for point in suite.points if point.family == family]
-        places = [_place(point, which) for point in points]
+        coordinates = [_recall_and_speed(point, which) for point in points]
         parameter = points[0].parameter
         axis.plot(
-            *zip(*places, strict=True),
+            *zip(*coordinates, strict=True),
             color=COLORS[index % len(COLORS)],
             marker=_MARKERS[index % len(_MARKERS)],
             markersize=4.5,
@@ -168,16 +168,16 @@ def _panel(axis: Axes, suite: AnnSuite, which: int) -> None:
 
 
 def _recall_intervals(axis: Axes, points: Sequence[AnnPoint], which: int, color: str) -> None:
-    """A pale bar through each point: the interval of its mean recall over queries."""
+    """Draw a pale bar through each point: the interval of its mean recall over queries."""
     for point in points:
-        found = mean_of(point.recall)
-        if found.low is not None and found.high is not None:
+        mean = mean_of(point.recall)
+        if mean.low is not None and mean.high is not None:
             speed = point.speeds[which].qps
-            axis.plot([found.low, found.high], [speed] * 2, color=color, linewidth=1.2, alpha=0.45)
+            axis.plot([mean.low, mean.high], [speed] * 2, color=color, linewidth=1.2, alpha=0.45)
 
 
 def compression_table(suite: AnnSuite, *, seed: int = 0) -> Table:
-    """A row per kind and dimension: bytes, nDCG@10, and what is lost."""
+    """A row per kind and dimension: bytes, nDCG@10, and its loss."""
     full = suite.compressed[0]
     rows = tuple(
         (
@@ -192,9 +192,9 @@ def compression_table(suite: AnnSuite, *, seed: int = 0) -> Table:
     return Table(
         ("dimensions", "vectors", "bytes per document", "nDCG@10", "Δ to full float32"),
         rows,
-        f"{suite.label} on {suite.task}, n = {suite.queries} queries; exact search. The first "
-        "dimensions, at length 1 again where the similarity is the cosine; a model that was "
-        "not trained for it loses more. int8: documents in 255 steps per dimension. Intervals: "
+        f"{suite.label} on {suite.task}, n = {suite.queries} queries; exact search. Vectors are "
+        "truncated to their first dimensions and, for cosine similarity, normalised again; a model "
+        "not trained for this loses more. int8: documents in 255 steps per dimension. Intervals: "
         "95 %, percentile bootstrap over queries, differences paired.",
     )
 
@@ -203,21 +203,23 @@ def _loss(each: Compressed, full: Compressed, seed: int) -> Cell:
     if each is full:
         return Cell("–")
     queries = sorted(full.ndcg)
-    found = paired_bootstrap(
+    bootstrap = paired_bootstrap(
         [each.ndcg[query] for query in queries], [full.ndcg[query] for query in queries], seed=seed
     )
-    return Cell(f"{found.difference:+.3f}", interval_text(found.interval, absent="(no interval)"))
+    return Cell(
+        f"{bootstrap.difference:+.3f}", interval_text(bootstrap.interval, absent="(no interval)")
+    )
 
 
 def compression_figure(suite: AnnSuite, *, seed: int = 0) -> Figure:
-    """nDCG@10 by bytes per document, a line per kind, with intervals over queries."""
+    """nDCG@10 by bytes per document, one line per kind, with intervals over queries."""
     full = suite.compressed[0]
     return Figure(
         name=f"compression-{suite.task}",
         draw=lambda width: _compression(suite, width, seed),
-        caption=f"{suite.label} on {suite.task}: nDCG@10 by the bytes a document takes, with 95 % "
-        f"percentile bootstrap intervals over n = {suite.queries} queries. The paired "
-        "differences in the table tell more than two intervals that overlap.",
+        caption=f"{suite.label} on {suite.task}: nDCG@10 by bytes per document, with 95 % "
+        f"percentile bootstrap intervals over n = {suite.queries} queries. The paired differences "
+        "in the table are more informative than overlapping intervals.",
         alt=f"nDCG@10 by bytes per document; {_mean(full.ndcg):.3f} at {full.size:,} bytes.",
     )
 
@@ -227,14 +229,14 @@ def _compression(suite: AnnSuite, width: float, seed: int) -> MplFigure:
 
     figure, axis = plt.subplots(figsize=(width, 2.6))
     for index, kind in enumerate(dict.fromkeys(each.kind for each in suite.compressed)):
-        chosen = [each for each in suite.compressed if each.kind == kind]
-        sizes = [each.size for each in chosen]
-        means = [mean_of(each.ndcg, seed=seed) for each in chosen]
-        low = [found.low or 0.0 for found in means]
-        high = [found.high or 0.0 for found in means]
+        points = [each for each in suite.compressed if each.kind == kind]
+        sizes = [each.size for each in points]
+        means = [mean_of(each.ndcg, seed=seed) for each in points]
+        low = [mean.low or 0.0 for mean in means]
+        high = [mean.high or 0.0 for mean in means]
         color, marker = COLORS[index % len(COLORS)], _MARKERS[index % len(_MARKERS)]
         axis.fill_between(sizes, low, high, color=color, alpha=0.12, linewidth=0)
-        axis.plot(sizes, [found.value or 0.0 for found in means], color=color, linewidth=1.3,
+        axis.plot(sizes, [mean.value or 0.0 for mean in means], color=color, linewidth=1.3,
                   marker=marker, markersize=4, label=plain(kind))  # fmt: skip
     axis.set_xscale("log", base=2)
     axis.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")

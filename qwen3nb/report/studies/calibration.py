@@ -1,4 +1,4 @@
-"""Do the tests keep what they promise? The simulations' shares as tables."""
+"""Tables of the simulated calibration of tests and intervals."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ __all__ = ["calibration_table"]
 
 _WORDS = {
     "false positives": "share of p-values below 0.05 where there is no difference",
-    "coverage": "share of 95 % intervals that hold the true value",
-    "power": "share of samples in which the t-test finds the minimum detectable effect",
+    "coverage": "share of 95 % intervals that contain the true value",
+    "power": "share of samples in which the t-test detects the minimum detectable effect",
 }
 
 
 def calibration_table(shares: Iterable[Any], *, kind: str, over: str = "queries") -> Table:
-    """Measured shares of one kind, a row per method and world, a column per size.
+    """Simulated shares of one kind, a row per method and world, a column per size.
 
     Args:
-        shares: from `bench.calibration.read_calibration` or `calibrate`.
+        shares: from `read_calibration` or `calibrate` of `qwen3nb.analysis.calibration.simulate`.
         kind: ``false positives``, ``coverage`` or ``power``.
         over: ``queries``, or ``seeds`` for the intervals over seeds and queries.
     """
-    chosen = [s for s in shares if s.kind == kind and (" x " in s.n) == (over == "seeds")]
-    sizes = sorted({share.n for share in chosen}, key=lambda n: int(n.split(" x ")[0]))
+    selected = [s for s in shares if s.kind == kind and (" x " in s.n) == (over == "seeds")]
+    sizes = sorted({share.n for share in selected}, key=lambda n: int(n.split(" x ")[0]))
     rows: dict[tuple[str, str], dict[str, Any]] = {}
-    for share in chosen:
+    for share in selected:
         rows.setdefault((share.method, share.world), {})[share.n] = share
     cells = tuple(
-        (Cell(method, world), *(_cell(found.get(size)) for size in sizes))
-        for (method, world), found in rows.items()
+        (Cell(method, world), *(_cell(by_size.get(size)) for size in sizes))
+        for (method, world), by_size in rows.items()
     )
     heads = [f"n = {size}" if over == "queries" else f"{size}\nseeds x queries" for size in sizes]
-    return Table(("method", *heads), cells, _note(kind, chosen))
+    return Table(("method", *heads), cells, _note(kind, selected))
 
 
 def _cell(share: Any) -> Cell:
@@ -49,7 +49,7 @@ def _note(kind: str, shares: list[Any]) -> str:
         return "Not simulated."
     first = shares[0]
     return (
-        f"The {_WORDS[kind]}: {first.expected:g} if the method is right, which between "
-        f"{first.low:.3f} and {first.high:.3f} agrees with ({first.simulations:,} simulations, "
-        "99 %). Cautious: wrong less often than promised; too bold, in bold: more often."
+        f"The {_WORDS[kind]}: nominally {first.expected:g}; a share between {first.low:.3f} and "
+        f"{first.high:.3f} is consistent with that ({first.simulations:,} simulations, 99 %). "
+        "Cautious: fewer errors than nominal; too bold (in bold): more."
     )

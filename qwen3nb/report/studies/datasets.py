@@ -23,7 +23,7 @@ __all__ = [
 
 
 def tier_table(tier: str) -> Table:
-    """The tasks of a tier: what they are and on which data.
+    """The tasks of a tier, with descriptions and data revisions.
 
     Raises:
         ValueError: an unknown tier.
@@ -39,7 +39,7 @@ def tier_table(tier: str) -> Table:
         )
         for task in tier_tasks(tier)
     ]
-    columns = ("task", "type", "what it is", "data")
+    columns = ("task", "type", "description", "data")
     return Table(columns, tuple(rows), TIERS[tier].about, kind="words")
 
 
@@ -63,7 +63,7 @@ def pydocs_table(sets: Mapping[str, PyDocs]) -> Table:
 
 
 def difficulty_table(scores: Mapping[str, Aggregate]) -> Table:
-    """How models score on the whole of PyDocs with only a query's own document relevant.
+    """Scores of models on all of PyDocs, with only a query's own document relevant.
 
     Args:
         scores: per model, from `pydocs_difficulty`.
@@ -74,34 +74,35 @@ def difficulty_table(scores: Mapping[str, Aggregate]) -> Table:
     return Table(
         ("model", "whole, own document\nnDCG@10", "n"),
         rows,
-        "Not comparable with the sample's values, which have fewer documents and graded "
+        "Not comparable with scores on the sample, which has fewer documents and graded "
         "judgements.",
     )
 
 
 def prediction_table(tier: str = "fast") -> Table:
-    """How a tier ranks models, compared with how other tasks do; from published scores."""
+    """Rank correlation of a tier with other tasks over models, from published scores."""
     from qwen3nb.evaluation.studies.tier_validity import predict_elsewhere
 
-    found = predict_elsewhere(tier)
+    predictions = predict_elsewhere(tier)
     rows = [
         (
             Cell(each.predictor, f"{len(each.tasks)} tasks" if len(each.tasks) > 1 else ""),
-            number(each.correlation, strong=each is found[0]),
+            number(each.correlation, strong=each is predictions[0]),
             Cell(str(each.correlation.n)),
         )
-        for each in found
+        for each in predictions
     ]
     return Table(
         ("predictor", "rank correlation", "models"),
         tuple(rows),
-        f"Spearman over models with the {found[0].target} ({', '.join(found[0].targets)}); "
+        f"Spearman over models with the {predictions[0].target} "
+        f"({', '.join(predictions[0].targets)}); "
         "95 % bootstrap interval over models. Scores: embeddings-benchmark/results at f4cc6c8.",
     )
 
 
 def examples_table(pydocs: PyDocs, *, count: int = 5) -> Table:
-    """Every n-th query with the start of its own document."""
+    """Evenly spaced queries with the start of their own documents."""
     step = max(1, len(pydocs.query_names) // count)
     rows = []
     for name in pydocs.query_names[::step][:count]:

@@ -1,4 +1,4 @@
-"""Extraction, averaging and their options, as tables and figures."""
+"""Tables and figures of extraction, checkpoint averaging and ablation."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ __all__ = [
 
 
 def checkpoints_table(
-    folders: Sequence[Path], *, chosen: Sequence[Path] = (), metric: str = "eval_loss"
+    folders: Sequence[Path], *, selected: Sequence[Path] = (), metric: str = "eval_loss"
 ) -> Table:
-    """The checkpoints of a training, the chosen ones in bold."""
+    """The checkpoints of a training, the selected ones in bold."""
     rows = []
     for folder in folders:
         checkpoint = open_checkpoint(folder)
@@ -47,10 +47,10 @@ def checkpoints_table(
         try:
             value = f"{metric_of(folder, metric):.4f}"
         except CheckpointError:
-            value = "not known"
+            value = "unknown"
         rows.append(
             (
-                Cell(folder.name, strong=folder in chosen),
+                Cell(folder.name, strong=folder in selected),
                 Cell(str(step_of(folder))),
                 Cell(value),
                 Cell(f"{sum(entry.count for entry in entries):,}"),
@@ -59,30 +59,31 @@ def checkpoints_table(
             )
         )
     columns = ("checkpoint", "step", metric, "parameters", "stored as", "digest")
-    note = f"In bold: the {len(chosen)} that were chosen." if chosen else ""
+    note = f"In bold: the {len(selected)} selected checkpoints." if selected else ""
     return Table(columns, tuple(rows), note)
 
 
 def extraction_table(done: Extraction) -> Table:
-    """What was verified after writing, each with its bound."""
+    """The checks made after writing, each with its bound."""
     from qwen3nb.extraction.verify import MAX_DIFFERENCE
 
-    found, bound = done.verification, f"≤\u00a0{MAX_DIFFERENCE:g}"
-    lengths = f"{len(found.lengths)} inputs of {min(found.lengths)} to {max(found.lengths)} tokens"
+    verification, bound = done.verification, f"≤\u00a0{MAX_DIFFERENCE:g}"
+    sizes = verification.lengths
+    lengths = f"{len(sizes)} inputs of {min(sizes)} to {max(sizes)} tokens"
     rows = [
-        ("states, export against source", f"{found.max_difference:.1e}", bound,
-         f"{lengths}, padded left and right; the export by the stock class, from the disk"),
+        ("states, export against source", f"{verification.max_difference:.1e}", bound,
+         f"{lengths}, padded left and right; the export loaded from disk by the stock class"),
         ("vectors, sentence-transformers against source",
-         f"{found.sentence_transformers_difference:.1e}", bound,
-         "pooled as the export says"),
-        ("first state, when the last token changes", f"{found.leak:.1e}", "> 0",
-         "0 would mean that the encoder runs causally"),
-        ("what the stored precision rounds away", f"{found.rounding:.1e}", "none",
-         "greatest change of a state"),
+         f"{verification.sentence_transformers_difference:.1e}", bound,
+         "pooled as configured in the export"),
+        ("first state, when the last token changes", f"{verification.leak:.1e}", "> 0",
+         "0 would mean that the encoder is causal"),
+        ("rounding by the stored precision", f"{verification.rounding:.1e}", "none",
+         "largest change of a state"),
     ]  # fmt: skip
     rows += [("warning", "–", "–", text) for text in done.warnings]
     return Table(
-        ("verified", "greatest difference", "bound", "how"),
+        ("verified", "largest difference", "bound", "how"),
         tuple(tuple(map(Cell, row)) for row in rows),
         f"{done.label}: {done.parameters:,} parameters, in {done.folder.name}.",
         kind="words",
@@ -90,7 +91,7 @@ def extraction_table(done: Extraction) -> Table:
 
 
 def drift_figure(changes: Sequence[TensorDrift]) -> Figure:
-    """Relative change of each layer between consecutive checkpoints, a line per pair."""
+    """Relative change of each layer between consecutive checkpoints, one line per pair."""
     pairs = list(dict.fromkeys((change.earlier, change.later) for change in changes))
     summary = "; ".join(
         f"{earlier} to {later}: mean "
@@ -100,9 +101,9 @@ def drift_figure(changes: Sequence[TensorDrift]) -> Figure:
     return Figure(
         name="drift",
         draw=lambda width: _drift(changes, pairs, width),
-        caption="How far the weights moved between checkpoints, relative to their size: "
+        caption="Relative change of the weights between checkpoints: "
         f"‖later − earlier‖ / ‖earlier‖ of each tensor, n = {len(changes)} in all. Layers that "
-        "still move were not done learning.",
+        "still change had not finished learning.",
         alt=f"Relative change of weights by layer and by module. {summary}.",
     )
 
@@ -141,7 +142,7 @@ def _drift(
 def averaging_table(
     distances: dict[str, float], agreement: dict[str, tuple[float, float]]
 ) -> Table:
-    """How far each checkpoint lies from the mean: its weights, and its vectors."""
+    """Distance of each checkpoint from the average, in weights and in vectors."""
     rows = [
         (
             Cell(name),
@@ -153,13 +154,13 @@ def averaging_table(
     return Table(
         ("checkpoint", "weights\n‖w − mean‖ / ‖mean‖", "vectors\ncosine with the mean's"),
         tuple(rows),
-        "Cosine: mean over the sentences of AuthorSTS, and the lowest of them. Far "
-        "weights with near vectors are directions that do not matter to the output.",
+        "Cosine: mean over the sentences of AuthorSTS, and the lowest of them. Distant weights "
+        "with similar vectors differ in directions that do not affect the output.",
     )
 
 
 def ablation_table(outcomes: Sequence[VariantResult]) -> Table:
-    """Every variant with its score, the best first."""
+    """All variants with their scores, best first."""
     ordered = sorted(outcomes, key=lambda each: -(each.result.main.value or 0.0))
     rows = [
         (
@@ -176,55 +177,55 @@ def ablation_table(outcomes: Sequence[VariantResult]) -> Table:
         ("pooling", "weights", "around a text", "vectors", f"{first.task.main_metric}"),
         tuple(rows),
         f"{first.task.name}, n = {first.main.n} {first.task.unit}. Intervals: 95 %, "
-        "percentile bootstrap. The best is one of many: its value is that of a lucky one.",
+        "percentile bootstrap. The best value is biased upwards by the selection among variants.",
     )
 
 
-def effects_table(found: Sequence[Effect]) -> Table:
-    """What each option changes, with interval and corrected p-value."""
+def effects_table(effects: Sequence[Effect]) -> Table:
+    """The effect of each option, with interval and corrected p-value."""
     rows = [
         (
             Cell(each.factor),
             Cell(each.level, f"instead of {each.reference}"),
             Cell(
-                f"{each.found.difference:+.4f}",
-                interval_text(each.found.interval, digits=4, absent="no interval"),
+                f"{each.estimate.difference:+.4f}",
+                interval_text(each.estimate.interval, digits=4, absent="no interval"),
             ),
             Cell(f"{each.p_value:.4f}", strong=each.p_value < 0.05),
             Cell(str(each.settings)),
         )
-        for each in found
+        for each in effects
     ]  # fmt: skip
     return Table(
         ("option", "setting", "difference", "p\nHolm", "averaged over"),
         tuple(rows),
-        f"Paired over {found[0].found.n if found else 0} queries, each averaged over the "
+        f"Paired over {effects[0].estimate.n if effects else 0} queries, each averaged over the "
         "combinations of the other options; 95 % percentile bootstrap interval, two-sided "
         f"paired permutation test, Holm over these {len(rows)}.",
     )
 
 
-def effects_figure(found: Sequence[Effect]) -> Figure:
-    """The same as a forest plot: a row per setting, its difference and interval."""
-    factors = list(dict.fromkeys(each.factor for each in found))
+def effects_figure(effects: Sequence[Effect]) -> Figure:
+    """A forest plot of the effects: difference and interval of each setting."""
+    factors = list(dict.fromkeys(each.factor for each in effects))
     rows = [
         ForestRow(
             f"{each.factor}: {each.level}, not {each.reference}",
-            each.found.difference,
-            each.found.interval[0] if each.found.interval else None,
-            each.found.interval[1] if each.found.interval else None,
+            each.estimate.difference,
+            each.estimate.interval[0] if each.estimate.interval else None,
+            each.estimate.interval[1] if each.estimate.interval else None,
             color=COLORS[factors.index(each.factor) % len(COLORS)],
             clear=each.p_value < 0.05,
         )
-        for each in found
+        for each in effects
     ]
-    n = found[0].found.n if found else 0
+    n = effects[0].estimate.n if effects else 0
     return forest_figure(
         rows,
-        xlabel="difference of the mean over queries, with 95 % interval",
+        xlabel="mean paired difference over queries, with 95 % interval",
         name="effects",
-        caption=f"What each option changes: paired over n = {n} queries, each averaged over the "
-        "combinations of the other options, with 95 % percentile bootstrap intervals. A filled "
-        "mark differs: two-sided paired permutation test, p < 0.05 after Holm over these "
+        caption=f"Effect of each option: paired over n = {n} queries, each averaged over the "
+        "combinations of the other options, with 95 % percentile bootstrap intervals. Filled "
+        "marks: significant, two-sided paired permutation test, p < 0.05 after Holm over these "
         f"{len(rows)}.",
     )

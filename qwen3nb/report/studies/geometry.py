@@ -1,4 +1,4 @@
-"""Figures of the first look: how many directions a model's vectors use, and how alike they are."""
+"""Figures of the sanity check: spectrum of a model's vectors, and cosines between texts."""
 
 from __future__ import annotations
 
@@ -17,47 +17,47 @@ if TYPE_CHECKING:
 
 __all__ = ["cosine_figure", "spectrum_figure"]
 
-_FLOOR = 1e-6  # below it, float32 vectors have rounding errors only
+_FLOOR = 1e-6  # below this, float32 vectors contain only rounding errors
 
 
 def spectrum_figure(look: SanityCheck) -> Figure | None:
-    """Singular values over the largest, beside those of random directions; None without vectors."""
-    found = look.geometry
-    if found is None:
+    """Normalised singular values beside those of random directions; None without vectors."""
+    geometry = look.geometry
+    if geometry is None:
         return None
-    chance = isotropic(found.texts, found.dimension)
+    chance = isotropic(geometry.texts, geometry.dimension)
     summary = (
-        f"effective rank {found.effective_rank:.0f} of {found.dimension} dimensions "
+        f"effective rank {geometry.effective_rank:.0f} of {geometry.dimension} dimensions "
         f"(random directions: {chance.effective_rank:.0f})"
     )
     return Figure(
         name="spectrum",
-        draw=lambda width: _spectrum(look.model, found, chance, width),
-        caption=f"Singular values of the vectors of n = {found.texts:,} texts: {summary}. A line "
-        "near that of random directions uses the space it has.",
+        draw=lambda width: _spectrum(look.model, geometry, chance, width),
+        caption=f"Singular values of the vectors of n = {geometry.texts:,} texts: {summary}. "
+        "Vectors whose line is near that of random directions use all dimensions.",
         alt=f"Spectrum of the vectors: {summary}.",
     )
 
 
-def _spectrum(model: str, found: Geometry, chance: Geometry, width: float) -> MplFigure:
+def _spectrum(model: str, geometry: Geometry, chance: Geometry, width: float) -> MplFigure:
     import matplotlib.pyplot as plt
 
-    place = np.arange(1, len(found.singular_values) + 1)
+    rank = np.arange(1, len(geometry.singular_values) + 1)
     figure, axis = plt.subplots(figsize=(width, 2.3))
-    for geometry, color, name in (
+    for each, color, name in (
         (chance, GREY, "random directions"),
-        (found, COLORS[0], plain(model)),
+        (geometry, COLORS[0], plain(model)),
     ):
-        values = geometry.singular_values / geometry.singular_values[0]
+        values = each.singular_values / each.singular_values[0]
         axis.plot(
-            place, np.where(values < _FLOOR, np.nan, values), color=color, linewidth=1.6,
-            label=f"effective rank {geometry.effective_rank:.0f}: {name}",
+            rank, np.where(values < _FLOOR, np.nan, values), color=color, linewidth=1.6,
+            label=f"effective rank {each.effective_rank:.0f}: {name}",
         )  # fmt: skip
-    axis.axvline(found.effective_rank, color=COLORS[1], linewidth=1.2, linestyle="--")
+    axis.axvline(geometry.effective_rank, color=COLORS[1], linewidth=1.2, linestyle="--")
     axis.set_yscale("log")
     axis.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axis.set_ylim(bottom=min(axis.get_ylim()[0], 0.01))
-    axis.set_xlabel(f"singular value, of {len(place)}; dashed: effective rank")
+    axis.set_xlabel(f"singular value, of {len(rank)}; dashed: effective rank")
     axis.set_ylabel("size, largest = 1")
     grid(axis, which="y")
     axis.legend()
@@ -65,37 +65,37 @@ def _spectrum(model: str, found: Geometry, chance: Geometry, width: float) -> Mp
 
 
 def cosine_figure(look: SanityCheck) -> Figure | None:
-    """How the cosines of all pairs of texts are spread; None without vectors."""
-    found = look.geometry
-    if found is None:
+    """Histogram of the cosines of all pairs of texts; None without vectors."""
+    geometry = look.geometry
+    if geometry is None:
         return None
-    summary = f"mean {found.mean_cosine:z.3f} over n = {len(found.cosines):,} pairs"
+    summary = f"mean {geometry.mean_cosine:z.3f} over n = {len(geometry.cosines):,} pairs"
     return Figure(
         name="cosines",
-        draw=lambda width: _cosines(found, width),
-        caption=f"Cosine of any two of {found.texts:,} texts: {summary}. A hill near 0 leaves room "
-        "to tell texts apart, one near 1 does not.",
+        draw=lambda width: _cosines(geometry, width),
+        caption=f"Cosines between any two of {geometry.texts:,} texts: {summary}. A peak near 0 "
+        "leaves room to distinguish texts, a peak near 1 does not.",
         alt=f"Histogram of cosines between texts: {summary}.",
     )
 
 
-def _cosines(found: Geometry, width: float) -> MplFigure:
+def _cosines(geometry: Geometry, width: float) -> MplFigure:
     import matplotlib.pyplot as plt
 
     figure, axis = plt.subplots(figsize=(width, 1.9))
-    axis.hist(found.cosines, bins=np.linspace(-1, 1, 101).tolist(), color=COLORS[0])
-    axis.axvline(found.mean_cosine, color=COLORS[1], linewidth=1.5)
-    right = found.mean_cosine < 0.5  # where there is room for the label
+    axis.hist(geometry.cosines, bins=np.linspace(-1, 1, 101).tolist(), color=COLORS[0])
+    axis.axvline(geometry.mean_cosine, color=COLORS[1], linewidth=1.5)
+    right = geometry.mean_cosine < 0.5  # where there is room for the label
     axis.annotate(
-        f"mean {found.mean_cosine:z.3f}",
-        (found.mean_cosine, 1.0),
+        f"mean {geometry.mean_cosine:z.3f}",
+        (geometry.mean_cosine, 1.0),
         xycoords=("data", "axes fraction"),
         xytext=(-2 if right else 2, 3),
         textcoords="offset points",
         ha="left" if right else "right",
         va="bottom",
     )
-    axis.set_xlim(min(-0.25, float(found.cosines.min())), 1)
-    axis.set_xlabel(f"cosine of two texts, {len(found.cosines):,} pairs")
+    axis.set_xlim(min(-0.25, float(geometry.cosines.min())), 1)
+    axis.set_xlabel(f"cosine of two texts, {len(geometry.cosines):,} pairs")
     axis.set_ylabel("pairs")
     return figure

@@ -1,4 +1,4 @@
-"""Probes as a table."""
+"""Table of the probes."""
 
 from __future__ import annotations
 
@@ -16,40 +16,40 @@ if TYPE_CHECKING:
 __all__ = ["probes_table"]
 
 
-def probes_table(found: Sequence[Probes]) -> Table:
-    """A row per model and measure, with what it stands on."""
-    rows = tuple(row for each in found for row in _rows(each))
+def probes_table(probes: Sequence[Probes]) -> Table:
+    """A row per model and measure, with its sample size."""
+    rows = tuple(row for each in probes for row in _rows(each))
     return Table(
         ("model", "probe", "measure", "value", "n"),
         rows,
-        "Intervals: 95 %, percentile bootstrap over pairs or texts; of clusters over the "
-        "seeds of k-means. V-measure and NMI with the arithmetic mean are the same number.",
+        "Intervals: 95 %, percentile bootstrap over pairs or texts, for clusters over "
+        "seeds of k-means. V-measure equals NMI with the arithmetic mean.",
     )
 
 
-def _rows(found: Probes) -> list[tuple[Cell, ...]]:
-    model, geometry = Cell(found.label), found.geometry
+def _rows(probes: Probes) -> list[tuple[Cell, ...]]:
+    model, geometry = Cell(probes.label), probes.geometry
     rows: list[tuple[Cell, ...]] = [
         (model, Cell(name), Cell("Spearman", _test(words)), number(words.spearman),
          Cell(f"{words.n} pairs", f"{words.coverage:.1%} covered"))
-        for name, words in found.words.items()
+        for name, words in probes.words.items()
     ]  # fmt: skip
     rows += [
         (model, Cell(name), Cell(f"top-{solved.topk} accuracy", "3CosAdd"), number(solved.accuracy),
          Cell(f"{solved.n} questions", f"{solved.coverage:.1%} covered"))
-        for name, solved in found.analogies.items()
+        for name, solved in probes.analogies.items()
     ]  # fmt: skip
-    texts = Cell(f"{found.clusters.n} texts", f"{found.clusters.clusters} labels")
+    texts = Cell(f"{probes.clusters.n} texts", f"{probes.clusters.clusters} labels")
     rows += [
         (model, Cell("clusters"), Cell(name), number(value), texts)
-        for name, value in found.clusters.scores.items()
+        for name, value in probes.clusters.scores.items()
     ]
-    learnt = Cell(f"{found.transfer.n} texts", f"{found.transfer.n_train} to learn from")
+    learnt = Cell(f"{probes.transfer.n} texts", f"{probes.transfer.n_train} for training")
     rows.append(
-        (model, Cell("transfer"), Cell("accuracy"), number(found.transfer.accuracy), learnt)
+        (model, Cell("transfer"), Cell("accuracy"), number(probes.transfer.accuracy), learnt)
     )
     rows.append(
-        (model, Cell("transfer"), Cell("macro F1"), number(found.transfer.macro_f1), learnt)
+        (model, Cell("transfer"), Cell("macro F1"), number(probes.transfer.macro_f1), learnt)
     )
     for name, value, n in (
         ("uniformity", geometry.uniformity, f"{geometry.n} texts"),

@@ -1,4 +1,4 @@
-"""What a reranker changes in a first stage: gains, order, calibration, examples."""
+"""Tables of reranking: gains over the first stage, ordering, calibration, examples."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Reranked:
-    """One data set: its record and its two runs.
+    """A reranked data set: its record and its two runs.
 
     Attributes:
         result: the record.
-        collection: texts and judgements.
-        first: what the first stage found.
+        collection: the test collection.
+        first: run of the first-stage retriever.
         run: log-odds per query and document.
     """
 
@@ -68,11 +68,11 @@ class Reranked:
 
     @property
     def name(self) -> str:
-        """The data set's."""
+        """Name of the data set."""
         return str(self.result.config["collection"])
 
     def pairs(self) -> tuple[Floats, NDArray[np.bool_]]:
-        """Log-odds (N,) of all pairs that were scored, and whether each is relevant."""
+        """Log-odds (N,) of all scored pairs, and whether each is relevant."""
         rows = [
             (score, self._relevant(query, document))
             for query, scores in self.run.items()
@@ -81,18 +81,18 @@ class Reranked:
         return np.array([row[0] for row in rows]), np.array([row[1] for row in rows], dtype=bool)
 
     def order(self) -> dict[str, float]:
-        """Per query, how often a relevant candidate is scored above one that is not.
+        """Per query, the share of (relevant, not relevant) candidate pairs in the right order.
 
-        Ties count one half; queries without both kinds are left out.
+        Ties count one half; queries without both kinds of candidates are left out.
         """
-        found = {}
+        shares = {}
         for query, scores in self.run.items():
             good = np.array([s for d, s in scores.items() if self._relevant(query, d)])
             bad = np.array([s for d, s in scores.items() if not self._relevant(query, d)])
             if len(good) and len(bad):
                 above = good[:, None] - bad[None, :]
-                found[query] = float((above > 0).mean() + (above == 0).mean() / 2)
-        return found
+                shares[query] = float((above > 0).mean() + (above == 0).mean() / 2)
+        return shares
 
     def _relevant(self, query: str, document: str) -> bool:
         return self.collection.qrels[query].get(document, 0) > 0
@@ -101,12 +101,12 @@ class Reranked:
 def reranked(
     results: Iterable[Result], data: Iterable[Any], *, folder: Path | str | None = None
 ) -> list[Reranked]:
-    """Records of `rerank` with their runs, which lie beside them.
+    """Load the runs stored beside the records of `rerank`.
 
     Args:
-        results: the suite's.
-        data: what the suite was given.
-        folder: where the records are; by default `paths.results`.
+        results: records of `rerank`.
+        data: the data passed to `rerank`.
+        folder: folder of the records; by default `paths.results`.
 
     Raises:
         DataError: a run cannot be read.
@@ -114,14 +114,14 @@ def reranked(
     collections = {each.name: each for spec in data for each in find_collections(spec)}
     pages = []
     for result in results:
-        place = result.path(Path(folder) if folder else None)
-        first, run = (read_run(place.with_suffix(end)) for end in (".first.trec", ".trec"))
+        file = result.path(Path(folder) if folder else None)
+        first, run = (read_run(file.with_suffix(end)) for end in (".first.trec", ".trec"))
         pages.append(Reranked(result, collections[result.config["collection"]], first, run))
     return pages
 
 
 def reranker_table(reranker: Reranker, results: Sequence[Result]) -> Table:
-    """What was run, and how much of it."""
+    """The reranker, its settings, and counts of the scored pairs."""
     counts = {
         name: sum(result.config["counts"][name] for result in results)
         for name in ("pairs", "cut", "saturated", "tied", "equal")
@@ -144,12 +144,12 @@ def reranker_table(reranker: Reranker, results: Sequence[Result]) -> Table:
         "device": f"{reranker.device}, {reranker.settings['dtype']}",
     }
     rows = tuple((Cell(name), Cell(value)) for name, value in facts.items())
-    note = "Ties are of documents with different tokens. Ranking uses the log-odds."
-    return Table(("what", "value"), rows, note, kind="facts")
+    note = "Ties are between documents with different tokens. Documents are ranked by log-odds."
+    return Table(("setting", "value"), rows, note, kind="facts")
 
 
 def rerank_table(results: Sequence[Result], *, seed: int = 0) -> Table:
-    """First stage and reranked per data set, the paired difference, ceiling and upper bound."""
+    """Scores before and after reranking per data set, with paired difference and upper bounds."""
     differences = rerank_differences(results, seed=seed)
     rows = [_row(result, each) for result, each in zip(results, differences, strict=True)]
     columns = (
@@ -161,14 +161,14 @@ def rerank_table(results: Sequence[Result], *, seed: int = 0) -> Table:
         columns,
         tuple(rows),
         "Intervals: 95 %, percentile bootstrap over queries; p: two-sided paired permutation "
-        f"test, corrected by Holm over these {len(rows)} data sets, below it the raw p-value. "
-        "What the first stage missed, no reranker can recover: the best order of its documents "
-        "(an oracle's) is the most a reranker could reach.",
+        f"test, corrected by Holm over these {len(rows)} data sets, with the raw p-value below. "
+        "A reranker cannot recover what the first stage missed: the best order of its documents "
+        "(by an oracle) is the upper bound.",
     )
 
 
 def rerank_differences(results: Sequence[Result], *, seed: int = 0) -> list[PairedDifference]:
-    """Reranked minus first stage, a difference per record: one family."""
+    """Reranked − first stage, one difference per record, corrected as one family."""
     matrices = [
         join(
             {"reranked": each.per_query[METRIC], "first stage": each.per_query[f"first {METRIC}"]},
@@ -202,14 +202,14 @@ def _row(result: Result, gain: PairedDifference) -> tuple[Cell, ...]:
 
 
 def in_words(gain: PairedDifference) -> str:
-    """Whether a reranker helps, by the corrected test."""
+    """Whether the reranker helps, according to the corrected test."""
     if gain.corrected >= ALPHA:
         return "no significant difference"
     return "helps" if gain.difference > 0 else "hurts"
 
 
 def order_table(pages: Sequence[Reranked], *, seed: int = 0) -> Table:
-    """Does it tell relevant candidates from others, and can its probabilities be believed?"""
+    """Ordering of relevant candidates above others, and calibration of P(yes)."""
     rows = []
     for page in pages:
         scores, labels = page.pairs()
@@ -235,9 +235,9 @@ def order_table(pages: Sequence[Reranked], *, seed: int = 0) -> Table:
     return Table(
         columns,
         tuple(rows),
-        "Relevant above others: of a query's candidates, how often one that is relevant gets "
-        "the higher score; mean over queries that have both kinds. Calibration error: mean "
-        "distance of P(yes) from the share that is relevant, over ten bins by their pairs.",
+        "Relevant above others: how often a relevant candidate of a query scores higher than one "
+        "that is not; mean over queries with both kinds. Calibration error: mean distance of "
+        "P(yes) from the share of relevant pairs, over ten bins weighted by their pairs.",
     )
 
 
@@ -250,18 +250,18 @@ def _against_chance(order: Aggregate) -> str:
 
 
 def probability(log_odds: Floats) -> Floats:
-    """P(yes) of log-odds (N,)."""
+    """P(yes) for log-odds (N,)."""
     from qwen3nb.models.rerankers.yes_no import sigmoid
 
     return sigmoid(log_odds)
 
 
 def reliability(chance: Floats, labels: NDArray[np.bool_]) -> list[tuple[float, float, int]]:
-    """Mean P(yes), share relevant and number of pairs, per bin that is not empty."""
-    place = np.minimum((chance * _BINS).astype(int), _BINS - 1)
+    """Mean P(yes), share of relevant pairs and number of pairs, per non-empty bin."""
+    bin_of = np.minimum((chance * _BINS).astype(int), _BINS - 1)
     return [
         (float(chance[inside].mean()), float(labels[inside].mean()), int(inside.sum()))
-        for inside in (place == each for each in range(_BINS))
+        for inside in (bin_of == each for each in range(_BINS))
         if inside.any()
     ]
 
@@ -273,15 +273,15 @@ def expected_error(chance: Floats, labels: NDArray[np.bool_]) -> float:
 
 
 def cases_table(pages: Sequence[Reranked], *, helped: bool, count: int = 3, top: int = 3) -> Table:
-    """The queries that changed most: top documents of both, those that are relevant in bold."""
+    """The queries that changed most: top documents of both runs, relevant ones in bold."""
     changed = [
         (gain, query, page)
         for page in pages
         for query, gain in page.result.per_query[f"gain {METRIC}"].items()
         if gain and (gain > 0) == helped
     ]
-    chosen = sorted(changed, key=lambda case: (-abs(case[0]), case[1]))[:count]
-    rows = [row for gain, query, page in chosen for row in _case(page, query, gain, top)]
+    cases = sorted(changed, key=lambda case: (-abs(case[0]), case[1]))[:count]
+    rows = [row for gain, query, page in cases for row in _case(page, query, gain, top)]
     columns = ("query", "rank", "first stage", "reranked")
     note = "Relevant documents in bold." if rows else "There is no such query."
     return Table(columns, tuple(rows), note, kind="words")

@@ -1,4 +1,4 @@
-"""Figures of a reranker: every query's gain, and whether its probabilities can be believed."""
+"""Figures of reranking: gains per query, and calibration of P(yes)."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 __all__ = ["calibration_figure", "gain_figure"]
 
-# Log-odds from which P(yes) rounds to 1: half the spacing of numbers below 1.
+# Log-odds above which P(yes) rounds to 1, from half the spacing of numbers below 1.
 _FULL = {"bfloat16": np.log(2.0**9 - 1), "float32": np.log(2.0**25 - 1)}
 Floats = NDArray[np.float64]
 
 
 def gain_figure(results: Sequence[Result]) -> Figure:
-    """Every query's gain, sorted, a panel per data set."""
+    """Sorted gains of all queries, one panel per data set."""
     summary = "; ".join(f"{_name(each)}: {_counts(each)}" for each in results)
     return Figure(
         name="gains",
         draw=lambda width: _panels(results, width),
-        caption=f"Gain of reranking in {METRIC}, a bar per query, sorted. {summary}. The mean "
+        caption=f"Gain of reranking in {METRIC}, one bar per query, sorted. {summary}. The mean "
         "gain, its interval and its test are in the table above.",
         alt=f"Sorted gains per query. {summary}.",
     )
@@ -62,9 +62,9 @@ def _panels(results: Sequence[Result], width: float) -> MplFigure:
     panels = list(axes.flat)
     for axis, result in zip(panels, results, strict=False):
         gains = _gains(result)
-        places = np.arange(1, len(gains) + 1)
+        positions = np.arange(1, len(gains) + 1)
         for inside, color in ((gains > 0, COLORS[0]), (gains < 0, COLORS[1])):
-            axis.bar(places[inside], gains[inside], width=1.0, color=color)
+            axis.bar(positions[inside], gains[inside], width=1.0, color=color)
         axis.axhline(0, color=GREY, linewidth=0.8)
         axis.set_title(plain(_name(result), most=40))
         axis.set_xlabel(plain(_counts(result).partition(" of ")[0]))
@@ -77,7 +77,7 @@ def _panels(results: Sequence[Result], width: float) -> MplFigure:
 
 
 def calibration_figure(pages: Sequence[Reranked]) -> Figure:
-    """P(yes) against what is relevant, and how the log-odds are spread; a row per data set."""
+    """Reliability diagram of P(yes) and histograms of log-odds, one row per data set."""
     pairs = [(short_task(page.name), *page.pairs()) for page in pages]
     summary = "; ".join(
         f"{name}: n = {len(labels):,} pairs, {int(labels.sum()):,} relevant"
@@ -86,10 +86,10 @@ def calibration_figure(pages: Sequence[Reranked]) -> Figure:
     return Figure(
         name="calibration",
         draw=lambda width: _calibration(pairs, width),
-        caption=f"{summary}. Left: the share of relevant pairs per bin of P(yes) with its 95 % "
-        "Wilson interval; on the diagonal a probability means what it says. Right: log-odds of "
-        "relevant pairs and of others; beyond a dashed line P(yes) is exactly 0 or 1 in that "
-        "precision, and ties.",
+        caption=f"{summary}. Left: share of relevant pairs per bin of P(yes) with its 95 % "
+        "Wilson interval; the diagonal is perfect calibration. Right: log-odds of relevant pairs "
+        "and of others; beyond a dashed line, P(yes) is exactly 0 or 1 in that precision, which "
+        "causes ties.",
         alt=f"Reliability of P(yes), and two histograms of log-odds. {summary}.",
     )
 
@@ -121,8 +121,8 @@ def _reliability(axis: Axes, chance: Floats, labels: NDArray[np.bool_]) -> None:
         )  # fmt: skip
     axis.plot([each[0] for each in bins], [each[1] for each in bins], "o-", color=COLORS[0],
               markersize=4, linewidth=1)  # fmt: skip
-    axis.set_xlabel("P(yes), mean of a bin; above it, its pairs")
-    axis.set_ylabel("share that is relevant")
+    axis.set_xlabel("mean P(yes) of the bin, labelled with its pairs")
+    axis.set_ylabel("share of relevant pairs")
     axis.set_xlim(-0.05, 1.05)
     axis.set_ylim(-0.05, 1.15)
     grid(axis, which="both")
@@ -137,9 +137,9 @@ def _spread(axis: Axes, scores: Floats, labels: NDArray[np.bool_]) -> None:
             color=color, label=f"{name}, {inside.sum():,}",
         )  # fmt: skip
     for end in _FULL.values():
-        for place in (-end, end):
-            if scores.min() < place < scores.max():
-                axis.axvline(place, color=GREY, linewidth=0.8, linestyle="--")
+        for edge in (-end, end):
+            if scores.min() < edge < scores.max():
+                axis.axvline(edge, color=GREY, linewidth=0.8, linestyle="--")
     axis.set_xlabel("log-odds of yes")
     axis.set_ylabel("density")
     axis.legend()

@@ -1,4 +1,4 @@
-"""How fast texts are encoded, beside sentence-transformers in the same run."""
+"""Table of encoding throughput beside sentence-transformers in the same run."""
 
 from __future__ import annotations
 
@@ -14,32 +14,34 @@ if TYPE_CHECKING:
 __all__ = ["speed_table"]
 
 
-def speed_table(found: Iterable[EncodeBench]) -> Table:
-    """A row per model, set of texts and way; how many times faster than the first way of each."""
+def speed_table(benches: Iterable[EncodeBench]) -> Table:
+    """A row per model, set of texts and method; ratios are to the first method of each set."""
     rows = []
     notes = {}
-    for bench in found:
+    for bench in benches:
         notes[f"{bench.model}, {bench.texts}"] = (
-            f"{bench.count} texts, {bench.tokens:,} tokens, {bench.rounds} rounds, their best "
-            f"batch size {bench.batch_size}"
+            f"{bench.count} texts, {bench.tokens:,} tokens, {bench.rounds} rounds, best batch size "
+            f"of sentence-transformers {bench.batch_size}"
         )
-        for way in bench.timings:
+        for timing in bench.timings:
             rows.append(
                 (
                     Cell(bench.model, bench.texts),
-                    Cell(way.name),
-                    Cell(f"{bench.count / way.seconds:,.0f}", value=bench.count / way.seconds),
-                    Cell(f"{way.ratio:.2f} ×", value=way.ratio),
-                    Cell(f"{way.cpu_ratio:.2f} ×", value=way.cpu_ratio),
-                    Cell("yes" if way.equal else "no", f"by at most {way.difference:.0e}"),
+                    Cell(timing.name),
+                    Cell(
+                        f"{bench.count / timing.seconds:,.0f}", value=bench.count / timing.seconds
+                    ),
+                    Cell(f"{timing.ratio:.2f} ×", value=timing.ratio),
+                    Cell(f"{timing.cpu_ratio:.2f} ×", value=timing.cpu_ratio),
+                    Cell("yes" if timing.equal else "no", f"by at most {timing.difference:.0e}"),
                 )
             )
     about = "; ".join(f"{name}: {text}" for name, text in notes.items())
     return Table(
-        ("model", "way", "texts/s", "faster", "less CPU", "same vectors"),
+        ("model", "method", "texts/s", "faster", "less CPU", "same vectors"),
         tuple(rows),
-        f"Medians of rounds in which all ways take turns, tokenising included. {about}. Ratios of "
-        "one run compare; seconds of a busy machine do not.",
+        f"Medians over rounds in which methods alternate, including tokenisation. {about}. "
+        "Ratios within one run are comparable; seconds on a busy machine are not.",
         name="speed",
-        caption="Encoding beside sentence-transformers on the same weights and texts.",
+        caption="Encoding throughput beside sentence-transformers on the same weights and texts.",
     )

@@ -1,1 +1,1 @@
-"""Pages on trainings: learning curves, configurations, interference."""
+"""Tables and figures of trainings: learning curves, configurations, interference."""

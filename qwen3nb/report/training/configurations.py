@@ -1,4 +1,4 @@
-"""Trained configurations beside each other: means over seeds, with their spread."""
+"""Table of trained configurations: means and standard deviations over seeds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def configurations_table(scores: Iterable[Score]) -> Table:
     """A row per configuration, a column per task: mean over seeds, sample std as a subscript.
 
     Args:
-        scores: of trained runs; of several of one run, task and metric the newest counts.
+        scores: of trained runs; of several for one run, task and metric, the newest is used.
     """
     cells = _by_seed(scores)
     systems = sorted({system for system, _ in cells})
@@ -32,19 +32,19 @@ def configurations_table(scores: Iterable[Score]) -> Table:
     return Table(
         ("configuration", *heads),
         with_ranks(rows) if rows else (),
-        "Mean over seeds; subscript: sample standard deviation over them. Best of a column in "
-        "bold, second underlined, which says nothing of whether they differ."
+        "Mean over seeds; subscript: sample standard deviation over seeds. Best of each column in "
+        "bold, second best underlined, whether or not they differ significantly."
         if rows
         else "No scores of trained configurations.",
         name="configurations",
-        caption="Trained configurations, mean over seeds.",
+        caption="Trained configurations, means over seeds.",
     )
 
 
 def _by_seed(
     scores: Iterable[Score],
 ) -> dict[tuple[str, tuple[str, str, str]], dict[int | None, float]]:
-    """Value per seed, by system and (kind, task, metric)."""
+    """Newest value per seed, by system and (kind, task, metric)."""
     newest: dict[tuple[str, tuple[str, str, str]], dict[int | None, float]] = {}
     for score in sorted(scores, key=lambda each: each.finished):
         if score.main and score.value is not None:

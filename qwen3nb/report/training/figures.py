@@ -1,4 +1,4 @@
-"""Figures of trainings: score by step, losses, conflicts of gradients."""
+"""Figures of trainings: learning curves, losses, gradient conflicts."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 __all__ = ["conflict_figure", "loss_figure", "trajectory_figure"]
 
-_LABELLED = 60  # cells of a heat map that still have room for their numbers
+_LABELLED = 60  # most cells of a heat map that have room for numbers
 
 
 def trajectory_figure(trainings: Trainings) -> Figure | None:
-    """Score against step, a panel per task, a line per training, 95 % intervals; None if none."""
+    """Learning curves with 95 % intervals, one panel per task; None if there are none."""
     curves = trainings.curves()
     if not curves:
         return None
@@ -41,7 +41,7 @@ def trajectory_figure(trainings: Trainings) -> Figure | None:
         name="trajectory",
         draw=lambda width: _draw_trajectory(curves, metrics, width),
         caption="Score by training step: mean and 95 % percentile bootstrap interval over the n "
-        "beside each panel, 10,000 resamples. Step 0 is before training.",
+        "given at each panel, 10,000 resamples. Step 0 is before training.",
         alt=f"Score by training step. {words}.",
     )
 
@@ -79,7 +79,7 @@ def _curve(axis: Axes, curve: Curve, color: str, label: str) -> None:
 
 
 def _panels(count: int, width: float) -> tuple[MplFigure, list[Axes]]:
-    """As many panels, in lines of three, or below one another in one column."""
+    """A grid of ``count`` panels, three per row, or one per row in narrow figures."""
     import matplotlib.pyplot as plt
 
     columns = min(3 if width > 5 else 1, count)
@@ -92,7 +92,7 @@ def _panels(count: int, width: float) -> tuple[MplFigure, list[Axes]]:
 
 
 def _legend(figure: MplFigure, panels: Sequence[Axes]) -> None:
-    """One legend below all panels, if their lines have names."""
+    """Draw one legend below all panels if their lines have labels."""
     shown = {
         str(line.get_label()): line
         for axis in panels
@@ -106,7 +106,7 @@ def _legend(figure: MplFigure, panels: Sequence[Axes]) -> None:
 
 
 def loss_figure(trainings: Trainings) -> Figure | None:
-    """Losses and learning rate by step, a line per training; None without a log."""
+    """Losses and learning rate by step, one line per training; None without logs."""
     keys = [key for key in SERIES if any(key in log.series for log in trainings.logs)]
     if not keys:
         return None
@@ -119,8 +119,8 @@ def loss_figure(trainings: Trainings) -> Figure | None:
     return Figure(
         name="losses",
         draw=lambda width: _draw_losses(trainings.logs, keys, width),
-        caption="Losses and learning rate by step, a line per training, as its log has them; "
-        "single values, so without an interval. What was not logged has no line.",
+        caption="Losses and learning rate by step, as logged, one line per training; single "
+        "values, so without intervals. Values that were not logged have no line.",
         alt=f"Losses by training step. {words}.",
     )
 
@@ -143,8 +143,8 @@ def _draw_losses(logs: Sequence[TrainingLog], keys: Sequence[str], width: float)
 def conflict_figure(trainings: Trainings) -> Figure | None:
     """Cosine of the two objectives' gradients: by layer and step, by layer and module, by step.
 
-    A row per joint training, one scale of colours for all. What was not measured is hatched.
-    None without any.
+    One row per joint training on a common colour scale; unmeasured cells are hatched. None if
+    there are no measurements.
     """
     given = [each for each in trainings.conflicts if each.cosines]
     if not given:
@@ -157,8 +157,8 @@ def conflict_figure(trainings: Trainings) -> Figure | None:
     return Figure(
         name="conflicts",
         draw=lambda width: _draw_conflicts(given, width),
-        caption="Cosine of the gradients of two objectives, a row per joint training: by layer and "
-        "step (mean over modules), by layer and module (mean over steps), and over time (line: "
+        caption="Cosine of the gradients of two objectives, one row per joint training: by layer "
+        "and step (mean over modules), by layer and module (mean over steps), and over time (line: "
         "mean over layers, band: lowest to highest layer). Hatched: not measured.",
         alt=f"Cosines of gradients by layer, module and step. {words}.",
     )
@@ -196,7 +196,7 @@ def _heat(
     largest: float,
     bar: bool,
 ) -> None:
-    """A heat map whose gaps are hatched, with the numbers where there is room."""
+    """Draw a heat map with hatched gaps, and with numbers if there is room."""
     from pandas import DataFrame
     from seaborn import heatmap
 
@@ -216,7 +216,7 @@ def _heat(
 
 
 def _over_time(axis: Axes, each: Conflicts) -> None:
-    """Mean over layers, and from the lowest to the highest layer."""
+    """Draw the mean over layers by step, with a band from the lowest to the highest layer."""
     table = np.ma.masked_invalid(each.by_step())
     axis.axhline(0, color=GREY, linewidth=1)
     axis.fill_between(each.steps, table.min(axis=0), table.max(axis=0), alpha=0.2, linewidth=0)

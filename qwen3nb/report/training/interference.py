@@ -1,4 +1,4 @@
-"""Task interference: what joint training costs, as tables and figures, and the report."""
+"""Report, tables and figure of task interference, the cost of joint training."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ TASK_STEPS = (*(name for name in REQUIRED if name != "steps"), "task_steps")
 
 @dataclass(frozen=True)
 class InterferenceReport:
-    """What there is about interference, and what it was read from.
+    """Interference of the trained adapters, with the scores it is estimated from.
 
     Attributes:
-        found: the estimates and verdicts.
-        folders: where results were looked for.
-        runs: how many trained adapters have scores.
-        flags: what is suspicious about their files.
+        interference: estimates and verdicts.
+        folders: folders that were searched for results.
+        runs: number of trained adapters with scores.
+        flags: anomalies in their files.
         scores: of the trained adapters.
     """
 
-    found: Interference
+    interference: Interference
     folders: tuple[str, ...]
     runs: int
     flags: tuple[str, ...]
@@ -61,31 +61,32 @@ class InterferenceReport:
 
     @property
     def hint(self) -> str:
-        """What would let refused pairs be compared, or empty."""
-        lines = [line for group in self.found.groups for line in group.refused]
+        """How refused pairs could be compared, or empty."""
+        lines = [line for group in self.interference.groups for line in group.refused]
         if lines and all("optimiser steps" in line for line in lines):
             return (
-                "All refused pairs differ in optimiser steps. Where a joint training alternates "
-                "between its tasks, comparing the steps spent on each task instead may be fair "
+                "All refused pairs differ in optimiser steps. If joint training alternates between "
+                "its tasks, it may be fair to compare the steps spent on each task instead "
                 "(task_steps)."
             )
         return ""
 
     def to_markdown(self) -> str:
-        """Verdicts, rule, tables, and what is missing."""
-        found = self.found
+        """As Markdown: verdicts, rule, tables, and what is missing."""
+        estimates = self.interference
         parts = [
             "# Task interference",
             DEFINITION,
-            found.gate.text,
-            f"Compared: same seed, and the same {', '.join(found.required)}.",
-            f"**By point: {found.verdict()}. By evidence: {found.verdict(by='evidence')}.**",
+            estimates.gate.text,
+            f"Compared: same seed, and the same {', '.join(estimates.required)}.",
+            f"**By point: {estimates.verdict()}. "
+            f"By evidence: {estimates.verdict(by='evidence')}.**",
             interference_table(self, rule=False).to_markdown(),
             "## Configurations",
             configurations_table(self.scores).to_markdown(),
             "## By seed",
             interference_seeds_table(self).to_markdown(),
-            "## Refused, missing, to be looked at",
+            "## Refused, missing, to be checked",
             refusals_table(self).to_markdown(),
         ]
         return "\n\n".join(parts) + "\n"
@@ -98,17 +99,17 @@ def interference_report(
     n_resamples: int = 10_000,
     seed: int = 0,
 ) -> InterferenceReport:
-    """Read trainings' folders, and compare each joint adapter with its specialists.
+    """Read folders of trainings and compare each joint adapter with its specialists.
 
     Args:
-        outputs: one or more folders of ``<configuration>/seed_<n>``; empty: all below
+        outputs: one or more folders of ``<configuration>/seed_<n>``; by default all below
             `paths.runs`, and our own records in `paths.results`.
-        task_steps: compare where the steps spent on the task agree, instead of all steps.
-        n_resamples: of the bootstrap over seeds and queries.
+        task_steps: require the steps spent on the task to agree, instead of all steps.
+        n_resamples: number of bootstrap resamples over seeds and queries.
         seed: of the draws.
 
     Raises:
-        FileNotFoundError: a folder that was named is not there.
+        FileNotFoundError: a folder in ``outputs`` does not exist.
     """
     folders = _folders(outputs)
     collection = _collection(folders)
@@ -121,14 +122,14 @@ def interference_report(
         if named or sources.intersection(flag.files)
     ]
     required = TASK_STEPS if task_steps else REQUIRED
-    found = interference(scores, required=required, n_resamples=n_resamples, seed=seed)
+    estimates = interference(scores, required=required, n_resamples=n_resamples, seed=seed)
     runs = len({(score.system, score.seed) for score in scores})
     shown = tuple(map(paths.shown, folders))
-    return InterferenceReport(found, shown, runs, tuple(flags), tuple(scores))
+    return InterferenceReport(estimates, shown, runs, tuple(flags), tuple(scores))
 
 
 def trained_scores() -> list[Score]:
-    """The scores of all trained adapters, read from where `interference_report` looks."""
+    """Scores of all trained adapters, read from the default folders of `interference_report`."""
     return _trained(_collection(_folders("")))
 
 
@@ -150,12 +151,12 @@ def _folders(outputs: Path | str | Sequence[Path | str]) -> list[Path]:
 
 
 def _rows(report: InterferenceReport) -> Iterator[tuple[str, Estimate]]:
-    """Every estimate with a name of its own: per configuration its data sets, tasks, mean.
+    """Yield the estimates of data sets, tasks and means with unique names.
 
-    A task with a single data set is one row, not two that say the same.
+    A task with a single data set has one row, not two equal ones.
     """
-    several = len(report.found.groups) > 1
-    for group in report.found.groups:
+    several = len(report.interference.groups) > 1
+    for group in report.interference.groups:
         prefix = f"{group.system}: " if several else ""
         sizes = Counter(each.name.partition(": ")[0] for each in group.datasets)
         tasks = [each for each in group.tasks if sizes[each.name] != 1]
@@ -168,12 +169,16 @@ def _rows(report: InterferenceReport) -> Iterator[tuple[str, Estimate]]:
 def interference_table(
     report: InterferenceReport, *, rule: bool = True, narrow: bool = False
 ) -> Table:
-    """TIR with spread, intervals, probability and both verdicts, per data set, task, overall.
+    """TIR with standard deviation, intervals, probability and both verdicts.
 
-    ``rule``: whether the gate's rule goes below it; ``narrow``: without the intervals over
-    seeds alone.
+    Rows are data sets, tasks, and their mean.
+
+    Args:
+        report: from `interference_report`.
+        rule: whether to state the gate's rule in the note.
+        narrow: leave out the intervals over seeds alone.
     """
-    gate, level = report.found.gate, 100 * report.found.level
+    gate, level = report.interference.gate, 100 * report.interference.level
     rows = tuple(_row(name, each) for name, each in _rows(report))
     columns: tuple[str, ...] = (
         "task\nseeds", "by point\nby evidence", f"TIR in %, ± std\n{level:g} % interval",
@@ -186,8 +191,8 @@ def interference_table(
     return Table(columns, rows, _note(report, rule=rule), name="interference", caption=caption)
 
 
-def _without(cells: tuple[_T, ...], place: int) -> tuple[_T, ...]:
-    return cells[:place] + cells[place + 1 :]
+def _without(cells: tuple[_T, ...], column: int) -> tuple[_T, ...]:
+    return cells[:column] + cells[column + 1 :]
 
 
 def _row(name: str, each: Estimate) -> tuple[Cell, ...]:
@@ -221,17 +226,17 @@ def _note(report: InterferenceReport, *, rule: bool) -> str:
     if not report.runs:
         where = ", ".join(report.folders) or paths.shown(paths.runs())
         return f"No results of trained adapters in {where}."
-    if not report.found.groups:
-        return f"{report.runs} adapters, none of them joint: there is nothing to compare."
+    if not report.interference.groups:
+        return f"{report.runs} adapters, none of them joint: nothing to compare."
     methods = dict.fromkeys(each.method for _, each in _rows(report) if each.tir is not None)
-    shown_methods = "; ".join(methods) or "none, as no pair may be compared"
-    text = "Negative where the joint model is better; ± and the interval over seeds alone say how "
-    text += f"training varies. Intervals: {shown_methods}."
-    return f"{text} {report.found.gate.text}" if rule else text
+    shown_methods = "; ".join(methods) or "none, as no pair is comparable"
+    text = "Negative where the joint model is better; ± and the interval over seeds alone show the "
+    text += f"variance between trainings. Intervals: {shown_methods}."
+    return f"{text} {report.interference.gate.text}" if rule else text
 
 
 def interference_seeds_table(report: InterferenceReport) -> Table:
-    """A row per data set and seed: both scores, their difference, the ratio."""
+    """A row per data set and seed: both scores, their difference, and the TIR."""
     rows = []
     for name, each in _rows(report):
         if not each.specialists:
@@ -251,33 +256,33 @@ def interference_seeds_table(report: InterferenceReport) -> Table:
                 )
             )
     columns = ("task", "seed", "specialist", "joint", "specialist − joint", "TIR")
-    return Table(columns, tuple(rows), "" if rows else "No pair of runs may be compared.")
+    return Table(columns, tuple(rows), "" if rows else "No pair of runs is comparable.")
 
 
 def refusals_table(report: InterferenceReport) -> Table:
-    """What was not compared, what is missing, what is suspicious, and cautions."""
-    found = report.found
+    """Refused pairs, missing runs, anomalies and caveats."""
+    estimates = report.interference
     rows = []
-    for group in found.groups:
+    for group in estimates.groups:
         rows += [("refused", line) for line in group.refused]
         rows += [("missing", line) for line in group.missing]
         for each in (*group.tasks, group.overall):
             rows += [("note", f"{each.name}: {note}") for note in each.notes]
-    rows += [("missing", line) for line in found.missing]
-    rows += [("look at", line) for line in report.flags]
+    rows += [("missing", line) for line in estimates.missing]
+    rows += [("check", line) for line in report.flags]
     if report.hint:
         rows.append(("note", report.hint))
     cells = tuple((Cell(kind), Cell(text)) for kind, text in dict.fromkeys(rows))
-    note = "Nothing was refused, nothing is missing." if report.runs else "No adapter was found."
+    note = "Nothing was refused or is missing." if report.runs else "No adapter was found."
     note = "" if rows else note
     return Table(("", "what"), cells, note, kind="words")
 
 
 def interference_figure(report: InterferenceReport) -> Figure | None:
-    """A forest plot of TIR over the gate's bands; None if no pair may be compared.
+    """A forest plot of the TIR over the gate's bands; None if no pair is comparable.
 
-    Thick: the interval over seeds and queries, where there is one; thin: over seeds alone;
-    rings: single seeds. An interval that leaves the figure ends in an arrow.
+    Thick lines are intervals over seeds and queries, thin lines over seeds alone, rings single
+    seeds. Intervals that exceed the axis end in an arrow.
     """
     rows = [(name, each) for name, each in _rows(report) if each.tir is not None]
     if not rows:
@@ -285,11 +290,11 @@ def interference_figure(report: InterferenceReport) -> Figure | None:
     words = "; ".join(f"{name}: {_percent(each.tir)} %, {each.by_point}" for name, each in rows)
     return Figure(
         name="interference",
-        draw=lambda width: _draw(rows, report.found.gate, width),
+        draw=lambda width: _draw(rows, report.interference.gate, width),
         caption="Task interference ratio (TIR): the share of the specialist's score that joint "
         "training loses. Diamonds: mean over seeds; rings: single seeds; thick: "
-        "95 % bootstrap interval over seeds and queries, where scores per query were kept; thin: "
-        "95 % Student's interval over the seeds alone, an arrow where it leaves the figure. "
+        "95 % bootstrap interval over seeds and queries, where per-query scores are stored; thin: "
+        "95 % Student's interval over seeds alone, with an arrow where it exceeds the axis. "
         "Shaded: the bands of the kill gate.",
         alt=f"Forest plot of the task interference ratio. {words}.",
     )
@@ -318,7 +323,7 @@ def _draw(rows: Sequence[tuple[str, Estimate]], gate: Gate, width: float) -> Mpl
 
 
 def _limits(rows: Sequence[Estimate], gate: Gate) -> tuple[float, float]:
-    """Ends of the axis in %: points, intervals and the gate; thin intervals may leave it."""
+    """Limits of the axis in %: points, thick intervals and gate; thin intervals may exceed it."""
     values = [0.0, gate.pass_at, gate.fail_below, 2 * gate.pass_at - gate.fail_below]
     for each in rows:
         values += [tir for tir in each.tirs if tir is not None]

@@ -1,4 +1,4 @@
-"""The report of interference as files: Markdown, JSON, figures."""
+"""Write the interference report as Markdown, JSON and figures."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ __all__ = ["write_interference"]
 
 
 def write_interference(report: InterferenceReport, folder: Path, *, outputs: Path) -> list[Path]:
-    """Write ``interference.md``, ``.json`` and the figures there are into ``folder``.
+    """Write ``interference.md``, ``interference.json`` and figures into ``folder``.
 
     Args:
         report: from `interference_report`.
-        folder: is made if need be.
-        outputs: folder of the trainings, for their losses and conflicts of gradients.
+        folder: created if it does not exist.
+        outputs: folder of the trainings, for their losses and gradient conflicts.
 
     Returns:
-        The files.
+        The files written.
     """
     trainings = read_trainings([], tier="smoke", outputs=outputs, adapters_only=True)
     given = (interference_figure(report), loss_figure(trainings), conflict_figure(trainings))
@@ -42,7 +42,7 @@ def write_interference(report: InterferenceReport, folder: Path, *, outputs: Pat
 
 
 def _json(report: InterferenceReport) -> str:
-    interference = report.found
+    interference = report.interference
     return json_text(
         {
             "verdict": {

@@ -1,4 +1,4 @@
-"""A training over time: scores by step, what separates checkpoints, losses, conflicts."""
+"""Tables of trainings over time: best checkpoints, variance between seeds, losses, logs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from qwen3nb.analysis.training.learning_curve import Curve, best_checkpoint, cor
 from qwen3nb.analysis.training.seed_variance import SeedCurve, seed_curve
 from qwen3nb.checkpoints.checkpoint import step_of, trainer_state
 from qwen3nb.checkpoints.provenance import read_provenance
-from qwen3nb.evaluation.mteb.select import listed
+from qwen3nb.evaluation.mteb.select import split_names
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
 from qwen3nb.report.render.cell import Cell
@@ -55,13 +55,13 @@ TITLES = {
 
 @dataclass(frozen=True)
 class Trainings:
-    """What there is about trainings: scores by step, logs, conflicts.
+    """Scores by step, logs and gradient conflicts of trainings.
 
     Attributes:
         trajectories: one per task and training.
         logs: losses and learning rates, one per run.
-        conflicts: of joint runs.
-        problems: files that cannot be read, and lines that are cut off.
+        conflicts: gradient conflicts of joint runs.
+        problems: unreadable files and truncated lines.
         seed: of the draws.
     """
 
@@ -72,7 +72,7 @@ class Trainings:
     seed: int
 
     def curves(self) -> dict[tuple[str, str, int], Curve]:
-        """By task, training and seed, where there are two or more steps."""
+        """Learning curves by task, training and seed, of those with two or more steps."""
         return {
             (each.task, each.training, number): trajectory_curve(
                 steps, metric=each.metric, seed=self.seed
@@ -96,22 +96,22 @@ def read_trainings(
     """Gather scores from records, and logs from folders of trainings.
 
     Args:
-        results: any records; the newest of each model and task is taken.
-        tier: whose tasks are looked at.
-        task: names with commas, instead of the tier's and those of adapters.
+        results: any records; the newest of each model and task is used.
+        tier: name of the tier whose tasks are included.
+        task: comma-separated task names, in place of the tier's and those of adapters.
         metric: by default each task's main metric.
-        outputs: a folder of checkpoints, or of ``<configuration>/seed_<n>``; empty: all
-            below `paths.runs`.
-        adapters_only: leave out what transformers' Trainer logged.
+        outputs: a folder of checkpoints, or of ``<configuration>/seed_<n>``; by default
+            `paths.runs`.
+        adapters_only: leave out logs of transformers' Trainer.
         seed: of the draws.
 
     Raises:
-        FileNotFoundError: a folder that was named is not there.
+        FileNotFoundError: ``outputs`` does not exist.
     """
     if outputs and not Path(outputs).expanduser().is_dir():
         raise FileNotFoundError(f"{outputs}: no such folder")
     base = Path(outputs).expanduser() if outputs else paths.runs()
-    tasks = listed(task) or list(TIERS[tier].tasks)
+    tasks = split_names(task) or list(TIERS[tier].tasks)
     problems: list[str] = []
     logs = [] if adapters_only else _state_logs(base, problems)
     conflicts = []
@@ -120,13 +120,13 @@ def read_trainings(
     for file in find_logs(find_outputs(base), CONFLICTS):
         conflicts += _read(file, read_conflicts, problems)
     given = latest(results)
-    if not task:  # adapters are evaluated on tasks of their own
+    if not task:  # adapters are evaluated on their own tasks
         adapters = {r.task.name for r in given if isinstance(r.config.get("training"), dict)}
         tasks += sorted(adapters - set(tasks))
-    found = trajectories(given, tasks=tasks, metric=metric)
+    by_task = trajectories(given, tasks=tasks, metric=metric)
     cut: list[TrainingLog | Conflicts] = [*logs, *conflicts]
     problems += [f"{each.name}: {note}" for each in cut for note in each.notes]
-    return Trainings(tuple(found), tuple(logs), tuple(conflicts), tuple(problems), seed)
+    return Trainings(tuple(by_task), tuple(logs), tuple(conflicts), tuple(problems), seed)
 
 
 def _read(file: Path, reader: Callable[[Path], _Log], problems: list[str]) -> list[_Log]:
@@ -138,7 +138,7 @@ def _read(file: Path, reader: Callable[[Path], _Log], problems: list[str]) -> li
 
 
 def _state_logs(base: Path, problems: list[str]) -> list[TrainingLog]:
-    """The log of each training that transformers' Trainer wrote, from its last checkpoint."""
+    """Logs of transformers' Trainer, each read from the last checkpoint of its training."""
     last: dict[Path, Path] = {}
     for file in base.rglob("checkpoint-*/trainer_state.json"):
         step, other = step_of(file.parent), last.get(file.parents[1])
@@ -162,7 +162,7 @@ def _shown(folder: Path) -> str:
 def _log_of(
     trajectory: Trajectory, steps: Mapping[int, Result], logs: Iterable[TrainingLog]
 ) -> TrainingLog | None:
-    """The log of the training that these records' models were extracted from, if known."""
+    """Log of the training from which the records' models were extracted, if known."""
     sources = set()
     for result in steps.values():
         folder = paths.root() / str(result.model.spec)
@@ -173,14 +173,14 @@ def _log_of(
     return next((log for log in logs if log.name in names), None)
 
 
-def best_table(found: Trainings) -> Table:
-    """Per task and training the best checkpoint, and whether the others differ significantly."""
+def best_table(trainings: Trainings) -> Table:
+    """The best checkpoint per task and training, and whether it differs from the others."""
     rows = []
-    for each in found.trajectories:
+    for each in trainings.trajectories:
         for number, steps in each.scores.items():
             if len(steps) < 2:
                 continue
-            best = best_checkpoint(steps, seed=found.seed)
+            best = best_checkpoint(steps, seed=trainings.seed)
             rows.append(
                 (
                     Cell(short_task(each.task), each.metric),
@@ -195,39 +195,39 @@ def best_table(found: Trainings) -> Table:
         "task", "training", "best step", "above the next\n95 % interval", "separable", "in words",
     )  # fmt: skip
     note = (
-        "Paired permutation test, Holm over best against each other checkpoint. The best of "
-        "several was chosen by looking at them: its mean flatters it."
+        "Paired permutation test, Holm over the best against each of the others. The mean of the "
+        "best checkpoint is biased upwards by the selection."
         if rows
         else "No training has two or more evaluated steps with scores per query."
     )
     return Table(columns, tuple(rows), note, kind="words")
 
 
-def variance_table(found: Trainings) -> Table:
-    """Per task, training and step: what makes the mean uncertain, seeds or queries."""
+def variance_table(trainings: Trainings) -> Table:
+    """Variance components of the mean per task, training and step: seeds and queries."""
     rows, alone = [], []
-    for each in found.trajectories:
+    for each in trainings.trajectories:
         scores = {seed: steps for seed, steps in each.scores.items() if steps}
         if len(scores) < 2:
             alone.append(each.training)
             continue
-        split = seed_curve(scores, seed=found.seed)
-        rows += [_split_row(each, split, place) for place in range(len(split.points))]
+        split = seed_curve(scores, seed=trainings.seed)
+        rows += [_split_row(each, split, index) for index in range(len(split.points))]
     columns = (
         "task", "training", "mean ± std\n95 %, seeds and queries", "over seeds alone\nStudent's",
         "error from\nseeds / queries / both",
     )  # fmt: skip
     names = ", ".join(dict.fromkeys(alone))
     note = (
-        "Crossed random model: shares of the squared error of the mean over seeds and queries; "
-        "an estimate below 0 is set to 0. "
+        "Crossed random-effects model: shares of the squared error of the mean over seeds and "
+        "queries; negative estimates are set to 0. "
     )
-    note = note if rows else "A split needs two or more seeds of a training. "
+    note = note if rows else "Variance components need two or more seeds of a training. "
     return Table(columns, tuple(rows), note + (f"With one seed: {names}." if alone else ""))
 
 
-def _split_row(each: Trajectory, split: SeedCurve, place: int) -> tuple[Cell, ...]:
-    point = split.points[place]
+def _split_row(each: Trajectory, split: SeedCurve, index: int) -> tuple[Cell, ...]:
+    point = split.points[index]
     shares = point.split.shares
     parts = " / ".join(f"{100 * share:.0f} %" for share in shares) if shares else "no spread"
     return (
@@ -244,12 +244,12 @@ def _split_row(each: Trajectory, split: SeedCurve, place: int) -> tuple[Cell, ..
     )
 
 
-def loss_correlation_table(found: Trainings) -> Table:
-    """Does a lower evaluation loss go with a higher score, over a training's checkpoints?"""
+def loss_correlation_table(trainings: Trainings) -> Table:
+    """Correlation of evaluation loss and score over the checkpoints of each training."""
     rows = []
-    for each in found.trajectories:
+    for each in trainings.trajectories:
         for steps in each.records.values():
-            log = _log_of(each, steps, found.logs)
+            log = _log_of(each, steps, trainings.logs)
             losses = dict(log.series.get("eval_loss", ())) if log else {}
             shared = [step for step in sorted(steps) if step in losses]
             values = [steps[step].metrics[each.metric].value for step in shared]
@@ -258,8 +258,8 @@ def loss_correlation_table(found: Trainings) -> Table:
                 rows.append(_correlation_row(each, shared, points))
     columns = ("task", "training", "Spearman\n95 % interval", "checkpoints", "steps")
     note = (
-        "Of evaluation loss and score. Checkpoints of one training depend on one another, so the "
-        "interval (Fisher's) is too narrow; a few points say next to nothing."
+        "Of evaluation loss and score. Checkpoints of one training are not independent, so the "
+        "interval (Fisher's) is too narrow; with few points it means little."
         if rows
         else "No training has two checkpoints with an evaluation loss and a score."
     )
@@ -281,10 +281,10 @@ def _correlation_row(
     )
 
 
-def logs_table(found: Trainings) -> Table:
-    """Each log: its steps, its last losses; and what cannot be read."""
+def logs_table(trainings: Trainings) -> Table:
+    """Last step and losses of each log, and problems with reading the files."""
     rows = []
-    for log in found.logs:
+    for log in trainings.logs:
         steps = [step for values in log.series.values() for step, _ in values]
         last = [
             f"{TITLES[key]} {log.series[key][-1][1]:.3f}"
@@ -294,6 +294,6 @@ def logs_table(found: Trainings) -> Table:
         rows.append(
             (Cell(log.name), Cell(str(max(steps, default=0))), Cell(", ".join(last) or "no loss"))
         )
-    rows += [(Cell("–"), Cell("–"), Cell("cannot be read", line)) for line in found.problems]
+    rows += [(Cell("–"), Cell("–"), Cell("cannot be read", line)) for line in trainings.problems]
     note = "" if rows else "No log of a training was found."
     return Table(("training", "last step", "last values"), tuple(rows), note, kind="words")

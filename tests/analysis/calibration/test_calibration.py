@@ -1,27 +1,27 @@
-"""The tests keep their promises; the engine is faster and gives the same."""
+"""Calibration of the tests; resampling in blocks is faster and gives the same."""
 
 import pytest
 
 from qwen3nb.analysis.calibration.simulate import (
     calibrate,
     calibrate_seeds,
-    calibration_table,
+    calibration_markdown,
     read_calibration,
 )
 from qwen3nb.bench.statistics import bench_statistics, table
 
 
 def of(shares, method, *, world="search", n="300"):
-    (found,) = (s for s in shares if (s.method, s.world, s.n) == (method, world, n))
-    return found
+    (share,) = (s for s in shares if (s.method, s.world, s.n) == (method, world, n))
+    return share
 
 
 def test_false_positives_and_coverage_of_300_queries():
-    """A short run of what the integration tests do at length."""
+    """A short version of the integration tests."""
     shares = calibrate(sizes=(300,), simulations=500, n_resamples=500, seed=5)
     assert {share.verdict for share in shares} == {"holds"}
     assert {share.kind for share in shares} == {"false positives", "coverage", "power"}
-    assert "| holds |" in calibration_table(shares)
+    assert "| holds |" in calibration_markdown(shares)
 
 
 @pytest.mark.integration
@@ -48,7 +48,7 @@ def test_the_same_seed_measures_the_same():
 
 
 def test_intervals_over_seeds_and_queries():
-    """Right where queries vary; too narrow where only two trainings do: known, and said."""
+    """Valid where queries vary; too narrow with two seeds and little noise, as documented."""
     shares = calibrate_seeds(seeds=(3,), queries=100, simulations=300, n_resamples=300, seed=1)
     assert shares[0].share > 0.9
     narrow = calibrate_seeds(
@@ -63,7 +63,7 @@ def test_the_stored_numbers_are_those_of_the_methods_page():
         for method in ("permutation test", "t-test", "percentile bootstrap", "BCa bootstrap"):
             for n in ("300", "1000"):
                 assert of(shares, method, world=world, n=n).verdict == "holds"
-    # What does not hold is kept as well.
+    # Methods that do not hold are stored as well.
     assert of(shares, "percentile bootstrap", n="10").verdict == "too bold"
     assert of(shares, "permutation test", n="10").verdict == "cautious"
 

@@ -18,14 +18,14 @@ COLUMNS = st.dictionaries(
 
 
 def test_join_by_hand():
-    found = join({"a": {"q2": 0.2, "q1": 0.1, "q3": 1}, "b": {"q1": 0.5, "q2": 0.6}}, task="T")
-    assert found.queries == ("q1", "q2")
-    assert found.scores.tolist() == [[0.1, 0.2], [0.5, 0.6]]
-    assert found.unpaired == {"a": ("q3",), "b": ()}
-    assert found.notes == ("T: 1 queries of a do not pair (q3)",)
-    assert found.column("b").tolist() == [0.5, 0.6]
-    with pytest.raises(ValueError, match="no system 'c' on T; there are: a, b"):
-        found.column("c")
+    matrix = join({"a": {"q2": 0.2, "q1": 0.1, "q3": 1}, "b": {"q1": 0.5, "q2": 0.6}}, task="T")
+    assert matrix.queries == ("q1", "q2")
+    assert matrix.scores.tolist() == [[0.1, 0.2], [0.5, 0.6]]
+    assert matrix.unpaired == {"a": ("q3",), "b": ()}
+    assert matrix.notes == ("T: 1 queries of a do not pair (q3)",)
+    assert matrix.column("b").tolist() == [0.5, 0.6]
+    with pytest.raises(ValueError, match="no system 'c' on T; .*: a, b"):
+        matrix.column("c")
 
 
 @settings(max_examples=60, deadline=None)
@@ -35,10 +35,10 @@ def test_join_loses_no_query(columns):
         with pytest.raises(ValueError, match="no query is shared by all systems"):
             join(columns)
         return
-    found = join(columns)
+    matrix = join(columns)
     for system, values in columns.items():
-        assert set(found.queries) | set(found.unpaired[system]) == set(values)
-        assert found.column(system).tolist() == [values[query] for query in found.queries]
+        assert set(matrix.queries) | set(matrix.unpaired[system]) == set(values)
+        assert matrix.column(system).tolist() == [values[query] for query in matrix.queries]
 
 
 def test_join_refuses():
@@ -48,10 +48,10 @@ def test_join_refuses():
         join({"a": {"q1": 1, "q2": 1}, "b": {"q1": 1, "q2": float("nan")}}, task="T")
 
 
-def test_records_are_paired_and_the_rest_is_named():
+def test_records_are_paired_and_the_rest_is_reported():
     scores = {"q1": 0.1, "q2": 0.5}
     record = partial(make, task="T", revision="r1")
-    found = pair_results(
+    pairing = pair_results(
         [
             record("a", scores),
             record("b", {**scores, "q3": 1.0}),
@@ -63,9 +63,9 @@ def test_records_are_paired_and_the_rest_is_named():
         metric="nDCG@10",
         tasks=["T", "U", "V"],
     )
-    (matrix,) = found.matrices
+    (matrix,) = pairing.matrices
     assert (matrix.task, matrix.systems) == ("T", ("a", "b"))
-    text = "\n".join(found.notes)
+    text = "\n".join(pairing.notes)
     assert "earlier record of b (seed 0)" in text
     assert "T: c was run on revision r2 of the data, the others on r1" in text
     assert "T: d has no nDCG@10 per query" in text
@@ -74,9 +74,9 @@ def test_records_are_paired_and_the_rest_is_named():
     assert "T: 1 queries of b do not pair (q3)" in text
 
 
-def test_names_tell_systems_apart():
+def test_names_distinguish_systems():
     scores = {"q1": 0.1, "q2": 0.5}
-    found = pair_results(
+    pairing = pair_results(
         [
             make("a", scores, identity="1" * 16),
             make("a", scores, identity="2" * 16),
@@ -84,7 +84,7 @@ def test_names_tell_systems_apart():
             make("b", scores, seed=2),
         ]
     )
-    systems = found.matrices[0].systems
+    systems = pairing.matrices[0].systems
     assert set(systems) == {"a (11111111)", "a (22222222)", "b (seed 1)", "b (seed 2)"}
 
 
@@ -92,11 +92,11 @@ def test_pairs_with_a_reference_lose_no_query_to_a_third():
     reference, short = make("r", scores=(0.1, 0.2, 0.3)), make("s", scores=(0.5, 0.5))
     whole, other = make("w", scores=(0.2, 0.3, 0.4)), make("x")
     amend(other, "task", revision="another")
-    found = pair_against([whole, short, reference, other], reference)
-    assert [(m.systems, len(m.queries)) for m in found.matrices] == [
+    pairing = pair_against([whole, short, reference, other], reference)
+    assert [(m.systems, len(m.queries)) for m in pairing.matrices] == [
         (("w", "r"), 3), (("s", "r"), 2),
     ]  # fmt: skip
-    assert found.left_out == (f"{TASK}: x was run on revision another of the data, the "
+    assert pairing.left_out == (f"{TASK}: x was run on revision another of the data, the "
                               f"others on {'r' * 12}",)  # fmt: skip
     short.per_query["nDCG@10"] = {"z": 0.1}
     assert "no query is shared" in pair_against([short], reference).left_out[0]

@@ -12,28 +12,28 @@ def test_categories_add_up_and_opposed_ones_are_flagged():
     categories = {query: "short" if i < 20 else "long" for i, query in enumerate(queries)}
     first = {query: 0.3 if i < 20 else 0.9 for i, query in enumerate(queries)}
     second = dict.fromkeys(queries, 0.6)
-    found = breakdown(first, second, categories, n_resamples=2000, seed=0)
-    long, short = found.rows
-    assert (long.n, short.n, found.overall.n) == (40, 20, 60)
-    assert found.overall.difference == pytest.approx(
+    by_kind = breakdown(first, second, categories, n_resamples=2000, seed=0)
+    long, short = by_kind.rows
+    assert (long.n, short.n, by_kind.overall.n) == (40, 20, 60)
+    assert by_kind.overall.difference == pytest.approx(
         (40 * long.difference + 20 * short.difference) / 60
     )
-    assert [each.kind for each in found.reversals] == ["opposed"]
-    assert "short: -0.300 on 20 queries" in found.reversals[0].text
-    json.loads(found.to_json())
-    assert "against +0.100 on all 60" in found.to_markdown()
+    assert [each.kind for each in by_kind.reversals] == ["opposed"]
+    assert "short: -0.300 on 20 queries" in by_kind.reversals[0].text
+    json.loads(by_kind.to_json())
+    assert "against +0.100 on all 60" in by_kind.to_markdown()
 
 
-def test_weighting_turns_an_order_round():
+def test_weighting_reverses_an_order():
     """Ten queries of one kind at -0.1, one each of two kinds at +0.4."""
     queries = [f"q{i:02d}" for i in range(12)]
     first = {query: 0.4 if i < 10 else 0.9 for i, query in enumerate(queries)}
     second = dict.fromkeys(queries, 0.5)
     kinds = dict.fromkeys(queries, "many") | {"q10": "x", "q11": "y"}
-    found = breakdown(first, second, kinds, n_resamples=200, seed=0)
-    assert [each.kind for each in found.reversals if each.kind == "weighting"] == ["weighting"]
-    assert "every query counting once gives -0.017, every category counting once +0.233" in (
-        found.to_markdown()
+    by_kind = breakdown(first, second, kinds, n_resamples=200, seed=0)
+    assert [each.kind for each in by_kind.reversals if each.kind == "weighting"] == ["weighting"]
+    assert "-0.017 with queries weighted equally, +0.233 with categories weighted equally" in (
+        by_kind.to_markdown()
     )
 
 
@@ -43,7 +43,7 @@ def test_simpsons_paradox_of_unequal_coverage():
     first = dict.fromkeys(easy[:2], 0.9) | dict.fromkeys(hard, 0.3)
     second = dict.fromkeys(easy, 0.8) | dict.fromkeys(hard[:2], 0.2)
     categories = dict.fromkeys(easy, "easy") | dict.fromkeys(hard[:5], "hard")
-    found = breakdown(first, second, categories, n_resamples=200, seed=0)
-    assert found.overall.difference == pytest.approx(0.1)
-    assert [each.kind for each in found.reversals] == ["coverage"]
-    assert len(found.notes) == 2
+    by_kind = breakdown(first, second, categories, n_resamples=200, seed=0)
+    assert by_kind.overall.difference == pytest.approx(0.1)
+    assert [each.kind for each in by_kind.reversals] == ["coverage"]
+    assert len(by_kind.notes) == 2

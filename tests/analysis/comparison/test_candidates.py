@@ -25,35 +25,35 @@ def candidates():
 
 
 def test_the_rule_needs_both_evidence_and_size():
-    found = compared(candidates(), draws=1000)
-    said = verdicts(found)
-    assert {name: each.verdict for name, each in said.items()} == {
+    comparison = compared(candidates(), draws=1000)
+    recommended = verdicts(comparison)
+    assert {name: each.verdict for name, each in recommended.items()} == {
         "up": "better", "down": "worse", "slightly": "no significant difference",
     }  # fmt: skip
-    assert "significant, but not larger than 0.05" in said["slightly"].text
-    assert [each.corrected for each in found.differences] == [pytest.approx(3 / 1001)] * 3
-    assert "3 comparisons with current" in rule(found, found.tasks[0])
+    assert "significant, but not larger than 0.05" in recommended["slightly"].text
+    assert [each.corrected for each in comparison.differences] == [pytest.approx(3 / 1001)] * 3
+    assert "3 comparisons with current" in rule(comparison, comparison.tasks[0])
     loose = verdicts(compared(candidates(), minimum=0.01, draws=1000))
     assert loose["slightly"].verdict == "better"
 
 
 def test_a_large_difference_on_few_queries_is_not_significant():
     current, new = make("current", scores=(0.1, 0.9, 0.5)), make("new", scores=(1.0, 0.8, 0.6, 1.0))
-    found = compared([current, new])
-    said = verdicts(found)["new"]
-    assert said.verdict == "no significant difference"
-    assert "larger than 0.05, but not significant" in said.text
-    assert any("1 queries of new do not pair (q3)" in note for note in found.notes)
-    change = largest_changes(found.matrix(found.differences[0]), most=5)[0]
+    comparison = compared([current, new])
+    recommended = verdicts(comparison)["new"]
+    assert recommended.verdict == "no significant difference"
+    assert "larger than 0.05, but not significant" in recommended.text
+    assert any("1 queries of new do not pair (q3)" in note for note in comparison.notes)
+    change = largest_changes(comparison.matrix(comparison.differences[0]), most=5)[0]
     assert (change.query, change.difference) == ("q0", pytest.approx(0.9))
 
 
 def test_identical_models_never_differ():
-    found = compared([make("current"), make("twin")], draws=200)
-    (each,) = found.differences
+    comparison = compared([make("current"), make("twin")], draws=200)
+    (each,) = comparison.differences
     assert (each.difference, each.interval, each.corrected) == (0, (0, 0), 1)
-    assert verdicts(found)["twin"].verdict == "no significant difference"
-    assert largest_changes(found.matrix(each), most=5) == []
+    assert verdicts(comparison)["twin"].verdict == "no significant difference"
+    assert largest_changes(comparison.matrix(each), most=5) == []
 
 
 def test_a_real_report_of_the_same_kind(fixtures):
@@ -68,8 +68,8 @@ def test_a_real_report_of_the_same_kind(fixtures):
         scores = {each["query_id"]: each["metrics"]["mrr"] for each in model["per_query_results"]}
         result.per_query["MRR@10"] = scores
         results.append(result)
-    found = compared(results)
-    (each,) = found.differences
-    assert t_test(*found.matrix(each).scores).p_value == pytest.approx(0.3383, abs=1e-4)
+    comparison = compared(results)
+    (each,) = comparison.differences
+    assert t_test(*comparison.matrix(each).scores).p_value == pytest.approx(0.3383, abs=1e-4)
     assert each.difference == pytest.approx(0.051, abs=1e-3)
-    assert verdicts(found)["new"].verdict == "no significant difference"
+    assert verdicts(comparison)["new"].verdict == "no significant difference"

@@ -1,4 +1,4 @@
-"""The comparison core: baseline, families, what is left out."""
+"""The comparison core: baseline, families, left-out records."""
 
 import pytest
 from helpers.records import RERANKING, RETRIEVAL, make, noisy
@@ -12,8 +12,8 @@ def test_the_baseline_is_the_best_of_those_with_most_tasks():
         for name, mean in (("all", 0.6), ("worse", 0.5))
         for task in (RETRIEVAL, RERANKING)
     ]
-    found = compare(results, tier="smoke")
-    assert found.baseline == "all"
-    assert [each.task for each in found.tasks] == [RETRIEVAL, RERANKING]
+    comparison = compare(results, tier="smoke")
+    assert comparison.baseline == "all"
+    assert [each.task for each in comparison.tasks] == [RETRIEVAL, RERANKING]
     with pytest.raises(ValueError, match="'nope'; available: all, few, worse"):
         compare(results, tier="smoke", baseline="nope")

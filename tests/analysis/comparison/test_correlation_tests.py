@@ -23,15 +23,15 @@ def similarities(count, *, seed=1):
 @pytest.mark.parametrize("how", ["spearman", "pearson"])
 def test_correlations_are_compared_pair_by_pair(how):
     good, poor, gold = similarities(150)
-    found = compare_correlations(good, poor, gold, how=how, n_resamples=1000, seed=0)
+    difference = compare_correlations(good, poor, gold, how=how, n_resamples=1000, seed=0)
     theirs = {"spearman": scipy.stats.spearmanr, "pearson": scipy.stats.pearsonr}[how]
     values = [theirs(list(x.values()), list(gold.values())).statistic for x in (good, poor)]
-    assert (found.first, found.second) == pytest.approx(values)
-    assert found.interval[0] < found.difference < found.interval[1]
-    assert found.interval[0] > 0
-    assert found.p_value == 1 / 1001
+    assert (difference.first, difference.second) == pytest.approx(values)
+    assert difference.interval[0] < difference.difference < difference.interval[1]
+    assert difference.interval[0] > 0
+    assert difference.p_value == 1 / 1001
     turned = compare_correlations(poor, good, gold, how=how, n_resamples=1000, seed=0)
-    assert turned.interval == pytest.approx((-found.interval[1], -found.interval[0]))
+    assert turned.interval == pytest.approx((-difference.interval[1], -difference.interval[0]))
 
 
 def test_correlations_of_equal_or_constant_systems():

@@ -14,7 +14,7 @@ from qwen3nb.utils.format import json_text
 RNG = np.random.default_rng(5)
 
 
-def test_all_pairs_are_what_each_pair_alone_is():
+def test_a_family_has_the_values_of_each_pair_alone():
     base = RNG.random(50)
     matrix = table(*(base + RNG.normal(0, 0.1, 50) for _ in range(4)))
     family = corrected(paired_differences(matrix, draws=2000, seed=3))
@@ -30,14 +30,14 @@ def test_all_pairs_are_what_each_pair_alone_is():
         assert each.family == 6
 
 
-def test_the_systems_beside_a_pair_do_not_change_its_bits():
+def test_other_systems_do_not_change_a_bit():
     base = RNG.random(60)
     rows = [base, (base + RNG.random(60)) / 2, RNG.random(60) * 0.01, np.ones(60)]
     (alone,) = paired_differences(table(*rows[:2]), draws=500, seed=1)
     among = paired_differences(table(*rows), draws=500, seed=1)
     assert among[0] == alone
-    (chosen,) = paired_differences(table(*rows), pairs=[("s0", "s1")], draws=500, seed=1)
-    assert chosen == alone
+    (named,) = paired_differences(table(*rows), pairs=[("s0", "s1")], draws=500, seed=1)
+    assert named == alone
 
 
 def test_reversed_twice_is_the_same():

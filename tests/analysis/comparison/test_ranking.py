@@ -1,4 +1,4 @@
-"""Ranks with their uncertainty, tie groups, ranks by category."""
+"""Ranks with intervals, tie groups, ranks by category."""
 
 import json
 
@@ -18,38 +18,38 @@ RNG = np.random.default_rng(5)
 def test_ranks_of_clear_and_unclear_systems():
     base = RNG.random(200)
     rows = [base - 0.3, base, base + RNG.normal(0, 0.01, 200), base + 0.3]
-    found = rank_systems([table(*rows)], n_resamples=2000, seed=1)
-    assert [each.rank for each in found.standings] == [1, 2, 3, 4]
-    first, second, third, last = found.standings
+    ranking = rank_systems([table(*rows)], n_resamples=2000, seed=1)
+    assert [each.rank for each in ranking.standings] == [1, 2, 3, 4]
+    first, second, third, last = ranking.standings
     assert (first.system, last.system) == ("s3", "s0")
     assert (first.rank_interval, last.rank_interval) == ((1, 1), (4, 4))
     assert second.rank_interval == third.rank_interval == (2, 3)
-    assert found.groups == ((second.system, third.system),)
+    assert ranking.groups == ((second.system, third.system),)
     assert (first.groups, second.groups) == ((), (1,))
     assert (first.best, last.best) == (1, 0)
-    assert found.adjacent_separable == 2
-    json.loads(found.to_json())
-    assert "2 of 3 neighbouring pairs do" in found.to_markdown()
+    assert ranking.adjacent_separable == 2
+    json.loads(ranking.to_json())
+    assert "2 of 3 neighbouring pairs do" in ranking.to_markdown()
 
 
 def test_equal_systems_share_rank_and_first_place():
-    found = rank_systems([table([1, 0, 1], [1, 0, 1])], n_resamples=200, seed=0)
-    assert [(s.rank, s.best, s.rank_interval) for s in found.standings] == [(1, 0.5, (1, 1))] * 2
-    assert found.groups == (("s0", "s1"),)
+    ranking = rank_systems([table([1, 0, 1], [1, 0, 1])], n_resamples=200, seed=0)
+    assert [(s.rank, s.best, s.rank_interval) for s in ranking.standings] == [(1, 0.5, (1, 1))] * 2
+    assert ranking.groups == (("s0", "s1"),)
 
 
 def test_each_task_counts_the_same_whatever_its_size():
     small = table([1, 1, 1], [0, 0, 0], task="small")
     large = table([0.0] * 90, [0.5] * 90, task="large")
-    found = rank_systems([small, large], n_resamples=100, seed=0)
-    assert [(s.system, s.mean) for s in found.standings] == [("s0", 0.5), ("s1", 0.25)]
+    ranking = rank_systems([small, large], n_resamples=100, seed=0)
+    assert [(s.system, s.mean) for s in ranking.standings] == [("s0", 0.5), ("s1", 0.25)]
 
 
-def test_systems_without_a_task_are_named():
+def test_systems_without_a_task_are_reported():
     two = table([1, 0], [0, 1])
     three = table([1, 0], [0, 1], [1, 1], task="other")
-    found = rank_systems([two, three], n_resamples=50, seed=0)
-    assert found.left_out == ("s2 is not ranked: no score on task",)
+    ranking = rank_systems([two, three], n_resamples=50, seed=0)
+    assert ranking.left_out == ("s2 is not ranked: no score on task",)
     with pytest.raises(ValueError, match="fewer than two systems"):
         rank_systems([two, join({"x": {"q": 1}, "y": {"q": 1}}, task="z")], seed=0)
     with pytest.raises(ValueError, match="at least one task"):
@@ -80,15 +80,18 @@ def test_leaderboards_by_category_and_their_reversals():
     rows = {"R1": (0.6, 0.5), "R2": (0.6, 0.5), "R3": (0.9, 0.7), "S": (0.2, 0.5)}
     matrices = [table([a] * 30, [b] * 30, task=task) for task, (a, b) in rows.items()]
     kinds = {task: "Retrieval" if task[0] == "R" else "STS" for task in rows}
-    found = category_leaderboards(matrices, kinds, n_resamples=200, seed=0)
-    assert [s.system for s in found.overall.standings] == ["s0", "s1"]
-    assert [s.system for s in found.boards["STS"].standings] == ["s1", "s0"]
+    ranking = category_leaderboards(matrices, kinds, n_resamples=200, seed=0)
+    assert [s.system for s in ranking.overall.standings] == ["s0", "s1"]
+    assert [s.system for s in ranking.boards["STS"].standings] == ["s1", "s0"]
     # Categories counting once: (0.7 + 0.2) / 2 against (0.5667 + 0.5) / 2.
-    assert found.balanced == (("s1", pytest.approx(0.53333, abs=1e-5)), ("s0", pytest.approx(0.45)))
-    assert [each.kind for each in found.reversals] == ["weighting", "opposed"]
-    assert "s0 is above s1 by 0.025 where every task counts once" in found.reversals[0].text
-    assert "separably below it in STS (0.200, 0.500)" in found.to_markdown()
-    json.loads(found.to_json())
+    assert ranking.balanced == (
+        ("s1", pytest.approx(0.53333, abs=1e-5)),
+        ("s0", pytest.approx(0.45)),
+    )
+    assert [each.kind for each in ranking.reversals] == ["weighting", "opposed"]
+    assert "s0 is above s1 by 0.025" in ranking.reversals[0].text
+    assert "below it in STS (0.200, 0.500)" in ranking.to_markdown()
+    json.loads(ranking.to_json())
     lonely = join({"x": {"q": 1.0}, "s0": {"q": 1.0}}, task="odd")
     with pytest.raises(ValueError, match="fewer than two systems"):
         category_leaderboards([*matrices, lonely], kinds, n_resamples=50, seed=0)

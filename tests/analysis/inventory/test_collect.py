@@ -1,4 +1,4 @@
-"""Every kind of results file in one table, and what is suspicious about them."""
+"""Collecting every kind of results file in one table, and flagging anomalies."""
 
 import json
 import os
@@ -51,21 +51,21 @@ def test_three_kinds_of_files_make_one_table(tmp_path):
         {"per_task": {"SciFact": {"main_score": 0.27}}, "eval_tier": "fast"},
     )
     write(tmp_path / "outputs" / "config.json", {"hidden_size": 8})
-    found = load_all_results(tmp_path)
-    assert found.flags == ()
-    assert (found.files, len(found.other)) == (4, 2)  # config.json, model_meta.json
-    table = found.nested()
+    collection = load_all_results(tmp_path)
+    assert collection.flags == ()
+    assert (collection.files, len(collection.other)) == (4, 2)  # config.json, model_meta.json
+    table = collection.nested()
     assert table["mine"][0]["T"]["nDCG@10"] == pytest.approx(0.3)
     assert table["org/model"][None]["STS"]["main_score"] == pytest.approx(0.6)
     assert table["emb_only_r4"][1]["SciFact"]["main_score"] == 0.27
     assert table["rank_only_r4"][42]["SciFact"]["nDCG@10"] == pytest.approx(
         sum(QUERIES.values()) / 20
     )
-    json.loads(found.to_json())
-    assert "| emb\\_only\\_r4 | 1 | SciFact |" in found.to_markdown()
+    json.loads(collection.to_json())
+    assert "| emb\\_only\\_r4 | 1 | SciFact |" in collection.to_markdown()
 
 
-def test_how_a_run_was_trained_comes_with_its_scores(tmp_path):
+def test_scores_carry_the_facts_of_their_training(tmp_path):
     file = reranking(tmp_path, QUERIES)
     folder = file.parent.parent
     write(
@@ -84,7 +84,7 @@ def test_how_a_run_was_trained_comes_with_its_scores(tmp_path):
     }  # fmt: skip
 
 
-def test_our_records_carry_their_training_too(tmp_path):
+def test_our_records_carry_the_facts_of_their_training(tmp_path):
     result = make("joint", {"q1": 0.2, "q2": 0.4})
     training = {"mode": "joint", "rank": 8, "steps": 60, "kind": "embedding"}
     result.config["training"] = training
@@ -97,7 +97,7 @@ def test_our_records_carry_their_training_too(tmp_path):
 
 
 def test_adapters_of_one_configuration_are_one_system(tmp_path):
-    """As `tasks.trained` records them: a label per adapter, the configuration inside."""
+    """Records of `evaluation.studies.lora_runs`: one label per adapter, configuration inside."""
     settings = {"model": {"base_model_name": "tiny"}, "lora": {"rank": 4}, "seed": 7}
     for seed in (1, 2):
         result = make(f"joint_r4-{seed}", {"q1": 0.2, "q2": 0.4}, seed=seed)
@@ -133,7 +133,7 @@ def test_the_same_scores_for_different_weights_are_flagged(tmp_path):
     assert "seed 3" not in flag.text
 
 
-def test_equal_means_of_one_task_or_of_all_zeros_are_no_proof(tmp_path):
+def test_equal_means_of_one_task_or_of_zeros_are_not_flagged(tmp_path):
     for revision in ("one", "two"):
         mteb(tmp_path, 0.5, revision=revision)
         mteb(tmp_path, 0.0, revision=revision, task="Zero")
@@ -146,18 +146,18 @@ def test_equal_means_of_one_task_or_of_all_zeros_are_no_proof(tmp_path):
     assert kinds(load_all_results(tmp_path)) == ["same scores"]
 
 
-def test_files_that_say_two_things_are_flagged(tmp_path):
+def test_contradicting_files_are_flagged(tmp_path):
     reranking(tmp_path / "a", QUERIES, mean=0.9)
     first = load_all_results(tmp_path / "a")
     assert kinds(first) == ["inconsistent", "inconsistent"]  # the data set and the average
-    assert "SciFact says 0.900000, its queries give 0.285000" in first.flags[0].text
+    assert "SciFact has mean 0.900000, its queries give 0.285000" in first.flags[0].text
     reranking(tmp_path / "a", QUERIES)
     reranking(tmp_path / "b", QUERIES)
     assert kinds(load_all_results(tmp_path)) == ["duplicate"]
     reranking(tmp_path / "b", {**QUERIES, "1": 0.9})
-    found = load_all_results([tmp_path / "a", tmp_path / "b"])
-    assert kinds(found) == ["inconsistent"]
-    assert "2 files say 0.285000, 0.325000" in found.flags[0].text
+    collection = load_all_results([tmp_path / "a", tmp_path / "b"])
+    assert kinds(collection) == ["inconsistent"]
+    assert "2 files give 0.285000, 0.325000" in collection.flags[0].text
 
 
 def test_two_revisions_of_the_data_are_flagged(tmp_path):
@@ -167,7 +167,7 @@ def test_two_revisions_of_the_data_are_flagged(tmp_path):
     assert (flag.kind, "r1: org/a; r2: org/b" in flag.text) == ("inconsistent", True)
 
 
-def test_models_mteb_has_no_name_for_are_flagged(tmp_path):
+def test_models_without_a_name_in_mteb_are_flagged(tmp_path):
     mteb(tmp_path, 0.5, model="no_model_name__available", revision="no_revision_available")
     assert kinds(load_all_results(tmp_path)) == ["nameless"]
 
@@ -181,7 +181,7 @@ def test_results_older_than_their_weights_are_flagged(tmp_path):
     assert (flag.kind, "3.0 hours before" in flag.text) == ("stale", True)
 
 
-def test_records_of_weights_that_changed_since_are_flagged(tmp_path):
+def test_records_of_superseded_weights_are_flagged(tmp_path):
     make("m", {"q1": 0.2}, identity="1" * 16, finished="2026-01-01").save(tmp_path)
     make("m", {"q1": 0.4}, identity="2" * 16, finished="2026-01-02").save(tmp_path)
     (flag,) = load_all_results(tmp_path).flags
@@ -204,10 +204,10 @@ def test_records_of_weights_that_changed_since_are_flagged(tmp_path):
 def test_broken_files_are_flagged_and_the_rest_is_read(tmp_path, content, cause):
     reranking(tmp_path, QUERIES)
     (tmp_path / "x.json").write_bytes(content.encode("utf-8", "surrogateescape"))
-    found = load_all_results(tmp_path)
-    assert kinds(found) == ["unreadable"]
-    assert cause in found.flags[0].text
-    assert len(found.scores) == 1
+    collection = load_all_results(tmp_path)
+    assert kinds(collection) == ["unreadable"]
+    assert cause in collection.flags[0].text
+    assert len(collection.scores) == 1
 
 
 def test_bad_logs_are_named_by_line(tmp_path):
@@ -217,8 +217,8 @@ def test_bad_logs_are_named_by_line(tmp_path):
     (flag,) = load_all_results(tmp_path).flags
     assert "train_log.jsonl:2: not JSON" in flag.text
     write(log, '{"step": 1}\n{"ste')  # killed while writing: what was written counts
-    found = load_all_results(tmp_path)
-    assert (found.flags, found.scores[0].facts["steps"]) == ((), 1)
+    collection = load_all_results(tmp_path)
+    assert (collection.flags, collection.scores[0].facts["steps"]) == ((), 1)
     with pytest.raises(FileNotFoundError, match="no such folder"):
         load_all_results(tmp_path / "nowhere")
 
@@ -227,9 +227,11 @@ def test_real_adapter_results(fixtures, tmp_path):
     folder = fixtures / "adapters"
     if not folder.is_dir():
         pytest.skip("these fixtures hold no adapters")
-    found = load_all_results(folder / "outputs")
-    assert (found.files, len(found.scores), found.flags) == (10, 30, ())
-    facts = next(s.facts for s in found.scores if (s.system, s.seed) == ("joint_single_r4", 42))
+    collection = load_all_results(folder / "outputs")
+    assert (collection.files, len(collection.scores), collection.flags) == (10, 30, ())
+    facts = next(
+        s.facts for s in collection.scores if (s.system, s.seed) == ("joint_single_r4", 42)
+    )
     assert (facts["rank"], facts["steps"], facts["steps_embedding"]) == (4, 60, 20)
     assert len(facts["weights"]) == 64
     (flag,) = load_all_results(folder / "stale_mteb_cache_example").flags

@@ -1,4 +1,4 @@
-"""Logs of trainings, and which records are steps of one."""
+"""Logs of trainings, and the records of their steps."""
 
 import json
 
@@ -16,8 +16,8 @@ from qwen3nb.analysis.inventory.training_logs import (
     read_trainer_state,
 )
 from qwen3nb.analysis.training.checkpoint_scores import (
-    Place,
-    training_place,
+    TrainingStep,
+    training_step,
     trajectories,
     trajectory_curve,
 )
@@ -60,11 +60,11 @@ def outputs(tmp_path):
     return base
 
 
-def test_a_line_cut_off_is_left_out_and_named(outputs):
+def test_a_truncated_line_is_left_out_and_reported(outputs):
     log = read_log(outputs / "joint_r4" / "seed_7" / "train_log.jsonl")
     assert log.name == "joint_r4 (seed 7)"
     assert log.series["loss"] == ((1, 2.0), (2, 1.0))
-    assert log.notes == ("train_log.jsonl:3: cut off in the middle, left out",)
+    assert log.notes == ("train_log.jsonl:3: truncated, left out",)
     broken = outputs / "broken.jsonl"
     broken.write_text('{"step": 1}\n{"ste\n{"step": 3}\n')
     with pytest.raises(ValueError, match="broken.jsonl:2: not JSON"):
@@ -75,28 +75,28 @@ def test_a_line_cut_off_is_left_out_and_named(outputs):
 
 
 def test_conflicts_by_layer_module_and_step_with_gaps(outputs):
-    found = read_conflicts(outputs / "joint_r4" / "seed_7" / "gradient_conflicts.jsonl")
-    assert found.steps == (10, 20)
-    assert found.layers == ("0", "10", "other")
-    assert found.modules == ("q_proj", "v_proj", "odd")
-    assert found.cosines["0", "q_proj"] == (pytest.approx(0.3), pytest.approx(-0.1))
+    conflicts = read_conflicts(outputs / "joint_r4" / "seed_7" / "gradient_conflicts.jsonl")
+    assert conflicts.steps == (10, 20)
+    assert conflicts.layers == ("0", "10", "other")
+    assert conflicts.modules == ("q_proj", "v_proj", "odd")
+    assert conflicts.cosines["0", "q_proj"] == (pytest.approx(0.3), pytest.approx(-0.1))
     np.testing.assert_allclose(
-        found.by_step(), [[0.3, -0.1], [-0.5, np.nan], [np.nan, 0.5]], equal_nan=True
+        conflicts.by_step(), [[0.3, -0.1], [-0.5, np.nan], [np.nan, 0.5]], equal_nan=True
     )
     nothing = [np.nan, np.nan]
     np.testing.assert_allclose(
-        found.by_module(), [[0.1, *nothing], [np.nan, -0.5, np.nan], [*nothing, 0.5]],
+        conflicts.by_module(), [[0.1, *nothing], [np.nan, -0.5, np.nan], [*nothing, 0.5]],
     )  # fmt: skip
 
 
-def test_outputs_are_found_wherever_they_lie(outputs):
+def test_outputs_are_located_at_any_depth(outputs):
     assert find_outputs(outputs.parents[1]) == [outputs]
     assert find_outputs(outputs / "nowhere") == []
     assert [f.parts[-3] for f in find_logs([outputs])] == ["joint_r4", "rank_only_r4"]
     assert len(log_files(outputs)) == 5
 
 
-def test_a_trainers_log_and_values_that_are_no_numbers():
+def test_a_trainers_log_without_its_non_numeric_values():
     state = {
         "log_history": [
             {"step": 5, "learning_rate": 0.1, "loss": 1.0},
@@ -110,24 +110,24 @@ def test_a_trainers_log_and_values_that_are_no_numbers():
 
 
 @pytest.mark.parametrize(
-    ("label", "place"),
+    ("label", "step"),
     [
-        ("demo-checkpoint-400", Place("demo", 0, 400)),
-        ("demo-init", Place("demo", 0, 0)),
-        ("ul2-seed_7-checkpoint-20", Place("ul2", 7, 20)),
-        ("checkpoint-3", Place("training", 0, 3)),
+        ("demo-checkpoint-400", TrainingStep("demo", 0, 400)),
+        ("demo-init", TrainingStep("demo", 0, 0)),
+        ("ul2-seed_7-checkpoint-20", TrainingStep("ul2", 7, 20)),
+        ("checkpoint-3", TrainingStep("training", 0, 3)),
         ("demo-average", None),
         ("demo-checkpoint-best", None),
     ],
 )
-def test_a_label_says_the_step(label, place):
-    assert training_place(make(label)) == place
+def test_the_step_is_parsed_from_the_label(label, step):
+    assert training_step(make(label)) == step
 
 
-def test_an_adapters_record_says_its_own_step():
+def test_the_record_of_an_adapter_states_its_step():
     result = make("joint-abc")
     result.config["training"] = {"configuration": "joint_r4", "seed": 3, "steps": 60}
-    assert training_place(result) == Place("joint_r4", 3, 60)
+    assert training_step(result) == TrainingStep("joint_r4", 3, 60)
 
 
 def steps_of(training, *means, seed="", spread=0.2):
@@ -166,19 +166,19 @@ def test_a_correlations_trajectory_has_the_records_intervals():
 
 def test_the_page_names_the_best_only_where_it_differs(outputs):
     results = [*steps_of("clear", 0.1, 0.6), *steps_of("tied", 0.4, 0.4)]
-    found = read_trainings(results, tier="smoke", outputs=outputs)
-    clear, tied = best_table(found).rows
+    trainings = read_trainings(results, tier="smoke", outputs=outputs)
+    clear, tied = best_table(trainings).rows
     assert (clear[2].text, clear[4].text) == ("200", "yes")
     assert (tied[2].text, tied[4].text) == ("100", "no")
     assert "not significantly different from step 200" in tied[5].text
-    assert "With one seed: clear, tied" in variance_table(found).note
-    assert "No training has two checkpoints" in loss_correlation_table(found).note
-    rows = logs_table(found).rows
+    assert "With one seed: clear, tied" in variance_table(trainings).note
+    assert "No training has two checkpoints" in loss_correlation_table(trainings).note
+    rows = logs_table(trainings).rows
     assert [row[0].text for row in rows] == ["joint_r4 (seed 7)", "rank_only_r4 (seed 7)", "–"]
-    assert "cut off in the middle" in rows[2][2].detail
+    assert "truncated" in rows[2][2].detail
 
 
-def test_seeds_and_queries_share_the_blame(outputs):
+def test_variance_is_split_between_seeds_and_queries(outputs):
     results = [*steps_of("a", 0.2, seed="-seed_1"), *steps_of("a", 0.6, seed="-seed_2")]
     (row,) = variance_table(read_trainings(results, tier="smoke", outputs=outputs)).rows
     assert (row[1].text, row[1].detail) == ("a", "step 100, 2 seeds")
@@ -188,28 +188,30 @@ def test_seeds_and_queries_share_the_blame(outputs):
 
 def test_figures_of_trainings(outputs):
     results = [*steps_of("a", 0.1, 0.5), *steps_of("b", 0.2, 0.3)]
-    found = read_trainings(results, tier="smoke", outputs=outputs)
-    (legend,) = trajectory_figure(found).figure.legends
+    trainings = read_trainings(results, tier="smoke", outputs=outputs)
+    (legend,) = trajectory_figure(trainings).figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["a, seed 0", "b, seed 0"]
-    titles = [axis.get_title() for axis in loss_figure(found).axes]
+    titles = [axis.get_title() for axis in loss_figure(trainings).axes]
     assert titles == ["training loss", "loss, embedding", "learning rate"]
-    heat, _, _, _ = conflict_figure(found).axes
+    heat, _, _, _ = conflict_figure(trainings).axes
     assert [tick.get_text() for tick in heat.get_yticklabels()] == ["0", "10", "other"]
     assert heat.collections[0].get_array().mask.sum() == 2
     assert heat.patch.get_hatch()
 
 
-def test_without_anything_the_page_says_so(tmp_path):
-    found = read_trainings([], tier="smoke", outputs=tmp_path)
-    assert trajectory_figure(found) is loss_figure(found) is conflict_figure(found) is None
-    assert "No training has two or more" in best_table(found).note
-    assert logs_table(found).note == "No log of a training was found."
+def test_tables_and_figures_without_any_training(tmp_path):
+    trainings = read_trainings([], tier="smoke", outputs=tmp_path)
+    assert (
+        trajectory_figure(trainings) is loss_figure(trainings) is conflict_figure(trainings) is None
+    )
+    assert "No training has two or more" in best_table(trainings).note
+    assert logs_table(trainings).note == "No log of a training was found."
     with pytest.raises(FileNotFoundError, match="nowhere: no such folder"):
         read_trainings([], tier="smoke", outputs=tmp_path / "nowhere")
 
 
 def test_losses_of_checkpoints_go_with_their_scores(home, tmp_path):
-    """The export's provenance says which training a model is from."""
+    """The provenance of the export names the training of a model."""
     training = home / "runs" / "ul2"
     losses = {100: 2.0, 200: 1.0, 300: 0.5, 400: 0.4}
     results = steps_of("ul2", 0.1, 0.2, 0.3, 0.4)
@@ -230,9 +232,9 @@ def test_a_real_training(fixtures):
     folder = fixtures / "adapters" / "outputs"
     if not folder.is_dir():
         pytest.skip("these fixtures hold no adapters")
-    found = read_trainings([], tier="smoke", outputs=folder)
-    assert len(found.logs) == 6
-    assert [each.layers for each in found.conflicts] == [("0", "1")] * 2
-    assert len(found.conflicts[0].modules) == 7
-    assert found.problems == ()
-    assert len(conflict_figure(found).axes) == 8
+    trainings = read_trainings([], tier="smoke", outputs=folder)
+    assert len(trainings.logs) == 6
+    assert [each.layers for each in trainings.conflicts] == [("0", "1")] * 2
+    assert len(trainings.conflicts[0].modules) == 7
+    assert trainings.problems == ()
+    assert len(conflict_figure(trainings).axes) == 8

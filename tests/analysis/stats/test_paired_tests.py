@@ -1,4 +1,4 @@
-"""The paired tests against scipy, by hand, and by properties."""
+"""Paired tests compared with scipy and hand calculations, and property-based tests."""
 
 import math
 
@@ -8,12 +8,10 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from qwen3nb.analysis.stats.multiple_testing import adjust, benjamini_hochberg, holm
 from qwen3nb.analysis.stats.paired_tests import (
-    adjust,
-    benjamini_hochberg,
     effect_size,
     equivalence,
-    holm,
     minimum_detectable_effect,
     paired_bootstrap,
     permutation_test,
@@ -29,13 +27,13 @@ B = np.clip(A + RNG.exponential(0.08, size=80) - 0.05, 0, 1)
 
 
 def test_bca_agrees_with_scipys():
-    found = paired_bootstrap(B, A, seed=0, n_resamples=40_000)
+    result = paired_bootstrap(B, A, seed=0, n_resamples=40_000)
     theirs = scipy.stats.bootstrap(
         (B - A,), np.mean, method="BCa", n_resamples=40_000, rng=np.random.default_rng(1)
     ).confidence_interval
-    assert found.bca == pytest.approx(tuple(theirs), abs=0.0012)
-    assert found.bca[0] > found.interval[0]  # skewed to the right: moved to the right
-    assert found.bca[1] > found.interval[1]
+    assert result.bca == pytest.approx(tuple(theirs), abs=0.0012)
+    assert result.bca[0] > result.interval[0]  # skewed to the right: moved to the right
+    assert result.bca[1] > result.interval[1]
 
 
 def test_bca_by_formula():
@@ -58,8 +56,8 @@ def test_the_permutation_test_agrees_with_scipys():
         (b, A[:40]), lambda x, y, axis: np.mean(x - y, axis=axis), permutation_type="samples",
         n_resamples=50_000, vectorized=True, rng=np.random.default_rng(1),
     ).pvalue  # fmt: skip
-    found = permutation_test(b, A[:40], n_resamples=50_000, seed=0).p_value
-    assert found == pytest.approx(theirs, abs=4 * math.sqrt(theirs / 25_000))
+    p_value = permutation_test(b, A[:40], n_resamples=50_000, seed=0).p_value
+    assert p_value == pytest.approx(theirs, abs=4 * math.sqrt(theirs / 25_000))
 
 
 @settings(max_examples=15, deadline=None)
@@ -70,9 +68,9 @@ def test_exact_enumeration_agrees_with_scipys(differences):
         (differences, zeros), lambda x, y, axis: np.abs(np.sum(x - y, axis=axis)),
         permutation_type="samples", n_resamples=math.inf, alternative="greater", vectorized=True,
     ).pvalue  # fmt: skip
-    found = permutation_test(differences, zeros, seed=0, exact=True)
-    assert found.p_value == pytest.approx(theirs)
-    assert (found.method, found.resamples) == ("exact", 2 ** len(differences))
+    result = permutation_test(differences, zeros, seed=0, exact=True)
+    assert result.p_value == pytest.approx(theirs)
+    assert (result.method, result.resamples) == ("exact", 2 ** len(differences))
     random_p = permutation_test(differences, zeros, seed=1, n_resamples=4000).p_value
     assert random_p == pytest.approx(theirs, abs=0.045)
 
@@ -86,28 +84,28 @@ def test_exact_enumeration_by_hand():
 
 
 def test_t_test_and_wilcoxon_are_scipys():
-    found, theirs = t_test(B, A), scipy.stats.ttest_rel(B, A)
-    assert (found.statistic, found.p_value) == pytest.approx((theirs.statistic, theirs.pvalue))
-    found, theirs = wilcoxon(B, A), scipy.stats.wilcoxon(B, A)
-    assert (found.statistic, found.p_value) == pytest.approx((theirs.statistic, theirs.pvalue))
+    result, theirs = t_test(B, A), scipy.stats.ttest_rel(B, A)
+    assert (result.statistic, result.p_value) == pytest.approx((theirs.statistic, theirs.pvalue))
+    result, theirs = wilcoxon(B, A), scipy.stats.wilcoxon(B, A)
+    assert (result.statistic, result.p_value) == pytest.approx((theirs.statistic, theirs.pvalue))
 
 
 def test_effect_size_by_hand():
     """Differences 1, 1, 0, -2, 5: mean 1, variance (0 + 0 + 1 + 9 + 16) / 4 = 6.5."""
-    found = effect_size([1, 1, 0, 0, 5], [0, 0, 0, 2, 0])
-    assert found.d_z == pytest.approx(1 / math.sqrt(6.5))
-    assert (found.won, found.tied, found.lost, found.n) == (3, 1, 1, 5)
-    assert found.shares == (0.6, 0.2, 0.2)
+    result = effect_size([1, 1, 0, 0, 5], [0, 0, 0, 2, 0])
+    assert result.d_z == pytest.approx(1 / math.sqrt(6.5))
+    assert (result.won, result.tied, result.lost, result.n) == (3, 1, 1, 5)
+    assert result.shares == (0.6, 0.2, 0.2)
 
 
 def test_tost_by_scipys_one_sided_tests():
-    found = equivalence(B, A, margin=0.05)
+    result = equivalence(B, A, margin=0.05)
     d = B - A
     worse = scipy.stats.ttest_1samp(d, -0.05, alternative="greater").pvalue
     better = scipy.stats.ttest_1samp(d, 0.05, alternative="less").pvalue
-    assert (found.p_no_worse, found.p_no_better) == pytest.approx((worse, better))
-    assert found.no_worse == (worse < 0.05)
-    assert found.equivalent == (max(worse, better) < 0.05)
+    assert (result.p_no_worse, result.p_no_better) == pytest.approx((worse, better))
+    assert result.no_worse == (worse < 0.05)
+    assert result.equivalent == (max(worse, better) < 0.05)
 
 
 @settings(max_examples=30, deadline=None)
@@ -118,9 +116,9 @@ def test_tost_is_the_interval_of_twice_alpha(margin, alpha):
     low, high = scipy.stats.t.interval(
         1 - 2 * alpha, len(d) - 1, loc=d.mean(), scale=scipy.stats.sem(d)
     )
-    found = equivalence(B, A, margin=margin, alpha=alpha)
-    assert found.no_worse == (low > -margin)
-    assert found.equivalent == (low > -margin and high < margin)
+    result = equivalence(B, A, margin=margin, alpha=alpha)
+    assert result.no_worse == (low > -margin)
+    assert result.equivalent == (low > -margin and high < margin)
 
 
 def test_the_minimum_detectable_effect_has_that_power():
@@ -145,7 +143,7 @@ def test_the_minimum_detectable_effect_has_that_power():
         minimum_detectable_effect(A, B, power=0.01)
 
 
-def test_equal_systems_have_stated_answers():
+def test_equal_systems_have_defined_results():
     boot = paired_bootstrap(A, A, seed=0)
     assert (boot.difference, boot.interval, boot.bca) == (0, (0, 0), (0, 0))
     assert permutation_test(A, A, seed=0).p_value == 1
@@ -159,7 +157,7 @@ def test_equal_systems_have_stated_answers():
     assert same.p_no_worse is None
 
 
-def test_a_constant_difference_has_stated_answers():
+def test_a_constant_difference_has_defined_results():
     a, b = np.array([0.3, 0.4, 0.5, 0.9]), np.array([0.1, 0.2, 0.3, 0.7])  # 0.2, to rounding
     boot = paired_bootstrap(a, b, seed=0)
     assert boot.interval == pytest.approx((0.2, 0.2))
@@ -175,7 +173,7 @@ def test_a_constant_difference_has_stated_answers():
     assert (worse.no_worse, worse.p_no_worse) == (False, None)
 
 
-def test_one_query_has_stated_answers():
+def test_one_query_has_defined_results():
     boot = paired_bootstrap([0.75], [0.25], seed=0)
     assert (boot.difference, boot.interval, boot.bca) == (0.5, None, None)
     assert boot.undefined == "a single query has no spread"
@@ -233,11 +231,11 @@ def test_blocks_and_threads_do_not_change_a_bit(monkeypatch):
     threadpoolctl = pytest.importorskip("threadpoolctl")
     scores = RNG.random((997, 7))
     pairs = [(0, 1), (2, 6)]
-    found = []
+    result = []
     for block, threads in ((2_000_000, 1), (2_000_000, 2), (5_000, 2), (1, 4)):
         monkeypatch.setattr("qwen3nb.analysis.stats.resampling._BLOCK", block)
         with threadpoolctl.threadpool_limits(threads):
             means = resampled_means(scores, n_resamples=400, seed=9)[1]
             extremes = sign_flip_extremes(scores, pairs, n_resamples=400, seed=9)
-        found.append((means.tobytes(), extremes))
-    assert all(each == found[0] for each in found)
+        result.append((means.tobytes(), extremes))
+    assert all(each == result[0] for each in result)

@@ -1,4 +1,4 @@
-"""TIR and the kill gate: by hand, partial results, and what may not be compared."""
+"""TIR and the kill gate: computed by hand, partial results, pairs that are refused."""
 
 import json
 
@@ -46,8 +46,8 @@ def complete(joint, *, seeds=(1, 2), specialist=0.5):
 
 def test_tir_by_hand():
     """Specialist 0.5; joint 0.49 and 0.47: TIR 2 % and 6 %, mean 4 %, std 2.83 %."""
-    found = interference(complete((0.49, 0.47)), seed=0)
-    (group,) = found.groups
+    result = interference(complete((0.49, 0.47)), seed=0)
+    (group,) = result.groups
     reranking, embedding = group.tasks
     assert reranking.tirs == pytest.approx((0.02, 0.06))
     assert reranking.tir == pytest.approx(0.04)
@@ -67,9 +67,9 @@ def test_tir_by_hand():
 )
 def test_the_gate_at_its_thresholds(joint, verdict, code):
     """Of a specialist at 0.5: 2 %, 1.98 %, 1 %, 0.98 %; equal seeds leave no doubt."""
-    found = interference(complete(joint), seed=0)
-    assert (found.verdict(), found.exit_code()) == (verdict, code)
-    assert found.verdict(by="evidence") == verdict
+    result = interference(complete(joint), seed=0)
+    assert (result.verdict(), result.exit_code()) == (verdict, code)
+    assert result.verdict(by="evidence") == verdict
     assert interference(complete(0.6), seed=0).verdict() == "FAIL"  # joint is better
 
 
@@ -88,9 +88,9 @@ def test_the_rule_and_the_definition_are_printed():
 
 
 def test_the_mean_over_seeds_decides_not_the_maximum():
-    found = interference(complete((0.40, 0.595)), seed=0)  # TIR +20 % and -19 %
-    assert found.groups[0].overall.tir == pytest.approx(0.005)
-    assert found.verdict() == "FAIL"
+    result = interference(complete((0.40, 0.595)), seed=0)  # TIR +20 % and -19 %
+    assert result.groups[0].overall.tir == pytest.approx(0.005)
+    assert result.verdict() == "FAIL"
 
 
 def test_queries_and_seeds_are_both_resampled():
@@ -98,8 +98,8 @@ def test_queries_and_seeds_are_both_resampled():
     scores = []
     for seed, lost in ((1, 0.05), (2, 0.06), (3, 0.07)):
         scores += [run("rank_only", seed, base), run("joint_single", seed, base * (1 - lost))]
-    found = interference(scores, seed=0, n_resamples=2000)
-    reranking = found.groups[0].tasks[0]
+    result = interference(scores, seed=0, n_resamples=2000)
+    reranking = result.groups[0].tasks[0]
     assert reranking.tir == pytest.approx(0.06)
     assert reranking.method == "bootstrap over seeds and queries"
     low, high = reranking.interval
@@ -108,13 +108,13 @@ def test_queries_and_seeds_are_both_resampled():
     assert 0.0475 < low < 0.06 < high < 0.0725
     assert reranking.probability == 1
     assert reranking.by_evidence == "PASS"
-    assert found.verdict(by="evidence") == "INCONCLUSIVE"  # embedding is missing
+    assert result.verdict(by="evidence") == "INCONCLUSIVE"  # embedding is missing
     again = interference(scores, seed=0, n_resamples=2000)
-    assert again.to_json() == found.to_json()
-    json.loads(found.to_json())
+    assert again.to_json() == result.to_json()
+    json.loads(result.to_json())
 
 
-def test_few_queries_leave_the_verdict_open():
+def test_few_queries_are_inconclusive():
     base = RNG.random(30)
     joint = np.clip(base * 0.97 + RNG.normal(0, 0.2, 30), 0, 1)
     scores = [run(m, s, v) for s in (1, 2) for m, v in (("rank_only", base), ("joint", joint))]
@@ -128,9 +128,13 @@ def test_few_queries_leave_the_verdict_open():
 def test_one_seed_is_no_evidence():
     base = RNG.random(50)
     scores = [run("rank_only", 1, base), run("joint", 1, base * 0.5)]
-    found = interference(scores, seed=0, n_resamples=500).groups[0].tasks[0]
-    assert (found.by_point, found.by_evidence, found.std) == ("PASS", "INCONCLUSIVE", None)
-    assert "one seed" in found.notes[0]
+    reranking = interference(scores, seed=0, n_resamples=500).groups[0].tasks[0]
+    assert (reranking.by_point, reranking.by_evidence, reranking.std) == (
+        "PASS",
+        "INCONCLUSIVE",
+        None,
+    )
+    assert "one seed" in reranking.notes[0]
 
 
 def test_a_specialist_at_zero_has_no_ratio():
@@ -138,11 +142,11 @@ def test_a_specialist_at_zero_has_no_ratio():
         run("rank_only", 1, 0.0), run("joint", 1, 0.1),
         run("rank_only", 2, 0.5), run("joint", 2, 0.4),
     ]  # fmt: skip
-    found = interference(scores, seed=0).groups[0].tasks[0]
-    assert found.tirs == pytest.approx((None, 0.2), nan_ok=False)
-    assert found.tir == pytest.approx(0.2)
-    assert found.deltas == pytest.approx((-0.1, 0.1))
-    assert any("seed 1 scores 0" in note for note in found.notes)
+    reranking = interference(scores, seed=0).groups[0].tasks[0]
+    assert reranking.tirs == pytest.approx((None, 0.2), nan_ok=False)
+    assert reranking.tir == pytest.approx(0.2)
+    assert reranking.deltas == pytest.approx((-0.1, 0.1))
+    assert any("seed 1 scores 0" in note for note in reranking.notes)
     nothing = interference(scores[:2], seed=0)
     assert nothing.groups[0].tasks[0].tir is None
     assert (nothing.verdict(), nothing.exit_code()) == ("NO RESULT", 6)
@@ -173,7 +177,7 @@ def test_unlike_runs_are_refused_with_the_reason(fact, reason):
     assert reason in interference(scores, seed=0).to_markdown()
 
 
-def test_what_must_agree_can_be_declared():
+def test_required_facts_can_be_declared():
     scores = [
         run("rank_only", 1, 0.5, steps_reranking=40),
         run("joint", 1, 0.4, steps=60, steps_reranking=40),
@@ -196,7 +200,7 @@ def test_ranks_are_not_mixed():
     assert (eight.rank, eight.overall.tir) == (8, pytest.approx(0.5))
 
 
-def test_partial_results_give_what_they_can_and_name_the_rest():
+def test_partial_results_are_used_and_the_rest_is_reported():
     scores = [s for s in complete((0.49, 0.47)) if not (s.seed == 2 and s.system == "emb_only_r4")]
     scores += [run("rank_only", 3, 0.5), run("rank_only", 1, 0.7, task="FiQA")]
     (group,) = interference(scores, seed=0).groups
@@ -213,7 +217,7 @@ def test_partial_results_give_what_they_can_and_name_the_rest():
     assert interference([], seed=0).exit_code() == 6
 
 
-def test_two_specialists_are_not_chosen_between():
+def test_two_matching_specialists_are_refused():
     scores = [run("rank_only", 1, 0.5, system=name) for name in "ab"] + [run("joint", 1, 0.4)]
     assert "several specialists" in interference(scores, seed=0).groups[0].refused[0]
 
@@ -245,11 +249,11 @@ def test_deviations_between_seeds_have_the_right_size():
 
 
 def test_an_estimate_of_equal_systems_is_strict_json():
-    found = estimate(
+    equal = estimate(
         "t", (1, 2), np.full((2, 2), 0.4), None, gate=Gate(), level=0.95, seed=0
     ).estimate
-    assert (found.tir, found.interval, found.probability) == (0.0, (0.0, 0.0), 0.0)
-    assert found.by_evidence == "FAIL"
+    assert (equal.tir, equal.interval, equal.probability) == (0.0, (0.0, 0.0), 0.0)
+    assert equal.by_evidence == "FAIL"
 
 
 def test_a_real_training(fixtures):
@@ -260,15 +264,15 @@ def test_a_real_training(fixtures):
     (refused,) = interference(scores, seed=0, n_resamples=200).groups
     assert len(refused.refused) == 4
     assert "optimiser steps 40 against 60" in "\n".join(refused.refused)
-    found = interference(
+    result = interference(
         scores, required=("rank", "base", "data_seed", "task_steps"), seed=0, n_resamples=2000
     )
-    (group,) = found.groups
+    (group,) = result.groups
     reranking, embedding = group.tasks
     assert set(reranking.seeds) == {42, 123}
     # By hand from the files: (0.124386 - 0.197062) / 0.124386, (0.172086 - 0.187980) / 0.172086.
     by_seed = dict(zip(reranking.seeds, reranking.tirs, strict=True))
     assert by_seed == pytest.approx({42: -0.58428, 123: -0.09236}, abs=1e-5)
     assert embedding.method == "Student's t over seeds"
-    assert found.verdict() == "FAIL"
-    assert found.verdict(by="evidence") == "INCONCLUSIVE"
+    assert result.verdict() == "FAIL"
+    assert result.verdict(by="evidence") == "INCONCLUSIVE"

@@ -1,4 +1,4 @@
-"""Checkpoints and seeds; models on one's own queries."""
+"""Learning curves, the best checkpoint, variance between seeds, correlations."""
 
 import json
 import math
@@ -27,17 +27,17 @@ def steps(**means):
 
 
 def test_a_curve_and_its_changes():
-    found = curve(steps(s300=0.2, s100=0.0, s200=0.1), n_resamples=1000, seed=0)
-    assert [point.step for point in found.points] == [100, 200, 300]
-    assert found.points[0].change is None
-    for point in found.points[1:]:
+    learning = curve(steps(s300=0.2, s100=0.0, s200=0.1), n_resamples=1000, seed=0)
+    assert [point.step for point in learning.points] == [100, 200, 300]
+    assert learning.points[0].change is None
+    for point in learning.points[1:]:
         assert point.change == pytest.approx(0.1, abs=0.01)
         low, high = point.change_interval
         assert low < point.change < high
         # The change is known far better than the score: the queries are the same.
         assert high - low < (point.interval[1] - point.interval[0]) / 5
-    json.loads(found.to_json())
-    assert "120 queries" in found.to_markdown()
+    json.loads(learning.to_json())
+    assert "120 queries" in learning.to_markdown()
 
 
 def test_the_best_checkpoint_is_named_only_if_it_differs():
@@ -55,14 +55,14 @@ def test_the_best_checkpoint_is_named_only_if_it_differs():
 
 
 def test_the_best_may_differ_from_the_next_but_not_from_another():
-    """The third varies so much that nothing can be said of it."""
+    """The third varies too much to differ significantly from the best."""
     queries = [str(i) for i in range(40)]
     best = dict.fromkeys(queries, 0.5)
     second = {query: 0.48 + 0.01 * (i % 2) for i, query in enumerate(queries)}
     wild = {query: float(i % 2) - 0.04 for i, query in enumerate(queries)}
-    found = best_checkpoint({1: best, 2: second, 3: wild}, n_resamples=2000, seed=0)
-    assert (found.step, found.next_step, found.separable, found.tied) == (1, 2, True, (3,))
-    assert "but not from step 3" in found.statement
+    result = best_checkpoint({1: best, 2: second, 3: wild}, n_resamples=2000, seed=0)
+    assert (result.step, result.next_step, result.separable, result.tied) == (1, 2, True, (3,))
+    assert "but not from step 3" in result.statement
 
 
 def test_the_variance_split_by_hand():
@@ -71,13 +71,13 @@ def test_the_variance_split_by_hand():
     Grand mean 3.5; seed means 1.5, 5.5; query means 2, 5; residuals +-1, so MSR = 4 / 1.
     MSS = 2 * 8 = 16, MSQ = 2 * 4.5 = 9: seeds (16 - 4) / 2 = 6, queries (9 - 4) / 2 = 2.5.
     """
-    found = variance_split([[1, 2], [3, 8]])
-    assert (found.seed_variance, found.query_variance, found.residual_variance) == (6, 2.5, 4)
-    assert found.error**2 == pytest.approx(6 / 2 + 2.5 / 2 + 4 / 4)
-    assert found.shares == pytest.approx((3 / 5.25, 1.25 / 5.25, 1 / 5.25))
+    split = variance_split([[1, 2], [3, 8]])
+    assert (split.seed_variance, split.query_variance, split.residual_variance) == (6, 2.5, 4)
+    assert split.error**2 == pytest.approx(6 / 2 + 2.5 / 2 + 4 / 4)
+    assert split.shares == pytest.approx((3 / 5.25, 1.25 / 5.25, 1 / 5.25))
 
 
-def test_the_variance_split_recovers_what_was_put_in():
+def test_the_variance_split_recovers_the_true_components():
     parts = [
         variance_split(
             RNG.normal(0, 0.3, (6, 1)) + RNG.normal(0, 0.5, (1, 50)) + RNG.normal(0, 0.2, (6, 50))
@@ -89,10 +89,10 @@ def test_the_variance_split_recovers_what_was_put_in():
     assert np.mean([p.residual_variance for p in parts]) == pytest.approx(0.04, rel=0.03)
 
 
-def test_components_below_zero_are_set_to_zero_and_said():
-    found = variance_split([[0, 1], [1, 0]])
-    assert (found.seed_variance, found.query_variance) == (0, 0)
-    assert len(found.notes) == 2
+def test_negative_components_are_set_to_zero_and_reported():
+    split = variance_split([[0, 1], [1, 0]])
+    assert (split.seed_variance, split.query_variance) == (0, 0)
+    assert len(split.notes) == 2
     assert variance_split([[1, 1], [1, 1]]).shares is None
     with pytest.raises(ValueError, match="two or more seeds and queries"):
         variance_split([[1, 2]])
@@ -112,20 +112,20 @@ def test_a_curve_over_seeds():
         for number, effect in effects.items()
     }
     del scores[2][100]["q7"]
-    found = seed_curve(scores, n_resamples=2000, seed=0)
-    assert [(point.step, len(point.means)) for point in found.points] == [(100, 3), (200, 2)]
-    assert found.left_out == (
+    learning = seed_curve(scores, n_resamples=2000, seed=0)
+    assert [(point.step, len(point.means)) for point in learning.points] == [(100, 3), (200, 2)]
+    assert learning.left_out == (
         "step 100: 1 queries of seed 1 do not pair (q7)",
         "step 100: 1 queries of seed 3 do not pair (q7)",
         "step 200: no score of seed 3",
         "step 300: no score of seed 2, 3",
     )
-    first = found.points[0]
+    first = learning.points[0]
     assert first.std == pytest.approx(0.04, abs=0.003)
     assert first.seed_interval[0] < first.interval[0] < first.mean < first.interval[1]
     assert first.split.seed_variance == pytest.approx(0.0016, rel=0.1)
-    assert "3 | " in found.to_markdown()
-    json.loads(found.to_json())
+    assert "3 | " in learning.to_markdown()
+    json.loads(learning.to_json())
 
 
 @settings(max_examples=30, deadline=None)
@@ -133,32 +133,32 @@ def test_a_curve_over_seeds():
 def test_correlations_are_scipys(x, seed):
     y = np.random.default_rng(seed).normal(size=len(x))
     theirs = scipy.stats.pearsonr(x, y)
-    found = correlation(x, y, how="pearson")
-    assert found.value == pytest.approx(theirs.statistic)
-    if found.interval:
-        assert found.interval == pytest.approx(tuple(theirs.confidence_interval()), abs=1e-9)
+    result = correlation(x, y, how="pearson")
+    assert result.value == pytest.approx(theirs.statistic)
+    if result.interval:
+        assert result.interval == pytest.approx(tuple(theirs.confidence_interval()), abs=1e-9)
     assert correlation(x, y).value == pytest.approx(scipy.stats.spearmanr(x, y).statistic)
 
 
 def test_the_interval_of_a_rank_correlation_by_hand():
     x, y = range(10), [0, 1, 2, 3, 4, 9, 8, 7, 6, 5]
-    found = correlation(x, y)
-    r = found.value
+    result = correlation(x, y)
+    r = result.value
     half = 1.959964 * math.sqrt((1 + r * r / 2) / 7)
-    assert found.interval == pytest.approx(
+    assert result.interval == pytest.approx(
         (math.tanh(math.atanh(r) - half), math.tanh(math.atanh(r) + half)), abs=1e-5
     )
-    assert found.n == 10
+    assert result.n == 10
 
 
-def test_correlations_without_an_answer_say_why():
+def test_undefined_correlations_give_a_reason():
     assert correlation([1, 1, 1], [1, 2, 3]).undefined == "one of the measures is constant"
     assert correlation([1], [2]).undefined == "fewer than two points"
     few = correlation([1, 2, 3], [3, 1, 2])
     assert (few.value, few.interval) == (pytest.approx(-0.5), None)
     exact = correlation([1, 2, 3, 4, 5], [5, 4, 3, 2, 1])
     assert (exact.value, exact.interval) == (pytest.approx(-1), None)
-    with pytest.raises(ValueError, match="equally long"):
+    with pytest.raises(ValueError, match="equal length"):
         correlation([1, 2], [1])
     with pytest.raises(ValueError, match="finite"):
         correlation([1, float("nan")], [1, 2])

@@ -52,7 +52,7 @@ GOOD = '{"id": "a", "text": "x"}\n'
 MALFORMED_JSONL = [
     ("", "no documents"),
     (GOOD + '{"id": "b", "te', ":2: not JSON"),
-    (GOOD + '["a"]\n', ":2: list, expected an object"),
+    (GOOD + '["a"]\n', ":2: expected an object; got list"),
     (GOOD + '{"id": NaN, "text": "x"}\n', ":2: not JSON .NaN"),
     ("[" * 100_000 + "\n", ":1: not JSON"),
     (GOOD + "\n" + GOOD, ":3: duplicate id 'a', first at .*:1"),
@@ -141,14 +141,14 @@ def star_row(**changes):
 
 
 def test_what_the_original_tool_crashes_on_is_read(write):
-    found = read_documents(
+    documents = read_documents(
         write("d.jsonl", star_row() + star_row(full_name="c/d", stargazers_count=None,
                                                updated_at=None, topics_array=["t"])),
         STARS,
     )  # fmt: skip
-    assert found.texts == {"a/b": "a/b. d. t u", "c/d": "c/d. d. t"}
-    assert found.stars == {"a/b": 3, "c/d": None}
-    assert found.updated == {"a/b": date(2025, 6, 15), "c/d": None}
+    assert documents.texts == {"a/b": "a/b. d. t u", "c/d": "c/d. d. t"}
+    assert documents.stars == {"a/b": 3, "c/d": None}
+    assert documents.updated == {"a/b": date(2025, 6, 15), "c/d": None}
 
 
 @pytest.mark.parametrize(

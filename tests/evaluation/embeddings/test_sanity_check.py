@@ -40,12 +40,12 @@ def test_effective_rank_by_hand():
 
 
 def test_geometry_of_an_identity_and_of_one_direction():
-    found = vector_geometry(3 * np.eye(4))
-    assert found.effective_rank == pytest.approx(4)
-    assert found.mean_cosine == 0
-    assert len(found.cosines) == 6
-    assert found.lengths.tolist() == [3.0] * 4
-    assert found.variances == pytest.approx([3 / 16] * 4)  # 1 once, 0 three times
+    geometry = vector_geometry(3 * np.eye(4))
+    assert geometry.effective_rank == pytest.approx(4)
+    assert geometry.mean_cosine == 0
+    assert len(geometry.cosines) == 6
+    assert geometry.lengths.tolist() == [3.0] * 4
+    assert geometry.variances == pytest.approx([3 / 16] * 4)  # 1 once, 0 three times
     line = vector_geometry(np.outer([1.0, 2.0, 7.0], [0.6, 0.8]))
     assert line.effective_rank == pytest.approx(1)
     assert line.mean_cosine == pytest.approx(1)
@@ -82,8 +82,8 @@ def test_geometry_refuses_what_has_no_direction():
     ],
 )
 def test_verdicts_at_their_thresholds(value, low, stand_in, verdict):
-    found = Aggregate(value, low, 1.0, 9, "spearman", ("a", "b"))
-    assert verdict_of(found, chance=0, needed=0.7, target=0.75, stand_in=stand_in) == verdict
+    score = Aggregate(value, low, 1.0, 9, "spearman", ("a", "b"))
+    assert verdict_of(score, chance=0, needed=0.7, target=0.75, stand_in=stand_in) == verdict
 
 
 def by_name(look):
@@ -104,7 +104,7 @@ def test_random_vectors_fail_where_chance_is_not_beaten_and_fill_their_space():
 
 
 def test_the_quick_sample_is_part_of_the_smoke_tiers():
-    """So that a notebook, which runs both, encodes nothing twice."""
+    """A notebook that runs both must not encode anything twice."""
     quick, smoke = load_pydocs().sample(**intrinsic.QUICK), pydocs_sample()
     assert set(quick.query_names) <= set(smoke.query_names)
     assert set(quick.corpus) <= set(smoke.corpus)
@@ -124,20 +124,20 @@ def test_each_set_of_texts_is_encoded_in_one_call():
 
 
 def oracle(texts):
-    """Vectors of a model that knows every answer: pairs by gold score, functions by name."""
-    place = {}
+    """Vectors of a perfect model: pairs by gold score, functions by name."""
+    positions = {}
     for number, (first, second, gold) in enumerate(intrinsic.author_sts()):
         angle = np.arccos(gold / 5)
-        place[first], place[second] = (2 * number, 0.0), (2 * number, angle)
+        positions[first], positions[second] = (2 * number, 0.0), (2 * number, angle)
     sample = load_pydocs().sample(**intrinsic.QUICK)
     for number, (name, text) in enumerate(sample.corpus.items(), start=150):
-        place[text] = (2 * number, 0.0)
+        positions[text] = (2 * number, 0.0)
         if name in sample.queries:
-            place[sample.queries[name]] = (2 * number, 0.0)
-    place[FOX] = place[PARAPHRASE] = (1000, 0.0)
+            positions[sample.queries[name]] = (2 * number, 0.0)
+    positions[FOX] = positions[PARAPHRASE] = (1000, 0.0)
     vectors = np.zeros((len(texts), 1002), dtype=np.float32)
     for row, text in zip(vectors, texts, strict=True):
-        start, angle = place.get(text, (998, 0.0))
+        start, angle = positions.get(text, (998, 0.0))
         row[start], row[start + 1] = np.cos(angle), np.sin(angle)
     return vectors
 
@@ -150,8 +150,8 @@ def test_a_model_that_knows_every_answer_passes():
     assert checks[MRR].value > 0.95
     words = "a paraphrase is closer than unrelated sentences"
     assert [checks[name].verdict for name in (STS, MRR, words)] == ["PASSED"] * 3
-    # Nothing lies in some dimensions: the pools do not fill the space.
-    assert checks["dimensions that say nothing"].verdict == "WARNING"
+    # Some dimensions are unused: the pools do not fill the space.
+    assert checks["collapsed dimensions"].verdict == "WARNING"
 
 
 def test_one_direction_for_all_texts_is_warned_of_and_undefined_correlation_fails():
@@ -160,7 +160,7 @@ def test_one_direction_for_all_texts_is_warned_of_and_undefined_correlation_fail
     checks = by_name(sanity_check(encoder))
     assert checks["different texts point in different directions"].verdict == "WARNING"
     assert checks[STS].verdict == "FAILED"
-    assert "undefined: one of the columns is constant" in checks[STS].found
+    assert "undefined: one of the columns is constant" in checks[STS].observed
     assert checks["directions in use (effective rank)"].value == pytest.approx(1, abs=1e-3)
     assert checks["vectors have length 1"].verdict == "WARNING"
     encoder.settings["normalize"] = False
@@ -180,7 +180,7 @@ def test_bm25_has_no_vectors_but_a_ranking():
 
 @pytest.fixture
 def sts_cache(tmp_path, monkeypatch):
-    """A cache that holds STS-B, of another revision first, as the data sets library keeps it."""
+    """A cache with STS-B, first of another revision, in the layout of the datasets library."""
     import datasets
     import mteb
 
@@ -283,18 +283,18 @@ def test_quick_tells_errors_in_a_line(cli):
 
 def test_the_table_shows_intervals_sizes_and_remarks():
     check = SimpleNamespace(
-        name="a", verdict="FAILED", found="0.5", expected="> 1", low=0.1, high=0.9, n="9 pairs",
+        name="a", verdict="FAILED", observed="0.5", expected="> 1", low=0.1, high=0.9, n="9 pairs",
         remark="a stand-in",
     )  # fmt: skip
-    ((_, verdict, found, expected, n),) = checks_table([check]).rows
+    ((_, verdict, observed, expected, n),) = checks_table([check]).rows
     assert verdict.strong
-    assert (found.detail, expected.detail, n.text) == ("[0.100, 0.900]", "a stand-in", "9 pairs")
+    assert (observed.detail, expected.detail, n.text) == ("[0.100, 0.900]", "a stand-in", "9 pairs")
 
 
 def test_the_first_look(encoder_folder):
     checks = {check.name: check for check in sanity_check(load_encoder("random", cache=False))}
     assert checks["vectors have length 1"].verdict == "PASSED"
-    assert checks["dimensions that say nothing"].verdict == "PASSED"
+    assert checks["collapsed dimensions"].verdict == "PASSED"
     encoder = load_encoder("random", cache=False)
     encode = encoder._embed
 
@@ -305,7 +305,7 @@ def test_the_first_look(encoder_folder):
 
     encoder._embed = collapsed
     verdicts = {check.name: check.verdict for check in sanity_check(encoder)}
-    assert verdicts["dimensions that say nothing"] == "WARNING"
+    assert verdicts["collapsed dimensions"] == "WARNING"
     assert verdicts["vectors have length 1"] == "WARNING"
     assert sanity_check(load_model("bm25")).checks[0].verdict == "NOT APPLICABLE"
 
@@ -314,12 +314,12 @@ def test_a_scrambled_model_fails_the_paraphrase_check():
     encoder = load_encoder("random", cache=False)
     from qwen3nb.evaluation.embeddings.sanity_check import FOX, PARAPHRASE, UNRELATED
 
-    place = {FOX: 0, PARAPHRASE: 1, **dict.fromkeys(UNRELATED, 0)}
+    axes = {FOX: 0, PARAPHRASE: 1, **dict.fromkeys(UNRELATED, 0)}
 
     def wrong(texts):
         vectors = np.zeros((len(texts), 128), dtype=np.float32)
         for row, text in zip(vectors, texts, strict=True):
-            row[place.get(text, 2)] = 1
+            row[axes.get(text, 2)] = 1
         return vectors
 
     encoder._embed = wrong

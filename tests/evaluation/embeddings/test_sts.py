@@ -45,7 +45,7 @@ def test_pairs_that_cannot_be_scored(encoder, tmp_path):
         STSPairs("x", ("a",), ("b",), (math.nan,))
     file = tmp_path / "pairs.csv"
     file.write_text("sentence1,sentence2,score\na,b,1\na,b,high\n")
-    with pytest.raises(DataError, match=r"pairs\.csv:3: score 'high', expected a number"):
+    with pytest.raises(DataError, match=r"pairs\.csv:3: expected a number as score; got 'high'"):
         read_pairs(file)
     file.write_text("first,second\na,b\n")
     with pytest.raises(DataError, match=r"pairs\.csv:1: no column 'sentence1'"):

@@ -17,7 +17,7 @@ def test_tasks_by_name_type_language_and_benchmark():
         select_tasks(names=["Scifact"])
     with pytest.raises(ValueError, match=r"did you mean MTEB\(eng, v2\)"):
         select_tasks(benchmark="MTEB(eng, v3)")
-    with pytest.raises(ValueError, match="no task is of"):
+    with pytest.raises(ValueError, match="no task in"):
         select_tasks(benchmark="MTEB(eng, v2)", names=["AuthorSTS"])
     with pytest.raises(ValueError, match="unknown type 'sts'"):
         select_tasks(types=["sts"])

@@ -1,4 +1,4 @@
-"""Less of a task, what a run is about to do, and types of task that only MTEB can score."""
+"""Limited tasks, plans, and task types that only MTEB can score."""
 
 import mteb
 import pytest
@@ -34,7 +34,7 @@ def encoder(encoder_folder):
 
 
 def loaded(name, dataset, **options):
-    """An MTEB task with data of our own, for its own cannot be downloaded here."""
+    """An MTEB task with made-up data, because tests cannot download its own."""
     task = mteb.get_task(name, **options)
     task.dataset, task.data_loaded = dataset, True
     return task
@@ -74,8 +74,8 @@ def test_a_limited_search_keeps_what_is_judged_and_is_the_same_for_all():
 
 
 def test_a_limited_record_has_another_name_and_stays_out_of_mtebs_files(encoder, tmp_path):
-    found = evaluate(encoder, tasks=[search()], limit=4, output=tmp_path, show_progress=False)
-    (result,) = found.results
+    run = evaluate(encoder, tasks=[search()], limit=4, output=tmp_path, show_progress=False)
+    (result,) = run.results
     assert result.task.name == limited_name("SciFact", 4) == "SciFact-limit4"
     assert (result.task.size["queries"], result.main.n) == (4, 4)
     assert verify(result) == []
@@ -102,7 +102,7 @@ def test_every_type_can_be_limited(encoder, tmp_path, name, rows):
     ).results
     assert result.task.name == f"{name}-limit{rows}"
     assert verify(result) == []
-    # Clustering draws several times from the rows that stay.
+    # Clustering draws several times from the remaining rows.
     assert result.main.n == (rows if result.task.type != "Clustering" else result.main.n)
     assert result.task.size.get("texts", rows) == rows
 
@@ -113,8 +113,8 @@ def test_lists_within_rows_are_cut_alike():
     with limited(task, 5):
         (row,) = task.dataset["test"]
         assert [len(values) for values in row.values()] == [5, 5, 5]
-        places = [WORDS.index(word) for word in row["sentence1"]]
-        assert row["sentence2"] == [WORDS[::-1][place] for place in places]
+        ranks = [WORDS.index(word) for word in row["sentence1"]]
+        assert row["sentence2"] == [WORDS[::-1][rank] for rank in ranks]
 
 
 def test_texts_to_learn_from_are_not_limited():
@@ -162,7 +162,7 @@ def test_a_plan_names_what_a_model_cannot_do_and_needs_no_data(tmp_path):
 
 
 def test_bitext_mining_and_summarisation_are_mtebs(encoder, tmp_path):
-    """Sentences beside themselves are all found; a summary equal to a human one is the best."""
+    """Sentences paired with themselves are all matched; a summary equal to a human one is best."""
     same = {"sentence1": list(WORDS), "sentence2": list(WORDS)}
     bitext = loaded("Tatoeba", {"deu-eng": {"test": Dataset.from_dict(same)}}, languages=["deu"])
     summaries = {
@@ -172,10 +172,10 @@ def test_bitext_mining_and_summarisation_are_mtebs(encoder, tmp_path):
         "relevance": [[5.0, 1.0, 2.0], [5.0, 1.0, 2.0]],
     }
     summary = loaded("SummEvalSummarization.v2", {"test": Dataset.from_dict(summaries)})
-    found = evaluate(encoder, tasks=[bitext, summary], output=tmp_path, show_progress=False)
-    mined, summarised = found.results
+    run = evaluate(encoder, tasks=[bitext, summary], output=tmp_path, show_progress=False)
+    mined, summarised = run.results
     assert mined.main.value == pytest.approx(1.0)
     assert (mined.main.how, mined.main.low, mined.per_query) == ("reported", None, {})
     assert summarised.task.type == "Summarization"
     assert summarised.main.value > 0
-    assert all(verify(result) == [] for result in found.results)
+    assert all(verify(result) == [] for result in run.results)

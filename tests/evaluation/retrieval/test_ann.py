@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from qwen3nb import paths
 from qwen3nb.datasets.collection import TestCollection
-from qwen3nb.evaluation.retrieval.ann import ann_suite, compress, truncated
+from qwen3nb.evaluation.retrieval.ann import ann_suite, compress, truncate_dimensions
 from qwen3nb.execution.notebook import resolved_parameters
 from qwen3nb.execution.parameters import ParameterError
 from qwen3nb.models.load import load_encoder
@@ -39,22 +39,22 @@ QUERY = np.array([[1, 0]], np.float32)
 
 
 @pytest.mark.parametrize(
-    ("found", "k", "recall"),
+    ("retrieved", "k", "recall"),
     [
         ([0, 1], 2, 1.0),
         ([0, 3], 2, 1.0),  # as near as the second neighbour, whichever that is
-        ([2, 3], 2, 1.0),  # two at the threshold: no nearer than that was asked for
+        ([2, 3], 2, 1.0),  # two tied at the threshold count
         ([0, 4], 2, 0.5),
         ([0, 0], 2, 0.5),  # the same document twice counts once
         ([0, -1], 2, 0.5),  # not found
         ([-1, -1], 2, 0.0),
-        ([0, 1, 2, 3, 4], 10, 1.0),  # five documents are all there are to find
+        ([0, 1, 2, 3, 4], 10, 1.0),  # there are only five documents
         ([0, 1, 2, -1, -1], 10, 0.6),
         ([4, 0], 1, 0.0),  # only the first k count
     ],
 )
-def test_recall_by_hand(found, k, recall):
-    assert recall_at_k(np.array([found]), TIED, QUERY, k=k).tolist() == [recall]
+def test_recall_by_hand(retrieved, k, recall):
+    assert recall_at_k(np.array([retrieved]), TIED, QUERY, k=k).tolist() == [recall]
 
 
 @settings(max_examples=40, deadline=None)
@@ -188,29 +188,29 @@ def test_speed_is_measured_with_the_threads_asked_for(data):
 
 def test_truncation_by_hand():
     vectors = np.array([[3, 4, 12], [0, 0, 5]], np.float32)
-    np.testing.assert_allclose(truncated(vectors, 2), [[0.6, 0.8], [0, 0]])
-    np.testing.assert_allclose(truncated(vectors, 2, unit=False), [[3, 4], [0, 0]])
+    np.testing.assert_allclose(truncate_dimensions(vectors, 2), [[0.6, 0.8], [0, 0]])
+    np.testing.assert_allclose(truncate_dimensions(vectors, 2, unit=False), [[3, 4], [0, 0]])
     assert vectors[0, 0] == 3
     for dimension in (0, 4):
         with pytest.raises(ValueError, match="expected 1 to 3"):
-            truncated(vectors, dimension)
+            truncate_dimensions(vectors, dimension)
 
 
 def test_compression_by_hand():
     """The second dimension decides: without it the wrong document comes first."""
-    documents = truncated(np.array([[0.6, 0.8], [0.8, -0.6]], np.float32), 2)
-    queries = truncated(np.array([[0.6, 0.8]], np.float32), 2)
+    documents = truncate_dimensions(np.array([[0.6, 0.8], [0.8, -0.6]], np.float32), 2)
+    queries = truncate_dimensions(np.array([[0.6, 0.8]], np.float32), 2)
     collection = TestCollection("c", {"a": "", "b": ""}, {"q": ""}, {"q": {"a": 1}})
-    found = {(e.kind, e.dimension): e for e in compress(collection, documents, queries,
+    sizes = {(e.kind, e.dimension): e for e in compress(collection, documents, queries,
                                                           dimensions=[1, 2, 9])}  # fmt: skip
-    assert {key: each.size for key, each in found.items()} == {
+    assert {key: each.size for key, each in sizes.items()} == {
         ("float32", 2): 8, ("int8", 2): 2, ("binary documents", 2): 1, ("binary", 2): 1,
         ("float32", 1): 4, ("int8", 1): 1, ("binary documents", 1): 1, ("binary", 1): 1,
     }  # fmt: skip
     for kind in ("float32", "int8", "binary documents", "binary"):
-        assert found[kind, 2].ndcg["q"] == 1.0
+        assert sizes[kind, 2].ndcg["q"] == 1.0
     # Both prefixes have length 1, a tie, which the id decides: b before a.
-    assert found["float32", 1].ndcg["q"] == pytest.approx(1 / np.log2(3))
+    assert sizes["float32", 1].ndcg["q"] == pytest.approx(1 / np.log2(3))
 
 
 def test_the_frontier_by_hand():

@@ -160,9 +160,9 @@ def test_a_query_file_that_is_no_text_no_file_or_too_large_is_refused(tmp_path, 
 def test_all_errors_of_a_file_are_told_up_to_twenty(write):
     with pytest.raises(DataError) as error:
         read_queries(write("q.toml", "".join(query(id="1") for _ in range(30))))
-    told = str(error.value).splitlines()
-    assert len(told) == 21
-    assert told[-1] == "... and 10 more"
+    lines = str(error.value).splitlines()
+    assert len(lines) == 21
+    assert lines[-1] == "... and 10 more"
 
 
 def test_a_number_stays_as_it_is_written(write):
@@ -173,7 +173,7 @@ def test_a_number_stays_as_it_is_written(write):
     assert json.dumps(settings.recency_coefficient) == "0.0"
 
 
-# One truth.
+# Grades are the ground truth.
 
 
 def test_grades_are_the_truth_and_what_disagrees_is_reported(data):
@@ -209,11 +209,11 @@ def documents(stars, updated):
 def test_factors_by_hand():
     # 999,999 stars: log10(10^6) / 6 = 1, so 1.1; 73 days: 1 - 0.2 * 73 / 365 = 0.96.
     days = [date(2025, 10, 20), DAY, None, date(2026, 3, 1), date(2020, 1, 1)]
-    found = document_factors(documents([999_999, 0, None, 0, 9], days), ScoringSettings(), on=DAY)
+    factors = document_factors(documents([999_999, 0, None, 0, 9], days), ScoringSettings(), on=DAY)
     expected = [1.1 * 0.96, 1.0, 0.8, 1.0, (1 + 0.1 / 6) * 0.8]
-    np.testing.assert_allclose(list(found.values.values()), expected, rtol=1e-12)
-    assert [note.split(" ")[0] for note in found.notes] == ["1", "1", "1"]
-    assert found.recipe["date"] == "2026-01-01"
+    np.testing.assert_allclose(list(factors.values.values()), expected, rtol=1e-12)
+    assert [note.split(" ")[0] for note in factors.notes] == ["1", "1", "1"]
+    assert factors.recipe["date"] == "2026-01-01"
 
 
 def test_recency_needs_a_date_and_the_error_says_what_the_data_has():
@@ -289,10 +289,10 @@ def test_the_revision_changes_with_every_part_of_the_data(write, data):
 def test_a_model_that_fails_is_reported_and_the_others_go_on(data, tmp_path):
     domain = load_domain(*data)
     models = ["nowhere/at-all", ModelEntry("x", "random", 7), ModelEntry("y", "random", 128)]
-    found = evaluate_domain(models, domain, output=tmp_path, show_progress=False)
-    assert [result.model.label for result in found.results] == ["random"]
-    assert len(found.failures) == 2
-    assert "dimensions is 7, the vectors of random have 128" in "".join(found.failures.values())
+    run = evaluate_domain(models, domain, output=tmp_path, show_progress=False)
+    assert [result.model.label for result in run.results] == ["random"]
+    assert len(run.failures) == 2
+    assert "expected 7 dimensions; vectors of random have 128" in "".join(run.failures.values())
     with pytest.raises(EvaluationError, match="1 models failed"):
         run_domain(queries=data[0], documents=data[1], models=["bm25"], output_dir=tmp_path)
 
@@ -320,7 +320,7 @@ def test_the_command_checks_without_a_model_and_tells_errors_in_a_line(data, wri
     assert domain_command(*arguments, "--check").exit_code == 0
     assert not (home / "results").exists()
     for extra, message in (
-        ((), "no model: give one with --model"),
+        ((), "no model given; use --model"),
         (("--text", "{text.__class__}", "--check"), "expected a field name in braces"),
         (("--preset", "x", "--check"), "unknown preset 'x'; choose one of: gh-star-search"),
         (("--id-column", "name", "--check"), "docs.jsonl:1: no field 'name'"),
@@ -332,7 +332,7 @@ def test_the_command_checks_without_a_model_and_tells_errors_in_a_line(data, wri
         assert "Traceback" not in done.output
 
 
-# The real thing.
+# Real data.
 
 
 @pytest.fixture(scope="session")
@@ -374,14 +374,14 @@ REPORTED = {
 
 
 def test_our_metrics_explain_what_the_real_tool_reported(stars):
-    """Its models are not there, so: of all rankings, one gives all its numbers at once."""
+    """Its models are not available; some ranking must reproduce all its metrics at once."""
     domain = load_domain(
         stars / "eval_config.toml", stars / "stars.db", layout=find_layout("gh-star-search"), on=DAY
     )
     report = json.loads(next((stars / "example_report").glob("*.json")).read_text())
     for model in report["models"]:
         for item in model["per_query_results"]:
-            if item["query_id"] != "q010":  # its list has a deleted document: another truth
+            if item["query_id"] != "q010":  # its list has a deleted document, so other qrels
                 assert explained(domain, item), (model["model_name"], item["query_id"])
 
 
@@ -393,26 +393,26 @@ def explained(domain, item):
     free = [d for d in judged if d not in fixed]
     for ranks in combinations(range(6, 21), len(free)):
         for order in (ranks, ranks[::-1]):
-            places = {**fixed, **dict(zip(free, order, strict=True))}
-            if math.isclose(dcg(judged, places), item["metrics"]["ndcg_at_10"], abs_tol=1e-9):
-                found = metrics(domain, name, places)
+            rank_of = {**fixed, **dict(zip(free, order, strict=True))}
+            if math.isclose(dcg(judged, rank_of), item["metrics"]["ndcg_at_10"], abs_tol=1e-9):
+                scores = metrics(domain, name, rank_of)
                 wanted = {ours: item["metrics"][theirs] for theirs, ours in REPORTED.items()}
-                if found == pytest.approx(
+                if scores == pytest.approx(
                     {**wanted, "nDCG@10": item["metrics"]["ndcg_at_10"]}, abs=1e-9
                 ):
                     return True
     return False
 
 
-def dcg(judged, places):
-    gains = sum(g / math.log2(places[d] + 1) for d, g in judged.items() if places[d] <= 10)
+def dcg(judged, ranks):
+    gains = sum(g / math.log2(ranks[d] + 1) for d, g in judged.items() if ranks[d] <= 10)
     ideal = sorted(judged.values(), reverse=True)
     return gains / sum(grade / math.log2(n + 1) for n, grade in enumerate(ideal, start=1))
 
 
-def metrics(domain, name, places):
-    run = {name: {f"other{n}": -n for n in range(1, 21) if n not in places.values()}}
-    run[name] |= {document: -place for document, place in places.items()}
+def metrics(domain, name, ranks):
+    run = {name: {f"other{n}": -n for n in range(1, 21) if n not in ranks.values()}}
+    run[name] |= {document: -rank for document, rank in ranks.items()}
     binary = score_run({name: domain.relevant[name]}, run, REPORTED.values())
     graded = score_run({name: domain.grades[name]}, run, ["nDCG@10"])
     return {metric: values[name] for metric, values in (binary | graded).items()}

@@ -26,8 +26,8 @@ def encoder(encoder_folder):
 def test_a_collection_of_ones_own(first, encoder):
     collection = TestCollection.from_texts(QUERIES, DOCUMENTS, RELEVANT)
     assert set(collection.queries) == {"q1", "q2"}
-    chosen = {"encoder": encoder, "bm25": "bm25", "fusion": ["bm25", encoder]}[first]
-    result = evaluate_collection(chosen, collection)
+    stage = {"encoder": encoder, "bm25": "bm25", "fusion": ["bm25", encoder]}[first]
+    result = evaluate_collection(stage, collection)
     assert verify(result) == []
     assert result.task.size["queries"] == 2
     assert result.task.size["documents"] == 7

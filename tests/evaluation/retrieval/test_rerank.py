@@ -53,14 +53,14 @@ def test_search_then_rerank_in_one_call(reranker, beir):
 
     (result,) = suite.results
     (collection,) = find_collections(beir)
-    place = result.path()
+    record = result.path()
     reranked, first = (
-        read_run(place.with_suffix(".trec")),
-        read_run(place.with_suffix(".first.trec")),
+        read_run(record.with_suffix(".trec")),
+        read_run(record.with_suffix(".first.trec")),
     )
     assert result.task.name == "words.bm25-10"
     assert len(cost_table([result]).rows) == 1  # what the leaderboard's page shows of it
-    assert verify_files([place]) == {}
+    assert verify_files([record]) == {}
     # Every number by pytrec_eval, from the runs that were written.
     judge = pytrec_eval.RelevanceEvaluator(
         {q: dict(g) for q, g in collection.qrels.items()},
@@ -154,8 +154,8 @@ def test_the_first_stage_is_kept_with_its_recipe(beir, monkeypatch):
 @pytest.mark.parametrize(
     ("first", "message"),
     [
-        ("nothing.trec", "no first stage 'nothing.trec'; expected bm25, given"),
-        ("given", "names no candidates"),
+        ("nothing.trec", "unknown first stage 'nothing.trec'; expected bm25, given"),
+        ("given", "have no candidates"),
     ],
 )
 def test_first_stages_that_are_none(beir, first, message):
@@ -185,8 +185,8 @@ def test_msmarco_dev(reranker, tmp_path):
     assert sorted(result.per_query["MRR@10"]) == ["7", "9"]
     assert result.metrics["first Recall@10"].value == 1.0  # BM25 puts the word's passages first
     (folder / "run.dev.small.tsv").write_text("7\t3\t1\n7\t0\t2\n9\t9\t1\n")
-    found = first_stage(find_collections(folder)[0], "given", depth=1).run
-    assert {q: list(s) for q, s in found.items()} == {"7": ["3"], "9": ["9"]}
+    candidates = first_stage(find_collections(folder)[0], "given", depth=1).run
+    assert {q: list(s) for q, s in candidates.items()} == {"7": ["3"], "9": ["9"]}
 
 
 def test_a_document_is_no_answer_to_itself(reranker, tmp_path):
@@ -203,12 +203,12 @@ def test_a_document_is_no_answer_to_itself(reranker, tmp_path):
 @pytest.mark.parametrize(
     ("file", "line", "message"),
     [
-        ("corpus.jsonl", '{"_id": "d0", "text": "again"}', "corpus.jsonl: id 'd0' twice"),
+        ("corpus.jsonl", '{"_id": "d0", "text": "again"}', "corpus.jsonl: duplicate id 'd0'"),
         ("corpus.jsonl", '{"_id": "x", "text": nul', r"corpus.jsonl:31: not JSON"),
         ("corpus.jsonl", '{"_id": "x", "text": null}', r"corpus.jsonl:31: field 'text' is None"),
         ("corpus.jsonl", '{"_id": 3, "text": "x"}', r"corpus.jsonl:31: field '_id' is 3"),
-        ("qrels/test.tsv", "q1\td1", r"test.tsv:19: 2 fields, expected 3"),
-        ("qrels/test.tsv", "q1\td1\thigh", r"test.tsv:\d+: grade 'high'"),
+        ("qrels/test.tsv", "q1\td1", r"test.tsv:19: expected 3 fields; got 2"),
+        ("qrels/test.tsv", "q1\td1\thigh", r"test.tsv:\d+: expected a number as grade; got 'high'"),
         ("qrels/test.tsv", "nobody\td1\t1", "query 'nobody' is judged but has no text"),
     ],
 )
@@ -223,7 +223,7 @@ def test_a_data_set_that_fails_leaves_the_others(reranker, beir, tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(EvaluationError, match="1 of 2 data sets failed"):
         run_suite(reranker, [tmp_path / "empty", beir], depth=3)
-    with pytest.raises(EvaluationError, match="neither a BEIR folder"):
+    with pytest.raises(EvaluationError, match="expected a BEIR folder"):
         run_suite(reranker, [tmp_path / "empty"])
 
 
@@ -252,9 +252,9 @@ def test_a_journal_survives_a_torn_line(tmp_path):
     whole = file.read_bytes()
     for cut in range(len(whole) - 1):
         file.write_bytes(whole[:cut])
-        found = Journal(file)
-        assert found.get("b") is None
-        found.add("c", cut)
+        journal = Journal(file)
+        assert journal.get("b") is None
+        journal.add("c", cut)
         assert Journal(file).get("c") == cut
     file.write_bytes(whole.replace(b"2.5", b"2.6"))
     assert Journal(file).damaged == 1
@@ -331,7 +331,7 @@ def test_mteb_runs_it_on_reranking_and_only_on_that(reranker):
 
 
 def as_mteb_task(collection):
-    """A reranking task of MTEB's own kind, its data in place."""
+    """A reranking task of MTEB's own class, with its data loaded."""
     from datasets import Dataset
 
     from qwen3nb.datasets.pydocs.mteb_tasks import _metadata, _Retrieval
@@ -345,10 +345,10 @@ def as_mteb_task(collection):
 
     task = TrecQA()
     rows = [{"id": i, "title": "", "text": t} for i, t in collection.documents.items()]
-    asked = [{"id": i, "text": t} for i, t in collection.queries.items()]
+    queries = [{"id": i, "text": t} for i, t in collection.queries.items()]
     split = {
         "corpus": Dataset.from_list(rows),
-        "queries": Dataset.from_list(asked),
+        "queries": Dataset.from_list(queries),
         "relevant_docs": {query: dict(grades) for query, grades in collection.qrels.items()},
         "top_ranked": dict(collection.candidates),
     }
@@ -390,7 +390,7 @@ def test_trec_qa_through_mteb_and_through_the_suite(fixtures, reranker):
 
 
 def write_outputs(folder, base, *, mode="joint_single", seed=42):
-    """One seed of one configuration, as a training leaves it."""
+    """One seed of one configuration, as written by a training."""
     import warnings
 
     import torch
@@ -398,16 +398,18 @@ def write_outputs(folder, base, *, mode="joint_single", seed=42):
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForCausalLM
 
-    place = folder / f"{mode}_r2" / f"seed_{seed}"
+    seed_folder = folder / f"{mode}_r2" / f"seed_{seed}"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.manual_seed(seed)
         model = AutoModelForCausalLM.from_pretrained(base)
         adapted = get_peft_model(model, LoraConfig(r=2, target_modules=["q_proj"]))
-        adapted.save_pretrained(place / "checkpoints" / "final")
+        adapted.save_pretrained(seed_folder / "checkpoints" / "final")
     data = {"instruction_prefix": "Find the function."}
-    (place / "config.yaml").write_text(yaml.safe_dump({"training": {"mode": mode}, "data": data}))
-    return place
+    (seed_folder / "config.yaml").write_text(
+        yaml.safe_dump({"training": {"mode": mode}, "data": data})
+    )
+    return seed_folder
 
 
 @pytest.mark.integration
@@ -420,13 +422,13 @@ def test_what_a_training_left_is_found_and_evaluated(folder, beir, tmp_path):
         write_outputs(outputs, folder, mode=mode, seed=seed)
     (outputs / "emb_only_r2" / "seed_1" / "checkpoints").mkdir(parents=True)  # not finished
 
-    found = find_trained(outputs)
+    adapters = find_trained(outputs)
     results = evaluate_trained(
         outputs, [beir], depth=4, embedding_tasks=[embedded_task("AuthorSTS")],
         device="cpu", show_progress=False,
     )  # fmt: skip
 
-    assert [(each.configuration, each.seed, each.embeds) for each in found] == [
+    assert [(each.configuration, each.seed, each.embeds) for each in adapters] == [
         ("joint_single_r2", 42, True),
         ("rank_only_r2", 7, False),
     ]
@@ -441,7 +443,7 @@ def test_what_a_training_left_is_found_and_evaluated(folder, beir, tmp_path):
     assert results[0].config["training"]["steps"] is None  # no log
     assert results[0].model.settings["instruction"] == "Find the function."
     assert verify_files([result.path() for result in results]) == {}
-    back = json.loads((found[1].seed_folder / "results" / "words.bm25-4.json").read_text())
+    back = json.loads((adapters[1].seed_folder / "results" / "words.bm25-4.json").read_text())
     assert back["per_query"] == results[2].per_query["nDCG@10"]
     assert back["aggregate"] == {"ndcg@10": results[2].main.value}
     assert back["config"]["training"]["mode"] == "rank_only"
@@ -451,13 +453,13 @@ def test_outputs_that_are_none_say_what_was_looked_for(folder, tmp_path):
     from qwen3nb.evaluation.studies.lora_runs import find_trained
     from qwen3nb.models.types import SpecError
 
-    with pytest.raises(SpecError, match="no adapter; expected <configuration>/seed_<n>"):
+    with pytest.raises(SpecError, match="no adapter found; expected <configuration>/seed_<n>"):
         find_trained(tmp_path)
-    place = write_outputs(tmp_path, folder)
-    (place / "config.yaml").write_text("training: {mode: contrastive}")
+    seed_folder = write_outputs(tmp_path, folder)
+    (seed_folder / "config.yaml").write_text("training: {mode: contrastive}")
     with pytest.raises(DataError, match="mode 'contrastive'; expected one of rank_only"):
         find_trained(tmp_path)
-    (place / "config.yaml").unlink()
+    (seed_folder / "config.yaml").unlink()
     with pytest.raises(DataError, match=r"config.yaml: not there"):
         find_trained(tmp_path)
 
@@ -468,8 +470,8 @@ def test_real_outputs_are_found(fixtures, name):
 
     if not (fixtures / "adapters").is_dir():
         pytest.skip("the folder of QWEN3NB_FIXTURES has no adapters/")
-    found = find_trained(fixtures / "adapters" / "outputs")
-    (one,) = [each for each in found if each.configuration == name]
+    adapters = find_trained(fixtures / "adapters" / "outputs")
+    (one,) = [each for each in adapters if each.configuration == name]
     assert (one.seed, one.mode) == (42, name.rsplit("_", 1)[0].removesuffix("_single"))
     assert one.embeds == (name != "rank_only_r4")
     assert one.instruction.startswith("Given a web search query")

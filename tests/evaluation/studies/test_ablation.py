@@ -11,11 +11,11 @@ from qwen3nb.report.studies.extraction import ablation_table, effects_figure, ef
 
 
 def test_every_combination_the_reference_first():
-    found = variants(poolings=["last", "mean"], averages=[1, 3])
-    assert len(found) == len(set(found)) == 16
-    assert found[0] == Variant("last", "last", "plain", "unit")
-    assert found[-1] == Variant("mean", "mean of last 3", "[R] … EOS", "kept")
-    assert found[-1].name == "mean, mean of last 3, [R] … EOS, kept"
+    combinations = variants(poolings=["last", "mean"], averages=[1, 3])
+    assert len(combinations) == len(set(combinations)) == 16
+    assert combinations[0] == Variant("last", "last", "plain", "unit")
+    assert combinations[-1] == Variant("mean", "mean of last 3", "[R] … EOS", "kept")
+    assert combinations[-1].name == "mean, mean of last 3, [R] … EOS, kept"
     assert len(variants(prefix="", append_eos=False, normalization=False, averages=[1])) == 4
     with pytest.raises(ValueError, match="unknown pooling 'max'"):
         variants(poolings=["max"])
@@ -38,25 +38,25 @@ def outcome(variant, scores):
 
 
 def made(base, *, pooling=0.0, around=0.0, both=0.0):
-    """Outcomes whose effects are known: added by last pooling, by what is around, by both."""
-    found = []
+    """Outcomes with known effects of last pooling, of the added tokens, and of both."""
+    outcomes = []
     for variant in variants(poolings=["mean", "last"], averages=[1], normalization=False):
         last, wrapped = variant.pooling == "last", variant.around != "plain"
-        found.append(
+        outcomes.append(
             outcome(variant, base + pooling * last + around * wrapped + both * last * wrapped)
         )
-    return found
+    return outcomes
 
 
 def test_an_effect_is_averaged_over_the_other_options():
     base = np.linspace(0.1, 0.5, 60)
-    found = {each.factor: each for each in effects(made(base, pooling=0.1, both=0.2))}
-    assert set(found) == {"pooling", "around"}
-    assert found["pooling"].found.difference == pytest.approx(0.1 + 0.2 / 2)
-    assert found["around"].found.difference == pytest.approx(0.2 / 2)
-    assert found["pooling"].settings == 2
-    assert (found["pooling"].level, found["pooling"].reference) == ("last", "mean")
-    assert found["pooling"].p_value == pytest.approx(2 / 10_001)  # the smallest, times Holm's 2
+    by_factor = {each.factor: each for each in effects(made(base, pooling=0.1, both=0.2))}
+    assert set(by_factor) == {"pooling", "around"}
+    assert by_factor["pooling"].estimate.difference == pytest.approx(0.1 + 0.2 / 2)
+    assert by_factor["around"].estimate.difference == pytest.approx(0.2 / 2)
+    assert by_factor["pooling"].settings == 2
+    assert (by_factor["pooling"].level, by_factor["pooling"].reference) == ("last", "mean")
+    assert by_factor["pooling"].p_value == pytest.approx(2 / 10_001)  # the smallest, times Holm's 2
 
 
 def test_no_effect_is_said_to_be_none():
@@ -66,7 +66,7 @@ def test_no_effect_is_said_to_be_none():
         for each in made(np.zeros(200))
     ]
     for each in effects(outcomes):
-        low, high = each.found.interval
+        low, high = each.estimate.interval
         assert low < 0 < high
         assert each.p_value > 0.05
 
@@ -84,24 +84,24 @@ def test_what_is_shown():
     table = ablation_table(outcomes)
     assert [cell.text for cell in table.rows[0][:2]] == ["last", "last"]
     assert table.rows[0][-1].strong
-    found = effects(outcomes)
-    assert effects_table(found).rows[0][2].text == "+0.1000"
-    labels = [each.get_text() for each in effects_figure(found).axes[0].get_yticklabels()]
+    measured = effects(outcomes)
+    assert effects_table(measured).rows[0][2].text == "+0.1000"
+    labels = [each.get_text() for each in effects_figure(measured).axes[0].get_yticklabels()]
     assert labels[-1] == "pooling: last, not mean"
 
 
 def test_variants_on_a_real_task(make_checkpoint, tmp_path):
-    """Records lie apart from the leaderboard's; the second time nothing is run."""
+    """Records are kept apart from the leaderboard's; a second call runs nothing."""
     for step in (10, 20):
         make_checkpoint(tmp_path / "training" / f"checkpoint-{step}", seed=step)
-    chosen = variants(poolings=["mean"], averages=[1, 2], prefix="[R]", normalization=True)
+    selected = variants(poolings=["mean"], averages=[1, 2], prefix="[R]", normalization=True)
     run = lambda: ablate(  # noqa: E731
-        tmp_path / "training", chosen, types=("STS",), show_progress=False
+        tmp_path / "training", selected, types=("STS",), show_progress=False
     )
     first = run()
-    assert [each.variant for each in first] == chosen
+    assert [each.variant for each in first] == selected
     identities = {each.result.model.identity for each in first}
-    assert len(identities) == len(chosen) == 8
+    assert len(identities) == len(selected) == 8
     again = run()
     assert [each.result.run for each in again] == [each.result.run for each in first]
     folders = (tmp_path / "home" / "results" / "ablation").glob("*/seed_0/AuthorSTS.json")

@@ -46,6 +46,6 @@ def test_published_numbers_are_reproduced(fixtures, monkeypatch):
               ("all-MiniLM-L6-v2", "Banking77Classification"),
               ("all-MiniLM-L6-v2", "local/cranfield"), ("bm25", "local/cranfield")}  # fmt: skip
     rows = [row for row in published_scores() if (row.model, row.task) in wanted]
-    found = {(d.published.model, d.published.task): d for d in reproduce(rows)}
-    assert set(found) == wanted
-    assert {each.verdict for each in found.values()} == {"OK"}, found
+    reproduced = {(d.published.model, d.published.task): d for d in reproduce(rows)}
+    assert set(reproduced) == wanted
+    assert {each.verdict for each in reproduced.values()} == {"OK"}, reproduced

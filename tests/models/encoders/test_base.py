@@ -67,7 +67,7 @@ def test_an_invalid_vector_is_an_error_that_names_its_text(
 
     monkeypatch.setattr(encoder, "_embed", broken)
     with pytest.raises(EncoderError, match=f"the vector of text 3 is {what}: 'bad'"):
-        encoder.encode(["a", "b", "a", "bad", "c"])  # the place among the inputs, not the distinct
+        encoder.encode(["a", "b", "a", "bad", "c"])  # index among all inputs
 
 
 def test_a_prompt_applies_to_its_role_only(encoder_folder, monkeypatch):
@@ -93,10 +93,10 @@ def test_mteb_never_gives_one_checkpoint_the_result_of_another(make_checkpoint, 
         folder = make_checkpoint(tmp_path / "checkpoint-5", seed=seed)
         encoder = load_encoder(folder, cache=False, show_progress=False)
         task = embedded_task("AuthorSTS")
-        found = mteb.evaluate(
+        result = mteb.evaluate(
             encoder, task, cache=cache, show_progress_bar=False, co2_tracker=False
         )
-        scores.append(found.task_results[0].get_score())
+        scores.append(result.task_results[0].get_score())
     assert scores[0] != scores[1]
 
 

@@ -1,4 +1,4 @@
-"""`qwen3nb cache`: what the caches hold, whether it is whole, and what to remove."""
+"""`qwen3nb cache`: list, verify and prune the caches."""
 
 import json
 import sqlite3

@@ -44,10 +44,10 @@ def test_rows_land_where_their_keys_are(tmp_path, monkeypatch, scan_from):
     monkeypatch.setattr(cache_module, "_SCAN_FROM", scan_from)
     cache = stored(tmp_path / "x.sqlite")
     keys = [text_key("unknown"), *reversed(KEYS)]
-    found, target = filled(cache, keys)
-    assert not found[0]
+    hits, target = filled(cache, keys)
+    assert not hits[0]
     assert np.isnan(target[0]).all()
-    assert found[1:].all()
+    assert hits[1:].all()
     np.testing.assert_array_equal(target[1:], ROWS[::-1])
 
 
@@ -67,10 +67,10 @@ def test_vectors_of_the_first_layout_are_kept(tmp_path, caplog):
             database.executemany(
                 "insert into vectors values (?, ?, ?)", other.execute("select * from e").fetchall()
             )
-    found, target = filled(EmbeddingCache(file))
-    assert found.all()
+    hits, target = filled(EmbeddingCache(file))
+    assert hits.all()
     np.testing.assert_array_equal(target, ROWS)
-    assert "brought to the present layout" in caplog.text
+    assert "migrated to the current layout" in caplog.text
     caplog.clear()
     assert len(EmbeddingCache(file)) == 300
     assert not caplog.text
@@ -93,26 +93,26 @@ def test_no_flipped_byte_is_ever_served(tmp_path, seed):
     data = bytearray(cache.file.read_bytes())
     dice = random.Random(seed)
     # Some in the header and the schema, the others anywhere.
-    place = dice.randrange(4096) if seed % 3 == 0 else dice.randrange(len(data))
-    data[place] ^= dice.randrange(1, 256)
+    offset = dice.randrange(4096) if seed % 3 == 0 else dice.randrange(len(data))
+    data[offset] ^= dice.randrange(1, 256)
     cache.file.write_bytes(data)
     again = EmbeddingCache(cache.file)
-    found, target = filled(again)
-    np.testing.assert_array_equal(target[found], ROWS[found])
-    missing = {KEYS[i]: ROWS[i] for i in np.flatnonzero(~found)}
+    hits, target = filled(again)
+    np.testing.assert_array_equal(target[hits], ROWS[hits])
+    missing = {KEYS[i]: ROWS[i] for i in np.flatnonzero(~hits)}
     if again.put(missing):
-        found, target = filled(EmbeddingCache(cache.file))
-        np.testing.assert_array_equal(target[found], ROWS[found])
+        hits, target = filled(EmbeddingCache(cache.file))
+        np.testing.assert_array_equal(target[hits], ROWS[hits])
 
 
 @pytest.mark.parametrize("share", [0.0, 0.001, 0.3, 0.9])
-def test_a_cut_file_costs_vectors_and_no_more(tmp_path, share):
+def test_a_truncated_file_loses_only_vectors(tmp_path, share):
     cache = stored(tmp_path / "x.sqlite")
     data = cache.file.read_bytes()
     cache.file.write_bytes(data[: int(len(data) * share)])
     again = EmbeddingCache(cache.file)
-    found, target = filled(again)
-    np.testing.assert_array_equal(target[found], ROWS[found])
+    hits, target = filled(again)
+    np.testing.assert_array_equal(target[hits], ROWS[hits])
     assert again.put(dict(zip(KEYS, ROWS, strict=True)))
     assert filled(again)[0].all()
 
@@ -132,8 +132,8 @@ def test_a_file_another_process_renewed_is_not_moved_aside(tmp_path, caplog):
         raise error
 
     second._opened = after_the_first
-    found, target = filled(second)
-    assert found.all()
+    hits, target = filled(second)
+    assert hits.all()
     np.testing.assert_array_equal(target, ROWS)
     assert caplog.text.count("moved aside") == 1
 
@@ -244,11 +244,11 @@ def test_kills_and_two_writers_cost_no_acknowledged_vector(tmp_path):
             assert "lost" not in seen
             for line in seen:
                 if line.strip().isdigit():
-                    # A cut last line may name an earlier number, which is stored too.
+                    # A truncated last line may name an earlier number, which is stored too.
                     acknowledged[text_key(f"{name}{round_}-{int(line)}")] = int(line)
-    found = EmbeddingCache(file).get(acknowledged)
-    assert found.keys() == acknowledged.keys()
-    assert all((found[key] == value).all() for key, value in acknowledged.items())
+    vectors = EmbeddingCache(file).get(acknowledged)
+    assert vectors.keys() == acknowledged.keys()
+    assert all((vectors[key] == value).all() for key, value in acknowledged.items())
     with closing(connect(file)) as database:
         assert database.execute("pragma integrity_check").fetchone() == (b"ok",)
 
@@ -303,10 +303,10 @@ def test_a_second_run_reads_the_cache(encoder_folder, tmp_path, monkeypatch):
 VECTORS = {text_key(text): np.arange(4, dtype=np.float32) + i for i, text in enumerate("abc")}
 
 
-def same(found, expected=VECTORS):
-    assert found.keys() == expected.keys()
+def same(vectors, expected=VECTORS):
+    assert vectors.keys() == expected.keys()
     for key, vector in expected.items():
-        np.testing.assert_array_equal(found[key], vector)
+        np.testing.assert_array_equal(vectors[key], vector)
 
 
 def test_the_cache_gives_back_what_it_was_given(tmp_path):
@@ -326,8 +326,8 @@ def test_a_flipped_byte_is_detected_and_repaired(tmp_path):
         broken = bytes([value[0] ^ 1]) + value[1:]
         database.execute("update e set v = ? where k = ?", [broken, key])
     database.close()
-    found = cache.get(VECTORS)
-    assert key not in found
+    vectors = cache.get(VECTORS)
+    assert key not in vectors
     assert cache.damaged == 1
     cache.put({key: VECTORS[key]})
     same(cache.get(VECTORS))
@@ -344,14 +344,14 @@ def test_a_file_that_is_not_a_database_is_moved_aside(tmp_path, caplog):
     same(cache.get(VECTORS))
 
 
-def test_a_cut_file_loses_vectors_but_serves_no_wrong_one(tmp_path):
+def test_a_truncated_file_never_returns_a_wrong_vector(tmp_path):
     file = tmp_path / "x.sqlite"
     many = {text_key(str(i)): np.full(2000, i, dtype=np.float32) for i in range(60)}
     cache = EmbeddingCache(file)
     cache.put(many)
     data = file.read_bytes()
     file.write_bytes(data[: len(data) // 2])
-    found = cache.get(many)
-    same(found, {key: many[key] for key in found})
+    vectors = cache.get(many)
+    same(vectors, {key: many[key] for key in vectors})
     cache.put(many)
     same(cache.get(many), many)

@@ -53,7 +53,7 @@ def test_ragged_kernels_get_the_arguments_they_expect(monkeypatch, name, library
     np.testing.assert_allclose(target.vectors(ROWS), one_by_one(build(name), ROWS), atol=1e-5)
 
 
-def test_no_kernel_is_chosen_without_a_gpu_or_a_library(monkeypatch):
+def test_no_kernel_is_used_without_a_gpu_or_a_library(monkeypatch):
     assert varlen.varlen_kernel(build("bert")) is None
     monkeypatch.setitem(sys.modules, "flash_attn", None)
     assert varlen.flash_kernel() is None

@@ -10,9 +10,9 @@ from qwen3nb.models.inference import onednn_linear as linear
 
 
 def test_the_slower_library_is_not_used(monkeypatch):
-    for gain, chosen in ((0.9, False), (1.01, False), (1.5, True), (None, False)):
+    for gain, used in ((0.9, False), (1.01, False), (1.5, True), (None, False)):
         monkeypatch.setattr(linear, "speedup", lambda shapes, gain=gain: gain)
-        assert runner("bert").onednn is chosen
+        assert runner("bert").onednn is used
 
 
 def test_a_release_without_the_operator_uses_torch(monkeypatch):

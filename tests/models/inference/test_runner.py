@@ -46,8 +46,8 @@ def test_when_memory_runs_out_the_batch_halves_and_no_vector_changes(
     assert target.budget == 30
     assert sum(done) == len(rows)
     assert [record.message for record in caplog.records] == [
-        "memory ran out on 120 tokens; going on with 60 per forward, which changes no vector",
-        "memory ran out on 60 tokens; going on with 30 per forward, which changes no vector",
+        "out of memory with 120 tokens; continuing with 60 per pass, which changes no vector",
+        "out of memory with 60 tokens; continuing with 30 per pass, which changes no vector",
     ]
     sizes.clear()
     target.vectors(rows)

@@ -50,7 +50,7 @@ def test_merged_attention_by_hand(seq2seq):
     own, source = (torch.randn(1, n, 32, generator=generator) for n in (3, 4))
     cos, sin = decoder.rotary_emb(own, torch.arange(3)[None])
     mask = torch.cat([torch.ones(3, 3).tril(), torch.ones(3, 4)], dim=1).bool()
-    found, _ = attention(own, (cos, sin), mask[None, None], source)
+    output, _ = attention(own, (cos, sin), mask[None, None], source)
 
     def heads(x, norm=None):
         x = x.unflatten(-1, (-1, attention.head_dim))
@@ -66,7 +66,7 @@ def test_merged_attention_by_hand(seq2seq):
     scores = query @ keys.transpose(-1, -2) * attention.head_dim**-0.5
     weights = scores.masked_fill(~mask, float("-inf")).softmax(-1)
     expected = attention.o_proj((weights @ values).transpose(1, 2).flatten(2))
-    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(output, expected, atol=1e-5, rtol=1e-4)
 
 
 def test_one_embedding_for_everything(seq2seq):

@@ -1,4 +1,4 @@
-"""Loading a reranker: its identity, and models that are none."""
+"""Loading a reranker: its identity, and models that are not rerankers."""
 
 import shutil
 

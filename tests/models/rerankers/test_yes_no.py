@@ -78,11 +78,11 @@ def test_batch_order_and_neighbours_change_nothing(reranker, query, documents, b
 
     reranker._budget, before = budget, reranker._budget
     try:
-        found = reranker.score(query, [documents[index] for index in order]).log_odds
+        log_odds = reranker.score(query, [documents[index] for index in order]).log_odds
     finally:
         reranker._budget = before
 
-    np.testing.assert_allclose(found, [expected[i] for i in order], atol=1e-5, rtol=0)
+    np.testing.assert_allclose(log_odds, [expected[i] for i in order], atol=1e-5, rtol=0)
 
 
 def test_an_invalid_document_is_refused_with_its_index(reranker):
@@ -168,8 +168,8 @@ def test_stored_scores_of_real_adapters(adapters, name):
     reranker = load_reranker(adapters / "base", adapter=trained, device="cpu")
 
     pairs = [tuple(pair) for pair in inputs["pairs"]]
-    found = reranker.score_pairs(pairs).p_yes
-    np.testing.assert_allclose(found, expected["rerank.512"].numpy(), atol=1e-6, rtol=0)
+    p_yes = reranker.score_pairs(pairs).p_yes
+    np.testing.assert_allclose(p_yes, expected["rerank.512"].numpy(), atol=1e-6, rtol=0)
     for (query, document), ids in zip(pairs, inputs["rerank_token_ids_512"], strict=True):
         assert rows_of(reranker, query, [document]) == [ids]
     # With 160 tokens that training's code cuts the query away; here that is an error.

@@ -27,10 +27,10 @@ def by_definition(queries, corpus, k):
 
 def test_by_hand():
     corpus = np.array([[1, 0], [0, 1], [1, 0], [2, 0]], dtype=np.float32)
-    found = search(corpus[:1], corpus, k=3)
-    assert found.ids.tolist() == [[3, 0, 2]]
-    assert found.scores.tolist() == [[2, 1, 1]]
-    assert found.ids.dtype == np.int64
+    hits = search(corpus[:1], corpus, k=3)
+    assert hits.ids.tolist() == [[3, 0, 2]]
+    assert hits.scores.tolist() == [[2, 1, 1]]
+    assert hits.ids.dtype == np.int64
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -45,18 +45,18 @@ def test_every_backend_and_block_size_gives_the_same(backend, seed, documents, k
     queries = dice.standard_normal((3, 8), dtype=np.float32)
     if grid:  # many exact ties
         corpus, queries = corpus.round(), queries.round()
-    found = search(queries, corpus, k=k, backend=backend, block=block)
+    hits = search(queries, corpus, k=k, backend=backend, block=block)
     ids, scores = by_definition(queries, corpus, k)
-    np.testing.assert_array_equal(found.ids, ids)
-    np.testing.assert_array_equal(found.scores, scores)
+    np.testing.assert_array_equal(hits.ids, ids)
+    np.testing.assert_array_equal(hits.scores, scores)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_copies_rank_in_the_order_of_the_corpus(backend):
     one = np.random.default_rng(0).standard_normal((1, 300), dtype=np.float32)
     corpus = np.repeat(one, 500, axis=0)
-    found = search(np.repeat(one, 300, axis=0), corpus, k=7, backend=backend, block=200)
-    assert (found.ids == np.arange(7)).all()
+    hits = search(np.repeat(one, 300, axis=0), corpus, k=7, backend=backend, block=200)
+    assert (hits.ids == np.arange(7)).all()
 
 
 @given(
@@ -195,7 +195,7 @@ def test_a_file_of_vectors_is_what_encode_gives(tmp_path, monkeypatch, own_cache
     assert np.load(tmp_path / "none.npy").shape == (0, 24)
 
 
-def test_an_encoding_that_breaks_off_goes_on_where_it_was(tmp_path, monkeypatch, own_cache):
+def test_an_interrupted_encoding_resumes(tmp_path, monkeypatch, own_cache):
     monkeypatch.setattr(vectors_module, "_AT_ONCE", 3)
     file = tmp_path / "v.npy"
     file.write_bytes(b"old")
@@ -205,7 +205,7 @@ def test_an_encoding_that_breaks_off_goes_on_where_it_was(tmp_path, monkeypatch,
         yield None
 
     encoder = load_encoder("random", show_progress=False)
-    with pytest.raises(EncoderError, match="counted from text 3: text 1 is NoneType"):
+    with pytest.raises(EncoderError, match="from text 3: text 1 is NoneType"):
         encode_to_file(encoder, broken(), file)
     with pytest.raises(EncoderError, match="expected 9 texts; got 4"):
         encode_to_file(encoder, "abcd", file, total=9)
@@ -261,7 +261,7 @@ def test_encode_from_the_command_line(cli, tmp_path, own_cache, encoder_folder):
         (b"[" * 100_000, "not JSON"),
     ],
 )
-def test_a_line_that_is_no_text_is_refused_by_its_number(cli, tmp_path, monkeypatch, line, message):
+def test_an_invalid_line_is_refused_with_its_number(cli, tmp_path, monkeypatch, line, message):
     monkeypatch.setattr("qwen3nb.models.load.load_encoder", lambda *_, **__: 1 / 0)
     source = tmp_path / "t.jsonl"
     source.write_bytes(b'{"text": "fine"}\n' + line + b'\n{"text": "fine"}\n')
@@ -273,7 +273,7 @@ def test_a_line_that_is_no_text_is_refused_by_its_number(cli, tmp_path, monkeypa
     assert not (tmp_path / "v.npy").exists()
 
 
-def test_places_are_checked_before_anything_is_loaded(cli, tmp_path, monkeypatch):
+def test_paths_are_checked_before_anything_is_loaded(cli, tmp_path, monkeypatch):
     monkeypatch.setattr("qwen3nb.models.load.load_encoder", lambda *_, **__: 1 / 0)
     source = tmp_path / "t.jsonl"
     source.write_text("")

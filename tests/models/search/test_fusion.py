@@ -21,13 +21,13 @@ def test_a_fusion_runs_mteb_tasks_as_one_model(encoder_folder):
     assert model.label == "bm25-plus-tiny"
     assert model.identity != load_model(f"bm25+{encoder_folder}", pooling="cls").identity
     names = "PyDocsSampleRetrieval,PyDocsSampleReranking,AuthorSTS"
-    found = evaluate(model, tasks=names, show_progress=False)
-    assert {result.task.name for result in found.results} == set(names.split(",")[:2])
-    assert found.skipped == {"AuthorSTS": "bm25-plus-tiny has no vectors"}
-    assert all(verify(result) == [] for result in found.results)
+    run = evaluate(model, tasks=names, show_progress=False)
+    assert {result.task.name for result in run.results} == set(names.split(",")[:2])
+    assert run.skipped == {"AuthorSTS": "bm25-plus-tiny has no vectors"}
+    assert all(verify(result) == [] for result in run.results)
     alone = evaluate(load_model("bm25"), tasks=names, show_progress=False).results[0]
-    assert found.results[0].main.value != alone.main.value
-    assert found.results[0].main.value > 0.1  # random documents would be near 0.01
+    assert run.results[0].main.value != alone.main.value
+    assert run.results[0].main.value > 0.1  # random documents would be near 0.01
     with pytest.raises(ValueError, match="has no vectors; load_model"):
         load_encoder(spec)
     with pytest.raises(ValueError, match="no model 'nothing'"):

@@ -54,13 +54,13 @@ def test_weights_of_later_modules_change_the_identity(encoder_folder, tmp_path):
     import torch
     from safetensors.torch import save_file
 
-    found = []
+    fingerprints = []
     for value in (1.0, 2.0):
         folder = shutil.copytree(encoder_folder, tmp_path / str(value))
         (folder / "2_Dense").mkdir()
         save_file(
             {"linear.weight": torch.full((2, 2), value)}, folder / "2_Dense/model.safetensors"
         )
-        found.append(fingerprint(find_source(str(folder))))
-    assert found[0] != found[1]
-    assert found[0]["weights"] == found[1]["weights"]
+        fingerprints.append(fingerprint(find_source(str(folder))))
+    assert fingerprints[0] != fingerprints[1]
+    assert fingerprints[0]["weights"] == fingerprints[1]["weights"]

@@ -1,4 +1,4 @@
-"""LoRA adapters: found with their base, checked, and computed as PEFT does."""
+"""LoRA adapters: resolved with their base, checked, and computed as PEFT does."""
 
 import json
 import shutil
@@ -101,14 +101,14 @@ def test_an_adapter_by_its_hub_id_embeds_as_one_in_a_folder(adapter, tmp_path, m
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"base_model_name_or_path": "nowhere"}, "base is not found.*give its folder as base"),
+        ({"base_model_name_or_path": "nowhere"}, "base was not found.*give its folder as base"),
         ({"base_model_name_or_path": None}, "names no base"),
         ({"r": 8}, r"lora_[AB] of .* has shape .*; rank 8 .* need \["),
         ({"r": 0}, "r is 0, expected a positive"),
-        ({"target_modules": ["q_proj"]}, "down_proj is no target"),
+        ({"target_modules": ["q_proj"]}, "down_proj is not a target"),
         ({"target_modules": ["q_proj", "down_proj", "v_proj"]}, "v_proj has no tensors"),
         ({"target_modules": ["q_proj", "down_proj", "c_attn"]}, "'c_attn' is not in the base"),
-        ({"peft_type": "IA3"}, "peft_type is 'IA3'; of adapters, plain LoRA"),
+        ({"peft_type": "IA3"}, "peft_type is 'IA3'; only plain LoRA"),
         ({"use_dora": True}, "use_dora is True"),
         ({"modules_to_save": ["lm_head"]}, "modules_to_save is"),
     ],

@@ -38,7 +38,7 @@ def test_an_order_that_turns_round_in_a_type_is_flagged():
         results.append(result)
     note = categories_table(standings(results, tier="smoke")).note
     assert "a is above b over all tasks" in note
-    assert "separably below it in Reranking" in note
+    assert "below it in Reranking" in note
 
 
 def test_a_model_without_a_task_is_named_and_not_ranked():

@@ -42,13 +42,13 @@ def words(tmp_path):
 
 @pytest.fixture
 def done(model, words):
-    """The suite's results with their runs, and the reranker."""
+    """The reranker, and the records with their runs."""
     reranker = load_reranker(model, device="cpu")
     suite = rerank(reranker, [words], depth=6, show_progress=False)
     return reranker, suite.results, reranked(suite.results, [words])
 
 
-def test_the_page_says_what_the_record_does(done):
+def test_the_page_shows_the_values_of_the_record(done):
     reranker, (result,), (page,) = done
     text = rerank_table([result], seed=0).to_html()
     gains = result.per_query["gain nDCG@10"].values()
@@ -61,8 +61,8 @@ def test_the_page_says_what_the_record_does(done):
     assert "pairs" in provenance_table([result]).to_html()
     scores, labels = page.pairs()
     assert len(scores) == result.config["counts"]["pairs"] == len(labels)
-    found = sum(f"d{query[1:]}" in run for query, run in page.run.items())
-    assert labels.sum() == found
+    retrieved = sum(f"d{query[1:]}" in run for query, run in page.run.items())
+    assert labels.sum() == retrieved
 
 
 def test_foreign_texts_are_escaped(done):
@@ -76,10 +76,10 @@ def test_cases_are_those_that_changed_most(done):
     _, (result,), pages = done
     gains = result.per_query["gain nDCG@10"]
     for helped in (True, False):
-        chosen = [gain for gain in gains.values() if gain and (gain > 0) == helped]
+        selected = [gain for gain in gains.values() if gain and (gain > 0) == helped]
         table = cases_table(pages, helped=helped, count=2)
         heads = [row[0].detail for row in table.rows if row[0].text]
-        expected = sorted(chosen, key=abs, reverse=True)[:2]
+        expected = sorted(selected, key=abs, reverse=True)[:2]
         assert heads == [f"words, nDCG@10 {gain:+.3f}" for gain in expected]
     assert "no such query" in cases_table([], helped=True).note
 
@@ -117,7 +117,7 @@ def test_figures_show_every_query_and_pair(done):
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"first_stage": "bm52"}, "bm52"),
         ({"data": "PyDocsSampleRetreival"}, "PyDocsSampleRetrieval"),
@@ -127,8 +127,8 @@ def test_figures_show_every_query_and_pair(done):
         ({"batch_tokens": -1}, "batch_tokens is -1"),
     ],
 )
-def test_parameters_are_checked_before_anything_runs(model, given, said):
-    with pytest.raises(ParameterError, match=said):
+def test_parameters_are_checked_before_anything_runs(model, given, message):
+    with pytest.raises(ParameterError, match=message):
         resolved_parameters(
             REPOSITORY / "notebooks" / "rerank.ipynb", {"checkpoint": str(model), **given}
         )

@@ -1,4 +1,4 @@
-"""The interference report, its files, `qwen3nb analyze`, and the pages made of results."""
+"""The interference report, its files, `qwen3nb analyze`, and the pages built from results."""
 
 import json
 import shutil
@@ -21,7 +21,7 @@ from qwen3nb.report.training.interference import (
 
 
 def train(base, name, seed, score, *, steps=40, spread=0.1, rank=4, tasks=("reranking",)):
-    """A trained adapter's folder, as the training leaves it."""
+    """Write the folder of a trained adapter."""
     folder = base / name / f"seed_{seed}"
     (folder / "results").mkdir(parents=True)
     mode = name.rsplit("_", 1)[0]
@@ -32,8 +32,8 @@ def train(base, name, seed, score, *, steps=40, spread=0.1, rank=4, tasks=("rera
     (folder / "train_log.jsonl").write_text(json.dumps({"step": steps, "loss": 1.0}) + "\n")
     queries = {f"q{i}": score + spread * (i % 2 - 0.5) for i in range(40)}
     if "reranking" in tasks:
-        found = {"dataset": "SciFact", "per_query": queries, "aggregate": {"ndcg@10": score}}
-        value = {"per_dataset": {"SciFact": found}, "average": {"ndcg@10": score}}
+        content = {"dataset": "SciFact", "per_query": queries, "aggregate": {"ndcg@10": score}}
+        value = {"per_dataset": {"SciFact": content}, "average": {"ndcg@10": score}}
         (folder / "results" / "reranking_results.json").write_text(json.dumps(value))
     if "embedding" in tasks:
         value = {"per_task": {"SciFact": {"main_score": score}}}
@@ -61,7 +61,7 @@ def texts(table, column):
 def test_verdicts_by_task_and_overall(outputs):
     report = interference_report(outputs, n_resamples=500)
     table = interference_table(report)
-    # Each task has one data set: a row for it, and none that says the same again.
+    # Each task has one data set, hence one row.
     assert texts(table, 0) == ["reranking: SciFact", "embedding: SciFact", "overall"]
     verdicts = [(row[1].text, row[1].detail) for row in table.rows[:2]]
     assert verdicts == [("PASS", "PASS"), ("FAIL", "FAIL")]
@@ -101,7 +101,7 @@ def test_unlike_steps_are_refused_unless_the_tasks_are_compared(outputs):
 
 
 @pytest.mark.parametrize(
-    ("gone", "said"),
+    ("gone", "message"),
     [
         ("joint_r4", "none of them joint"),
         ("rank_only_r4", "no rank_only run of seed 1"),
@@ -109,16 +109,16 @@ def test_unlike_steps_are_refused_unless_the_tasks_are_compared(outputs):
         ("rank_only_r4/seed_2", "no rank_only run of seed 2"),
     ],
 )
-def test_partial_results_give_what_they_can(outputs, gone, said):
+def test_partial_results_are_used(outputs, gone, message):
     shutil.rmtree(outputs / gone)
     report = interference_report(outputs, n_resamples=200)
-    assert said in interference_table(report).note + str(refusals_table(report).rows)
+    assert message in interference_table(report).note + str(refusals_table(report).rows)
     assert report.to_markdown()
     if gone == "rank_only_r4/seed_2":
         assert texts(interference_table(report), 0)[-1] == "overall"
 
 
-def test_without_any_training_the_report_says_so(home, tmp_path):
+def test_the_report_without_any_training(home, tmp_path):
     (tmp_path / "empty").mkdir()
     report = interference_report(tmp_path / "empty")
     assert "No results of trained adapters" in interference_table(report).note
@@ -130,7 +130,7 @@ def test_without_any_training_the_report_says_so(home, tmp_path):
         interference_report(tmp_path / "nowhere")
 
 
-def test_what_lies_under_runs_and_our_own_records_are_read(home, outputs):
+def test_runs_and_our_own_records_are_read(home, outputs):
     shutil.copytree(outputs, home / "runs" / "demo" / "outputs")
     plain = make("m")
     plain.save()
@@ -215,7 +215,7 @@ def test_the_page_follows_the_trainings_it_shows(checkout, outputs):
 
 
 def adapter(name, seed, kind, scores):
-    """A record of an adapter, as the demo leaves it."""
+    """A record of an adapter, as written by the demo."""
     mode, rank = name.rsplit("_r", 1)
     result = make(
         f"{name}-{seed}", task=f"PyDocs.{kind}", scores=scores, identity=f"{name}{seed}{kind}" * 9
@@ -236,7 +236,7 @@ def test_our_own_records_of_adapters_are_enough(home):
         adapter("joint_r8", seed, "reranking", low).save()
         adapter("joint_r8", seed, "embedding", high).save()
     report = interference_report(n_resamples=200)
-    (group,) = report.found.groups
+    (group,) = report.interference.groups
     assert (group.system, group.refused, group.missing) == ("joint_r8", (), ())
     tasks = {each.name: each for each in group.tasks}
     assert tasks["reranking"].tir == pytest.approx(0.2)
