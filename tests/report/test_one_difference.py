@@ -99,9 +99,7 @@ def test_the_number_of_comparisons_in_the_text_is_the_number_of_rows(comparison,
 
 
 def test_findings_and_the_landing_page_show_the_same_numbers(comparison):
-    each = (
-        comparison.on(TASKS[0]).with_baseline[0].reversed()
-    )  # the leader minus the best other model
+    each = comparison.on(TASKS[0]).with_baseline[0].reversed()  # leader minus best other
     (finding,) = findings(comparison, task=TASKS[0])
     assert str(each) in finding.evidence
     assert f"corrected {p_value_text(each.corrected, relation=True)}" in finding.evidence
