@@ -2,39 +2,17 @@
 
 from types import SimpleNamespace
 
-import mteb
 import pytest
 from datasets import Dataset, DatasetDict
+from helpers.mteb_tasks import WORDS, loaded
 
 from qwen3nb.evaluation.mteb.evaluate import evaluate_tasks
 from qwen3nb.models.load import load_encoder
-
-WORDS = [
-    "sun",
-    "moon",
-    "rain",
-    "snow",
-    "wind",
-    "storm",
-    "cloud",
-    "frost",
-    "hail",
-    "mist",
-    "fog",
-    "thaw",
-]
 
 
 @pytest.fixture(scope="module")
 def encoder(encoder_folder):
     return load_encoder(encoder_folder, cache=False, show_progress=False)
-
-
-def loaded(name, dataset, **options):
-    """An MTEB task with made-up data, because tests cannot download its own."""
-    task = mteb.get_task(name, **options)
-    task.dataset, task.data_loaded = dataset, True
-    return task
 
 
 def search(name, query_ids="q{}"):

@@ -1,8 +1,8 @@
 """Limited tasks, plans, and task types that only MTEB can score."""
 
-import mteb
 import pytest
 from datasets import Dataset
+from helpers.mteb_tasks import WORDS, loaded
 
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.mteb.plan import plan
@@ -12,32 +12,10 @@ from qwen3nb.models.load import load_encoder, load_model
 from qwen3nb.records.store import load_results, verify
 from qwen3nb.report.leaderboard.suite import plan_table
 
-WORDS = [
-    "sun",
-    "moon",
-    "rain",
-    "snow",
-    "wind",
-    "storm",
-    "cloud",
-    "frost",
-    "hail",
-    "mist",
-    "fog",
-    "thaw",
-]
-
 
 @pytest.fixture(scope="module")
 def encoder(encoder_folder):
     return load_encoder(encoder_folder, cache=False, show_progress=False)
-
-
-def loaded(name, dataset, **options):
-    """An MTEB task with made-up data, because tests cannot download its own."""
-    task = mteb.get_task(name, **options)
-    task.dataset, task.data_loaded = dataset, True
-    return task
 
 
 def search(documents=40, queries=10):
