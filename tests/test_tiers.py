@@ -13,6 +13,7 @@ def test_tiers_list_their_choices():
         embedded_task("PyDoc")
 
 
+@pytest.mark.integration
 def test_mteb_knows_the_tasks_of_the_other_tiers():
     names = {task.metadata.name for task in tier_tasks("full")}
     assert set(TIERS["full"].tasks) <= names

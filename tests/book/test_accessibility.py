@@ -37,6 +37,7 @@ def page(tmp_path):
     return file
 
 
+@pytest.mark.integration
 def test_a_click_sorts_by_the_value_and_says_so(page, tmp_path):
     result = used(page, STATE + """
         const states = [seen()];

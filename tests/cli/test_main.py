@@ -93,6 +93,7 @@ def test_commands_listed_are_commands_tested():
     assert set(main.commands) == set(COMMANDS)
 
 
+@pytest.mark.integration
 def test_extract_and_average_from_the_command_line(cli, checkpoint, tmp_path):
     done = cli("extract", checkpoint, tmp_path / "out", "--pooling", "last")
     assert done.exit_code == 0, done.output

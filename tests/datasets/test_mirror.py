@@ -52,6 +52,7 @@ def test_only_ids_are_looked_for(mirror):
         assert mirrored(other) is None
 
 
+@pytest.mark.integration
 def test_what_a_choice_of_tasks_needs():
     tasks = select_tasks(names=["STSBenchmark", "SciFact", "AuthorSTS"])
     by_id = {need.id: need for need in needs(tasks, ["e5-base-v2"])}

@@ -18,6 +18,7 @@ def beir(tmp_path):
     return write_beir(tmp_path / "words")
 
 
+@pytest.mark.integration
 def test_a_spec_is_enough_to_evaluate_a_tier():
     run = evaluate("bm25", tier="smoke", show_progress=False)
     assert run.results.models == ("bm25",)

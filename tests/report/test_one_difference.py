@@ -49,6 +49,7 @@ def test_the_comparison_computes_each_difference_once(comparison):
     assert len(comparison.differences) == 9
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("task", TASKS)
 def test_tables_and_figures_show_the_same_numbers(comparison, results, task):
     expected = {each.first: each for each in comparison.on(task).with_baseline}

@@ -6,6 +6,7 @@ from helpers.records import make
 from qwen3nb.report.paper import paper_figures, paper_tables, write_figures, write_tables
 
 
+@pytest.mark.integration
 def test_a_paper_gets_all_of_it(tmp_path):
     results = [result for result in records() if "demo" not in result.model.label]
     results.append(make("../x y", scores=np.zeros(60)))

@@ -101,6 +101,7 @@ def test_malformed_csv_is_refused_with_the_line(write, text, message):
         read_documents(write("d.csv", text))
 
 
+@pytest.mark.integration
 def test_a_gzip_bomb_is_stopped_early_and_cheaply(write):
     """Blank lines packed a thousandfold; and a line that does not end."""
     bomb = write("d.jsonl.gz", gzip.compress(b"\n" * (64 << 20), 9))

@@ -77,6 +77,7 @@ def test_judgements_by_hand():
         made.sample(documents=1, queries=2)
 
 
+@pytest.mark.integration
 def test_pydocs_is_what_it_says():
     whole, sample = load_pydocs(), pydocs_sample()
     assert 2000 <= len(whole.entries) <= 4500

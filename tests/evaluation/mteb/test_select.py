@@ -3,6 +3,7 @@ import pytest
 from qwen3nb.evaluation.mteb.select import choose_tasks, select_tasks, tier_tasks
 
 
+@pytest.mark.integration
 def test_tasks_by_name_type_language_and_benchmark():
     assert [t.metadata.name for t in select_tasks(names=["SciFact", "AuthorSTS"])] == [
         "SciFact",

@@ -65,6 +65,7 @@ def test_a_limited_record_has_another_name_and_stays_out_of_mtebs_files(encoder,
     assert {r.task.name for r in load_results(tmp_path)} == {"SciFact", "SciFact-limit4"}
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     ("name", "rows"),
     [
@@ -103,6 +104,7 @@ def test_texts_to_learn_from_are_not_limited():
         assert (len(task.dataset["train"]), len(task.dataset["test"])) == (before, 5)
 
 
+@pytest.mark.integration
 def test_a_plan_says_what_will_be_run_and_what_is_there(encoder, tmp_path):
     lines = []
     names = "PyDocsSampleRetrieval,AuthorSTS"

@@ -228,6 +228,7 @@ def test_the_frontier_equals_its_definition(points):
     assert frontier(points) == sorted({p for p in points if not beaten(p)})
 
 
+@pytest.mark.integration
 def test_a_task_from_end_to_end():
     names = [f"d{i}" for i in range(120)]
     collection = TestCollection(

@@ -356,6 +356,7 @@ def as_mteb_task(collection):
     return task
 
 
+@pytest.mark.integration
 def test_a_retrieval_task_by_name_and_as_an_object(reranker):
     from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task, pydocs_sample
 

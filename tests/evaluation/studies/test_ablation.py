@@ -90,6 +90,7 @@ def test_what_is_shown():
     assert labels[-1] == "pooling: last, not mean"
 
 
+@pytest.mark.integration
 def test_variants_on_a_real_task(make_checkpoint, tmp_path):
     """Records are kept apart from the leaderboard's; a second call runs nothing."""
     for step in (10, 20):

@@ -20,6 +20,7 @@ def encoder(encoder_folder):
     return load_encoder(encoder_folder, cache=False, show_progress=False)
 
 
+@pytest.mark.integration
 @given(
     texts=st.lists(st.sampled_from([*TEXTS, "a", "", "  ", "é", "שלום", "😀", "x\0y", "z " * 90]),
                    min_size=1, max_size=9),

@@ -30,6 +30,7 @@ def test_minilm_equals_sentence_transformers():
         load_encoder(MINILM, pooling="last")
 
 
+@pytest.mark.integration
 @needs_minilm
 def test_packed_minilm_equals_sentence_transformers():
     from sentence_transformers import SentenceTransformer

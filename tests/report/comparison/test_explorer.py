@@ -43,6 +43,7 @@ def test_the_explorer_orders_models_and_shows_true_numbers():
         explorer.figure("x")
 
 
+@pytest.mark.integration
 def test_without_two_models_or_the_texts_the_page_says_why():
     refused = explore([make("a")], task=TASK)
     assert "Two models with nDCG@10" in refused._repr_html_()
@@ -57,6 +58,7 @@ def test_the_texts_of_an_embedded_task_are_its_queries():
     assert all(isinstance(text, str) and text for text in texts.values())
 
 
+@pytest.mark.integration
 def test_a_click_shows_the_query_and_what_all_score(tmp_path):
     from importlib.resources import files
 

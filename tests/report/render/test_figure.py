@@ -100,6 +100,7 @@ def test_ids_are_of_one_figure_and_resolve():
         assert set(re.findall(r'(?:href="|url\()#([^")]+)', svg)) <= own
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("columns", WIDTHS)
 def test_a_saved_pdf_has_the_width_of_a_column_and_its_fonts(tmp_path, columns):
     for figure in figures()[:4]:
@@ -134,6 +135,7 @@ def test_an_unknown_format_is_named(tmp_path):
         forest_figure(ROWS, xlabel="x").save(tmp_path / "a.jpg")
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("text", [*HOSTILE, "a --> b", "$\\frac$", "\x00\x1b[31mred", "ü" * 200])
 def test_no_foreign_string_becomes_markup_or_a_formula(text):
     results = [make(text, scores=(0.1, 0.2, 0.3)), make("m"), make(f"{text}-checkpoint-1"),
@@ -202,6 +204,7 @@ def test_a_readers_size_stays_unless_columns_are_asked_for(tmp_path, columns, wi
     assert figure.figure.get_size_inches().tolist() == [5, 4]
 
 
+@pytest.mark.integration
 def test_a_figure_nobody_edits_is_laid_out_for_each_width(tmp_path):
     figure = comparison_figure(records(), tier="smoke")
     assert "comparison-smoke" in repr(figure)  # looking is not editing

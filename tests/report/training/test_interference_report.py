@@ -146,6 +146,7 @@ def analyze(*arguments):
     return CliRunner().invoke(main, ["analyze", *map(str, arguments)])
 
 
+@pytest.mark.integration
 def test_analyze_prints_writes_and_exits_by_verdict(outputs):
     done = analyze("--output-dir", outputs, "--resamples", 300)
     assert done.exit_code == 0, done.output
