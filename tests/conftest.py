@@ -69,6 +69,15 @@ def fixtures():
 
 
 @pytest.fixture(scope="session")
+def adapters(fixtures):
+    """Real adapters with their base and stored outputs."""
+    folder = fixtures / "adapters"
+    if not folder.is_dir():
+        pytest.skip("the folder of QWEN3NB_FIXTURES has no adapters/")
+    return folder
+
+
+@pytest.fixture(scope="session")
 def tokenizer_folder(tmp_path_factory):
     """A tiny byte-level tokenizer."""
     from qwen3nb.models.modeling.tiny_tokenizer import write_tokenizer

@@ -42,7 +42,7 @@ from qwen3nb.utils.hardware import peak_memory, resident_memory
 if TYPE_CHECKING:
     from qwen3nb.models.rerankers.yes_no import Floats, Reranker
 
-__all__ = ["PASSAGES", "SHAPES", "RerankBench", "RerankTiming", "bench_rerank"]
+__all__ = ["PASSAGES", "RerankBench", "RerankTiming", "bench_rerank"]
 
 PASSAGES = {"60-80": (60, 80), "250": (240, 260)}  # tokens, from and to
 

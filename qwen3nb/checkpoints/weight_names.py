@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from torch import Tensor
-
-__all__ = ["encoder_name", "with_aliases"]
+__all__ = ["encoder_name"]
 
 _SHARED = "model.shared.weight"
 _ENCODER = "model.encoder."
@@ -32,11 +28,3 @@ def encoder_name(name: str) -> str | None:
     if name in _ALIASES or not name.startswith(_ENCODER):
         return None
     return name.removeprefix(_ENCODER)
-
-
-def with_aliases(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return ``state`` with the aliases of the shared embedding, which safetensors omits."""
-    full = dict(state)
-    for alias, source in _ALIASES.items():
-        full.setdefault(alias, full[source])
-    return full

@@ -35,14 +35,14 @@ from qwen3nb.extraction.export import (
     write_model_files,
     write_readme,
 )
-from qwen3nb.extraction.verify import MAX_DIFFERENCE, Verification, verify_export
+from qwen3nb.extraction.verify import Verification, verify_export
 from qwen3nb.models.modeling.configuration import Qwen3EncoderConfig, ignored_settings
 from qwen3nb.models.modeling.configuration import encoder_config as build_config
 from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel
 from qwen3nb.utils.atomic_files import may_replace, new_folder, read_json, write_json
 from qwen3nb.utils.choices import one_of
 
-__all__ = ["ALLOWANCES", "MAX_DIFFERENCE", "Extraction", "extract", "is_seq2seq"]
+__all__ = ["ALLOWANCES", "Extraction", "extract", "is_seq2seq"]
 
 _STORED = {"float32": "F32", "bfloat16": "BF16", "float16": "F16"}
 MODEL_TYPES = ("qwen3_encdec", "qwen3_encoder_decoder")

@@ -34,7 +34,7 @@ from qwen3nb.analysis.training.tir_estimate import (
 from qwen3nb.utils.format import interval_text, json_text, number_text, percent_text
 from qwen3nb.utils.markdown import escaped, markdown_table
 
-__all__ = ["EXIT_CODES", "SPECIALISTS", "Gate", "Group", "Interference", "interference"]
+__all__ = ["SPECIALISTS", "Group", "Interference", "interference"]
 
 SPECIALISTS = {"reranking": "rank_only", "embedding": "emb_only"}
 DEFINITION = (

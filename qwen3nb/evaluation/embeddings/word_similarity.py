@@ -20,22 +20,14 @@ from numpy.typing import ArrayLike, NDArray
 from qwen3nb.datasets.words import (
     Analogy,
     WordPair,
-    load_analogies,
-    load_word_pairs,
-    mirrored_words,
 )
 from qwen3nb.metrics.aggregate import Aggregate, aggregate
 
 __all__ = [
     "Analogies",
-    "Analogy",
     "Vectors",
-    "WordPair",
     "WordSimilarity",
     "analogies",
-    "load_analogies",
-    "load_word_pairs",
-    "mirrored_words",
     "unit_rows",
     "word_similarity",
 ]

@@ -32,7 +32,9 @@ from qwen3nb.utils.atomic_files import read_json
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-__all__ = ["TransformerEncoder", "end_token", "library_versions", "pick_device"]
+__all__ = [
+    "TransformerEncoder",
+]
 
 MAX_LENGTH = 512
 

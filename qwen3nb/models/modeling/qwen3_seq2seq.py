@@ -33,10 +33,10 @@ from transformers.models.qwen3.modeling_qwen3 import (
     apply_rotary_pos_emb,
 )
 
-from qwen3nb.checkpoints.weight_names import _ALIASES, encoder_name
+from qwen3nb.checkpoints.weight_names import _ALIASES
 from qwen3nb.models.modeling.configuration import encoder_config
 
-__all__ = ["Qwen3ForSeq2SeqLM", "Qwen3Seq2SeqConfig", "encoder_name", "shift_right"]
+__all__ = ["Qwen3ForSeq2SeqLM", "Qwen3Seq2SeqConfig", "shift_right"]
 
 IGNORED = -100  # the label that cross entropy skips, as in transformers
 

@@ -21,7 +21,7 @@ from qwen3nb.models.sources.resolve import adapter_source, fetch_model, find_sou
 from qwen3nb.models.sources.source import Source
 from qwen3nb.models.types import SpecError
 
-__all__ = ["YesNoModel", "load_reranker"]
+__all__ = ["load_reranker"]
 
 
 def load_reranker(

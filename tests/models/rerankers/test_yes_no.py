@@ -148,14 +148,6 @@ def test_bfloat16_is_close(folder):
     np.testing.assert_allclose(rough, exact, atol=0.1)
 
 
-@pytest.fixture(scope="session")
-def adapters(fixtures):
-    folder = fixtures / "adapters"
-    if not folder.is_dir():
-        pytest.skip("the folder of QWEN3NB_FIXTURES has no adapters/")
-    return folder
-
-
 CONFIGURATIONS = ("rank_only_r4", "emb_only_r4", "joint_single_r4")
 
 

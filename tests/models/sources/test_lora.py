@@ -20,14 +20,6 @@ def folder(tmp_path_factory):
     return write_reranker(tmp_path_factory.mktemp("reranker") / "tiny")
 
 
-@pytest.fixture(scope="session")
-def adapters(fixtures):
-    folder = fixtures / "adapters"
-    if not folder.is_dir():
-        pytest.skip("the folder of QWEN3NB_FIXTURES has no adapters/")
-    return folder
-
-
 CONFIGURATIONS = ("rank_only_r4", "emb_only_r4", "joint_single_r4")
 
 
