@@ -1,14 +1,60 @@
-"""The tiers: named sets of tasks.
+"""The tiers and benchmarks: named sets of tasks, by their keys.
 
 `smoke` and `pydocs` run without downloads; `fast` and `full` need the hub, or data that was
-downloaded before. Importing this module loads no library.
+downloaded before. The key of a task is its name, followed by its subsets and splits if only some
+of them are evaluated: ``STS17-en-en`` is the English subset of ``STS17``. Importing this module
+loads no library.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["TIERS", "Tier"]
+__all__ = ["BENCHMARKS", "GROUPS", "TIERS", "Benchmark", "Tier"]
+
+# A task that consists of others, and its parts. Its score is the mean of all its parts.
+GROUPS: dict[str, tuple[str, ...]] = {
+    "CQADupstackRetrieval": (
+        "CQADupstackAndroidRetrieval",
+        "CQADupstackEnglishRetrieval",
+        "CQADupstackGamingRetrieval",
+        "CQADupstackGisRetrieval",
+        "CQADupstackMathematicaRetrieval",
+        "CQADupstackPhysicsRetrieval",
+        "CQADupstackProgrammersRetrieval",
+        "CQADupstackStatsRetrieval",
+        "CQADupstackTexRetrieval",
+        "CQADupstackUnixRetrieval",
+        "CQADupstackWebmastersRetrieval",
+        "CQADupstackWordpressRetrieval",
+    ),
+}
+
+
+def _without_groups(tasks: Iterable[str]) -> tuple[str, ...]:
+    """Replace each group by its parts; keep the first of equal tasks."""
+    return tuple(dict.fromkeys(part for task in tasks for part in GROUPS.get(task, (task,))))
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """Tasks whose scores are averaged.
+
+    Attributes:
+        name: its name.
+        tasks: keys of its tasks; a group counts as one.
+        metric: the metric that is averaged; empty for MTEB's main score of each task.
+    """
+
+    name: str
+    tasks: tuple[str, ...]
+    metric: str = ""
+
+    @property
+    def task_keys(self) -> tuple[str, ...]:
+        """Keys of the tasks to run, with groups split into their parts."""
+        return _without_groups(self.tasks)
 
 
 @dataclass(frozen=True)
@@ -19,13 +65,19 @@ class Tier:
         name: its name, as given to ``--tier``.
         about: a one-line description.
         tasks: names of embedded tasks and of MTEB tasks.
-        benchmarks: names of MTEB benchmarks, run in full.
+        benchmarks: names in `BENCHMARKS`, run in full.
     """
 
     name: str
     about: str
-    tasks: tuple[str, ...]
+    tasks: tuple[str, ...] = ()
     benchmarks: tuple[str, ...] = ()
+
+    @property
+    def task_keys(self) -> tuple[str, ...]:
+        """Keys of all its tasks, each once, with groups split into their parts."""
+        every = (key for name in self.benchmarks for key in BENCHMARKS[name].tasks)
+        return _without_groups((*self.tasks, *every))
 
 
 _BEIR = (
@@ -45,6 +97,59 @@ _BEIR = (
     "Touche2020",
     "TRECCOVID",
 )
+
+_MTEB_ENGLISH = (
+    "Banking77Classification",
+    "ImdbClassification",
+    "MTOPDomainClassification-en-test",
+    "MassiveIntentClassification-en-test",
+    "MassiveScenarioClassification-en-test",
+    "ToxicConversationsClassification",
+    "TweetSentimentExtractionClassification",
+    "AmazonCounterfactualClassification-en-test",
+    "ArXivHierarchicalClusteringP2P",
+    "ArXivHierarchicalClusteringS2S",
+    "BiorxivClusteringP2P.v2",
+    "MedrxivClusteringP2P.v2",
+    "MedrxivClusteringS2S.v2",
+    "StackExchangeClustering.v2",
+    "StackExchangeClusteringP2P.v2",
+    "TwentyNewsgroupsClustering.v2",
+    "SprintDuplicateQuestions",
+    "TwitterSemEval2015",
+    "TwitterURLCorpus",
+    "AskUbuntuDupQuestions",
+    "MindSmallReranking",
+    "ArguAna",
+    "CQADupstackGamingRetrieval",
+    "CQADupstackUnixRetrieval",
+    "ClimateFEVERHardNegatives",
+    "FEVERHardNegatives",
+    "FiQA2018",
+    "HotpotQAHardNegatives",
+    "SCIDOCS",
+    "TRECCOVID",
+    "Touche2020Retrieval.v3",
+    "BIOSSES",
+    "SICK-R",
+    "STS12",
+    "STS13",
+    "STS14",
+    "STS15",
+    "STSBenchmark",
+    "STS17-en-en",
+    "STS22.v2-en",
+    "SummEvalSummarization.v2",
+)
+
+BENCHMARKS: dict[str, Benchmark] = {
+    benchmark.name: benchmark
+    for benchmark in (
+        Benchmark("BEIR", _BEIR, metric="nDCG@10"),
+        Benchmark("MS MARCO dev", ("MSMARCO",), metric="MRR@10"),
+        Benchmark("MTEB(eng, v2)", _MTEB_ENGLISH),
+    )
+}
 
 TIERS: dict[str, Tier] = {
     tier.name: tier
@@ -73,8 +178,7 @@ TIERS: dict[str, Tier] = {
         Tier(
             "full",
             "the public BEIR sets with MS MARCO, and MTEB(eng, v2); hub, GPU",
-            _BEIR,
-            ("MTEB(eng, v2)",),
+            benchmarks=("BEIR", "MS MARCO dev", "MTEB(eng, v2)"),
         ),
     )
 }

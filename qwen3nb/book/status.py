@@ -198,7 +198,7 @@ def data_versions_table(results: Iterable[Result] | None = None) -> Table:
     results = load_results() if results is None else list(results)
     by_task = defaultdict(list)
     for result in results:
-        by_task[result.task.name].append(result)
+        by_task[result.task.key].append(result)
     rows = []
     for task, made in sorted(by_task.items()):
         last = max(made, key=lambda result: result.finished).task
@@ -216,7 +216,7 @@ def data_versions_table(results: Iterable[Result] | None = None) -> Table:
 
 def _names(results: Iterable[Result]) -> str:
     """Return the model and task of the first records, and the number of the rest."""
-    names = sorted({f"{each.model.label} on {each.task.name}" for each in results})
+    names = sorted({f"{each.model.label} on {each.task.key}" for each in results})
     rest = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
     return ", ".join(names[:_MOST]) + rest
 

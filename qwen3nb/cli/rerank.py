@@ -142,7 +142,7 @@ def rerank_outputs(outputs: Path, embedding_tasks: tuple[str, ...], **options: A
     results = evaluate_trained(outputs, embedding_tasks=tasks, **options)
     for result in results:
         value = "undefined" if result.main.value is None else f"{result.main.value:.4f}"
-        name, metric = result.task.name, result.task.main_metric
+        name, metric = result.task.key, result.task.main_metric
         click.echo(f"{result.model.label} {name}: {metric} {value} (n {result.main.n})")
 
 

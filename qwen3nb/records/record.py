@@ -102,6 +102,7 @@ class TaskInfo:
         splits: splits that were evaluated; empty if the record does not say.
         subsets: subsets that were evaluated, likewise.
         languages: languages that were evaluated, likewise.
+        selection: the subsets and splits, if they are not all that the task has; see `key`.
     """
 
     name: str
@@ -117,6 +118,15 @@ class TaskInfo:
     splits: tuple[str, ...] = ()
     subsets: tuple[str, ...] = ()
     languages: tuple[str, ...] = ()
+    selection: str = ""
+
+    @property
+    def key(self) -> str:
+        """The name of the task and of what was selected of it, as in ``STS17-en-en``.
+
+        It distinguishes what `name` does not, and names the record's file.
+        """
+        return f"{self.name}-{self.selection}" if self.selection else self.name
 
 
 @dataclass(frozen=True)
@@ -194,7 +204,7 @@ class Result:
 
     def __repr__(self) -> str:
         """Model, task and main score with its interval."""
-        name = f"{self.model.label} on {self.task.name}"
+        name = f"{self.model.label} on {self.task.key}"
         main = self.metrics.get(self.task.main_metric)
         if main is None or main.value is None:
             return f"<Result {name}: {self.task.main_metric} undefined>"
@@ -212,7 +222,7 @@ class Result:
     def path(self, folder: Path | None = None) -> Path:
         """Return the record's path under ``folder`` (by default `paths.results`)."""
         name = f"{self.model.label}-{self.model.identity[:8]}"
-        return result_path(folder, name, self.seed, self.task.name)
+        return result_path(folder, name, self.seed, self.task.key)
 
     def save(self, folder: Path | None = None) -> Path:
         """Write the record, whole or not at all, and return its path."""

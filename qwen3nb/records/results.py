@@ -67,7 +67,7 @@ class Results(Sequence[Result]):
     @property
     def tasks(self) -> tuple[str, ...]:
         """Names of the tasks, sorted."""
-        return tuple(sorted({record.task.name for record in self}))
+        return tuple(sorted({record.task.key for record in self}))
 
     def filter(
         self, *, model: Names | None = None, task: Names | None = None, tier: str | None = None
@@ -91,10 +91,10 @@ class Results(Sequence[Result]):
             kept = tuple(r for r in kept if any(_is_model(r, name) for name in wanted))
         if task is not None:
             tasks = {one_of("task", name, self.tasks) for name in _listed(task)}
-            kept = tuple(r for r in kept if r.task.name in tasks)
+            kept = tuple(r for r in kept if r.task.key in tasks)
         if tier is not None:
-            tasks = set(TIERS[one_of("tier", tier, TIERS)].tasks)
-            kept = tuple(r for r in kept if r.task.name in tasks or r.config.get("tier") == tier)
+            tasks = set(TIERS[one_of("tier", tier, TIERS)].task_keys)
+            kept = tuple(r for r in kept if r.task.key in tasks or r.config.get("tier") == tier)
         return Results(kept)
 
     def to_frame(self, *, all_metrics: bool = False) -> pd.DataFrame:
@@ -122,7 +122,7 @@ _COLUMNS = (
 def _row(record: Result, metric: str) -> tuple[object, ...]:
     value = record.metrics[metric]
     return (
-        record.model.label, record.task.name, record.task.type, metric, value.value, value.low,
+        record.model.label, record.task.key, record.task.type, metric, value.value, value.low,
         value.high, value.n, record.task.unit, record.seed, record.model.identity[:8],
         record.task.revision, record.finished,
     )  # fmt: skip

@@ -102,7 +102,7 @@ def verify(records: Result | Iterable[Result] | Path | str | None = None) -> lis
         wrong = verify_files(files)
         return [f"{paths.shown(file)}: {line}" for file, lines in wrong.items() for line in lines]
     return [
-        f"{each.model.label} on {each.task.name}: {line}"
+        f"{each.model.label} on {each.task.key}: {line}"
         for each in records
         for line in problems(each)
     ]
@@ -120,8 +120,8 @@ def _file_problems(file: Path) -> list[str]:
         wrong = problems(result)
     except (ResultError, KeyError) as error:
         return [str(error)]
-    if file.name != f"{result.task.name}.json":
-        wrong.append(f"contains the task {result.task.name!r}")
+    if file.name != f"{result.task.key}.json":
+        wrong.append(f"contains the task {result.task.key!r}")
     if not file.parent.parent.name.endswith(f"-{result.model.identity[:8]}"):
         wrong.append("is in the folder of a model with another identity")
     return wrong
@@ -137,7 +137,7 @@ def latest(results: Iterable[Result]) -> list[Result]:
     for result in results:
         settings = result.model.settings
         use = tuple(str(settings.get(name, before)) for name, before in _USES.items())
-        key = (result.model.label, use, result.seed, result.task.name)
+        key = (result.model.label, use, result.seed, result.task.key)
         if key not in newest or newest[key].finished <= result.finished:
             newest[key] = result
     return list(newest.values())

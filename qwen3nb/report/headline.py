@@ -74,4 +74,4 @@ def rerank_finding(results: Iterable[Result], *, seed: int = 0) -> Finding | Non
 
 def _reranking(result: Result) -> tuple[str, str]:
     """Return the reranker and the first stage: what the records of one page share."""
-    return result.model.identity, str(result.task.name).partition(".")[2]
+    return result.model.identity, str(result.task.key).partition(".")[2]

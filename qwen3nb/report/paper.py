@@ -111,7 +111,7 @@ def paper_tables(results: Sequence[Result], *, tier: str, seed: int = 0) -> list
 
 
 def _of_tier(results: Sequence[Result], tier: str) -> list[Result]:
-    on_tier = [r for r in latest(results) if r.task.name in TIERS[tier].tasks]
+    on_tier = [r for r in latest(results) if r.task.key in TIERS[tier].task_keys]
     if not on_tier:
         raise ValueError(f"no results on the tier {tier!r}; run `qwen3nb eval --tier {tier}` first")
     return on_tier

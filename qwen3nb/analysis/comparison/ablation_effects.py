@@ -50,7 +50,7 @@ def effects(outcomes: Sequence[VariantResult], *, seed: int = 0) -> list[Effect]
     Raises:
         ValueError: outcomes of several tasks, or of a task without a score per query.
     """
-    if len({outcome.result.task.name for outcome in outcomes}) != 1:
+    if len({outcome.result.task.key for outcome in outcomes}) != 1:
         raise ValueError("expected outcomes of one task")
     scores = {outcome.variant: _scores(outcome.result) for outcome in outcomes}
     reference = outcomes[0].variant
@@ -79,5 +79,5 @@ def _scores(result: Result) -> list[float]:
     """Main metric of each query, ordered by query id."""
     scores = result.per_query.get(result.task.main_metric)
     if scores is None:
-        raise ValueError(f"{result.task.name} has no {result.task.main_metric} per query")
+        raise ValueError(f"{result.task.key} has no {result.task.main_metric} per query")
     return [scores[query] for query in sorted(scores)]

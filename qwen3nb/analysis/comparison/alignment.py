@@ -133,12 +133,12 @@ def pair_results(
         metric: the per-query metric; by default each task's main metric.
         tasks: names of the tasks to include; all by default.
     """
-    given = [result for result in results if tasks is None or result.task.name in tasks]
+    given = [result for result in results if tasks is None or result.task.key in tasks]
     newest, left_out = newest_records(given)
     names = system_names(newest)
     by_task: dict[str, list[Result]] = {}
     for result in newest:
-        by_task.setdefault(result.task.name, []).append(result)
+        by_task.setdefault(result.task.key, []).append(result)
     missing = sorted(set(tasks or ()) - set(by_task))
     left_out += [f"{task}: no record of any system" for task in missing]
     matrices = []
@@ -156,7 +156,7 @@ def newest_records(results: Iterable[Result]) -> tuple[list[Result], list[str]]:
     newest: dict[tuple[str, int, str], Result] = {}
     replaced = []
     for result in sorted(results, key=lambda each: each.finished):
-        key = (result.model.identity, result.seed, result.task.name)
+        key = (result.model.identity, result.seed, result.task.key)
         if key in newest:
             replaced.append(
                 f"{key[2]}: an earlier record of {result.model.label} (seed {result.seed}), "
@@ -180,7 +180,7 @@ def pair_against(
     """
     others = [result for result in results if result is not reference]
     names = system_names([*others, reference])
-    task, revision = reference.task.name, reference.task.revision
+    task, revision = reference.task.key, reference.task.revision
     wanted = metric or reference.task.main_metric
     matrices, left_out = [], []
     for result in others:
@@ -199,7 +199,7 @@ def comparable(one: Result, other: Result) -> bool:
     """Whether both records score the same queries of the same data by the first's main metric."""
     metric = one.task.main_metric
     return (
-        one.task.name == other.task.name
+        one.task.key == other.task.key
         and one.task.revision == other.task.revision
         and metric in one.per_query
         and metric in other.per_query

@@ -214,10 +214,10 @@ class Comparison:
 
     def between(self, first: Result, second: Result) -> PairedDifference | None:
         """First − second on the task of both records; None if they cannot be paired."""
-        task = first.task.name
+        task = first.task.key
         compared = self.on(task)
         names = [self.names.get((each.model.identity, each.seed)) for each in (first, second)]
-        if compared is None or second.task.name != task or names[0] is None or names[1] is None:
+        if compared is None or second.task.key != task or names[0] is None or names[1] is None:
             return None
         return compared.difference(names[0], names[1])
 
@@ -309,22 +309,22 @@ def compare(
     given = latest(results)
     wanted = split_names(tasks) if isinstance(tasks, str) else list(tasks)
     if not wanted:
-        wanted = list(TIERS[one_of("tier", tier, TIERS)].tasks) if tier else _tasks(given)
-    given = [result for result in given if result.task.name in wanted]
+        wanted = list(TIERS[one_of("tier", tier, TIERS)].task_keys) if tier else _tasks(given)
+    given = [result for result in given if result.task.key in wanted]
     newest, replaced = newest_records(given)
     metrics = [metric] if isinstance(metric, str) else list(metric)
     names = system_names(given)
     reference = _named(given, names, baseline) or _best(newest, names, wanted, metrics[0])
     procedure = Procedure(alpha, minimum, correction, draws, LEVEL, seed)
     compared = [
-        _on_task([r for r in newest if r.task.name == task], names, each, reference, procedure)
+        _on_task([r for r in newest if r.task.key == task], names, each, reference, procedure)
         for task in wanted
         for each in metrics
     ]
     return Comparison(
         baseline=reference,
         tasks=tuple(each for each in compared if each is not None),
-        records={(r.task.name, names[r.model.identity, r.seed]): r for r in newest},
+        records={(r.task.key, names[r.model.identity, r.seed]): r for r in newest},
         procedure=procedure,
         names=names,
         left_out=tuple(replaced),
@@ -332,7 +332,7 @@ def compare(
 
 
 def _tasks(results: Iterable[Result]) -> list[str]:
-    return list(dict.fromkeys(result.task.name for result in results))
+    return list(dict.fromkeys(result.task.key for result in results))
 
 
 def _named(results: Iterable[Result], names: Names, baseline: str) -> str:
@@ -354,7 +354,7 @@ def _named(results: Iterable[Result], names: Names, baseline: str) -> str:
 def _best(results: Iterable[Result], names: Names, tasks: Sequence[str], metric: str) -> str:
     """Name of the best system on the first task among those with most tasks; or empty."""
     scores = {
-        (result.task.name, names[result.model.identity, result.seed]): values
+        (result.task.key, names[result.model.identity, result.seed]): values
         for result in results
         if (values := result.per_query.get(metric or result.task.main_metric))
     }
@@ -380,7 +380,7 @@ def _on_task(
     """Compare on one task, using the baseline's revision of the data if it has a record."""
     if not records or _by_correlation(records):
         return None
-    task, metric = records[0].task.name, metric or records[0].task.main_metric
+    task, metric = records[0].task.key, metric or records[0].task.main_metric
     ordered = sorted(records, key=lambda each: names[each.model.identity, each.seed])
     reference = [r for r in ordered if names[r.model.identity, r.seed] == baseline]
     revision = str(reference[0].task.revision) if reference else common_revision(ordered)

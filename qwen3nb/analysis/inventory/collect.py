@@ -173,7 +173,7 @@ def _from_record(file: Path, failed: Sequence[FailedRun]) -> list[Score]:
         "system": _system(known) or label,
         "identity": identity,
         "seed": result.seed,
-        "task": result.task.name,
+        "task": result.task.key,
         "kind": kind or result.task.type,
         "source": str(file),
         "origin": SCHEMA,

@@ -98,13 +98,13 @@ def trajectories(
         metric: by default each task's main metric.
     """
     by_training: dict[tuple[str, str], Trajectory] = {}
-    given = [r for r in results if r.task.name in tasks and training_step(r)]
+    given = [r for r in results if r.task.key in tasks and training_step(r)]
     revisions = {
-        task: common_revision([r for r in given if r.task.name == task])
-        for task in {result.task.name for result in given}
+        task: common_revision([r for r in given if r.task.key == task])
+        for task in {result.task.key for result in given}
     }
     for result in given:
-        step, task = training_step(result), result.task.name
+        step, task = training_step(result), result.task.key
         wanted = metric or result.task.main_metric
         other = str(result.task.revision) != revisions[task]
         if step is None or other or wanted not in result.metrics:

@@ -27,8 +27,15 @@ from qwen3nb.evaluation.mteb.per_query import (
     extract_scores,
     task_size,
 )
-from qwen3nb.evaluation.mteb.select import select_tasks, split_names, tier_tasks
-from qwen3nb.evaluation.mteb.subsample import limited, limited_name
+from qwen3nb.evaluation.mteb.select import (
+    select_tasks,
+    selection,
+    split_groups,
+    split_names,
+    task_key,
+    tier_tasks,
+)
+from qwen3nb.evaluation.mteb.subsample import limited
 from qwen3nb.evaluation.recording import (
     Work,
     assemble,
@@ -94,7 +101,7 @@ def evaluate_tasks(
         disable=not show_progress,
     )  # fmt: skip
     for task in bar:
-        name = limited_name(task.metadata.name, limit)
+        name = task_key(task, limit=limit)
         bar.set_postfix_str(name)
         if reason := unsuited(model, task):
             tally.skip(name, reason)
@@ -131,7 +138,11 @@ def suite_tasks(*, tier: str, tasks: Iterable[Any] | str | None) -> list[Any]:
     """Return the tasks that `evaluate_tasks` runs, with aggregate tasks split into parts."""
     if isinstance(tasks, str):
         tasks = split_names(tasks) or None
-    return _parts(tasks if tasks is not None else tier_tasks(tier))
+    if tasks is None:
+        return tier_tasks(tier)
+    return split_groups(
+        select_tasks(names=[each])[0] if isinstance(each, str) else each for each in tasks
+    )
 
 
 def unsuited(model: Model, task: Any) -> str:
@@ -144,24 +155,11 @@ def unsuited(model: Model, task: Any) -> str:
     )
 
 
-def _parts(tasks: Iterable[Any]) -> list[Any]:
-    """Resolve names to task objects, and aggregate tasks to their parts."""
-    parts = []
-    for each in tasks:
-        task = select_tasks(names=[each])[0] if isinstance(each, str) else each
-        inner = getattr(task.metadata, "tasks", None)
-        for part in inner or [task]:
-            if inner:
-                part.qwen3nb_group = task.metadata.name
-            parts.append(part)
-    return parts
-
-
 def stored_record(
     model: Model, task: Any, *, folder: Path, seed: int, limit: int = 0
 ) -> Result | None:
     """Return the stored record for this model, data and software, if any."""
-    name = limited_name(task.metadata.name, limit)
+    name = task_key(task, limit=limit)
     return stored(
         record_path(model, name, folder=folder, seed=seed),
         identity=model.identity,
@@ -198,7 +196,7 @@ def _run_task(
     return assemble(
         model=model_info(model),
         task=TaskInfo(
-            name=limited_name(task.metadata.name, limit),
+            name=task.metadata.name,
             type=task.metadata.type,
             dataset=task.metadata.dataset["path"],
             revision=revision,
@@ -206,7 +204,10 @@ def _run_task(
             unit=UNITS.get(task.metadata.type, UNIT),
             size=size,
             mteb=MTEBScore(metric=str(task.metadata.main_score), value=score),
-            group=getattr(task, "qwen3nb_group", ""),
+            splits=tuple(task.eval_splits),
+            subsets=tuple(task.hf_subsets),
+            languages=tuple(task.languages),
+            selection=selection(task, limit=limit),
         ),
         per_query=per_query,
         metrics=metrics,

@@ -11,7 +11,8 @@ from typing import Any
 from qwen3nb import paths
 from qwen3nb.evaluation.mteb.cost import Cost, costs, throughput
 from qwen3nb.evaluation.mteb.evaluate import Model, stored_record, suite_tasks, unsuited
-from qwen3nb.evaluation.mteb.subsample import limited, limited_name
+from qwen3nb.evaluation.mteb.select import task_key
+from qwen3nb.evaluation.mteb.subsample import limited
 from qwen3nb.models.encoders.base import Encoder
 
 __all__ = ["Planned", "plan"]
@@ -74,7 +75,7 @@ def plan(
         cost = _cost(task, characters, limit=limit, model=model)
         planned.append(
             Planned(
-                task=limited_name(cost.task, limit),
+                task=task_key(task, limit=limit),
                 type=cost.type,
                 dataset=task.metadata.dataset["path"],
                 revision=cost.revision,

@@ -3,31 +3,87 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from qwen3nb.tiers import TIERS
+from qwen3nb.tiers import BENCHMARKS, TIERS
 from qwen3nb.utils.choices import one_of
 
-__all__ = ["choose_tasks", "select_tasks", "split_names", "tier_tasks"]
+__all__ = [
+    "choose_tasks",
+    "select_tasks",
+    "selection",
+    "split_groups",
+    "split_names",
+    "task_key",
+    "tier_tasks",
+]
 
 _OWN = ("PyDocs", "AuthorSTS")
+_LONGEST = 60  # characters of a selection in a file name
 
 
 def tier_tasks(tier: str) -> list[Any]:
-    """Return the MTEB task objects of a tier, each once, without loading data.
+    """Return the MTEB task objects of a tier, in the order of `Tier.task_keys`.
+
+    No data is loaded.
 
     Raises:
         ValueError: unknown tier.
     """
+    entry = TIERS[one_of("tier", tier, TIERS)]
+    tasks = select_tasks(names=entry.tasks) if entry.tasks else []
+    for benchmark in entry.benchmarks:
+        tasks += _benchmark_tasks(benchmark)
+    order = entry.task_keys
+    return sorted(split_groups(tasks), key=lambda task: order.index(task_key(task)))
+
+
+def _benchmark_tasks(name: str) -> list[Any]:
+    """Return the tasks of an entry of `BENCHMARKS`; MTEB's own are restricted as MTEB does."""
     import mteb
 
-    entry = TIERS[one_of("tier", tier, TIERS)]
-    tasks = select_tasks(names=entry.tasks)
-    for benchmark in entry.benchmarks:
-        have = {task.metadata.name for task in tasks}
-        tasks += [t for t in mteb.get_benchmark(benchmark).tasks if t.metadata.name not in have]
-    return tasks
+    if name.startswith("MTEB("):
+        return list(mteb.get_benchmark(name).tasks)
+    return select_tasks(names=BENCHMARKS[name].tasks)
+
+
+def split_groups(tasks: Iterable[Any]) -> list[Any]:
+    """Replace tasks that consist of others by these; keep the first of tasks with one key."""
+    parts = (part for task in tasks for part in getattr(task.metadata, "tasks", None) or [task])
+    unique: dict[str, Any] = {}
+    for part in parts:
+        unique.setdefault(task_key(part), part)
+    return list(unique.values())
+
+
+def task_key(task: Any, *, limit: int = 0) -> str:
+    """Return the name of a task with its selection; see `qwen3nb.records.TaskInfo.key`."""
+    selected = selection(task, limit=limit)
+    return f"{task.metadata.name}-{selected}" if selected else str(task.metadata.name)
+
+
+def selection(task: Any, *, limit: int = 0) -> str:
+    """Return what of a task is evaluated: its subsets, splits and limit; empty if all of it.
+
+    >>> import mteb
+    >>> selection(mteb.get_task("STS17", hf_subsets=["en-en"]), limit=20)
+    'en-en-limit20'
+    """
+    whole = task.metadata
+    parts = []
+    if set(task.hf_subsets) != set(whole.hf_subsets):
+        parts.append("_".join(task.hf_subsets))
+    if set(task.eval_splits) != set(whole.eval_splits):
+        parts.append("_".join(task.eval_splits))
+    if limit:
+        parts.append(f"limit{limit}")
+    text = re.sub(r"[^A-Za-z0-9._-]", "", "-".join(parts))
+    if len(text) <= _LONGEST:
+        return text
+    return f"{text[:_LONGEST]}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:8]}"
 
 
 def choose_tasks(

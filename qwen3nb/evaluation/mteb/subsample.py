@@ -12,15 +12,10 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["limited", "limited_name"]
+__all__ = ["limited"]
 
 # Types whose rows may hold lists of texts.
 _LISTS = ("Clustering", "PairClassification")
-
-
-def limited_name(name: str, limit: int) -> str:
-    """Return the name of the task under a limit; 0 means no limit."""
-    return f"{name}-limit{limit}" if limit else name
 
 
 @contextmanager

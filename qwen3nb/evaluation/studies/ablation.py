@@ -162,7 +162,7 @@ def by_task(outcomes: Sequence[VariantResult]) -> dict[str, list[VariantResult]]
     """Group outcomes by task, in the order of the variants."""
     grouped: dict[str, list[VariantResult]] = {}
     for outcome in outcomes:
-        grouped.setdefault(outcome.result.task.name, []).append(outcome)
+        grouped.setdefault(outcome.result.task.key, []).append(outcome)
     return grouped
 
 

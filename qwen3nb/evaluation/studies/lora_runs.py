@@ -238,10 +238,10 @@ def _write_back(each: TrainedAdapter, results: Iterable[Result]) -> None:
         main = result.task.main_metric
         name = main.lower()
         value = {
-            "dataset": result.config.get("collection", result.task.name),
+            "dataset": result.config.get("collection", result.task.key),
             "per_query": result.per_query.get(main, {}),
             "aggregate": {name: result.main.value},
             "config": each.settings,
             "model": result.model.identity,
         }
-        write_json(each.seed_folder / "results" / f"{result.task.name}.json", value)
+        write_json(each.seed_folder / "results" / f"{result.task.key}.json", value)

@@ -47,7 +47,7 @@ def predict_elsewhere(tier: str = "fast", *, seed: int = 0) -> list[Prediction]:
     """
     table = published_table()
     known = list(next(iter(table.values())))
-    own = tuple(task for task in TIERS[tier].tasks if task in known)
+    own = tuple(task for task in TIERS[tier].task_keys if task in known)
     others = tuple(task for task in known if task not in own)
     whole = [_prediction(tier, own, others, table, seed=seed)]
     return whole + [_prediction(task, (task,), others, table, seed=seed) for task in own]

@@ -117,9 +117,9 @@ def _about(folder: Path, provenance: dict[str, Any], stated: dict[str, Any]) -> 
 def _measured(folder: Path, results: Sequence[Result], *, tier: str) -> dict[str, Any]:
     """Return what the template says about the results."""
     own = _of_model(folder, results)
-    tasks = TIERS[tier].tasks
+    tasks = TIERS[tier].task_keys
     on_tier = compare(results, tier=tier)
-    measured = [*tasks, *(r.task.name for r in own if r.task.name not in tasks)]
+    measured = [*tasks, *(r.task.key for r in own if r.task.key not in tasks)]
     limits = limitations(own, compare(results, tasks=measured, baseline=on_tier.baseline))
     table = leaderboard(results, tier=tier, comparison=on_tier)
     return {

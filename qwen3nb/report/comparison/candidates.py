@@ -385,7 +385,7 @@ def compare_candidates(
     labels = {result.model.label for result in records}
     earlier = [
         r for r in results
-        if (r.task.dataset or r.task.name) == dataset and r.model.label in labels
+        if (r.task.dataset or r.task.key) == dataset and r.model.label in labels
         and r.task.type == used.task.type
     ]  # fmt: skip
     runs = trend(earlier, metric=tested[0], n_resamples=n_resamples, seed=seed)
@@ -396,23 +396,23 @@ def _task(results: Sequence[Result], task: str, current: str, tested: Sequence[s
     """Return the name of the selected task; of several revisions, the one finished last."""
     fit = [r for r in results if all(metric in r.per_query for metric in tested)]
     if task:
-        fit = [r for r in fit if task in (r.task.name, r.task.dataset, _custom_data(r))]
+        fit = [r for r in fit if task in (r.task.key, r.task.dataset, _custom_data(r))]
     mine = sorted((r for r in fit if r.model.label == current), key=lambda r: r.finished)
     if not task:
         custom = [r for r in mine if _custom_data(r)]
         mine = custom or [r for r in mine if r.task.type == "Retrieval"] or mine
-    names = {r.task.name for r in mine}
+    names = {r.task.key for r in mine}
     if not mine:
         labels = ", ".join(sorted({r.model.label for r in fit})) or "no model"
         raise ValueError(
             f"no record of {current!r} with {' and '.join(tested)} per query"
             f"{f' on {task!r}' if task else ''}; available: {labels}"
         )
-    if not task and len({r.task.dataset or r.task.name for r in mine}) > 1:
+    if not task and len({r.task.dataset or r.task.key for r in mine}) > 1:
         raise ValueError(f"choose a task: {', '.join(sorted(names))}")
     if len(names) > 1 and task not in names and len({r.task.type for r in mine}) > 1:
         raise ValueError(f"choose a task: {', '.join(sorted(names))}")
-    return str(task if task in names else mine[-1].task.name)
+    return str(task if task in names else mine[-1].task.key)
 
 
 def _custom_data(result: Result) -> str:
@@ -425,7 +425,7 @@ def _records(
     results: Sequence[Result], task: str, current: str, models: Sequence[str], tested: Sequence[str]
 ) -> tuple[list[Result], list[str]]:
     """Return the newest record per model, the model in use first, and what is left out."""
-    newest = [result for result in latest(results) if result.task.name == task]
+    newest = [result for result in latest(results) if result.task.key == task]
     labels = sorted({result.model.label for result in newest})
     if unknown := [label for label in models if label not in labels]:
         raise ValueError(f"no record of {unknown[0]!r} on {task}; available: {', '.join(labels)}")

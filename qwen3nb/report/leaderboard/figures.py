@@ -59,10 +59,10 @@ class _ScoreGrid:
 
 
 def _scores(results: Iterable[Result], tier: str) -> _ScoreGrid:
-    tasks = TIERS[tier].tasks
-    on_tier = [result for result in latest(results) if result.task.name in tasks]
+    tasks = TIERS[tier].task_keys
+    on_tier = [result for result in latest(results) if result.task.key in tasks]
     names = model_names(on_tier)
-    records = {(names[r.model.identity], r.task.name): r for r in on_tier}
+    records = {(names[r.model.identity], r.task.key): r for r in on_tier}
 
     def key(name: str) -> tuple[bool, float, str]:
         record = records.get((name, tasks[0]))
@@ -216,7 +216,7 @@ def per_query_figure(results: Sequence[Result], *, metric: str = "nDCG@10") -> F
     if not measured:
         return None
     means = ", ".join(
-        f"{short_task(r.task.name)} mean {np.mean(list(r.per_query[metric].values())):.3f}, "
+        f"{short_task(r.task.key)} mean {np.mean(list(r.per_query[metric].values())):.3f}, "
         f"n = {len(r.per_query[metric])}"
         for r in measured
     )
@@ -251,7 +251,7 @@ def _per_query(results: Sequence[Result], metric: str, width: float) -> MplFigur
             ha="right" if mean > 0.5 else "left",
             va="top",
         )
-        axis.set_title(f"{plain(short_task(result.task.name))}, n = {len(values)}")
+        axis.set_title(f"{plain(short_task(result.task.key))}, n = {len(values)}")
         axis.set_xlabel(f"{metric} of a query")
         axis.set_ylabel("queries")
         axis.label_outer()
@@ -271,7 +271,7 @@ def similarity_figure(results: Sequence[Result]) -> Figure | None:
     return Figure(
         name="similarity",
         draw=lambda width: _similarity(result, width),
-        caption=f"Cosine similarity of each sentence pair of {result.task.name} by its gold score, "
+        caption=f"Cosine similarity of each sentence pair of {result.task.key} by its gold score, "
         f"rounded (n = {n} pairs{measures}); lines are medians. With a useful encoder, they rise "
         "from left to right and the columns overlap little.",
         alt=f"Cosine similarity by gold score, {n} pairs{measures}.",

@@ -97,7 +97,7 @@ def _leader(first: _FirstTask) -> Finding | None:
         return None
     best, *others = first.results
     score = f"{_metric(best)} {_value(best)}, n = {best.main.n}"
-    task = short_task(best.task.name)
+    task = short_task(best.task.key)
     gaps = ((each, first.gap(best, each)) for each in others)
     second, gap = next(((each, gap) for each, gap in gaps if gap is not None), (None, None))
     if second is None or gap is None:

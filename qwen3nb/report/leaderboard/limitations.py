@@ -26,7 +26,7 @@ def limitations(own: Sequence[Result], comparison: Comparison) -> list[str]:
     """
     sentences = [
         sentence
-        for result in sorted(own, key=lambda each: each.task.name)
+        for result in sorted(own, key=lambda each: each.task.key)
         for floor in _FLOORS
         if (sentence := _against(floor, result, comparison))
     ]
@@ -43,7 +43,7 @@ def limitations(own: Sequence[Result], comparison: Comparison) -> list[str]:
 
 def _against(floor: str, result: Result, comparison: Comparison) -> str:
     """Say that a record is no better than a floor's; empty if it is better."""
-    task = result.task.name
+    task = result.task.key
     reference = next(
         (
             each

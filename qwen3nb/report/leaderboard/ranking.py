@@ -35,13 +35,13 @@ def standings(
     The tasks are those that most models have: a model that lacks one of them is reported, not
     ranked. None if fewer than two models can be ranked.
     """
-    tasks = TIERS[tier].tasks
-    on_tier = [result for result in latest(results) if result.task.name in tasks]
+    tasks = TIERS[tier].task_keys
+    on_tier = [result for result in latest(results) if result.task.key in tasks]
     pairing = pair_results(on_tier)
     ranked = _rankable(pairing)
     if not ranked:
         return None
-    types = {result.task.name: result.task.type for result in on_tier}
+    types = {result.task.key: result.task.type for result in on_tier}
     return category_leaderboards(ranked, types, alpha=alpha, seed=seed)
 
 

@@ -41,13 +41,13 @@ def leaderboard(
         comparison: comparison of these results; computed if None.
         links: page of each run id.
     """
-    tasks = list(TIERS[tier].tasks)
-    on_tier = [result for result in latest(results) if result.task.name in tasks]
+    tasks = list(TIERS[tier].task_keys)
+    on_tier = [result for result in latest(results) if result.task.key in tasks]
     names = model_names(on_tier)
     tested = comparison or compare(on_tier, tier=tier)
     table: dict[str, dict[str, Result]] = {}
     for result in on_tier:
-        table.setdefault(result.model.identity, {})[result.task.name] = result
+        table.setdefault(result.model.identity, {})[result.task.key] = result
     order = sorted(
         table, key=lambda identity: (-_sort_key(table[identity], tasks), names[identity])
     )
@@ -57,7 +57,7 @@ def leaderboard(
     for index, identity in enumerate(order):
         records = [columns[task][index] for task in tasks]
         why = _why_missing(next(iter(table[identity].values())))
-        cells = [_score(r, links or {}, near[r.task.name]) if r else Cell(why) for r in records]
+        cells = [_score(r, links or {}, near[r.task.key]) if r else Cell(why) for r in records]
         rows.append((Cell(names[identity]), *cells))
     heads = [_head(task, [each for each in columns[task] if each]) for task in tasks]
     return Table(

@@ -65,11 +65,11 @@ def summarise(
     labels = {result.model.label for result in results}
     if len(labels) > 1:
         raise ValueError(f"expected results of one model, got {', '.join(sorted(labels))}")
-    have = {result.task.name for result in results}
+    have = {result.task.key for result in results}
     missing = {name: (reasons or {}).get(name, "not run") for name in requested if name not in have}
     groups: dict[str, list[Result]] = {}
     for result in results:
-        groups.setdefault(result.task.group or result.task.name, []).append(result)
+        groups.setdefault(result.task.group or result.task.key, []).append(result)
     types: dict[str, list[float]] = {}
     for parts in groups.values():
         values = [value for part in parts if (value := main_score(part)) is not None]

@@ -31,7 +31,7 @@ def results_table(results: Sequence[Result], *, skipped: Mapping[str, str] | Non
             main = name == result.task.main_metric
             rows.append(
                 (
-                    Cell(result.task.name, link=""),
+                    Cell(result.task.key, link=""),
                     Cell(name),
                     number(value, strong=main),
                     Cell(f"{value.n} {result.task.unit}"),
@@ -95,7 +95,7 @@ def provenance_table(results: Sequence[Result]) -> Table:
         **last.environment.versions,
     }
     for result in results:
-        facts[f"data of {result.task.name}"] = (
+        facts[f"data of {result.task.key}"] = (
             f"{result.task.dataset} at {result.task.revision[:12]}"
         )
     rows = tuple((Cell(key), Cell(value or "none")) for key, value in facts.items())
@@ -113,9 +113,9 @@ def headline_table(
     results: Iterable[Result], *, tier: str, links: Mapping[str, str] | None = None
 ) -> Table:
     """Return the scores on the tier's first task, a row per model, for the landing page."""
-    task = TIERS[tier].tasks[0]
+    task = TIERS[tier].task_keys[0]
     on_task = sorted(
-        (result for result in latest(results) if result.task.name == task),
+        (result for result in latest(results) if result.task.key == task),
         key=_value,
         reverse=True,
     )

@@ -176,7 +176,7 @@ def ablation_table(outcomes: Sequence[VariantResult]) -> Table:
     return Table(
         ("pooling", "weights", "around a text", "vectors", f"{first.task.main_metric}"),
         tuple(rows),
-        f"{first.task.name}, n = {first.main.n} {first.task.unit}. Intervals: 95 %, "
+        f"{first.task.key}, n = {first.main.n} {first.task.unit}. Intervals: 95 %, "
         "percentile bootstrap. The best value is biased upwards by the selection among variants.",
     )
 

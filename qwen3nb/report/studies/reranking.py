@@ -135,7 +135,7 @@ def reranker_table(reranker: Reranker, results: Sequence[Result]) -> Table:
         "instruction": reranker.instruction,
         "template": str(reranker.settings["template"][0]),
         "tokens of a pair": f"at most {reranker.max_length}",
-        "first stage": ", ".join(sorted({r.task.name.split(".", 1)[1] for r in results})),
+        "first stage": ", ".join(sorted({r.task.key.split(".", 1)[1] for r in results})),
         "pairs": f"{counts['pairs']:,}",
         "documents cut to fit": f"{counts['cut']:,}",
         "P(yes) exactly 0 or 1": f"{counts['saturated']:,}",

@@ -111,7 +111,7 @@ def read_trainings(
     if outputs and not Path(outputs).expanduser().is_dir():
         raise FileNotFoundError(f"{outputs}: no such folder")
     base = Path(outputs).expanduser() if outputs else paths.runs()
-    tasks = split_names(task) or list(TIERS[tier].tasks)
+    tasks = split_names(task) or list(TIERS[tier].task_keys)
     problems: list[str] = []
     logs = [] if adapters_only else _state_logs(base, problems)
     conflicts = []
@@ -121,7 +121,7 @@ def read_trainings(
         conflicts += _read(file, read_conflicts, problems)
     given = latest(results)
     if not task:  # adapters are evaluated on their own tasks
-        adapters = {r.task.name for r in given if isinstance(r.config.get("training"), dict)}
+        adapters = {r.task.key for r in given if isinstance(r.config.get("training"), dict)}
         tasks += sorted(adapters - set(tasks))
     by_task = trajectories(given, tasks=tasks, metric=metric)
     cut: list[TrainingLog | Conflicts] = [*logs, *conflicts]

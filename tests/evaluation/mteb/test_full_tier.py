@@ -1,13 +1,14 @@
-"""Known gaps of the tier ``full``, as strict expected failures."""
+"""The tasks of the tier ``full``; its known gaps are strict expected failures."""
 
-from types import SimpleNamespace
-
+import mteb
 import pytest
 from datasets import Dataset, DatasetDict
 from helpers.mteb_tasks import WORDS, loaded
 
 from qwen3nb.evaluation.mteb.evaluate import evaluate_tasks
+from qwen3nb.evaluation.mteb.select import task_key, tier_tasks
 from qwen3nb.models.load import load_encoder
+from qwen3nb.tiers import BENCHMARKS, GROUPS, TIERS
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +42,6 @@ def counterfactual(language, shift):
     return loaded("AmazonCounterfactualClassification", {subset: parts}, languages=[language])
 
 
-@pytest.mark.xfail(strict=True, reason="T1: a record does not know its language or split")
 def test_another_language_of_a_task_is_not_served_from_the_first_ones_record(encoder, tmp_path):
     options = {"output": tmp_path, "show_progress": False}
     german = evaluate_tasks(encoder, tasks=[counterfactual("deu", 1)], **options)
@@ -52,15 +52,25 @@ def test_another_language_of_a_task_is_not_served_from_the_first_ones_record(enc
     assert japanese.results[0].task.subsets == ("ja",)
 
 
-@pytest.mark.xfail(strict=True, reason="T3: a task in a group and by itself share a record")
-def test_a_part_of_a_group_and_the_stand_alone_task_have_two_records(encoder, tmp_path):
-    parts = [search("CQADupstackGamingRetrieval"), search("CQADupstackUnixRetrieval")]
-    group = SimpleNamespace(metadata=SimpleNamespace(name="CQADupstackRetrieval", tasks=parts))
-    alone = search("CQADupstackGamingRetrieval")
-    run = evaluate_tasks(encoder, tasks=[group, alone], output=tmp_path, show_progress=False)
-    assert [record.task.group for record in run.results] == [
-        "CQADupstackRetrieval", "CQADupstackRetrieval", "",
-    ]  # fmt: skip
+def test_a_forum_of_cqadupstack_that_is_also_a_task_of_mteb_runs_once():
+    keys = [task_key(task) for task in tier_tasks("full")]
+    assert keys.count("CQADupstackGamingRetrieval") == 1
+    assert len(keys) == len(set(keys)) == 61
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_the_static_list_of_a_tier_names_the_tasks_that_run(tier):
+    assert [task_key(task) for task in tier_tasks(tier)] == list(TIERS[tier].task_keys)
+
+
+def test_benchmarks_are_those_of_mteb():
+    assert GROUPS["CQADupstackRetrieval"] == tuple(
+        task.metadata.name for task in mteb.get_task("CQADupstackRetrieval").metadata.tasks
+    )
+    ours = set(BENCHMARKS["MTEB(eng, v2)"].tasks)
+    assert ours == {task_key(task) for task in mteb.get_benchmark("MTEB(eng, v2)").tasks}
+    beir = {task.metadata.name for task in mteb.get_benchmark("BEIR").tasks}
+    assert set(BENCHMARKS["BEIR"].tasks) == beir
 
 
 @pytest.mark.xfail(strict=True, reason="T18: MTEB drops the document with the query's own id")

@@ -7,7 +7,7 @@ from helpers.mteb_tasks import WORDS, loaded
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.mteb.plan import plan
 from qwen3nb.evaluation.mteb.select import select_tasks
-from qwen3nb.evaluation.mteb.subsample import limited, limited_name
+from qwen3nb.evaluation.mteb.subsample import limited
 from qwen3nb.models.load import load_encoder, load_model
 from qwen3nb.records.store import load_results, verify
 from qwen3nb.report.leaderboard.suite import plan_table
@@ -54,7 +54,8 @@ def test_a_limited_search_keeps_what_is_judged_and_is_the_same_for_all():
 def test_a_limited_record_has_another_name_and_stays_out_of_mtebs_files(encoder, tmp_path):
     run = evaluate(encoder, tasks=[search()], limit=4, output=tmp_path, show_progress=False)
     (result,) = run.results
-    assert result.task.name == limited_name("SciFact", 4) == "SciFact-limit4"
+    assert result.task.key == "SciFact-limit4"
+    assert result.task.name == "SciFact"
     assert (result.task.size["queries"], result.main.n) == (4, 4)
     assert verify(result) == []
     assert not (tmp_path / "mteb").exists()
@@ -62,7 +63,7 @@ def test_a_limited_record_has_another_name_and_stays_out_of_mtebs_files(encoder,
     assert again.reused == ("SciFact-limit4",)
     whole = evaluate(encoder, tasks=[search()], output=tmp_path, show_progress=False)
     assert (whole.reused, whole.results[0].main.n) == ((), 10)
-    assert {r.task.name for r in load_results(tmp_path)} == {"SciFact", "SciFact-limit4"}
+    assert {r.task.key for r in load_results(tmp_path)} == {"SciFact", "SciFact-limit4"}
 
 
 @pytest.mark.integration
