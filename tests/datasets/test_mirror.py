@@ -240,9 +240,13 @@ def test_a_mirror_filled_from_a_hub_serves_a_node_without_one(hub, tmp_path):
     }
     command = [sys.executable, "-m", "qwen3nb.cli.main"]
     fetch_ = [*command, "fetch", "--tasks", "STSBenchmark"]
-    asked = "from qwen3nb.datasets.mirror import hub_reachable as ask; print(ask())"
+    question = "from qwen3nb.datasets.mirror import hub_reachable as ask; print(ask())"
     answer = subprocess.run(
-        [sys.executable, "-c", asked], env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-c", question],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert answer.stdout == "True\n"
     listed = subprocess.run(
