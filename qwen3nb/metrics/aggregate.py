@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,15 +143,14 @@ def aggregate(
     one_of("aggregate", how, AGGREGATES)
     samples = [_sample(per_query, columns, part) for part in parts or ("",)]
     n = sum(map(len, samples))
-    fixed = {"n": n, "how": how, "columns": tuple(columns), "parts": tuple(parts)}
+    empty = Aggregate(None, None, None, n, how, tuple(columns), parts=tuple(parts))
     if not all(map(len, samples)):
-        return Aggregate(None, None, None, undefined="no queries", **fixed)
+        return replace(empty, undefined="no queries")
     value = float(np.mean([AGGREGATES[how](sample[None])[0] for sample in samples]))
     if math.isnan(value):
-        reason = "one of the columns is constant"
-        return Aggregate(None, None, None, undefined=reason, **fixed)
+        return replace(empty, undefined="one of the columns is constant")
     low, high = _interval(samples, AGGREGATES[how], seed=seed, resamples=resamples)
-    return Aggregate(value, low, high, **fixed)
+    return replace(empty, value=value, low=low, high=high)
 
 
 def _sample(
