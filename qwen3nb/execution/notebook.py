@@ -124,6 +124,9 @@ def run_key(notebook: nbformat.NotebookNode, values: Mapping[str, Any]) -> str:
     }
     if "checkpoint" in values:
         parts["model"] = fingerprint(find_source(values["checkpoint"]))
+    folders = [Path(each.strip()).expanduser() for each in str(values.get("data", "")).split(",")]
+    if files := sorted(file for each in folders if str(each) != "." for file in _files(each)):
+        parts["data"] = [file_stamp(file) for file in files]
     if values.get("adapter"):
         parts["adapter"] = adapter_fingerprint(Path(values["adapter"]).expanduser())
     if "training" in values:
@@ -140,6 +143,11 @@ def run_key(notebook: nbformat.NotebookNode, values: Mapping[str, Any]) -> str:
         )
         parts["outputs"] = [[str(file), sha256_file(file)] for file in files]
     return sha256_json(parts)
+
+
+def _files(folder: Path) -> list[Path]:
+    """Return the files in a folder of data; none if there is no such folder."""
+    return [file for file in folder.rglob("*") if file.is_file()] if folder.is_dir() else []
 
 
 def _code_digest() -> str:
