@@ -20,6 +20,7 @@ __getattr__, __dir__, __all__ = lazy_names(
             "differences_table",
             "power_table",
         ),
+        "qwen3nb.report.leaderboard.benchmark_tables": ("task_sections",),
         "qwen3nb.report.leaderboard.ranking": (
             "categories_table",
             "rank_table",

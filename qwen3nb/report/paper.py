@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from qwen3nb.analysis.comparison.alignment import model_names
+from qwen3nb.analysis.comparison.alignment import model_names, newest_records
 from qwen3nb.analysis.comparison.compare import Comparison, compare
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
@@ -80,7 +80,7 @@ def _of_trainings(results: Sequence[Result], *, tier: str, seed: int) -> Iterato
 
 def _per_model(results: Sequence[Result]) -> Iterator[tuple[str, Figure]]:
     for identity, name in model_names(results).items():
-        own = [result for result in results if result.model.identity == identity]
+        own, _ = newest_records(each for each in results if each.model.identity == identity)
         for figure in (per_query_figure(own, metric=METRIC), similarity_figure(own)):
             if figure is not None:
                 yield f"{figure.name}-{name}", figure

@@ -152,12 +152,15 @@ def pair_results(
 
 
 def newest_records(results: Iterable[Result]) -> tuple[list[Result], list[str]]:
-    """The newest record per model identity, seed and task, and a note on each older one."""
+    """The newest record per model identity, seed and task, and a note on each older one.
+
+    There is no note on a record of the same content under another label, which `model_names` shows.
+    """
     newest: dict[tuple[str, int, str], Result] = {}
     replaced = []
     for result in sorted(results, key=lambda each: each.finished):
         key = (result.model.identity, result.seed, result.task.key)
-        if key in newest:
+        if key in newest and newest[key].model.label == result.model.label:
             replaced.append(
                 f"{key[2]}: an earlier record of {result.model.label} (seed {result.seed}), "
                 f"finished {newest[key].finished}"
@@ -208,9 +211,15 @@ def comparable(one: Result, other: Result) -> bool:
 
 
 def model_names(results: Iterable[Result]) -> dict[str, str]:
-    """Names by model identity: the newest label, with pooling or digest if not unique."""
+    """Names by model identity: the newest label, with pooling or digest if not unique.
+
+    A model with several labels shows the others as well: ``demo-average (= runs-ul2-best)``.
+    """
     newest = sorted(results, key=lambda each: each.finished)
     models = {result.model.identity: result.model for result in newest}
+    aliases: dict[str, set[str]] = {}
+    for result in newest:
+        aliases.setdefault(result.model.identity, set()).add(result.model.label)
     labels = [model.label for model in models.values()]
     names = {}
     for identity, model in models.items():
@@ -220,6 +229,9 @@ def model_names(results: Iterable[Result]) -> dict[str, str]:
         names[identity] = name
     if len(set(names.values())) < len(names):
         names = {identity: f"{models[identity].label} {identity[:8]}" for identity in models}
+    for identity, model in models.items():
+        if others := sorted(aliases[identity] - {model.label}):
+            names[identity] += f" (= {', '.join(others)})"
     return names
 
 

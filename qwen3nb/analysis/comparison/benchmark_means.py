@@ -23,6 +23,8 @@ __all__ = [
     "benchmark_columns",
     "column_mean",
     "main_score",
+    "task_column",
+    "task_score",
     "tier_columns",
     "type_column",
 ]
@@ -57,6 +59,19 @@ class MeanColumn:
         """The metric, in words."""
         return self.metric or "main score"
 
+    def entries(self) -> dict[str, list[str]]:
+        """Return its tasks, each with its parts; a group's if all of them are averaged."""
+        groups = {
+            part: name
+            for name, parts in GROUPS.items()
+            if all(part in self.weights for part in parts)
+            for part in parts
+        }
+        entries: dict[str, list[str]] = {}
+        for key in self.weights:
+            entries.setdefault(groups.get(key, key), []).append(key)
+        return entries
+
 
 @dataclass(frozen=True)
 class BenchmarkMean:
@@ -77,14 +92,14 @@ class BenchmarkMean:
     @property
     def measured(self) -> int:
         """Number of tasks with a score; a group counts if all its parts have one."""
-        parts = {part: name for name, keys in _entries(self.column).items() for part in keys}
+        parts = {part: name for name, keys in self.column.entries().items() for part in keys}
         return self.column.tasks - len({parts[key] for key in self.missing})
 
     @property
     def gaps(self) -> tuple[str, ...]:
         """What is missing, in words: tasks, and for a group how many of its parts."""
         gaps = []
-        for name, keys in _entries(self.column).items():
+        for name, keys in self.column.entries().items():
             without = [key for key in keys if key in self.missing]
             if len(keys) > 1 and 0 < len(without) < len(keys):
                 gaps.append(f"{name} ({len(keys) - len(without)} of {len(keys)} parts, without "
@@ -122,6 +137,11 @@ def type_column(benchmark: Benchmark, kind: str) -> MeanColumn:
     return _over([benchmark.types[kind]], benchmark, kind)
 
 
+def task_column(benchmark: Benchmark, task: str) -> MeanColumn:
+    """Return the "mean" over one task of a benchmark; over its parts if it is a group."""
+    return _over([(task,)], benchmark, task)
+
+
 def _over(parts: Sequence[Sequence[str]], benchmark: Benchmark, name: str) -> MeanColumn:
     """Return the mean over ``parts`` of the means over the tasks of each."""
     weights: dict[str, float] = {}
@@ -136,20 +156,6 @@ def _over(parts: Sequence[Sequence[str]], benchmark: Benchmark, name: str) -> Me
     return MeanColumn(benchmark.name, name, over, weights, benchmark.metric, count)
 
 
-def _entries(column: MeanColumn) -> dict[str, list[str]]:
-    """Return the tasks of a mean, each with its parts; a group's if all of them are in it."""
-    groups = {
-        part: name
-        for name, parts in GROUPS.items()
-        if all(part in column.weights for part in parts)
-        for part in parts
-    }
-    entries: dict[str, list[str]] = {}
-    for key in column.weights:
-        entries.setdefault(groups.get(key, key), []).append(key)
-    return entries
-
-
 def column_mean(column: MeanColumn, records: Iterable[Result]) -> BenchmarkMean:
     """Return one model's mean over the tasks of a column.
 
@@ -159,7 +165,7 @@ def column_mean(column: MeanColumn, records: Iterable[Result]) -> BenchmarkMean:
     by_task = {record.task.key: record for record in records}
     values: dict[str, Aggregate] = {}
     for key in column.weights:
-        score = _score(by_task[key], column.metric) if key in by_task else None
+        score = task_score(by_task[key], column.metric) if key in by_task else None
         if score is not None and score.value is not None:
             values[key] = score
     missing = tuple(key for key in column.weights if key not in values)
@@ -184,7 +190,7 @@ def _interval(column: MeanColumn, values: Mapping[str, Aggregate], mean: float) 
     return mean - math.sqrt(math.fsum(below)), mean + math.sqrt(math.fsum(above))
 
 
-def _score(record: Result, metric: str) -> Aggregate | None:
+def task_score(record: Result, metric: str = "") -> Aggregate | None:
     """Return a record's score by a metric, or its main score as MTEB reports it."""
     if metric:
         return record.metrics.get(metric)

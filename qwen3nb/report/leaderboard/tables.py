@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from qwen3nb.analysis.comparison.alignment import model_names
+from qwen3nb.analysis.comparison.alignment import model_names, newest_records
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import _USES, latest
 from qwen3nb.report.render.cell import Cell
@@ -140,7 +140,7 @@ def cost_table(results: Iterable[Result], *, links: Mapping[str, str] | None = N
     by_model: dict[str, list[Result]] = {}
     newest = latest(results)
     names = model_names(newest)
-    for result in newest:
+    for result in newest_records(newest)[0]:
         by_model.setdefault(names[result.model.identity], []).append(result)
     rows = []
     for name, group in sorted(by_model.items()):
