@@ -13,6 +13,7 @@ __getattr__, __dir__, __all__ = lazy_names(
             "software_table",
             "verification_table",
         ),
+        "qwen3nb.report.comparison.by_type": ("overview_table", "table_by_type"),
         "qwen3nb.report.comparison.tables": (
             "breakdown_table",
             "changes_table",

@@ -239,7 +239,7 @@ class Comparison:
         method = NAMES[self.procedure.correction]
         if len(sizes) == 1:
             return f"{method} over the {sizes[0]} comparisons with {self.baseline}"
-        counts = ", ".join(map(str, sizes))
+        counts = ", ".join(map(str, sizes)) if len(sizes) <= 12 else f"{min(sizes)} to {max(sizes)}"
         return f"{method} over the comparisons with {self.baseline} on each task ({counts})"
 
     def to_frame(self) -> DataFrame:

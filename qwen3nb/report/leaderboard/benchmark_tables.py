@@ -52,12 +52,20 @@ class BenchmarkGrid:
     means: Mapping[str, tuple[BenchmarkMean, ...]]
 
 
-def benchmark_grid(results: Iterable[Result], *, tier: str) -> BenchmarkGrid:
+def benchmark_grid(results: Iterable[Result], *, tier: str, by_type: bool = True) -> BenchmarkGrid:
     """Return the means of every model, sorted by the first mean that any model has.
 
     Models without that mean follow, those with most tasks first.
+
+    Args:
+        results: any records; those on other tiers' tasks are ignored.
+        tier: a tier with benchmarks.
+        by_type: whether to include the means over the types of a benchmark.
     """
-    tasks, columns = TIERS[tier].task_keys, tier_columns(tier)
+    tasks = TIERS[tier].task_keys
+    columns = tuple(
+        each for each in tier_columns(tier) if by_type or each.name.startswith(each.benchmark)
+    )
     on_tier = [result for result in latest(results) if result.task.key in tasks]
     names = model_names(on_tier)
     records: dict[str, dict[str, Result]] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -201,13 +202,13 @@ def _bars(scores: _ScoreGrid, models: Sequence[str], width: float) -> MplFigure:
         measures = [scores.measures.get(task, "") for task in tasks]
         if width < 5:
             measures = [each.replace(", ", "\n") for each in measures]
-        names = [plain(short_task(task), most=18) for task in tasks]
+        names = ["\n".join(wrap(plain(short_task(task), most=32), 18)) for task in tasks]
         labels = [f"{name}\n{each}" for name, each in zip(names, measures, strict=True)]
         axis.set_xticks(range(len(tasks)), labels, fontsize=SMALL)
         axis.set_xlim(-0.5, per_line - 0.5 if lines > 1 else len(tasks) - 0.5)
         axis.tick_params(axis="x", length=0)
         axis.axhline(0, color=GREY, linewidth=0.7)
-        axis.set_ylabel("main metric")
+        axis.set_ylabel("main metric" if scores.what == "task" else "mean")
         grid(axis, which="y")
     bars = [Rectangle((0, 0), 1, 1, color=scores.colors[name]) for name in models]
     named = [plain(name, most=26) for name in models]
