@@ -101,13 +101,16 @@ def draw_by_model(comparison: Comparison, width: float) -> MplFigure:
     columns = min(3 if width > 5 else 1, len(models))
     lines = -(-len(models) // columns)
     size = (width, lines * (0.125 * len(tasks) + 0.8))
-    figure, axes = plt.subplots(lines, columns, figsize=size, sharey=True, squeeze=False)
+    figure, axes = plt.subplots(
+        lines, columns, figsize=size, sharex=True, sharey=True, squeeze=False
+    )
     colors = model_colors([*models, comparison.baseline])
     for axis, model in zip(axes.flat, models, strict=False):
         own = [each for each in comparison.differences if each.first == model]
         _forest(axis, own, rows, colors[model], comparison)
         _divide(axis, [kind for kind, _ in tasks], named=width > 5)
         axis.set_title(plain(model, most=34))
+        axis.tick_params(labelbottom=True)
     for axis in list(axes.flat)[len(models) :]:
         axis.remove()
     names = [plain(short_task(each.task), most=30) for _, each in reversed(tasks)]
@@ -157,10 +160,13 @@ def draw_wins(comparison: Comparison, width: float) -> MplFigure:
     lines = -(-len(types) // columns)
     names = _order(comparison)
     size = (width, lines * max(1.2, 0.85 * width / columns))
-    figure, axes = plt.subplots(lines, columns, figsize=size, squeeze=False)
+    figure, axes = plt.subplots(
+        lines, columns, figsize=size, sharex=True, sharey=True, squeeze=False
+    )
     for axis, (kind, tasks) in zip(axes.flat, types.items(), strict=False):
         _wins(axis, tasks, names, comparison.procedure.alpha)
         axis.set_title(f"{kind}, {len(tasks)} task{'s' if len(tasks) > 1 else ''}")
+        axis.tick_params(labelbottom=True)
     for axis in list(axes.flat)[len(types) :]:
         axis.remove()
     return figure
