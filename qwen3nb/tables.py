@@ -22,6 +22,7 @@ __getattr__, __dir__, __all__ = lazy_names(
             "power_table",
         ),
         "qwen3nb.report.leaderboard.benchmark_tables": ("task_sections",),
+        "qwen3nb.report.leaderboard.one_model": ("parts_table", "results_by_type"),
         "qwen3nb.report.leaderboard.ranking": (
             "categories_table",
             "rank_table",

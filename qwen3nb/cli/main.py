@@ -237,7 +237,7 @@ def verify(files: tuple[Path, ...]) -> None:
     help="TOML with further facts: license, language, datasets, base_model, citation, …",
 )
 @without_traceback
-def card(model: Path, output: Path | None, tier: str, facts: Path | None) -> None:
+def card(model: Path, output: Path | None, tier: str | None, facts: Path | None) -> None:
     """Write a model card from the export's provenance, its training files and the results.
 
     Facts that are missing there are marked as not given.
@@ -246,26 +246,29 @@ def card(model: Path, output: Path | None, tier: str, facts: Path | None) -> Non
     qwen3nb card --model encoder
     qwen3nb card --model encoder --tier full --facts facts.toml --output MODEL_CARD.md
     """
+    from qwen3nb.records.richest_tier import richest_tier
     from qwen3nb.records.store import load_results
     from qwen3nb.report.card.card import card_text
     from qwen3nb.utils.atomic_files import write_text
 
-    text = card_text(model, load_results(adapters=False), tier=tier, facts=facts)
+    results = load_results(adapters=False)
+    text = card_text(model, results, tier=tier or richest_tier(results), facts=facts)
     click.echo(write_text(output or model / "README.md", text))
 
 
 @main.command()
 @TIER
 @without_traceback
-def book(tier: str) -> None:
+def book(tier: str | None) -> None:
     """Build the book from the current results, in strict mode, and check it.
 
     \b
+    qwen3nb book
     qwen3nb book --tier smoke
     """
     from qwen3nb.book.build import build_book
 
-    click.echo(f"Open {build_book(tier=tier)}")
+    click.echo(f"Open {build_book(tier=tier or '')}")
 
 
 @main.command()

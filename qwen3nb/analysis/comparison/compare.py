@@ -23,6 +23,7 @@ import numpy as np
 
 from qwen3nb.analysis.comparison.alignment import (
     ScoreMatrix,
+    by_part,
     common_revision,
     join,
     newest_records,
@@ -312,6 +313,8 @@ def compare(
         wanted = list(TIERS[one_of("tier", tier, TIERS)].task_keys) if tier else _tasks(given)
     given = [result for result in given if result.task.key in wanted]
     newest, replaced = newest_records(given)
+    newest = by_part(sorted(newest, key=lambda each: wanted.index(each.task.key)))
+    wanted = _tasks(newest)
     metrics = [metric] if isinstance(metric, str) else list(metric)
     names = system_names(given)
     reference = _named(given, names, baseline) or _best(newest, names, wanted, metrics[0])

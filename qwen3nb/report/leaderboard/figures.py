@@ -63,7 +63,9 @@ class _ScoreGrid:
 
 
 def _scores(results: Iterable[Result], tier: str) -> _ScoreGrid:
-    return _means(results, tier) if TIERS[tier].benchmarks else _task_scores(results, tier)
+    if TIERS[tier].benchmarks:
+        return _means(results, tier)
+    return _task_scores(results, TIERS[tier].task_keys)
 
 
 def _means(results: Iterable[Result], tier: str) -> _ScoreGrid:
@@ -80,8 +82,7 @@ def _means(results: Iterable[Result], tier: str) -> _ScoreGrid:
     return _ScoreGrid(tuple(measures), models, scores, measures, model_colors(models), "mean")
 
 
-def _task_scores(results: Iterable[Result], tier: str) -> _ScoreGrid:
-    tasks = TIERS[tier].task_keys
+def _task_scores(results: Iterable[Result], tasks: tuple[str, ...]) -> _ScoreGrid:
     on_tier = [result for result in latest(results) if result.task.key in tasks]
     names = model_names(on_tier)
     newest, _ = newest_records(on_tier)
@@ -161,7 +162,9 @@ def _interval(axis: Axes, row: int, score: Aggregate, color: str) -> None:
     axis.plot([value], [row], "o", color=color, markersize=4)
 
 
-def bars_figure(results: Iterable[Result], *, tier: str, most: int = 8) -> Figure | None:
+def bars_figure(
+    results: Iterable[Result], *, tier: str, tasks: Sequence[str] = (), most: int = 8
+) -> Figure | None:
     """Draw a group of bars per task, one per model with its interval; a cross is not measured.
 
     A tier with benchmarks has a group per mean over a benchmark or type.
@@ -170,17 +173,19 @@ def bars_figure(results: Iterable[Result], *, tier: str, most: int = 8) -> Figur
     Args:
         results: any records.
         tier: the tier whose tasks are shown.
+        tasks: keys of the tasks to show in place of the tier's.
         most: how many models to show, the best on the tier's first task.
     """
-    scores = _scores(results, tier)
+    scores = _task_scores(results, tuple(tasks)) if tasks else _scores(results, tier)
     shown = scores.models[:most]
+    what = "task" if tasks else f"{scores.what} of the tier {tier}"
     if not shown:
         return None
     left_out = len(scores.models) - len(shown)
     return Figure(
-        name=f"bars-{tier}",
+        name=f"bars-{'-'.join(tasks) or tier}",
         draw=lambda width: _bars(scores, shown, width),
-        caption=f"Every {scores.what} of the tier {tier}, a bar per model with its "
+        caption=f"Every {what}, a bar per model with its "
         f"{scores.intervals}; × means not measured, not zero."
         + (f" {left_out} more models are not shown." if left_out else ""),
         alt=f"Groups of bars, one group per {scores.what}. {_in_words(scores)}",

@@ -18,10 +18,12 @@ class Sections:
     Attributes:
         tables: each table with its title.
         about: shown above them.
+        unfolded: number of tables, from the first, that are open on a page.
     """
 
     tables: tuple[tuple[str, Table], ...]
     about: str = ""
+    unfolded: int = 0
 
     def to_markdown(self, *, level: int = 3) -> str:
         """Return the tables below headings of a level, escaped."""
@@ -43,8 +45,8 @@ class Sections:
     def _repr_html_(self) -> str:
         about = f'<p class="q-note">{html.escape(self.about)}</p>' if self.about else ""
         folded = "".join(
-            f'<details class="q-section"><summary>{html.escape(title)}</summary>'
-            f"{table._repr_html_()}</details>"
-            for title, table in self.tables
+            f'<details class="q-section"{" open" if index < self.unfolded else ""}>'
+            f"<summary>{html.escape(title)}</summary>{table._repr_html_()}</details>"
+            for index, (title, table) in enumerate(self.tables)
         )
         return f"<div>{about}{folded}</div>"
