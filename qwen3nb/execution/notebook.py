@@ -62,10 +62,11 @@ def page_name(notebook: str, values: Mapping[str, Any], declared: Mapping[str, P
     """Return the page name of a run: notebook, model or training, non-default parameters.
 
     Equal parameters give equal names, different ones different names. A notebook without a
-    model or a training has a single page, whatever its parameters.
+    model or a training has one page, and one for each choice of tasks.
     """
     if "checkpoint" not in values and "training" not in values:
-        return notebook
+        task = re.sub(r"[^A-Za-z0-9.]+", "-", str(values.get("task") or "")).strip("-")
+        return f"{notebook}-{task}" if task else notebook
     parts = [notebook]
     for name, value in values.items():
         if name == "checkpoint":
