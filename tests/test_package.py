@@ -65,7 +65,7 @@ evaluation.evaluate evaluation.studies
 analysis.stats analysis.comparison analysis.inventory analysis.training analysis.calibration
 bench
 report.render report.leaderboard report.comparison report.training report.studies report.card
-report.headline report.paper
+report.headline report.paper report.model_report
 execution book demo cli
 stats tables figures
 """.split()  # noqa: SIM905 - a list of words reads better as lines

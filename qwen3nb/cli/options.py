@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -14,14 +15,17 @@ from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.tiers import TIERS
 
 __all__ = [
-    "DEVICE", "DTYPE", "FILE", "MIRROR", "POOLING", "TIER", "hide_library_bars", "seed_option",
-    "use_mirror",
+    "DEVICE", "DTYPE", "FILE", "MIRROR", "POOLING", "TIER", "hide_library_bars", "paths_given",
+    "seed_option", "use_mirror",
 ]  # fmt: skip
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 FILE: Any = click.Path(path_type=Path)
-TIER = click.option("--tier", type=click.Choice(list(TIERS)), default="smoke", show_default=True)
+TIER = click.option(
+    "--tier", type=click.Choice(list(TIERS)),
+    help="The tier to show.  [default: the richest with results]",
+)  # fmt: skip
 POOLING = click.option(
     "--pooling", type=click.Choice([*POOLINGS, "auto"]), default="auto", show_default=True,
     help="auto: the model's own.",
@@ -43,6 +47,37 @@ def seed_option(what: str) -> Callable[[_Command], _Command]:
     return click.option(
         "--seed", type=click.IntRange(min=0), default=0, show_default=True, help=what
     )
+
+
+def paths_given(**options: str) -> Callable[[_Command], _Command]:
+    """Return a decorator: paths as arguments in this order, or as the options that are named.
+
+    >>> paths_given(folder="--checkpoint-dir", output="--output")  # doctest: +ELLIPSIS
+    <function ...>
+    """
+    metavar = " ".join(options).upper()
+
+    def decorate(command: _Command) -> _Command:
+        @functools.wraps(command)
+        def filled(*, arguments: tuple[Path, ...], **values: Any) -> Any:
+            rest = list(arguments)
+            for name, option in options.items():
+                if values[name] is None:
+                    if not rest:
+                        raise click.UsageError(f"Missing {name.upper()}, or option {option}.")
+                    values[name] = rest.pop(0)
+            if rest:
+                raise click.UsageError(f"Got unexpected extra argument ({rest[0]})")
+            return command(**values)
+
+        wrapped: Any = click.argument("arguments", nargs=-1, type=FILE, metavar=metavar)(filled)
+        for name, option in reversed(options.items()):
+            wrapped = click.option(option, name, type=FILE, help=f"The same as {name.upper()}.")(
+                wrapped
+            )
+        return wrapped
+
+    return decorate
 
 
 def use_mirror(mirror: Path | None) -> None:
