@@ -250,7 +250,7 @@ def verify(files: tuple[Path, ...]) -> None:
 )
 @without_traceback
 def card(
-    model: Path, output: Path | None, results: Path | None, tier: str, facts: Path | None
+    model: Path, output: Path | None, results: Path | None, tier: str | None, facts: Path | None
 ) -> None:
     """Write a model card from the export's provenance, its training files and the results.
 
@@ -261,28 +261,31 @@ def card(
     qwen3nb card --model encoder --tier full --facts facts.toml --output MODEL_CARD.md
     qwen3nb card --model encoder --results results --output MODEL_CARD.md
     """
+    from qwen3nb.records.richest_tier import richest_tier
     from qwen3nb.records.store import load_results
     from qwen3nb.report.card.card import card_text
     from qwen3nb.utils.atomic_files import write_text
 
     if results is not None and not results.is_dir():
         raise FileNotFoundError(f"{results}: no such folder of records")
-    text = card_text(model, load_results(results, adapters=False), tier=tier, facts=facts)
+    records = load_results(results, adapters=False)
+    text = card_text(model, records, tier=tier or richest_tier(records), facts=facts)
     click.echo(write_text(output or model / "README.md", text))
 
 
 @main.command()
 @TIER
 @without_traceback
-def book(tier: str) -> None:
+def book(tier: str | None) -> None:
     """Build the book from the current results, in strict mode, and check it.
 
     \b
+    qwen3nb book
     qwen3nb book --tier smoke
     """
     from qwen3nb.book.build import build_book
 
-    click.echo(f"Open {build_book(tier=tier)}")
+    click.echo(f"Open {build_book(tier=tier or '')}")
 
 
 @main.command()

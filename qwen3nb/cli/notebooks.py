@@ -118,7 +118,8 @@ def evaluate(fresh: bool, mirror: Path | None, **parameters: Any) -> None:
     qwen3nb eval --checkpoint encoder
     qwen3nb eval --checkpoint e5-base-v2 --tier fast --mirror /data/mirror
     qwen3nb eval --checkpoint encoder --tasks STSBenchmark,SciFact --limit 200
-    qwen3nb eval --checkpoint encoder --types Summarization --languages eng
+    qwen3nb eval --checkpoint encoder --tasks all --types Summarization --languages eng
+    qwen3nb eval --checkpoint bm25 --data my-beir-folder
     """
     use_mirror(mirror)
     _run("eval", given_parameters(parameters), fresh=fresh)

@@ -22,7 +22,10 @@ __all__ = [
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 FILE: Any = click.Path(path_type=Path)
-TIER = click.option("--tier", type=click.Choice(list(TIERS)), default="smoke", show_default=True)
+TIER = click.option(
+    "--tier", type=click.Choice(list(TIERS)),
+    help="The tier to show.  [default: the richest with results]",
+)  # fmt: skip
 POOLING = click.option(
     "--pooling", type=click.Choice([*POOLINGS, "auto"]), default="auto", show_default=True,
     help="auto: the model's own.",

@@ -76,18 +76,22 @@ def reproduce(models: str, tasks: str, mirror: Path | None) -> None:
     """Compare our scores with published ones, as far as the data are available.
 
     OK: within the score's tolerance; OKish: within five times it. Exits with 1 on a FAIL;
-    scores that could not be computed are listed and do not count.
+    scores that could not be computed are listed and do not count. All data are looked for
+    first; what is missing is listed once, with the command that fetches it.
 
     \b
     qwen3nb reproduce --models all-MiniLM-L6-v2 --mirror /data/mirror
     """
-    from qwen3nb.evaluation.studies.reproduce import published_scores
+    from qwen3nb.datasets.mirror import missing_error
+    from qwen3nb.evaluation.studies.reproduce import published_scores, unavailable
     from qwen3nb.evaluation.studies.reproduce import reproduce as run
 
     use_mirror(mirror)
     hide_library_bars()
     failed = False
-    for done in run(published_scores(models=models, tasks=tasks)):
+    scores = published_scores(models=models, tasks=tasks)
+    absent = unavailable(scores)
+    for done in run(scores, absent=absent):
         each = done.published
         ours = "" if done.value is None else f"{done.value:.4f}"
         click.echo(
@@ -95,6 +99,8 @@ def reproduce(models: str, tasks: str, mirror: Path | None) -> None:
             f"± {each.tolerance:g} ({each.source})  ours {ours or done.reason}"
         )
         failed |= done.verdict == "FAIL"
+    if absent:
+        click.echo(str(missing_error(absent)), err=True)
     sys.exit(int(failed))
 
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from qwen3nb.analysis.comparison.alignment import model_names
+from qwen3nb.analysis.comparison.alignment import model_names, newest_records
 from qwen3nb.analysis.comparison.compare import Comparison, compare
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
+from qwen3nb.report.comparison.by_type import overview_table, tasks_by_type
 from qwen3nb.report.comparison.figures import differences_figure, pairs_figure
 from qwen3nb.report.comparison.tables import differences_table
 from qwen3nb.report.comparison.task_figures import task_differences_figure, wins_figure
+from qwen3nb.report.leaderboard.benchmark_tables import task_sections
 from qwen3nb.report.leaderboard.figures import (
     bars_figure,
     comparison_figure,
@@ -60,7 +63,7 @@ def paper_figures(
         rank_figure(standings(on_tier, tier=tier, seed=seed)),
     ]
     comparison = compare(on_tier, tier=tier, seed=seed)
-    for task in _compared_tasks(comparison):
+    for task in _compared_tasks(comparison) if not TIERS[tier].benchmarks else ():
         figures.append(task_differences_figure(comparison, task=task))
         figures.append(wins_figure(comparison, task=task))
     figures += [differences_figure(comparison), pairs_figure(comparison)]
@@ -80,7 +83,7 @@ def _of_trainings(results: Sequence[Result], *, tier: str, seed: int) -> Iterato
 
 def _per_model(results: Sequence[Result]) -> Iterator[tuple[str, Figure]]:
     for identity, name in model_names(results).items():
-        own = [result for result in results if result.model.identity == identity]
+        own, _ = newest_records(each for each in results if each.model.identity == identity)
         for figure in (per_query_figure(own, metric=METRIC), similarity_figure(own)):
             if figure is not None:
                 yield f"{figure.name}-{name}", figure
@@ -92,8 +95,6 @@ def paper_tables(results: Sequence[Result], *, tier: str, seed: int = 0) -> list
     Raises:
         ValueError: the tier has no records.
     """
-    from dataclasses import replace
-
     on_tier = _of_tier(results, tier)
     comparison = compare(on_tier, tier=tier, seed=seed)
     tables = [
@@ -101,13 +102,30 @@ def paper_tables(results: Sequence[Result], *, tier: str, seed: int = 0) -> list
         replace(
             headline_table(on_tier, tier=tier),
             name=f"headline-{tier}",
-            caption=f"All models on the first task of the tier {tier}.",
+            caption=f"The scores in front on the tier {tier}.",
         ),
         replace(cost_table(on_tier), name="cost", caption="Cost of the results."),
     ]
-    tables += [differences_table(comparison, task=task) for task in _compared_tasks(comparison)]
+    if TIERS[tier].benchmarks:
+        tables += _of_benchmarks(on_tier, comparison, tier=tier)
+    else:
+        tables += [differences_table(comparison, task=each) for each in _compared_tasks(comparison)]
     trained = configurations_table(trained_scores())
     return [*tables, trained] if trained.rows else tables
+
+
+def _of_benchmarks(
+    results: Sequence[Result], comparison: Comparison, *, tier: str
+) -> Iterator[Table]:
+    """Yield the tables of all tasks by benchmark and type, and the differences by type."""
+    for title, table in task_sections(results, tier=tier).tables:
+        yield replace(table, name=table.name or "missing", caption=f"{title}.")
+    yield replace(overview_table(comparison), caption="Tasks won and lost, by type.")
+    for kind, tasks in tasks_by_type(comparison).items():
+        if keys := [each.task for each in tasks if each.with_baseline]:
+            table = differences_table(comparison, tasks=keys)
+            caption = f"{kind}: paired differences from {comparison.baseline}."
+            yield replace(table, name=f"differences-{kind}", caption=caption)
 
 
 def _of_tier(results: Sequence[Result], tier: str) -> list[Result]:

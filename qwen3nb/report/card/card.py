@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import qwen3nb
+from qwen3nb.analysis.comparison.alignment import newest_records
 from qwen3nb.analysis.comparison.compare import compare
 from qwen3nb.checkpoints.provenance import read_provenance
 from qwen3nb.models.modeling.pooling import POOLINGS
@@ -27,6 +28,7 @@ from qwen3nb.report.card.facts import (
     training_of,
 )
 from qwen3nb.report.leaderboard.limitations import limitations
+from qwen3nb.report.leaderboard.one_model import main_scores_table, parts_table
 from qwen3nb.report.leaderboard.score_table import leaderboard
 from qwen3nb.report.leaderboard.suite import suite_table, summarise
 from qwen3nb.report.leaderboard.tables import results_table
@@ -40,6 +42,7 @@ _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 _TAGS = (
     "sentence-transformers", "feature-extraction", "sentence-similarity", "mteb", "qwen3", "encoder"
 )  # fmt: skip
+_MANY = 12  # tasks; of more, only the main scores are shown
 # For states (B, T, D) and a mask (B, T), as a reader of the card would write it.
 _POOLING_CODE = {
     "mean": "vectors = (states * mask.unsqueeze(-1)).sum(1) / mask.sum(1, keepdim=True)",
@@ -124,12 +127,21 @@ def _measured(folder: Path, results: Sequence[Result], *, tier: str) -> dict[str
     limits = limitations(own, compare(results, tasks=measured, baseline=on_tier.baseline))
     table = leaderboard(results, tier=tier, comparison=on_tier)
     return {
-        "evaluation": results_table(own).to_markdown() if own else "",
+        "evaluation": _evaluation(own),
         "suite": suite_table(summarise(own, requested=tasks)).to_markdown() if own else "",
         "comparison": table.to_markdown() if own else "",
         "limits": [escaped(limit) for limit in limits],
         "runs": ", ".join(sorted({escaped(result.run) for result in own})),
     }
+
+
+def _evaluation(own: Sequence[Result]) -> str:
+    """Return the model's scores, of many tasks the main ones, and those by language."""
+    if not own:
+        return ""
+    table = results_table(own) if len(own) <= _MANY else main_scores_table(own)
+    parts = parts_table(own)
+    return "\n\n".join(each.to_markdown() for each in (table, parts) if each.rows)
 
 
 def card_text(
@@ -214,6 +226,14 @@ def _only(values: Sequence[str]) -> str | None:
 
 
 def _of_model(folder: Path, results: Sequence[Result]) -> list[Result]:
-    """Return the records of the model in ``folder``: same weights and files, any label."""
+    """Return the records of the model in ``folder``: same weights and files, any label.
+
+    A model that was evaluated in several ways, as with another pooling, is shown in the one with
+    most records; of several, in the newest.
+    """
     content = fingerprint(find_source(str(folder)))
-    return [r for r in latest(results) if r.model.settings["model"] == content]
+    same = [r for r in latest(results) if r.model.settings["model"] == content]
+    ways: dict[str, list[Result]] = {}
+    for record in newest_records(same)[0]:
+        ways.setdefault(record.model.identity, []).append(record)
+    return max(ways.values(), key=lambda own: (len(own), max(r.finished for r in own)), default=[])
