@@ -65,8 +65,8 @@ def configurations_figure(scores: Iterable[Score], *, metric: str = "nDCG@10") -
     return Figure(
         name="configurations",
         draw=lambda width: _bars(cells, metric, width),
-        caption=f"{metric} of each trained configuration: mean over seeds, with the sample standard "
-        "deviation over seeds as a line where there are several.",
+        caption=f"{metric} of each trained configuration: mean over seeds, with the sample "
+        "standard deviation over seeds as a line where there are several.",
         alt=f"Bars of {metric} per configuration. {words}.",
     )
 
