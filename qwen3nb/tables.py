@@ -20,12 +20,16 @@ __getattr__, __dir__, __all__ = lazy_names(
             "differences_table",
             "power_table",
         ),
+        "qwen3nb.report.leaderboard.preflight": (
+            "plan_by_type_table",
+            "plan_table",
+            "preflight_table",
+        ),
         "qwen3nb.report.leaderboard.ranking": (
             "categories_table",
             "rank_table",
         ),
         "qwen3nb.report.leaderboard.suite": (
-            "plan_table",
             "reproduction_table",
             "suite_table",
         ),

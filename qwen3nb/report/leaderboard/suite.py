@@ -11,10 +11,9 @@ from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.table import Table
 
 if TYPE_CHECKING:
-    from qwen3nb.evaluation.mteb.plan import Planned
     from qwen3nb.evaluation.studies.reproduce import Reproduction
 
-__all__ = ["Summary", "plan_table", "reproduction_table", "suite_table", "summarise"]
+__all__ = ["Summary", "reproduction_table", "suite_table", "summarise"]
 
 
 @dataclass(frozen=True)
@@ -118,29 +117,6 @@ def suite_table(summary: Summary) -> Table:
         tuple(rows),
         f"Missing: {gone or 'nothing'}. A mean over different tasks has no unit; it only "
         "compares models on exactly the same tasks.",
-    )
-
-
-def plan_table(planned: Sequence[Planned]) -> Table:
-    """Return the plan of a run: tasks, data, texts and the expected minutes."""
-    rows = tuple(
-        (
-            Cell(each.task),
-            Cell(each.type),
-            Cell(each.dataset, f"@ {each.revision}"),
-            Cell("unknown" if each.texts is None else f"{each.texts:,}"),
-            Cell("–" if each.minutes is None else f"{each.minutes:,.1f}"),
-            Cell("record found" if each.status == "there" else each.status),
-        )
-        for each in planned
-    )
-    known = [each.minutes for each in planned if each.minutes is not None]
-    total = f"About {sum(known):,.1f} minutes of encoding in all. " if known else ""
-    return Table(
-        ("task", "MTEB type", "data", "distinct texts", "minutes", "status"),
-        rows,
-        f"{total}Minutes are extrapolated from the throughput of a short sample on this device; "
-        "they are an upper bound, since cached texts cost nothing.",
     )
 
 
