@@ -57,7 +57,8 @@ paths tiers utils metrics records checkpoints
 models.types models.batching models.counters models.mteb_meta models.modeling models.sources
 models.inference models.encoders models.search models.rerankers models.load
 extraction
-datasets.rows datasets.trec datasets.mirror datasets.words datasets.stsbenchmark datasets.pydocs
+datasets.rows datasets.trec datasets.judgements datasets.mirror datasets.words
+datasets.stsbenchmark datasets.pydocs
 datasets.collection datasets.custom
 evaluation.recording evaluation.run evaluation.mteb evaluation.embeddings evaluation.retrieval
 evaluation.evaluate evaluation.studies

@@ -290,12 +290,17 @@ def data_revision(task: Any) -> str:
     note = _noted(folder)
     if note is not None and _whole(folder, note):
         return str(note["revision"] or pinned)
+    return f"local-{_content(folder)[:32]}"
+
+
+def _content(folder: Path) -> str:
+    """Return the digest of all files of a folder, but the note and the hub's own."""
     files = [
         file
         for file in sorted(folder.rglob("*"))
-        if file.is_file() and ".cache" not in file.relative_to(folder).parts
+        if file.is_file() and file.name != NOTE and ".cache" not in file.relative_to(folder).parts
     ]
-    return f"local-{_digest(folder, files)[:32]}"
+    return _digest(folder, files)
 
 
 @contextmanager
@@ -303,22 +308,42 @@ def local_data(task: Any) -> Iterator[None]:
     """Make an MTEB task load from the mirror, if its data are there.
 
     MTEB tasks share the metadata of their class, and unloading a task restores it.
-    Therefore the path is replaced in the class, and restored afterwards.
+    Therefore path and revision are replaced in the class, and restored afterwards; MTEB's
+    result then carries the revision that the record does.
     """
     data = type(task).metadata.dataset
-    id_ = data["path"]
-    folder = mirrored(id_)
+    folder = mirrored(data["path"])
     if folder is None:
         yield
         return
-    own = task.metadata.dataset
-    data["path"], own_path = str(folder), own["path"]
-    own["path"] = str(folder)
+    local = {"path": str(folder), "revision": data_revision(task)}
+    entries = [data] if task.metadata.dataset is data else [data, task.metadata.dataset]
+    earlier = [{key: entry[key] for key in local if key in entry} for entry in entries]
+    for entry in entries:
+        entry.update(local)
+    try:
+        with _cache_by_content(folder):
+            yield
+    finally:
+        for entry, own in zip(entries, earlier, strict=True):
+            entry.update(own)
+
+
+@contextmanager
+def _cache_by_content(folder: Path) -> Iterator[None]:
+    """Give the datasets library a cache of its own for this content of ``folder``.
+
+    It caches a folder by its base name, its card and the times of its files: changed rows
+    would be served as they were, and two folders of one name would share a cache.
+    """
+    import datasets
+
+    shared = datasets.config.HF_DATASETS_CACHE
+    datasets.config.HF_DATASETS_CACHE = Path(shared) / f"local-{_content(folder)[:32]}"
     try:
         yield
     finally:
-        data["path"] = id_
-        own["path"] = own_path if own is not data else id_
+        datasets.config.HF_DATASETS_CACHE = shared
 
 
 def explain(task: Any, error: Exception) -> MirrorError:

@@ -170,6 +170,43 @@ def test_the_path_is_put_back_when_loading_fails(mirror):
     assert task.metadata.dataset["path"] == "mteb/stsbenchmark-sts"
 
 
+CARD = """---
+configs:
+- config_name: default
+  data_files: [{split: test, path: test.jsonl}]
+---
+"""
+
+
+@pytest.mark.parametrize("card", ["", CARD])
+def test_changed_rows_are_loaded_even_if_name_card_and_time_stay(mirror, card):
+    folder = sts_folder(mirror)
+    if card:
+        (folder / "README.md").write_text(card)
+    file, times = folder / "test.jsonl", (1_700_000_000, 1_700_000_000)
+    os.utime(file, times)
+
+    def scores():
+        task = select_tasks(names=["STSBenchmark"])[0]
+        with local_data(task):
+            task.load_data()
+            revision = task.metadata.revision
+        assert revision == data_revision(task)
+        assert task.metadata.revision != revision
+        data = task.dataset.get("default", task.dataset)
+        return list(data["test"]["score"]), revision
+
+    first, revision = scores()
+    assert first == [0.0, 2.5, 5.0]
+    changed = file.with_name("changed")
+    changed.write_text(file.read_text().replace("2.5", "3.5"))
+    os.utime(changed, times)
+    changed.replace(file)  # as cp -p and rsync leave it: same size, same time
+    second, other = scores()
+    assert second == [0.0, 3.5, 5.0]
+    assert other != revision
+
+
 def test_fetching_notes_what_came_and_goes_on(mirror, monkeypatch):
     calls = []
 
@@ -240,9 +277,13 @@ def test_a_mirror_filled_from_a_hub_serves_a_node_without_one(hub, tmp_path):
     }
     command = [sys.executable, "-m", "qwen3nb.cli.main"]
     fetch_ = [*command, "fetch", "--tasks", "STSBenchmark"]
-    asked = "from qwen3nb.datasets.mirror import hub_reachable as ask; print(ask())"
+    question = "from qwen3nb.datasets.mirror import hub_reachable as ask; print(ask())"
     answer = subprocess.run(
-        [sys.executable, "-c", asked], env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-c", question],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert answer.stdout == "True\n"
     listed = subprocess.run(
