@@ -128,7 +128,8 @@ def evaluate(
     qwen3nb eval --checkpoint encoder --tier full --dry-run
     qwen3nb eval --checkpoint encoder --tier full --rehearse
     qwen3nb eval --checkpoint encoder --tasks STSBenchmark,SciFact --limit 200
-    qwen3nb eval --checkpoint encoder --types Summarization --languages eng --no-cache
+    qwen3nb eval --checkpoint encoder --tasks all --types Summarization --languages eng
+    qwen3nb eval --checkpoint bm25 --data my-beir-folder --no-cache
 
     Before the first task, every run looks for all data and weights, and refuses what the
     memory or the disk cannot hold.

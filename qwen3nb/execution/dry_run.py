@@ -28,7 +28,7 @@ def dry_run(parameters: Mapping[str, Any]) -> Preflight:
         EncoderError: a batch does not fit into memory, or a vector is not finite.
     """
     values = resolved_parameters(paths.find_notebook("eval"), parameters)
-    tasks = choose_tasks(**_among(values, choose_tasks))
+    tasks = [] if values["data"] else choose_tasks(**_among(values, choose_tasks))
     run = {"tier": values["tier"], "limit": values["limit"], "output": values["output_dir"] or None}
     model = load_checked(values["checkpoint"], tasks, **run, **_among(values, load_encoder))
     return preflight(

@@ -58,7 +58,10 @@ def publish(
 
 
 def page_title(nb: Any, values: dict[str, Any]) -> str | None:
-    """Return ``label · tier`` for a run on a checkpoint and a tier, else ``heading · label``."""
+    """Return ``label · tier`` for a run on a checkpoint and a tier, else ``heading · label``.
+
+    A run on one's own data is titled with the names of their folders instead of the tier.
+    """
     from qwen3nb.models.sources.resolve import find_source
 
     if "training" in values:
@@ -67,7 +70,8 @@ def page_title(nb: Any, values: dict[str, Any]) -> str | None:
         return f"{heading.split(chr(10))[0].removeprefix('# ')} · {escaped(folder)}"
     if "checkpoint" not in values:
         return None
-    parts = [find_source(values["checkpoint"]).label, values.get("tier", "")]
+    folders = ", ".join(Path(each.strip()).name for each in values.get("data", "").split(","))
+    parts = [find_source(values["checkpoint"]).label, folders or values.get("tier", "")]
     if "tier" not in values:
         heading = next((c.source for c in nb.cells if c.cell_type == "markdown"), "# Run")
         parts.insert(0, heading.split("\n")[0].removeprefix("# "))
