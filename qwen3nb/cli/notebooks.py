@@ -113,20 +113,29 @@ def _run(notebook: Path | str, parameters: dict[str, Any], *, fresh: bool) -> No
     help="Look for data and weights, measure speed and needs, and run no task; exits with 1 if "
     "anything is missing or does not fit.",
 )  # fmt: skip
+@click.option(
+    "--config", type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="TOML, YAML or JSON with parameters; options override it.",
+)  # fmt: skip
 @REHEARSE
 @FRESH
 @MIRROR
 @without_traceback
 def evaluate(
-    dry_run: bool, rehearse: bool, fresh: bool, mirror: Path | None, **parameters: Any
+    dry_run: bool,
+    config: Path | None,
+    rehearse: bool,
+    fresh: bool,
+    mirror: Path | None,
+    **parameters: Any,
 ) -> None:
     """Run the evaluation notebook on one model and publish its page.
 
     \b
     qwen3nb eval --checkpoint encoder
     qwen3nb eval --checkpoint e5-base-v2 --tier fast --mirror /data/mirror
-    qwen3nb eval --checkpoint encoder --tier full --dry-run
-    qwen3nb eval --checkpoint encoder --tier full --rehearse
+    qwen3nb eval --checkpoint encoder --tier fast --dry-run
+    qwen3nb eval --checkpoint encoder --tier fast --rehearse
     qwen3nb eval --checkpoint encoder --tasks STSBenchmark,SciFact --limit 200
     qwen3nb eval --checkpoint encoder --tasks all --types Summarization --languages eng
     qwen3nb eval --checkpoint bm25 --data my-beir-folder --no-cache
@@ -134,8 +143,10 @@ def evaluate(
     Before the first task, every run looks for all data and weights, and refuses what the
     memory or the disk cannot hold.
     """
+    from qwen3nb.execution.parameters import read_config
+
     use_mirror(mirror)
-    given = given_parameters(parameters)
+    given = (read_config(config) if config else {}) | given_parameters(parameters)
     if rehearse:
         given = rehearsal(given)
     if dry_run:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -59,7 +59,7 @@ def use_mirror(mirror: Path | None) -> None:
 
 
 def rehearsal(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return ``parameters`` with a limit, and make this process write to a folder of its own.
+    """Return ``parameters`` with a limit; until the command ends, write to a folder of its own.
 
     Raises:
         UsageError: ``output_dir`` is given; a rehearsal has its own.
@@ -67,9 +67,20 @@ def rehearsal(parameters: dict[str, Any]) -> dict[str, Any]:
     if "output_dir" in parameters:
         raise click.UsageError("--rehearse writes to results/rehearsal/; give no --output-dir")
     folder = paths.results() / "rehearsal"
-    os.environ["QWEN3NB_RESULTS"] = str(folder)
-    os.environ["QWEN3NB_BOOK"] = str(folder / "book")
+    own = {"QWEN3NB_RESULTS": str(folder), "QWEN3NB_BOOK": str(folder / "book")}
+    before = {name: os.environ.get(name) for name in own}
+    click.get_current_context().call_on_close(lambda: _set_variables(before))
+    _set_variables(own)
     return {"limit": _REHEARSED, **parameters}
+
+
+def _set_variables(values: Mapping[str, str | None]) -> None:
+    """Set environment variables; None removes one."""
+    for name, value in values.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
 
 def hide_library_bars() -> None:
