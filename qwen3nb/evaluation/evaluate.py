@@ -40,6 +40,8 @@ def evaluate(
 ) -> EvaluationRun:
     """Evaluate ``model`` on a tier, on tasks or on ``data``; save each record as it finishes.
 
+    On a tier, a reranker reranks BM25's candidates; see `rerank`.
+
     A task with a record for the same model, data and software is not run again.
     A task that fails does not stop the others; a task the model does not support (BM25 has
     no vectors to classify with) is skipped and listed.
@@ -72,6 +74,11 @@ def evaluate(
     """
     if isinstance(model, str | Path):
         model = load_model(model, batch_size=batch_size, show_progress=show_progress)
+    if data is None and not tasks and isinstance(model, Reranker):
+        return rerank(
+            model, tier=tier, limit=limit, output=output, seed=seed, config=config, fresh=fresh,
+            strict=strict, show_progress=show_progress,
+        )  # fmt: skip
     if data is None:
         return evaluate_tasks(
             model, tier=tier, tasks=tasks, limit=limit, output=output, seed=seed,
