@@ -116,5 +116,5 @@ def _prompts(model: Any) -> dict[str, str]:
         for name, prompt in theirs.items()
         if prompt
     }
-    default = getattr(model, "default_prompt_name", None)
-    return ours | ({"symmetric": theirs[default]} if theirs.get(default or "") else {})
+    default = theirs.get(str(getattr(model, "default_prompt_name", None)))
+    return ours | ({"symmetric": default} if default else {})
