@@ -47,6 +47,8 @@ __all__ = [
 ]
 
 ENGINE = "qwen3nb"
+# Parameters that change where files are, but nothing on the page.
+_WHERE = ("cache", "output_dir")
 
 
 class NotebookError(RuntimeError):
@@ -62,10 +64,11 @@ def page_name(notebook: str, values: Mapping[str, Any], declared: Mapping[str, P
     """Return the page name of a run: notebook, model or training, non-default parameters.
 
     Equal parameters give equal names, different ones different names. A notebook without a
-    model or a training has a single page, whatever its parameters.
+    model or a training has one page, and one for each choice of tasks.
     """
     if "checkpoint" not in values and "training" not in values:
-        return notebook
+        task = re.sub(r"[^A-Za-z0-9.]+", "-", str(values.get("task") or "")).strip("-")
+        return f"{notebook}-{task}" if task else notebook
     parts = [notebook]
     for name, value in values.items():
         if name == "checkpoint":
@@ -74,7 +77,7 @@ def page_name(notebook: str, values: Mapping[str, Any], declared: Mapping[str, P
             parts.append("demo" if value == "demo" else _folder_slug(find_training(value)))
         elif name == "tier":
             parts.append(str(value))
-        elif value != declared[name].default and name != "output_dir":
+        elif value != declared[name].default and name not in _WHERE:
             parts.append(f"{name}-{value}")
     return "-".join(re.sub(r"[^A-Za-z0-9.]+", "-", part).strip("-") for part in parts)
 
