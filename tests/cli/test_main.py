@@ -45,8 +45,8 @@ encode: --model --input --output --role --no-cache --pooling --max-length --batc
     --dtype
 eval: --checkpoint --tier --pooling --max-length --tasks --limit --prefix --append-eos
     --bidirectional --batch-size --device --dtype --seed --fresh --mirror
-extract: --checkpoint --output --pooling --no-normalize --max-length --dtype --prefix --append-eos --prompt --label
-    --allow --verbose
+extract: --checkpoint --output --pooling --no-normalize --max-length --dtype --prefix
+    --append-eos --prompt --label --allow --verbose
 fetch: --tier --tasks --models --list --mirror
 figures: --format --out --tier --columns
 push: --dry-run --private --revision --message
