@@ -236,11 +236,17 @@ def fetch(
 
 
 def sizes(needed: Iterable[Need]) -> Iterator[tuple[Need, str]]:
-    """Yield each need with its size on the hub, as text; ``unknown`` if the hub fails."""
+    """Yield each need with its size on the hub, as text; ``unknown`` if the hub fails.
+
+    If the hub does not answer one request, it is not asked again.
+    """
     from huggingface_hub import HfApi
 
-    api = HfApi()
+    api, reachable = HfApi(), hub_reachable()
     for need in needed:
+        if not reachable:
+            yield need, "unknown"
+            continue
         try:
             files = api.list_repo_tree(
                 need.id, repo_type=need.kind, revision=need.revision, recursive=True

@@ -43,7 +43,6 @@ from qwen3nb.models.rerankers.yes_no import Reranker
 from qwen3nb.models.search.bm25 import BM25
 from qwen3nb.models.search.fusion import Fusion
 from qwen3nb.records.record import MTEBScore, Result, TaskInfo
-from qwen3nb.records.store import adopt
 from qwen3nb.utils.atomic_files import read_json, write_text
 
 __all__ = ["Model", "evaluate_tasks", "stored_record", "suite_tasks", "unsuited"]
@@ -62,6 +61,7 @@ def evaluate_tasks(
     batch_size: int = 32,
     config: dict[str, Any] | None = None,
     fresh: bool = False,
+    strict: bool = True,
     show_progress: bool = True,
 ) -> EvaluationRun:
     """Evaluate ``model`` on a tier or on tasks; save each record as it finishes.
@@ -80,11 +80,13 @@ def evaluate_tasks(
         batch_size: texts per batch.
         config: parameters to store in each record.
         fresh: run tasks again even if a record exists.
+        strict: whether to raise if a task failed; if not, see `EvaluationRun.failures`.
         show_progress: whether to show a progress bar over the tasks.
 
     Raises:
-        EvaluationError: one or more tasks failed; the message lists each with its cause,
-            and the tracebacks are saved next to the records.
+        EvaluationError: one or more tasks failed, and ``strict``; the message lists each with
+            its cause, the tracebacks are saved next to the records, and `EvaluationError.run`
+            has the records of the others.
     """
     folder = Path(output) if output else paths.results()
     tally, run = Tally(), uuid.uuid4().hex[:12]
@@ -103,7 +105,6 @@ def evaluate_tasks(
             None if fresh else stored_record(model, task, folder=folder, seed=seed, limit=limit)
         )
         if earlier is not None:
-            earlier = adopt(earlier, config=config, run=run, folder=folder)
             tally.add(earlier, name=name, reused=True)
             continue
         with tally.attempt(name):
@@ -115,7 +116,7 @@ def evaluate_tasks(
             tally.add(result, name=name)
         trace = record_path(model, name, folder=folder, seed=seed).with_suffix(".error.txt")
         _keep_failure(tally.failure(name), trace)
-    return tally.run_or_raise(model.label, kind="tasks", saved=folder)
+    return tally.run_or_raise(model.label, kind="tasks", saved=folder, strict=strict)
 
 
 def _keep_failure(trace: str | None, file: Path) -> None:

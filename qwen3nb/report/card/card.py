@@ -38,6 +38,7 @@ from qwen3nb.utils.markdown import escaped
 
 __all__ = ["card_body", "card_text"]
 
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 _TAGS = (
     "sentence-transformers", "feature-extraction", "sentence-similarity", "mteb", "qwen3", "encoder"
 )  # fmt: skip
@@ -107,12 +108,12 @@ def _about(folder: Path, provenance: dict[str, Any], stated: dict[str, Any]) -> 
         "max_length": provenance["max_length"],
         "folder": re.sub(r"""["'`\\\s<>]""", "-", folder.name),  # inside quotes in a code block
         "toy": str(training.get("data", "")).startswith("PyDocs"),
-        "details": _escaped(details(read_json(folder / "config.json"), provenance, stated)),
+        "details": _linked(details(read_json(folder / "config.json"), provenance, stated)),
         "origin": _escaped(origin(provenance, fingerprint(source))),
         "training": _escaped(training_facts(training, stated)),
         "unrecorded": not training,
         "ul2": "ul2" in str(training.get("objective", stated.get("objective", ""))).lower(),
-        "citation": escaped(stated.get("citation", "")),
+        **_citation(stated.get("citation", "")),
         "thanks": escaped(stated.get("acknowledgements", "")),
     }
 
@@ -166,7 +167,10 @@ def card_text(
             dataset_type=result.task.dataset,
             dataset_name=result.task.name,
             dataset_revision=result.task.revision,
-            metric_type=result.task.main_metric,
+            dataset_config=_only(result.task.subsets),
+            dataset_split=_only(result.task.splits),
+            metric_type=result.task.mteb.metric if result.task.mteb else result.task.main_metric,
+            metric_name=result.task.main_metric,
             metric_value=result.main.value,
         )
         for result in _of_model(folder, results)
@@ -197,6 +201,28 @@ def _provenance(folder: Path) -> dict[str, Any]:
 
 def _escaped(rows: list[tuple[str, str]]) -> list[tuple[str, str]]:
     return [(escaped(name), escaped(value)) for name, value in rows]
+
+
+def _linked(rows: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Escape the rows, and link the base model to the hub if it is named by its id there."""
+    hub = "https://huggingface.co"
+    return [
+        (name, f"[{text}]({hub}/{value})" if _HUB_ID.fullmatch(value) else text)
+        if name == "base model"
+        else (name, text)
+        for (name, text), (_, value) in zip(_escaped(rows), rows, strict=True)
+    ]
+
+
+def _citation(text: str) -> dict[str, str]:
+    """Return a citation as BibTeX, for a code block, or as escaped text."""
+    if text.lstrip().startswith("@") and "```" not in text:
+        return {"bibtex": text.strip(), "citation": ""}
+    return {"bibtex": "", "citation": escaped(text)}
+
+
+def _only(values: Sequence[str]) -> str | None:
+    return values[0] if len(values) == 1 else None
 
 
 def _of_model(folder: Path, results: Sequence[Result]) -> list[Result]:

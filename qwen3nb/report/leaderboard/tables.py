@@ -98,10 +98,15 @@ def provenance_table(results: Sequence[Result]) -> Table:
     }
     for result in results:
         facts[f"data of {result.task.key}"] = (
-            f"{result.task.dataset} at {result.task.revision[:12]}"
+            f"{result.task.dataset} at {result.task.revision[:12]}{_counts(result)}"
         )
     rows = tuple((Cell(key), Cell(value or "none")) for key, value in facts.items())
     return Table(("what", "value"), rows, kind="facts")
+
+
+def _counts(result: Result) -> str:
+    """Return what was counted in the data, such as queries without a relevant document."""
+    return "".join(f"; {name}: {count:,}" for name, count in result.task.counts.items())
 
 
 def _hits(results: Sequence[Result]) -> str:
