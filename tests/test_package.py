@@ -59,7 +59,7 @@ models.types models.batching models.counters models.mteb_meta models.modeling mo
 models.inference models.encoders models.search models.rerankers models.load
 extraction
 datasets.rows datasets.trec datasets.judgements datasets.mirror datasets.words
-datasets.stsbenchmark datasets.pydocs
+datasets.pydocs
 datasets.collection datasets.custom
 evaluation.recording evaluation.run evaluation.mteb evaluation.embeddings evaluation.retrieval
 evaluation.evaluate evaluation.studies

@@ -136,22 +136,22 @@ def list_tasks(
 
 
 def _print_tasks(tasks: Sequence[Any], model: str | None) -> None:
-    from qwen3nb.evaluation.mteb.cost import costs, throughput
+    from qwen3nb.evaluation.mteb.cost import Range, costs, measure_speed
 
-    characters, limit = None, None
+    speed, limit = None, None
     if model is not None:
         from qwen3nb.models.load import load_encoder
 
         hide_library_bars()
         encoder = load_encoder(model, show_progress=False)
-        characters, limit = throughput(encoder), getattr(encoder, "max_length", None)
-    estimates = costs(tasks, characters_per_second=characters, max_length=limit)
+        speed, limit = measure_speed(encoder), getattr(encoder, "max_length", None)
+    estimates = costs(tasks, speed=speed, max_length=limit)
     for each in estimates:
         texts = "unknown" if each.texts is None else f"{each.texts:,} texts"
-        minutes = "" if each.minutes is None else f"{each.minutes:10,.1f} min"
+        minutes = "" if each.minutes is None else f"{each.minutes.text(1):>15} min"
         click.echo(f"{each.task:45} {each.type:20} {each.revision:13} {texts:>18}{minutes}")
-    total = sum(each.minutes or 0 for each in estimates)
-    about = f", about {total:,.0f} minutes of encoding here" if characters else ""
+    total = Range.total(each.minutes for each in estimates if each.minutes is not None)
+    about = f", {total.text()} minutes of encoding here" if speed else ""
     click.echo(f"{len(estimates)} tasks{about}", err=True)
 
 

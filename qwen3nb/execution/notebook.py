@@ -47,6 +47,8 @@ __all__ = [
 ]
 
 ENGINE = "qwen3nb"
+# Parameters that change where files are, but nothing on the page.
+_WHERE = ("cache", "output_dir")
 
 
 class NotebookError(RuntimeError):
@@ -75,7 +77,7 @@ def page_name(notebook: str, values: Mapping[str, Any], declared: Mapping[str, P
             parts.append("demo" if value == "demo" else _folder_slug(find_training(value)))
         elif name == "tier":
             parts.append(str(value))
-        elif value != declared[name].default and name != "output_dir":
+        elif value != declared[name].default and name not in _WHERE:
             parts.append(f"{name}-{value}")
     return "-".join(re.sub(r"[^A-Za-z0-9.]+", "-", part).strip("-") for part in parts)
 

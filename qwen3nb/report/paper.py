@@ -26,9 +26,9 @@ from qwen3nb.report.leaderboard.ranking import rank_figure, standings
 from qwen3nb.report.leaderboard.score_table import leaderboard
 from qwen3nb.report.leaderboard.tables import cost_table, headline_table
 from qwen3nb.report.render.figure import Figure
-from qwen3nb.report.render.table import TABLE_FORMATS, Table
+from qwen3nb.report.render.table import TABLE_FORMATS, Table, transposed
 from qwen3nb.report.studies.reranking_figures import gain_figure
-from qwen3nb.report.training.configurations import configurations_table
+from qwen3nb.report.training.configurations import configurations_figure, configurations_table
 from qwen3nb.report.training.figures import conflict_figure, loss_figure, trajectory_figure
 from qwen3nb.report.training.interference import (
     interference_figure,
@@ -76,6 +76,7 @@ def _of_trainings(results: Sequence[Result], *, tier: str, seed: int) -> Iterato
     trainings = read_trainings(results, tier=tier, seed=seed)
     yield from (trajectory_figure(trainings), loss_figure(trainings), conflict_figure(trainings))
     yield interference_figure(interference_report(seed=seed))
+    yield configurations_figure(trained_scores())
     reranked = [result for result in results if f"gain {METRIC}" in result.per_query]
     if reranked:
         yield gain_figure(reranked)
@@ -97,10 +98,14 @@ def paper_tables(results: Sequence[Result], *, tier: str, seed: int = 0) -> list
     """
     on_tier = _of_tier(results, tier)
     comparison = compare(on_tier, tier=tier, seed=seed)
+    board = leaderboard(on_tier, tier=tier, comparison=comparison)
+    headline = headline_table(on_tier, tier=tier)
+    if TIERS[tier].benchmarks:
+        board, headline = (transposed(each, first="mean") for each in (board, headline))
     tables = [
-        leaderboard(on_tier, tier=tier, comparison=comparison),
+        board,
         replace(
-            headline_table(on_tier, tier=tier),
+            headline,
             name=f"headline-{tier}",
             caption=f"The scores in front on the tier {tier}.",
         ),
@@ -118,8 +123,10 @@ def _of_benchmarks(
     results: Sequence[Result], comparison: Comparison, *, tier: str
 ) -> Iterator[Table]:
     """Yield the tables of all tasks by benchmark and type, and the differences by type."""
-    for title, table in task_sections(results, tier=tier).tables:
-        yield replace(table, name=table.name or "missing", caption=f"{title}.")
+    *sections, (title, missing) = task_sections(results, tier=tier).tables
+    for name, table in sections:
+        yield replace(transposed(table, first="task"), caption=f"{name}.")
+    yield replace(missing, name="missing", caption=f"{title}.")
     yield replace(overview_table(comparison), caption="Tasks won and lost, by type.")
     for kind, tasks in tasks_by_type(comparison).items():
         if keys := [each.task for each in tasks if each.with_baseline]:

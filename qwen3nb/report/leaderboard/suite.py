@@ -21,10 +21,9 @@ from qwen3nb.tiers import BENCHMARKS, GROUPS
 from qwen3nb.utils.format import interval_text
 
 if TYPE_CHECKING:
-    from qwen3nb.evaluation.mteb.plan import Planned
     from qwen3nb.evaluation.studies.reproduce import Reproduction
 
-__all__ = ["Summary", "plan_table", "reproduction_table", "suite_table", "summarise"]
+__all__ = ["Summary", "reproduction_table", "suite_table", "summarise"]
 
 
 @dataclass(frozen=True)
@@ -165,29 +164,6 @@ def _mean_row(mean: BenchmarkMean) -> tuple[Cell, ...]:
     if mean.value is not None:
         value = Cell(f"{mean.value:.4f}", interval, value=mean.value, interval=mean.interval)
     return Cell(mean.column.name), Cell(mean.column.measure), Cell(measured), value
-
-
-def plan_table(planned: Sequence[Planned]) -> Table:
-    """Return the plan of a run: tasks, data, texts and the expected minutes."""
-    rows = tuple(
-        (
-            Cell(each.task),
-            Cell(each.type),
-            Cell(each.dataset, f"@ {each.revision}"),
-            Cell("unknown" if each.texts is None else f"{each.texts:,}"),
-            Cell("–" if each.minutes is None else f"{each.minutes:,.1f}"),
-            Cell("record found" if each.status == "there" else each.status),
-        )
-        for each in planned
-    )
-    known = [each.minutes for each in planned if each.minutes is not None]
-    total = f"About {sum(known):,.1f} minutes of encoding in all. " if known else ""
-    return Table(
-        ("task", "MTEB type", "data", "distinct texts", "minutes", "status"),
-        rows,
-        f"{total}Minutes are extrapolated from the throughput of a short sample on this device; "
-        "they are an upper bound, since cached texts cost nothing.",
-    )
 
 
 def reproduction_table(reproductions: Iterable[Reproduction]) -> Table:
