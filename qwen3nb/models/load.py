@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.rerankers.prompt_template import INSTRUCTION
 from qwen3nb.models.sources.fingerprint import fingerprint
+from qwen3nb.models.sources.prompt_names import named_prompts
 from qwen3nb.models.sources.resolve import adapter_source, fetch_model, find_source
 from qwen3nb.models.sources.source import Source
 from qwen3nb.models.types import SpecError
@@ -32,6 +33,7 @@ def load_encoder(
     bidirectional: bool = False,
     base: str | Path | None = None,
     instruction: str | None = None,
+    prompts: Mapping[str, str] | None = None,
     device: str = "auto",
     dtype: str = "float32",
     batch_size: int = 32,
@@ -40,6 +42,9 @@ def load_encoder(
     show_progress: bool = True,
 ) -> Encoder:
     """Load the encoder that ``spec`` names.
+
+    Prompts, pooling and maximum length: what is given here applies before what the registry
+    says, and that before what the model's folder stores.
 
     Args:
         spec: a folder (an extracted encoder, an encoder-decoder checkpoint, a
@@ -59,6 +64,11 @@ def load_encoder(
         instruction: for models with instructions, used if the task has none; None for the
             model's default. An adapter applies it to queries, and by default pools the
             last token, the end of text.
+        prompts: text prepended to an input, by role (``query``, ``passage``, or ``symmetric``
+            for an input without a role) or more narrowly by task; see
+            `qwen3nb.models.encoders.prompts`. They replace all others; ``{}`` for no prompts.
+            None for those of the registry, else of the model's folder
+            (``config_sentence_transformers.json``).
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
         dtype: ``float32``, ``bfloat16`` or ``float16``.
         batch_size: texts per batch if they must be padded, or if sentence-transformers runs
@@ -71,7 +81,7 @@ def load_encoder(
         SpecError: no such model, or one that cannot be loaded.
         ValueError: an unknown pooling, dtype or device.
     """
-    source = _resolved(spec, base=base, instruction=instruction)
+    source = _resolved(spec, base=base, instruction=instruction, prompts=prompts)
     options = {"cache": cache, "show_progress": show_progress}
     if source.kind == "random":
         from qwen3nb.models.encoders.random_baseline import RandomEncoder
@@ -117,8 +127,14 @@ def load_model(spec: str | Path, **options: Any) -> Encoder | BM25 | Fusion:
     return load_encoder(spec, **options)
 
 
-def _resolved(spec: str | Path, *, base: str | Path | None, instruction: str | None) -> Source:
-    """Return the source of the encoder that ``spec`` names, with its instruction.
+def _resolved(
+    spec: str | Path,
+    *,
+    base: str | Path | None,
+    instruction: str | None,
+    prompts: Mapping[str, str] | None,
+) -> Source:
+    """Return the source of the encoder that ``spec`` names, with its prompts and instruction.
 
     Raises:
         SpecError: no such model, or one without vectors.
@@ -132,6 +148,8 @@ def _resolved(spec: str | Path, *, base: str | Path | None, instruction: str | N
         source = replace(
             source, prompts={"query": "Instruct: {instruction}\nQuery:"}, instruction=INSTRUCTION
         )
+    if prompts is not None:
+        source = replace(source, prompts=named_prompts(prompts))
     return source if instruction is None else replace(source, instruction=instruction)
 
 
