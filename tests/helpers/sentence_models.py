@@ -43,7 +43,16 @@ def mteb_scores(model, tasks):
 
 
 def text_mock_tasks():
-    """MTEB's own made-up tasks, of all types, those about text."""
+    """One of MTEB's own made-up tasks about text for each of their types.
+
+    Without the one of a few points that k-means splits anew whenever a vector moves by 1e-7.
+    """
     from mteb.mocks.mock_run import ALL_MOCK_TASK_TEST_GRID
 
-    return [task for task in ALL_MOCK_TASK_TEST_GRID if task.metadata.modalities == ["text"]]
+    text = [
+        task
+        for task in ALL_MOCK_TASK_TEST_GRID
+        if task.metadata.modalities == ["text"]
+        and task.metadata.name != "LegacyMockClusteringFastTask"
+    ]
+    return list({(task.metadata.type, type(task).__bases__): task for task in text}.values())
