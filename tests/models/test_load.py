@@ -13,6 +13,7 @@ from helpers import TEXTS
 from helpers.mteb_tasks import WORDS, loaded
 from helpers.sentence_models import mteb_scores, text_mock_tasks, write_sentence_bert
 
+from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.extraction.extract import extract
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.sources.resolve import find_source, registry
@@ -153,6 +154,21 @@ def test_scores_with_prompts_equal_those_of_sentence_transformers(exported, bert
         ours = mteb_scores(load_encoder(folder, cache=False), tasks)
         theirs = mteb_scores(sentence_transformer(folder), tasks)
         assert ours == pytest.approx(theirs, abs=1e-6)
+
+
+@pytest.mark.integration
+def test_evaluation_equals_mteb_on_the_exported_folder(exported, encoder_folder, tmp_path):
+    tasks = registered_tasks()
+    theirs = mteb_scores(sentence_transformer(exported), tasks)
+    done = evaluate(load_encoder(exported, cache=False), tasks=tasks, output=tmp_path)
+    # MTEB rounds the scores of retrieval to five digits.
+    assert {each.task.name: each.main.value for each in done.results} == pytest.approx(
+        theirs, abs=5.1e-6
+    )
+    for record in done.results:
+        assert record.model.settings["prompts"] == {"query": "query: ", "passage": "passage: "}
+    plain = mteb_scores(load_encoder(encoder_folder, cache=False), tasks)
+    assert plain["SciFact"] != pytest.approx(theirs["SciFact"], abs=1e-4)
 
 
 @pytest.mark.integration
