@@ -14,6 +14,7 @@ from qwen3nb.evaluation.recording import record_path, stored
 from qwen3nb.evaluation.retrieval.evaluate import DEPTH, evaluate_collection
 from qwen3nb.evaluation.retrieval.rerank import rerank
 from qwen3nb.evaluation.run import EvaluationRun, Tally
+from qwen3nb.models.encoders.wrapped import WrappedEncoder
 from qwen3nb.models.load import load_model
 from qwen3nb.models.rerankers.yes_no import Reranker
 from qwen3nb.records.record import Result
@@ -24,7 +25,7 @@ Data = TestCollection | Path | str
 
 
 def evaluate(
-    model: Model | Path | str,
+    model: Any,
     data: Data | Iterable[Data] | None = None,
     *,
     tier: str = "smoke",
@@ -35,16 +36,22 @@ def evaluate(
     batch_size: int = 32,
     config: dict[str, Any] | None = None,
     fresh: bool = False,
+    strict: bool = True,
+    label: str = "",
+    fingerprint: str = "",
     show_progress: bool = True,
 ) -> EvaluationRun:
     """Evaluate ``model`` on a tier, on tasks or on ``data``; save each record as it finishes.
+
+    On a tier, a reranker reranks BM25's candidates; see `rerank`.
 
     A task with a record for the same model, data and software is not run again.
     A task that fails does not stop the others; a task the model does not support (BM25 has
     no vectors to classify with) is skipped and listed.
 
     Args:
-        model: a model spec, such as ``bm25`` or a folder, or a loaded model.
+        model: a model spec, such as ``bm25`` or a folder; a loaded model; or any object with
+            ``encode(texts)``, such as a SentenceTransformer.
         data: one or more test collections, or their folders, to evaluate on instead of MTEB
             tasks; a reranker reranks BM25's candidates.
         tier: name of a tier; see `TIERS`.
@@ -58,20 +65,41 @@ def evaluate(
         batch_size: texts per batch.
         config: parameters to store in each record.
         fresh: run again even if a record exists.
+        strict: whether to raise if a task or collection failed; if not, see
+            `EvaluationRun.failures`.
+        label: for an object with ``encode``, its name in tables.
+        fingerprint: for such an object, identifies its content; without one, none of its
+            vectors and records are used again.
         show_progress: whether to show progress bars.
 
     Raises:
         SpecError: ``model`` is not a known model.
-        EvaluationError: one or more tasks failed; the message lists each with its cause,
-            and the tracebacks are saved next to the records.
-        ValueError: both ``data`` and ``tasks`` or ``limit``.
+        EvaluationError: one or more tasks failed, and ``strict``; the message lists each with
+            its cause, the tracebacks are saved next to the records, and `EvaluationError.run`
+            has the records of the others.
+        TypeError: ``model`` is none of these.
+        ValueError: both ``data`` and ``tasks`` or ``limit``; a label or fingerprint for a model
+            that has its own.
     """
+    if not isinstance(model, str | Path | Model):
+        model = WrappedEncoder(
+            model, label=label, fingerprint=fingerprint, batch_size=batch_size,
+            show_progress=show_progress,
+        )  # fmt: skip
+    elif label or fingerprint:
+        raise ValueError("label and fingerprint are for objects with encode(); a model has its own")
     if isinstance(model, str | Path):
         model = load_model(model, batch_size=batch_size, show_progress=show_progress)
+    if data is None and not tasks and isinstance(model, Reranker):
+        return rerank(
+            model, tier=tier, limit=limit, output=output, seed=seed, config=config, fresh=fresh,
+            strict=strict, show_progress=show_progress,
+        )  # fmt: skip
     if data is None:
         return evaluate_tasks(
             model, tier=tier, tasks=tasks, limit=limit, output=output, seed=seed,
-            batch_size=batch_size, config=config, fresh=fresh, show_progress=show_progress,
+            batch_size=batch_size, config=config, fresh=fresh, strict=strict,
+            show_progress=show_progress,
         )  # fmt: skip
     if tasks is not None or limit:
         raise ValueError(
@@ -81,12 +109,12 @@ def evaluate(
     listed = [data] if isinstance(data, TestCollection | Path | str) else list(data)
     if isinstance(model, Reranker):
         return rerank(
-            model, listed, output=output, seed=seed, config=config, fresh=fresh,
+            model, listed, output=output, seed=seed, config=config, fresh=fresh, strict=strict,
             show_progress=show_progress,
         )  # fmt: skip
     return _on_collections(
         model, listed, folder=Path(output) if output else paths.results(), seed=seed,
-        config=config, fresh=fresh,
+        config=config, fresh=fresh, strict=strict,
     )  # fmt: skip
 
 
@@ -98,6 +126,7 @@ def _on_collections(
     seed: int,
     config: dict[str, Any] | None,
     fresh: bool,
+    strict: bool,
 ) -> EvaluationRun:
     tally, run = Tally(), uuid.uuid4().hex[:12]
     for each in data:
@@ -110,7 +139,7 @@ def _on_collections(
                 if earlier is None:
                     result.save(folder)
                 tally.add(result, name=collection.name, reused=earlier is not None)
-    return tally.run_or_raise(model.label, kind="collections", saved=folder)
+    return tally.run_or_raise(model.label, kind="collections", saved=folder, strict=strict)
 
 
 def _stored(model: Any, collection: TestCollection, *, folder: Path, seed: int) -> Result | None:

@@ -4,14 +4,16 @@ A record stores each aggregate with the names of its columns, from which `qwen3n
 recomputes it.
 
 Intervals are percentile bootstrap intervals (Efron and Tibshirani 1993, chapter 13)
-over queries (for STS: over pairs; for clustering: over the repeated draws).
+over queries (for STS: over pairs; for clustering: over the repeated draws). The value of a
+task with several splits or subsets is the mean over these parts, as in MTEB; its interval
+resamples the queries within each part.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,6 +89,8 @@ class Aggregate:
         how: name in `AGGREGATES`, or ``reported``.
         columns: names of the per-query columns.
         undefined: why there is no value, or empty.
+        parts: the beginning of the query ids of each part of which the value is the mean; empty
+            if all queries are one sample.
     """
 
     value: float | None
@@ -96,6 +100,7 @@ class Aggregate:
     how: str
     columns: tuple[str, ...]
     undefined: str = ""
+    parts: tuple[str, ...] = ()
 
 
 def reported(value: float, *, n: int) -> Aggregate:
@@ -116,52 +121,83 @@ def aggregate(
     columns: Sequence[str],
     seed: int,
     resamples: int = RESAMPLES,
+    parts: Sequence[str] = (),
 ) -> Aggregate:
     """Aggregate columns of ``per_query`` (value per column and query id).
 
     Queries are sorted by id, so the same values and seed always give the same interval.
+
+    Args:
+        per_query: value per column and query id.
+        how: name in `AGGREGATES`.
+        columns: the columns to aggregate.
+        seed: seed of the interval.
+        resamples: number of resamples.
+        parts: the beginnings of query ids, such as ``test/en/``; the value is the mean of the
+            aggregates of these parts, and the interval resamples within each of them.
 
     Raises:
         ValueError: unknown ``how``, columns that do not cover the same queries, or a
             value that is not finite.
     """
     one_of("aggregate", how, AGGREGATES)
-    queries = sorted(per_query[columns[0]])
+    samples = [_sample(per_query, columns, part) for part in parts or ("",)]
+    n = sum(map(len, samples))
+    empty = Aggregate(None, None, None, n, how, tuple(columns), parts=tuple(parts))
+    if not all(map(len, samples)):
+        return replace(empty, undefined="no queries")
+    value = float(np.mean([AGGREGATES[how](sample[None])[0] for sample in samples]))
+    if math.isnan(value):
+        return replace(empty, undefined="one of the columns is constant")
+    low, high = _interval(samples, AGGREGATES[how], seed=seed, resamples=resamples)
+    return replace(empty, value=value, low=low, high=high)
+
+
+def _sample(
+    per_query: Mapping[str, Mapping[str, float]], columns: Sequence[str], part: str
+) -> Array:
+    """Return the values (n, columns) of the queries whose id begins with ``part``."""
+    queries = sorted(query for query in per_query[columns[0]] if query.startswith(part))
     for column in columns[1:]:
-        if sorted(per_query[column]) != queries:
+        if sorted(query for query in per_query[column] if query.startswith(part)) != queries:
             raise ValueError(f"columns {columns[0]!r} and {column!r} cover different queries")
     values = np.array([[per_query[column][query] for column in columns] for query in queries])
     if not np.isfinite(values).all():
         query = queries[int(np.argwhere(~np.isfinite(values))[0, 0])]
         raise ValueError(f"query {query!r} has a value that is not finite")
-    n = len(queries)
-    if n == 0:
-        return Aggregate(None, None, None, 0, how, tuple(columns), "no queries")
-    value = float(AGGREGATES[how](values[None])[0])
-    if math.isnan(value):
-        reason = "one of the columns is constant"
-        return Aggregate(None, None, None, n, how, tuple(columns), reason)
-    low, high = _interval(values, AGGREGATES[how], seed=seed, resamples=resamples)
-    return Aggregate(value, low, high, n, how, tuple(columns))
+    return values
 
 
 def _interval(
-    values: Array, statistic: Callable[[Array], Array], *, seed: int, resamples: int
+    samples: Sequence[Array], statistic: Callable[[Array], Array], *, seed: int, resamples: int
 ) -> tuple[float | None, float | None]:
-    """Ends of the percentile interval; None for a single query."""
-    n = len(values)
-    if n < 2:
+    """Ends of the percentile interval; None if a sample is a single query."""
+    if min(map(len, samples)) < 2:
         return None, None
     generator = np.random.default_rng(seed)
+    drawn = np.mean(
+        [_resampled(each, statistic, generator, resamples=resamples) for each in samples], axis=0
+    )
+    drawn = drawn[np.isfinite(drawn)]  # a resample may hold one value only
+    if len(drawn) == 0:
+        return None, None
+    tail = (1 - LEVEL) / 2
+    low, high = np.quantile(drawn, [tail, 1 - tail])
+    return float(low), float(high)
+
+
+def _resampled(
+    values: Array,
+    statistic: Callable[[Array], Array],
+    generator: np.random.Generator,
+    *,
+    resamples: int,
+) -> Array:
+    """Return the statistic of each resample of (n, columns): (resamples,)."""
+    n = len(values)
     step = max(1, _BLOCK // values.size)
     drawn = []
     for start in range(0, resamples, step):
         picks = generator.integers(0, n, size=(min(step, resamples - start), n))
         drawn.append(statistic(values[picks]))
-    statistics = np.concatenate(drawn)
-    statistics = statistics[np.isfinite(statistics)]  # a resample may hold one value only
-    if len(statistics) == 0:
-        return None, None
-    tail = (1 - LEVEL) / 2
-    low, high = np.quantile(statistics, [tail, 1 - tail])
-    return float(low), float(high)
+    return np.concatenate(drawn)

@@ -34,6 +34,7 @@ def load_encoder(
     base: str | Path | None = None,
     instruction: str | None = None,
     prompts: Mapping[str, str] | None = None,
+    label: str = "",
     device: str = "auto",
     dtype: str = "float32",
     batch_size: int = 32,
@@ -69,6 +70,7 @@ def load_encoder(
             `qwen3nb.models.encoders.prompts`. They replace all others; ``{}`` for no prompts.
             None for those of the registry, else of the model's folder
             (``config_sentence_transformers.json``).
+        label: its name in records and tables; empty for the model's own.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
         dtype: ``float32``, ``bfloat16`` or ``float16``.
         batch_size: texts per batch if they must be padded, or if sentence-transformers runs
@@ -82,6 +84,7 @@ def load_encoder(
         ValueError: an unknown pooling, dtype or device.
     """
     source = _resolved(spec, base=base, instruction=instruction, prompts=prompts)
+    source = replace(source, label=label or source.label)
     options = {"cache": cache, "show_progress": show_progress}
     if source.kind == "random":
         from qwen3nb.models.encoders.random_baseline import RandomEncoder

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import platform
 import re
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -26,6 +27,7 @@ __all__ = [
     "Environment",
     "MTEBScore",
     "ModelInfo",
+    "Part",
     "Result",
     "ResultError",
     "RunCost",
@@ -103,6 +105,8 @@ class TaskInfo:
         subsets: subsets that were evaluated, likewise.
         languages: languages that were evaluated, likewise.
         selection: the subsets and splits, if they are not all that the task has; see `key`.
+        counts: what a reader of the scores should know of the data, each with its number, such
+            as queries without a relevant document; empty if there is nothing to tell.
     """
 
     name: str
@@ -119,6 +123,7 @@ class TaskInfo:
     subsets: tuple[str, ...] = ()
     languages: tuple[str, ...] = ()
     selection: str = ""
+    counts: dict[str, int] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -127,6 +132,25 @@ class TaskInfo:
         It distinguishes what `name` does not, and names the record's file.
         """
         return f"{self.name}-{self.selection}" if self.selection else self.name
+
+
+@dataclass(frozen=True)
+class Part:
+    """One split of one subset of a task, and the score on it.
+
+    Attributes:
+        split: name of the split.
+        subset: name of the subset; of a multilingual task, often a language.
+        languages: its languages, as MTEB writes them, such as ``eng-Latn``.
+        score: the aggregate of the task's main metric on this part.
+        mteb: the main score that MTEB reports for it.
+    """
+
+    split: str
+    subset: str
+    languages: tuple[str, ...]
+    score: Aggregate
+    mteb: float
 
 
 @dataclass(frozen=True)
@@ -180,7 +204,8 @@ class Result:
         model: the model.
         task: the task and its data.
         metrics: aggregate per metric name.
-        per_query: column, then query id, to value.
+        per_query: column, then query id, to value. If the task has several splits or subsets,
+            ids begin with the part, as in ``test/en/q7``.
         seed: seed of the run, for intervals and random vectors.
         config: the parameters of the run.
         environment: versions, device, precision.
@@ -188,6 +213,7 @@ class Result:
         run: id of the run, shared by all its records.
         finished: time of completion, UTC, ISO 8601.
         checksum: checksum of the record's content; empty if it was written without one.
+        parts: the splits and subsets that the scores are means over; empty if there is only one.
     """
 
     model: ModelInfo
@@ -201,6 +227,7 @@ class Result:
     run: str = ""
     finished: str = ""
     checksum: str = ""
+    parts: tuple[Part, ...] = ()
 
     def __repr__(self) -> str:
         """Model, task and main score with its interval."""
@@ -250,7 +277,7 @@ class Result:
 
 def _typed(value: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of a record's JSON with the types that `Result` expects."""
-    fields = {name: value[name] for name in Result.__dataclass_fields__}
+    fields = {name: value[name] for name in Result.__dataclass_fields__ if name in value}
     task = dict(fields["task"])
     for name in ("splits", "subsets", "languages"):
         task[name] = tuple(task[name])
@@ -261,11 +288,19 @@ def _typed(value: dict[str, Any]) -> dict[str, Any]:
         "task": TaskInfo(**task),
         "environment": Environment(**fields["environment"]),
         "cost": RunCost(**fields["cost"]),
-        "metrics": {
-            name: Aggregate(**{**item, "columns": tuple(item["columns"])})
-            for name, item in fields["metrics"].items()
-        },
+        "metrics": {name: _aggregate(item) for name, item in fields["metrics"].items()},
+        "parts": tuple(_part(item) for item in fields.get("parts", ())),
     }
+
+
+def _aggregate(item: dict[str, Any]) -> Aggregate:
+    parts = tuple(item.get("parts", ()))
+    return Aggregate(**{**item, "columns": tuple(item["columns"]), "parts": parts})
+
+
+def _part(item: dict[str, Any]) -> Part:
+    languages = tuple(item["languages"])
+    return Part(**{**item, "languages": languages, "score": _aggregate(item["score"])})
 
 
 def _from_first(value: dict[str, Any]) -> dict[str, Any]:
@@ -293,13 +328,14 @@ def problems(result: Result) -> list[str]:
     wrong = []
     if result.task.main_metric not in result.metrics:
         wrong.append(f"main metric {result.task.main_metric!r} is not among its metrics")
-    for name, stored in result.metrics.items():
+    for name, stored in _aggregates(result):
         if stored.how == REPORTED:
             continue  # another program's value: there are no per-query scores
         try:
             again = aggregate(
-                result.per_query, how=stored.how, columns=stored.columns, seed=result.seed
-            )
+                result.per_query, how=stored.how, columns=stored.columns, seed=result.seed,
+                parts=stored.parts,
+            )  # fmt: skip
         except (ValueError, KeyError) as error:
             wrong.append(f"{name}: cannot be recomputed ({error})")
             continue
@@ -308,6 +344,13 @@ def problems(result: Result) -> list[str]:
             if not _same(ours, theirs):
                 wrong.append(f"{name}: {part} is {theirs}, per-query scores give {ours}")
     return wrong
+
+
+def _aggregates(result: Result) -> Iterator[tuple[str, Aggregate]]:
+    """Yield every aggregate of a record with a name for messages."""
+    yield from result.metrics.items()
+    for part in result.parts:
+        yield f"{result.task.main_metric} on {part.split}/{part.subset}", part.score
 
 
 def _same(first: float | None, second: float | None) -> bool:

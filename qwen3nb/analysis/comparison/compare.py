@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ import numpy as np
 
 from qwen3nb.analysis.comparison.alignment import (
     ScoreMatrix,
+    by_part,
     common_revision,
     join,
     newest_records,
@@ -178,6 +179,7 @@ class Comparison:
         procedure: how differences are tested.
         names: of the systems, by identity and seed.
         left_out: records that are not compared, each with the reason.
+        labels: name of the system by each label that its records carry.
     """
 
     baseline: str
@@ -186,6 +188,7 @@ class Comparison:
     procedure: Procedure
     names: Names
     left_out: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def differences(self) -> tuple[PairedDifference, ...]:
@@ -208,8 +211,9 @@ class Comparison:
     def difference(
         self, first: str, second: str, *, task: str, metric: str = ""
     ) -> PairedDifference | None:
-        """First − second, by name, on one task; None if they cannot be paired."""
+        """First − second, by name or label, on one task; None if they cannot be paired."""
         compared = self.on(task, metric)
+        first, second = (self.labels.get(name, name) for name in (first, second))
         return None if compared is None else compared.difference(first, second)
 
     def between(self, first: Result, second: Result) -> PairedDifference | None:
@@ -239,14 +243,14 @@ class Comparison:
         method = NAMES[self.procedure.correction]
         if len(sizes) == 1:
             return f"{method} over the {sizes[0]} comparisons with {self.baseline}"
-        counts = ", ".join(map(str, sizes))
+        counts = ", ".join(map(str, sizes)) if len(sizes) <= 12 else f"{min(sizes)} to {max(sizes)}"
         return f"{method} over the comparisons with {self.baseline} on each task ({counts})"
 
     def to_frame(self) -> DataFrame:
         """The differences from the baseline as a pandas data frame, one row each."""
         import pandas as pd
 
-        names = [field.name for field in fields(PairedDifference)]
+        names = [each.name for each in fields(PairedDifference)]
         rows = [[getattr(each, name) for name in names] for each in self.differences]
         return pd.DataFrame(rows, columns=names)
 
@@ -312,6 +316,8 @@ def compare(
         wanted = list(TIERS[one_of("tier", tier, TIERS)].task_keys) if tier else _tasks(given)
     given = [result for result in given if result.task.key in wanted]
     newest, replaced = newest_records(given)
+    newest = by_part(sorted(newest, key=lambda each: wanted.index(each.task.key)))
+    wanted = _tasks(newest)
     metrics = [metric] if isinstance(metric, str) else list(metric)
     names = system_names(given)
     reference = _named(given, names, baseline) or _best(newest, names, wanted, metrics[0])
@@ -328,7 +334,16 @@ def compare(
         procedure=procedure,
         names=names,
         left_out=tuple(replaced),
+        labels=_labels(given, names),
     )
+
+
+def _labels(results: Iterable[Result], names: Names) -> dict[str, str]:
+    """Names of the systems by their labels; of several with one label, the first."""
+    labels: dict[str, str] = {}
+    for result in results:
+        labels.setdefault(result.model.label, names[result.model.identity, result.seed])
+    return labels
 
 
 def _tasks(results: Iterable[Result]) -> list[str]:
@@ -339,12 +354,9 @@ def _named(results: Iterable[Result], names: Names, baseline: str) -> str:
     """Name of the system with this label or name; empty if none is given."""
     if not baseline:
         return ""
-    labels: dict[str, str] = {}
-    for result in results:
-        name = names[result.model.identity, result.seed]
-        if name == baseline:
-            return name
-        labels.setdefault(result.model.label, name)
+    labels = _labels(results, names)
+    if baseline in names.values():
+        return baseline
     if baseline not in labels:
         known = ", ".join(sorted(labels)) or "no results"
         raise ValueError(f"no result of the baseline {baseline!r}; available: {known}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,22 @@ import numpy as np
 from qwen3nb.datasets.rows import DataError, json_rows
 from qwen3nb.metrics.aggregate import Aggregate, aggregate
 from qwen3nb.models.encoders.base import Encoder
+from qwen3nb.models.load import load_encoder
 from qwen3nb.utils.choices import one_of
 
-__all__ = ["STS_SETS", "STSPairs", "STSScores", "read_pairs", "score_pairs", "sts_pairs"]
+__all__ = [
+    "STS_SETS",
+    "STSPairs",
+    "STSScores",
+    "evaluate_sts",
+    "local_sts_benchmark",
+    "read_pairs",
+    "sts_pairs",
+]
 
-STS_SETS = {"STS-B": "STSBenchmark", "SICK-R": "SICK-R", "AuthorSTS": "AuthorSTS"}
+_BENCHMARK = "STSBenchmark"
+_BENCHMARK_PAIRS = 1379  # in the test split of STS-B (Cer et al. 2017)
+STS_SETS = {"STS-B": _BENCHMARK, "SICK-R": "SICK-R", "AuthorSTS": "AuthorSTS"}
 
 
 @dataclass(frozen=True)
@@ -29,12 +40,14 @@ class STSPairs:
         first: N sentences.
         second: N sentences.
         gold: N scores.
+        stand_in: whether thresholds that were set for another set are read on this one.
     """
 
     name: str
     first: tuple[str, ...]
     second: tuple[str, ...]
     gold: tuple[float, ...]
+    stand_in: bool = True
 
     def __post_init__(self) -> None:
         if not len(self.first) == len(self.second) == len(self.gold) > 0:
@@ -99,6 +112,38 @@ def sts_pairs(name: str) -> STSPairs:
     )
 
 
+def local_sts_benchmark() -> STSPairs | None:
+    """Return the test pairs of STS-B if they are in the mirror or in the datasets library's cache.
+
+    Nothing is downloaded. They stand in for STS-B unless they are the revision that MTEB
+    evaluates, or as many as STS-B has.
+    """
+    from qwen3nb.datasets.mirror import data_revision, mirrored
+    from qwen3nb.evaluation.mteb.select import select_tasks
+
+    task = select_tasks(names=[_BENCHMARK])[0]
+    data = task.metadata.dataset
+    if mirrored(data["path"]) is not None:
+        pairs = sts_pairs("STS-B")
+        genuine = data_revision(task) == data["revision"] or len(pairs.gold) == _BENCHMARK_PAIRS
+        return replace(pairs, stand_in=not genuine)
+    return _cached_pairs(data["path"], data["revision"])
+
+
+def _cached_pairs(path: str, revision: str) -> STSPairs | None:
+    """Read the datasets library's cache: owner___name/config/version/revision."""
+    import datasets
+
+    root = Path(datasets.config.HF_DATASETS_CACHE).expanduser()
+    folders = sorted(root.glob(f"{path.replace('/', '___')}/*/*/{revision}"))
+    files = [file for folder in folders[:1] for file in folder.glob("*-test.arrow")]
+    if len(files) != 1:
+        return None
+    rows = datasets.Dataset.from_file(str(files[0]))
+    first, second = (tuple(map(str, rows[column])) for column in ("sentence1", "sentence2"))
+    return STSPairs("STS-B", first, second, tuple(map(float, rows["score"])), stand_in=False)
+
+
 def read_pairs(file: Path) -> STSPairs:
     """Read pairs from JSONL, CSV or TSV with columns ``sentence1``, ``sentence2``, ``score``.
 
@@ -114,6 +159,16 @@ def read_pairs(file: Path) -> STSPairs:
         raise DataError(f"{file}: no pairs")
     first, second, gold = zip(*rows, strict=True)
     return STSPairs(file.name.split(".")[0], first, second, gold)
+
+
+def _pairs(data: Any) -> STSPairs:
+    if isinstance(data, STSPairs):
+        return data
+    if isinstance(data, str | Path):
+        file = Path(data).expanduser()
+        return read_pairs(file) if file.is_file() else sts_pairs(str(data))
+    first, second, gold = data
+    return STSPairs("custom", tuple(first), tuple(second), tuple(map(float, gold)))
 
 
 def _table(file: Path) -> list[tuple[str, str, float]]:
@@ -136,9 +191,9 @@ def _table(file: Path) -> list[tuple[str, str, float]]:
     return rows
 
 
-def score_pairs(
-    encoder: Encoder,
-    pairs: STSPairs | tuple[Sequence[str], Sequence[str], Sequence[float]],
+def evaluate_sts(
+    model: Encoder | Path | str,
+    data: STSPairs | Path | str | tuple[Sequence[str], Sequence[str], Sequence[float]],
     *,
     seed: int = 0,
 ) -> STSScores:
@@ -146,14 +201,22 @@ def score_pairs(
 
     Correlations do not depend on the scale of the gold scores, so they are not rescaled.
 
+    >>> pairs = (["a cat", "rain", "sort a list"], ["a dog", "list.sort", "list.sort"], [3, 0, 4])
+    >>> evaluate_sts("random", pairs).spearman.n
+    3
+
     Args:
-        encoder: from `load_encoder`.
-        pairs: from `sts_pairs` or `read_pairs`, or three lists.
+        model: an encoder, or its spec.
+        data: three lists (sentences, sentences, gold scores), a file as for `read_pairs`, the
+            name of a set as for `sts_pairs`, or pairs from either.
         seed: seed of the confidence intervals.
+
+    Raises:
+        ValueError: unknown set; the message lists the choices.
+        DataError: lists of different lengths, or an invalid row.
     """
-    if not isinstance(pairs, STSPairs):
-        first, second, gold = pairs
-        pairs = STSPairs("custom", tuple(first), tuple(second), tuple(map(float, gold)))
+    encoder = model if isinstance(model, Encoder) else load_encoder(model)
+    pairs = _pairs(data)
     vectors = encoder.encode([*pairs.first, *pairs.second])
     vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     half = len(pairs.first)
