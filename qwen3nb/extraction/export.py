@@ -19,6 +19,7 @@ from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.models.modeling.dtypes import DTYPES
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.modeling.tokenizer_template import surround
+from qwen3nb.models.sources.prompt_names import exported_prompts
 from qwen3nb.utils.atomic_files import read_json, write_json, write_text
 from qwen3nb.utils.choices import one_of
 
@@ -100,7 +101,8 @@ class ExportOptions:
         prefix: text prepended to every input, such as the training's ``[R]``.
         append_eos: whether the end-of-text token is appended to every input; truncation
             keeps it.
-        prompts: sentence-transformers prompts by name, such as ``query``.
+        prompts: prompts by name, such as ``query``, ``document`` (or ``passage``) and
+            ``symmetric``; see `qwen3nb.models.sources.prompt_names`.
     """
 
     pooling: str = "mean"
@@ -209,9 +211,8 @@ def write_model_files(folder: Path, config: Qwen3EncoderConfig, options: ExportO
     write_json(
         folder / "config_sentence_transformers.json",
         {
-            "prompts": dict(options.prompts),
-            "default_prompt_name": None,
-            "similarity_fn_name": "cosine",
+            **exported_prompts(options.prompts),
+            "similarity_fn_name": "cosine" if options.normalize else "dot",
         },
         indent=2,
     )

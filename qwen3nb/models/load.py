@@ -11,6 +11,7 @@ from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.rerankers.prompt_template import INSTRUCTION
 from qwen3nb.models.sources.fingerprint import fingerprint
+from qwen3nb.models.sources.prompt_names import named_prompts
 from qwen3nb.models.sources.resolve import adapter_source, fetch_model, find_source
 from qwen3nb.models.sources.source import Source
 from qwen3nb.models.types import SpecError
@@ -43,6 +44,9 @@ def load_encoder(
 ) -> Encoder:
     """Load the encoder that ``spec`` names.
 
+    Prompts, pooling and maximum length: what is given here applies before what the registry
+    says, and that before what the model's folder stores.
+
     Args:
         spec: a folder (an extracted encoder, an encoder-decoder checkpoint, a
             sentence-transformers model, a causal language model, a LoRA adapter, another
@@ -61,8 +65,11 @@ def load_encoder(
         instruction: for models with instructions, used if the task has none; None for the
             model's default. An adapter applies it to queries, and by default pools the
             last token, the end of text.
-        prompts: text before an input, per role or task; see `prompt_for`. None for the
-            model's own.
+        prompts: text prepended to an input, by role (``query``, ``passage``, or ``symmetric``
+            for an input without a role) or more narrowly by task; see
+            `qwen3nb.models.encoders.prompts`. They replace all others; ``{}`` for no prompts.
+            None for those of the registry, else of the model's folder
+            (``config_sentence_transformers.json``).
         label: its name in records and tables; empty for the model's own.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
         dtype: ``float32``, ``bfloat16`` or ``float16``.
@@ -76,9 +83,7 @@ def load_encoder(
         SpecError: no such model, or one that cannot be loaded.
         ValueError: an unknown pooling, dtype or device.
     """
-    source = _resolved(spec, base=base, instruction=instruction)
-    if prompts is not None:
-        source = replace(source, prompts=dict(prompts))
+    source = _resolved(spec, base=base, instruction=instruction, prompts=prompts)
     source = replace(source, label=label or source.label)
     options = {"cache": cache, "show_progress": show_progress}
     if source.kind == "random":
@@ -125,8 +130,14 @@ def load_model(spec: str | Path, **options: Any) -> Encoder | BM25 | Fusion:
     return load_encoder(spec, **options)
 
 
-def _resolved(spec: str | Path, *, base: str | Path | None, instruction: str | None) -> Source:
-    """Return the source of the encoder that ``spec`` names, with its instruction.
+def _resolved(
+    spec: str | Path,
+    *,
+    base: str | Path | None,
+    instruction: str | None,
+    prompts: Mapping[str, str] | None,
+) -> Source:
+    """Return the source of the encoder that ``spec`` names, with its prompts and instruction.
 
     Raises:
         SpecError: no such model, or one without vectors.
@@ -140,6 +151,8 @@ def _resolved(spec: str | Path, *, base: str | Path | None, instruction: str | N
         source = replace(
             source, prompts={"query": "Instruct: {instruction}\nQuery:"}, instruction=INSTRUCTION
         )
+    if prompts is not None:
+        source = replace(source, prompts=named_prompts(prompts))
     return source if instruction is None else replace(source, instruction=instruction)
 
 

@@ -20,6 +20,7 @@ __all__ = [
     "processor",
     "resident_memory",
     "total_memory",
+    "vendor",
 ]
 
 _STATUS = Path("/proc/self/status")
@@ -83,17 +84,28 @@ def _container(name: str, default: int = 1 << 62) -> int:
 
 def processor() -> str:
     """Return name, family and model of the processor; cloud machines often hide the name."""
-    info = Path("/proc/cpuinfo")
-    if not info.is_file():
+    facts = _first_core()
+    if not facts:
         return platform.processor() or platform.machine()
-    first = info.read_text(encoding="utf-8").partition("\n\n")[0]
-    facts = {
-        key.strip(): value.strip()
-        for key, _, value in (line.partition(":") for line in first.splitlines())
-    }
     parts = [facts.get("model name", platform.machine())]
     parts += [f"{key} {facts[key]}" for key in ("cpu family", "model") if key in facts]
     return " ".join(parts)
+
+
+def vendor() -> str:
+    """Return the vendor of the processor, such as ``AuthenticAMD``; empty if unknown."""
+    known = _first_core().get("vendor_id") or platform.processor().rpartition(" ")[2]
+    return known if known in ("AuthenticAMD", "GenuineIntel") else ""
+
+
+def _first_core() -> dict[str, str]:
+    """Return what Linux knows about the first core; elsewhere nothing."""
+    info = Path("/proc/cpuinfo")
+    if not info.is_file():
+        return {}
+    first = info.read_text(encoding="utf-8").partition("\n\n")[0]
+    lines = (line.partition(":") for line in first.splitlines())
+    return {key.strip(): value.strip() for key, _, value in lines}
 
 
 def gpus() -> list[str]:

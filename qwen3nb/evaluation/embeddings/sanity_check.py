@@ -202,7 +202,7 @@ def _lengths(geometry: Geometry, model: Encoder) -> Check:
     lengths = geometry.lengths
     off = float(np.abs(lengths - 1).max())
     verdict = "PASSED" if off <= NORM_TOLERANCE else "WARNING"
-    normalises = model.similarity_name == "cosine"
+    normalises = model.normalizes
     return Check(
         "vectors have length 1",
         verdict if normalises else "INFO",

@@ -190,7 +190,9 @@ def _given(collection: TestCollection) -> Run:
 def _dense(collection: TestCollection, encoder: Encoder, depth: int) -> Run:
     documents = encoder.encode(list(collection.documents.values()), role="passage")
     queries = encoder.encode(list(collection.queries.values()), role="query")
-    return search(queries, documents, k=depth).run(collection.queries, list(collection.documents))
+    cosine = encoder.similarity_name == "cosine"
+    hits = search(queries, documents, k=depth, cosine=cosine)
+    return hits.run(collection.queries, list(collection.documents))
 
 
 def _from_file(collection: TestCollection, file: Path) -> Run:

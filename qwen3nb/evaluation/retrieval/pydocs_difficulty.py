@@ -47,7 +47,7 @@ def own_document_ndcg(
     else:
         document_ids = list(pydocs.corpus)
         corpus = model.encode(list(pydocs.corpus.values()), role="passage")
-        scores = model.encode(texts, role="query") @ corpus.T
+        scores = model.similarity(model.encode(texts, role="query"), corpus).numpy()
         run = {
             query: {document_ids[i]: float(row[i]) for i in np.argsort(row)[-DEPTH:]}
             for query, row in zip(query_ids, scores, strict=True)

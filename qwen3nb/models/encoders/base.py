@@ -6,8 +6,8 @@ MTEB's ``EncoderProtocol``, so that every MTEB task runs it unchanged.
 Rules for all models:
 
 - equal texts are encoded once, and a vector does not depend on the rest of its batch;
-- a text without tokens (empty, blank) is encoded as the model's end-of-text token alone,
-  and counted;
+- a text without tokens is encoded as the model's end-of-text token alone; empty and blank
+  texts are counted, and so are truncated ones;
 - a text that is not valid Unicode (a lone surrogate) is refused with its index;
 - a vector that is zero or not finite is an error that names the text's index;
 - special tokens inside a text are plain text.
@@ -17,11 +17,12 @@ Shapes: N texts, D dimensions.
 
 from __future__ import annotations
 
+import inspect
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -61,6 +62,7 @@ class Encoder(ABC):
         settings: everything its vectors depend on, as JSON; see `identity`.
         prompts: text prepended to an input, per role.
         stats: work done so far.
+        batch_size: texts per batch if they must be padded; changes no vector.
         show_progress: whether long encodings show a progress bar.
     """
 
@@ -71,6 +73,7 @@ class Encoder(ABC):
         source: Source,
         *,
         settings: dict[str, Any],
+        batch_size: int = 32,
         cache: bool = True,
         show_progress: bool = True,
     ) -> None:
@@ -85,6 +88,7 @@ class Encoder(ABC):
             **settings,
         }
         self.stats = Stats()
+        self.batch_size = batch_size
         self.show_progress = show_progress
         self._tick: Callable[[int], None] | None = (
             None  # called with the number of texts done within a chunk
@@ -133,8 +137,14 @@ class Encoder(ABC):
         role: str | None = None,
         prompt_type: Any = None,
         task_metadata: Any = None,
-        **_: Any,
-    ) -> Vectors:
+        hf_split: str | None = None,
+        hf_subset: str | None = None,
+        batch_size: int | None = None,
+        show_progress_bar: bool | None = None,
+        convert_to_numpy: bool = True,
+        normalize_embeddings: bool | None = None,
+        **unknown: Any,
+    ) -> Any:
         """Encode ``inputs`` into vectors (N, D), float32, in input order; (D,) for one string.
 
         Args:
@@ -142,11 +152,24 @@ class Encoder(ABC):
             role: ``query`` or ``passage``; with the task, it selects the prompt.
             prompt_type: MTEB's name for the role.
             task_metadata: MTEB's description of the task.
+            hf_split: MTEB's name of the split, on which no vector depends.
+            hf_subset: MTEB's name of the subset, likewise.
+            batch_size: texts per batch if they must be padded; None for the value given to
+                `load_encoder`. Changes the speed, not the vectors.
+            show_progress_bar: whether a long encoding shows a progress bar; None, and every
+                call of an MTEB task, for the value given to `load_encoder`.
+            convert_to_numpy: whether to return an array; otherwise a tensor on the CPU.
+            normalize_embeddings: True for vectors of length 1, whatever the model's setting;
+                None for that setting.
+            unknown: refused.
 
         Raises:
             EncoderError: an input that is not a string, or a vector that is zero or not finite.
-            ValueError: an unknown role.
+            TypeError: an unknown option.
+            ValueError: an unknown role, a ``batch_size`` below 1, or ``normalize_embeddings=False``
+                for a model that normalises.
         """
+        self._check(unknown, batch_size=batch_size, normalize=normalize_embeddings)
         if role is None and prompt_type is not None:
             role = _MTEB_ROLES[getattr(prompt_type, "value", prompt_type)]
         if role is not None:
@@ -154,10 +177,45 @@ class Encoder(ABC):
         prompt = prompt_for(
             self.prompts, role=role, task=task_metadata, instruction=self.source.instruction
         )
-        if isinstance(inputs, str):
-            vector: Vectors = self._encode([prompt + inputs])[0]
-            return vector
-        return self._encode([prompt + text for text in _texts(inputs)])
+        bar = show_progress_bar if task_metadata is None else None
+        texts = [inputs] if isinstance(inputs, str) else _texts(inputs)
+        self.stats.empty += sum(not text.strip() for text in texts)
+        with self._during(batch_size=batch_size, show_progress=bar):
+            vectors = self._encode([prompt + text for text in texts])
+        if normalize_embeddings and not self.normalizes:
+            vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        result: Any = vectors[0] if isinstance(inputs, str) else vectors
+        return result if convert_to_numpy else _tensor(result)
+
+    def _check(
+        self, unknown: dict[str, Any], *, batch_size: int | None, normalize: bool | None
+    ) -> None:
+        """Refuse options that `encode` cannot honour."""
+        if unknown:
+            known = list(inspect.signature(Encoder.encode).parameters)[1:-1]
+            raise TypeError(
+                f"encode() has no option {', '.join(map(repr, unknown))}; it has: "
+                f"{', '.join(known)}. Pooling, maximum length, dtype and prompts are options of "
+                "load_encoder"
+            )
+        if batch_size is not None and batch_size < 1:
+            raise ValueError(f"expected a batch_size of at least 1; got {batch_size}")
+        if normalize is False and self.normalizes:
+            raise ValueError(
+                f"{self.label} gives vectors of length 1; for their own lengths, load it with "
+                "load_encoder(..., normalize=False)"
+            )
+
+    @contextmanager
+    def _during(self, *, batch_size: int | None, show_progress: bool | None) -> Iterator[None]:
+        """Apply the options of one call."""
+        before = self.batch_size, self.show_progress
+        self.batch_size = before[0] if batch_size is None else batch_size
+        self.show_progress = before[1] if show_progress is None else show_progress
+        try:
+            yield
+        finally:
+            self.batch_size, self.show_progress = before
 
     def _encode(self, texts: list[str]) -> Vectors:
         for index, text in enumerate(texts):
@@ -225,9 +283,14 @@ class Encoder(ABC):
         return vectors
 
     @property
+    def normalizes(self) -> bool:
+        """Whether the vectors have length 1."""
+        return bool(self.settings.get("normalize", True))
+
+    @property
     def similarity_name(self) -> str:
-        """``cosine``, or ``dot`` for models set not to normalise."""
-        return "cosine" if self.settings.get("normalize", True) else "dot"
+        """``cosine`` or ``dot``: what the model stores, else ``cosine`` if it normalises."""
+        return str(self.settings.get("similarity", "cosine" if self.normalizes else "dot"))
 
     def similarity(self, first: Any, second: Any) -> Tensor:
         """Return similarities (N, M) of vectors (N, D) and (M, D); a vector (D,) is one row."""
@@ -250,6 +313,12 @@ class Encoder(ABC):
     def mteb_model_meta(self) -> ModelMeta:
         """MTEB's description, with a name and revision unique to this encoder."""
         return mteb_meta(self, dimension=self.dimension, kinds=["dense"])
+
+
+def _tensor(vectors: Vectors) -> Tensor:
+    import torch
+
+    return torch.from_numpy(vectors)
 
 
 def _texts(inputs: Any) -> list[str]:

@@ -20,13 +20,17 @@ def prompt_for(
 
     Keys are tried in this order, the most specific first: ``<task>-<role>``, ``<task>``,
     ``<type>-<role>``, ``<type>``, ``<role>``; for a text without a role,
-    ``<task>``, ``<type>``, ``symmetric``. This is MTEB's order.
+    ``<task>``, ``<type>``, ``symmetric``. This is MTEB's order. Without a task, a role is what
+    ``encode_query`` and ``encode_document`` of sentence-transformers are, and no role is
+    its ``encode``.
 
     Args:
-        prompts: text per key; ``{instruction}`` in it is replaced with the instruction.
+        prompts: text per key. With an ``instruction``, ``{instruction}`` in it is replaced
+            with the task's instruction, else with that one.
         role: ``query``, ``passage`` or None.
         task: MTEB's task metadata, with ``name``, ``type`` and perhaps ``prompt``.
-        instruction: used if the task has no instruction.
+        instruction: the model's default; empty for a model without instructions, whose
+            prompts are used as they are.
 
     >>> prompts = {"query": "query: ", "STS": "similar: "}
     >>> prompt_for(prompts, role="query"), prompt_for(prompts, role="passage")
@@ -35,7 +39,7 @@ def prompt_for(
     narrow = [task.name, task.type] if task is not None else []
     keys = [key for name in narrow for key in ([f"{name}-{role}", name] if role else [name])]
     prompt = next((prompts[key] for key in [*keys, role or SYMMETRIC] if key in prompts), "")
-    if _SLOT in prompt:
+    if instruction and _SLOT in prompt:
         prompt = prompt.replace(_SLOT, _instruction(task, role) or instruction)
     return prompt
 

@@ -3,7 +3,7 @@
 sentence-transformers loads every model and tokenises its texts. A model that consists of a
 transformer that can be packed, a known pooling and at most a normalisation runs on this
 package's fast path; any other model runs in sentence-transformers. Tests check that the
-vectors agree.
+vectors agree. They have length 1 only if the model's own files normalise them, or on request.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from qwen3nb.models.encoders.base import Encoder
+from qwen3nb.models.encoders.similarity import unit_and_similarity
 from qwen3nb.models.inference.flash_varlen import varlen_kernel
 from qwen3nb.models.inference.packing import packing_of
 from qwen3nb.models.inference.runner import Runner
@@ -28,6 +29,7 @@ __all__ = ["SentenceTransformerEncoder", "known_pooling"]
 # sentence-transformers' names of the poolings of this package.
 _POOLINGS = {"mean": "mean", "cls": "cls", "lasttoken": "last", "weightedmean": "weighted_mean"}
 _PLAIN_TEXT = {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}
+_ADDED = 8  # tokens that a tokenizer may add to a text
 _FEATURES = {"input_ids", "attention_mask", "token_type_ids", "modality"}
 
 
@@ -52,25 +54,24 @@ class SentenceTransformerEncoder(Encoder):
         normalize: bool | None = None,
         **options: Any,
     ) -> None:
-        _check_options(
-            source, pooling=pooling, others=prefix or append_eos or normalize is not None
-        )
-        self._batch_size = batch_size
+        _check_options(source, pooling=pooling, others=prefix or append_eos)
         self._model = _load(source, device=pick_device(device), dtype=torch_dtype(dtype))
         if max_length is not None:
             self._model.max_seq_length = max_length
         self.max_length = self._model.max_seq_length
         self._parameters = sum(parameter.numel() for parameter in self._model.parameters())
-        self.runner = _runner(self._model, batch_size=batch_size)
+        self.normalize = _normalizes(self._model, source, given=normalize)
+        self.runner = _runner(self._model, batch_size=batch_size, normalize=self.normalize)
         super().__init__(
             source,
             settings={
                 "max_length": self.max_length,
-                "normalize": True,
+                **unit_and_similarity(source, given=normalize, unit=self.normalize),
                 "dtype": dtype,
                 "versions": {**library_versions(), "sentence-transformers": _version()},
                 **({"attention": "varlen"} if self.way == "varlen" else {}),
             },
+            batch_size=batch_size,
             **options,
         )
 
@@ -96,15 +97,17 @@ class SentenceTransformerEncoder(Encoder):
 
     def _embed(self, texts: Sequence[str]) -> Vectors:
         if self.runner is not None:
+            self.runner.batch_size = self.batch_size
             return self.runner.vectors(self._tokenise(texts), done=self._tick)
+        self.stats.cut += self._truncated(texts)
         # prompt="": the prompt is already part of the text; a default would be added again.
         vectors: Vectors = self._model.encode(
             list(texts),
             prompt="",
-            batch_size=self._batch_size,
+            batch_size=self.batch_size,
             show_progress_bar=False,
             convert_to_numpy=True,
-            normalize_embeddings=True,
+            normalize_embeddings=self.normalize,
         )
         return vectors.astype(np.float32, copy=False)
 
@@ -113,16 +116,33 @@ class SentenceTransformerEncoder(Encoder):
         features = self._model.preprocess(list(texts), prompt="")
         ids, mask = features["input_ids"].cpu(), features["attention_mask"].cpu()
         rows = [row[real].tolist() for row, real in zip(ids, mask.bool(), strict=True)]
-        self.stats.empty += sum(not row for row in rows)
+        full = [text for text, row in zip(texts, rows, strict=True) if len(row) == self.max_length]
+        self.stats.cut += self._truncated(full)
         return [row or [end_token(self._model.tokenizer)] for row in rows]
+
+    def _truncated(self, texts: Sequence[str]) -> int:
+        """Return how many texts have more tokens than the model reads.
+
+        A text has at most a token per byte, and a few that the tokenizer adds.
+        """
+        from transformers import PreTrainedTokenizerBase
+
+        tokenizer, limit = self._model.tokenizer, self.max_length
+        if limit is None or not isinstance(tokenizer, PreTrainedTokenizerBase):
+            return 0
+        long = [text for text in texts if len(text.encode("utf-8")) + _ADDED > limit]
+        if not long:
+            return 0
+        rows = tokenizer(long, truncation=False, padding=False, verbose=False)["input_ids"]
+        return sum(len(row) > limit for row in rows)
 
 
 def _check_options(source: Source, *, pooling: str | None, others: object) -> None:
     """Refuse options that do not apply to sentence-transformers models."""
     if others:
         raise SpecError(
-            f"{source.label} runs as its sentence-transformers files define; prefix, append_eos "
-            "and normalize are for Qwen3 encoders and language models"
+            f"{source.label} runs as its sentence-transformers files define; prefix and "
+            "append_eos are for Qwen3 encoders and language models"
         )
     if pooling is not None:
         raise SpecError(
@@ -147,7 +167,22 @@ def _version() -> str:
     return str(sentence_transformers.__version__).split(".")[0]
 
 
-def _runner(model: Any, *, batch_size: int) -> Runner | None:
+def _normalizes(model: Any, source: Source, *, given: bool | None) -> bool:
+    """Return whether vectors get length 1: ``given``, else what the model's files say.
+
+    Raises:
+        SpecError: ``given`` is False, but the files normalise.
+    """
+    own = type(list(model)[-1]).__name__ == "Normalize"
+    if own and given is False:
+        raise SpecError(
+            f"{source.label} normalises its vectors (modules.json); normalize=False is for "
+            "Qwen3 encoders and language models"
+        )
+    return own or bool(given)
+
+
+def _runner(model: Any, *, batch_size: int, normalize: bool) -> Runner | None:
     """Return the runner for ``model``, or None if sentence-transformers must run it."""
     pooling = known_pooling(model)
     if pooling is None or packing_of(model[0].model) is None:
@@ -155,7 +190,7 @@ def _runner(model: Any, *, batch_size: int) -> Runner | None:
     inner = model[0].model
     if inner.device.type != "cpu" and varlen_kernel(inner) is None:
         return None  # padded either way
-    return Runner(inner, pooling=pooling, normalize=True, batch_size=batch_size)
+    return Runner(inner, pooling=pooling, normalize=normalize, batch_size=batch_size)
 
 
 def known_pooling(model: Any) -> str | None:

@@ -18,6 +18,7 @@ from qwen3nb.checkpoints.tied_weights import embedding_name
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.checkpoints.weight_names import encoder_name
 from qwen3nb.models.encoders.base import Encoder
+from qwen3nb.models.encoders.similarity import unit_and_similarity
 from qwen3nb.models.inference.runner import Runner
 from qwen3nb.models.modeling.configuration import encoder_config
 from qwen3nb.models.modeling.dtypes import torch_dtype
@@ -85,7 +86,7 @@ class TransformerEncoder(Encoder):
             source,
             settings={
                 "pooling": self.pooling,
-                "normalize": self.normalize,
+                **unit_and_similarity(source, given=normalize, unit=self.normalize),
                 "max_length": self.max_length,
                 "prefix": prefix,
                 "append_eos": append_eos,
@@ -95,6 +96,7 @@ class TransformerEncoder(Encoder):
                 "attention": "varlen" if self.runner.way == "varlen" else attention,
                 "versions": library_versions(),
             },
+            batch_size=batch_size,
             **options,
         )
 
@@ -114,6 +116,7 @@ class TransformerEncoder(Encoder):
         return self._parameters
 
     def _embed(self, texts: Sequence[str]) -> Vectors:
+        self.runner.batch_size = self.batch_size
         return self.runner.vectors(self._tokenise(texts), done=self._tick)
 
     def _tokenise(self, texts: Sequence[str]) -> list[list[int]]:
@@ -127,9 +130,7 @@ class TransformerEncoder(Encoder):
             return_attention_mask=False,
         )
         self.stats.cut += sum(bool(each.overflowing) for each in encoded.encodings or ())
-        rows = [list(row) for row in encoded["input_ids"]]
-        self.stats.empty += sum(not row for row in rows)
-        return [row or [self._end] for row in rows]
+        return [list(row) or [self._end] for row in encoded["input_ids"]]
 
     @property
     def _end(self) -> int:

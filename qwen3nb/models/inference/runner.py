@@ -65,7 +65,7 @@ class Runner:
             batch_size: maximum number of texts per forward pass, if texts are padded.
             budget: tokens per forward pass; None for the default of the device.
             packed: whether to pack if the model can be packed.
-            linear: ``auto`` (whichever is faster on a CPU), ``onednn`` or ``torch``.
+            linear: ``auto`` (what is faster on this processor), ``onednn`` or ``torch``.
 
         Raises:
             ValueError: an unknown ``linear``.

@@ -6,7 +6,10 @@ an epsilon that is not a number are refused by name.
 
 from __future__ import annotations
 
+import difflib
 import math
+from collections.abc import Collection, Iterable
+from dataclasses import fields
 from typing import Any
 
 from transformers import Qwen3Config
@@ -23,6 +26,13 @@ _WHOLE = {
     "num_key_value_heads": (1, 1_024),
     "max_position_embeddings": (1, 1_000_000_000),
 }
+_ROPE_THETA = 1e6
+_FROM_FILE = "_from_file"  # marks the fields of a file for `Qwen3EncoderConfig`
+# Keywords that every configuration of transformers takes, besides its fields.
+_GENERAL = {
+    "attn_implementation", "experts_implementation", "name_or_path", "num_labels",
+    "output_attentions", "rope_scaling", "rope_theta", "torch_dtype", "transformers_version",
+}  # fmt: skip
 # Other spellings, tried before the plain one.
 _SPELLINGS = {"num_hidden_layers": ("encoder_num_layers", "encoder_layers", "num_encoder_layers")}
 
@@ -30,16 +40,54 @@ _SPELLINGS = {"num_hidden_layers": ("encoder_num_layers", "encoder_layers", "num
 class Qwen3EncoderConfig(Qwen3Config):
     """A stock ``qwen3`` configuration that is bidirectional and stores its pooling.
 
+    Without arguments, the encoder of a Qwen3-0.6B with 64 dimensions per head.
+
     Args:
         pooling_mode: one of `POOLINGS`; ``mean`` by default.
         normalize: whether ``pooler_output`` has length 1.
+
+    Raises:
+        TypeError: a keyword that is no field; a file read by ``from_pretrained`` may have
+            fields of other programs, which are kept.
     """
 
+    vocab_size: int = 152_036
+    hidden_size: int = 1024
+    intermediate_size: int = 2816
+    num_hidden_layers: int = 28
+    num_attention_heads: int = 16
+    num_key_value_heads: int | None = 8
+    head_dim: int = 64
+    max_position_embeddings: int = 40_960
+    pad_token_id: int | None = 151_643
     pooling_mode: str = "mean"
     normalize: bool = True
     is_causal: bool = False
     # text-embeddings-inference's name of the same setting.
     use_bidirectional_attention: bool = True
+
+    def __post_init__(self, **others: Any) -> None:
+        """Check the keywords that are no fields; ``others`` has them."""
+        others.setdefault("rope_theta", _ROPE_THETA)
+        if not others.pop(_FROM_FILE, False):
+            _check_keywords(others, {each.name for each in fields(self)})
+        super().__post_init__(**others)
+
+    @classmethod
+    def from_dict(cls, config_dict: dict[str, Any], **options: Any) -> Any:
+        """Build a configuration from the content of a ``config.json``."""
+        return super().from_dict({**config_dict, _FROM_FILE: True}, **options)
+
+
+def _check_keywords(others: Iterable[str], known: Collection[str]) -> None:
+    unknown = [name for name in others if name not in _GENERAL]
+    if unknown:
+        near = difflib.get_close_matches(unknown[0], known, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise TypeError(
+            f"Qwen3EncoderConfig has no field {unknown[0]!r}.{hint} Fields: "
+            f"{', '.join(sorted(known))}"
+        )
 
 
 def encoder_config(

@@ -10,7 +10,7 @@ Shapes: B texts, T tokens, H hidden size.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -127,14 +127,17 @@ class Qwen3EncoderModel(Qwen3Model):
         show_progress: bool = False,
         device: str | torch.device | None = None,
     ) -> Tensor:
-        """Return vectors (N, H), float32 on the CPU, in the order of ``texts``; (H,) for a string.
+        """Return vectors (N, H), float32 on the CPU, in the order of ``texts``; N = 1 for a string.
+
+        ``F.cosine_similarity`` takes two such results as they are.
 
         The model is switched to evaluation mode. Texts of similar length share a batch,
         padded on the right whatever the tokenizer's default is.
 
         Args:
             texts: a text or a list of them.
-            tokenizer: from ``AutoTokenizer.from_pretrained`` on the model's own folder.
+            tokenizer: any tokenizer of transformers for the model's vocabulary, such as that of
+                ``AutoTokenizer.from_pretrained`` on the model's own folder.
             batch_size: texts per batch.
             max_length: tokens after which a text is truncated; tokens that the tokenizer
                 appends are kept.
@@ -145,13 +148,13 @@ class Qwen3EncoderModel(Qwen3Model):
             ValueError: a text without any token.
         """
         if isinstance(texts, str):
-            return self.encode([texts], tokenizer, max_length=max_length, device=device)[0]
+            texts = [texts]
         self.eval()
         if device is not None:
             self.to(device)
         if not texts:
             return torch.empty(0, self.config.hidden_size)
-        rows = tokenizer(list(texts), truncation=True, max_length=max_length)["input_ids"]
+        rows = _real_tokens(tokenizer(list(texts), truncation=True, max_length=max_length))
         if empty := [index for index, row in enumerate(rows) if not row]:
             raise ValueError(f"texts {empty[:5]} have no token; drop empty texts before encoding")
         vectors = torch.empty(len(rows), self.config.hidden_size)
@@ -162,6 +165,17 @@ class Qwen3EncoderModel(Qwen3Model):
                 vectors[batch] = self(input_ids=ids, attention_mask=mask).pooler_output.cpu()
                 bar.update(len(batch))
         return vectors
+
+
+def _real_tokens(encoded: Mapping[str, Any]) -> list[list[int]]:
+    """Return the token ids of each text, without padding, whatever the tokenizer returns."""
+    ids = [list(map(int, row)) for row in encoded["input_ids"]]
+    if (masks := encoded.get("attention_mask")) is None:
+        return ids
+    return [
+        [token for token, real in zip(row, mask, strict=True) if real]
+        for row, mask in zip(ids, masks, strict=True)
+    ]
 
 
 def pad_rows(

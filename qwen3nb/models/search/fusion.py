@@ -57,6 +57,10 @@ class _Dense:
         self._documents: list[str] = []
         self._vectors: NDArray[np.float32] = np.empty((0, 0), dtype=np.float32)
 
+    @property
+    def _cosine(self) -> bool:
+        return self._encoder.similarity_name == "cosine"
+
     def index(self, corpus: Any, *, task_metadata: Any = None, **_: Any) -> None:
         self._documents = [str(row["id"]) for row in corpus]
         texts = [joined_document(row) for row in corpus]
@@ -75,7 +79,8 @@ class _Dense:
         texts = [joined_query(row) for row in queries]
         vectors = self._encoder.encode(texts, role="query", task_metadata=task_metadata)
         if top_ranked is None:
-            return search(vectors, self._vectors, k=top_k).run(names, self._documents)
+            hits = search(vectors, self._vectors, k=top_k, cosine=self._cosine)
+            return hits.run(names, self._documents)
         return {
             name: self._among(vector, top_ranked[name])
             for name, vector in zip(names, vectors, strict=True)
@@ -86,7 +91,9 @@ class _Dense:
         wanted = set(allowed)
         positions = [row for row, name in enumerate(self._documents) if name in wanted]
         names = [self._documents[row] for row in positions]
-        hits = search(query[None], self._vectors[positions], k=max(1, len(names)))
+        hits = search(
+            query[None], self._vectors[positions], k=max(1, len(names)), cosine=self._cosine
+        )
         return hits.run([""], names)[""]
 
 

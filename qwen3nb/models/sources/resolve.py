@@ -6,6 +6,11 @@ is; for an unknown spec, it raises an error that lists the known ones.
 
 The identity of a model is its content: weights, tokenizer, configuration and the settings
 it is used with. Its label is only a name.
+
+Prompts, pooling and maximum length: what the user gives applies before what the registry
+says, and that before what the model's folder stores. Prompts are replaced as a whole. A
+model of the registry has its settings however it is named: by its name there, by its hub
+id, or by a folder in the mirror or in a hub cache, whose path says which model it is.
 """
 
 from __future__ import annotations
@@ -23,6 +28,7 @@ from qwen3nb.checkpoints.checkpoint import list_checkpoints
 from qwen3nb.checkpoints.provenance import PROVENANCE
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.models.sources.lora import adapter_config, check_fit
+from qwen3nb.models.sources.prompt_names import named_prompts, stored_prompts
 from qwen3nb.models.sources.source import Source
 from qwen3nb.models.types import SpecError
 from qwen3nb.utils.atomic_files import read_json
@@ -54,11 +60,13 @@ def find_source(spec: str) -> Source:
     if spec in known:
         return _registered(spec, known[spec])
     if folder := _existing(spec):
-        return _folder(paths.shown(folder), folder)
+        return _registered_folder(_folder(paths.shown(folder), folder), spec, known)
     if "+" in spec:
         parts = tuple(find_source(each) for each in spec.split("+"))
         return Source(spec, "fusion", "-plus-".join(p.label for p in parts), parts=parts)
     if _HUB_ID.fullmatch(spec) and not spec.startswith(("runs/", "results/")):
+        if name := _name_of(spec, known):
+            return replace(_registered(name, known[name]), spec=spec)
         return Source(spec, "hub", _LABEL.sub("-", spec), id=spec)
     raise SpecError(_unknown(spec, known))
 
@@ -152,16 +160,50 @@ def adapter_source(folder: Path, *, base: str | Path | None = None) -> Source:
 def _as_fetched(source: Source, folder: Path) -> Source:
     """Return the source of ``folder`` with the label and settings of the hub's ``source``."""
     local = _folder(source.spec, folder)
+    return _with_settings(local, source)
+
+
+def _with_settings(local: Source, registered: Source) -> Source:
+    """Return ``local`` with label, id and settings of ``registered``, where it has any."""
     return replace(
         local,
-        label=source.label,
-        prompts=source.prompts,
-        instruction=source.instruction,
-        pooling=source.pooling,
-        max_length=source.max_length,
-        revision=source.revision,
-        id=source.id,
+        label=registered.label,
+        prompts=registered.prompts or local.prompts,
+        instruction=registered.instruction,
+        pooling=registered.pooling,
+        max_length=registered.max_length,
+        revision=registered.revision,
+        id=registered.id,
     )
+
+
+def _name_of(hub_id: str, known: dict[str, dict[str, Any]]) -> str | None:
+    """Return the name in the registry of a hub model; the hub ignores case."""
+    return next(
+        (name for name, each in known.items() if each["id"].lower() == hub_id.lower()), None
+    )
+
+
+def _registered_folder(local: Source, spec: str, known: dict[str, dict[str, Any]]) -> Source:
+    """Return ``local`` with the registry's settings if its path says that it is such a model."""
+    assert local.folder is not None  # noqa: S101 - found by its folder
+    hub_id, revision = _hub_layout(local.folder)
+    name = _name_of(hub_id or spec, known)
+    if name is None:
+        return local
+    registered = _registered(name, known[name])
+    return replace(_with_settings(local, registered), revision=revision or registered.revision)
+
+
+def _hub_layout(folder: Path) -> tuple[str | None, str | None]:
+    """Return the hub id and revision that a path in the mirror or a hub cache stands for."""
+    parts = folder.resolve().parts
+    if len(parts) > 2 and parts[-2] == "snapshots" and parts[-3].startswith("models--"):
+        return parts[-3].removeprefix("models--").replace("--", "/"), parts[-1]
+    mirror = paths.mirror()
+    if mirror is not None and folder.resolve().parent.parent == mirror.resolve():
+        return "/".join(parts[-2:]), None
+    return None, None
 
 
 def _unknown(spec: str, known: dict[str, Any]) -> str:
@@ -186,7 +228,7 @@ def _demo() -> Source:
 
 def _registered(name: str, entry: dict[str, Any]) -> Source:
     common: dict[str, Any] = {
-        "prompts": dict(entry.get("prompts", {})),
+        "prompts": named_prompts(entry.get("prompts", {})),
         "revision": entry["revision"],
         "id": entry["id"],
         **{key: entry[key] for key in ("instruction", "pooling", "max_length") if key in entry},
@@ -195,6 +237,7 @@ def _registered(name: str, entry: dict[str, Any]) -> Source:
         installed = importlib.util.find_spec(package)
         if installed and installed.submodule_search_locations:
             folder = Path(installed.submodule_search_locations[0]) / entry["folder"]
+            common["prompts"] = common["prompts"] or stored_prompts(folder)
             return Source(name, "sentence-transformers", name, folder=folder, **common)
     return Source(name, "hub", name, **common)
 
@@ -212,17 +255,20 @@ def _folder(spec: str, folder: Path) -> Source:
         raise SpecError(str(error)) from None
     if not isinstance(config, dict):
         raise SpecError(f"{folder / 'config.json'}: expected an object, so this is not a model")
+    return Source(
+        spec, _kind(folder, config), _label(folder), folder=folder, prompts=stored_prompts(folder)
+    )
+
+
+def _kind(folder: Path, config: dict[str, Any]) -> str:
     model_type = config.get("model_type")
-    label = _label(folder)
     if model_type in ("qwen3_encdec", "qwen3_encoder_decoder"):
-        return Source(spec, "seq2seq", label, folder=folder)
+        return "seq2seq"
     if model_type == "qwen3" and config.get("is_causal") is False:
-        return Source(spec, "encoder", label, folder=folder)
+        return "encoder"
     if (folder / "modules.json").is_file():
-        return Source(spec, "sentence-transformers", label, folder=folder)
-    if config.get("is_encoder_decoder"):
-        return Source(spec, "t5", label, folder=folder)
-    return Source(spec, "decoder", label, folder=folder)
+        return "sentence-transformers"
+    return "t5" if config.get("is_encoder_decoder") else "decoder"
 
 
 def _label(folder: Path) -> str:

@@ -18,7 +18,8 @@ class Source:
             language model), ``adapter`` (LoRA), ``fusion``, ``hub``, ``random`` or ``bm25``.
         label: a name that is safe in file names and tables.
         folder: the model's folder, if it has one.
-        prompts: text prepended to an input, per role or task; see `prompt_for`.
+        prompts: text prepended to an input, per role or task; see `prompt_for`, and
+            `qwen3nb.models.sources.resolve` for where they come from.
         instruction: default replacement for ``{instruction}`` in a prompt.
         pooling: the registry's pooling, for a model that does not define one.
         max_length: the registry's maximum length, likewise.

@@ -101,6 +101,25 @@ def test_mteb_never_gives_one_checkpoint_the_result_of_another(make_checkpoint, 
     assert scores[0] != scores[1]
 
 
+def test_options_of_encode_are_honoured_or_refused(encoder_folder):
+    encoder = load_encoder(encoder_folder, cache=False)
+    array = encoder.encode(["a", "b"], batch_size=1, show_progress_bar=False)
+    tensor = encoder.encode(["a", "b"], convert_to_numpy=False, normalize_embeddings=True)
+    np.testing.assert_array_equal(tensor.numpy(), array)
+    with pytest.raises(TypeError, match="no option 'normalise'; it has: .*normalize_embeddings"):
+        encoder.encode("a", normalise=True)
+    with pytest.raises(ValueError, match="gives vectors of length 1"):
+        encoder.encode("a", normalize_embeddings=False)
+    with pytest.raises(ValueError, match="batch_size of at least 1; got 0"):
+        encoder.encode("a", batch_size=0)
+    longer = load_encoder(encoder_folder, normalize=False, cache=False)
+    own = longer.encode(["a", "b"], normalize_embeddings=False)
+    np.testing.assert_array_equal(own, longer.encode(["a", "b"]))
+    assert np.abs(np.linalg.norm(own, axis=1) - 1).min() > 1e-3
+    unit = longer.encode(["a", "b"], normalize_embeddings=True)
+    np.testing.assert_allclose(unit, array, atol=1e-6)
+
+
 def test_settings_are_json(encoder):
     assert json.loads(json.dumps(encoder.settings)) == encoder.settings
 

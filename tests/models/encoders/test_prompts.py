@@ -30,6 +30,7 @@ def task(**fields):
         ({"query": "q ", "Retrieval-query": "r ", "T": "n "}, "query", task(), "n "),
         ({"T": "n ", "T-query": "m "}, "query", task(), "m "),
         ({"query": "{instruction}: "}, "query", None, "usual: "),
+        ({"STS": "", "symmetric": "s "}, None, task(type="STS"), ""),
         ({"query": "{instruction}: "}, "query", task(prompt="own"), "own: "),
         ({"query": "{instruction}: "}, "query", task(prompt={"query": "asks"}), "asks: "),
         ({"query": "{instruction}: "}, "query", task(prompt={"document": "is"}), "usual: "),

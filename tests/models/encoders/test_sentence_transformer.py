@@ -72,8 +72,7 @@ def test_a_pooled_transformer_runs_packed(write_sentence_model, mode):
     folder, model = write_sentence_model(mode)
     encoder = load_encoder(folder, cache=False)
     assert encoder.way == "packed"
-    expected = model.encode(list(TEXTS), normalize_embeddings=True)
-    np.testing.assert_allclose(encoder.encode(list(TEXTS)), expected, atol=1e-5)
+    np.testing.assert_allclose(encoder.encode(list(TEXTS)), model.encode(list(TEXTS)), atol=1e-5)
     assert np.isfinite(encoder.encode("")).all()
     assert encoder.stats.empty == 1
 
@@ -83,8 +82,23 @@ def test_any_other_pooling_is_left_to_sentence_transformers(write_sentence_model
     folder, model = write_sentence_model(mode)
     encoder = load_encoder(folder, cache=False)
     assert encoder.way == "sentence-transformers"
-    expected = model.encode(list(TEXTS), normalize_embeddings=True)
-    np.testing.assert_allclose(encoder.encode(list(TEXTS)), expected, atol=1e-5)
+    np.testing.assert_allclose(encoder.encode(list(TEXTS)), model.encode(list(TEXTS)), atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["mean", "max"])  # packed, and by sentence-transformers
+def test_truncated_and_empty_texts_are_counted(write_sentence_model, mode):
+    encoder = load_encoder(write_sentence_model(mode)[0], cache=False)
+    assert encoder.max_length == 16
+    fits = next(
+        text
+        for text in (" ".join("ab" * size) for size in range(1, 16))
+        if len(encoder._model.tokenizer(text)["input_ids"]) == 16
+    )
+    encoder.encode(["a", fits, f"{fits} a", "word " * 50])
+    assert (encoder.stats.cut, encoder.stats.empty) == (2, 0)
+    if mode == "mean":  # sentence-transformers cannot encode a text without tokens
+        encoder.encode(["", " \n"])
+        assert encoder.stats.empty == 2
 
 
 def test_any_other_module_is_left_to_sentence_transformers(write_sentence_model):

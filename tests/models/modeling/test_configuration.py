@@ -1,6 +1,38 @@
 import pytest
 
+from qwen3nb.models.modeling.configuration import Qwen3EncoderConfig
 from qwen3nb.models.modeling.configuration import encoder_config as build_config
+
+
+def test_defaults():
+    config = Qwen3EncoderConfig()
+    expected = {
+        "vocab_size": 152036, "hidden_size": 1024, "intermediate_size": 2816,
+        "num_hidden_layers": 28, "num_attention_heads": 16, "num_key_value_heads": 8,
+        "head_dim": 64, "hidden_act": "silu", "max_position_embeddings": 40960,
+        "rms_norm_eps": 1e-6, "attention_dropout": 0.0, "pad_token_id": 151643,
+        "pooling_mode": "mean", "normalize": True, "is_causal": False,
+    }  # fmt: skip
+    assert {name: getattr(config, name) for name in expected} == expected
+    assert config.rope_parameters["rope_theta"] == 1e6
+    assert len(config.layer_types) == 28
+    assert Qwen3EncoderConfig(rope_theta=5e5).rope_parameters["rope_theta"] == 5e5
+
+
+def test_a_mistyped_field_is_refused():
+    with pytest.raises(TypeError, match="no field 'normalize_embeddings'.*Fields: .*normalize,"):
+        Qwen3EncoderConfig(normalize_embeddings=False)
+    with pytest.raises(TypeError, match="Did you mean 'hidden_size'"):
+        Qwen3EncoderConfig(hiden_size=8)
+
+
+def test_a_file_may_have_fields_of_other_programs(tmp_path):
+    Qwen3EncoderConfig(hidden_size=64, normalize=False).save_pretrained(tmp_path)
+    file = tmp_path / "config.json"
+    file.write_text(file.read_text().replace("{", '{"of_another": 1,', 1))
+    config = Qwen3EncoderConfig.from_pretrained(tmp_path)
+    assert (config.of_another, config.hidden_size, config.normalize) == (1, 64, False)
+    assert "_from_file" not in config.to_dict()
 
 
 def test_spellings_of_a_configuration():

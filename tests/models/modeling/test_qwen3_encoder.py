@@ -19,10 +19,29 @@ def test_encode_of_the_class(encoder_folder):
     assert vectors.shape == (5, 32)
     ours = load_encoder(encoder_folder, cache=False).encode(texts)
     np.testing.assert_allclose(vectors.numpy(), ours, atol=1e-5)
-    torch.testing.assert_close(model.encode(TEXTS[1], tokenizer), vectors[1], atol=1e-5, rtol=0)
+    one, other = (model.encode(TEXTS[index], tokenizer) for index in (1, 2))
+    torch.testing.assert_close(one, vectors[1:2], atol=1e-5, rtol=0)
+    close = torch.nn.functional.cosine_similarity(one, other)
+    torch.testing.assert_close(close, (vectors[1:2] * vectors[2:3]).sum(1), atol=1e-5, rtol=0)
     assert model.encode([], tokenizer).shape == (0, 32)
     with pytest.raises(ValueError, match=r"texts \[1\] have no token"):
         model.encode(["a", ""], tokenizer)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_encode_takes_whatever_a_tokenizer_returns(encoder_folder, side):
+    model = Qwen3EncoderModel.from_pretrained(encoder_folder)
+    tokenizer = AutoTokenizer.from_pretrained(encoder_folder, padding_side=side)
+
+    def padding(texts, **options):
+        return tokenizer(texts, padding=True, return_tensors="pt", **options)
+
+    def bare(texts, **options):
+        return {"input_ids": tokenizer(texts, **options)["input_ids"]}
+
+    expected = model.encode(TEXTS, tokenizer)
+    for other in (padding, bare):
+        torch.testing.assert_close(model.encode(TEXTS, other), expected, atol=1e-6, rtol=0)
 
 
 def test_an_old_transformers_is_refused_by_the_class(encoder_folder, monkeypatch):

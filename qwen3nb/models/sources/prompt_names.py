@@ -1,0 +1,123 @@
+"""Prompts under the names of sentence-transformers and MTEB, and under those of this package.
+
+Both sides prepend a text to an input and choose it by name. Roles differ in their names only:
+
+=========================================  =======================================
+sentence-transformers and MTEB             this package
+=========================================  =======================================
+``query``, ``STS12-query``                 the same
+``document``, ``STS12-document``           ``passage``, ``STS12-passage``
+the prompt that ``default_prompt_name``    ``symmetric``
+names, used where no prompt is requested
+names of tasks and task types              the same
+=========================================  =======================================
+
+A folder stores its prompts in ``config_sentence_transformers.json``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from qwen3nb.models.types import SpecError
+from qwen3nb.utils.atomic_files import read_json
+
+__all__ = ["exported_prompts", "named_prompts", "sentence_settings", "stored_prompts"]
+
+FILE = "config_sentence_transformers.json"
+_DOCUMENT, _PASSAGE, _SYMMETRIC = "document", "passage", "symmetric"
+
+
+def named_prompts(prompts: Mapping[str, str]) -> dict[str, str]:
+    """Return prompts that a user or the registry names, under this package's names.
+
+    ``document`` and ``passage`` mean the same. Empty prompts of roles are left out.
+
+    Raises:
+        SpecError: a prompt that is not a string, or ``document`` and ``passage`` that differ.
+
+    >>> named_prompts({"query": "query: ", "STS12-document": "d ", "document": ""})
+    {'query': 'query: ', 'STS12-passage': 'd '}
+    """
+    named: dict[str, str] = {}
+    for name, text in prompts.items():
+        if not isinstance(text, str):
+            raise SpecError(f"prompt {name!r} is {text!r:.80}; expected a string")
+        ours = _renamed(name, _DOCUMENT, _PASSAGE)
+        if named.setdefault(ours, text) != text:
+            raise SpecError(f"two prompts for {ours!r}: {named[ours]!r} and {text!r}; give one")
+    roles = ("query", _PASSAGE, _SYMMETRIC)
+    return {name: text for name, text in named.items() if text or name not in roles}
+
+
+def stored_prompts(folder: Path) -> dict[str, str]:
+    """Return the prompts that sentence-transformers and MTEB use for the model in ``folder``.
+
+    Names that only this package or nobody uses are left out: sentence-transformers, whose
+    models always have a prompt called ``document``, never uses one called ``passage``.
+
+    Raises:
+        SpecError: a file that is not as sentence-transformers writes it.
+    """
+    fields = sentence_settings(folder)
+    prompts = fields.get("prompts") or {}
+    if not isinstance(prompts, dict):
+        raise SpecError(f"{folder / FILE}: prompts is {prompts!r:.80}; expected an object")
+    theirs = {name: text for name, text in prompts.items() if text is not None}
+    kept = {
+        name: text
+        for name, text in theirs.items()
+        if name not in (_PASSAGE, _SYMMETRIC) and not name.endswith(f"-{_PASSAGE}")
+    }
+    default = fields.get("default_prompt_name")
+    if default is not None:
+        if default not in {**dict.fromkeys(("query", _DOCUMENT), ""), **theirs}:
+            raise SpecError(
+                f"{folder / FILE}: default_prompt_name is {default!r}, which is no prompt; "
+                f"expected one of: {', '.join(theirs) or 'none, as there are no prompts'}"
+            )
+        kept[_SYMMETRIC] = theirs.get(default, "")
+    try:
+        return named_prompts(kept)
+    except SpecError as error:
+        raise SpecError(f"{folder / FILE}: {error}") from None
+
+
+def exported_prompts(prompts: Mapping[str, str]) -> dict[str, Any]:
+    """Return the fields of ``config_sentence_transformers.json`` for ``prompts``.
+
+    >>> exported_prompts({"passage": "passage: "})
+    {'prompts': {'document': 'passage: '}, 'default_prompt_name': None}
+    """
+    named = named_prompts(prompts)
+    return {
+        "prompts": {_renamed(name, _PASSAGE, _DOCUMENT): text for name, text in named.items()},
+        "default_prompt_name": _SYMMETRIC if _SYMMETRIC in named else None,
+    }
+
+
+def sentence_settings(folder: Path) -> dict[str, Any]:
+    """Return the content of ``config_sentence_transformers.json``; empty without the file.
+
+    Raises:
+        SpecError: not a JSON object.
+    """
+    file = folder / FILE
+    if not file.is_file():
+        return {}
+    try:
+        fields = read_json(file)
+    except ValueError as error:
+        raise SpecError(str(error)) from None
+    if not isinstance(fields, dict):
+        raise SpecError(f"{file}: expected an object, got {type(fields).__name__}")
+    return fields
+
+
+def _renamed(name: str, old: str, new: str) -> str:
+    """Return ``name`` with the role ``old``, alone or after a task, called ``new``."""
+    if name == old:
+        return new
+    return f"{name.removesuffix(old)}{new}" if name.endswith(f"-{old}") else name

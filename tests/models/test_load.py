@@ -1,0 +1,270 @@
+"""A loaded model computes what its folder stands for: the same vectors, prompts and scores.
+
+The oracle is sentence-transformers on the same folder, and `mteb.evaluate` with it.
+"""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from datasets import Dataset
+from helpers import TEXTS
+from helpers.mteb_tasks import WORDS, loaded
+from helpers.sentence_models import mteb_scores, text_mock_tasks, write_sentence_bert
+
+from qwen3nb.evaluation.evaluate import evaluate
+from qwen3nb.extraction.extract import extract
+from qwen3nb.models.load import load_encoder
+from qwen3nb.models.sources.resolve import find_source, registry
+from qwen3nb.models.types import SpecError
+
+PROMPTS = {"query": "query: ", "document": "passage: "}
+INSTRUCTION = {"query": "Instruct: Given a {instruction}, retrieve passages\nQuery:"}
+NARROW = {
+    **PROMPTS,
+    "Classification": "classify: ",
+    "Clustering": "",
+    "STS": "similar: ",
+    "STS12": "twelve: ",
+    "Retrieval-query": "find: ",
+    "SciFact-document": "claim in: ",
+    "Reranking": "both: ",
+}
+
+
+def assert_equal_vectors(encoder, model):
+    """Per role, as `SentenceTransformer` has them."""
+    texts = [*TEXTS, *WORDS, "A longer text. " * 40]
+    for role, theirs in (
+        ("query", model.encode_query),
+        ("passage", model.encode_document),
+        (None, model.encode),
+    ):
+        np.testing.assert_allclose(encoder.encode(texts, role=role), theirs(texts), atol=1e-6)
+
+
+def stored(folder, **fields):
+    """Change fields of ``config_sentence_transformers.json``."""
+    file = folder / "config_sentence_transformers.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **fields}))
+
+
+@pytest.fixture(scope="module")
+def exported(checkpoint, tmp_path_factory):
+    """The encoder of the tiny checkpoint, extracted with prompts."""
+    return extract(checkpoint, tmp_path_factory.mktemp("with") / "prompts", prompts=PROMPTS).folder
+
+
+@pytest.fixture(scope="module")
+def bert(tokenizer_folder, tmp_path_factory):
+    """A folder of sentence-transformers, with narrow prompts."""
+    folder = tmp_path_factory.mktemp("st") / "bert"
+    write_sentence_bert(folder, tokenizer_folder, prompts=NARROW)
+    return folder
+
+
+def registered_tasks():
+    """Tasks that MTEB knows, of which a prompt may be the name, on made-up data."""
+    texts = [f"{first} and {second}" for first in WORDS[:6] for second in WORDS[6:]]
+    halves = {"sentence1": texts[:18], "sentence2": texts[18:], "score": [i % 6 for i in range(18)]}
+    labelled = {"text": texts, "label": [i // 6 % 2 for i in range(36)]}
+    search = {
+        "corpus": Dataset.from_dict({"id": [f"d{i}" for i in range(36)], "title": [""] * 36,
+                                     "text": texts}),
+        "queries": Dataset.from_dict({"id": [f"q{i}" for i in range(12)], "text": list(WORDS)}),
+        "relevant_docs": {f"q{i}": {f"d{i * 3}": 1, f"d{i}": 1} for i in range(12)},
+        "top_ranked": None,
+    }  # fmt: skip
+    classes = {part: Dataset.from_dict(labelled) for part in ("train", "test")}
+    return [
+        loaded("STS12", {"test": Dataset.from_dict(halves)}),
+        loaded("SciFact", {"default": {"test": search}}),
+        loaded("Banking77Classification.v2", classes),
+    ]
+
+
+def sentence_transformer(folder):
+    from sentence_transformers import SentenceTransformer
+
+    return SentenceTransformer(str(folder), device="cpu")
+
+
+def test_an_export_keeps_its_prompts(exported, encoder_folder):
+    encoder = load_encoder(exported, cache=False)
+    assert encoder.settings["prompts"] == {"query": "query: ", "passage": "passage: "}
+    assert_equal_vectors(encoder, sentence_transformer(exported))
+    plain = load_encoder(encoder_folder, cache=False)
+    assert plain.settings["prompts"] == {}
+    assert plain.identity != encoder.identity
+
+
+@pytest.mark.parametrize(
+    ("prompts", "default"),
+    [
+        (PROMPTS, None),
+        (PROMPTS, "query"),
+        ({"query": "query: ", "passage": "never used: "}, None),
+        ({"passage": "default: "}, "passage"),
+        ({**INSTRUCTION, "document": ""}, None),
+        ({**INSTRUCTION, "x": "other: "}, "x"),
+        ({"query": "", "symmetric": "a name like any other: ", "STS12-passage": "p"}, None),
+        ({}, None),
+    ],
+)
+@pytest.mark.parametrize("kind", ["export", "sentence-transformers"])
+def test_stored_prompts_mean_what_they_mean_to_sentence_transformers(
+    encoder_folder, bert, tmp_path, kind, prompts, default
+):
+    folder = shutil.copytree(encoder_folder if kind == "export" else bert, tmp_path / "model")
+    stored(folder, prompts=prompts, default_prompt_name=default)
+    assert_equal_vectors(load_encoder(folder, cache=False), sentence_transformer(folder))
+
+
+def test_prompts_that_are_none_are_refused(encoder_folder, tmp_path):
+    folder = shutil.copytree(encoder_folder, tmp_path / "model")
+    stored(folder, prompts={"query": "q "}, default_prompt_name="other")
+    with pytest.raises(SpecError, match="default_prompt_name is 'other', which is no prompt"):
+        load_encoder(folder)
+    stored(folder, prompts={"query": 1}, default_prompt_name=None)
+    with pytest.raises(SpecError, match="prompt 'query' is 1; expected a string"):
+        load_encoder(folder)
+    stored(folder, prompts=["query"])
+    with pytest.raises(SpecError, match="expected an object"):
+        load_encoder(folder)
+
+
+def test_given_prompts_replace_stored_ones(exported):
+    encoder = load_encoder(exported, prompts={"document": "text: "}, cache=False)
+    assert encoder.prompts == {"passage": "text: "}
+    plain = load_encoder(exported, prompts={}, cache=False)
+    assert plain.prompts == {}
+    for role, text in (("query", "x"), ("passage", "text: x"), (None, "x")):
+        np.testing.assert_array_equal(encoder.encode("x", role=role), plain.encode(text))
+    assert len({encoder.identity, plain.identity, load_encoder(exported).identity}) == 3
+    with pytest.raises(SpecError, match="two prompts for 'passage'"):
+        load_encoder(exported, prompts={"document": "a", "passage": "b"})
+
+
+@pytest.mark.integration
+def test_scores_with_prompts_equal_those_of_sentence_transformers(exported, bert):
+    tasks = [*registered_tasks(), *text_mock_tasks()]
+    assert len({task.metadata.type for task in tasks}) >= 9
+    for folder in (exported, bert):
+        ours = mteb_scores(load_encoder(folder, cache=False), tasks)
+        theirs = mteb_scores(sentence_transformer(folder), tasks)
+        assert ours == pytest.approx(theirs, abs=1e-6)
+
+
+@pytest.mark.integration
+def test_evaluation_equals_mteb_on_the_exported_folder(exported, encoder_folder, tmp_path):
+    tasks = registered_tasks()
+    theirs = mteb_scores(sentence_transformer(exported), tasks)
+    done = evaluate(load_encoder(exported, cache=False), tasks=tasks, output=tmp_path)
+    # MTEB rounds the scores of retrieval to five digits.
+    assert {each.task.name: each.main.value for each in done.results} == pytest.approx(
+        theirs, abs=5.1e-6
+    )
+    for record in done.results:
+        assert record.model.settings["prompts"] == {"query": "query: ", "passage": "passage: "}
+    plain = mteb_scores(load_encoder(encoder_folder, cache=False), tasks)
+    assert plain["SciFact"] != pytest.approx(theirs["SciFact"], abs=1e-4)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("similarity", ["as exported", "cosine", "dot"])
+def test_scores_without_normalisation_equal_those_of_sentence_transformers(
+    checkpoint, tmp_path, similarity
+):
+    folder = extract(checkpoint, tmp_path / "long", normalize=False, prompts=PROMPTS).folder
+    fields = json.loads((folder / "config_sentence_transformers.json").read_text())
+    assert fields["similarity_fn_name"] == "dot"
+    if similarity != "as exported":
+        stored(folder, similarity_fn_name=similarity)
+    encoder = load_encoder(folder, cache=False)
+    assert encoder.similarity_name == ("cosine" if similarity == "cosine" else "dot")
+    assert encoder.mteb_model_meta.similarity_fn_name.value == encoder.similarity_name
+    assert_equal_vectors(encoder, sentence_transformer(folder))
+    tasks = text_mock_tasks()
+    ours, theirs = (mteb_scores(each, tasks) for each in (encoder, sentence_transformer(folder)))
+    assert ours == pytest.approx(theirs, abs=1e-6)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("similarity", ["cosine", "dot"])
+def test_sentence_transformers_without_normalisation(tokenizer_folder, tmp_path, similarity):
+    model = write_sentence_bert(
+        tmp_path / "st", tokenizer_folder, normalize=False, similarity_fn_name=similarity
+    )
+    encoder = load_encoder(tmp_path / "st", cache=False)
+    assert (encoder.normalizes, encoder.similarity_name) == (False, similarity)
+    assert_equal_vectors(encoder, model)
+    tasks = text_mock_tasks()
+    assert mteb_scores(encoder, tasks) == pytest.approx(mteb_scores(model, tasks), abs=1e-6)
+    unit = load_encoder(tmp_path / "st", normalize=True, cache=False)
+    np.testing.assert_allclose(np.linalg.norm(unit.encode(list(TEXTS)), axis=1), 1, atol=1e-6)
+    assert unit.identity != encoder.identity
+
+
+def test_another_similarity_is_refused(tokenizer_folder, tmp_path):
+    write_sentence_bert(tmp_path / "st", tokenizer_folder, similarity_fn_name="euclidean")
+    with pytest.raises(SpecError, match="compared by 'euclidean'.* supported are: cosine, dot"):
+        load_encoder(tmp_path / "st")
+    with pytest.raises(SpecError, match="normalises its vectors"):
+        load_encoder(tmp_path / "st", normalize=False)
+
+
+E5 = {"query": "query: ", "passage": "passage: ", "symmetric": "query: "}
+
+
+@pytest.fixture
+def mirror(tokenizer_folder, tmp_path, monkeypatch):
+    """A mirror with a random model under the name of a model of the registry."""
+    folder = tmp_path / "mirror" / "intfloat" / "e5-base-v2"
+    write_sentence_bert(folder, tokenizer_folder, prompts={"query": "of the folder: "})
+    stored(folder, prompts={"query": "of the folder: "})
+    monkeypatch.setenv("QWEN3NB_MIRROR", str(tmp_path / "mirror"))
+    return tmp_path / "mirror"
+
+
+def test_a_registered_model_is_the_same_however_it_is_named(mirror, tmp_path):
+    folder = mirror / "intfloat" / "e5-base-v2"
+    revision = registry()["e5-base-v2"]["revision"]
+    cached = tmp_path / "hub" / "models--intfloat--e5-base-v2" / "snapshots" / revision
+    shutil.copytree(folder, cached)
+    specs = ["e5-base-v2", "intfloat/e5-base-v2", "intfloat/E5-base-v2", str(folder), str(cached)]
+    encoders = [
+        load_encoder(spec, cache=False, max_length=32) for spec in specs
+    ]  # the registry's 512 are more than the toy has
+    for encoder, spec in zip(encoders, specs, strict=True):
+        assert encoder.prompts == E5, spec
+        assert encoder.label == "e5-base-v2"
+        assert encoder.source.revision == revision
+        assert encoder.source.max_length == 512
+        assert encoder.identity == encoders[0].identity
+        np.testing.assert_array_equal(encoder.encode("x"), encoders[0].encode("x"))
+    plain = load_encoder(folder, prompts={}, cache=False, max_length=32)
+    np.testing.assert_array_equal(
+        encoders[0].encode("x", role="passage"), plain.encode("passage: x")
+    )
+
+
+def test_another_folder_has_the_prompts_that_it_stores(mirror, tmp_path):
+    copy = shutil.copytree(mirror / "intfloat" / "e5-base-v2", tmp_path / "e5-base-v2")
+    assert find_source(str(copy)).prompts == {"query": "of the folder: "}
+
+
+def test_a_registered_model_without_prompts_has_those_of_its_folder(tokenizer_folder, mirror):
+    folder = mirror / "thenlper" / "gte-base"
+    write_sentence_bert(folder, tokenizer_folder, prompts={"query": "stored: "})
+    for spec in ("gte-base", "thenlper/gte-base"):
+        assert load_encoder(spec, cache=False, max_length=32).prompts == {"query": "stored: "}
+
+
+@pytest.mark.parametrize("name", sorted(registry()))
+def test_a_hub_id_of_the_registry_has_its_settings(name):
+    entry = registry()[name]
+    by_name, by_id = find_source(name), find_source(entry["id"])
+    assert by_id.spec == entry["id"]
+    for field in ("kind", "label", "prompts", "revision", "instruction", "pooling", "max_length"):
+        assert getattr(by_id, field) == getattr(by_name, field), field
