@@ -24,7 +24,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "qwen3nb.report.leaderboard.benchmark_tables": ("task_sections",),
         "qwen3nb.report.leaderboard.expected": ("expected_table", "sts_and_msmarco_table"),
         "qwen3nb.report.leaderboard.one_model": ("parts_table", "results_by_type"),
-        "qwen3nb.report.leaderboard.published": ("published_table",),
+        "qwen3nb.report.leaderboard.published": ("other_scores_table",),
         "qwen3nb.report.leaderboard.preflight": (
             "plan_by_type_table",
             "plan_table",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from qwen3nb.analysis.comparison.compare import Comparison
+from qwen3nb.analysis.comparison.ranking_by_type import CategoryBoards
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import load_results
 from qwen3nb.report.leaderboard.findings import Finding, findings, findings_html
@@ -19,6 +21,7 @@ def headline_findings(
     comparison: Comparison,
     *,
     task: str,
+    boards: CategoryBoards | None = None,
     links: Mapping[str, str] | None = None,
     folder: str = "",
 ) -> str:
@@ -27,6 +30,7 @@ def headline_findings(
     Args:
         comparison: comparison of the models on the leaderboard.
         task: task the models are compared on.
+        boards: rankings of the tier; of a tier with benchmarks, the first says who leads.
         links: page of each run id, relative to the landing page.
         folder: folder of all other pages, relative to the landing page.
     """
@@ -36,7 +40,11 @@ def headline_findings(
         rerank_finding(load_results(), seed=seed),
     )
     more = [Finding(each.headline, each.evidence, folder + each.page) for each in others if each]
-    return findings_html(findings(comparison, task=task, links=links, more=more))
+    board = boards.overall if boards is not None and boards.overall.name else None
+    made = findings(comparison, task=task, board=board, links=links, more=more)
+    if board is not None:
+        made[0] = replace(made[0], page=folder + made[0].page)
+    return findings_html(made)
 
 
 def interference_finding(report: InterferenceReport) -> Finding | None:

@@ -48,6 +48,16 @@ def test_pages_of_different_runs_have_different_names(declared, home, encoder_fo
                for each in names)  # fmt: skip
 
 
+def test_a_comparison_of_named_tasks_has_a_page_of_its_own():
+    declared = read_parameters(REPOSITORY / "notebooks" / "compare.ipynb")
+
+    def name(**given):
+        return page_name("compare", check_parameters(declared, given), declared)
+
+    assert name() == name(tier="fast") == "compare"
+    assert name(task="SciFact,STS12") == "compare-SciFact-STS12"
+
+
 @pytest.mark.integration
 def test_a_finished_run_is_published_whole_and_reused(checkout):
     path = save(notebook_of("print(x)", "import sys; print('warn', file=sys.stderr)"), "small")

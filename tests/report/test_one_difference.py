@@ -156,6 +156,7 @@ def test_other_models_and_tasks_change_no_interval_and_no_raw_p_value(comparison
     pair = [r for r in results if r.model.label in ("leader", "second") and r.task.name == TASKS[0]]
     (alone,) = compare(pair, baseline="leader").differences
     among = comparison.difference("second", "leader", task=TASKS[0])
+    assert among == comparison.difference("twin", "leader", task=TASKS[0])
     assert (alone.difference, alone.interval, alone.p_value, alone.n) == (
         among.difference, among.interval, among.p_value, among.n,
     )  # fmt: skip

@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
 from helpers.figures import TASK, records
-from helpers.records import make
+from helpers.records import make, tier_records
 
 from qwen3nb.report.paper import paper_figures, paper_tables, write_figures, write_tables
+from qwen3nb.tiers import TIERS
 
 
 @pytest.mark.integration
@@ -25,3 +26,17 @@ def test_a_paper_gets_all_of_it(tmp_path):
     assert all(table.name and table.caption for table in paper_tables(results, tier="smoke"))
     with pytest.raises(ValueError, match="tier 'fast'"):
         write_figures(results, tmp_path, tier="fast", format="pdf")
+
+
+@pytest.mark.integration
+def test_a_paper_on_benchmarks_has_every_task_and_no_wide_table():
+    results = [*tier_records("a", mean=0.6), *tier_records("b")]
+    tables = {table.name: table for table in paper_tables(results, tier="full")}
+    assert len(tables["comparison-full"].rows) == 12
+    names = {row[0].text for table in tables.values() for row in table.rows}
+    assert names >= set(TIERS["full"].task_keys)
+    assert max(len(table.columns) for name, table in tables.items() if name != "cost") <= 6
+    assert {"overview", "missing", "differences-STS", "headline-full"} <= set(tables)
+    assert all(table.caption for table in tables.values())
+    figures = [name for name, _ in paper_figures(results, tier="full")]
+    assert {"comparison-full", "bars-full", "ranks", "differences", "pairs"} <= set(figures)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -179,6 +179,7 @@ class Comparison:
         procedure: how differences are tested.
         names: of the systems, by identity and seed.
         left_out: records that are not compared, each with the reason.
+        labels: name of the system by each label that its records carry.
     """
 
     baseline: str
@@ -187,6 +188,7 @@ class Comparison:
     procedure: Procedure
     names: Names
     left_out: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def differences(self) -> tuple[PairedDifference, ...]:
@@ -209,8 +211,9 @@ class Comparison:
     def difference(
         self, first: str, second: str, *, task: str, metric: str = ""
     ) -> PairedDifference | None:
-        """First − second, by name, on one task; None if they cannot be paired."""
+        """First − second, by name or label, on one task; None if they cannot be paired."""
         compared = self.on(task, metric)
+        first, second = (self.labels.get(name, name) for name in (first, second))
         return None if compared is None else compared.difference(first, second)
 
     def between(self, first: Result, second: Result) -> PairedDifference | None:
@@ -247,7 +250,7 @@ class Comparison:
         """The differences from the baseline as a pandas data frame, one row each."""
         import pandas as pd
 
-        names = [field.name for field in fields(PairedDifference)]
+        names = [each.name for each in fields(PairedDifference)]
         rows = [[getattr(each, name) for name in names] for each in self.differences]
         return pd.DataFrame(rows, columns=names)
 
@@ -331,7 +334,16 @@ def compare(
         procedure=procedure,
         names=names,
         left_out=tuple(replaced),
+        labels=_labels(given, names),
     )
+
+
+def _labels(results: Iterable[Result], names: Names) -> dict[str, str]:
+    """Names of the systems by their labels; of several with one label, the first."""
+    labels: dict[str, str] = {}
+    for result in results:
+        labels.setdefault(result.model.label, names[result.model.identity, result.seed])
+    return labels
 
 
 def _tasks(results: Iterable[Result]) -> list[str]:
@@ -342,12 +354,9 @@ def _named(results: Iterable[Result], names: Names, baseline: str) -> str:
     """Name of the system with this label or name; empty if none is given."""
     if not baseline:
         return ""
-    labels: dict[str, str] = {}
-    for result in results:
-        name = names[result.model.identity, result.seed]
-        if name == baseline:
-            return name
-        labels.setdefault(result.model.label, name)
+    labels = _labels(results, names)
+    if baseline in names.values():
+        return baseline
     if baseline not in labels:
         known = ", ".join(sorted(labels)) or "no results"
         raise ValueError(f"no result of the baseline {baseline!r}; available: {known}")

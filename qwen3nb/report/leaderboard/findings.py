@@ -14,9 +14,11 @@ from qwen3nb import paths
 from qwen3nb.analysis.comparison.alignment import comparable
 from qwen3nb.analysis.comparison.compare import Comparison
 from qwen3nb.analysis.comparison.differences import PairedDifference
+from qwen3nb.analysis.comparison.ranking import Ranking
 from qwen3nb.checkpoints.provenance import read_provenance
 from qwen3nb.records.record import Result
 from qwen3nb.report.render.format import short_task
+from qwen3nb.utils.format import interval_text
 
 __all__ = ["Finding", "findings", "findings_html"]
 
@@ -44,6 +46,7 @@ class _FirstTask:
     comparison: Comparison
     sources: Mapping[str, Mapping[str, Any]]  # the source of each extracted model, by identity
     links: Mapping[str, str]
+    where: str = ""  # the task, if the first finding is about something else
 
     def source(self, result: Result) -> Mapping[str, Any] | None:
         """Return the source of an extracted model; None for any other model."""
@@ -67,6 +70,7 @@ def findings(
     comparison: Comparison,
     *,
     task: str,
+    board: Ranking | None = None,
     links: Mapping[str, str] | None = None,
     more: Sequence[Finding] = (),
     at_most: int = 3,
@@ -76,6 +80,7 @@ def findings(
     Args:
         comparison: comparison of the models, the same as on every other page.
         task: the task to report on.
+        board: a ranking on a benchmark, which then says who leads.
         links: page of each run id.
         more: findings of other pages; they come before the one on averaging.
         at_most: how many findings to keep.
@@ -86,8 +91,11 @@ def findings(
         if name == task and record.main.value is not None
     ]
     results.sort(key=lambda each: -(each.main.value or 0.0))
-    first = _FirstTask(results, comparison, _sources(results), links or {})
+    where = "" if board is None else f" on {short_task(task)}"
+    first = _FirstTask(results, comparison, _sources(results), links or {}, where)
     makers: Sequence[Callable[[_FirstTask], Finding | None]] = (_leader, _extracted, _averaging)
+    if board is not None:
+        makers = (lambda _: _leader_of(board), *makers[1:])
     made = [finding for make in makers if (finding := make(first)) is not None]
     return [*made[:2], *more, *made[2:]][:at_most]
 
@@ -113,6 +121,25 @@ def _leader(first: _FirstTask) -> Finding | None:
     return Finding(headline, f"{score}; {reason}.", first.page(best))
 
 
+def _leader_of(board: Ranking) -> Finding:
+    """Say who leads on a benchmark, by its ranking."""
+    best, second = board.standings[:2]
+    tied = bool(set(best.groups) & set(second.groups))
+    headline = f"{best.system} leads on {board.name}"
+    if tied:
+        both = f"{best.system} and {second.system}"
+        headline = f"{both} are not significantly different on {board.name}"
+    scores = [
+        f"{each.mean:.3f} {interval_text(each.interval, sign=False)}" for each in (best, second)
+    ]
+    return Finding(
+        headline,
+        f"Mean over the tasks that every ranked model has: {scores[0]}, against {scores[1]} of "
+        f"{second.system}; it ranks first in {100 * best.best:.0f} % of resamples.",
+        "leaderboard.html",
+    )
+
+
 def _extracted(first: _FirstTask) -> Finding | None:
     """Compare the best extracted encoder with the best other model."""
     own = [each for each in first.results if first.source(each) is not None]
@@ -124,7 +151,8 @@ def _extracted(first: _FirstTask) -> Finding | None:
     if first.significant(gap):
         verdict = "above" if gap.difference > 0 else "below"
     return Finding(
-        f"The best extracted encoder, {first.name(own[0])}, is {verdict} the best baseline",
+        f"The best extracted encoder, {first.name(own[0])}, is {verdict} the best baseline"
+        + first.where,
         f"{_metric(own[0])} {_value(own[0])}, against {_value(others[0])} of "
         f"{first.name(others[0])}: {gap}.",
         first.page(own[0]),
@@ -150,7 +178,7 @@ def _averaging(first: _FirstTask) -> Finding | None:
         if first.significant(gap):
             verdict = "helps" if gap.difference > 0 else "hurts"
         return Finding(
-            f"Averaging {averaging['num_checkpoints']} checkpoints {verdict}",
+            f"Averaging {averaging['num_checkpoints']} checkpoints {verdict}{first.where}",
             f"{first.name(result)} against {first.name(parts[0])}, the best of them: {gap}.",
             first.page(result),
         )

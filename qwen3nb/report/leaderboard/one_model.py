@@ -69,7 +69,7 @@ def parts_table(results: Sequence[Result]) -> Table:
         task, metric = result.task.key, result.task.main_metric
         whole = f"all {len(result.parts)}"
         rows.append((Cell(task, metric), Cell(whole), Cell("–"), Cell("–"),
-                     number(result.main, strong=True), Cell(result.main.n)))  # fmt: skip
+                     number(result.main, strong=True), Cell(str(result.main.n))))  # fmt: skip
         rows += [
             (
                 Cell(task, metric),
@@ -77,7 +77,7 @@ def parts_table(results: Sequence[Result]) -> Table:
                 Cell(part.split),
                 Cell(", ".join(part.languages) or "not recorded"),
                 number(part.score),
-                Cell(part.score.n),
+                Cell(str(part.score.n)),
             )
             for part in result.parts
         ]

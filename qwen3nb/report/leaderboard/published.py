@@ -6,7 +6,7 @@ They are read from ``published.toml`` in the study, an entry per score,
     model = "e5-base-v2"
     task = "SciFact"
     value = 0.7194
-    source = "https://arxiv.org/abs/2212.03533"
+    source = "MTEB results repository"
 
 and from a folder ``published`` in the layout of MTEB's results repository,
 ``<model>/<revision>/<task>.json``.
@@ -31,7 +31,7 @@ from qwen3nb.report.render.table import Table
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import read_json
 
-__all__ = ["OtherScore", "published_table", "read_published"]
+__all__ = ["OtherScore", "other_scores_table", "read_published"]
 
 _FIELDS = {"model": str, "task": str, "value": (int, float), "source": str}
 
@@ -95,7 +95,7 @@ def _mteb(file: Path) -> OtherScore:
         raise ValueError(f"{file}: not a file of MTEB's results ({error!r})") from None
 
 
-def published_table(
+def other_scores_table(
     results: Iterable[Result], *, tier: str, scores: Sequence[OtherScore] | None = None
 ) -> Table:
     """Return one's own main scores beside published ones, a row per task.

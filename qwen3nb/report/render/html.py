@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Sequence
 
 from qwen3nb.report.render.cell import Cell, Markup, marked
 
 __all__ = ["html_table"]
 
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z][a-z])")  # within CamelCase
 _MARKUP = Markup(
     "<strong>{}</strong>", '<span class="q-second">{}</span>', "<sub>{}</sub>", "<sup>{}</sup>"
 )
@@ -34,7 +36,8 @@ def _head(column: str) -> str:
     text, _, detail = column.partition("\n")
     kept = html.escape(detail).replace(" = ", "\u00a0=\u00a0")  # "n = 200" stays on one line
     small = f'<span class="q-detail">{kept}</span>' if detail else ""
-    return f'<th scope="col">{html.escape(text)}{small}</th>'
+    name = _HUMP.sub("<wbr>", html.escape(text))  # where a long name may break
+    return f'<th scope="col">{name}{small}</th>'
 
 
 def _cell(cell: Cell, *, first: bool) -> str:

@@ -7,7 +7,13 @@ from helpers.records import amend, make
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qwen3nb.analysis.comparison.alignment import join, pair_against, pair_results
+from qwen3nb.analysis.comparison.alignment import (
+    join,
+    model_names,
+    newest_records,
+    pair_against,
+    pair_results,
+)
 
 TASK = "PyDocsSampleRetrieval"
 COLUMNS = st.dictionaries(
@@ -100,3 +106,13 @@ def test_pairs_with_a_reference_lose_no_query_to_a_third():
                               f"others on {'r' * 12}",)  # fmt: skip
     short.per_query["nDCG@10"] = {"z": 0.1}
     assert "no query is shared" in pair_against([short], reference).left_out[0]
+
+
+def test_a_model_with_several_labels_is_one_with_aliases():
+    shared = {"identity": "1" * 64}
+    records = [make("new", finished="2026-02-01", **shared), make("old", **shared), make("b")]
+    assert set(model_names(records).values()) == {"new (= old)", "b"}
+    newest, notes = newest_records(records)
+    assert (len(newest), notes) == (2, [])
+    _, notes = newest_records([make("a"), make("a", finished="2026-03-01")])
+    assert notes == [f"{TASK}: an earlier record of a (seed 0), finished 2026-01-01"]

@@ -4,11 +4,12 @@ import json
 import re
 import runpy
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from helpers.html import HOSTILE
-from helpers.records import amend, make
+from helpers.records import amend, make, tier_records
 from sentence_transformers import SentenceTransformer
 
 from qwen3nb.analysis.comparison.compare import compare
@@ -20,6 +21,7 @@ from qwen3nb.records.record import MTEBScore
 from qwen3nb.report.card.card import card_body, card_text
 from qwen3nb.report.card.facts import FACTS, read_facts, training_facts
 from qwen3nb.report.leaderboard.limitations import limitations
+from qwen3nb.tiers import TIERS
 
 
 @pytest.fixture
@@ -38,6 +40,20 @@ def test_the_card_has_the_results_of_this_model_and_no_other(encoder_folder, eva
     assert "| objective | not given |" in text
     assert "the source encoder 0.0e+00" in text
     assert "pending" not in text.lower()
+
+
+def test_the_card_of_a_model_under_two_labels_shows_each_task_once(encoder_folder, evaluated):
+    alias = replace(evaluated, model=replace(evaluated.model, label="alias"), finished="2025-01-01")
+    body = card_body(encoder_folder, [evaluated, alias])
+    assert body.count("| PyDocsSampleRetrieval | nDCG@10 |") == 1
+    assert "tiny (= alias)" in body
+
+
+def test_the_card_of_a_tier_with_benchmarks_shows_all_of_its_tasks(encoder_folder, evaluated):
+    own = [replace(each, model=evaluated.model) for each in tier_records("tiny")]
+    body = card_body(encoder_folder, own, tier="full")
+    assert all(f"| {key} |" in body for key in TIERS["full"].task_keys)
+    assert "MTEB(eng, v2) Mean (TaskType)" in body
 
 
 def test_the_card_without_results_says_pending(encoder_folder):

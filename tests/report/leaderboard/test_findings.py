@@ -5,11 +5,12 @@ import json
 import numpy as np
 import pytest
 from helpers.html import HOSTILE, Tags
-from helpers.records import amend, make
+from helpers.records import amend, make, tier_records
 
 from qwen3nb.analysis.comparison.compare import compare
 from qwen3nb.report.headline import headline_findings, interference_finding, rerank_finding
 from qwen3nb.report.leaderboard.findings import Finding, findings, findings_html
+from qwen3nb.report.leaderboard.ranking import standings
 from qwen3nb.report.training.interference import interference_report
 
 RNG = np.random.default_rng(3)
@@ -103,3 +104,16 @@ def test_reranking_is_reported_with_its_test(home):
     assert rerank_finding([make("other")]) is None
     assert interference_finding(interference_report()) is None  # nothing was trained here
     assert "No results yet" in headline_findings(compare([]), task=TASK)
+
+
+@pytest.mark.integration
+def test_on_a_tier_with_benchmarks_the_first_finding_is_about_the_first_of_them():
+    results = [*tier_records("good", mean=0.7), *tier_records("poor")]
+    boards = standings(results, tier="full")
+    comparison = compare(results, tasks=["SciFact"])
+    first, *_ = findings(comparison, task="SciFact", board=boards.overall)
+    assert first.headline == "good leads on BEIR"
+    assert "ranks first in 100 % of resamples" in first.evidence
+    page = headline_findings(comparison, task="SciFact", boards=boards, folder="runs/")
+    assert 'href="runs/leaderboard.html"' in page
+    assert "good leads on BEIR" in page

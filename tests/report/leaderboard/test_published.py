@@ -5,7 +5,7 @@ import json
 import pytest
 from helpers.records import make
 
-from qwen3nb.report.leaderboard.published import published_table, read_published
+from qwen3nb.report.leaderboard.published import other_scores_table, read_published
 
 TOML = """
 [[score]]
@@ -29,14 +29,14 @@ def test_published_scores_come_from_a_file_and_from_mtebs_results(tmp_path):
     assert [(each.model, each.task, each.value) for each in scores] == [
         ("e5", "SciFact", 0.7), ("org/m", "NFCorpus", 0.5),
     ]  # fmt: skip
-    table = published_table([make("mine", task="SciFact")], tier="fast", scores=scores)
+    table = other_scores_table([make("mine", task="SciFact")], tier="fast", scores=scores)
     assert table.columns == ("task", "mine", "e5\npublished, not paired",
                              "org/m\npublished, not paired")  # fmt: skip
     assert [[cell.text for cell in row] for row in table.rows] == [
         ["SciFact", "0.5000", "0.7000", "–"], ["NFCorpus", "not run", "–", "0.5000"],
     ]  # fmt: skip
     assert "no paired difference" in table.note
-    assert published_table([], tier="smoke", scores=scores).rows == ()
+    assert other_scores_table([], tier="smoke", scores=scores).rows == ()
 
 
 @pytest.mark.parametrize("value", [71.9, '"0.7"'])

@@ -1,0 +1,69 @@
+"""Comparisons over many tasks: counts by type, a plot per model, a matrix per type."""
+
+import pytest
+from helpers.records import amend, benchmark_record, make
+
+from qwen3nb.analysis.comparison.compare import compare
+from qwen3nb.report.comparison.by_type import overview_table, table_by_type
+from qwen3nb.report.comparison.figures import differences_figure, pairs_figure
+from qwen3nb.report.comparison.tables import differences_table, power_table
+from qwen3nb.report.render.sections import Sections
+from qwen3nb.report.render.table import Table
+from qwen3nb.tiers import BENCHMARKS
+
+KEYS = [*BENCHMARKS["MTEB(eng, v2)"].types["Clustering"], *BENCHMARKS["BEIR"].tasks[3:9]]
+
+
+@pytest.fixture(scope="module")
+def many():
+    means = {"good": 0.7, "poor": 0.4}
+    results = [benchmark_record(name, key, mean=m) for name, m in means.items() for key in KEYS]
+    return compare(results, tasks=KEYS, baseline="poor", draws=500)
+
+
+def test_many_tasks_are_counted_by_type_and_corrected_over_all(many):
+    table = overview_table(many)
+    cells = [[cell.text for cell in row] for row in table.rows]
+    assert [row[1:] for row in cells] == [["8", "8 / 0 / 0", "8 / 0 / 0"],
+                                          ["6", "6 / 0 / 0", "6 / 0 / 0"]]  # fmt: skip
+    assert [row[0].detail for row in table.rows] == ["Clustering", "Retrieval"]
+    assert "over all 14 comparisons" in table.columns[-1]
+
+
+def test_a_difference_may_be_significant_on_its_task_only():
+    """28 queries won and 12 lost of 40 have p = .02; over 14 comparisons Holm asks for .0036."""
+    tasks, results = [f"T{i}" for i in range(14)], []
+    for task in tasks:
+        won = 28 if task == "T0" else 20
+        results += [
+            make("base", scores=[0.5] * 40, task=task),
+            make("new", scores=[0.6] * won + [0.4] * (40 - won), task=task),
+        ]
+    (row,) = overview_table(compare(results, tasks=tasks, baseline="base")).rows
+    assert [cell.text for cell in row[1:]] == ["14", "1 / 13 / 0", "0 / 14 / 0"]
+
+
+def test_tables_of_many_tasks_are_split_by_type_and_of_few_are_not(many):
+    for make_table in (differences_table, power_table):
+        sections = table_by_type(many, make_table)
+        assert isinstance(sections, Sections)
+        assert [(title, len(table)) for title, table in sections.tables] == [
+            ("Clustering (8 tasks)", 8), ("Retrieval (6 tasks)", 6),
+        ]  # fmt: skip
+    few = compare([make("a"), make("b", scores=(0.1, 0.3, 0.5))])
+    assert isinstance(table_by_type(few, differences_table), Table)
+
+
+def test_figures_of_many_tasks_have_a_panel_per_model_and_per_type(many):
+    (axis,) = differences_figure(many).axes
+    assert axis.get_title() == "good"
+    assert len(axis.get_yticks()) == len(KEYS)
+    panels = pairs_figure(many).axes
+    assert [panel.get_title() for panel in panels] == ["Clustering, 8 tasks", "Retrieval, 6 tasks"]
+    assert sorted(text.get_text() for text in panels[0].texts) == ["0", "8"]
+
+
+def test_types_follow_the_records(many):
+    result = make("x")
+    amend(result, "task", type="STS")
+    assert overview_table(compare([result])).rows == ()
