@@ -14,11 +14,11 @@ from qwen3nb.cli.options import (
     FILE,
     MIRROR,
     POOLING,
-    TIER,
     hide_library_bars,
     seed_option,
     use_mirror,
 )
+from qwen3nb.tiers import TIERS
 
 __all__ = ["report"]
 
@@ -31,7 +31,10 @@ __all__ = ["report"]
     "--baselines", default="e5-base-v2,gte-base", show_default=True,
     help="Models to compare with, separated by commas; empty for none.",
 )  # fmt: skip
-@TIER
+@click.option(
+    "--tier", type=click.Choice(list(TIERS)), default="smoke", show_default=True,
+    help="The tier to run.",
+)  # fmt: skip
 @click.option("--tasks", default="", help="MTEB tasks instead of the tier, separated by commas.")
 @click.option(
     "--limit", "--retrieval-num-docs", type=click.IntRange(min=0), default=0, show_default=True,
