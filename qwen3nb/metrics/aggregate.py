@@ -3,8 +3,9 @@
 A record stores each aggregate with the names of its columns, from which `qwen3nb verify`
 recomputes it.
 
-Intervals are percentile bootstrap intervals (Efron and Tibshirani 1993, chapter 13)
-over queries (for STS: over pairs; for clustering: over the repeated draws).
+Intervals are over queries (for STS: over pairs; for clustering: over the repeated draws); their
+methods are in `qwen3nb.metrics.intervals`. Records written before those have the percentile
+interval of a bootstrap (Efron and Tibshirani 1993, chapter 13), from which they are verified.
 """
 
 from __future__ import annotations
@@ -14,18 +15,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import rankdata
 
+from qwen3nb.metrics.intervals import (
+    Array,
+    Interval,
+    correlation_interval,
+    f1_interval,
+    mean_interval,
+)
 from qwen3nb.utils.choices import one_of
 
 __all__ = ["AGGREGATES", "REPORTED", "RESAMPLES", "Aggregate", "aggregate", "reported"]
 
-RESAMPLES = 2000
+RESAMPLES = 2000  # of a percentile interval
+PERCENTILE = "percentile"  # the method of records that do not name one
 REPORTED = "reported"  # a value from another program, without per-query values
 LEVEL = 0.95
 _BLOCK = 4_000_000  # values resampled at once; limits the memory
-Array = NDArray[np.float64]
 
 
 def _mean(values: Array) -> Array:
@@ -87,6 +94,8 @@ class Aggregate:
         how: name in `AGGREGATES`, or ``reported``.
         columns: names of the per-query columns.
         undefined: why there is no value, or empty.
+        interval: the interval's method, a key of `qwen3nb.metrics.intervals.INTERVALS`; empty
+            without an interval.
     """
 
     value: float | None
@@ -96,6 +105,7 @@ class Aggregate:
     how: str
     columns: tuple[str, ...]
     undefined: str = ""
+    interval: str = PERCENTILE
 
 
 def reported(value: float, *, n: int) -> Aggregate:
@@ -106,7 +116,7 @@ def reported(value: float, *, n: int) -> Aggregate:
     """
     if not math.isfinite(value):
         raise ValueError(f"expected a finite value; got {value}")
-    return Aggregate(float(value), None, None, n, REPORTED, ())
+    return Aggregate(float(value), None, None, n, REPORTED, (), interval="")
 
 
 def aggregate(
@@ -115,11 +125,20 @@ def aggregate(
     how: str,
     columns: Sequence[str],
     seed: int,
+    percentile: bool = False,
     resamples: int = RESAMPLES,
 ) -> Aggregate:
     """Aggregate columns of ``per_query`` (value per column and query id).
 
-    Queries are sorted by id, so the same values and seed always give the same interval.
+    Queries are sorted by id, so the same values always give the same interval.
+
+    Args:
+        per_query: the values.
+        how: name in `AGGREGATES`.
+        columns: names of the columns that are aggregated.
+        seed: of the bootstrap of a percentile interval; the other methods draw nothing.
+        percentile: whether to compute the percentile interval of older records.
+        resamples: number of draws of a percentile interval.
 
     Raises:
         ValueError: unknown ``how``, columns that do not cover the same queries, or a
@@ -136,22 +155,34 @@ def aggregate(
         raise ValueError(f"query {query!r} has a value that is not finite")
     n = len(queries)
     if n == 0:
-        return Aggregate(None, None, None, 0, how, tuple(columns), "no queries")
+        return Aggregate(None, None, None, 0, how, tuple(columns), "no queries", "")
     value = float(AGGREGATES[how](values[None])[0])
     if math.isnan(value):
         reason = "one of the columns is constant"
-        return Aggregate(None, None, None, n, how, tuple(columns), reason)
-    low, high = _interval(values, AGGREGATES[how], seed=seed, resamples=resamples)
-    return Aggregate(value, low, high, n, how, tuple(columns))
+        return Aggregate(None, None, None, n, how, tuple(columns), reason, "")
+    if percentile:
+        method, ends = PERCENTILE, _percentile(values, how, seed=seed, resamples=resamples)
+    else:
+        method, ends = _interval(values, how)
+    low, high = ends or (None, None)
+    return Aggregate(value, low, high, n, how, tuple(columns), interval=method if ends else "")
 
 
-def _interval(
-    values: Array, statistic: Callable[[Array], Array], *, seed: int, resamples: int
-) -> tuple[float | None, float | None]:
+def _interval(values: Array, how: str) -> tuple[str, Interval | None]:
+    """Method and ends of the interval of an aggregate of (n, columns)."""
+    if how == "mean":
+        return mean_interval(values[:, 0], level=LEVEL)
+    first, second = values.T
+    if how == "macro_f1":
+        return "wilson", f1_interval(first, second, level=LEVEL)
+    return "fisher", correlation_interval(first, second, how=how, level=LEVEL)
+
+
+def _percentile(values: Array, how: str, *, seed: int, resamples: int) -> Interval | None:
     """Ends of the percentile interval; None for a single query."""
-    n = len(values)
+    n, statistic = len(values), AGGREGATES[how]
     if n < 2:
-        return None, None
+        return None
     generator = np.random.default_rng(seed)
     step = max(1, _BLOCK // values.size)
     drawn = []
@@ -161,7 +192,7 @@ def _interval(
     statistics = np.concatenate(drawn)
     statistics = statistics[np.isfinite(statistics)]  # a resample may hold one value only
     if len(statistics) == 0:
-        return None, None
+        return None
     tail = (1 - LEVEL) / 2
     low, high = np.quantile(statistics, [tail, 1 - tail])
     return float(low), float(high)

@@ -6,7 +6,7 @@ task are ranked; the others are reported.
 
 References:
     Goldstein and Spiegelhalter 1996 (rank intervals); Demšar 2006 (groups of systems
-    that do not differ, as joined in critical-difference diagrams).
+    that do not differ, as joined in critical-difference diagrams); Zou and Donner 2008 (MOVER).
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from qwen3nb.analysis.stats.resampling import (
     Array,
     Interval,
     draw_seed,
-    percentile_interval,
     resampled_means,
     sign_flip_extremes,
 )
+from qwen3nb.metrics.intervals import mean_interval
 from qwen3nb.utils.format import interval_text, json_text, number_text
 from qwen3nb.utils.markdown import escaped, markdown_table
 
-__all__ = ["Ranking", "Standing", "rank_systems", "tie_groups"]
+__all__ = ["Ranking", "Standing", "mean_over_tasks", "rank_systems", "tie_groups"]
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Standing:
     Attributes:
         system: its name.
         mean: mean over tasks of the means over queries.
-        interval: percentile bootstrap interval of that mean.
+        interval: interval of that mean, see `mean_over_tasks`.
         rank: 1 is best; equal means share the better rank.
         rank_interval: percentile interval of the rank over resamples.
         best: share of resamples in which it ranks first, ties split equally.
@@ -105,8 +105,9 @@ class Ranking:
         heads = ("rank", "rank interval", "system", "mean", "interval", "first in", "tie groups")
         count = len(self.standings)
         note = (
-            f"Mean over {len(self.tasks)} tasks; {100 * self.level:g} % bootstrap intervals over "
-            "queries. Systems of one tie group do not differ significantly (paired permutation "
+            f"Mean over {len(self.tasks)} tasks; {100 * self.level:g} % intervals of the mean from "
+            "those of the tasks, and of ranks by the bootstrap over queries. Systems of one tie "
+            "group do not differ significantly (paired permutation "
             f"test, Holm over all pairs, alpha {self.alpha:g}); {self.adjacent_separable} of "
             f"{count - 1} neighbouring pairs do."
         )
@@ -138,11 +139,14 @@ def rank_systems(
     ]
     observed = np.mean([means for means, _ in drawn], axis=0)
     resampled = np.mean([each for _, each in drawn], axis=0)
+    intervals = [
+        mean_over_tasks([each[:, i] for each in columns], level=level) for i in range(len(systems))
+    ]
     order = [int(i) for i in np.argsort(-observed, kind="stable")]
     differ = _mean_tests(columns, seeds, n_resamples=n_resamples) < alpha
     groups = tie_groups(order, differ)
     return Ranking(
-        standings=tuple(_standings(systems, order, groups, observed, resampled, level)),
+        standings=tuple(_standings(systems, order, groups, observed, resampled, intervals, level)),
         groups=tuple(tuple(systems[i] for i in group) for group in groups),
         tasks=tuple(matrix.task for matrix in matrices),
         adjacent_separable=sum(bool(differ[i, j]) for i, j in itertools.pairwise(order)),
@@ -159,6 +163,7 @@ def _standings(
     groups: Sequence[tuple[int, ...]],
     observed: Array,
     resampled: Array,
+    intervals: Sequence[Interval],
     level: float,
 ) -> Iterator[Standing]:
     """Standings in ``order``, from means (S,) and resampled means (R, S)."""
@@ -172,12 +177,31 @@ def _standings(
         yield Standing(
             system=systems[i],
             mean=float(observed[i]),
-            interval=percentile_interval(resampled[:, i], level=level),
+            interval=intervals[i],
             rank=int(ranks[i]),
             rank_interval=(int(low), int(high)),
             best=float(shares[i]),
             groups=tuple(number for number, group in enumerate(groups, 1) if i in group),
         )
+
+
+def mean_over_tasks(columns: Sequence[Array], *, level: float = LEVEL) -> Interval:
+    """Interval of the mean of several tasks' means, from the tasks' intervals (MOVER).
+
+    The distances of the ends from the mean add up as errors do, each side by itself (Zou and
+    Donner 2008). A task with a single query has no interval, and counts as exact.
+
+    >>> import numpy as np
+    >>> mean_over_tasks([np.array([0.5, 0.5]), np.array([1.5])])
+    (1.0, 1.0)
+    """
+    sides = []
+    for values in columns:
+        ends = mean_interval(values, level=level)[1] or (values[0], values[0])
+        sides.append([values.mean() - ends[0], ends[1] - values.mean()])
+    mean = float(np.mean([values.mean() for values in columns]))
+    below, above = np.sqrt((np.array(sides) ** 2).sum(axis=0)) / len(columns)
+    return mean - float(below), mean + float(above)
 
 
 def tie_groups(order: Sequence[int], differ: np.ndarray) -> list[tuple[int, ...]]:

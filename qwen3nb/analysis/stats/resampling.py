@@ -21,8 +21,9 @@ import zlib
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
+
+from qwen3nb.metrics.intervals import Array, Interval
 
 __all__ = [
     "DRAWS",
@@ -37,8 +38,6 @@ __all__ = [
     "sign_flip_extremes",
 ]
 
-Array = NDArray[np.float64]
-Interval = tuple[float, float]
 Seed = int | Sequence[int]
 
 DRAWS = 10_000  # resamples of a bootstrap, sign flips of a permutation test

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from qwen3nb.analysis.stats.paired_tests import paired_bootstrap
+from qwen3nb.analysis.stats.paired_tests import mean_difference
 from qwen3nb.metrics.aggregate import Aggregate, aggregate
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.figure import COLORS, GREY, Figure, grid, plain
@@ -94,12 +94,12 @@ def _row(
 def _difference(ours: Mapping[str, float], exact: Mapping[str, float], seed: int) -> Cell:
     """The mean, and its paired difference from exact search with an interval."""
     queries = sorted(exact)
-    bootstrap = paired_bootstrap(
-        [ours[query] for query in queries], [exact[query] for query in queries], seed=seed
+    paired = mean_difference(
+        [ours[query] for query in queries], [exact[query] for query in queries]
     )
     return Cell(
         f"{_mean(ours):.3f}",
-        f"{bootstrap.difference:+.3f} {interval_text(bootstrap.interval, absent='(no interval)')}",
+        f"{paired.difference:+.3f} {interval_text(paired.interval, absent='(no interval)')}",
     )
 
 
@@ -203,12 +203,10 @@ def _loss(each: Compressed, full: Compressed, seed: int) -> Cell:
     if each is full:
         return Cell("–")
     queries = sorted(full.ndcg)
-    bootstrap = paired_bootstrap(
-        [each.ndcg[query] for query in queries], [full.ndcg[query] for query in queries], seed=seed
+    paired = mean_difference(
+        [each.ndcg[query] for query in queries], [full.ndcg[query] for query in queries]
     )
-    return Cell(
-        f"{bootstrap.difference:+.3f}", interval_text(bootstrap.interval, absent="(no interval)")
-    )
+    return Cell(f"{paired.difference:+.3f}", interval_text(paired.interval, absent="(no interval)"))
 
 
 def compression_figure(suite: AnnSuite, *, seed: int = 0) -> Figure:
