@@ -26,7 +26,15 @@ from qwen3nb.metrics.intervals import (
 )
 from qwen3nb.utils.choices import one_of
 
-__all__ = ["AGGREGATES", "REPORTED", "RESAMPLES", "Aggregate", "aggregate", "reported"]
+__all__ = [
+    "AGGREGATES",
+    "PERCENTILE",
+    "REPORTED",
+    "RESAMPLES",
+    "Aggregate",
+    "aggregate",
+    "reported",
+]
 
 RESAMPLES = 2000  # of a percentile interval
 PERCENTILE = "percentile"  # the method of records that do not name one

@@ -4,11 +4,13 @@
 
 A record stores the score of every query; its aggregates are derived from these scores and
 can be recomputed (`problems`). Records are written whole or not at all, as strict JSON, and
-looked up by the identity of model and task, never by name alone.
+looked up by the identity of model and task, never by name alone. A record's checksum is the
+SHA-256 of everything else in it.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import platform
 import re
@@ -18,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from qwen3nb import paths
-from qwen3nb.metrics.aggregate import REPORTED, Aggregate, aggregate
-from qwen3nb.utils.atomic_files import read_json, write_json
+from qwen3nb.metrics.aggregate import PERCENTILE, REPORTED, Aggregate, aggregate
+from qwen3nb.utils.atomic_files import read_json, sha256_json, write_json
 
 __all__ = [
     "SCHEMA",
@@ -30,6 +32,7 @@ __all__ = [
     "ResultError",
     "RunCost",
     "TaskInfo",
+    "checksum",
     "problems",
     "result_path",
 ]
@@ -187,7 +190,8 @@ class Result:
         cost: seconds, texts per second, peak memory.
         run: id of the run, shared by all its records.
         finished: time of completion, UTC, ISO 8601.
-        checksum: checksum of the record's content; empty if it was written without one.
+        checksum: as in the file it was loaded from, see `checksum`; empty if it was written
+            without one.
     """
 
     model: ModelInfo
@@ -200,7 +204,7 @@ class Result:
     cost: RunCost = field(default_factory=RunCost)
     run: str = ""
     finished: str = ""
-    checksum: str = ""
+    checksum: str = field(default="", compare=False)
 
     def __repr__(self) -> str:
         """Model, task and main score with its interval."""
@@ -225,9 +229,9 @@ class Result:
         return result_path(folder, name, self.seed, self.task.key)
 
     def save(self, folder: Path | None = None) -> Path:
-        """Write the record, whole or not at all, and return its path."""
+        """Write the record with its checksum, whole or not at all, and return its path."""
         value = {"schema": SCHEMA, **asdict(self)}
-        return write_json(self.path(folder), value)
+        return write_json(self.path(folder), value | {"checksum": checksum(value)})
 
     @classmethod
     def load(cls, file: Path) -> Result:
@@ -288,17 +292,36 @@ def result_path(folder: Path | None, model: str, seed: int, task: str) -> Path:
     return (folder or paths.results()) / model / f"seed_{seed}" / f"{task}.json"
 
 
+def checksum(value: dict[str, Any]) -> str:
+    """SHA-256 of a record's JSON without its checksum, whatever the order of its keys."""
+    content = {name: part for name, part in value.items() if name != "checksum"}
+    return sha256_json(json.loads(json.dumps(content, allow_nan=False)))
+
+
 def problems(result: Result) -> list[str]:
-    """Return what does not follow from the per-query scores; empty if the record is consistent."""
+    """Return what does not follow from the rest of the record; empty if it is consistent.
+
+    Aggregates follow from the per-query scores, the identity from the settings, and a reported
+    main score is MTEB's.
+    """
     wrong = []
+    if result.model.settings and sha256_json(result.model.settings) != result.model.identity:
+        wrong.append("its identity does not follow from the model's settings")
     if result.task.main_metric not in result.metrics:
         wrong.append(f"main metric {result.task.main_metric!r} is not among its metrics")
     for name, stored in result.metrics.items():
-        if stored.how == REPORTED:
-            continue  # another program's value: there are no per-query scores
+        if stored.how == REPORTED:  # another program's value: there are no per-query scores
+            mteb = result.task.mteb
+            if mteb and name == result.task.main_metric and not _same(mteb.value, stored.value):
+                wrong.append(f"{name}: value is {stored.value}, MTEB reported {mteb.value}")
+            continue
         try:
             again = aggregate(
-                result.per_query, how=stored.how, columns=stored.columns, seed=result.seed
+                result.per_query,
+                how=stored.how,
+                columns=stored.columns,
+                seed=result.seed,
+                percentile=stored.interval == PERCENTILE,
             )
         except (ValueError, KeyError) as error:
             wrong.append(f"{name}: cannot be recomputed ({error})")

@@ -1,5 +1,8 @@
 """Bootstrap resamples and sign flips, drawn once for all systems.
 
+Ranks and interference ratios are resampled; the intervals of scores and differences, which a
+bootstrap makes too narrow, are in `qwen3nb.metrics.intervals`.
+
 A resample is a vector of counts: how often each query was drawn. The means of all systems are
 a single product of counts and scores. Counts are generated and used in blocks, which bounds the
 memory.

@@ -33,7 +33,7 @@ from qwen3nb.metrics.retrieval import score_run
 from qwen3nb.models.rerankers.load import load_reranker
 from qwen3nb.models.rerankers.yes_no import Reranker
 from qwen3nb.records.record import Result, TaskInfo
-from qwen3nb.utils.atomic_files import sha256_json
+from qwen3nb.utils.atomic_files import sha256_file, sha256_json
 from qwen3nb.utils.journal import Journal
 
 __all__ = ["dataset_rows", "dataset_scores", "rerank", "rerank_collection"]
@@ -136,6 +136,7 @@ def rerank_collection(
     reranked, counts = _rerank(
         reranker, collection, candidates, fresh=fresh, show_progress=show_progress
     )
+    runs = _write_runs(file, candidates, reranked, tag=reranker.label)
     kept = {**(config or {}), "collection": collection.name, "group": collection.group}
     result = assemble(
         model=model_info(reranker),
@@ -151,18 +152,21 @@ def rerank_collection(
         work=work,
         seed=seed,
         run=run,
-        config={**kept, "first": wanted, "counts": counts},
+        config={**kept, "first": wanted, "counts": counts, "runs": runs},
         device=reranker.device,
         precision=reranker.settings["dtype"],
     )
-    _write_runs(file, candidates, reranked, tag=reranker.label)
     result.save(folder)
     return result, False
 
 
-def _write_runs(file: Path, candidates: FirstStage, reranked: Run, *, tag: str) -> None:
-    write_run(file.with_suffix(".first.trec"), candidates.run, tag=candidates.label)
-    write_run(file.with_suffix(".trec"), reranked, tag=tag)
+def _write_runs(file: Path, candidates: FirstStage, reranked: Run, *, tag: str) -> dict[str, str]:
+    """Write both runs beside the record; return their digests by name."""
+    written = (
+        write_run(file.with_suffix(".first.trec"), candidates.run, tag=candidates.label),
+        write_run(file.with_suffix(".trec"), reranked, tag=tag),
+    )
+    return {each.name: sha256_file(each) for each in written}
 
 
 def _wanted(collection: TestCollection, first: First, depth: int) -> tuple[str, dict[str, Any]]:
