@@ -60,7 +60,8 @@ def bench_statistics(
     """Time both methods on synthetic scores; the loop on ``loop_pairs`` pairs, extrapolated.
 
     The loop runs before, between and after the other methods. It computes percentile intervals
-    only; `paired_differences` adds the permutation test, `corrected` Holm's correction.
+    only; `paired_differences` has Student's and adds the permutation test, `corrected` Holm's
+    correction.
     """
     matrices = [_scores(systems, queries, seed=seed + task) for task in range(tasks)]
     first = matrices[0]
@@ -92,7 +93,7 @@ def bench_statistics(
         ("numpy loop, pair by pair", loop_seconds, loop_pairs, one_pair, None),
         ("all pairs from one set of draws", block_seconds, total, partial(block, first.scores),
          deviation),
-        ("the same with permutation test and Holm", full_seconds, total, lambda: full([first]),
+        ("Student's, permutation tests and Holm", full_seconds, total, lambda: full([first]),
          deviation),
     ]  # fmt: skip
     return tuple(

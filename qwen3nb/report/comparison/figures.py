@@ -9,6 +9,7 @@ import numpy as np
 
 from qwen3nb.analysis.comparison.compare import Comparison, TaskComparison
 from qwen3nb.analysis.stats.multiple_testing import NAMES
+from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.report.render.figure import GREY, SMALL, Figure, grid, model_colors, plain
 from qwen3nb.report.render.format import short_task
 
@@ -38,8 +39,8 @@ def differences_figure(comparison: Comparison) -> Figure | None:
         name="differences",
         draw=lambda width: _draw_differences(comparison, tasks, width),
         caption=f"Difference of each model's mean from that of {comparison.baseline}, paired over "
-        "the n queries below each panel, with 95 % percentile bootstrap intervals "
-        f"({how.draws:,} resamples). Filled: significantly different by the two-sided paired "
+        "the n queries below each panel, with 95 % intervals "
+        f"({interval_words(['student'])}). Filled: significantly different by the two-sided paired "
         f"permutation test, corrected p < {how.alpha:g}, {comparison.family()}; open: not "
         f"significantly different. Shaded: differences below {how.minimum:g}.",
         alt=f"Forest plots of differences from {comparison.baseline}. {words}.",

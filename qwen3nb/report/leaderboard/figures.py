@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from qwen3nb.analysis.comparison.alignment import model_names
+from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
 from qwen3nb.report.render.figure import (
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["bars_figure", "comparison_figure", "per_query_figure", "similarity_figure"]
 
-_INTERVAL = "95 % percentile bootstrap interval over the n given with each task"
+_INTERVAL = "95 % interval over the n given with each task"
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,11 @@ class _ScoreGrid:
     models: tuple[str, ...]
     records: Mapping[tuple[str, str], Result]
     colors: Mapping[str, str]
+
+    @property
+    def intervals(self) -> str:
+        """The methods of the intervals."""
+        return interval_words(record.main.interval for record in self.records.values())
 
     def example(self, task: str) -> Result | None:
         """Return any record on the task, for its metric and n."""
@@ -82,7 +88,8 @@ def comparison_figure(results: Iterable[Result], *, tier: str) -> Figure:
     return Figure(
         name=f"comparison-{tier}",
         draw=lambda width: _comparison(scores, width),
-        caption=f"Every model on every task of the tier {tier}: mean and {_INTERVAL}. Rows are "
+        caption=f"Every model on every task of the tier {tier}: mean and {_INTERVAL} "
+        f"({scores.intervals}). Rows are "
         "ordered by the first panel; a row without a point was not measured. Overlapping "
         "intervals say little about a difference: see the paired tests.",
         alt=f"A panel per task with a point and an interval per model. {_in_words(scores)}",
@@ -155,7 +162,7 @@ def bars_figure(results: Iterable[Result], *, tier: str, most: int = 8) -> Figur
         name=f"bars-{tier}",
         draw=lambda width: _bars(scores, shown, width),
         caption=f"Main metric of each task of the tier {tier}, a bar per model with its "
-        f"{_INTERVAL}; × means not measured, not zero."
+        f"{_INTERVAL} ({scores.intervals}); × means not measured, not zero."
         + (f" {left_out} more models are not shown." if left_out else ""),
         alt=f"Groups of bars, one group per task. {_in_words(scores)}",
     )

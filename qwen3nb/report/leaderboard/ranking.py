@@ -100,9 +100,10 @@ def _note(board: Ranking) -> str:
     pairs = len(board.standings) - 1
     left_out = "".join(f" {reason}." for reason in board.left_out)
     return (
-        f"Mean over {_tasks(board)}, each task with the same weight; percentile bootstrap over "
-        f"queries, {DRAWS:,} resamples, ranked again in each. Models that share a letter are not "
-        "significantly different (paired permutation test, Holm over all pairs, alpha "
+        f"Mean over {_tasks(board)}, each task with the same weight; 95 % intervals of means from "
+        f"those of the tasks, ranks from {DRAWS:,} resamples of the queries. Models that share a "
+        "letter are not significantly different (paired permutation test, Holm over all pairs, "
+        "alpha "
         f"{board.alpha:g}): {board.adjacent_separable} of {pairs} neighbouring pairs differ."
         f"{left_out}"
     )
@@ -171,7 +172,7 @@ def categories_table(boards: CategoryBoards | None) -> Table:
     )
     reversals = " ".join(f"{each.text}." for each in boards.reversals) or "None."
     notes = "".join(f" {note}." for note in boards.notes)
-    text = "Mean, with the rank in brackets; 95 % percentile bootstrap intervals over queries. "
+    text = "Mean, with the rank in brackets; 95 % intervals from those of the tasks. "
     text += f"Reversals of the order (Simpson's paradox): {reversals}{notes}"
     return Table(columns, rows, text)
 
