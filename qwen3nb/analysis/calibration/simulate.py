@@ -98,7 +98,7 @@ class Share:
 def calibrate(
     *,
     sizes: Sequence[int] = SIZES,
-    simulations: int = 4000,
+    simulations: int = 10_000,
     n_resamples: int = 2000,
     seed: int,
 ) -> list[Share]:
@@ -276,7 +276,7 @@ def _share(method: str, kind: str, world: str, n: str, hits: int, total: int) ->
 
 
 def simulate(*, seed: int = 0, output: Path | None = None) -> list[Share]:
-    """Run all simulations (about three minutes); with ``output``, write the shares to that file."""
+    """Run all simulations (about five minutes); with ``output``, write the shares to that file."""
     shares = [*calibrate(seed=seed), *calibrate_scores(seed=seed)]
     for noise in (0.1, 0.01):
         shares += calibrate_seeds(noise=noise, seed=seed)
