@@ -19,7 +19,7 @@ from qwen3nb.cli.custom import domain
 from qwen3nb.cli.encode import VECTOR_COMMANDS
 from qwen3nb.cli.errors import without_traceback
 from qwen3nb.cli.notebooks import NOTEBOOK_COMMANDS
-from qwen3nb.cli.options import DEVICE, DTYPE, FILE, POOLING, TIER, hide_library_bars
+from qwen3nb.cli.options import DEVICE, DTYPE, FILE, POOLING, TIER, either, hide_library_bars
 from qwen3nb.cli.paper import PAPER_COMMANDS
 from qwen3nb.cli.rerank import RERANK_COMMANDS
 from qwen3nb.cli.sweep import sweep_command
@@ -43,8 +43,10 @@ def main() -> None:
 
 
 @main.command()
-@click.argument("checkpoint", type=FILE)
-@click.argument("output", type=FILE)
+@click.argument("checkpoint", type=FILE, required=False)
+@click.argument("output", type=FILE, required=False)
+@click.option("--checkpoint", "checkpoint_dir", type=FILE, help="The same as CHECKPOINT.")
+@click.option("--output", "output_dir", type=FILE, help="The same as OUTPUT.")
 @click.option("--pooling", type=click.Choice(POOLINGS), default="mean", show_default=True)
 @click.option("--no-normalize", is_flag=True, help="Do not normalize vectors to length 1.")
 @click.option("--max-length", type=click.IntRange(min=1), default=512, show_default=True)
@@ -69,8 +71,10 @@ def main() -> None:
 @click.option("--verbose", is_flag=True, help="Show all verified properties.")
 @without_traceback
 def extract(
-    checkpoint: Path,
-    output: Path,
+    checkpoint: Path | None,
+    output: Path | None,
+    checkpoint_dir: Path | None,
+    output_dir: Path | None,
     no_normalize: bool,
     prompts: tuple[tuple[str, str], ...],
     verbose: bool,
@@ -85,7 +89,9 @@ def extract(
     from qwen3nb.extraction.extract import extract as run
 
     hide_library_bars()
-    done = run(checkpoint, output, normalize=not no_normalize, prompts=dict(prompts), **options)
+    source = either("CHECKPOINT", checkpoint, "--checkpoint", checkpoint_dir)
+    target = either("OUTPUT", output, "--output", output_dir)
+    done = run(source, target, normalize=not no_normalize, prompts=dict(prompts), **options)
     click.echo(
         f"{done.folder}: {done.parameters:,} parameters, pooling {options['pooling']}, "
         f"{'kept' if no_normalize else 'length 1'}; differs from its source by at most "
@@ -99,8 +105,10 @@ def extract(
 
 
 @main.command()
-@click.argument("folder", type=FILE)
-@click.argument("output", type=FILE)
+@click.argument("folder", type=FILE, required=False)
+@click.argument("output", type=FILE, required=False)
+@click.option("--checkpoint-dir", type=FILE, help="The same as FOLDER.")
+@click.option("--output", "output_dir", type=FILE, help="The same as OUTPUT.")
 @click.option(
     "--last", "--last-n", type=click.IntRange(min=1), help="Average the last N checkpoints."
 )
@@ -111,8 +119,10 @@ def extract(
 @click.option("--higher-is-better", is_flag=True)
 @without_traceback
 def average(
-    folder: Path,
-    output: Path,
+    folder: Path | None,
+    output: Path | None,
+    checkpoint_dir: Path | None,
+    output_dir: Path | None,
     last: int | None,
     best: int | None,
     metric: str,
@@ -123,16 +133,19 @@ def average(
     \b
     qwen3nb average runs/ul2 runs/ul2-average --last 5
     qwen3nb average runs/ul2 runs/ul2-best --best 3 --metric eval_loss
+    qwen3nb average --checkpoint-dir runs/ul2 --output runs/ul2-average --last-n 5
     """
     from qwen3nb.checkpoints.averaging import average_checkpoints, select_checkpoints
 
+    source = either("FOLDER", folder, "--checkpoint-dir", checkpoint_dir)
+    target = either("OUTPUT", output, "--output", output_dir)
     selection = select_checkpoints(
-        folder, last=last, best=best, metric=metric, lower_is_better=not higher_is_better
+        source, last=last, best=best, metric=metric, lower_is_better=not higher_is_better
     )
-    average_checkpoints(selection, output)
+    average_checkpoints(selection, target)
     if selection.note:
         click.echo(selection.note, err=True)
-    click.echo(f"{output}: {selection.rule}: {', '.join(f.name for f in selection.folders)}")
+    click.echo(f"{target}: {selection.rule}: {', '.join(f.name for f in selection.folders)}")
 
 
 @main.command()

@@ -14,8 +14,8 @@ from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.tiers import TIERS
 
 __all__ = [
-    "DEVICE", "DTYPE", "FILE", "MIRROR", "POOLING", "TIER", "hide_library_bars", "seed_option",
-    "use_mirror",
+    "DEVICE", "DTYPE", "FILE", "MIRROR", "POOLING", "TIER", "either", "hide_library_bars",
+    "seed_option", "use_mirror",
 ]  # fmt: skip
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -56,3 +56,15 @@ def hide_library_bars() -> None:
     from transformers.utils import logging
 
     logging.disable_progress_bar()
+
+
+def either(argument: str, given: Path | None, option: str, named: Path | None) -> Path:
+    """Return a path that was given by position or by name.
+
+    Raises:
+        click.UsageError: neither or both were given.
+    """
+    if (given is None) == (named is None):
+        count = "neither" if given is None else "both"
+        raise click.UsageError(f"expected {argument} or {option} PATH; got {count}")
+    return given or named or Path()

@@ -25,7 +25,8 @@ COMMANDS = (
 # All options since the first version; scripts rely on them.
 FLAGS = """
 analyze: --output-dir --results --task-steps --report --exit-code --resamples --seed
-average: --last --last-n --best --best-n --metric --higher-is-better
+average: --checkpoint-dir --output --last --last-n --best --best-n --metric --higher-is-better
+bench calibration: --output --seed
 bench cache: --vectors --dimension --rounds
 bench encode: --model --texts --rounds --device --dtype
 bench extraction: --size --repeats --folder
@@ -45,7 +46,7 @@ encode: --model --input --output --role --no-cache --pooling --max-length --batc
 eval: --checkpoint --tier --pooling --max-length --tasks --limit --prefix --append-eos
     --bidirectional --batch-size --device --dtype --seed --fresh --mirror
 extract: --pooling --no-normalize --max-length --dtype --prefix --append-eos --prompt --label
-    --allow --verbose
+    --allow --verbose --checkpoint --output
 fetch: --tier --tasks --models --list --mirror
 figures: --format --out --tier --columns
 push: --dry-run --private --revision --message
