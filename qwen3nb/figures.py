@@ -41,6 +41,7 @@ __getattr__, __dir__, __all__ = lazy_names(
             "calibration_figure",
             "gain_figure",
         ),
+        "qwen3nb.report.training.configurations": ("configurations_figure",),
         "qwen3nb.report.training.figures": (
             "conflict_figure",
             "loss_figure",

@@ -8,7 +8,7 @@ loads no library.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 __all__ = ["BENCHMARKS", "GROUPS", "TIERS", "Benchmark", "Tier"]
@@ -43,13 +43,18 @@ class Benchmark:
 
     Attributes:
         name: its name.
-        tasks: keys of its tasks; a group counts as one.
+        types: keys of its tasks by MTEB's task type; a group counts as one task.
         metric: the metric that is averaged; empty for MTEB's main score of each task.
     """
 
     name: str
-    tasks: tuple[str, ...]
+    types: Mapping[str, tuple[str, ...]]
     metric: str = ""
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """Keys of its tasks; a group counts as one."""
+        return tuple(task for tasks in self.types.values() for task in tasks)
 
     @property
     def task_keys(self) -> tuple[str, ...]:
@@ -98,55 +103,67 @@ _BEIR = (
     "TRECCOVID",
 )
 
-_MTEB_ENGLISH = (
-    "Banking77Classification",
-    "ImdbClassification",
-    "MTOPDomainClassification-en-test",
-    "MassiveIntentClassification-en-test",
-    "MassiveScenarioClassification-en-test",
-    "ToxicConversationsClassification",
-    "TweetSentimentExtractionClassification",
-    "AmazonCounterfactualClassification-en-test",
-    "ArXivHierarchicalClusteringP2P",
-    "ArXivHierarchicalClusteringS2S",
-    "BiorxivClusteringP2P.v2",
-    "MedrxivClusteringP2P.v2",
-    "MedrxivClusteringS2S.v2",
-    "StackExchangeClustering.v2",
-    "StackExchangeClusteringP2P.v2",
-    "TwentyNewsgroupsClustering.v2",
-    "SprintDuplicateQuestions",
-    "TwitterSemEval2015",
-    "TwitterURLCorpus",
-    "AskUbuntuDupQuestions",
-    "MindSmallReranking",
-    "ArguAna",
-    "CQADupstackGamingRetrieval",
-    "CQADupstackUnixRetrieval",
-    "ClimateFEVERHardNegatives",
-    "FEVERHardNegatives",
-    "FiQA2018",
-    "HotpotQAHardNegatives",
-    "SCIDOCS",
-    "TRECCOVID",
-    "Touche2020Retrieval.v3",
-    "BIOSSES",
-    "SICK-R",
-    "STS12",
-    "STS13",
-    "STS14",
-    "STS15",
-    "STSBenchmark",
-    "STS17-en-en",
-    "STS22.v2-en",
-    "SummEvalSummarization.v2",
-)
+_MTEB_ENGLISH: dict[str, tuple[str, ...]] = {
+    "Classification": (
+        "Banking77Classification",
+        "ImdbClassification",
+        "MTOPDomainClassification-en-test",
+        "MassiveIntentClassification-en-test",
+        "MassiveScenarioClassification-en-test",
+        "ToxicConversationsClassification",
+        "TweetSentimentExtractionClassification",
+        "AmazonCounterfactualClassification-en-test",
+    ),
+    "Clustering": (
+        "ArXivHierarchicalClusteringP2P",
+        "ArXivHierarchicalClusteringS2S",
+        "BiorxivClusteringP2P.v2",
+        "MedrxivClusteringP2P.v2",
+        "MedrxivClusteringS2S.v2",
+        "StackExchangeClustering.v2",
+        "StackExchangeClusteringP2P.v2",
+        "TwentyNewsgroupsClustering.v2",
+    ),
+    "PairClassification": (
+        "SprintDuplicateQuestions",
+        "TwitterSemEval2015",
+        "TwitterURLCorpus",
+    ),
+    "Reranking": (
+        "AskUbuntuDupQuestions",
+        "MindSmallReranking",
+    ),
+    "Retrieval": (
+        "ArguAna",
+        "CQADupstackGamingRetrieval",
+        "CQADupstackUnixRetrieval",
+        "ClimateFEVERHardNegatives",
+        "FEVERHardNegatives",
+        "FiQA2018",
+        "HotpotQAHardNegatives",
+        "SCIDOCS",
+        "TRECCOVID",
+        "Touche2020Retrieval.v3",
+    ),
+    "STS": (
+        "BIOSSES",
+        "SICK-R",
+        "STS12",
+        "STS13",
+        "STS14",
+        "STS15",
+        "STSBenchmark",
+        "STS17-en-en",
+        "STS22.v2-en",
+    ),
+    "Summarization": ("SummEvalSummarization.v2",),
+}
 
 BENCHMARKS: dict[str, Benchmark] = {
     benchmark.name: benchmark
     for benchmark in (
-        Benchmark("BEIR", _BEIR, metric="nDCG@10"),
-        Benchmark("MS MARCO dev", ("MSMARCO",), metric="MRR@10"),
+        Benchmark("BEIR", {"Retrieval": _BEIR}, metric="nDCG@10"),
+        Benchmark("MS MARCO dev", {"Retrieval": ("MSMARCO",)}, metric="MRR@10"),
         Benchmark("MTEB(eng, v2)", _MTEB_ENGLISH),
     )
 }

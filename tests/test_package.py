@@ -5,6 +5,7 @@ import tomllib
 
 import yaml
 from helpers import REPOSITORY
+from packaging.requirements import Requirement
 
 
 def loaded_by(statement):
@@ -57,14 +58,15 @@ paths tiers utils metrics records checkpoints
 models.types models.batching models.counters models.mteb_meta models.modeling models.sources
 models.inference models.encoders models.search models.rerankers models.load
 extraction
-datasets.rows datasets.trec datasets.mirror datasets.words datasets.stsbenchmark datasets.pydocs
+datasets.rows datasets.trec datasets.judgements datasets.mirror datasets.words
+datasets.pydocs
 datasets.collection datasets.custom
 evaluation.recording evaluation.run evaluation.mteb evaluation.embeddings evaluation.retrieval
 evaluation.evaluate evaluation.studies
 analysis.stats analysis.comparison analysis.inventory analysis.training analysis.calibration
 bench
 report.render report.leaderboard report.comparison report.training report.studies report.card
-report.headline report.paper
+report.headline report.paper report.model_report
 execution book demo cli
 stats tables figures
 """.split()  # noqa: SIM905 - a list of words reads better as lines
@@ -164,6 +166,21 @@ def test_one_faiss_wheel_at_most_and_torch_pinned_only_in_the_constraints():
     everything = [*project["dependencies"], *(each for part in extras.values() for each in part)]
     assert not any("==" in each for each in everything)
     assert "torch==2.13.0" in (REPOSITORY / "constraints.txt").read_text()
+
+
+def test_the_constraints_pin_what_changes_numbers_and_agree_with_the_requirements():
+    lines = (REPOSITORY / "constraints.txt").read_text().splitlines()
+    pins = {
+        each.name: each
+        for each in map(Requirement, (each for each in lines if each[:1] not in "#"))
+    }
+    assert set(pins) == {"torch", "plotly", "mteb"}
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    for needed in map(Requirement, project["dependencies"]):
+        if needed.name in pins:
+            (pin,) = pins[needed.name].specifier
+            assert pin.operator == "=="
+            assert needed.specifier.contains(pin.version), needed
 
 
 def test_tests_mirror_the_rooms_and_import_none_of_each_other():

@@ -14,7 +14,8 @@ import numpy as np
 
 from qwen3nb.analysis.comparison.alignment import ScoreMatrix
 from qwen3nb.analysis.comparison.differences import corrected, paired_differences
-from qwen3nb.analysis.stats.resampling import Array, Interval, percentile_interval, resampled_means
+from qwen3nb.analysis.stats.resampling import percentile_interval, resampled_means
+from qwen3nb.metrics.intervals import Array, Interval
 from qwen3nb.utils.markdown import markdown_table
 
 __all__ = ["StatisticsTiming", "bench_statistics", "table"]

@@ -12,11 +12,19 @@ from pathlib import Path
 from qwen3nb import paths
 from qwen3nb.checkpoints.provenance import PROVENANCE
 from qwen3nb.records.record import Result
+from qwen3nb.records.richest_tier import richest_tier
 from qwen3nb.records.store import latest, load_results
 from qwen3nb.report.card.card import card_body
+from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import write_text
 
-__all__ = ["BookError", "build_book", "page_links", "remote_resources", "write_card_page"]
+__all__ = [
+    "BookError",
+    "build_book",
+    "page_links",
+    "remote_resources",
+    "write_card_page",
+]
 
 # Whatever a page would fetch from another host when opened.
 _REMOTE = re.compile(
@@ -90,13 +98,28 @@ def _last_extracted(results: Sequence[Result]) -> Path | None:
     return max(extracted)[1] if extracted else None
 
 
-def build_book(
-    *, tier: str = "smoke", model: Path | None = None, show_progress: bool = True
-) -> Path:
+def _tier_of(tier: str, results: Sequence[Result]) -> str:
+    """Return the tier to show, by default the richest.
+
+    Raises:
+        BookError: the tier has no results, but another has, whose pages would be lost.
+    """
+    richest = richest_tier(results)
+    on_tier = tier and any(each.task.key in TIERS[tier].task_keys for each in results)
+    if tier and results and not on_tier:
+        raise BookError(
+            f"expected results on the tier {tier!r}, got none; its empty leaderboard would replace "
+            f"that of the tier {richest!r}. Run `qwen3nb eval --tier {tier}` first, or build the "
+            f"book with --tier {richest}."
+        )
+    return tier or richest
+
+
+def build_book(*, tier: str = "", model: Path | None = None, show_progress: bool = True) -> Path:
     """Run the pages that read results, build the book from scratch and strictly, and check it.
 
     Args:
-        tier: the tier whose tasks the pages show.
+        tier: the tier whose tasks the pages show; by default the richest with results.
         model: the model of the card; by default the extracted model evaluated last.
         show_progress: whether to show progress bars.
 
@@ -104,13 +127,16 @@ def build_book(
         The path of the book's first page.
 
     Raises:
-        BookError: Sphinx warned, or a page would fetch something from another host.
+        BookError: Sphinx warned, a page would fetch something from another host, or the tier has
+            no results and another has.
     """
     from qwen3nb.execution.notebook import run_notebook
 
+    results = load_results(adapters=False)
+    tier = _tier_of(tier, results)
     for name, takes_tier in _PAGES.items():
         run_notebook(name, {"tier": tier} if takes_tier else {}, show_progress=show_progress)
-    write_card_page(load_results(adapters=False), model=model, tier=tier)
+    write_card_page(results, model=model, tier=tier)
     output = paths.root() / "_build"
     # An incremental build keeps the pages and glued values of deleted runs.
     shutil.rmtree(output, ignore_errors=True)

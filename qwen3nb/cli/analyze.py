@@ -159,6 +159,7 @@ def _show_candidates(report: Any) -> None:
     for title, table in report.tables().items():
         click.secho(f"\n{title}", bold=True)
         print_table(table)
+    click.secho(report.headline, bold=True)
 
 
 ANALYSIS_COMMANDS = (analyze, compare)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from qwen3nb import paths
 from qwen3nb.cli.errors import without_traceback
 from qwen3nb.cli.options import DEVICE, DTYPE, FILE, POOLING, hide_library_bars, seed_option
 
@@ -30,8 +31,8 @@ _NOTES = 10  # printed; a record keeps all
 @click.option("--documents", required=True, type=FILE, help="JSONL, CSV, SQLite or DuckDB.")
 @click.option(
     "--model", "models", multiple=True,
-    help="A folder, a registry name, a hub id or random; repeat for more.  "
-    "[default: those in the query file]",
+    help="A folder, a registry name, a hub id, bm25 or random; repeat for more. The first "
+    "is the model in use.  [default: those in the query file]",
 )  # fmt: skip
 @click.option("--preset", help="A known document layout: gh-star-search.")
 @click.option("--table", help="Table of a database.  [default: the only table]")
@@ -44,11 +45,16 @@ _NOTES = 10  # printed; a record keeps all
 @click.option("--no-boost", is_flag=True, help="Use the cosine only, without stars and recency.")
 @click.option("--name", help="Name of the task.  [default: that of the document file]")
 @click.option("--output-dir", type=FILE, help="Folder of the records.  [default: results/]")
+@click.option(
+    "--reports", type=FILE, help="Folder of the automatic reports.  [default: eval_results/]"
+)
+@click.option("--no-report", is_flag=True, help="Write no report of the comparison.")
 @click.option("--check", is_flag=True, help="Only check the data; load no model.")
 @click.option("--fresh", is_flag=True, help="Score again even if the record exists.")
 @seed_option("Seed, stored in the record.")
 @POOLING
 @click.option("--max-length", type=click.IntRange(min=1), help="Tokens.  [default: the model's]")
+@click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
 @DEVICE
 @DTYPE
 @without_traceback
@@ -59,12 +65,14 @@ def domain(**options: Any) -> None:
     qwen3nb domain --queries queries.toml --documents docs.jsonl --text "{title}. {body}" \\
         --model all-MiniLM-L6-v2 --model runs/encoder
     qwen3nb domain --queries eval_config.toml --documents stars.db --preset gh-star-search \\
-        --date 2026-01-31 --model encoder
+        --date 2026-01-31 --model bm25 --model encoder
     qwen3nb domain --queries queries.toml --documents docs.csv --id-column name --check
 
     Documents are JSONL or CSV (or .gz), or a table of a SQLite or DuckDB file, which is
     opened read-only. For the format of the query file see qwen3nb.datasets.custom.queries.
-    The scores of every query are saved in one record per model.
+    The scores of every query are saved in one record per model. Two or more models are
+    compared with the model in use (models.current, or the first), as `qwen3nb compare` does;
+    the report is written to eval_results/evaluation_<time>.json and .md.
     """
     run_domain(**options)
 
@@ -83,9 +91,11 @@ def run_domain(
     name: str | None = None,
     output_dir: Path | None = None,
     check: bool = False,
+    reports: Path | None = None,
+    no_report: bool = False,
     **options: Any,
 ) -> EvaluationRun | None:
-    """Check the data, evaluate the models and print a table; return None if only checked.
+    """Check the data, evaluate the models, print and report; return None if only checked.
 
     Raises:
         DataError: invalid data, or no model given.
@@ -105,32 +115,49 @@ def run_domain(
     _print_summary(collection)
     if check:
         return None
-    models = models or query_file.models
+    models = models or sorted(query_file.models, key=lambda each: each.name != "current")
     if not models:
         raise DataError(f"no model given; use --model, or a table [models.NAME] in {queries}")
     from qwen3nb.evaluation.retrieval.custom import evaluate_domain
+    from qwen3nb.evaluation.run import EvaluationError
 
     hide_library_bars()
     run = evaluate_domain(models, collection, output=output_dir, **options)
     _print_results(run, output_dir)
+    if len(run.results) > 1:
+        _report(run.results, None if no_report else reports or paths.root() / "eval_results")
+    if run.failures:
+        failed = "\n".join(run.failure_lines())
+        raise EvaluationError(f"{len(run.failures)} models failed\n{failed}")
     return run
 
 
 def _print_results(run: EvaluationRun, output: Path | None) -> None:
-    """Print the table and the paths of the records; raise if a model failed."""
+    """Print the table, and the time and the record of each model."""
     from rich.console import Console
-
-    from qwen3nb import paths
-    from qwen3nb.evaluation.run import EvaluationError
 
     if run.results:
         Console().print(domain_table(run.results))
     for result in run.results:
-        again = " (reused)" if result.model.label in run.reused else ""
-        click.echo(f"{result.path(output or paths.results())}{again}")
-    if run.failures:
-        failed = "\n".join(run.failure_lines())
-        raise EvaluationError(f"{len(run.failures)} models failed\n{failed}")
+        cost = result.cost
+        took = f"{cost.seconds:.1f} s, {cost.encoded:,} texts encoded, {cost.cached:,} cached"
+        took = f"record reused ({took} then)" if result.model.label in run.reused else took
+        click.echo(f"{result.model.label}: {took}; {result.path(output or paths.results())}")
+
+
+def _report(results: Sequence[Result], folder: Path | None) -> None:
+    """Compare the models with the first; write the report, and print the decision last."""
+    from qwen3nb.report.comparison.candidates import compare_candidates
+    from qwen3nb.utils.atomic_files import write_text
+
+    report = compare_candidates(
+        results, current=results[0].model.label, task=results[0].task.key,
+    )  # fmt: skip
+    if folder is not None:
+        stem = folder / f"evaluation_{datetime.now():%Y%m%d_%H%M%S}"
+        for suffix, text in ((".json", report.to_json()), (".md", report.to_markdown())):
+            click.echo(write_text(stem.with_suffix(suffix), text))
+    click.secho(report.headline, bold=True)
 
 
 def _print_summary(domain: Domain) -> None:

@@ -19,8 +19,17 @@ from qwen3nb.cli.custom import domain
 from qwen3nb.cli.encode import VECTOR_COMMANDS
 from qwen3nb.cli.errors import without_traceback
 from qwen3nb.cli.notebooks import NOTEBOOK_COMMANDS
-from qwen3nb.cli.options import DEVICE, DTYPE, FILE, POOLING, TIER, either, hide_library_bars
+from qwen3nb.cli.options import (
+    DEVICE,
+    DTYPE,
+    FILE,
+    POOLING,
+    TIER,
+    hide_library_bars,
+    paths_given,
+)
 from qwen3nb.cli.paper import PAPER_COMMANDS
+from qwen3nb.cli.report import report
 from qwen3nb.cli.rerank import RERANK_COMMANDS
 from qwen3nb.cli.sweep import sweep_command
 from qwen3nb.cli.tasks import TASK_COMMANDS
@@ -43,10 +52,7 @@ def main() -> None:
 
 
 @main.command()
-@click.argument("checkpoint", type=FILE, required=False)
-@click.argument("output", type=FILE, required=False)
-@click.option("--checkpoint", "checkpoint_dir", type=FILE, help="The same as CHECKPOINT.")
-@click.option("--output", "output_dir", type=FILE, help="The same as OUTPUT.")
+@paths_given(checkpoint="--checkpoint", output="--output")
 @click.option("--pooling", type=click.Choice(POOLINGS), default="mean", show_default=True)
 @click.option("--no-normalize", is_flag=True, help="Do not normalize vectors to length 1.")
 @click.option("--max-length", type=click.IntRange(min=1), default=512, show_default=True)
@@ -71,10 +77,8 @@ def main() -> None:
 @click.option("--verbose", is_flag=True, help="Show all verified properties.")
 @without_traceback
 def extract(
-    checkpoint: Path | None,
-    output: Path | None,
-    checkpoint_dir: Path | None,
-    output_dir: Path | None,
+    checkpoint: Path,
+    output: Path,
     no_normalize: bool,
     prompts: tuple[tuple[str, str], ...],
     verbose: bool,
@@ -85,13 +89,12 @@ def extract(
     \b
     qwen3nb extract runs/ul2/checkpoint-9000 encoder --pooling mean
     qwen3nb extract runs/ul2/checkpoint-9000 encoder --pooling last --prefix "[R]" --append-eos
+    qwen3nb extract --checkpoint runs/ul2/checkpoint-9000 --output encoder --no-normalize
     """
     from qwen3nb.extraction.extract import extract as run
 
     hide_library_bars()
-    source = either("CHECKPOINT", checkpoint, "--checkpoint", checkpoint_dir)
-    target = either("OUTPUT", output, "--output", output_dir)
-    done = run(source, target, normalize=not no_normalize, prompts=dict(prompts), **options)
+    done = run(checkpoint, output, normalize=not no_normalize, prompts=dict(prompts), **options)
     click.echo(
         f"{done.folder}: {done.parameters:,} parameters, pooling {options['pooling']}, "
         f"{'kept' if no_normalize else 'length 1'}; differs from its source by at most "
@@ -105,10 +108,7 @@ def extract(
 
 
 @main.command()
-@click.argument("folder", type=FILE, required=False)
-@click.argument("output", type=FILE, required=False)
-@click.option("--checkpoint-dir", type=FILE, help="The same as FOLDER.")
-@click.option("--output", "output_dir", type=FILE, help="The same as OUTPUT.")
+@paths_given(folder="--checkpoint-dir", output="--output")
 @click.option(
     "--last", "--last-n", type=click.IntRange(min=1), help="Average the last N checkpoints."
 )
@@ -119,10 +119,8 @@ def extract(
 @click.option("--higher-is-better", is_flag=True)
 @without_traceback
 def average(
-    folder: Path | None,
-    output: Path | None,
-    checkpoint_dir: Path | None,
-    output_dir: Path | None,
+    folder: Path,
+    output: Path,
     last: int | None,
     best: int | None,
     metric: str,
@@ -133,19 +131,17 @@ def average(
     \b
     qwen3nb average runs/ul2 runs/ul2-average --last 5
     qwen3nb average runs/ul2 runs/ul2-best --best 3 --metric eval_loss
-    qwen3nb average --checkpoint-dir runs/ul2 --output runs/ul2-average --last-n 5
+    qwen3nb average --checkpoint-dir runs/ul2 --output runs/ul2-average --last-n 2
     """
     from qwen3nb.checkpoints.averaging import average_checkpoints, select_checkpoints
 
-    source = either("FOLDER", folder, "--checkpoint-dir", checkpoint_dir)
-    target = either("OUTPUT", output, "--output", output_dir)
     selection = select_checkpoints(
-        source, last=last, best=best, metric=metric, lower_is_better=not higher_is_better
+        folder, last=last, best=best, metric=metric, lower_is_better=not higher_is_better
     )
-    average_checkpoints(selection, target)
+    average_checkpoints(selection, output)
     if selection.note:
         click.echo(selection.note, err=True)
-    click.echo(f"{target}: {selection.rule}: {', '.join(f.name for f in selection.folders)}")
+    click.echo(f"{output}: {selection.rule}: {', '.join(f.name for f in selection.folders)}")
 
 
 @main.command()
@@ -253,6 +249,9 @@ def verify(files: tuple[Path, ...], checksums: bool) -> None:
 @main.command()
 @click.option("--model", required=True, type=FILE, help="An extracted model.")
 @click.option("--output", type=FILE, help="File to write.  [default: README.md of the model]")
+@click.option(
+    "--results", "--eval-results", type=FILE, help="Folder of the records.  [default: results/]"
+)
 @TIER
 @click.option(
     "--facts",
@@ -260,7 +259,9 @@ def verify(files: tuple[Path, ...], checksums: bool) -> None:
     help="TOML with further facts: license, language, datasets, base_model, citation, …",
 )
 @without_traceback
-def card(model: Path, output: Path | None, tier: str, facts: Path | None) -> None:
+def card(
+    model: Path, output: Path | None, results: Path | None, tier: str | None, facts: Path | None
+) -> None:
     """Write a model card from the export's provenance, its training files and the results.
 
     Facts that are missing there are marked as not given.
@@ -268,27 +269,33 @@ def card(model: Path, output: Path | None, tier: str, facts: Path | None) -> Non
     \b
     qwen3nb card --model encoder
     qwen3nb card --model encoder --tier full --facts facts.toml --output MODEL_CARD.md
+    qwen3nb card --model encoder --results results --output MODEL_CARD.md
     """
+    from qwen3nb.records.richest_tier import richest_tier
     from qwen3nb.records.store import load_results
     from qwen3nb.report.card.card import card_text
     from qwen3nb.utils.atomic_files import write_text
 
-    text = card_text(model, load_results(adapters=False), tier=tier, facts=facts)
+    if results is not None and not results.is_dir():
+        raise FileNotFoundError(f"{results}: no such folder of records")
+    records = load_results(results, adapters=False)
+    text = card_text(model, records, tier=tier or richest_tier(records), facts=facts)
     click.echo(write_text(output or model / "README.md", text))
 
 
 @main.command()
 @TIER
 @without_traceback
-def book(tier: str) -> None:
+def book(tier: str | None) -> None:
     """Build the book from the current results, in strict mode, and check it.
 
     \b
+    qwen3nb book
     qwen3nb book --tier smoke
     """
     from qwen3nb.book.build import build_book
 
-    click.echo(f"Open {build_book(tier=tier)}")
+    click.echo(f"Open {build_book(tier=tier or '')}")
 
 
 @main.command()
@@ -312,7 +319,7 @@ def demo(at_once: int) -> None:
 
 for _command in (
     *ANALYSIS_COMMANDS, *NOTEBOOK_COMMANDS, *PAPER_COMMANDS, *RERANK_COMMANDS, *TASK_COMMANDS,
-    *VECTOR_COMMANDS, bench, domain, sweep_command,
+    *VECTOR_COMMANDS, bench, domain, report, sweep_command,
 ):  # fmt: skip
     main.add_command(_command)
 

@@ -15,7 +15,7 @@ import click
 
 from qwen3nb import paths
 from qwen3nb.cli.errors import without_traceback
-from qwen3nb.cli.options import MIRROR, use_mirror
+from qwen3nb.cli.options import MIRROR, REHEARSE, hide_library_bars, rehearsal, use_mirror
 
 if TYPE_CHECKING:
     from qwen3nb.execution.parameters import Parameter
@@ -108,20 +108,64 @@ def _run(notebook: Path | str, parameters: dict[str, Any], *, fresh: bool) -> No
 
 
 @click.command("eval", cls=NotebookCommand, notebook="eval")
+@click.option(
+    "--dry-run", is_flag=True,
+    help="Look for data and weights, measure speed and needs, and run no task; exits with 1 if "
+    "anything is missing or does not fit.",
+)  # fmt: skip
+@click.option(
+    "--config", type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="TOML, YAML or JSON with parameters; options override it.",
+)  # fmt: skip
+@REHEARSE
 @FRESH
 @MIRROR
 @without_traceback
-def evaluate(fresh: bool, mirror: Path | None, **parameters: Any) -> None:
+def evaluate(
+    dry_run: bool,
+    config: Path | None,
+    rehearse: bool,
+    fresh: bool,
+    mirror: Path | None,
+    **parameters: Any,
+) -> None:
     """Run the evaluation notebook on one model and publish its page.
 
     \b
     qwen3nb eval --checkpoint encoder
     qwen3nb eval --checkpoint e5-base-v2 --tier fast --mirror /data/mirror
+    qwen3nb eval --checkpoint encoder --tier fast --dry-run
+    qwen3nb eval --checkpoint encoder --tier fast --rehearse
     qwen3nb eval --checkpoint encoder --tasks STSBenchmark,SciFact --limit 200
-    qwen3nb eval --checkpoint encoder --types Summarization --languages eng
+    qwen3nb eval --checkpoint encoder --tasks all --types Summarization --languages eng
+    qwen3nb eval --checkpoint bm25 --data my-beir-folder --no-cache
+
+    Before the first task, every run looks for all data and weights, and refuses what the
+    memory or the disk cannot hold.
     """
+    from qwen3nb.execution.parameters import read_config
+
     use_mirror(mirror)
-    _run("eval", given_parameters(parameters), fresh=fresh)
+    given = (read_config(config) if config else {}) | given_parameters(parameters)
+    if rehearse:
+        given = rehearsal(given)
+    if dry_run:
+        _dry_run(given)
+    else:
+        _run("eval", given, fresh=fresh)
+
+
+def _dry_run(parameters: dict[str, Any]) -> None:
+    """Print what the run needs and has; exit with 1 if it cannot be finished."""
+    from qwen3nb.execution.dry_run import dry_run
+    from qwen3nb.report.leaderboard.preflight import plan_by_type_table, preflight_table
+    from qwen3nb.report.render.console import print_table
+
+    hide_library_bars()
+    ready = dry_run(parameters)
+    print_table(plan_by_type_table(ready.planned))
+    print_table(preflight_table(ready))
+    ready.require()
 
 
 class _NotebookGroup(click.Group):

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from qwen3nb import paths
 from qwen3nb.models.modeling.dtypes import DTYPES
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.tiers import TIERS
 
 __all__ = [
-    "DEVICE", "DTYPE", "FILE", "MIRROR", "POOLING", "TIER", "either", "hide_library_bars",
-    "seed_option", "use_mirror",
+    "DEVICE", "DTYPE", "FILE", "MIRROR", "POOLING", "REHEARSE", "TIER", "hide_library_bars",
+    "paths_given", "rehearsal", "seed_option", "use_mirror",
 ]  # fmt: skip
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 FILE: Any = click.Path(path_type=Path)
-TIER = click.option("--tier", type=click.Choice(list(TIERS)), default="smoke", show_default=True)
+TIER = click.option(
+    "--tier", type=click.Choice(list(TIERS)),
+    help="The tier to show.  [default: the richest with results]",
+)  # fmt: skip
 POOLING = click.option(
     "--pooling", type=click.Choice([*POOLINGS, "auto"]), default="auto", show_default=True,
     help="auto: the model's own.",
@@ -36,6 +41,12 @@ MIRROR = click.option(
     envvar="QWEN3NB_MIRROR",
     help="Folder of local data sets and models, as DIR/<organisation>/<name>.",
 )
+REHEARSE = click.option(
+    "--rehearse",
+    is_flag=True,
+    help="Run every task on 16 rows, to its end; records and page go to results/rehearsal/.",
+)
+_REHEARSED = 16  # rows, queries and unjudged documents
 
 
 def seed_option(what: str) -> Callable[[_Command], _Command]:
@@ -45,10 +56,66 @@ def seed_option(what: str) -> Callable[[_Command], _Command]:
     )
 
 
+def paths_given(**options: str) -> Callable[[_Command], _Command]:
+    """Return a decorator: paths as arguments in this order, or as the options that are named.
+
+    >>> paths_given(folder="--checkpoint-dir", output="--output")  # doctest: +ELLIPSIS
+    <function ...>
+    """
+    metavar = " ".join(options).upper()
+
+    def decorate(command: _Command) -> _Command:
+        @functools.wraps(command)
+        def filled(*, arguments: tuple[Path, ...], **values: Any) -> Any:
+            rest = list(arguments)
+            for name, option in options.items():
+                if values[name] is None:
+                    if not rest:
+                        raise click.UsageError(f"Missing {name.upper()}, or option {option}.")
+                    values[name] = rest.pop(0)
+            if rest:
+                raise click.UsageError(f"Got unexpected extra argument ({rest[0]})")
+            return command(**values)
+
+        wrapped: Any = click.argument("arguments", nargs=-1, type=FILE, metavar=metavar)(filled)
+        for name, option in reversed(options.items()):
+            wrapped = click.option(option, name, type=FILE, help=f"The same as {name.upper()}.")(
+                wrapped
+            )
+        return wrapped
+
+    return decorate
+
+
 def use_mirror(mirror: Path | None) -> None:
     """Make this process, and the kernels it starts, look in ``mirror`` first."""
     if mirror is not None:
         os.environ["QWEN3NB_MIRROR"] = str(mirror.resolve())
+
+
+def rehearsal(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return ``parameters`` with a limit; until the command ends, write to a folder of its own.
+
+    Raises:
+        UsageError: ``output_dir`` is given; a rehearsal has its own.
+    """
+    if "output_dir" in parameters:
+        raise click.UsageError("--rehearse writes to results/rehearsal/; give no --output-dir")
+    folder = paths.results() / "rehearsal"
+    own = {"QWEN3NB_RESULTS": str(folder), "QWEN3NB_BOOK": str(folder / "book")}
+    before = {name: os.environ.get(name) for name in own}
+    click.get_current_context().call_on_close(lambda: _set_variables(before))
+    _set_variables(own)
+    return {"limit": _REHEARSED, **parameters}
+
+
+def _set_variables(values: Mapping[str, str | None]) -> None:
+    """Set environment variables; None removes one."""
+    for name, value in values.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
 
 def hide_library_bars() -> None:
@@ -56,15 +123,3 @@ def hide_library_bars() -> None:
     from transformers.utils import logging
 
     logging.disable_progress_bar()
-
-
-def either(argument: str, given: Path | None, option: str, named: Path | None) -> Path:
-    """Return a path that was given by position or by name.
-
-    Raises:
-        click.UsageError: neither or both were given.
-    """
-    if (given is None) == (named is None):
-        count = "neither" if given is None else "both"
-        raise click.UsageError(f"expected {argument} or {option} PATH; got {count}")
-    return given or named or Path()

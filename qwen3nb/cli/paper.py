@@ -28,18 +28,20 @@ _OUT = click.option(
     help="Width: one column (3.35 in) or two (6.9 in).  [default: that of each figure]",
 )
 @without_traceback
-def figures(format: str, out: Path, tier: str, columns: str | None) -> None:
+def figures(format: str, out: Path, tier: str | None, columns: str | None) -> None:
     """Write all figures that the results support, and captions.md, for a paper.
 
     \b
     qwen3nb figures --format pdf --out paper/figures
     qwen3nb figures --format svg --out slides --tier fast --columns 1
     """
+    from qwen3nb.records.richest_tier import richest_tier
     from qwen3nb.records.store import load_results
     from qwen3nb.report.paper import write_figures
 
-    wide = int(columns or 0)
-    for file in write_figures(load_results(), out, tier=tier, format=format, columns=wide):
+    results, wide = load_results(), int(columns or 0)
+    shown = tier or richest_tier(results)
+    for file in write_figures(results, out, tier=shown, format=format, columns=wide):
         click.echo(file)
 
 
@@ -50,16 +52,19 @@ def figures(format: str, out: Path, tier: str, columns: str | None) -> None:
 @TIER
 @seed_option("Seed of the bootstrap and permutation draws.")
 @without_traceback
-def tables(format: str, out: Path, tier: str, seed: int) -> None:
+def tables(format: str, out: Path, tier: str | None, seed: int) -> None:
     """Write all tables that the results support, as LaTeX, CSV (full precision) or Markdown.
 
     \b
     qwen3nb tables --format latex --out paper/tables
     """
+    from qwen3nb.records.richest_tier import richest_tier
     from qwen3nb.records.store import load_results
     from qwen3nb.report.paper import write_tables
 
-    for file in write_tables(load_results(), out, tier=tier, format=format, seed=seed):
+    results = load_results()
+    shown = tier or richest_tier(results)
+    for file in write_tables(results, out, tier=shown, format=format, seed=seed):
         click.echo(file)
 
 

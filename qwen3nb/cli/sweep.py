@@ -12,7 +12,7 @@ import click
 
 from qwen3nb.cli.errors import without_traceback
 from qwen3nb.cli.notebooks import FRESH, PARAMETER, NotebookCommand, given_parameters
-from qwen3nb.cli.options import MIRROR, use_mirror
+from qwen3nb.cli.options import MIRROR, REHEARSE, rehearsal, use_mirror
 
 if TYPE_CHECKING:
     from qwen3nb.execution.sweep import Job, Outcome
@@ -43,6 +43,7 @@ __all__ = ["sweep_command"]
 )
 @click.option("--no-book", is_flag=True, help="Do not build the book afterwards.")
 @click.option("--dry-run", is_flag=True, help="List the runs and run nothing.")
+@REHEARSE
 @FRESH
 @MIRROR
 @without_traceback
@@ -60,12 +61,16 @@ def sweep_command(file: Path | None, mirror: Path | None, **flags: Any) -> None:
     qwen3nb sweep sweep.toml
     qwen3nb sweep --checkpoint "runs/ul2/checkpoint-*" --checkpoint bm25 --tier smoke
     qwen3nb sweep sweep.toml --max-length 256 --dry-run
+    qwen3nb sweep --checkpoint bm25 --checkpoint encoder --tier full --rehearse
     """
     from qwen3nb.execution.subprocesses import interrupted_by_sigterm
     from qwen3nb.execution.sweep import Stopped, check_jobs
 
     use_mirror(mirror)
     plan = _plan(file, flags)
+    if flags["rehearse"]:
+        limit = rehearsal(dict(plan.typed) | dict(plan.parameters))["limit"]
+        plan = replace(plan, typed={**plan.typed, "limit": str(limit)}, book=False)
     jobs = plan.jobs()
     check_jobs(jobs)
     if flags["dry_run"]:

@@ -76,18 +76,22 @@ def reproduce(models: str, tasks: str, mirror: Path | None) -> None:
     """Compare our scores with published ones, as far as the data are available.
 
     OK: within the score's tolerance; OKish: within five times it. Exits with 1 on a FAIL;
-    scores that could not be computed are listed and do not count.
+    scores that could not be computed are listed and do not count. All data are looked for
+    first; what is missing is listed once, with the command that fetches it.
 
     \b
     qwen3nb reproduce --models all-MiniLM-L6-v2 --mirror /data/mirror
     """
-    from qwen3nb.evaluation.studies.reproduce import published_scores
+    from qwen3nb.datasets.mirror import missing_error
+    from qwen3nb.evaluation.studies.reproduce import published_scores, unavailable
     from qwen3nb.evaluation.studies.reproduce import reproduce as run
 
     use_mirror(mirror)
     hide_library_bars()
     failed = False
-    for done in run(published_scores(models=models, tasks=tasks)):
+    scores = published_scores(models=models, tasks=tasks)
+    absent = unavailable(scores)
+    for done in run(scores, absent=absent):
         each = done.published
         ours = "" if done.value is None else f"{done.value:.4f}"
         click.echo(
@@ -95,6 +99,8 @@ def reproduce(models: str, tasks: str, mirror: Path | None) -> None:
             f"± {each.tolerance:g} ({each.source})  ours {ours or done.reason}"
         )
         failed |= done.verdict == "FAIL"
+    if absent:
+        click.echo(str(missing_error(absent)), err=True)
     sys.exit(int(failed))
 
 
@@ -130,22 +136,22 @@ def list_tasks(
 
 
 def _print_tasks(tasks: Sequence[Any], model: str | None) -> None:
-    from qwen3nb.evaluation.mteb.cost import costs, throughput
+    from qwen3nb.evaluation.mteb.cost import Range, costs, measure_speed
 
-    characters, limit = None, None
+    speed, limit = None, None
     if model is not None:
         from qwen3nb.models.load import load_encoder
 
         hide_library_bars()
         encoder = load_encoder(model, show_progress=False)
-        characters, limit = throughput(encoder), getattr(encoder, "max_length", None)
-    estimates = costs(tasks, characters_per_second=characters, max_length=limit)
+        speed, limit = measure_speed(encoder), getattr(encoder, "max_length", None)
+    estimates = costs(tasks, speed=speed, max_length=limit)
     for each in estimates:
         texts = "unknown" if each.texts is None else f"{each.texts:,} texts"
-        minutes = "" if each.minutes is None else f"{each.minutes:10,.1f} min"
+        minutes = "" if each.minutes is None else f"{each.minutes.text(1):>15} min"
         click.echo(f"{each.task:45} {each.type:20} {each.revision:13} {texts:>18}{minutes}")
-    total = sum(each.minutes or 0 for each in estimates)
-    about = f", about {total:,.0f} minutes of encoding here" if characters else ""
+    total = Range.total(each.minutes for each in estimates if each.minutes is not None)
+    about = f", {total.text()} minutes of encoding here" if speed else ""
     click.echo(f"{len(estimates)} tasks{about}", err=True)
 
 

@@ -12,18 +12,45 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from qwen3nb.datasets.judgements import (
+    CONFLICTING,
+    Grades,
+    judgement_counts,
+    keep_judgement,
+    nonzero,
+    read_grade,
+    read_qrels,
+    text_counts,
+)
 from qwen3nb.datasets.mirror import local_data
-from qwen3nb.datasets.rows import DataError, json_rows, tsv_rows, variant
+from qwen3nb.datasets.rows import DataError, json_rows, numbered_tsv_rows, tsv_rows, variant
 from qwen3nb.datasets.trec import read_run
+from qwen3nb.models.search.mteb_rows import (
+    ENGLISH,
+    joined_document,
+    joined_query,
+    task_languages,
+)
 
-__all__ = ["TestCollection", "find_collections", "from_msmarco", "from_mteb"]
+__all__ = ["SKIP_SELF", "TestCollection", "find_collections", "from_msmarco", "from_mteb"]
+
+# Data sets whose queries are documents too: MTEB removes a document with the query's own id
+# from their rankings. By the name of their folders in BEIR and on the hub, in lower case.
+SKIP_SELF = (
+    "arguana",
+    "fever",
+    "fever_test_top_250_only_w_correct-v2",
+    "fiqa",
+    "msmarco",
+    "quora",
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -39,6 +66,9 @@ class TestCollection:
         ordered: whether the candidates are sorted, best first.
         skip_self: whether to remove a document with the query's own id from its ranking.
         group: the group of collections this one is averaged with, or empty.
+        language: three-letter code of the texts' language; `BM25` stems English only.
+        counts: what is odd about the data, with its number: judged documents that are missing,
+            queries without a relevant document, empty texts; only what there is.
     """
 
     name: str
@@ -49,6 +79,8 @@ class TestCollection:
     ordered: bool = False
     skip_self: bool = False
     group: str = ""
+    language: str = ENGLISH
+    counts: Mapping[str, int] = field(default_factory=dict)
 
     __test__ = False  # keeps pytest from collecting the class
 
@@ -91,12 +123,20 @@ class TestCollection:
         return _checked(cls(name, dict(documents), queries, qrels), name)
 
     @classmethod
-    def from_beir(cls, folder: Path | str, *, split: str = "test") -> TestCollection:
-        """Read a BEIR folder; as in BEIR, a document with the query's own id is ignored.
+    def from_beir(
+        cls, folder: Path | str, *, split: str = "test", skip_self: bool | None = None
+    ) -> TestCollection:
+        """Read a BEIR folder.
+
+        A document with the query's own id is removed from its ranking only where MTEB's task
+        says so: in ArguAna, FEVER, FiQA, MS MARCO and Quora (`SKIP_SELF`). BEIR's own code
+        removes it everywhere, even if it is judged.
 
         Args:
             folder: with corpus.jsonl, queries.jsonl and qrels/<split>.tsv (or .jsonl; or .gz).
             split: split whose qrels to read.
+            skip_self: whether to remove a document with the query's own id; by default decided
+                by the name of the folder.
 
         Raises:
             DataError: a file is missing, or a row is malformed.
@@ -108,15 +148,16 @@ class TestCollection:
             corpus, ((i, f"{title or ''} {text}".strip()) for i, title, text in rows)
         )
         texts = _by_id(queries, json_rows(queries, {"_id": str, "text": str}))
-        qrels = _qrels(_file(folder, f"qrels/{split}.tsv", f"qrels/{split}.jsonl"))
+        qrels, conflicts = read_qrels(_file(folder, f"qrels/{split}.tsv", f"qrels/{split}.jsonl"))
         top_ranked = variant(folder, f"top_ranked/{split}.jsonl")
         candidates = None
         if top_ranked is not None:
             fields: dict[str, Any] = {"query-id": str, "corpus-ids": list}
             candidates = _by_id(top_ranked, json_rows(top_ranked, fields))
-        return _checked(
-            cls(folder.name, documents, texts, qrels, candidates, skip_self=True), folder
-        )
+        if skip_self is None:
+            skip_self = folder.name.lower() in SKIP_SELF
+        collection = cls(folder.name, documents, texts, qrels, candidates, skip_self=skip_self)
+        return _checked(collection, folder, conflicts=conflicts)
 
     def subset(self, *, documents: int, seed: int = 0) -> TestCollection:
         """Return a subset of the documents: all judged ones and a random sample of the rest.
@@ -141,17 +182,19 @@ class TestCollection:
         )
         keep = judged | {others[index] for index in drawn}
         texts = {name: text for name, text in self.documents.items() if name in keep}
-        return replace(self, name=f"{self.name}-{len(texts)}", documents=texts)
+        counts = nonzero({**self.counts, **text_counts(texts, self.queries)})
+        return replace(self, name=f"{self.name}-{len(texts)}", documents=texts, counts=counts)
 
     def __repr__(self) -> str:
+        odd = "".join(f"; {count:,} {name}" for name, count in self.counts.items())
         return (
             f"TestCollection({self.name!r}, {len(self.documents)} documents, "
-            f"{len(self.queries)} queries)"
+            f"{len(self.queries)} queries{odd})"
         )
 
     @cached_property
     def revision(self) -> str:
-        """SHA-256 of documents, queries, qrels and candidates."""
+        """SHA-256 of documents, queries, qrels and candidates, and of how they are used."""
         digest = hashlib.sha256()
         for part in (self.documents, self.queries):
             for name in sorted(part):
@@ -162,6 +205,8 @@ class TestCollection:
         for query in sorted(self.candidates or {}):
             digest.update(f"{query}\0{(self.candidates or {})[query]}\1".encode())
         digest.update(f"{self.ordered} {self.skip_self}".encode())
+        if self.language != ENGLISH:
+            digest.update(self.language.encode())
         return digest.hexdigest()
 
 
@@ -204,23 +249,6 @@ def find_collections(spec: Any) -> list[TestCollection]:
         raise DataError(f"{str(spec)!r} is neither a folder nor an MTEB task ({error})") from None
 
 
-def _qrels(file: Path) -> dict[str, dict[str, int]]:
-    rows: Iterator[Any]
-    if ".jsonl" in file.name:
-        rows = json_rows(file, {"query-id": str, "corpus-id": str, "score": int})
-    else:
-        rows = tsv_rows(file, 3)
-    qrels: dict[str, dict[str, int]] = {}
-    for number, (query, document, grade) in enumerate(rows, start=1):
-        if number == 1 and grade == "score":
-            continue
-        try:
-            qrels.setdefault(query, {})[document] = int(grade)
-        except ValueError:
-            raise DataError(f"{file}:{number}: expected a number as grade; got {grade!r}") from None
-    return qrels
-
-
 def from_msmarco(folder: Path) -> TestCollection:
     """Read the MS MARCO dev set: 6,980 queries, their qrels, and the official top 1,000.
 
@@ -233,9 +261,11 @@ def from_msmarco(folder: Path) -> TestCollection:
     """
     queries = dict(tsv_rows(_file(folder, "queries.dev.small.tsv", "queries.dev.tsv"), 2))
     file = _file(folder, "qrels.dev.small.tsv", "qrels.dev.tsv")
-    qrels: dict[str, dict[str, int]] = {}
-    for query, _, document, grade in tsv_rows(file, 4):
-        qrels.setdefault(query, {})[document] = int(grade)
+    qrels: Grades = {}
+    conflicts = 0
+    for number, (query, _, document, grade) in numbered_tsv_rows(file, 4):
+        value = read_grade(grade, where=f"{file}:{number}")
+        conflicts += keep_judgement(qrels, query, document, value)
     top = variant(folder, "top1000.dev", "top1000.dev.tsv")
     run = variant(folder, "run.dev.small.tsv", "run.dev.small.trec")
     candidates: dict[str, list[str]] | None = None
@@ -253,7 +283,7 @@ def from_msmarco(folder: Path) -> TestCollection:
     collection = TestCollection(
         "MSMARCO-dev", documents, queries, qrels, candidates, ordered=run is not None
     )
-    return _checked(collection, folder)
+    return _checked(collection, folder, conflicts=conflicts)
 
 
 def from_mteb(task: Any) -> list[TestCollection]:
@@ -281,15 +311,22 @@ def from_mteb(task: Any) -> list[TestCollection]:
         label = name if len(parts) == 1 else f"{name}-{subset}-{split}"
         collection = TestCollection(
             label,
-            {str(r["id"]): f"{r.get('title') or ''} {r['text']}".strip() for r in data["corpus"]},
-            {str(row["id"]): str(row["text"]) for row in data["queries"]},
+            {str(row["id"]): joined_document(row) for row in data["corpus"]},
+            {str(row["id"]): joined_query(row) for row in data["queries"]},
             data["relevant_docs"],
             data["top_ranked"],
             skip_self=bool(task.ignore_identical_ids),
             group="" if len(parts) == 1 else name,
+            language=_language(task.metadata, subset),
         )
         collections.append(_checked(collection, name))
     return collections
+
+
+def _language(task_metadata: Any, subset: str) -> str:
+    """Return English if it is one of the subset's languages, as BM25 treats it; else the first."""
+    codes = task_languages(task_metadata, subset)
+    return ENGLISH if ENGLISH in codes else min(codes)
 
 
 def _file(folder: Path, *names: str) -> Path:
@@ -308,11 +345,11 @@ def _by_id(file: Path, rows: Iterator[Any]) -> dict[str, Any]:
     return values
 
 
-def _checked(collection: TestCollection, where: Any) -> TestCollection:
-    """Keep the queries with a relevant document; each must have a text.
+def _checked(collection: TestCollection, where: Any, *, conflicts: int = 0) -> TestCollection:
+    """Keep the queries with a relevant document; each must have a text. Count what is odd.
 
     Judged documents may be missing from the corpus, as in some BEIR data sets, and count as
-    not retrieved. Candidates must not be missing.
+    not retrieved; most of them must be there. Candidates must not be missing.
     """
     judged = {
         query: dict(grades)
@@ -325,11 +362,29 @@ def _checked(collection: TestCollection, where: Any) -> TestCollection:
         raise DataError(
             f"{where}: query {lost[0]!r} is judged but has no text ({len(lost)} in total)"
         )
-    candidates = None
-    if collection.candidates is not None:
-        candidates = {q: [str(d) for d in collection.candidates.get(q, [])] for q in judged}
-        for query, listed in candidates.items():
-            if odd := next((d for d in listed if d not in collection.documents), None):
-                raise DataError(f"{where}: candidate {odd!r} of query {query!r} is not a document")
+    if not any(text.strip() for text in collection.documents.values()):
+        raise DataError(f"{where}: expected documents with a text; all are empty")
     queries = {query: collection.queries[query] for query in sorted(judged)}
-    return replace(collection, queries=queries, qrels=judged, candidates=candidates)
+    counts = judgement_counts(
+        collection.qrels, queries=collection.queries, documents=collection.documents, where=where
+    )
+    counts |= {CONFLICTING: conflicts} | text_counts(collection.documents, queries)
+    return replace(
+        collection,
+        queries=queries,
+        qrels=judged,
+        candidates=_candidates(collection, judged, where),
+        counts=nonzero(counts),
+    )
+
+
+def _candidates(
+    collection: TestCollection, judged: Iterable[str], where: Any
+) -> dict[str, list[str]] | None:
+    if collection.candidates is None:
+        return None
+    candidates = {q: [str(d) for d in collection.candidates.get(q, [])] for q in judged}
+    for query, names in candidates.items():
+        if odd := next((d for d in names if d not in collection.documents), None):
+            raise DataError(f"{where}: candidate {odd!r} of query {query!r} is not a document")
+    return candidates

@@ -9,6 +9,7 @@ records what was fetched, so that an incomplete or changed copy is recognised.
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,12 +30,16 @@ __all__ = [
     "Need",
     "data_revision",
     "fetch",
+    "hub_reachable",
     "local_data",
     "mirrored",
+    "missing",
+    "missing_error",
     "needs",
     "sizes",
 ]
 
+PROBE_SECONDS = 10.0
 NOTE = ".qwen3nb-fetched.json"
 _ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 # The files fetched for a model; weights in other formats are skipped.
@@ -84,9 +89,110 @@ def needs(tasks: Iterable[Any], models: Iterable[str] = ()) -> list[Need]:
                 used.setdefault(key, []).append(part.metadata.name)
     for spec in models:
         source = find_source(spec)
-        if source.kind == "hub" and source.id is not None:
-            used.setdefault(("model", source.id, source.revision), []).append(spec)
+        for part in source.parts or (source,):
+            if part.kind == "hub" and part.id is not None:
+                used.setdefault(("model", part.id, part.revision), []).append(spec)
     return [Need(*key, tuple(names)) for key, names in used.items()]
+
+
+def hub_reachable(*, timeout: float = PROBE_SECONDS) -> bool:
+    """Return whether the hub answers one request; at most ``timeout`` seconds are spent.
+
+    Any answer but a server error counts. Ask once and pass the result on; with
+    ``HF_HUB_OFFLINE`` set, the hub is not asked at all.
+    """
+    from huggingface_hub import constants
+
+    if constants.HF_HUB_OFFLINE:
+        return False
+    answers: list[bool] = []
+    # Neither the resolution of a name nor a proxy keeps to a client's timeout.
+    probe = threading.Thread(
+        target=lambda: answers.append(_answers(constants.ENDPOINT, timeout)), daemon=True
+    )
+    probe.start()
+    probe.join(timeout)
+    return bool(answers and answers[0])
+
+
+def _answers(endpoint: str, timeout: float) -> bool:
+    from huggingface_hub.utils import get_session
+
+    try:
+        answer = get_session().get(f"{endpoint}/api/models?limit=1", timeout=timeout)
+    except Exception:  # noqa: BLE001 - transport errors pass through the hub's client
+        return False
+    return bool(answer.status_code < 500)
+
+
+def missing(needed: Iterable[Need], *, reachable: bool | None = None) -> list[Need]:
+    """Return the needs that are neither in the mirror, nor in the hub's cache, nor on the hub.
+
+    Args:
+        needed: from `needs`.
+        reachable: whether the hub answers; by default it is asked once, and only if
+            something is not here already.
+    """
+    absent = [each for each in needed if not _in_mirror(each.id) and not _in_hub_cache(each)]
+    if not absent:
+        return []
+    return [] if (hub_reachable() if reachable is None else reachable) else absent
+
+
+def missing_error(absent: list[Need], *, command: str = "") -> MirrorError:
+    """Return one error that lists what is missing, and the one command that fetches it.
+
+    Args:
+        absent: from `missing`.
+        command: options of ``qwen3nb fetch`` to name, such as ``--tier full``; by default
+            every task and model.
+    """
+    mirror = paths.mirror()
+    where = f"in the mirror {mirror}" if mirror else "in a mirror (QWEN3NB_MIRROR is not set)"
+    lines = [
+        f"  {each.kind:8} {each.id:45} for {', '.join(each.used_by[:3])}"
+        + (f" and {len(each.used_by) - 3} more" if len(each.used_by) > 3 else "")
+        for each in absent
+    ]
+    used = {
+        kind: ",".join(sorted({name for e in absent if e.kind == kind for name in e.used_by}))
+        for kind in ("dataset", "model")
+    }
+    tasks = f" --tasks {used['dataset']}" if used["dataset"] else ""
+    models = f" --models {used['model']}" if used["model"] else ""
+    return MirrorError(
+        f"{len(absent)} of the data sets and models needed are neither {where} nor in the hub's "
+        "cache, and the hub does not answer:\n" + "\n".join(lines) + "\n"
+        "Fetch them on a connected machine: "
+        f"`qwen3nb fetch{f' {command}' * bool(command) or tasks + models} "
+        f"--mirror {mirror or 'DIR'}`"
+    )
+
+
+def _in_mirror(id_: str) -> bool:
+    """Return whether the mirror has files of ``id_`` and no download that was cut off."""
+    folder = mirrored(id_)
+    if folder is None:
+        return False
+    files = [file for file in folder.rglob("*") if file.is_file()]
+    cut = any(file.suffix == ".incomplete" for file in files)
+    return not cut and any(".cache" not in file.relative_to(folder).parts for file in files)
+
+
+def _in_hub_cache(need: Need) -> bool:
+    """Return whether the libraries' own caches hold the revision: models as files, data prepared.
+
+    Data that were downloaded but not prepared cannot be loaded without the hub.
+    """
+    import datasets
+    from huggingface_hub import constants
+
+    if need.kind == "dataset":
+        root = Path(datasets.config.HF_DATASETS_CACHE).expanduser()
+        prepared = root.glob(f"{need.id.replace('/', '___')}/*/*/{need.revision or '*'}")
+        return any(folder.is_dir() for folder in prepared)
+    snapshots = Path(constants.HF_HUB_CACHE) / f"models--{need.id.replace('/', '--')}/snapshots"
+    return any(folder.is_dir() for folder in snapshots.glob(need.revision or "*"))
 
 
 def fetch(
@@ -130,11 +236,17 @@ def fetch(
 
 
 def sizes(needed: Iterable[Need]) -> Iterator[tuple[Need, str]]:
-    """Yield each need with its size on the hub, as text; ``unknown`` if the hub fails."""
+    """Yield each need with its size on the hub, as text; ``unknown`` if the hub fails.
+
+    If the hub does not answer one request, it is not asked again.
+    """
     from huggingface_hub import HfApi
 
-    api = HfApi()
+    api, reachable = HfApi(), hub_reachable()
     for need in needed:
+        if not reachable:
+            yield need, "unknown"
+            continue
         try:
             files = api.list_repo_tree(
                 need.id, repo_type=need.kind, revision=need.revision, recursive=True
@@ -184,12 +296,17 @@ def data_revision(task: Any) -> str:
     note = _noted(folder)
     if note is not None and _whole(folder, note):
         return str(note["revision"] or pinned)
+    return f"local-{_content(folder)[:32]}"
+
+
+def _content(folder: Path) -> str:
+    """Return the digest of all files of a folder, but the note and the hub's own."""
     files = [
         file
         for file in sorted(folder.rglob("*"))
-        if file.is_file() and ".cache" not in file.relative_to(folder).parts
+        if file.is_file() and file.name != NOTE and ".cache" not in file.relative_to(folder).parts
     ]
-    return f"local-{_digest(folder, files)[:32]}"
+    return _digest(folder, files)
 
 
 @contextmanager
@@ -197,22 +314,42 @@ def local_data(task: Any) -> Iterator[None]:
     """Make an MTEB task load from the mirror, if its data are there.
 
     MTEB tasks share the metadata of their class, and unloading a task restores it.
-    Therefore the path is replaced in the class, and restored afterwards.
+    Therefore path and revision are replaced in the class, and restored afterwards; MTEB's
+    result then carries the revision that the record does.
     """
     data = type(task).metadata.dataset
-    id_ = data["path"]
-    folder = mirrored(id_)
+    folder = mirrored(data["path"])
     if folder is None:
         yield
         return
-    own = task.metadata.dataset
-    data["path"], own_path = str(folder), own["path"]
-    own["path"] = str(folder)
+    local = {"path": str(folder), "revision": data_revision(task)}
+    entries = [data] if task.metadata.dataset is data else [data, task.metadata.dataset]
+    earlier = [{key: entry[key] for key in local if key in entry} for entry in entries]
+    for entry in entries:
+        entry.update(local)
+    try:
+        with _cache_by_content(folder):
+            yield
+    finally:
+        for entry, own in zip(entries, earlier, strict=True):
+            entry.update(own)
+
+
+@contextmanager
+def _cache_by_content(folder: Path) -> Iterator[None]:
+    """Give the datasets library a cache of its own for this content of ``folder``.
+
+    It caches a folder by its base name, its card and the times of its files: changed rows
+    would be served as they were, and two folders of one name would share a cache.
+    """
+    import datasets
+
+    shared = datasets.config.HF_DATASETS_CACHE
+    datasets.config.HF_DATASETS_CACHE = Path(shared) / f"local-{_content(folder)[:32]}"
     try:
         yield
     finally:
-        data["path"] = id_
-        own["path"] = own_path if own is not data else id_
+        datasets.config.HF_DATASETS_CACHE = shared
 
 
 def explain(task: Any, error: Exception) -> MirrorError:

@@ -20,6 +20,8 @@ __all__ = [
     "json_object",
     "json_rows",
     "listed",
+    "numbered_json_rows",
+    "numbered_tsv_rows",
     "open_text",
     "printable",
     "tsv_rows",
@@ -78,12 +80,20 @@ def json_rows(file: Path, fields: dict[str, type | tuple[type, ...]]) -> Iterato
     Raises:
         DataError: a line is not JSON, or a field is missing or of another type.
     """
+    return (row for _, row in numbered_json_rows(file, fields))
+
+
+def numbered_json_rows(
+    file: Path, fields: dict[str, type | tuple[type, ...]]
+) -> Iterator[tuple[int, tuple[Any, ...]]]:
+    """Yield the number of each line with the fields that `json_rows` yields."""
     with open_text(file) as lines:
         for number, line in enumerate(lines, start=1):
             if not line.strip():
                 continue
             row = json_object(line, where=f"{file}:{number}")
-            yield tuple(_field(file, number, row, name, kind) for name, kind in fields.items())
+            values = tuple(_field(file, number, row, name, kind) for name, kind in fields.items())
+            yield number, values
 
 
 def json_object(line: str, *, where: str) -> dict[str, Any]:
@@ -122,9 +132,14 @@ def tsv_rows(file: Path, columns: int) -> Iterator[list[str]]:
     Raises:
         DataError: a line has more or fewer than ``columns`` fields.
     """
+    return (fields for _, fields in numbered_tsv_rows(file, columns))
+
+
+def numbered_tsv_rows(file: Path, columns: int) -> Iterator[tuple[int, list[str]]]:
+    """Yield the number of each line with the fields that `tsv_rows` yields."""
     with open_text(file) as lines:
         for number, line in enumerate(lines, start=1):
             fields = line.rstrip("\r\n").split("\t")
             if len(fields) != columns:
                 raise DataError(f"{file}:{number}: expected {columns} fields; got {len(fields)}")
-            yield fields
+            yield number, fields

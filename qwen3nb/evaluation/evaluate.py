@@ -35,6 +35,7 @@ def evaluate(
     batch_size: int = 32,
     config: dict[str, Any] | None = None,
     fresh: bool = False,
+    strict: bool = True,
     show_progress: bool = True,
 ) -> EvaluationRun:
     """Evaluate ``model`` on a tier, on tasks or on ``data``; save each record as it finishes.
@@ -58,12 +59,15 @@ def evaluate(
         batch_size: texts per batch.
         config: parameters to store in each record.
         fresh: run again even if a record exists.
+        strict: whether to raise if a task or collection failed; if not, see
+            `EvaluationRun.failures`.
         show_progress: whether to show progress bars.
 
     Raises:
         SpecError: ``model`` is not a known model.
-        EvaluationError: one or more tasks failed; the message lists each with its cause,
-            and the tracebacks are saved next to the records.
+        EvaluationError: one or more tasks failed, and ``strict``; the message lists each with
+            its cause, the tracebacks are saved next to the records, and `EvaluationError.run`
+            has the records of the others.
         ValueError: both ``data`` and ``tasks`` or ``limit``.
     """
     if isinstance(model, str | Path):
@@ -71,7 +75,8 @@ def evaluate(
     if data is None:
         return evaluate_tasks(
             model, tier=tier, tasks=tasks, limit=limit, output=output, seed=seed,
-            batch_size=batch_size, config=config, fresh=fresh, show_progress=show_progress,
+            batch_size=batch_size, config=config, fresh=fresh, strict=strict,
+            show_progress=show_progress,
         )  # fmt: skip
     if tasks is not None or limit:
         raise ValueError(
@@ -81,12 +86,12 @@ def evaluate(
     listed = [data] if isinstance(data, TestCollection | Path | str) else list(data)
     if isinstance(model, Reranker):
         return rerank(
-            model, listed, output=output, seed=seed, config=config, fresh=fresh,
+            model, listed, output=output, seed=seed, config=config, fresh=fresh, strict=strict,
             show_progress=show_progress,
         )  # fmt: skip
     return _on_collections(
         model, listed, folder=Path(output) if output else paths.results(), seed=seed,
-        config=config, fresh=fresh,
+        config=config, fresh=fresh, strict=strict,
     )  # fmt: skip
 
 
@@ -98,6 +103,7 @@ def _on_collections(
     seed: int,
     config: dict[str, Any] | None,
     fresh: bool,
+    strict: bool,
 ) -> EvaluationRun:
     tally, run = Tally(), uuid.uuid4().hex[:12]
     for each in data:
@@ -110,7 +116,7 @@ def _on_collections(
                 if earlier is None:
                     result.save(folder)
                 tally.add(result, name=collection.name, reused=earlier is not None)
-    return tally.run_or_raise(model.label, kind="collections", saved=folder)
+    return tally.run_or_raise(model.label, kind="collections", saved=folder, strict=strict)
 
 
 def _stored(model: Any, collection: TestCollection, *, folder: Path, seed: int) -> Result | None:

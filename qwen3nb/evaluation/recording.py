@@ -14,6 +14,7 @@ from qwen3nb.models.counters import Stats
 from qwen3nb.records.record import (
     Environment,
     ModelInfo,
+    Part,
     Result,
     ResultError,
     RunCost,
@@ -49,6 +50,13 @@ class Work:
             peak_memory_bytes=peak_memory(),
         )
 
+    def counts(self) -> dict[str, int]:
+        """Texts that the model cut or found empty since the start, if any; not cached ones."""
+        done = self._counts()
+        named = {"texts cut to the maximum length": "cut", "texts without a token": "empty"}
+        since = {text: int(done[name] - self._before[name]) for text, name in named.items()}
+        return {text: count for text, count in since.items() if count}
+
 
 def assemble(
     *,
@@ -60,6 +68,7 @@ def assemble(
     run: str,
     config: dict[str, Any],
     metrics: dict[str, Aggregate] | None = None,
+    parts: tuple[Part, ...] = (),
     device: str = "cpu",
     precision: str = "float32",
 ) -> Result:
@@ -74,6 +83,7 @@ def assemble(
         run: id shared by all records of one evaluation.
         config: parameters to store in the record.
         metrics: aggregate of each metric; by default the mean of every column.
+        parts: splits and subsets that the metrics are means over, if there are several.
         device: where the model ran.
         precision: data type of its weights.
     """
@@ -88,6 +98,7 @@ def assemble(
         cost=work.cost(),
         run=run,
         finished=datetime.now(UTC).isoformat(timespec="seconds"),
+        parts=parts,
     )
 
 

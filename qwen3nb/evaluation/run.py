@@ -14,7 +14,15 @@ __all__ = ["EvaluationError", "EvaluationRun", "Tally"]
 
 
 class EvaluationError(RuntimeError):
-    """Some tasks, data sets or models failed; finished records are saved."""
+    """Some tasks, data sets or models failed; finished records are saved.
+
+    Attributes:
+        run: what was evaluated, with the failures; None if nothing was.
+    """
+
+    def __init__(self, message: str, *, run: EvaluationRun | None = None) -> None:
+        super().__init__(message)
+        self.run = run
 
 
 @dataclass(frozen=True)
@@ -26,12 +34,18 @@ class EvaluationRun:
         reused: names of items whose record was already stored.
         skipped: name -> why the model does not support the task.
         failures: name -> traceback.
+        label: label of the model.
+        kind: plural noun for the items, such as ``tasks`` or ``data sets``.
+        folder: folder of the records.
     """
 
     results: Results = field(default_factory=Results)
     reused: tuple[str, ...] = ()
     skipped: Mapping[str, str] = field(default_factory=dict)
     failures: Mapping[str, str] = field(default_factory=dict)
+    label: str = ""
+    kind: str = "items"
+    folder: str = ""
 
     def __len__(self) -> int:
         return len(self.results)
@@ -53,11 +67,29 @@ class EvaluationRun:
             yield f"  {name}: skipped, {reason}"
         yield from self.failure_lines()
 
+    @property
+    def reasons(self) -> dict[str, str]:
+        """The last line of each failure's traceback, by name."""
+        return {name: trace.strip().splitlines()[-1] for name, trace in self.failures.items()}
+
     def failure_lines(self) -> list[str]:
-        """One line per failure, with the last line of its traceback."""
-        return [
-            f"  {name}: {trace.strip().splitlines()[-1]}" for name, trace in self.failures.items()
-        ]
+        """One line per failure, with its reason."""
+        return [f"  {name}: {reason}" for name, reason in self.reasons.items()]
+
+    def raise_failures(self) -> None:
+        """Raise the failures, if there are any.
+
+        Raises:
+            EvaluationError: an item failed; lists each with its reason.
+        """
+        if not self.failures:
+            return
+        tried = len(self.failures) + len(self.results) + len(self.skipped)
+        message = (
+            f"{self.label}: {len(self.failures)} of {tried} {self.kind} failed; "
+            f"the other {len(self.results)} are saved in {self.folder}"
+        )
+        raise EvaluationError("\n".join([message, *self.failure_lines()]), run=self)
 
 
 class Tally:
@@ -90,33 +122,33 @@ class Tally:
         """The traceback of ``name``; None if it did not fail."""
         return self._failures.get(name)
 
-    def run(self) -> EvaluationRun:
-        """Everything collected so far."""
+    def run(self, *, label: str = "", kind: str = "items", folder: object = "") -> EvaluationRun:
+        """Everything collected so far; for the arguments see `EvaluationRun`."""
         return EvaluationRun(
-            Results(self._results), tuple(self._reused), dict(self._skipped), dict(self._failures)
+            Results(self._results),
+            tuple(self._reused),
+            dict(self._skipped),
+            dict(self._failures),
+            label=label,
+            kind=kind,
+            folder=str(folder),
         )
 
-    def run_or_raise(self, label: str, *, kind: str, saved: object) -> EvaluationRun:
-        """Return the run if nothing failed.
+    def run_or_raise(
+        self, label: str, *, kind: str, saved: object, strict: bool = True
+    ) -> EvaluationRun:
+        """Return the run; raise its failures if ``strict``.
 
         Args:
             label: label of the evaluated model.
             kind: plural noun for the items, such as ``tasks`` or ``data sets``.
             saved: folder of the saved records.
+            strict: whether to raise failures.
 
         Raises:
             EvaluationError: an item failed; lists each, with the last line of its traceback.
         """
-        run = self.run()
-        if not run.failures:
-            return run
-        tried = len(run.failures) + len(run.results) + len(run.skipped)
-        raise EvaluationError(
-            "\n".join(
-                [
-                    f"{label}: {len(run.failures)} of {tried} {kind} failed; "
-                    f"the other {len(run.results)} are saved in {saved}",
-                    *run.failure_lines(),
-                ]
-            )
-        )
+        run = self.run(label=label, kind=kind, folder=saved)
+        if strict:
+            run.raise_failures()
+        return run

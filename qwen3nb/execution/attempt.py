@@ -2,7 +2,9 @@
 
 The page of a failed run shows the name and message of the error, the time and where to find
 more; it has no numbers. A finished page of the same name is kept, below a notice that a
-later run failed. An error message is untrusted text: it is shown as the output of a cell,
+later run failed. A notebook whose last cell raises what failed among many tasks (tag
+``raises-failures``) did its work: its page shows everything, below a notice that names the
+failures. An error message is untrusted text: it is shown as the output of a cell,
 where neither HTML nor MyST directives take effect.
 """
 
@@ -22,7 +24,7 @@ from typing import Any
 import nbformat
 
 from qwen3nb import paths
-from qwen3nb.execution.publish import page_title, publish
+from qwen3nb.execution.publish import clean, page_title, publish
 from qwen3nb.records.failures import FailedRun, note_failure
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.table import Table
@@ -31,6 +33,8 @@ from qwen3nb.utils.markdown import escaped
 from qwen3nb.utils.secrets import without, without_secrets
 
 __all__ = ["LOG", "Attempt", "cell_error"]
+
+RAISES = "raises-failures"  # tag of the cell that raises what failed, after everything is shown
 
 # Environment variable set by a sweep: the file that receives the output of the run.
 LOG = "QWEN3NB_RUN_LOG"
@@ -102,7 +106,10 @@ class Attempt:
             seconds=round(time.time() - self.started, 1),
             more=tuple(more),
         )
-        page = _with_notice(self.page, run) or _failed_page(nb, run)
+        if _ran_to_its_end(nb):
+            page = _with_failures(nb, run)
+        else:
+            page = _with_notice(self.page, run) or _failed_page(nb, run)
         write_text(self.page, without(secrets, nbformat.writes(page)) + "\n")
         note_failure(run)
 
@@ -146,17 +153,44 @@ def _failed_page(nb: Any, run: FailedRun) -> Any:
         "seconds": run.seconds,
     }
     notice = _admonition("This run failed", "It has no results. Its last output:")
-    title = _markdown("title", f"# {_title(nb, run)} (failed)")
+    title = _markdown("title", f"# {_title(nb, run) or escaped(run.page)} (failed)")
     page.cells = [title, notice, _error_cell(run), _html("facts", _facts(run))]
     return page
 
 
-def _title(nb: Any, run: FailedRun) -> str:
+def _title(nb: Any, run: FailedRun) -> str | None:
     try:
-        title = page_title(nb, run.parameters)
+        return page_title(nb, run.parameters)
     except (ValueError, OSError):  # the model is missing or broken
-        title = None
-    return title or escaped(run.page)
+        return None
+
+
+def _ran_to_its_end(nb: Any) -> bool:
+    """Whether the only cell that failed is the one that raises the failures of tasks."""
+    failed = [
+        cell.metadata.get("tags", ())
+        for cell in nb.cells
+        if any(output.output_type == "error" for output in cell.get("outputs", ()))
+    ]
+    return len(failed) == 1 and RAISES in failed[0]
+
+
+def _with_failures(nb: Any, run: FailedRun) -> Any:
+    """Return the executed notebook as a page, with a notice below its title."""
+    nb = clean(nb, title=_title(nb, run))
+    nb.cells = [cell for cell in nb.cells if RAISES not in cell.metadata.get("tags", ())]
+    nb.metadata["qwen3nb"] = {
+        **nb.metadata["qwen3nb"],
+        "notebook": run.notebook,
+        "parameters": run.parameters,
+        "finished": run.failed,
+        "failed": run.failed,
+        "seconds": run.seconds,
+    }
+    head, rest = _split_title(nb.cells)
+    notice = _admonition("Some of it failed", "Everything else is below. What failed:")
+    nb.cells = [*head, notice, _error_cell(run), *rest]
+    return nb
 
 
 def _with_notice(page: Path, run: FailedRun) -> Any | None:

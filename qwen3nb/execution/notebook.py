@@ -47,6 +47,8 @@ __all__ = [
 ]
 
 ENGINE = "qwen3nb"
+# Parameters that change where files are, but nothing on the page.
+_WHERE = ("cache", "output_dir")
 
 
 class NotebookError(RuntimeError):
@@ -62,10 +64,11 @@ def page_name(notebook: str, values: Mapping[str, Any], declared: Mapping[str, P
     """Return the page name of a run: notebook, model or training, non-default parameters.
 
     Equal parameters give equal names, different ones different names. A notebook without a
-    model or a training has a single page, whatever its parameters.
+    model or a training has one page, and one for each choice of tasks.
     """
     if "checkpoint" not in values and "training" not in values:
-        return notebook
+        task = re.sub(r"[^A-Za-z0-9.]+", "-", str(values.get("task") or "")).strip("-")
+        return f"{notebook}-{task}" if task else notebook
     parts = [notebook]
     for name, value in values.items():
         if name == "checkpoint":
@@ -74,7 +77,7 @@ def page_name(notebook: str, values: Mapping[str, Any], declared: Mapping[str, P
             parts.append("demo" if value == "demo" else _folder_slug(find_training(value)))
         elif name == "tier":
             parts.append(str(value))
-        elif value != declared[name].default and name != "output_dir":
+        elif value != declared[name].default and name not in _WHERE:
             parts.append(f"{name}-{value}")
     return "-".join(re.sub(r"[^A-Za-z0-9.]+", "-", part).strip("-") for part in parts)
 
@@ -124,6 +127,9 @@ def run_key(notebook: nbformat.NotebookNode, values: Mapping[str, Any]) -> str:
     }
     if "checkpoint" in values:
         parts["model"] = fingerprint(find_source(values["checkpoint"]))
+    folders = [Path(each.strip()).expanduser() for each in str(values.get("data", "")).split(",")]
+    if files := sorted(file for each in folders if str(each) != "." for file in _files(each)):
+        parts["data"] = [file_stamp(file) for file in files]
     if values.get("adapter"):
         parts["adapter"] = adapter_fingerprint(Path(values["adapter"]).expanduser())
     if "training" in values:
@@ -140,6 +146,11 @@ def run_key(notebook: nbformat.NotebookNode, values: Mapping[str, Any]) -> str:
         )
         parts["outputs"] = [[str(file), sha256_file(file)] for file in files]
     return sha256_json(parts)
+
+
+def _files(folder: Path) -> list[Path]:
+    """Return the files in a folder of data; none if there is no such folder."""
+    return [file for file in folder.rglob("*") if file.is_file()] if folder.is_dir() else []
 
 
 def _code_digest() -> str:

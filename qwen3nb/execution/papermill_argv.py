@@ -1,4 +1,4 @@
-"""Add an output path to papermill's command line if one of our notebooks lacks it."""
+"""Complete papermill's command line for our notebooks: where they are, and an output path."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["OPTIONS", "positionals", "with_output"]
+from qwen3nb import paths
+
+__all__ = ["OPTIONS", "completed", "positionals"]
 
 # papermill's options with the number of their values; a test checks them against papermill.
 OPTIONS = {
@@ -36,39 +38,51 @@ OPTIONS = {
         1,
     ),
 }
-_NO_RUN = {"--help-notebook", "--help", "-h", "--version"}
 
 
-def positionals(arguments: Sequence[str]) -> list[str]:
-    """Return the positional arguments among papermill's ``arguments``."""
-    given: list[str] = []
-    rest = iter(arguments)
-    for argument in rest:
+def positionals(arguments: Sequence[str]) -> list[int]:
+    """Return the positions of the positional arguments among papermill's ``arguments``."""
+    found: list[int] = []
+    position = 0
+    while position < len(arguments):
+        argument = arguments[position]
         if argument == "--":
-            given.extend(rest)
-        elif argument in OPTIONS:
-            for _ in range(OPTIONS[argument]):
-                next(rest, None)
+            return [*found, *range(position + 1, len(arguments))]
+        if argument in OPTIONS:
+            position += OPTIONS[argument]
         elif argument == "-" or not argument.startswith("-"):
-            given.append(argument)
-    return given
+            found.append(position)
+        position += 1
+    return found
 
 
-def with_output(arguments: Sequence[str]) -> list[str]:
-    """Return papermill's ``arguments``, with an output path if one of our notebooks lacks it."""
+def completed(arguments: Sequence[str]) -> list[str]:
+    """Return papermill's ``arguments``, completed for a notebook of this package.
+
+    A bare name that is no file here is looked up in ``notebooks/``, so that a command works at
+    the top of the checkout too; a missing output path is added.
+    """
     arguments = list(arguments)
-    paths_given = positionals(arguments)
-    if len(paths_given) != 1 or _NO_RUN & set(arguments):
+    given = positionals(arguments)
+    if not given or {"--help", "-h", "--version"} & set(arguments):
         return arguments
-    notebook = Path(paths_given[0])
-    if notebook.suffix != ".ipynb" or not notebook.is_file():
+    notebook = _located(arguments[given[0]])
+    if notebook is None:
         return arguments
-    from qwen3nb import paths
-
-    if not paths.is_checkout(notebook.resolve().parent.parent):
+    arguments[given[0]] = str(notebook)
+    if len(given) > 1 or "--help-notebook" in arguments:
         return arguments
     from qwen3nb.execution.notebook import partial_folder
 
     folder = partial_folder()
     folder.mkdir(parents=True, exist_ok=True)
     return [*arguments, str(folder / f"{notebook.stem}-{os.getpid()}.ipynb")]
+
+
+def _located(given: str) -> Path | None:
+    """Return the path of a notebook in a checkout, as given or in its ``notebooks/``, or None."""
+    notebook = Path(given)
+    if notebook.suffix == ".ipynb" and notebook.name == given and not notebook.is_file():
+        notebook = paths.notebooks() / given
+    ours = notebook.is_file() and paths.is_checkout(notebook.resolve().parent.parent)
+    return notebook if ours and notebook.suffix == ".ipynb" else None

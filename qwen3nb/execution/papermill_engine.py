@@ -7,10 +7,11 @@ and this module does two things at that moment:
    parameters before a kernel starts, keeps secrets out of the kernel, and publishes the
    page of a finished run, or a page that reports the failure. Any other notebook
    goes to papermill's own engine, untouched.
-2. When papermill is started from the command line with one path only, and that path is
-   a notebook of this package, it appends an output in ``results/partial``. papermill
-   has no setting for a default output; without one it fails on a terminal, writes to
-   standard output in a script, and overwrites the source when standard input is a pipe.
+2. When papermill is started from the command line with a notebook of this package, by its
+   path or by its bare name from anywhere in the checkout, it fills in that path. If no
+   output is given, it appends one in ``results/partial``. papermill has no setting for a
+   default output; without one it fails on a terminal, writes to standard output in a
+   script, and overwrites the source when standard input is a pipe.
 
 Keep imports here light: a broken import breaks every papermill command in the
 environment.
@@ -27,7 +28,7 @@ from typing import Any
 
 from papermill import engines
 
-from qwen3nb.execution.papermill_argv import with_output
+from qwen3nb.execution.papermill_argv import completed
 
 __all__ = ["Engine"]
 
@@ -98,5 +99,5 @@ def _refuse_book(output: Path | None) -> None:
 if Path(sys.argv[0]).name in ("papermill", "papermill.exe") or sys.argv[0].endswith(
     os.path.join("papermill", "__main__.py")  # noqa: PTH118 - a piece of a path, not a path
 ):
-    sys.argv[1:] = with_output(sys.argv[1:])
+    sys.argv[1:] = completed(sys.argv[1:])
 engines.papermill_engines.register(None, Engine)

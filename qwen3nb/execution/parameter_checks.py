@@ -16,7 +16,7 @@ from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.analysis.stats.multiple_testing import CORRECTIONS
-from qwen3nb.evaluation.mteb.select import select_tasks, split_names
+from qwen3nb.evaluation.mteb.select import ALL, select_tasks, split_names
 from qwen3nb.models.modeling.dtypes import DTYPES
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.rerankers.prompt_template import TEMPLATES
@@ -116,7 +116,7 @@ def _level(value: float) -> None:
 
 def _mteb_tasks(value: str) -> None:
     """Check names of MTEB tasks; data sets of the mirror, with a slash, are resolved later."""
-    if names := [each for each in split_names(value) if "/" not in each]:
+    if names := [each for each in split_names(value) if "/" not in each and each != ALL]:
         select_tasks(names=names)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import difflib
 import json
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ __all__ = [
     "check_parameters",
     "declared_parameters",
     "notebook_title",
+    "read_config",
     "read_parameters",
     "typed_parameters",
 ]
@@ -200,6 +202,24 @@ def typed_parameters(notebook: Path, given: Mapping[str, str]) -> dict[str, Any]
         except (ValueError, KeyError):
             raise ParameterError(f"{name} is {text!r}; expected {kind}") from None
     return typed
+
+
+def read_config(file: Path) -> dict[str, Any]:
+    """Return the parameters in a TOML, YAML or JSON file, by name.
+
+    Raises:
+        ParameterError: not such a file, or not a table of parameters.
+    """
+    import yaml  # type: ignore[import-untyped]
+
+    text = file.read_text(encoding="utf-8")
+    try:
+        values = tomllib.loads(text) if file.suffix == ".toml" else yaml.safe_load(text)
+    except (tomllib.TOMLDecodeError, yaml.YAMLError) as error:
+        raise ParameterError(f"{file}: cannot be read ({error})") from None
+    if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
+        raise ParameterError(f"{file}: expected parameters as `name: value`")
+    return values
 
 
 def _fits(value: Any, type_name: str) -> bool:

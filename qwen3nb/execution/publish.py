@@ -58,7 +58,11 @@ def publish(
 
 
 def page_title(nb: Any, values: dict[str, Any]) -> str | None:
-    """Return ``label · tier`` for a run on a checkpoint and a tier, else ``heading · label``."""
+    """Return ``label · tier`` for a run on a checkpoint and a tier, else ``heading · label``.
+
+    A run on one's own data is titled with the names of their folders instead of the tier, a page
+    without a model with its tasks, if any were named.
+    """
     from qwen3nb.models.sources.resolve import find_source
 
     if "training" in values:
@@ -66,8 +70,11 @@ def page_title(nb: Any, values: dict[str, Any]) -> str | None:
         folder = Path(values["training"]).name
         return f"{heading.split(chr(10))[0].removeprefix('# ')} · {escaped(folder)}"
     if "checkpoint" not in values:
-        return None
-    parts = [find_source(values["checkpoint"]).label, values.get("tier", "")]
+        heading = next((c.source for c in nb.cells if c.cell_type == "markdown"), "# Run")
+        task, title = values.get("task"), heading.split("\n")[0].removeprefix("# ")
+        return f"{title} · {escaped(str(task))}" if task else None
+    folders = ", ".join(Path(each.strip()).name for each in values.get("data", "").split(","))
+    parts = [find_source(values["checkpoint"]).label, folders or values.get("tier", "")]
     if "tier" not in values:
         heading = next((c.source for c in nb.cells if c.cell_type == "markdown"), "# Run")
         parts.insert(0, heading.split("\n")[0].removeprefix("# "))

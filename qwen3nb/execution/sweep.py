@@ -25,6 +25,7 @@ import nbformat
 from tqdm import tqdm
 
 from qwen3nb import paths
+from qwen3nb.evaluation.mteb.preflight import weight_bytes
 from qwen3nb.execution.attempt import LOG, Attempt
 from qwen3nb.execution.notebook import (
     finished_page,
@@ -218,10 +219,7 @@ def fitting(jobs: Sequence[Job]) -> int:
 def _weights(job: Job) -> int:
     """Return the size in bytes of the model weights of a job on disk."""
     values = job.values
-    source = find_source(values["checkpoint"]) if "checkpoint" in values else None
-    parts = [] if source is None else [source, *source.parts]
-    folders = [part.folder for part in parts if part.folder is not None]
-    return sum(file.stat().st_size for each in folders for file in each.glob("*.safetensors"))
+    return weight_bytes(find_source(values["checkpoint"])) if "checkpoint" in values else 0
 
 
 def _run(job: Job, workers: _Workers) -> Outcome:

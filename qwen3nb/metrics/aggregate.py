@@ -4,15 +4,17 @@ A record stores each aggregate with the names of its columns, from which `qwen3n
 recomputes it.
 
 Intervals are over queries (for STS: over pairs; for clustering: over the repeated draws); their
-methods are in `qwen3nb.metrics.intervals`. Records written before those have the percentile
-interval of a bootstrap (Efron and Tibshirani 1993, chapter 13), from which they are verified.
+methods are in `qwen3nb.metrics.intervals`. The value of a task with several splits or subsets is
+the mean over these parts, as in MTEB, and its interval combines theirs. Records written before
+those methods have the percentile interval of a bootstrap (Efron and Tibshirani 1993, chapter 13),
+which resamples within each part, and from which they are verified.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.stats import rankdata
@@ -23,6 +25,7 @@ from qwen3nb.metrics.intervals import (
     correlation_interval,
     f1_interval,
     mean_interval,
+    mean_of_intervals,
 )
 from qwen3nb.utils.choices import one_of
 
@@ -102,6 +105,8 @@ class Aggregate:
         how: name in `AGGREGATES`, or ``reported``.
         columns: names of the per-query columns.
         undefined: why there is no value, or empty.
+        parts: the beginning of the query ids of each part of which the value is the mean; empty
+            if all queries are one sample.
         interval: the interval's method, a key of `qwen3nb.metrics.intervals.INTERVALS`; empty
             without an interval.
     """
@@ -113,6 +118,7 @@ class Aggregate:
     how: str
     columns: tuple[str, ...]
     undefined: str = ""
+    parts: tuple[str, ...] = ()
     interval: str = PERCENTILE
 
 
@@ -135,49 +141,71 @@ def aggregate(
     seed: int,
     percentile: bool = False,
     resamples: int = RESAMPLES,
+    parts: Sequence[str] = (),
 ) -> Aggregate:
     """Aggregate columns of ``per_query`` (value per column and query id).
 
     Queries are sorted by id, so the same values always give the same interval.
 
     Args:
-        per_query: the values.
+        per_query: value per column and query id.
         how: name in `AGGREGATES`.
-        columns: names of the columns that are aggregated.
+        columns: the columns to aggregate.
         seed: of the bootstrap of a percentile interval; the other methods draw nothing.
         percentile: whether to compute the percentile interval of older records.
         resamples: number of draws of a percentile interval.
+        parts: the beginnings of query ids, such as ``test/en/``; the value is the mean of the
+            aggregates of these parts, and the interval combines theirs.
 
     Raises:
         ValueError: unknown ``how``, columns that do not cover the same queries, or a
             value that is not finite.
     """
     one_of("aggregate", how, AGGREGATES)
-    queries = sorted(per_query[columns[0]])
+    samples = [_sample(per_query, columns, part) for part in parts or ("",)]
+    n = sum(map(len, samples))
+    empty = Aggregate(None, None, None, n, how, tuple(columns), "", tuple(parts), "")
+    if not all(map(len, samples)):
+        return replace(empty, undefined="no queries")
+    value = float(np.mean([AGGREGATES[how](sample[None])[0] for sample in samples]))
+    if math.isnan(value):
+        return replace(empty, undefined="one of the columns is constant")
+    if percentile:
+        ends = _percentile(samples, AGGREGATES[how], seed=seed, resamples=resamples)
+        method = PERCENTILE
+    else:
+        method, ends = _interval(samples, how)
+    low, high = ends or (None, None)
+    return replace(empty, value=value, low=low, high=high, interval=method if ends else "")
+
+
+def _sample(
+    per_query: Mapping[str, Mapping[str, float]], columns: Sequence[str], part: str
+) -> Array:
+    """Return the values (n, columns) of the queries whose id begins with ``part``."""
+    queries = sorted(query for query in per_query[columns[0]] if query.startswith(part))
     for column in columns[1:]:
-        if sorted(per_query[column]) != queries:
+        if sorted(query for query in per_query[column] if query.startswith(part)) != queries:
             raise ValueError(f"columns {columns[0]!r} and {column!r} cover different queries")
     values = np.array([[per_query[column][query] for column in columns] for query in queries])
     if not np.isfinite(values).all():
         query = queries[int(np.argwhere(~np.isfinite(values))[0, 0])]
         raise ValueError(f"query {query!r} has a value that is not finite")
-    n = len(queries)
-    if n == 0:
-        return Aggregate(None, None, None, 0, how, tuple(columns), "no queries", "")
-    value = float(AGGREGATES[how](values[None])[0])
-    if math.isnan(value):
-        reason = "one of the columns is constant"
-        return Aggregate(None, None, None, n, how, tuple(columns), reason, "")
-    if percentile:
-        method, ends = PERCENTILE, _percentile(values, how, seed=seed, resamples=resamples)
-    else:
-        method, ends = _interval(values, how)
-    low, high = ends or (None, None)
-    return Aggregate(value, low, high, n, how, tuple(columns), interval=method if ends else "")
+    return values
 
 
-def _interval(values: Array, how: str) -> tuple[str, Interval | None]:
-    """Method and ends of the interval of an aggregate of (n, columns)."""
+def _interval(samples: Sequence[Array], how: str) -> tuple[str, Interval | None]:
+    """Method and ends of the interval of the mean of aggregates of samples (n, columns)."""
+    outcomes = [_sample_interval(each, how) for each in samples]
+    method = max(name for name, _ in outcomes)
+    ends = [each for _, each in outcomes if each is not None]
+    if len(ends) < len(samples):
+        return method, None
+    values = [float(AGGREGATES[how](each[None])[0]) for each in samples]
+    return method, mean_of_intervals(values, ends)
+
+
+def _sample_interval(values: Array, how: str) -> tuple[str, Interval | None]:
     if how == "mean":
         return mean_interval(values[:, 0], level=LEVEL)
     first, second = values.T
@@ -186,21 +214,36 @@ def _interval(values: Array, how: str) -> tuple[str, Interval | None]:
     return "fisher", correlation_interval(first, second, how=how, level=LEVEL)
 
 
-def _percentile(values: Array, how: str, *, seed: int, resamples: int) -> Interval | None:
-    """Ends of the percentile interval; None for a single query."""
-    n, statistic = len(values), AGGREGATES[how]
-    if n < 2:
+def _percentile(
+    samples: Sequence[Array], statistic: Callable[[Array], Array], *, seed: int, resamples: int
+) -> Interval | None:
+    """Ends of the percentile interval; None if a sample is a single query."""
+    if min(map(len, samples)) < 2:
         return None
     generator = np.random.default_rng(seed)
+    drawn = np.mean(
+        [_resampled(each, statistic, generator, resamples=resamples) for each in samples], axis=0
+    )
+    drawn = drawn[np.isfinite(drawn)]  # a resample may hold one value only
+    if len(drawn) == 0:
+        return None
+    tail = (1 - LEVEL) / 2
+    low, high = np.quantile(drawn, [tail, 1 - tail])
+    return float(low), float(high)
+
+
+def _resampled(
+    values: Array,
+    statistic: Callable[[Array], Array],
+    generator: np.random.Generator,
+    *,
+    resamples: int,
+) -> Array:
+    """Return the statistic of each resample of (n, columns): (resamples,)."""
+    n = len(values)
     step = max(1, _BLOCK // values.size)
     drawn = []
     for start in range(0, resamples, step):
         picks = generator.integers(0, n, size=(min(step, resamples - start), n))
         drawn.append(statistic(values[picks]))
-    statistics = np.concatenate(drawn)
-    statistics = statistics[np.isfinite(statistics)]  # a resample may hold one value only
-    if len(statistics) == 0:
-        return None
-    tail = (1 - LEVEL) / 2
-    low, high = np.quantile(statistics, [tail, 1 - tail])
-    return float(low), float(high)
+    return np.concatenate(drawn)

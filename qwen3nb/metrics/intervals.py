@@ -18,13 +18,14 @@ skewed scores; for one query, or a correlation of fewer than 4 pairs, there is n
 References:
     Wilson 1927; Dean and Pagano 2015 (Wilson's interval with an estimated variance ratio);
     Student 1908; Fisher 1921; Bonett and Wright 2000 (standard error of Spearman's
-    correlation); Croux and Dehon 2010 (influence functions of correlations).
+    correlation); Croux and Dehon 2010 (influence functions of correlations); Zou and
+    Donner 2008 (MOVER: an interval of a mean from those of its parts).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +36,7 @@ from qwen3nb.utils.choices import one_of
 
 __all__ = [
     "INTERVALS",
+    "Array",
     "Interval",
     "correlation_difference_interval",
     "correlation_influence",
@@ -42,6 +44,7 @@ __all__ = [
     "f1_interval",
     "interval_words",
     "mean_interval",
+    "mean_of_intervals",
     "student_interval",
 ]
 
@@ -81,6 +84,26 @@ def mean_interval(values: Array, *, level: float) -> tuple[str, Interval | None]
     variance = float(values.var()) if np.ptp(values) else 0.0
     ends = _wilson(mean, variance, extreme=extreme, n=n, freedom=n - 1, level=level)
     return "wilson", ends
+
+
+def mean_of_intervals(
+    values: Sequence[float], ends: Sequence[Interval], *, weights: Sequence[float] | None = None
+) -> Interval:
+    """Interval of the weighted mean of independent values, from their own intervals (MOVER).
+
+    The distances of the ends from the values add up as errors do, each side by itself (Zou and
+    Donner 2008). ``weights`` sum to 1; by default all are equal.
+
+    >>> mean_of_intervals([0.5], [(0.4, 0.7)])
+    (0.4, 0.7)
+    """
+    if len(values) == 1:
+        return ends[0]
+    shares = np.full(len(values), 1 / len(values)) if weights is None else np.asarray(weights)
+    sides = np.abs(np.asarray(ends) - np.asarray(values)[:, None])
+    below, above = np.sqrt(((shares[:, None] * sides) ** 2).sum(axis=0))
+    mean = float(shares @ np.asarray(values))
+    return mean - float(below), mean + float(above)
 
 
 def f1_interval(truth: Array, predicted: Array, *, level: float) -> Interval | None:

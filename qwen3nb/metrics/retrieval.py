@@ -59,8 +59,12 @@ def _hit(grades: Sequence[int], ideal: Sequence[int], k: int) -> float:
 
 
 def _judged(grades: Sequence[int], ideal: Sequence[int], k: int) -> float:
-    """Share of judged documents among the first k: how far the other metrics can be trusted."""
-    return sum(grade != UNJUDGED for grade in grades[:k]) / k
+    """Share of judged documents among the first k: how far the other metrics can be trusted.
+
+    As in ir_measures, it refers to what was retrieved if that is fewer than k.
+    """
+    retrieved = grades[:k]
+    return sum(grade != UNJUDGED for grade in retrieved) / max(len(retrieved), 1)
 
 
 def _relevant(grades: Sequence[int]) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +32,8 @@ def load_encoder(
     bidirectional: bool = False,
     base: str | Path | None = None,
     instruction: str | None = None,
+    prompts: Mapping[str, str] | None = None,
+    label: str = "",
     device: str = "auto",
     dtype: str = "float32",
     batch_size: int = 32,
@@ -59,6 +61,9 @@ def load_encoder(
         instruction: for models with instructions, used if the task has none; None for the
             model's default. An adapter applies it to queries, and by default pools the
             last token, the end of text.
+        prompts: text before an input, per role or task; see `prompt_for`. None for the
+            model's own.
+        label: its name in records and tables; empty for the model's own.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
         dtype: ``float32``, ``bfloat16`` or ``float16``.
         batch_size: texts per batch if they must be padded, or if sentence-transformers runs
@@ -72,6 +77,9 @@ def load_encoder(
         ValueError: an unknown pooling, dtype or device.
     """
     source = _resolved(spec, base=base, instruction=instruction)
+    if prompts is not None:
+        source = replace(source, prompts=dict(prompts))
+    source = replace(source, label=label or source.label)
     options = {"cache": cache, "show_progress": show_progress}
     if source.kind == "random":
         from qwen3nb.models.encoders.random_baseline import RandomEncoder

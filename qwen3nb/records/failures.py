@@ -2,14 +2,12 @@
 
     results/failed/<page>.json
 
-Records that a failed run has already saved stay on disk, so that the next attempt can reuse
-them, but `qwen3nb.records.store.load_results` leaves them out until the run completes: the
-numbers of a failed run are never shown.
+The records that it saved before it failed are whole and count like any other; the next
+attempt reuses them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -51,11 +49,6 @@ class FailedRun:
         """The error and the last line of its message."""
         lines = [line.strip() for line in self.message.splitlines() if line.strip()]
         return f"{self.error}: {lines[-1]}" if lines else self.error
-
-    def made(self, *, config: Mapping[str, Any], finished: str) -> bool:
-        """Return whether this run made the record with this ``config`` and time ``finished``."""
-        ours = all(self.parameters.get(name) == value for name, value in config.items())
-        return bool(config) and ours and self.started <= finished <= self.failed
 
 
 def _file(page: str, folder: Path | None = None) -> Path:

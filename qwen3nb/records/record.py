@@ -14,6 +14,7 @@ import json
 import math
 import platform
 import re
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -24,10 +25,12 @@ from qwen3nb.metrics.aggregate import PERCENTILE, REPORTED, Aggregate, aggregate
 from qwen3nb.utils.atomic_files import read_json, sha256_json, write_json
 
 __all__ = [
+    "FIRST_SCHEMA",
     "SCHEMA",
     "Environment",
     "MTEBScore",
     "ModelInfo",
+    "Part",
     "Result",
     "ResultError",
     "RunCost",
@@ -38,7 +41,7 @@ __all__ = [
 ]
 
 SCHEMA = "qwen3nb.result/2"
-_FIRST_SCHEMA = "qwen3nb.result/1"
+FIRST_SCHEMA = "qwen3nb.result/1"
 _SIZES = ("documents", "queries", "texts")  # among the task's other fields in the first schema
 _VERSIONS = (
     "qwen3nb",
@@ -106,6 +109,8 @@ class TaskInfo:
         subsets: subsets that were evaluated, likewise.
         languages: languages that were evaluated, likewise.
         selection: the subsets and splits, if they are not all that the task has; see `key`.
+        counts: what a reader of the scores should know of the data, each with its number, such
+            as queries without a relevant document; empty if there is nothing to tell.
     """
 
     name: str
@@ -122,6 +127,7 @@ class TaskInfo:
     subsets: tuple[str, ...] = ()
     languages: tuple[str, ...] = ()
     selection: str = ""
+    counts: dict[str, int] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -130,6 +136,25 @@ class TaskInfo:
         It distinguishes what `name` does not, and names the record's file.
         """
         return f"{self.name}-{self.selection}" if self.selection else self.name
+
+
+@dataclass(frozen=True)
+class Part:
+    """One split of one subset of a task, and the score on it.
+
+    Attributes:
+        split: name of the split.
+        subset: name of the subset; of a multilingual task, often a language.
+        languages: its languages, as MTEB writes them, such as ``eng-Latn``.
+        score: the aggregate of the task's main metric on this part.
+        mteb: the main score that MTEB reports for it.
+    """
+
+    split: str
+    subset: str
+    languages: tuple[str, ...]
+    score: Aggregate
+    mteb: float
 
 
 @dataclass(frozen=True)
@@ -183,7 +208,8 @@ class Result:
         model: the model.
         task: the task and its data.
         metrics: aggregate per metric name.
-        per_query: column, then query id, to value.
+        per_query: column, then query id, to value. If the task has several splits or subsets,
+            ids begin with the part, as in ``test/en/q7``.
         seed: seed of the run, for intervals and random vectors.
         config: the parameters of the run.
         environment: versions, device, precision.
@@ -192,6 +218,7 @@ class Result:
         finished: time of completion, UTC, ISO 8601.
         checksum: as in the file it was loaded from, see `checksum`; empty if it was written
             without one.
+        parts: the splits and subsets that the scores are means over; empty if there is only one.
     """
 
     model: ModelInfo
@@ -205,6 +232,7 @@ class Result:
     run: str = ""
     finished: str = ""
     checksum: str = field(default="", compare=False)
+    parts: tuple[Part, ...] = ()
 
     def __repr__(self) -> str:
         """Model, task and main score with its interval."""
@@ -243,9 +271,9 @@ class Result:
         try:
             value = read_json(file)
             schema = value.get("schema") if isinstance(value, dict) else type(value).__name__
-            if schema not in (SCHEMA, _FIRST_SCHEMA):
+            if schema not in (SCHEMA, FIRST_SCHEMA):
                 raise ResultError(f"{file}: schema is {schema!r}, expected {SCHEMA!r}")
-            return cls(**_typed(_from_first(value) if schema == _FIRST_SCHEMA else value))
+            return cls(**_typed(_from_first(value) if schema == FIRST_SCHEMA else value))
         except ResultError:
             raise
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -254,7 +282,7 @@ class Result:
 
 def _typed(value: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of a record's JSON with the types that `Result` expects."""
-    fields = {name: value[name] for name in Result.__dataclass_fields__}
+    fields = {name: value[name] for name in Result.__dataclass_fields__ if name in value}
     task = dict(fields["task"])
     for name in ("splits", "subsets", "languages"):
         task[name] = tuple(task[name])
@@ -265,11 +293,19 @@ def _typed(value: dict[str, Any]) -> dict[str, Any]:
         "task": TaskInfo(**task),
         "environment": Environment(**fields["environment"]),
         "cost": RunCost(**fields["cost"]),
-        "metrics": {
-            name: Aggregate(**{**item, "columns": tuple(item["columns"])})
-            for name, item in fields["metrics"].items()
-        },
+        "metrics": {name: _aggregate(item) for name, item in fields["metrics"].items()},
+        "parts": tuple(_part(item) for item in fields.get("parts", ())),
     }
+
+
+def _aggregate(item: dict[str, Any]) -> Aggregate:
+    parts = tuple(item.get("parts", ()))
+    return Aggregate(**{**item, "columns": tuple(item["columns"]), "parts": parts})
+
+
+def _part(item: dict[str, Any]) -> Part:
+    languages = tuple(item["languages"])
+    return Part(**{**item, "languages": languages, "score": _aggregate(item["score"])})
 
 
 def _from_first(value: dict[str, Any]) -> dict[str, Any]:
@@ -309,7 +345,7 @@ def problems(result: Result) -> list[str]:
         wrong.append("its identity does not follow from the model's settings")
     if result.task.main_metric not in result.metrics:
         wrong.append(f"main metric {result.task.main_metric!r} is not among its metrics")
-    for name, stored in result.metrics.items():
+    for name, stored in _aggregates(result):
         if stored.how == REPORTED:  # another program's value: there are no per-query scores
             mteb = result.task.mteb
             if mteb and name == result.task.main_metric and not _same(mteb.value, stored.value):
@@ -322,6 +358,7 @@ def problems(result: Result) -> list[str]:
                 columns=stored.columns,
                 seed=result.seed,
                 percentile=stored.interval == PERCENTILE,
+                parts=stored.parts,
             )
         except (ValueError, KeyError) as error:
             wrong.append(f"{name}: cannot be recomputed ({error})")
@@ -331,6 +368,13 @@ def problems(result: Result) -> list[str]:
             if not _same(ours, theirs):
                 wrong.append(f"{name}: {part} is {theirs}, per-query scores give {ours}")
     return wrong
+
+
+def _aggregates(result: Result) -> Iterator[tuple[str, Aggregate]]:
+    """Yield every aggregate of a record with a name for messages."""
+    yield from result.metrics.items()
+    for part in result.parts:
+        yield f"{result.task.main_metric} on {part.split}/{part.subset}", part.score
 
 
 def _same(first: float | None, second: float | None) -> bool:

@@ -1,15 +1,12 @@
-"""Find, load, adopt and verify the records on disk."""
+"""Find, load and verify the records on disk."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from qwen3nb import paths
-from qwen3nb.records.failures import failed_runs
 from qwen3nb.records.record import Result, problems
 from qwen3nb.records.results import Results
 from qwen3nb.records.verification import file_problems
@@ -30,9 +27,6 @@ _USES: dict[str, Any] = {
 def load_results(folder: Path | str | None = None, *, adapters: bool = True) -> Results:
     """Return all records under ``folder``, sorted by model and task; empty without the folder.
 
-    Records made by a failed run are left out until that run completes; see
-    `qwen3nb.records.failures`.
-
     Args:
         folder: by default `paths.results`.
         adapters: whether to include records of trained adapters, which are repeated runs of one
@@ -41,29 +35,11 @@ def load_results(folder: Path | str | None = None, *, adapters: bool = True) -> 
     Raises:
         ResultError: a record that cannot be read; names the file.
     """
-    failed = failed_runs(folder)
     return Results(
         result
         for result in map(Result.load, result_files(folder))
-        if (adapters or "training" not in result.config)
-        and not any(run.made(config=result.config, finished=result.finished) for run in failed)
+        if adapters or "training" not in result.config
     )
-
-
-def adopt(
-    result: Result, *, config: dict[str, Any], run: str, folder: Path | None = None
-) -> Result:
-    """Adopt a record left by a failed run: sign it with the run that reuses it, and save it.
-
-    Any other record is returned unchanged.
-    """
-    made = (each.made(config=result.config, finished=result.finished) for each in failed_runs())
-    if not any(made):
-        return result
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    signed = replace(result, config=config, run=run, finished=now)
-    signed.save(folder)
-    return signed
 
 
 def result_files(folder: Path | str | None = None) -> list[Path]:

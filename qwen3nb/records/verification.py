@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import Any
 
 from qwen3nb import paths
-from qwen3nb.records.record import Result, ResultError, checksum, problems
+from qwen3nb.records.record import FIRST_SCHEMA, Result, ResultError, checksum, problems
 from qwen3nb.utils.atomic_files import read_json, sha256_file
 
 __all__ = ["file_problems", "without_checksum"]
@@ -51,6 +51,8 @@ def _checksum(file: Path) -> str:
 
 
 def _signature(raw: dict[str, Any]) -> Iterator[str]:
+    if raw["schema"] != FIRST_SCHEMA and "checksum" not in raw:
+        yield "it has no field for its checksum: it was changed after it was written"
     if raw.get("checksum") and raw["checksum"] != checksum(raw):
         yield "its content is not that of its checksum: it was changed after it was written"
 

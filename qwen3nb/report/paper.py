@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from qwen3nb.analysis.comparison.alignment import model_names
+from qwen3nb.analysis.comparison.alignment import model_names, newest_records
 from qwen3nb.analysis.comparison.compare import Comparison, compare
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
+from qwen3nb.report.comparison.by_type import overview_table, tasks_by_type
 from qwen3nb.report.comparison.figures import differences_figure, pairs_figure
 from qwen3nb.report.comparison.tables import differences_table
 from qwen3nb.report.comparison.task_figures import task_differences_figure, wins_figure
+from qwen3nb.report.leaderboard.benchmark_tables import task_sections
 from qwen3nb.report.leaderboard.figures import (
     bars_figure,
     comparison_figure,
@@ -23,9 +26,9 @@ from qwen3nb.report.leaderboard.ranking import rank_figure, standings
 from qwen3nb.report.leaderboard.score_table import leaderboard
 from qwen3nb.report.leaderboard.tables import cost_table, headline_table
 from qwen3nb.report.render.figure import Figure
-from qwen3nb.report.render.table import TABLE_FORMATS, Table
+from qwen3nb.report.render.table import TABLE_FORMATS, Table, transposed
 from qwen3nb.report.studies.reranking_figures import gain_figure
-from qwen3nb.report.training.configurations import configurations_table
+from qwen3nb.report.training.configurations import configurations_figure, configurations_table
 from qwen3nb.report.training.figures import conflict_figure, loss_figure, trajectory_figure
 from qwen3nb.report.training.interference import (
     interference_figure,
@@ -60,7 +63,7 @@ def paper_figures(
         rank_figure(standings(on_tier, tier=tier, seed=seed)),
     ]
     comparison = compare(on_tier, tier=tier, seed=seed)
-    for task in _compared_tasks(comparison):
+    for task in _compared_tasks(comparison) if not TIERS[tier].benchmarks else ():
         figures.append(task_differences_figure(comparison, task=task))
         figures.append(wins_figure(comparison, task=task))
     figures += [differences_figure(comparison), pairs_figure(comparison)]
@@ -73,6 +76,7 @@ def _of_trainings(results: Sequence[Result], *, tier: str, seed: int) -> Iterato
     trainings = read_trainings(results, tier=tier, seed=seed)
     yield from (trajectory_figure(trainings), loss_figure(trainings), conflict_figure(trainings))
     yield interference_figure(interference_report(seed=seed))
+    yield configurations_figure(trained_scores())
     reranked = [result for result in results if f"gain {METRIC}" in result.per_query]
     if reranked:
         yield gain_figure(reranked)
@@ -80,7 +84,7 @@ def _of_trainings(results: Sequence[Result], *, tier: str, seed: int) -> Iterato
 
 def _per_model(results: Sequence[Result]) -> Iterator[tuple[str, Figure]]:
     for identity, name in model_names(results).items():
-        own = [result for result in results if result.model.identity == identity]
+        own, _ = newest_records(each for each in results if each.model.identity == identity)
         for figure in (per_query_figure(own, metric=METRIC), similarity_figure(own)):
             if figure is not None:
                 yield f"{figure.name}-{name}", figure
@@ -92,22 +96,43 @@ def paper_tables(results: Sequence[Result], *, tier: str, seed: int = 0) -> list
     Raises:
         ValueError: the tier has no records.
     """
-    from dataclasses import replace
-
     on_tier = _of_tier(results, tier)
     comparison = compare(on_tier, tier=tier, seed=seed)
+    board = leaderboard(on_tier, tier=tier, comparison=comparison)
+    headline = headline_table(on_tier, tier=tier)
+    if TIERS[tier].benchmarks:
+        board, headline = (transposed(each, first="mean") for each in (board, headline))
     tables = [
-        leaderboard(on_tier, tier=tier, comparison=comparison),
+        board,
         replace(
-            headline_table(on_tier, tier=tier),
+            headline,
             name=f"headline-{tier}",
-            caption=f"All models on the first task of the tier {tier}.",
+            caption=f"The scores in front on the tier {tier}.",
         ),
         replace(cost_table(on_tier), name="cost", caption="Cost of the results."),
     ]
-    tables += [differences_table(comparison, task=task) for task in _compared_tasks(comparison)]
+    if TIERS[tier].benchmarks:
+        tables += _of_benchmarks(on_tier, comparison, tier=tier)
+    else:
+        tables += [differences_table(comparison, task=each) for each in _compared_tasks(comparison)]
     trained = configurations_table(trained_scores())
     return [*tables, trained] if trained.rows else tables
+
+
+def _of_benchmarks(
+    results: Sequence[Result], comparison: Comparison, *, tier: str
+) -> Iterator[Table]:
+    """Yield the tables of all tasks by benchmark and type, and the differences by type."""
+    *sections, (title, missing) = task_sections(results, tier=tier).tables
+    for name, table in sections:
+        yield replace(transposed(table, first="task"), caption=f"{name}.")
+    yield replace(missing, name="missing", caption=f"{title}.")
+    yield replace(overview_table(comparison), caption="Tasks won and lost, by type.")
+    for kind, tasks in tasks_by_type(comparison).items():
+        if keys := [each.task for each in tasks if each.with_baseline]:
+            table = differences_table(comparison, tasks=keys)
+            caption = f"{kind}: paired differences from {comparison.baseline}."
+            yield replace(table, name=f"differences-{kind}", caption=caption)
 
 
 def _of_tier(results: Sequence[Result], tier: str) -> list[Result]:

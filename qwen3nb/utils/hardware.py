@@ -13,6 +13,7 @@ from pathlib import Path
 __all__ = [
     "available_memory",
     "cores",
+    "free_disk",
     "gpu_names",
     "gpus",
     "peak_memory",
@@ -46,6 +47,12 @@ def available_memory() -> int:
 
     free = _container("memory.max") - _container("memory.current", default=0)
     return min(psutil.virtual_memory().available, max(free, 0))
+
+
+def free_disk(folder: Path) -> int:
+    """Return the free bytes of the disk that holds ``folder``, or would hold it."""
+    nearest = next(each for each in (folder, *folder.resolve().parents) if each.exists())
+    return shutil.disk_usage(nearest).free
 
 
 def resident_memory() -> int:

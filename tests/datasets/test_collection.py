@@ -1,8 +1,10 @@
+import json
+
 import pytest
 from helpers import TEXTS
 from helpers.beir import write_beir
 
-from qwen3nb.datasets.collection import TestCollection, find_collections
+from qwen3nb.datasets.collection import SKIP_SELF, TestCollection, find_collections
 from qwen3nb.datasets.rows import DataError
 
 DOCUMENTS = {f"d{index}": text for index, text in enumerate([*TEXTS, "a cat", "a dog", "rain"])}
@@ -39,14 +41,108 @@ def test_a_subset_keeps_all_that_is_judged_and_says_its_size():
 
 def test_a_collection_shows_its_size_and_not_its_texts():
     collection = TestCollection.from_texts(QUERIES, DOCUMENTS, RELEVANT, name="own")
-    assert repr(collection) == "TestCollection('own', 7 documents, 2 queries)"
+    assert repr(collection) == (
+        "TestCollection('own', 7 documents, 2 queries; 1 queries without judgements)"
+    )
 
 
 def test_a_beir_folder_is_read_by_its_path(tmp_path):
     folder = write_beir(tmp_path / "words", documents=20, queries=4)
     collection = TestCollection.from_beir(str(folder))
-    assert (collection.name, collection.skip_self) == ("words", True)
+    assert (collection.name, collection.skip_self) == ("words", False)
     assert (len(collection.documents), len(collection.queries)) == (20, 4)
     assert find_collections(folder)[0].revision == collection.revision
     with pytest.raises(DataError, match="dev.tsv"):
         TestCollection.from_beir(folder, split="dev")
+
+
+def beir_rows(folder, *, corpus, queries, qrels):
+    """A BEIR folder from texts per id, and lines of qrels."""
+    (folder / "qrels").mkdir(parents=True)
+    for name, texts in (("corpus", corpus), ("queries", queries)):
+        rows = [json.dumps({"_id": i, "text": text}) for i, text in texts.items()]
+        (folder / f"{name}.jsonl").write_text("\n".join(rows) + "\n")
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + qrels)
+    return folder
+
+
+def test_what_is_odd_is_counted_and_shown(tmp_path):
+    folder = beir_rows(
+        tmp_path / "odd",
+        corpus={"a": "one", "b": "one", "c": " ", "d": "two"},
+        queries={"q1": "one?", "q2": "none?", "q3": "unjudged?", "q4": "one?"},
+        # q2 has no relevant document, q3 no judgement; z is missing; (q1, a) is 1, then 2.
+        qrels="q1\ta\t1\nq1\tb\t0\nq1\tz\t1\nq1\ta\t2.0\nq2\td\t0\nq4\ta\t1\nq4\ta\t1\n",
+    )
+    collection = TestCollection.from_beir(folder)
+    assert collection.qrels == {"q1": {"a": 2, "b": 0, "z": 1}, "q4": {"a": 1}}
+    assert collection.counts == {
+        "judged documents that are missing": 1,
+        "queries without a relevant document": 1,
+        "queries without judgements": 1,
+        "judgements given twice with different grades": 1,
+        "documents without a text": 1,
+        "documents with the text of another one": 1,
+        "queries with the text of another one": 1,
+    }
+    assert "2 queries; 1 judged documents that are missing; " in repr(collection)
+    assert "documents without a text" not in collection.subset(documents=2).counts
+
+
+def test_qrels_of_another_corpus_are_refused(tmp_path):
+    folder = beir_rows(
+        tmp_path / "wrong",
+        corpus={"a": "one", "b": "two"},
+        queries={"q1": "one?"},
+        qrels="q1\ta\t1\nq1\t17\t1\nq1\t18\t0\n",
+    )
+    with pytest.raises(DataError, match=r"2 of 3 judged documents are missing .*17, 18.*'a', 'b'"):
+        TestCollection.from_beir(folder)
+
+
+def test_empty_documents_alone_are_refused(tmp_path):
+    folder = beir_rows(tmp_path / "e", corpus={"a": ""}, queries={"q": "x"}, qrels="q\ta\t1\n")
+    with pytest.raises(DataError, match="documents with a text; all are empty"):
+        TestCollection.from_beir(folder)
+
+
+@pytest.mark.parametrize("grade", ["1.5", "high", "nan", ""])
+def test_a_grade_that_is_no_whole_number_is_named(tmp_path, grade):
+    qrels = f"q\ta\t1.0\nq\tb\t{grade}\n"
+    folder = beir_rows(
+        tmp_path / "g", corpus={"a": "x y", "b": "z"}, queries={"q": "x"}, qrels=qrels
+    )
+    with pytest.raises(DataError, match=r"test.tsv:3: expected a whole number as grade"):
+        TestCollection.from_beir(folder)
+
+
+def test_grades_in_jsonl_may_be_floats(tmp_path):
+    folder = beir_rows(tmp_path / "j", corpus={"a": "x"}, queries={"q": "x"}, qrels="")
+    (folder / "qrels" / "test.tsv").unlink()
+    row = {"query-id": "q", "corpus-id": "a", "score": 2.0}
+    (folder / "qrels" / "test.jsonl").write_text("\n" + json.dumps(row) + "\n")
+    assert TestCollection.from_beir(folder).qrels == {"q": {"a": 2}}
+    (folder / "qrels" / "test.jsonl").write_text("\n" + json.dumps({**row, "score": 0.5}))
+    with pytest.raises(DataError, match=r"test.jsonl:2: expected a whole number"):
+        TestCollection.from_beir(folder)
+
+
+def test_a_document_with_the_querys_id_goes_only_where_the_task_says_so(tmp_path):
+    rows = {"corpus": {"1": "x y", "2": "x z"}, "queries": {"1": "x"}, "qrels": "1\t1\t1\n"}
+    assert not TestCollection.from_beir(beir_rows(tmp_path / "cisi", **rows)).skip_self
+    arguana = beir_rows(tmp_path / "ArguAna", **rows)
+    assert TestCollection.from_beir(arguana).skip_self
+    assert not TestCollection.from_beir(arguana, skip_self=False).skip_self
+    assert TestCollection.from_beir(tmp_path / "cisi", skip_self=True).skip_self
+
+
+@pytest.mark.integration
+def test_the_rule_for_identical_ids_is_that_of_mteb():
+    from qwen3nb.evaluation.mteb.select import tier_tasks
+
+    tasks = [task for task in tier_tasks("full") if task.metadata.type == "Retrieval"]
+    flagged = {
+        task.metadata.dataset["path"].split("/")[1].lower(): bool(task.ignore_identical_ids)
+        for task in tasks
+    }
+    assert {name for name, flag in flagged.items() if flag} == set(SKIP_SELF)

@@ -15,8 +15,11 @@ from qwen3nb.datasets.mirror import (
     Need,
     data_revision,
     fetch,
+    hub_reachable,
     local_data,
     mirrored,
+    missing,
+    missing_error,
     needs,
 )
 from qwen3nb.evaluation.evaluate import evaluate
@@ -60,6 +63,49 @@ def test_what_a_choice_of_tasks_needs():
     assert by_id["mteb/scifact"].used_by == ("SciFact",)
     assert len(by_id["mteb/scifact"].revision) == 40
     assert by_id["intfloat/e5-base-v2"].kind == "model"
+
+
+def test_what_is_missing_is_listed_once_with_the_command(mirror, monkeypatch, tmp_path):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "prepared")
+    sts_folder(mirror)
+    sts = Need("dataset", "mteb/stsbenchmark-sts", "1" * 40, ("STSBenchmark",))
+    other = Need("dataset", "mteb/sickr-sts", "2" * 40, ("SICK-R",))
+    model = Need("model", "intfloat/e5-base-v2", "3" * 40, ("e5-base-v2",))
+    assert missing([sts, other, model], reachable=False) == [other, model]
+    assert missing([sts, other, model], reachable=True) == []
+    monkeypatch.setattr("qwen3nb.datasets.mirror.hub_reachable", lambda: pytest.fail("was asked"))
+    assert missing([sts]) == []
+    text = str(missing_error([other, model]))
+    assert f"`qwen3nb fetch --tasks SICK-R --models e5-base-v2 --mirror {mirror}`" in text
+    assert "--tier full --mirror" in str(missing_error([other], command="--tier full"))
+    # Prepared data and downloaded weights count only at the pinned revision.
+    (tmp_path / "prepared/mteb___sickr-sts/default/0.0.0" / ("9" * 40)).mkdir(parents=True)
+    assert missing([other], reachable=False) == [other]
+    (tmp_path / "prepared/mteb___sickr-sts/default/0.0.0" / ("2" * 40)).mkdir(parents=True)
+    (tmp_path / "hub/models--intfloat--e5-base-v2/snapshots" / ("3" * 40)).mkdir(parents=True)
+    assert missing([other, model], reachable=False) == []
+
+
+def test_a_download_that_was_cut_off_is_missing(mirror):
+    folder = sts_folder(mirror)
+    need = Need("dataset", "mteb/stsbenchmark-sts", "1" * 40, ("STSBenchmark",))
+    assert missing([need], reachable=False) == []
+    (folder / ".cache").mkdir()
+    (folder / ".cache" / "test.incomplete").write_text("")
+    assert missing([need], reachable=False) == [need]
+
+
+def test_a_silent_hub_is_given_up(monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", endpoint)
+        started = time.monotonic()
+        assert not hub_reachable(timeout=0.3)
+        assert time.monotonic() - started < 2
 
 
 def test_a_task_runs_on_the_mirror_and_the_record_says_which_data(mirror, encoder_folder):
@@ -122,6 +168,43 @@ def test_the_path_is_put_back_when_loading_fails(mirror):
     with pytest.raises(RuntimeError, match="no"):
         fail()
     assert task.metadata.dataset["path"] == "mteb/stsbenchmark-sts"
+
+
+CARD = """---
+configs:
+- config_name: default
+  data_files: [{split: test, path: test.jsonl}]
+---
+"""
+
+
+@pytest.mark.parametrize("card", ["", CARD])
+def test_changed_rows_are_loaded_even_if_name_card_and_time_stay(mirror, card):
+    folder = sts_folder(mirror)
+    if card:
+        (folder / "README.md").write_text(card)
+    file, times = folder / "test.jsonl", (1_700_000_000, 1_700_000_000)
+    os.utime(file, times)
+
+    def scores():
+        task = select_tasks(names=["STSBenchmark"])[0]
+        with local_data(task):
+            task.load_data()
+            revision = task.metadata.revision
+        assert revision == data_revision(task)
+        assert task.metadata.revision != revision
+        data = task.dataset.get("default", task.dataset)
+        return list(data["test"]["score"]), revision
+
+    first, revision = scores()
+    assert first == [0.0, 2.5, 5.0]
+    changed = file.with_name("changed")
+    changed.write_text(file.read_text().replace("2.5", "3.5"))
+    os.utime(changed, times)
+    changed.replace(file)  # as cp -p and rsync leave it: same size, same time
+    second, other = scores()
+    assert second == [0.0, 3.5, 5.0]
+    assert other != revision
 
 
 def test_fetching_notes_what_came_and_goes_on(mirror, monkeypatch):
@@ -194,6 +277,15 @@ def test_a_mirror_filled_from_a_hub_serves_a_node_without_one(hub, tmp_path):
     }
     command = [sys.executable, "-m", "qwen3nb.cli.main"]
     fetch_ = [*command, "fetch", "--tasks", "STSBenchmark"]
+    question = "from qwen3nb.datasets.mirror import hub_reachable as ask; print(ask())"
+    answer = subprocess.run(
+        [sys.executable, "-c", question],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert answer.stdout == "True\n"
     listed = subprocess.run(
         [*fetch_, "--list"], env=environment, capture_output=True, text=True, check=True
     )

@@ -18,6 +18,7 @@ from helpers.records import make
 from qwen3nb import paths
 from qwen3nb.analysis.inventory.collect import load_all_results
 from qwen3nb.book.build import build_book
+from qwen3nb.book.status import runs_table
 from qwen3nb.execution.attempt import Attempt, cell_error
 from qwen3nb.execution.notebook import NotebookError, finished_page, run_key, run_notebook
 from qwen3nb.records.failures import (
@@ -94,6 +95,41 @@ def test_an_earlier_page_is_kept_under_a_notice_for_bare_papermill_too(checkout)
 
 
 @pytest.mark.integration
+def test_a_run_that_only_raises_what_failed_at_its_end_shows_everything_else(checkout):
+    node = notebook_of("print('done 0.123')", "assert x, 'T: broken\\n  U: <b>lost</b>'")
+    node.cells[0].source = "# A page\n\nWhat it is about."
+    node.cells[-1].metadata["tags"] = ["raises-failures"]
+    path = save(node, "small")
+    with pytest.raises(NotebookError, match="AssertionError: T: broken"):
+        run_notebook(path, {"x": 0}, show_progress=False)
+    page = checkout / "book" / "runs" / "small.ipynb"
+    sources, outputs, published = shown(page)
+    assert sources.startswith("# A page\n:::{admonition} Some of it failed")
+    assert "What it is about." in sources
+    assert outputs.index("AssertionError: T: broken\n  U: <b>lost</b>") < outputs.index(
+        "done 0.123"
+    )
+    assert not any(
+        output.output_type == "error"
+        for cell in published.cells
+        for output in cell.get("outputs", ())
+    )
+    ours = published.metadata.qwen3nb
+    assert ours.finished == ours.failed
+    assert "finished, with failures" in runs_table().to_html()
+    assert failed_run("small").reason == "AssertionError: U: <b>lost</b>"
+    assert finished_page(path, {"x": 0}) is None
+
+    # An error before the last cell is a failed run: what is below it was never computed.
+    node.cells[-2].source = "1 / x"
+    save(node, "small")
+    page.unlink()
+    with pytest.raises(NotebookError, match="ZeroDivisionError"):
+        run_notebook(path, {"x": 0}, show_progress=False)
+    assert shown(page)[0].startswith("# small (failed)")
+
+
+@pytest.mark.integration
 def test_a_killed_kernel_is_a_failure(checkout):
     path = save(notebook_of("import os, signal; os.kill(os.getpid(), signal.SIGKILL)"), "small")
     with pytest.raises(NotebookError, match="the kernel died"):
@@ -139,37 +175,21 @@ def test_a_notebook_without_an_error_output_still_has_a_reason():
     assert cell_error(notebook_of("1")) == ("error", "a cell failed")
 
 
-@pytest.mark.parametrize(
-    ("config", "finished", "theirs"),
-    [
-        ({"checkpoint": "bm25", "tier": "smoke"}, 10, True),
-        ({"checkpoint": "bm25", "tier": "smoke"}, 20, True),
-        ({"checkpoint": "bm25", "tier": "smoke"}, 9, False),
-        ({"checkpoint": "bm25", "tier": "smoke"}, 21, False),
-        ({"checkpoint": "random", "tier": "smoke"}, 15, False),
-        ({"checkpoint": "bm25", "pooling": "last"}, 15, False),
-        ({}, 15, False),
-    ],
-)
-def test_which_records_a_failed_run_made(config, finished, theirs):
-    assert failure().made(config=config, finished=moment(finished)) is theirs
-
-
-def test_records_of_a_failed_run_are_kept_back_until_it_succeeds(home):
+def test_records_of_a_failed_run_count(home):
     config = {"checkpoint": "bm25", "tier": "smoke"}
-    bad = replace(make("bad"), config=config, finished=moment(15))
-    good = replace(make("good"), config=config, finished=moment(5))
-    bad.save()
-    good.save()
-    assert {each.model.label for each in load_results()} == {"bad", "good"}
+    replace(make("m"), config=config, finished=moment(15)).save()
     note_failure(failure())
-    assert [each.model.label for each in load_results()] == ["good"]
-    assert {score.system for score in load_all_results().scores} == {"good"}
+    assert [each.model.label for each in load_results()] == ["m"]
+    assert {score.system for score in load_all_results().scores} == {"m"}
+
+
+def test_notes_are_kept_until_the_run_succeeds(home):
+    note_failure(failure())
     assert failed_runs() == [failure()]
     assert failure().reason == "ValueError: two"
     assert failure(message="").reason == "ValueError"
     forget_failure("eval-bm25-smoke")
-    assert len(load_results()) == 2
+    assert failed_runs() == []
 
 
 def test_a_damaged_note_is_named(home):

@@ -5,7 +5,7 @@ from pathlib import Path
 import papermill  # noqa: F401 - first, as its command does: it loads our engine
 import pytest
 
-from qwen3nb.execution.papermill_argv import OPTIONS, with_output
+from qwen3nb.execution.papermill_argv import OPTIONS, completed
 
 
 def test_our_table_of_papermills_options_is_complete():
@@ -36,14 +36,26 @@ def test_our_table_of_papermills_options_is_complete():
 )
 def test_an_output_is_added_for_our_notebooks_alone(checkout, monkeypatch, arguments, added):
     monkeypatch.chdir(checkout / "notebooks")
-    completed = with_output(arguments)
-    assert completed[: len(arguments)] == arguments
-    assert (len(completed) - len(arguments)) == added
+    given = completed(arguments)
+    assert given[: len(arguments)] == arguments
+    assert (len(given) - len(arguments)) == added
     if added:
-        assert Path(completed[-1]).parent == checkout / "results" / "partial"
+        assert Path(given[-1]).parent == checkout / "results" / "partial"
 
 
 def test_a_notebook_elsewhere_is_left_alone(tmp_path, monkeypatch):
     (tmp_path / "eval.ipynb").write_text("{}")
     monkeypatch.chdir(tmp_path)
-    assert with_output(["eval.ipynb"]) == ["eval.ipynb"]
+    assert completed(["eval.ipynb"]) == ["eval.ipynb"]
+
+
+def test_a_bare_name_is_looked_up_in_the_notebooks_of_the_checkout(checkout, monkeypatch):
+    monkeypatch.chdir(checkout)
+    named = str(checkout / "notebooks" / "eval.ipynb")
+    given = completed(["-p", "tier", "full", "eval.ipynb"])
+    assert given[:4] == ["-p", "tier", "full", named]
+    assert Path(given[4]).parent == checkout / "results" / "partial"
+    assert completed(["eval.ipynb", "out.ipynb"]) == [named, "out.ipynb"]
+    assert completed(["eval.ipynb", "--help-notebook"]) == [named, "--help-notebook"]
+    assert completed(["missing.ipynb"]) == ["missing.ipynb"]
+    assert completed(["folder/eval.ipynb"]) == ["folder/eval.ipynb"]

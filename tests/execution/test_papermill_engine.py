@@ -28,6 +28,17 @@ def test_the_bare_papermill_command_works_as_typed(checkout, stdin):
 
 @pytest.mark.integration
 @pytest.mark.parametrize("output", [(), ("out.ipynb",)], ids=["bare", "with output"])
+def test_the_bare_command_works_at_the_top_of_the_checkout(checkout, output):
+    save(notebook_of("print('hello', x)"), "small")
+    done = call("small.ipynb", *output, "-p", "x", "7", folder=checkout)
+    assert done.returncode == 0, done.stderr
+    made = checkout / (output[0] if output else "book/runs/small.ipynb")
+    assert "hello 7" in made.read_text()
+    assert call("missing.ipynb", folder=checkout).returncode != 0
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("output", [(), ("out.ipynb",)], ids=["bare", "with output"])
 def test_papermill_refuses_what_a_notebook_does_not_declare(checkout, output):
     marker = checkout / "ran"
     save(notebook_of(f"open({str(marker)!r}, 'w')"), "small")

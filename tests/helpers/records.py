@@ -7,10 +7,26 @@ from dataclasses import replace
 import numpy as np
 
 from qwen3nb.metrics.aggregate import aggregate
-from qwen3nb.records.record import Environment, ModelInfo, Result, RunCost, TaskInfo
+from qwen3nb.records.record import (
+    Environment,
+    ModelInfo,
+    MTEBScore,
+    Result,
+    RunCost,
+    TaskInfo,
+)
+from qwen3nb.tiers import BENCHMARKS, GROUPS, TIERS
 from qwen3nb.utils.atomic_files import sha256_json
 
 BASE = np.random.default_rng(3).uniform(0.3, 0.6, 40)
+# Types of the tasks of the benchmarks, by key.
+TYPES = {
+    part: kind
+    for benchmark in BENCHMARKS.values()
+    for kind, tasks in benchmark.types.items()
+    for task in tasks
+    for part in GROUPS.get(task, (task,))
+}
 RETRIEVAL, RERANKING = "PyDocsSampleRetrieval", "PyDocsSampleReranking"
 
 
@@ -79,4 +95,32 @@ def three_models():
         make("good", scores=noisy(0.7)),
         make("same", scores=noisy(0.5, seed=4)),
         make("now", scores=noisy(0.5, seed=5)),
+    ]
+
+
+def benchmark_record(label, key, *, mean=0.5, seed=0, n=40):
+    """A record of one task of a benchmark, with scores per query except for STS and the like."""
+    kind = TYPES.get(key, "Retrieval")
+    rng = np.random.default_rng([seed, *key.encode()])
+    difficulty = rng.uniform(0, 0.4, n)
+    scores = np.clip(mean - 0.2 + difficulty + rng.normal(0, 0.05, n), 0, 1)
+    metric = {"Retrieval": "nDCG@10", "Reranking": "nDCG@10", "Classification": "accuracy"}.get(
+        kind, "score"
+    )
+    result = make(label, scores.tolist(), task=key, metric=metric)
+    value = result.metrics[metric].value
+    amend(result, "task", type=kind, mteb=MTEBScore("main", value))
+    if kind == "Retrieval":
+        result.per_query["MRR@10"] = {q: v / 2 for q, v in result.per_query[metric].items()}
+        mrr = aggregate(result.per_query, how="mean", columns=("MRR@10",), seed=0)
+        result.metrics["MRR@10"] = mrr
+    return result
+
+
+def tier_records(label, *, tier="full", mean=0.5, seed=0, without=()):
+    """Records of a model on every task of a tier, except those ``without``."""
+    return [
+        benchmark_record(label, key, mean=mean, seed=seed)
+        for key in TIERS[tier].task_keys
+        if key not in without
     ]

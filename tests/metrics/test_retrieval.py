@@ -50,7 +50,7 @@ def test_hits_judged_and_exponential_gains_by_hand():
     dcg = 1 / math.log2(4) + 7 / math.log2(5)
     ideal = 7 / math.log2(2) + 1 / math.log2(3)
     assert {name: value["q"] for name, value in values.items()} == pytest.approx(
-        {"Hit@2": 0.0, "Hit@3": 1.0, "Judged@2": 0.5, "Judged@10": 0.3, "nDCGexp@10": dcg / ideal}
+        {"Hit@2": 0.0, "Hit@3": 1.0, "Judged@2": 0.5, "Judged@10": 0.75, "nDCGexp@10": dcg / ideal}
     )
     binary = {"q": {"a": 1, "b": 1}}
     both = score_run(binary, run, ["nDCG@10", "nDCGexp@10"])

@@ -16,10 +16,11 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from scipy.stats import rankdata
 
-from qwen3nb.analysis.stats.resampling import Array, percentile_interval, resampled_means
+from qwen3nb.analysis.stats.resampling import percentile_interval, resampled_means
 from qwen3nb.metrics.aggregate import AGGREGATES
 from qwen3nb.metrics.intervals import (
     INTERVALS,
+    Array,
     Interval,
     correlation_interval,
     mean_interval,

@@ -27,14 +27,13 @@ from scipy import stats
 from qwen3nb.analysis.calibration.coverage import score_coverage
 from qwen3nb.analysis.stats.paired_tests import minimum_detectable_effect
 from qwen3nb.analysis.stats.resampling import (
-    Array,
     bca_interval,
     percentile_interval,
     resampled_means,
     sign_flip_extremes,
 )
 from qwen3nb.analysis.training.tir_estimate import Gate, estimate
-from qwen3nb.metrics.intervals import INTERVALS, student_interval
+from qwen3nb.metrics.intervals import INTERVALS, Array, student_interval
 from qwen3nb.utils.atomic_files import read_json, write_json
 from qwen3nb.utils.markdown import markdown_table
 

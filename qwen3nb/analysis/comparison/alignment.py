@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from qwen3nb.analysis.stats.resampling import Array
+from qwen3nb.metrics.intervals import Array
 from qwen3nb.records.record import Result
 
 __all__ = [
     "Pairing",
     "ScoreMatrix",
+    "by_part",
     "common_revision",
     "comparable",
     "join",
@@ -30,6 +31,7 @@ __all__ = [
     "system_names",
 ]
 
+_LEVELS = ("subset", "split")  # of a part, in the order of a task's key
 Columns = Mapping[str, Mapping[str, float]]  # system, then query id, to score
 
 
@@ -135,11 +137,12 @@ def pair_results(
     """
     given = [result for result in results if tasks is None or result.task.key in tasks]
     newest, left_out = newest_records(given)
+    newest = by_part(newest)
     names = system_names(newest)
     by_task: dict[str, list[Result]] = {}
     for result in newest:
         by_task.setdefault(result.task.key, []).append(result)
-    missing = sorted(set(tasks or ()) - set(by_task))
+    missing = sorted(set(tasks or ()) - {result.task.key for result in given})
     left_out += [f"{task}: no record of any system" for task in missing]
     matrices = []
     for task, records in sorted(by_task.items()):
@@ -152,18 +155,53 @@ def pair_results(
 
 
 def newest_records(results: Iterable[Result]) -> tuple[list[Result], list[str]]:
-    """The newest record per model identity, seed and task, and a note on each older one."""
+    """The newest record per model identity, seed and task, and a note on each older one.
+
+    There is no note on a record of the same content under another label, which `model_names` shows.
+    """
     newest: dict[tuple[str, int, str], Result] = {}
     replaced = []
     for result in sorted(results, key=lambda each: each.finished):
         key = (result.model.identity, result.seed, result.task.key)
-        if key in newest:
+        if key in newest and newest[key].model.label == result.model.label:
             replaced.append(
                 f"{key[2]}: an earlier record of {result.model.label} (seed {result.seed}), "
                 f"finished {newest[key].finished}"
             )
         newest[key] = result
     return list(newest.values()), replaced
+
+
+def by_part(results: Iterable[Result]) -> list[Result]:
+    """Replace the record of a task with several splits or subsets by a record of each.
+
+    Queries are paired within one subset and split only. The key of a part is that of a task
+    restricted to it: ``STS17-en-en``, or ``PoemSentiment-test``.
+    """
+    return [each for result in results for each in _parts(result)]
+
+
+def _parts(result: Result) -> list[Result]:
+    if not result.parts:
+        return [result]
+    several = [len({getattr(part, name) for part in result.parts}) > 1 for name in _LEVELS]
+    fixed = result.task.selection.endswith(tuple(f"-{part.split}" for part in result.parts))
+    parts = []
+    for part in result.parts:
+        shown = (several[0], several[1] or fixed)
+        names = [getattr(part, name) for name, show in zip(_LEVELS, shown, strict=True) if show]
+        prefix = f"{part.split}/{part.subset}/"
+        columns = {
+            column: {q.removeprefix(prefix): v for q, v in values.items() if q.startswith(prefix)}
+            for column, values in result.per_query.items()
+        }
+        task = replace(
+            result.task, selection="-".join(names), splits=(part.split,), subsets=(part.subset,),
+            languages=part.languages, mteb=None,
+        )  # fmt: skip
+        metrics = {result.task.main_metric: part.score}
+        parts.append(replace(result, task=task, metrics=metrics, per_query=columns, parts=()))
+    return parts
 
 
 def pair_against(
@@ -208,9 +246,15 @@ def comparable(one: Result, other: Result) -> bool:
 
 
 def model_names(results: Iterable[Result]) -> dict[str, str]:
-    """Names by model identity: the newest label, with pooling or digest if not unique."""
+    """Names by model identity: the newest label, with pooling or digest if not unique.
+
+    A model with several labels shows the others as well: ``demo-average (= runs-ul2-best)``.
+    """
     newest = sorted(results, key=lambda each: each.finished)
     models = {result.model.identity: result.model for result in newest}
+    aliases: dict[str, set[str]] = {}
+    for result in newest:
+        aliases.setdefault(result.model.identity, set()).add(result.model.label)
     labels = [model.label for model in models.values()]
     names = {}
     for identity, model in models.items():
@@ -220,6 +264,9 @@ def model_names(results: Iterable[Result]) -> dict[str, str]:
         names[identity] = name
     if len(set(names.values())) < len(names):
         names = {identity: f"{models[identity].label} {identity[:8]}" for identity in models}
+    for identity, model in models.items():
+        if others := sorted(aliases[identity] - {model.label}):
+            names[identity] += f" (= {', '.join(others)})"
     return names
 
 

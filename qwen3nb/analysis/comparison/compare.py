@@ -23,6 +23,7 @@ import numpy as np
 
 from qwen3nb.analysis.comparison.alignment import (
     ScoreMatrix,
+    by_part,
     common_revision,
     join,
     newest_records,
@@ -239,7 +240,7 @@ class Comparison:
         method = NAMES[self.procedure.correction]
         if len(sizes) == 1:
             return f"{method} over the {sizes[0]} comparisons with {self.baseline}"
-        counts = ", ".join(map(str, sizes))
+        counts = ", ".join(map(str, sizes)) if len(sizes) <= 12 else f"{min(sizes)} to {max(sizes)}"
         return f"{method} over the comparisons with {self.baseline} on each task ({counts})"
 
     def to_frame(self) -> DataFrame:
@@ -312,6 +313,8 @@ def compare(
         wanted = list(TIERS[one_of("tier", tier, TIERS)].task_keys) if tier else _tasks(given)
     given = [result for result in given if result.task.key in wanted]
     newest, replaced = newest_records(given)
+    newest = by_part(sorted(newest, key=lambda each: wanted.index(each.task.key)))
+    wanted = _tasks(newest)
     metrics = [metric] if isinstance(metric, str) else list(metric)
     names = system_names(given)
     reference = _named(given, names, baseline) or _best(newest, names, wanted, metrics[0])

@@ -19,14 +19,9 @@ import numpy as np
 from scipy.stats import rankdata
 
 from qwen3nb.analysis.comparison.alignment import join
-from qwen3nb.analysis.stats.resampling import (
-    DRAWS,
-    LEVEL,
-    Array,
-    draw_seed,
-)
+from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL, draw_seed
 from qwen3nb.metrics.aggregate import AGGREGATES
-from qwen3nb.metrics.intervals import Interval, correlation_difference_interval
+from qwen3nb.metrics.intervals import Array, Interval, correlation_difference_interval
 from qwen3nb.utils.choices import one_of
 
 __all__ = ["CorrelationDifference", "compare_correlations"]

@@ -15,15 +15,8 @@ import numpy as np
 from qwen3nb.analysis.comparison.alignment import ScoreMatrix
 from qwen3nb.analysis.stats.multiple_testing import adjust
 from qwen3nb.analysis.stats.paired_tests import effect_size
-from qwen3nb.analysis.stats.resampling import (
-    DRAWS,
-    LEVEL,
-    Array,
-    Interval,
-    draw_seed,
-    sign_flip_extremes,
-)
-from qwen3nb.metrics.intervals import student_interval
+from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL, draw_seed, sign_flip_extremes
+from qwen3nb.metrics.intervals import Array, Interval, student_interval
 from qwen3nb.utils.format import interval_text, p_value_text
 
 __all__ = ["PairedDifference", "corrected", "paired_differences"]

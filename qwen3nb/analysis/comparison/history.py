@@ -14,12 +14,8 @@ import numpy as np
 from qwen3nb.analysis.comparison.alignment import pair_against
 from qwen3nb.analysis.comparison.differences import paired_differences
 from qwen3nb.analysis.stats.multiple_testing import adjust
-from qwen3nb.analysis.stats.resampling import (
-    DRAWS,
-    LEVEL,
-    Interval,
-)
-from qwen3nb.metrics.intervals import mean_interval
+from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL
+from qwen3nb.metrics.intervals import Interval, mean_interval
 from qwen3nb.records.record import Result
 
 __all__ = ["TrendPoint", "trend"]

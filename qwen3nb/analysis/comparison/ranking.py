@@ -23,17 +23,15 @@ from qwen3nb.analysis.stats.multiple_testing import adjust
 from qwen3nb.analysis.stats.resampling import (
     DRAWS,
     LEVEL,
-    Array,
-    Interval,
     draw_seed,
     resampled_means,
     sign_flip_extremes,
 )
-from qwen3nb.metrics.intervals import mean_interval
+from qwen3nb.metrics.intervals import Array, Interval, mean_interval, mean_of_intervals
 from qwen3nb.utils.format import interval_text, json_text, number_text
 from qwen3nb.utils.markdown import escaped, markdown_table
 
-__all__ = ["Ranking", "Standing", "mean_over_tasks", "rank_systems", "tie_groups"]
+__all__ = ["Ranking", "Standing", "rank_systems", "tie_groups"]
 
 
 @dataclass(frozen=True)
@@ -42,8 +40,8 @@ class Standing:
 
     Attributes:
         system: its name.
-        mean: mean over tasks of the means over queries.
-        interval: interval of that mean, see `mean_over_tasks`.
+        mean: mean over tasks of the means over queries, weighted as the ranking's tasks are.
+        interval: interval of that mean, from those of the tasks.
         rank: 1 is best; equal means share the better rank.
         rank_interval: percentile interval of the rank over resamples.
         best: share of resamples in which it ranks first, ties split equally.
@@ -73,6 +71,7 @@ class Ranking:
         level: of the intervals.
         left_out: systems without a score on every task, and queries that do not pair.
         queries: number of queries of each task.
+        name: what the tasks are, such as the name of a benchmark; empty for any tasks.
     """
 
     standings: tuple[Standing, ...]
@@ -83,6 +82,7 @@ class Ranking:
     level: float
     left_out: tuple[str, ...]
     queries: tuple[int, ...]
+    name: str = ""
 
     def to_json(self) -> str:
         """As strict JSON."""
@@ -122,28 +122,41 @@ def rank_systems(
     level: float = LEVEL,
     alpha: float = 0.05,
     seed: int,
+    weights: Sequence[float] = (),
+    name: str = "",
 ) -> Ranking:
     """Rank the systems that are in all of ``matrices`` (one per task).
 
-    Tasks are weighted equally, whatever their number of queries.
+    Tasks are weighted equally by default, whatever their number of queries.
+
+    Args:
+        matrices: one per task.
+        n_resamples: number of bootstrap resamples and of sign flips.
+        level: of the intervals.
+        alpha: family-wise level of the tests behind the groups.
+        seed: of the draws.
+        weights: one per task; they are scaled to add up to 1.
+        name: what the tasks are.
 
     Raises:
         ValueError: no task, or fewer than two systems with all tasks.
     """
     systems, left_out = _common_systems(matrices)
+    shares = np.asarray(weights or [1.0] * len(matrices)) / (sum(weights) or len(matrices))
     columns = [_select(matrix, systems) for matrix in matrices]
     seeds = [draw_seed(seed, matrix.queries) for matrix in matrices]
     drawn = [
         resampled_means(each, n_resamples=n_resamples, seed=drawn_by)
         for each, drawn_by in zip(columns, seeds, strict=True)
     ]
-    observed = np.mean([means for means, _ in drawn], axis=0)
-    resampled = np.mean([each for _, each in drawn], axis=0)
+    observed = sum(w * means for w, (means, _) in zip(shares, drawn, strict=True))
+    resampled = sum(w * each for w, (_, each) in zip(shares, drawn, strict=True))
     intervals = [
-        mean_over_tasks([each[:, i] for each in columns], level=level) for i in range(len(systems))
+        _over_tasks([each[:, i] for each in columns], shares, level=level)
+        for i in range(len(systems))
     ]
     order = [int(i) for i in np.argsort(-observed, kind="stable")]
-    differ = _mean_tests(columns, seeds, n_resamples=n_resamples) < alpha
+    differ = _mean_tests(columns, seeds, shares, n_resamples=n_resamples) < alpha
     groups = tie_groups(order, differ)
     return Ranking(
         standings=tuple(_standings(systems, order, groups, observed, resampled, intervals, level)),
@@ -154,6 +167,7 @@ def rank_systems(
         level=level,
         left_out=tuple(left_out),
         queries=tuple(len(matrix.queries) for matrix in matrices),
+        name=name,
     )
 
 
@@ -185,23 +199,14 @@ def _standings(
         )
 
 
-def mean_over_tasks(columns: Sequence[Array], *, level: float = LEVEL) -> Interval:
-    """Interval of the mean of several tasks' means, from the tasks' intervals (MOVER).
-
-    The distances of the ends from the mean add up as errors do, each side by itself (Zou and
-    Donner 2008). A task with a single query has no interval, and counts as exact.
-
-    >>> import numpy as np
-    >>> mean_over_tasks([np.array([0.5, 0.5]), np.array([1.5])])
-    (1.0, 1.0)
-    """
-    sides = []
-    for values in columns:
-        ends = mean_interval(values, level=level)[1] or (values[0], values[0])
-        sides.append([values.mean() - ends[0], ends[1] - values.mean()])
-    mean = float(np.mean([values.mean() for values in columns]))
-    below, above = np.sqrt((np.array(sides) ** 2).sum(axis=0)) / len(columns)
-    return mean - float(below), mean + float(above)
+def _over_tasks(columns: Sequence[Array], shares: Sequence[float], *, level: float) -> Interval:
+    """Interval of a mean over tasks; a task with a single query counts as exact."""
+    values = [float(each.mean()) for each in columns]
+    ends = [
+        mean_interval(each, level=level)[1] or (value, value)
+        for each, value in zip(columns, values, strict=True)
+    ]
+    return mean_of_intervals(values, ends, weights=shares)
 
 
 def tie_groups(order: Sequence[int], differ: np.ndarray) -> list[tuple[int, ...]]:
@@ -250,21 +255,26 @@ def _select(matrix: ScoreMatrix, systems: Sequence[str]) -> Array:
 
 
 def _mean_tests(
-    columns: Sequence[Array], seeds: Sequence[tuple[int, int]], *, n_resamples: int
+    columns: Sequence[Array],
+    seeds: Sequence[tuple[int, int]],
+    shares: Array,
+    *,
+    n_resamples: int,
 ) -> Array:
     """Holm-adjusted p-values (S, S) of the difference of means over tasks.
 
-    The mean over tasks is a sum over queries, weighted by the inverse of their task's size; tasks
-    with the same queries share the sign flips.
+    The mean over tasks is a sum over queries, weighted by their task's share and the inverse of its
+    size; tasks with the same queries share the sign flips.
     """
     by_queries: dict[tuple[int, int], Array] = {}
-    for each, drawn in zip(columns, seeds, strict=True):
-        by_queries[drawn] = by_queries.get(drawn, np.zeros(each.shape)) + each / len(each)
-    weighted = np.concatenate(list(by_queries.values()))
-    count = weighted.shape[1]
+    for each, drawn, share in zip(columns, seeds, shares, strict=True):
+        weighted = len(columns) * share * each / len(each)
+        by_queries[drawn] = by_queries.get(drawn, np.zeros(each.shape)) + weighted
+    every = np.concatenate(list(by_queries.values()))
+    count = every.shape[1]
     pairs = list(itertools.combinations(range(count), 2))
     flips = [number for drawn in by_queries for number in drawn]
-    extremes = sign_flip_extremes(weighted, pairs, n_resamples=n_resamples, seed=flips)
+    extremes = sign_flip_extremes(every, pairs, n_resamples=n_resamples, seed=flips)
     adjusted = adjust([(extreme + 1) / (n_resamples + 1) for extreme in extremes])
     table = np.ones((count, count))
     for (i, j), p in zip(pairs, adjusted, strict=True):

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,6 @@ from qwen3nb import paths
 from qwen3nb.analysis.inventory.anomalies import Flag, find_flags
 from qwen3nb.analysis.inventory.run_metadata import run_facts, run_name
 from qwen3nb.analysis.inventory.score import Score
-from qwen3nb.records.failures import FailedRun, failed_runs
 from qwen3nb.records.record import SCHEMA, Result
 from qwen3nb.utils.format import json_text, number_text
 from qwen3nb.utils.markdown import escaped, markdown_table
@@ -92,8 +91,6 @@ class Collection:
 def load_all_results(folders: Path | str | Iterable[Path | str] | None = None) -> Collection:
     """Read all results below one or more folders (by default `paths.results`).
 
-    Records of failed runs are left out; see `qwen3nb.records.failures`.
-
     Raises:
         FileNotFoundError: a folder does not exist.
     """
@@ -104,13 +101,12 @@ def load_all_results(folders: Path | str | Iterable[Path | str] | None = None) -
     flags: list[Flag] = []
     other = []
     files = 0
-    failed = failed_runs()
     for base in map(Path, given):
         if not base.is_dir():
             raise FileNotFoundError(f"{base}: no such folder of results")
         for file in _json_files(base):
             try:
-                scores += _read(file, flags, failed)
+                scores += _read(file, flags)
                 files += 1
             except _NotOursError:
                 other.append(str(file))
@@ -129,7 +125,7 @@ def _json_files(base: Path) -> Iterator[Path]:
                 yield file
 
 
-def _read(file: Path, flags: list[Flag], failed: Sequence[FailedRun]) -> list[Score]:
+def _read(file: Path, flags: list[Flag]) -> list[Score]:
     """Read the scores of one file.
 
     Raises:
@@ -146,7 +142,7 @@ def _read(file: Path, flags: list[Flag], failed: Sequence[FailedRun]) -> list[Sc
     if not isinstance(value, dict):
         raise _NotOursError
     if str(value.get("schema", "")).startswith("qwen3nb.result/"):
-        return _from_record(file, failed)
+        return _from_record(file)
     if "task_name" in value and isinstance(value.get("scores"), dict):
         return _from_mteb(file, value)
     if isinstance(value.get("per_dataset"), dict):
@@ -158,10 +154,8 @@ def _read(file: Path, flags: list[Flag], failed: Sequence[FailedRun]) -> list[Sc
     raise _NotOursError
 
 
-def _from_record(file: Path, failed: Sequence[FailedRun]) -> list[Score]:
+def _from_record(file: Path) -> list[Score]:
     result = Result.load(file)
-    if any(run.made(config=result.config, finished=result.finished) for run in failed):
-        return []
     label, identity = result.model.label, result.model.identity
     settings = result.model.settings
     training = result.config.get("training")

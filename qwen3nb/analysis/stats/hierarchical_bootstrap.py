@@ -14,7 +14,8 @@ import math
 import numpy as np
 from scipy import stats
 
-from qwen3nb.analysis.stats.resampling import Array, Seed
+from qwen3nb.analysis.stats.resampling import Seed
+from qwen3nb.metrics.intervals import Array
 
 __all__ = ["over_seeds", "t_probability"]
 

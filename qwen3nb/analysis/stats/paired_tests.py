@@ -28,15 +28,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import optimize, stats
 
-from qwen3nb.analysis.stats.resampling import (
-    DRAWS,
-    LEVEL,
-    Array,
-    Interval,
-    Seed,
-    sign_flip_extremes,
-)
-from qwen3nb.metrics.intervals import student_interval
+from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL, Seed, sign_flip_extremes
+from qwen3nb.metrics.intervals import Array, Interval, student_interval
 
 __all__ = [
     "EffectSize",

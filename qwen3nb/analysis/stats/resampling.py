@@ -31,8 +31,6 @@ from qwen3nb.metrics.intervals import Array, Interval
 __all__ = [
     "DRAWS",
     "LEVEL",
-    "Array",
-    "Interval",
     "Seed",
     "bca_interval",
     "draw_seed",

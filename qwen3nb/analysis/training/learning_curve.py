@@ -20,12 +20,8 @@ from scipy import stats
 
 from qwen3nb.analysis.comparison.alignment import ScoreMatrix, join
 from qwen3nb.analysis.stats.multiple_testing import adjust
-from qwen3nb.analysis.stats.resampling import (
-    Interval,
-    draw_seed,
-    sign_flip_extremes,
-)
-from qwen3nb.metrics.intervals import interval_words, mean_interval, student_interval
+from qwen3nb.analysis.stats.resampling import draw_seed, sign_flip_extremes
+from qwen3nb.metrics.intervals import Interval, interval_words, mean_interval, student_interval
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.format import interval_text, json_text, number_text
 from qwen3nb.utils.markdown import markdown_table

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qwen3nb.analysis.stats.hierarchical_bootstrap import over_seeds, t_probability
-from qwen3nb.analysis.stats.resampling import Array, Interval, draw_seed, percentile_interval
-from qwen3nb.metrics.intervals import student_interval
+from qwen3nb.analysis.stats.resampling import draw_seed, percentile_interval
+from qwen3nb.metrics.intervals import Array, Interval, student_interval
 from qwen3nb.utils.choices import one_of
 
 __all__ = ["EXIT_CODES", "Estimate", "Gate", "Measured", "estimate", "mean_estimate"]

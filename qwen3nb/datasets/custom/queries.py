@@ -8,8 +8,14 @@
     expected = ["acme/grep"]        # optional; `expected_repos` is an alias
 
     [models.current]                # optional: the models to compare by default
-    model_id = "intfloat/e5-small-v2"      # or a folder: ./ is relative to this file
-    dimensions = 384                       # optional, checked; `name`: optional label
+    model_id = "intfloat/e5-small-v2"      # a hub id, a name, bm25; ./folder: beside this file
+    name = "e5-small"                      # optional: its label in records and reports
+    dimensions = 384                       # optional, checked
+    prompts = { query = "query: ", passage = "passage: " }    # optional, per role
+
+    [models.candidate]              # each other model is compared with models.current
+    model_id = "BAAI/bge-small-en-v1.5"
+    prompts = { query = "Represent this sentence for searching relevant passages: " }
 
     [settings]                      # optional; see `ScoringSettings`
     relevance_threshold = 2
@@ -26,7 +32,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -88,6 +94,7 @@ _Ids = Annotated[
 ]
 _Grade = Annotated[int, Field(ge=0, le=HIGHEST_GRADE)]
 _Count = Annotated[int, Field(gt=0, lt=10**6)]
+_Prompt = Annotated[str, _must_be("text without NUL", lambda text: "\0" not in text)]
 _Number = Annotated[float, Field(allow_inf_nan=False)]
 
 
@@ -135,6 +142,7 @@ class _ModelTable(_TomlTable):
     model_id: _Text
     name: _Name | None = None
     dimensions: _Count | None = None
+    prompts: dict[Literal["query", "passage"], _Prompt] | None = None
 
 
 class _File(_TomlTable):
@@ -173,11 +181,21 @@ class Query:
 
 @dataclass(frozen=True)
 class ModelEntry:
-    """A model that the file names: its label, its spec and its expected dimensions."""
+    """A model that the file names.
+
+    Attributes:
+        name: the name of its table, such as ``current``.
+        spec: as for `load_model`.
+        dimensions: expected length of its vectors; None for any.
+        label: its label in records; empty for the model's own.
+        prompts: text before every input, by role; None for the model's own.
+    """
 
     name: str
     spec: str
     dimensions: int | None = None
+    label: str = ""
+    prompts: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -284,4 +302,4 @@ def _query(table: _QueryTable, index: int, lines: Mapping[KeyPath, int]) -> Quer
 def _model(name: str, table: _ModelTable, folder: Path) -> ModelEntry:
     relative = table.model_id.startswith(("./", "../"))
     spec = str(folder / table.model_id) if relative else table.model_id
-    return ModelEntry(table.name or name, spec, table.dimensions)
+    return ModelEntry(name, spec, table.dimensions, table.name or "", table.prompts)

@@ -62,7 +62,7 @@ def document_factors(
             last = f"; the last change in the data is of {max(known)}" if known else ""
             raise DataError(
                 "recency needs a reference date, so that results stay reproducible: "
-                f"give one, or disable the boosts{last}"
+                f"give one (--date YYYY-MM-DD), or disable the boosts (--no-boost){last}"
             )
         recipe |= {
             "recency_coefficient": settings.recency_coefficient,

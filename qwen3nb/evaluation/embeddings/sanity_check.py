@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 
 from qwen3nb.datasets.pydocs.build import PyDocs, load_pydocs
 from qwen3nb.datasets.pydocs.mteb_tasks import author_sts
-from qwen3nb.datasets.stsbenchmark import SentencePairs, sts_benchmark
 from qwen3nb.evaluation.embeddings.geometry import COLLAPSED_VARIANCE, Geometry, vector_geometry
+from qwen3nb.evaluation.embeddings.sts import STSPairs, local_sts_benchmark
 from qwen3nb.metrics.aggregate import Aggregate, aggregate
 from qwen3nb.metrics.retrieval import score_run
 from qwen3nb.models.encoders.base import Encoder
@@ -134,11 +134,11 @@ class SanityCheck:
 def sanity_check(model: Encoder | BM25 | Fusion | Path | str, *, seed: int = 0) -> SanityCheck:
     """Check ``model`` on a small sample of PyDocs and on sentence pairs.
 
-    The pairs are the test pairs of STS-B if they have been downloaded, otherwise the
-    author-written ones. Lengths, variances, cosines and rank always refer to the documents
-    of the sample together with the author-written sentences, so that they are comparable
-    between machines. Each set of texts is encoded in one call. A search model has no
-    vectors; only its ranking is checked.
+    The pairs are the test pairs of STS-B if they are in the mirror or have been downloaded,
+    otherwise the author-written ones. Lengths, variances, cosines and rank always refer to
+    the documents of the sample together with the author-written sentences, so that they are
+    comparable between machines. Each set of texts is encoded in one call. A search model has
+    no vectors; only its ranking is checked.
 
     Args:
         model: from `load_model`, or a model spec.
@@ -229,10 +229,9 @@ def _paraphrase(encoder: Encoder) -> Check:
 
 def _sts(encoder: Encoder, known: Mapping[str, NDArray[np.float32]], *, seed: int) -> list[Check]:
     """Spearman and Pearson correlation; ``known`` has vectors of the author-written sentences."""
-    pairs = sts_benchmark()
-    stand_in = pairs is None
+    pairs = local_sts_benchmark()
     if pairs is None:
-        pairs = SentencePairs("AuthorSTS", *map(tuple, zip(*author_sts(), strict=True)))
+        pairs = STSPairs("AuthorSTS", *map(tuple, zip(*author_sts(), strict=True)))
         first, second = (np.stack([known[t] for t in side]) for side in (pairs.first, pairs.second))
     else:
         first, second = np.split(encoder.encode([*pairs.first, *pairs.second]), 2)
@@ -246,9 +245,11 @@ def _sts(encoder: Encoder, known: Mapping[str, NDArray[np.float32]], *, seed: in
         aggregate(columns, how=how, columns=("similarity", "gold"), seed=seed)
         for how in ("spearman", "pearson")
     )
-    verdict = verdict_of(rank, chance=0, needed=STS_NEEDED, target=STS_TARGET, stand_in=stand_in)
+    verdict = verdict_of(
+        rank, chance=0, needed=STS_NEEDED, target=STS_TARGET, stand_in=pairs.stand_in
+    )
     expected = f"> {STS_NEEDED:.2f}, target > {STS_TARGET:.2f}"
-    remark = "threshold set for STS-B; these data stand in for it" if stand_in else ""
+    remark = "threshold set for STS-B; these data stand in for it" if pairs.stand_in else ""
     unit = f"{rank.n} pairs"
     return [
         _valued(f"{pairs.name}, Spearman", verdict, rank, expected, n=unit, remark=remark),

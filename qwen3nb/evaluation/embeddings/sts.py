@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,19 @@ from qwen3nb.metrics.aggregate import Aggregate, aggregate
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.utils.choices import one_of
 
-__all__ = ["STS_SETS", "STSPairs", "STSScores", "read_pairs", "score_pairs", "sts_pairs"]
+__all__ = [
+    "STS_SETS",
+    "STSPairs",
+    "STSScores",
+    "local_sts_benchmark",
+    "read_pairs",
+    "score_pairs",
+    "sts_pairs",
+]
 
-STS_SETS = {"STS-B": "STSBenchmark", "SICK-R": "SICK-R", "AuthorSTS": "AuthorSTS"}
+_BENCHMARK = "STSBenchmark"
+_BENCHMARK_PAIRS = 1379  # in the test split of STS-B (Cer et al. 2017)
+STS_SETS = {"STS-B": _BENCHMARK, "SICK-R": "SICK-R", "AuthorSTS": "AuthorSTS"}
 
 
 @dataclass(frozen=True)
@@ -29,12 +39,14 @@ class STSPairs:
         first: N sentences.
         second: N sentences.
         gold: N scores.
+        stand_in: whether thresholds that were set for another set are read on this one.
     """
 
     name: str
     first: tuple[str, ...]
     second: tuple[str, ...]
     gold: tuple[float, ...]
+    stand_in: bool = True
 
     def __post_init__(self) -> None:
         if not len(self.first) == len(self.second) == len(self.gold) > 0:
@@ -97,6 +109,38 @@ def sts_pairs(name: str) -> STSPairs:
         tuple(map(str, data["sentence2"])),
         tuple(map(float, data["score"])),
     )
+
+
+def local_sts_benchmark() -> STSPairs | None:
+    """Return the test pairs of STS-B if they are in the mirror or in the datasets library's cache.
+
+    Nothing is downloaded. They stand in for STS-B unless they are the revision that MTEB
+    evaluates, or as many as STS-B has.
+    """
+    from qwen3nb.datasets.mirror import data_revision, mirrored
+    from qwen3nb.evaluation.mteb.select import select_tasks
+
+    task = select_tasks(names=[_BENCHMARK])[0]
+    data = task.metadata.dataset
+    if mirrored(data["path"]) is not None:
+        pairs = sts_pairs("STS-B")
+        genuine = data_revision(task) == data["revision"] or len(pairs.gold) == _BENCHMARK_PAIRS
+        return replace(pairs, stand_in=not genuine)
+    return _cached_pairs(data["path"], data["revision"])
+
+
+def _cached_pairs(path: str, revision: str) -> STSPairs | None:
+    """Read the datasets library's cache: owner___name/config/version/revision."""
+    import datasets
+
+    root = Path(datasets.config.HF_DATASETS_CACHE).expanduser()
+    folders = sorted(root.glob(f"{path.replace('/', '___')}/*/*/{revision}"))
+    files = [file for folder in folders[:1] for file in folder.glob("*-test.arrow")]
+    if len(files) != 1:
+        return None
+    rows = datasets.Dataset.from_file(str(files[0]))
+    first, second = (tuple(map(str, rows[column])) for column in ("sentence1", "sentence2"))
+    return STSPairs("STS-B", first, second, tuple(map(float, rows["score"])), stand_in=False)
 
 
 def read_pairs(file: Path) -> STSPairs:

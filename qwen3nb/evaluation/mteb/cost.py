@@ -1,24 +1,90 @@
 """Estimate the encoding time of tasks before running them.
 
-Task sizes are MTEB's published statistics; throughput is measured on this device, with the
-model itself, on a short sample. Texts differ in tokens per character, so the result is
-only an estimate.
+Task sizes are MTEB's published statistics of the selected splits and subsets. Speed is measured
+on this device with the model itself, at three lengths of text, each several times after a
+warm-up. Texts differ in tokens per character and in length, so an estimate is a range.
 """
 
 from __future__ import annotations
 
+import statistics
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
+from qwen3nb.datasets.mirror import mirrored
+from qwen3nb.datasets.pydocs.build import load_pydocs
 from qwen3nb.models.encoders.base import Encoder
+from qwen3nb.models.types import EncoderError
 
-__all__ = ["Cost", "costs", "throughput"]
+__all__ = ["Cost", "Range", "Speed", "costs", "measure_speed"]
 
-_SAMPLE = 128  # texts, at most
-_ENOUGH = 5.0  # seconds of measuring, at most
 _CHARACTERS = 4.5  # per token of English text, on average
+_SURPLUS = 1.5  # factor of characters that makes a text reach its maximum number of tokens
+_LENGTHS = (60, 450)  # characters of a short and of a medium text
+_LONGEST = 2300  # characters, for models without a maximum length
+_WARM_UP = 8  # texts
+_CHUNK = 512  # texts encoded at once, at most, as by `Encoder`
+_ENOUGH = 0.2  # seconds that one sample should take
+_REPEATS = 5  # samples per length, at most
+_BUDGET = 1.0  # seconds per length after the first sample
+_COMPRESSION = 10  # a file holds at most this many characters per byte
+
+
+class Range(NamedTuple):
+    """An estimate, from its lowest to its highest value."""
+
+    low: float
+    high: float
+
+    def times(self, factor: float) -> Range:
+        """Return the range multiplied by ``factor``."""
+        return Range(self.low * factor, self.high * factor)
+
+    @staticmethod
+    def total(ranges: Iterable[Range]) -> Range:
+        """Return the sum of ranges.
+
+        >>> Range.total([Range(1, 2), Range(3, 5)])
+        Range(low=4, high=7)
+        """
+        every = list(ranges)
+        return Range(sum(each.low for each in every), sum(each.high for each in every))
+
+    def text(self, digits: int = 0) -> str:
+        """Return ``low–high``, or one number if they round to the same.
+
+        >>> Range(9.8, 12.1).text(), Range(0.96, 1.04).text(1)
+        ('10–12', '1.0')
+        """
+        low, high = (f"{value:,.{digits}f}" for value in self)
+        return low if low == high else f"{low}–{high}"
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Measured seconds per text by length.
+
+    Attributes:
+        characters: lengths in characters, ascending.
+        fastest: seconds per text in the fastest repeat, per length.
+        median: median of the repeats.
+        slowest: slowest repeat.
+    """
+
+    characters: tuple[int, ...]
+    fastest: tuple[float, ...]
+    median: tuple[float, ...]
+    slowest: tuple[float, ...]
+
+    def seconds(self, length: float) -> Range:
+        """Return the seconds for a text of ``length`` characters, between those measured."""
+        return Range(
+            _interpolated(length, self.characters, self.fastest),
+            _interpolated(length, self.characters, self.slowest),
+        )
 
 
 @dataclass(frozen=True)
@@ -30,77 +96,168 @@ class Cost:
         type: MTEB task type.
         revision: revision of its data.
         texts: distinct texts to encode; None if MTEB does not publish the number.
-        minutes: time to encode them at the measured throughput; None if either is unknown.
+        minutes: time to encode them at the measured speed; None if either is unknown.
+        documents: texts of the largest corpus searched; 0 for other tasks.
+        queries: queries to it.
     """
 
     task: str
     type: str
     revision: str
     texts: int | None
-    minutes: float | None
+    minutes: Range | None
+    documents: int = 0
+    queries: int = 0
 
 
 def costs(
-    tasks: Iterable[Any],
-    *,
-    characters_per_second: float | None = None,
-    max_length: int | None = None,
+    tasks: Iterable[Any], *, speed: Speed | None = None, max_length: int | None = None
 ) -> list[Cost]:
     """Estimate the cost of each task; aggregate tasks are split into their parts.
 
     Args:
         tasks: MTEB task objects.
-        characters_per_second: from `throughput`.
+        speed: from `measure_speed`.
         max_length: number of tokens after which texts are truncated.
     """
-    estimates = []
-    for task in tasks:
-        for part in getattr(task.metadata, "tasks", None) or [task]:
-            texts = characters = 0
-            for count, total in _texts(part.metadata.descriptive_stats or {}, part.eval_splits):
-                texts += count
-                cut = total if max_length is None else min(total, count * max_length * _CHARACTERS)
-                characters += int(cut)
-            minutes = (
-                characters / characters_per_second / 60 if characters_per_second and texts else None
+    parts = (part for task in tasks for part in getattr(task.metadata, "tasks", None) or [task])
+    return [_cost(part, speed, max_length) for part in parts]
+
+
+def _cost(task: Any, speed: Speed | None, max_length: int | None) -> Cost:
+    columns = [each for stats in _selected(task) for each in _columns(stats)]
+    scale = _scale(task, sum(each.texts * each.average for each in columns))
+    counts = {each.name: round(each.texts * scale) for each in columns}
+    texts = round(sum(each.texts for each in columns) * scale)
+    minutes = None
+    if speed is not None and texts:
+        ranges = (_seconds(each, speed, max_length) for each in columns)
+        minutes = Range.total(ranges).times(scale / 60)
+    return Cost(
+        task=task.metadata.name,
+        type=task.metadata.type,
+        revision=str(task.metadata.dataset.get("revision"))[:12],
+        texts=texts or None,
+        minutes=minutes,
+        documents=counts.get("documents", 0),
+        queries=counts.get("queries", 0),
+    )
+
+
+class _Column(NamedTuple):
+    """The published statistics of one column of texts."""
+
+    name: str
+    texts: int
+    average: float  # characters per text
+
+
+def _selected(task: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield the published statistics of the evaluated splits, by subset if not all are."""
+    every = task.metadata.descriptive_stats or {}
+    for split in task.eval_splits:
+        stats = every.get(split) or {}
+        subsets = stats.get("hf_subset_descriptive_stats") or {}
+        chosen = [subsets[name] for name in task.hf_subsets if name in subsets]
+        if chosen and set(task.hf_subsets) != set(task.metadata.hf_subsets):
+            yield from chosen
+        elif stats:
+            yield stats
+
+
+def _columns(stats: Mapping[str, Any]) -> Iterator[_Column]:
+    for name, column in stats.items():
+        if "statistics" in name and isinstance(column, dict) and column.get("unique_texts"):
+            texts = int(column["unique_texts"])
+            total = column.get("total_text_length", 0)
+            yield _Column(
+                name.partition("_")[0],
+                texts,
+                float(column.get("average_text_length") or total / texts),
             )
-            data = part.metadata.dataset
-            estimates.append(
-                Cost(
-                    part.metadata.name,
-                    part.metadata.type,
-                    str(data.get("revision"))[:12],
-                    texts or None,
-                    minutes,
-                )
-            )
-    return estimates
 
 
-def _texts(stats: Mapping[str, Any], splits: Iterable[str]) -> Iterator[tuple[int, float]]:
-    """Yield the number of distinct texts and of characters, per column of the evaluated splits."""
-    for split in splits:
-        for name, column in (stats.get(split) or {}).items():
-            if "statistics" in name and isinstance(column, dict) and column.get("unique_texts"):
-                count = int(column["unique_texts"])
-                average = column.get("average_text_length")
-                total = count * average if average else column.get("total_text_length", 0)
-                yield count, float(total)
+def _scale(task: Any, characters: float) -> float:
+    """Return which share of the published size a local copy can hold, by its bytes.
+
+    A miniature of a data set has neither its size nor its cost.
+    """
+    folder = mirrored(task.metadata.dataset["path"])
+    if folder is None or not characters:
+        return 1.0
+    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    return min(1.0, _COMPRESSION * size / characters)
 
 
-def throughput(encoder: Encoder) -> float:
-    """Measure encoded characters per second on a sample of PyDocs, after a warm-up."""
-    from qwen3nb.datasets.pydocs.build import load_pydocs
+def _seconds(column: _Column, speed: Speed, max_length: int | None) -> Range:
+    length = column.average
+    if max_length is not None:
+        length = min(length, max_length * _CHARACTERS)
+    return speed.seconds(length).times(column.texts)
 
-    corpus = list(load_pydocs().corpus.values())
-    sample = corpus[:: max(1, len(corpus) // _SAMPLE)][:_SAMPLE]
-    encoder._embed(sample[:8])
-    started, characters, taken = time.perf_counter(), 0, 0.0
-    for start in range(0, len(sample), 32):
-        part = sample[start : start + 32]
-        encoder._embed(part)
-        characters += sum(map(len, part))
-        taken = time.perf_counter() - started
-        if taken > _ENOUGH:
-            break
-    return characters / taken
+
+def _interpolated(x: float, xs: Sequence[float], ys: Sequence[float]) -> float:
+    """Return y at ``x`` on the line through the points, constant outside them."""
+    for (left, low), (right, high) in pairwise(zip(xs, ys, strict=True)):
+        if x <= right:
+            share = max(0.0, (x - left) / (right - left))
+            return low + share * (high - low)
+    return ys[-1]
+
+
+def measure_speed(encoder: Encoder, *, batch_size: int = 32) -> Speed:
+    """Encode short, medium and the longest texts, several times each.
+
+    On a GPU, at least ``batch_size`` texts of each length are encoded at once; on the CPU,
+    where memory is not the limit, as many as take about a second.
+
+    Raises:
+        EncoderError: the texts do not fit into memory, or a vector is not finite.
+    """
+    limit = getattr(encoder, "max_length", None)
+    longest = int(limit * _CHARACTERS) if limit else _LONGEST
+    lengths = sorted({min(each, longest) for each in (*_LENGTHS, longest)})
+    stream = " ".join(load_pydocs().corpus.values())
+    least = 1 if encoder.device == "cpu" else batch_size
+    _timed(encoder, _sample(stream, _LENGTHS[0], _WARM_UP))
+    samples = []
+    for length in lengths:
+        characters = int(length * _SURPLUS) if length == longest else length
+        texts = _sample(stream, characters, _CHUNK)
+        samples.append(_repeats(encoder, texts, least=least))
+    fastest, median, slowest = (tuple(map(how, samples)) for how in (min, statistics.median, max))
+    return Speed(tuple(lengths), fastest, median, slowest)
+
+
+def _sample(stream: str, characters: int, count: int) -> list[str]:
+    """Return distinct texts of one length from a long text."""
+    step = max(1, (len(stream) - characters) // count)
+    return [stream[i * step : i * step + characters] for i in range(count)]
+
+
+def _repeats(encoder: Encoder, texts: Sequence[str], *, least: int) -> list[float]:
+    """Return the seconds per text of several repeats, on as many texts as take long enough."""
+    count = min(least, len(texts))
+    taken = _timed(encoder, texts[:count])
+    while taken < _ENOUGH and count < len(texts):
+        count = min(4 * count, len(texts))
+        taken = _timed(encoder, texts[:count])
+    samples, started = [taken / count], time.perf_counter()
+    while len(samples) < _REPEATS and time.perf_counter() - started < _BUDGET:
+        samples.append(_timed(encoder, texts[:count]) / count)
+    return samples[1:] or samples  # the first call of a shape is a warm-up
+
+
+def _timed(encoder: Encoder, texts: Sequence[str]) -> float:
+    started = time.perf_counter()
+    try:
+        encoder._checked(range(len(texts)), texts, range(len(texts)))
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and "memory" not in str(error).lower():
+            raise
+        raise EncoderError(
+            f"{encoder.label}: {len(texts)} texts of {len(texts[0]):,} characters do not fit into "
+            f"the memory of {encoder.device}; use a smaller --batch-size or --max-length, or "
+            "--dtype bfloat16"
+        ) from error
+    return time.perf_counter() - started

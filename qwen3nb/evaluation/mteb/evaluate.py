@@ -19,14 +19,8 @@ from tqdm import tqdm
 
 from qwen3nb import paths
 from qwen3nb.datasets.mirror import data_revision, explain, local_data
-from qwen3nb.evaluation.mteb.per_query import (
-    SEARCH_TYPES,
-    UNIT,
-    UNITS,
-    check_agreement,
-    extract_scores,
-    task_size,
-)
+from qwen3nb.evaluation.mteb.counts import data_counts
+from qwen3nb.evaluation.mteb.per_query import SEARCH_TYPES, score_task
 from qwen3nb.evaluation.mteb.select import (
     select_tasks,
     selection,
@@ -44,13 +38,11 @@ from qwen3nb.evaluation.recording import (
     stored,
 )
 from qwen3nb.evaluation.run import EvaluationError, EvaluationRun, Tally
-from qwen3nb.metrics.aggregate import REPORTED, aggregate, reported
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.rerankers.yes_no import Reranker
 from qwen3nb.models.search.bm25 import BM25
 from qwen3nb.models.search.fusion import Fusion
 from qwen3nb.records.record import MTEBScore, Result, TaskInfo
-from qwen3nb.records.store import adopt
 from qwen3nb.utils.atomic_files import read_json, write_text
 
 __all__ = ["Model", "evaluate_tasks", "stored_record", "suite_tasks", "unsuited"]
@@ -69,6 +61,7 @@ def evaluate_tasks(
     batch_size: int = 32,
     config: dict[str, Any] | None = None,
     fresh: bool = False,
+    strict: bool = True,
     show_progress: bool = True,
 ) -> EvaluationRun:
     """Evaluate ``model`` on a tier or on tasks; save each record as it finishes.
@@ -87,11 +80,13 @@ def evaluate_tasks(
         batch_size: texts per batch.
         config: parameters to store in each record.
         fresh: run tasks again even if a record exists.
+        strict: whether to raise if a task failed; if not, see `EvaluationRun.failures`.
         show_progress: whether to show a progress bar over the tasks.
 
     Raises:
-        EvaluationError: one or more tasks failed; the message lists each with its cause,
-            and the tracebacks are saved next to the records.
+        EvaluationError: one or more tasks failed, and ``strict``; the message lists each with
+            its cause, the tracebacks are saved next to the records, and `EvaluationError.run`
+            has the records of the others.
     """
     folder = Path(output) if output else paths.results()
     tally, run = Tally(), uuid.uuid4().hex[:12]
@@ -110,7 +105,6 @@ def evaluate_tasks(
             None if fresh else stored_record(model, task, folder=folder, seed=seed, limit=limit)
         )
         if earlier is not None:
-            earlier = adopt(earlier, config=config, run=run, folder=folder)
             tally.add(earlier, name=name, reused=True)
             continue
         with tally.attempt(name):
@@ -122,7 +116,7 @@ def evaluate_tasks(
             tally.add(result, name=name)
         trace = record_path(model, name, folder=folder, seed=seed).with_suffix(".error.txt")
         _keep_failure(tally.failure(name), trace)
-    return tally.run_or_raise(model.label, kind="tasks", saved=folder)
+    return tally.run_or_raise(model.label, kind="tasks", saved=folder, strict=strict)
 
 
 def _keep_failure(trace: str | None, file: Path) -> None:
@@ -163,7 +157,11 @@ def stored_record(
     return stored(
         record_path(model, name, folder=folder, seed=seed),
         identity=model.identity,
-        same=lambda result: result.task.revision == data_revision(task),
+        same=lambda result: (
+            result.task.revision == data_revision(task)
+            and sorted(result.task.splits) == sorted(task.eval_splits)
+            and sorted(result.task.subsets) == sorted(task.hf_subsets)
+        ),
     )
 
 
@@ -182,17 +180,9 @@ def _run_task(
     with _quiet(), local_data(task):
         _load(task)
         with limited(task, limit):
+            counts = data_counts(task)
             predicted, outcome = _by_mteb(model, task, cache=cache, batch_size=batch_size)
-            per_query, named, main = extract_scores(task, predicted, outcome.scores)
-            size = task_size(task)
-    score = float(outcome.get_score())
-    metrics = {
-        name: reported(score, n=next(iter(size.values()), 0))
-        if how == REPORTED
-        else aggregate(per_query, how=how, columns=columns, seed=seed)
-        for name, (how, columns) in named.items()
-    }
-    check_agreement(task, metrics[main], outcome)
+            scores = score_task(task, predicted, outcome, seed=seed)
     return assemble(
         model=model_info(model),
         task=TaskInfo(
@@ -200,17 +190,19 @@ def _run_task(
             type=task.metadata.type,
             dataset=task.metadata.dataset["path"],
             revision=revision,
-            main_metric=main,
-            unit=UNITS.get(task.metadata.type, UNIT),
-            size=size,
-            mteb=MTEBScore(metric=str(task.metadata.main_score), value=score),
+            main_metric=scores.main,
+            unit=scores.unit,
+            size=scores.size,
+            mteb=MTEBScore(str(task.metadata.main_score), float(outcome.get_score())),
             splits=tuple(task.eval_splits),
             subsets=tuple(task.hf_subsets),
             languages=tuple(task.languages),
             selection=selection(task, limit=limit),
+            counts=counts | work.counts(),
         ),
-        per_query=per_query,
-        metrics=metrics,
+        per_query=scores.per_query,
+        metrics=scores.metrics,
+        parts=scores.parts,
         work=work,
         seed=seed,
         run=run,
@@ -257,8 +249,9 @@ def _load(task: Any) -> None:
             if task.metadata.dataset["path"].startswith("qwen3nb/"):
                 raise  # built in, not fetched
             raise explain(task, error) from error
-    if task.metadata.type == "Reranking" and hasattr(task, "convert_v1_dataset_format_to_v2"):
+    if hasattr(task, "convert_v1_dataset_format_to_v2"):
         task.convert_v1_dataset_format_to_v2(num_proc=None)
+    if task.metadata.type == "Reranking" and hasattr(task, "convert_v1_dataset_format_to_v2"):
         parts = [data for subset in task.dataset.values() for data in subset.values()]
         if not all(part["top_ranked"] for part in parts):
             raise EvaluationError(

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from qwen3nb import paths
-from qwen3nb.evaluation.mteb.cost import Cost, costs, throughput
+from qwen3nb.evaluation.mteb.cost import Cost, Range, Speed, costs
 from qwen3nb.evaluation.mteb.evaluate import Model, stored_record, suite_tasks, unsuited
 from qwen3nb.evaluation.mteb.select import task_key
 from qwen3nb.evaluation.mteb.subsample import limited
-from qwen3nb.models.encoders.base import Encoder
 
-__all__ = ["Planned", "plan"]
+__all__ = ["Planned", "plan", "waiting"]
 
 
 @dataclass(frozen=True)
@@ -28,8 +26,10 @@ class Planned:
         dataset: id of the data set on the Hugging Face Hub.
         revision: revision of the data.
         texts: distinct texts to encode; None if unknown.
-        minutes: time to encode them at the measured throughput; None if unknown.
+        minutes: time to encode them at the measured speed; None if unknown.
         status: ``to run``, ``there`` (its record exists), or why the model does not support it.
+        documents: texts of the corpus searched; 0 for other tasks.
+        queries: queries to it.
     """
 
     task: str
@@ -37,8 +37,10 @@ class Planned:
     dataset: str
     revision: str
     texts: int | None
-    minutes: float | None
+    minutes: Range | None
     status: str
+    documents: int = 0
+    queries: int = 0
 
 
 def plan(
@@ -49,13 +51,12 @@ def plan(
     limit: int = 0,
     output: Path | str | None = None,
     seed: int = 0,
-    say: Callable[[str], object] | None = None,
+    speed: Speed | None = None,
 ) -> list[Planned]:
     """List what `evaluate` would do with the same arguments.
 
-    Task sizes are MTEB's published statistics; texts of built-in tasks are counted. Under a
-    limit, the size of the others is unknown. Throughput is measured with the model itself on
-    a short sample, if there is anything to run.
+    Task sizes are MTEB's published statistics of the selected splits and subsets; texts of
+    built-in tasks are counted. Under a limit, the size of the others is unknown.
 
     Args:
         model: a loaded model.
@@ -64,15 +65,13 @@ def plan(
         limit: maximum number of queries, rows and unjudged documents.
         output: folder of the records.
         seed: seed of the records.
-        say: called with one line per task; by default lines go to standard error.
+        speed: from `measure_speed`; None leaves the minutes unknown.
     """
-    selected = suite_tasks(tier=tier, tasks=tasks)
     folder = Path(output) if output else paths.results()
-    states = [_status(model, task, folder=folder, seed=seed, limit=limit) for task in selected]
-    characters = throughput(model) if isinstance(model, Encoder) and "to run" in states else None
     planned = []
-    for task, status in zip(selected, states, strict=True):
-        cost = _cost(task, characters, limit=limit, model=model)
+    for task in suite_tasks(tier=tier, tasks=tasks):
+        status = _status(model, task, folder=folder, seed=seed, limit=limit)
+        cost = _cost(task, speed, limit=limit, model=model)
         planned.append(
             Planned(
                 task=task_key(task, limit=limit),
@@ -82,10 +81,28 @@ def plan(
                 texts=cost.texts,
                 minutes=cost.minutes if status == "to run" else None,
                 status=status,
+                documents=cost.documents,
+                queries=cost.queries,
             )
         )
-        (say or _to_stderr)(_line(planned[-1]))
     return planned
+
+
+def waiting(
+    model: Model,
+    tasks: Sequence[Any],
+    *,
+    limit: int = 0,
+    output: Path | str | None = None,
+    seed: int = 0,
+) -> list[Any]:
+    """Return the tasks that `evaluate` would run: the model supports them, no record is there."""
+    folder = Path(output) if output else paths.results()
+    return [
+        task
+        for task in tasks
+        if _status(model, task, folder=folder, seed=seed, limit=limit) == "to run"
+    ]
 
 
 def _status(model: Model, task: Any, *, folder: Path, seed: int, limit: int) -> str:
@@ -95,17 +112,19 @@ def _status(model: Model, task: Any, *, folder: Path, seed: int, limit: int) -> 
     return "to run" if there is None else "there"
 
 
-def _cost(task: Any, characters: float | None, *, limit: int, model: Model) -> Cost:
+def _cost(task: Any, speed: Speed | None, *, limit: int, model: Model) -> Cost:
     """Estimate from MTEB's published sizes; count the texts of built-in or loaded data."""
     cut = getattr(model, "max_length", None)
     if not task.metadata.dataset["path"].startswith("qwen3nb/") and not task.data_loaded:
-        (cost,) = costs([task], characters_per_second=characters, max_length=cut)
+        (cost,) = costs([task], speed=speed, max_length=cut)
         return cost if not limit else Cost(cost.task, cost.type, cost.revision, None, None)
     if not task.data_loaded:
         task.load_data()
     with limited(task, limit):
         texts = set(_strings(task.dataset))
-    minutes = sum(map(len, texts)) / characters / 60 if characters else None
+    minutes = None
+    if speed is not None:
+        minutes = Range.total(speed.seconds(len(text)) for text in texts).times(1 / 60)
     revision = str(task.metadata.dataset.get("revision"))[:12]
     return Cost(task.metadata.name, task.metadata.type, revision, len(texts), minutes)
 
@@ -130,15 +149,3 @@ def _flat(values: Iterable[Any]) -> Iterator[str]:
             yield value
         elif isinstance(value, list):
             yield from _flat(value)
-
-
-def _line(each: Planned) -> str:
-    texts = "size unknown" if each.texts is None else f"{each.texts:,} texts"
-    minutes = "" if each.minutes is None else f", about {each.minutes:,.1f} min here"
-    return f"{each.task} ({each.type}, {each.dataset} @ {each.revision}): {texts}{minutes}; " + (
-        each.status
-    )
-
-
-def _to_stderr(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import difflib
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from qwen3nb.tiers import BENCHMARKS, TIERS
 from qwen3nb.utils.choices import one_of
 
 __all__ = [
+    "ALL",
     "choose_tasks",
     "select_tasks",
     "selection",
@@ -21,6 +23,7 @@ __all__ = [
     "tier_tasks",
 ]
 
+ALL = "all"  # in place of task names: every task of MTEB
 _OWN = ("PyDocs", "AuthorSTS")
 _LONGEST = 60  # characters of a selection in a file name
 
@@ -87,28 +90,41 @@ def selection(task: Any, *, limit: int = 0) -> str:
 
 
 def choose_tasks(
-    *, tier: str, tasks: str = "", types: str = "", languages: str = "", benchmark: str = ""
+    *,
+    tier: str,
+    tasks: str = "",
+    types: str = "",
+    languages: str = "",
+    benchmark: str = "",
+    splits: str = "",
+    subsets: str = "",
 ) -> list[Any]:
     """Return the tier's tasks, or those that the comma-separated arguments select.
 
     Args:
-        tier: tier to use if nothing else is given.
-        tasks: task names; with ``benchmark``, only tasks of that benchmark.
-        types: MTEB task types, such as ``STS,Retrieval``.
-        languages: three-letter codes, such as ``eng``.
+        tier: tier to use if no tasks and no benchmark are given.
+        tasks: task names, or ``all`` for every task of MTEB; with ``benchmark``, only tasks of
+            that benchmark.
+        types: MTEB task types, such as ``STS,Retrieval``, to keep of these tasks.
+        languages: three-letter codes, such as ``eng``, likewise.
         benchmark: name of a benchmark, such as ``MTEB(eng, v2)``.
+        splits: splits to evaluate, such as ``test``, of those a task has.
+        subsets: subsets to evaluate, such as ``en,de``, likewise.
 
     Raises:
         ValueError: as `select_tasks`.
     """
-    if not (tasks or types or languages or benchmark):
-        return tier_tasks(tier)
-    return select_tasks(
-        names=split_names(tasks),
-        types=split_names(types),
-        languages=split_names(languages),
-        benchmark=benchmark or None,
-    )
+    filters = {
+        "types": split_names(types),
+        "languages": split_names(languages),
+        "splits": split_names(splits),
+        "subsets": split_names(subsets),
+    }
+    if tasks or benchmark:
+        names = [] if tasks.strip() == ALL else split_names(tasks)
+        return select_tasks(names=names, benchmark=benchmark or None, **filters)
+    origin = f"the tier {tier} (tasks {ALL!r} selects from all of MTEB)"
+    return _restricted(tier_tasks(tier), origin=origin, **filters)
 
 
 def split_names(text: str) -> list[str]:
@@ -122,51 +138,131 @@ def select_tasks(
     types: Sequence[str] = (),
     languages: Sequence[str] = (),
     benchmark: str | None = None,
+    splits: Sequence[str] = (),
+    subsets: Sequence[str] = (),
 ) -> list[Any]:
     """Return the selected MTEB task objects, without loading data.
 
+    The arguments combine: each one selects from what the others leave.
+
     Args:
         names: names of tasks of MTEB or of this package.
-        types: MTEB task types, such as ``STS``; can be combined with ``languages``.
+        types: MTEB task types, such as ``STS``.
         languages: three-letter codes, such as ``eng``; restricts a multilingual task to
             these languages.
-        benchmark: an MTEB benchmark, such as ``MTEB(eng, v2)``; ``types`` and ``names``
-            select from it.
+        benchmark: an MTEB benchmark, such as ``MTEB(eng, v2)``.
+        splits: splits to evaluate, such as ``validation``; a task without any of them is left
+            out.
+        subsets: subsets to evaluate, such as ``en``, likewise.
 
     Raises:
-        ValueError: unknown name, type or benchmark, or an empty selection.
+        ValueError: unknown name, type, benchmark, split or subset, or an empty selection.
     """
     import mteb
 
-    known_types = sorted({task.metadata.type for task in mteb.get_tasks()}) if types else []
-    for each in types:
-        if each not in known_types:
-            raise ValueError(_unknown("type", each, known_types))
     if benchmark is not None:
         known = sorted(each.name for each in mteb.get_benchmarks())
         if benchmark not in known:
             raise ValueError(_unknown("benchmark", benchmark, known))
-        tasks = list(mteb.get_benchmark(benchmark).tasks)
-        selected = [
+        tasks = [
             task
-            for task in tasks
-            if (not types or task.metadata.type in types)
-            and (not names or task.metadata.name in names)
+            for task in mteb.get_benchmark(benchmark).tasks
+            if not names or task.metadata.name in names
         ]
     elif names:
-        selected = [_named(name, languages) for name in names]
+        tasks = [_named(name) for name in names]
     else:
-        selected = list(mteb.get_tasks(task_types=list(types) or None,
-                                     languages=list(languages) or None))  # fmt: skip
-    if not selected:
+        tasks = list(mteb.get_tasks())
+    return _restricted(
+        tasks, types=types, languages=languages, splits=splits, subsets=subsets,
+        origin=benchmark or " ".join(names) or "MTEB",
+    )  # fmt: skip
+
+
+def _restricted(
+    tasks: list[Any],
+    *,
+    origin: str,
+    types: Sequence[str] = (),
+    languages: Sequence[str] = (),
+    splits: Sequence[str] = (),
+    subsets: Sequence[str] = (),
+) -> list[Any]:
+    """Keep tasks of the given types, and of each the given languages, splits and subsets.
+
+    Raises:
+        ValueError: an unknown type; a split, subset or language that none of the tasks has.
+    """
+    import mteb
+
+    known = sorted({task.metadata.type for task in mteb.get_tasks()}) if types else []
+    for each in types:
+        if each not in known:
+            raise ValueError(_unknown("type", each, known))
+    tasks = split_groups(tasks) if languages or splits or subsets else tasks
+    kept = [task for task in tasks if not types or task.metadata.type in types]
+    if not kept:
         raise ValueError(
-            f"no task in {benchmark or 'MTEB'} matches names {list(names)}, types {list(types)} "
-            f"and languages {list(languages)}"
+            f"no task in {origin}" + (f" is of the type {', '.join(types)}" if types else "")
         )
-    return selected
+    for what, wanted, available in (
+        ("split", splits, lambda task: task.eval_splits),
+        ("subset", subsets, lambda task: task.hf_subsets),
+        ("language", languages, lambda task: task.languages),
+    ):
+        kept = _having(kept, what, wanted, available, origin=origin)
+    if not (languages or splits or subsets):
+        return kept
+    return [_narrowed(task, languages=languages, splits=splits, subsets=subsets) for task in kept]
 
 
-def _named(name: str, languages: Sequence[str]) -> Any:
+def _having(
+    tasks: list[Any],
+    what: str,
+    wanted: Sequence[str],
+    available: Callable[[Any], Iterable[str]],
+    *,
+    origin: str,
+) -> list[Any]:
+    """Keep the tasks that have one of the wanted splits, subsets or languages."""
+    if not wanted:
+        return tasks
+    every = sorted({each for task in tasks for each in available(task)})
+    for each in wanted:
+        if each not in every:
+            raise ValueError(
+                f"unknown {what} {each!r} of {origin}; choose one of {', '.join(every)}"
+            )
+    return [task for task in tasks if set(wanted) & set(available(task))]
+
+
+def _narrowed(
+    task: Any, *, languages: Sequence[str], splits: Sequence[str], subsets: Sequence[str]
+) -> Any:
+    """Return a new task object, restricted further than ``task`` is.
+
+    Raises:
+        ValueError: the restrictions exclude each other.
+    """
+    split = [each for each in task.eval_splits if not splits or each in splits]
+    subset = [each for each in task.hf_subsets if not subsets or each in subsets]
+    spoken = task.metadata.hf_subsets_to_langscripts
+    subset = [
+        each
+        for each in subset
+        if not languages or {code.split("-")[0] for code in spoken[each]} & set(languages)
+    ]
+    if not subset:
+        raise ValueError(
+            f"{task.metadata.name}: none of the subsets {', '.join(subsets)} is in "
+            f"{', '.join(languages)}"
+        )
+    narrowed = copy.copy(task)
+    narrowed.hf_subsets, narrowed._eval_splits = subset, split
+    return narrowed
+
+
+def _named(name: str) -> Any:
     import mteb
 
     if name.startswith(_OWN):
@@ -177,7 +273,7 @@ def _named(name: str, languages: Sequence[str]) -> Any:
         except KeyError as error:
             raise ValueError(str(error.args[0])) from None
     try:
-        return mteb.get_task(name, languages=list(languages) or None)
+        return mteb.get_task(name)
     except KeyError:
         known = sorted({task.metadata.name for task in mteb.get_tasks()})
         raise ValueError(_unknown("task", name, known)) from None

@@ -2,13 +2,14 @@
 
 Search is exact: the cosine of each query with every document, multiplied by the boosts if
 there are any. All documents are ranked, not only the best by cosine. Vectors come from the
-embedding cache, so a second run encodes nothing.
+embedding cache, so a second run encodes nothing. The scores of BM25 are boosted likewise; what
+shares no word with a query is not ranked. A fusion fuses the boosted rankings of its parts.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,10 @@ from qwen3nb.evaluation.recording import (
 from qwen3nb.evaluation.run import EvaluationRun, Tally
 from qwen3nb.metrics.retrieval import rank_documents, score_run
 from qwen3nb.models.encoders.base import Encoder
-from qwen3nb.models.load import load_encoder
+from qwen3nb.models.load import load_model
+from qwen3nb.models.search.bm25 import BM25
 from qwen3nb.models.search.exact import search
+from qwen3nb.models.search.fusion import Fusion, fuse
 from qwen3nb.records.record import Result, TaskInfo
 
 __all__ = ["DOMAIN_METRICS", "evaluate_domain", "search_domain"]
@@ -37,12 +40,14 @@ __all__ = ["DOMAIN_METRICS", "evaluate_domain", "search_domain"]
 DOMAIN_METRICS = ("MRR@10", "nDCG@10", "P@5", "P@10", "Recall@10", "Recall@20")
 _GRADED = ("nDCG@10",)
 _DEPTH = 20  # cutoff of the deepest metric
+_FUSED = 100  # documents of each part of a fusion
 _TOP = 10  # best documents per query kept in a record
 Run = dict[str, dict[str, float]]
+Model = Encoder | BM25 | Fusion
 
 
 def evaluate_domain(
-    models: Iterable[str | Path | Encoder | ModelEntry],
+    models: Iterable[str | Path | Model | ModelEntry],
     domain: Domain,
     *,
     output: Path | str | None = None,
@@ -57,7 +62,7 @@ def evaluate_domain(
     and settings) is evaluated once.
 
     Args:
-        models: specs as for `load_encoder`, encoders, or model entries of a query file.
+        models: specs as for `load_model`, loaded models, or model entries of a query file.
         domain: from `load_domain`.
         output: folder for records; by default `paths.results`.
         seed: seed of the confidence intervals.
@@ -67,59 +72,90 @@ def evaluate_domain(
     """
     folder = Path(output) if output else paths.results()
     tally, run, seen = Tally(), uuid.uuid4().hex[:12], set()
-    for model in models:
-        with tally.attempt(getattr(model, "label", None) or str(model)):
-            encoder = _encoder(model, show_progress=show_progress, **options)
-            if encoder.identity in seen:
+    for each in models:
+        with tally.attempt(_name(each)):
+            model = _loaded(each, show_progress=show_progress, **options)
+            if model.identity in seen:
                 continue
-            seen.add(encoder.identity)
+            seen.add(model.identity)
             result, reused = _evaluate(
-                encoder, domain, folder=folder, seed=seed, fresh=fresh, run=run
+                model, domain, folder=folder, seed=seed, fresh=fresh, run=run
             )
-            tally.add(result, name=encoder.label, reused=reused)
+            tally.add(result, name=model.label, reused=reused)
     return tally.run()
 
 
-def _encoder(model: str | Path | Encoder | ModelEntry, **options: Any) -> Encoder:
-    if isinstance(model, Encoder):
+def _name(model: str | Path | Model | ModelEntry) -> str:
+    label = str(getattr(model, "label", ""))
+    return label or (model.name if isinstance(model, ModelEntry) else str(model))
+
+
+def _loaded(model: str | Path | Model | ModelEntry, **options: Any) -> Model:
+    if isinstance(model, Encoder | BM25 | Fusion):
         return model
     if not isinstance(model, ModelEntry):
-        return load_encoder(model, **options)
-    encoder = load_encoder(model.spec, **options)
-    if model.dimensions not in (None, encoder.dimension):
+        return load_model(model, **options)
+    loaded = load_model(model.spec, prompts=model.prompts, label=model.label, **options)
+    loaded.label = model.label or loaded.label  # search models ignore the options of encoders
+    dimension = getattr(loaded, "dimension", None)
+    if model.dimensions not in (None, dimension):
+        has = "has no vectors" if dimension is None else f"has {dimension}"
         raise DataError(
-            f"{model.name}: expected {model.dimensions} dimensions; vectors of {model.spec} have "
-            f"{encoder.dimension}"
+            f"{_name(model)}: expected vectors of {model.dimensions} dimensions; {model.spec} {has}"
         )
-    return encoder
+    if model.prompts and dimension is None:
+        raise DataError(f"{_name(model)}: {model.spec} has no vectors, so it takes no prompts")
+    return loaded
 
 
-def search_domain(encoder: Encoder, domain: Domain, *, depth: int = _DEPTH) -> Run:
+def search_domain(model: Model, domain: Domain, *, depth: int = _DEPTH) -> Run:
     """Return the scores of each query's ``depth`` best documents, including ties with the last.
 
     Raises:
         ValueError: a vector that is zero or not finite.
     """
-    documents = encoder.encode(list(domain.texts.values()), role="passage")
-    queries = encoder.encode(list(domain.queries.values()), role="query")
+    if isinstance(model, BM25):
+        return _search_words(model, domain, depth=depth)
+    if isinstance(model, Fusion):
+        runs = [search_domain(part, domain, depth=_FUSED) for part in model.parts]
+        return {query: _best(scores, depth) for query, scores in fuse(runs).items()}
+    documents = model.encode(list(domain.texts.values()), role="passage")
+    queries = model.encode(list(domain.queries.values()), role="query")
     boosts = np.array([domain.factors[name] for name in domain.texts])
     hits = search(queries, documents, k=depth, cosine=True, boosts=boosts, keep_ties=True)
     return hits.run(domain.queries, list(domain.texts))
 
 
+def _search_words(bm25: BM25, domain: Domain, *, depth: int) -> Run:
+    """Search with BM25; its scores are positive, so the boosts multiply them."""
+    bm25.index([{"id": name, "text": text} for name, text in domain.texts.items()])
+    queries = [{"id": name, "text": text} for name, text in domain.queries.items()]
+    hits = bm25.search(queries, top_k=len(domain.texts))
+    return {
+        query: _best({name: score * domain.factors[name] for name, score in scores.items()}, depth)
+        for query, scores in hits.items()
+    }
+
+
+def _best(scores: Mapping[str, float], depth: int) -> dict[str, float]:
+    """Return the ``depth`` best documents, including ties with the last."""
+    best = sorted(scores.values(), reverse=True)[:depth]
+    return {name: score for name, score in scores.items() if score >= best[-1]}
+
+
 def _evaluate(
-    encoder: Encoder, domain: Domain, *, folder: Path, seed: int, fresh: bool, run: str
+    model: Model, domain: Domain, *, folder: Path, seed: int, fresh: bool, run: str
 ) -> tuple[Result, bool]:
     """Return the record of a model and whether it was reused."""
-    file = record_path(encoder, domain.name, folder=folder, seed=seed)
-    if not fresh and (earlier := _stored(file, encoder, domain)) is not None:
+    file = record_path(model, domain.name, folder=folder, seed=seed)
+    if not fresh and (earlier := _stored(file, model, domain)) is not None:
         return earlier, True
-    work = Work(encoder)
-    hits = search_domain(encoder, domain)
+    work = Work(model)
+    hits = search_domain(model, domain)
     graded = score_run(domain.grades, hits, _GRADED)
     binary = score_run(domain.relevant, hits, [m for m in DOMAIN_METRICS if m not in _GRADED])
     result = assemble(
-        model=model_info(encoder),
+        model=model_info(model),
         task=TaskInfo(
             name=domain.name,
             type="Retrieval",
@@ -133,18 +169,18 @@ def _evaluate(
         work=work,
         seed=seed,
         run=run,
-        config=_config(domain, hits),
-        device=encoder.device,
-        precision=encoder.settings.get("dtype", "float32"),
+        config={**_config(domain, hits), "dimensions": getattr(model, "dimension", None)},
+        device=model.device,
+        precision=model.settings.get("dtype", "float32"),
     )
     result.save(folder)
     return result, False
 
 
-def _stored(file: Path, encoder: Encoder, domain: Domain) -> Result | None:
+def _stored(file: Path, model: Model, domain: Domain) -> Result | None:
     return stored(
         file,
-        identity=encoder.identity,
+        identity=model.identity,
         same=lambda result: (
             result.task.revision == domain.revision
             and result.task.categories == domain.categories

@@ -138,7 +138,8 @@ def _bm25() -> BM25:
 
 def _index(collection: TestCollection) -> BM25:
     model = _bm25()
-    model.index([{"id": name, "text": text} for name, text in collection.documents.items()])
+    rows = [{"id": name, "text": text} for name, text in collection.documents.items()]
+    model.index(rows, language=collection.language)
     return model
 
 

@@ -52,6 +52,7 @@ def rerank(
     seed: int = 0,
     config: dict[str, Any] | None = None,
     fresh: bool = False,
+    strict: bool = True,
     show_progress: bool = True,
 ) -> EvaluationRun:
     """Search and rerank each data set; save a record and two runs for each.
@@ -66,10 +67,12 @@ def rerank(
         seed: seed of the confidence intervals.
         config: parameters to store in each record.
         fresh: score again even if a record or a journal exists.
+        strict: whether to raise if a data set failed; if not, see `EvaluationRun.failures`.
         show_progress: whether to show progress bars.
 
     Raises:
-        EvaluationError: one or more data sets failed; the records of the others are saved.
+        EvaluationError: one or more data sets failed, and ``strict``; the records of the others
+            are saved.
     """
     if isinstance(reranker, Path | str):
         reranker = load_reranker(reranker)
@@ -83,7 +86,7 @@ def rerank(
                     config=config, fresh=fresh, show_progress=show_progress, run=run,
                 )  # fmt: skip
                 tally.add(result, name=collection.name, reused=reused)
-    return tally.run_or_raise(reranker.label, kind="data sets", saved=folder)
+    return tally.run_or_raise(reranker.label, kind="data sets", saved=folder, strict=strict)
 
 
 def dataset_scores(results: Iterable[Result], metric: str = "nDCG@10") -> dict[str, float | None]:

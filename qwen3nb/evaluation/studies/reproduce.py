@@ -9,7 +9,7 @@ from pathlib import Path
 
 from qwen3nb import paths
 from qwen3nb.datasets.collection import find_collections
-from qwen3nb.datasets.mirror import MirrorError, mirrored
+from qwen3nb.datasets.mirror import MirrorError, Need, mirrored, missing, needs
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.mteb.select import select_tasks, split_names
 from qwen3nb.evaluation.retrieval.evaluate import evaluate_collection
@@ -18,7 +18,7 @@ from qwen3nb.models.load import load_encoder, load_model
 from qwen3nb.models.types import SpecError
 from qwen3nb.records.record import Result
 
-__all__ = ["Published", "Reproduction", "published_scores", "reproduce"]
+__all__ = ["Published", "Reproduction", "published_scores", "reproduce", "unavailable"]
 
 _NEAR = 5  # tolerances within which a score is still OKish
 
@@ -93,9 +93,21 @@ def published_scores(*, models: str = "", tasks: str = "") -> list[Published]:
     return selected
 
 
+def unavailable(scores: Iterable[Published]) -> list[Need]:
+    """Return the data sets and models of ``scores`` that are not here, asking the hub once."""
+    scores = list(scores)
+    return missing(
+        [
+            *needs(select_tasks(names=sorted({s.task for s in scores if "/" not in s.task}))),
+            *needs([], sorted({each.model for each in scores})),
+        ]
+    )
+
+
 def reproduce(
     scores: Iterable[Published] | None = None,
     *,
+    absent: Iterable[Need] | None = None,
     output: Path | None = None,
     show_progress: bool = True,
 ) -> Iterator[Reproduction]:
@@ -103,11 +115,19 @@ def reproduce(
 
     Args:
         scores: a selection of `published_scores`; by default all.
+        absent: from `unavailable`; by default looked for before the first score.
         output: folder for records; by default ``results/reproduce``.
         show_progress: whether to show progress bars.
     """
     output = output or paths.results() / "reproduce"
-    for published in scores if scores is not None else published_scores():
+    scores = list(scores) if scores is not None else published_scores()
+    absent = list(absent) if absent is not None else unavailable(scores)
+    for published in scores:
+        wanted = (published.task, published.model)
+        if lost := [need.id for need in absent if {*need.used_by} & {*wanted}]:
+            reason = f"neither in the mirror nor on the hub: {', '.join(lost)}"
+            yield Reproduction(published, None, None, reason)
+            continue
         try:
             result, value = _run(published, output, show_progress=show_progress)
         except (SpecError, MirrorError, EvaluationError) as error:

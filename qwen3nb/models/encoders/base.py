@@ -103,6 +103,11 @@ class Encoder(ABC):
         return EmbeddingCache(folder / f"{self.identity[:32]}.sqlite", about=about)
 
     @property
+    def cache(self) -> EmbeddingCache | None:
+        """The vectors kept between runs, or None."""
+        return self._cache
+
+    @property
     def device(self) -> str:
         """The device that the model runs on."""
         return "cpu"

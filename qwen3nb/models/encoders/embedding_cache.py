@@ -30,11 +30,22 @@ from numpy.typing import NDArray
 from qwen3nb.utils.atomic_files import read_json, write_json
 from qwen3nb.utils.choices import one_of
 
-__all__ = ["EmbeddingCache", "connect", "is_damage", "is_sound", "journal_mode", "text_key"]
+__all__ = [
+    "EmbeddingCache",
+    "bytes_per_vector",
+    "connect",
+    "is_damage",
+    "is_sound",
+    "journal_mode",
+    "text_key",
+]
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 Row = tuple[Any, Any, Any]  # key, value, checksum; of any type in a damaged file
+_PAGE = 65536  # bytes of a page of the file
+_ROW = 50  # bytes of a row besides its vector: key, checksum, headers
+_INDEX = 62  # bytes of its entry in the B-tree of the keys, whose pages are two thirds full
 LAYOUT = 2  # version of the file's tables; 1 stored the vectors inside the key's B-tree
 _WAIT = 60.0  # seconds to wait for another process's transaction
 _KEYS_PER_QUERY = 500  # below SQLite's limit on variables in one statement
@@ -53,6 +64,16 @@ _NETWORK = ("nfs", "cifs", "smb", "lustre", "gpfs", "beegfs", "ceph", "glusterfs
 def text_key(text: str) -> bytes:
     """Return the key of a text, prompt included: 32 bytes."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+def bytes_per_vector(dimension: int) -> int:
+    """Return the bytes on disk of one stored vector, with its key; rows do not span pages.
+
+    >>> bytes_per_vector(1024)
+    4431
+    """
+    row = 4 * dimension + _ROW
+    return (_PAGE // (_PAGE // row) if row <= _PAGE else row) + _INDEX
 
 
 def is_sound(row: Row, *, size: int | None = None) -> bool:
@@ -302,7 +323,7 @@ def _prepared(file: Path) -> sqlite3.Connection:
             "pragma cache_size = -32768"
         )  # KiB: keeps the B-tree of the keys in memory
         if writable:
-            database.execute("pragma page_size = 65536")
+            database.execute(f"pragma page_size = {_PAGE}")
             database.execute(f"pragma journal_mode = {journal_mode(file.parent)}")
             database.execute("pragma synchronous = full")
         if _one(database, "pragma user_version") != LAYOUT:

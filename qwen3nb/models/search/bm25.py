@@ -1,7 +1,11 @@
 """BM25, the baseline without training, as an MTEB search model.
 
-It runs on bm25s. Its parameters (tokeniser, stop words, k1, b, variant) are recorded with
-every score, because BM25 implementations differ more from each other than many models do.
+It runs on bm25s with the settings of MTEB's own baseline for English (``mteb/baseline-bm25s``):
+English stop words, the Snowball stemmer, k1 1.5, b 0.75, Lucene's variant. Texts in other
+languages are neither stemmed nor stripped of stop words, and words are runs of two letters
+or more, so scores on Chinese, Japanese or Thai say little; MTEB's baseline has settings per
+language. Its settings are recorded with every score, because BM25 implementations differ more
+from each other than many models do.
 """
 
 from __future__ import annotations
@@ -11,9 +15,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import bm25s
+import Stemmer
 
 from qwen3nb.models.counters import Stats
 from qwen3nb.models.mteb_meta import mteb_meta
+from qwen3nb.models.search.mteb_rows import ENGLISH, joined_document, joined_query, task_languages
 from qwen3nb.models.sources.source import Source
 from qwen3nb.utils.atomic_files import sha256_json
 
@@ -22,7 +28,14 @@ if TYPE_CHECKING:
 
 __all__ = ["BM25"]
 
-RECIPE = {"method": "lucene", "k1": 1.5, "b": 0.75, "stop_words": "en", "stemmer": None}
+RECIPE = {
+    "method": "lucene",
+    "k1": 1.5,
+    "b": 0.75,
+    "stop_words": "en",
+    "stemmer": "english",
+    "other_languages": "no stop words, no stemmer",
+}
 
 
 class BM25:
@@ -40,28 +53,60 @@ class BM25:
         self.source = source
         self.settings: dict[str, Any] = {"model": {"kind": "bm25"}, **RECIPE}
         self.settings["bm25s"] = bm25s.__version__
+        self.settings["PyStemmer"] = Stemmer.version()
         self.stats = Stats()
         self._documents: list[str] = []
         self._positions: dict[str, int] = {}
+        self._english = True
         self._index = bm25s.BM25()
 
     def __repr__(self) -> str:
-        return f"<BM25: {RECIPE['method']}, k1 {RECIPE['k1']}, b {RECIPE['b']}>"
+        return (
+            f"<BM25: {RECIPE['method']}, k1 {RECIPE['k1']}, b {RECIPE['b']}, "
+            f"{RECIPE['stemmer']} stemmer>"
+        )
 
     @property
     def identity(self) -> str:
         """SHA-256 of the parameters."""
         return sha256_json(self.settings)
 
-    def index(self, corpus: Any, **_: Any) -> None:
-        """Index MTEB's corpus: rows with ``id``, ``text`` and optionally ``title``."""
+    def index(
+        self,
+        corpus: Any,
+        *,
+        task_metadata: Any = None,
+        hf_subset: str = "",
+        language: str = ENGLISH,
+        **_: Any,
+    ) -> None:
+        """Index MTEB's corpus: rows with ``id``, ``text`` and optionally ``title``.
+
+        Args:
+            corpus: the rows.
+            task_metadata: MTEB's description of the task, which knows its languages.
+            hf_subset: the subset of a task with several languages.
+            language: three-letter code of the language, without a task.
+
+        Raises:
+            ValueError: no document has a word.
+        """
         started = time.perf_counter()
+        spoken = (
+            task_languages(task_metadata, hf_subset) if task_metadata is not None else {language}
+        )
+        self._english = ENGLISH in spoken
         self._documents = [str(row["id"]) for row in corpus]
         self._positions = {name: row for row, name in enumerate(self._documents)}
-        texts = [f"{row.get('title') or ''} {row['text']}".strip() for row in corpus]
+        tokens = self._tokens([joined_document(row) for row in corpus])
+        if not any(map(len, tokens.ids)):
+            raise ValueError(
+                f"expected documents with words to index; got {len(self._documents)} without "
+                "any (empty texts, or nothing but stop words)"
+            )
         self._index = bm25s.BM25(method=RECIPE["method"], k1=RECIPE["k1"], b=RECIPE["b"])
-        self._index.index(self._tokens(texts), show_progress=False)
-        self._count(len(texts), started)
+        self._index.index(tokens, show_progress=False)
+        self._count(len(self._documents), started)
 
     def search(
         self, queries: Any, *, top_k: int, top_ranked: Any = None, **_: Any
@@ -70,7 +115,7 @@ class BM25:
         started = time.perf_counter()
         depth = len(self._documents) if top_ranked is not None else top_k
         rows, scores = self._index.retrieve(
-            self._tokens([row["text"] for row in queries]),
+            self._tokens([joined_query(row) for row in queries]),
             k=min(depth, len(self._documents)),
             show_progress=False,
         )
@@ -91,17 +136,20 @@ class BM25:
     def score(self, query: str, documents: Sequence[str]) -> list[float]:
         """Return the scores of indexed ``documents`` for one query; 0 without a shared word."""
         started = time.perf_counter()
-        words = bm25s.tokenize(
-            [query], stopwords=RECIPE["stop_words"], show_progress=False, return_ids=False
-        )[0]
+        words = self._tokens([query], return_ids=False)[0]
         known = [word for word in words if word in self._index.vocab_dict]
         scores = self._index.get_scores(known) if known else [0.0] * len(self._documents)
         self._count(1, started)
         return [float(scores[self._positions[name]]) for name in documents]
 
-    @staticmethod
-    def _tokens(texts: list[str]) -> Any:
-        return bm25s.tokenize(texts, stopwords=RECIPE["stop_words"], show_progress=False)
+    def _tokens(self, texts: list[str], *, return_ids: bool = True) -> Any:
+        return bm25s.tokenize(
+            texts,
+            stopwords=RECIPE["stop_words"] if self._english else None,
+            stemmer=Stemmer.Stemmer(RECIPE["stemmer"]) if self._english else None,
+            return_ids=return_ids,
+            show_progress=False,
+        )
 
     def _count(self, texts: int, started: float) -> None:
         self.stats.texts += texts

@@ -21,6 +21,7 @@ from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.mteb_meta import mteb_meta
 from qwen3nb.models.search.bm25 import BM25
 from qwen3nb.models.search.exact import search
+from qwen3nb.models.search.mteb_rows import joined_document, joined_query
 from qwen3nb.models.sources.source import Source
 from qwen3nb.utils.atomic_files import sha256_json
 
@@ -58,7 +59,7 @@ class _Dense:
 
     def index(self, corpus: Any, *, task_metadata: Any = None, **_: Any) -> None:
         self._documents = [str(row["id"]) for row in corpus]
-        texts = [f"{row.get('title') or ''} {row['text']}".strip() for row in corpus]
+        texts = [joined_document(row) for row in corpus]
         self._vectors = self._encoder.encode(texts, role="passage", task_metadata=task_metadata)
 
     def search(
@@ -71,7 +72,7 @@ class _Dense:
         **_: Any,
     ) -> dict[str, dict[str, float]]:
         names = [str(row["id"]) for row in queries]
-        texts = [row["text"] for row in queries]
+        texts = [joined_query(row) for row in queries]
         vectors = self._encoder.encode(texts, role="query", task_metadata=task_metadata)
         if top_ranked is None:
             return search(vectors, self._vectors, k=top_k).run(names, self._documents)

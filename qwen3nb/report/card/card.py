@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import qwen3nb
+from qwen3nb.analysis.comparison.alignment import newest_records
 from qwen3nb.analysis.comparison.compare import compare
 from qwen3nb.checkpoints.provenance import read_provenance
 from qwen3nb.models.modeling.pooling import POOLINGS
@@ -27,6 +28,7 @@ from qwen3nb.report.card.facts import (
     training_of,
 )
 from qwen3nb.report.leaderboard.limitations import limitations
+from qwen3nb.report.leaderboard.one_model import main_scores_table, parts_table
 from qwen3nb.report.leaderboard.score_table import leaderboard
 from qwen3nb.report.leaderboard.suite import suite_table, summarise
 from qwen3nb.report.leaderboard.tables import results_table
@@ -36,9 +38,11 @@ from qwen3nb.utils.markdown import escaped
 
 __all__ = ["card_body", "card_text"]
 
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 _TAGS = (
     "sentence-transformers", "feature-extraction", "sentence-similarity", "mteb", "qwen3", "encoder"
 )  # fmt: skip
+_MANY = 12  # tasks; of more, only the main scores are shown
 # For states (B, T, D) and a mask (B, T), as a reader of the card would write it.
 _POOLING_CODE = {
     "mean": "vectors = (states * mask.unsqueeze(-1)).sum(1) / mask.sum(1, keepdim=True)",
@@ -104,12 +108,12 @@ def _about(folder: Path, provenance: dict[str, Any], stated: dict[str, Any]) -> 
         "max_length": provenance["max_length"],
         "folder": re.sub(r"""["'`\\\s<>]""", "-", folder.name),  # inside quotes in a code block
         "toy": str(training.get("data", "")).startswith("PyDocs"),
-        "details": _escaped(details(read_json(folder / "config.json"), provenance, stated)),
+        "details": _linked(details(read_json(folder / "config.json"), provenance, stated)),
         "origin": _escaped(origin(provenance, fingerprint(source))),
         "training": _escaped(training_facts(training, stated)),
         "unrecorded": not training,
         "ul2": "ul2" in str(training.get("objective", stated.get("objective", ""))).lower(),
-        "citation": escaped(stated.get("citation", "")),
+        **_citation(stated.get("citation", "")),
         "thanks": escaped(stated.get("acknowledgements", "")),
     }
 
@@ -123,12 +127,21 @@ def _measured(folder: Path, results: Sequence[Result], *, tier: str) -> dict[str
     limits = limitations(own, compare(results, tasks=measured, baseline=on_tier.baseline))
     table = leaderboard(results, tier=tier, comparison=on_tier)
     return {
-        "evaluation": results_table(own).to_markdown() if own else "",
+        "evaluation": _evaluation(own),
         "suite": suite_table(summarise(own, requested=tasks)).to_markdown() if own else "",
         "comparison": table.to_markdown() if own else "",
         "limits": [escaped(limit) for limit in limits],
         "runs": ", ".join(sorted({escaped(result.run) for result in own})),
     }
+
+
+def _evaluation(own: Sequence[Result]) -> str:
+    """Return the model's scores, of many tasks the main ones, and those by language."""
+    if not own:
+        return ""
+    table = results_table(own) if len(own) <= _MANY else main_scores_table(own)
+    parts = parts_table(own)
+    return "\n\n".join(each.to_markdown() for each in (table, parts) if each.rows)
 
 
 def card_text(
@@ -154,7 +167,10 @@ def card_text(
             dataset_type=result.task.dataset,
             dataset_name=result.task.name,
             dataset_revision=result.task.revision,
-            metric_type=result.task.main_metric,
+            dataset_config=_only(result.task.subsets),
+            dataset_split=_only(result.task.splits),
+            metric_type=result.task.mteb.metric if result.task.mteb else result.task.main_metric,
+            metric_name=result.task.main_metric,
             metric_value=result.main.value,
         )
         for result in _of_model(folder, results)
@@ -187,7 +203,37 @@ def _escaped(rows: list[tuple[str, str]]) -> list[tuple[str, str]]:
     return [(escaped(name), escaped(value)) for name, value in rows]
 
 
+def _linked(rows: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Escape the rows, and link the base model to the hub if it is named by its id there."""
+    hub = "https://huggingface.co"
+    return [
+        (name, f"[{text}]({hub}/{value})" if _HUB_ID.fullmatch(value) else text)
+        if name == "base model"
+        else (name, text)
+        for (name, text), (_, value) in zip(_escaped(rows), rows, strict=True)
+    ]
+
+
+def _citation(text: str) -> dict[str, str]:
+    """Return a citation as BibTeX, for a code block, or as escaped text."""
+    if text.lstrip().startswith("@") and "```" not in text:
+        return {"bibtex": text.strip(), "citation": ""}
+    return {"bibtex": "", "citation": escaped(text)}
+
+
+def _only(values: Sequence[str]) -> str | None:
+    return values[0] if len(values) == 1 else None
+
+
 def _of_model(folder: Path, results: Sequence[Result]) -> list[Result]:
-    """Return the records of the model in ``folder``: same weights and files, any label."""
+    """Return the records of the model in ``folder``: same weights and files, any label.
+
+    A model that was evaluated in several ways, as with another pooling, is shown in the one with
+    most records; of several, in the newest.
+    """
     content = fingerprint(find_source(str(folder)))
-    return [r for r in latest(results) if r.model.settings["model"] == content]
+    same = [r for r in latest(results) if r.model.settings["model"] == content]
+    ways: dict[str, list[Result]] = {}
+    for record in newest_records(same)[0]:
+        ways.setdefault(record.model.identity, []).append(record)
+    return max(ways.values(), key=lambda own: (len(own), max(r.finished for r in own)), default=[])

@@ -74,6 +74,7 @@ def details(
                     + ("length 1" if provenance["normalize"] else "not normalised")),
         ("input", ", ".join(surround) or "the text as it is"),
         ("longest text", f"{provenance['max_length']} tokens; the rest is truncated"),
+        ("context length", f"{config['max_position_embeddings']:,} tokens (its positions)"),
         ("stored as", provenance["dtype"]),
         ("languages", ", ".join(facts.get("language", ()))),
         ("licence", facts.get("license")),

@@ -87,6 +87,26 @@ class CandidateReport:
         return tuple(recommend(each, procedure=how) for each in self._decisive)
 
     @property
+    def headline(self) -> str:
+        """The decision in a sentence: ``Take Y`` if a candidate is better, else ``Keep X``."""
+        by_gain = sorted(self._decisive, key=lambda each: -each.difference)
+        verdicts = {each.model: each.verdict for each in self.recommendations}
+        better = [each.first for each in by_gain if verdicts[each.first] == "better"]
+        worse = [each.first for each in by_gain if verdicts[each.first] == "worse"]
+        best = by_gain[0]
+        numbers = (
+            f"{best.metric} {best.means[0]:.3f} against {best.means[1]:.3f}, difference "
+            f"{best.difference:+.3f} {interval_text(best.interval)}, corrected p "
+            f"{p_value_text(best.corrected, relation=True)}, n = {best.n}"
+        )
+        if better:
+            others = f"; {', '.join(better[1:])} would be better too" if better[1:] else ""
+            return f"Take {best.first} instead of {self.current}: {numbers}{others}."
+        if len(worse) == len(by_gain):
+            return f"Keep {self.current}: {', '.join(worse)} worse ({best.first}: {numbers})."
+        return f"Keep {self.current}: no candidate is better ({best.first}: {numbers})."
+
+    @property
     def _decisive(self) -> tuple[PairedDifference, ...]:
         order = list(self.records)
         return tuple(sorted(self.deciding.with_baseline, key=lambda d: order.index(d.first)))
@@ -156,6 +176,7 @@ class CandidateReport:
         """Return the tables by title, in the order of the report; empty ones are left out."""
         tables = {
             "Recommendation": self._recommendations(),
+            "Models": self._models(),
             "Differences": self._differences(),
             "By category": self._categories(),
             "Queries that changed most": self._changes(),
@@ -171,6 +192,19 @@ class CandidateReport:
         )  # fmt: skip
         note = " ".join(filter(None, (rule(self.comparison, self.deciding), self.caution)))
         return Table((f"against {self.current}", "verdict", "why"), rows, note, "words")
+
+    def _models(self) -> Table:
+        rows = tuple(
+            (
+                Cell(name),
+                Cell(record.model.spec, record.model.identity[:8]),
+                Cell(str(record.config.get("dimensions") or "–")),
+                Cell(_prompts(record)),
+                Cell(f"{record.cost.seconds:.1f} s", _texts(record)),
+            )
+            for name, record in self.records.items()
+        )
+        return Table(("model", "loaded from", "dimensions", "prompts", "time"), rows, kind="words")
 
     def _differences(self) -> Table:
         how, order = self.comparison.procedure, list(self.records)
@@ -269,7 +303,8 @@ class CandidateReport:
     def to_markdown(self) -> str:
         """Return the tables under their titles as Markdown, escaped."""
         title = f"{self.task}: models compared with {self.current}"
-        parts = [f"# {escaped(title)}"]
+        parts = [f"# {escaped(self.headline.partition(':')[0])}", escaped(self.headline)]
+        parts += [f"{escaped(title)}, {max(r.finished for r in self.records.values())[:10]}."]
         for name, table in self.tables().items():
             parts += [f"## {name}", table.to_markdown()]
         return "\n\n".join(parts) + "\n"
@@ -281,6 +316,7 @@ class CandidateReport:
             {
                 "schema": SCHEMA,
                 "task": self.task,
+                "headline": self.headline,
                 "decides": self.tested[0],
                 "alpha": how.alpha,
                 "threshold": how.minimum,
@@ -324,11 +360,22 @@ def _newest(runs: Sequence[TrendPoint]) -> list[TrendPoint]:
     return list({run.label: run for run in runs}.values())
 
 
+def _prompts(result: Result) -> str:
+    prompts = result.model.settings.get("prompts") or {}
+    return ", ".join(f"{role}: {text!r}" for role, text in prompts.items()) or "none"
+
+
+def _texts(result: Result) -> str:
+    return f"{result.cost.encoded:,} texts encoded, {result.cost.cached:,} from the cache"
+
+
 def _model(result: Result) -> dict[str, Any]:
     queries = next(iter(result.per_query.values()))
     return {
         "model": result.model,
         "task": result.task,
+        "dimensions": result.config.get("dimensions"),
+        "cost": result.cost,
         "finished": result.finished,
         "run": result.run,
         "metrics": {name: asdict(value) for name, value in result.metrics.items()},

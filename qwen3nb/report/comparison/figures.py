@@ -10,6 +10,7 @@ import numpy as np
 from qwen3nb.analysis.comparison.compare import Comparison, TaskComparison
 from qwen3nb.analysis.stats.multiple_testing import NAMES
 from qwen3nb.metrics.intervals import interval_words
+from qwen3nb.report.comparison.by_type import MANY, draw_by_model, draw_wins
 from qwen3nb.report.render.figure import GREY, SMALL, Figure, grid, model_colors, plain
 from qwen3nb.report.render.format import short_task
 
@@ -25,7 +26,8 @@ __all__ = ["differences_figure", "pairs_figure"]
 def differences_figure(comparison: Comparison) -> Figure | None:
     """Draw forest plots: a panel per task, a row per model with its difference and interval.
 
-    Filled markers are significant after correction; the grey band contains differences that do
+    Of more than `MANY` tasks, a panel per model with a row per task, by type. Filled markers are
+    significant after correction; the grey band contains differences that do
     not matter. None if nothing was compared.
     """
     tasks = [task for task in comparison.tasks if task.with_baseline]
@@ -37,10 +39,15 @@ def differences_figure(comparison: Comparison) -> Figure | None:
     )
     return Figure(
         name="differences",
-        draw=lambda width: _draw_differences(comparison, tasks, width),
+        draw=lambda width: (
+            draw_by_model(comparison, width)
+            if len(tasks) > MANY
+            else _draw_differences(comparison, tasks, width)
+        ),
         caption=f"Difference of each model's mean from that of {comparison.baseline}, paired over "
-        "the n queries below each panel, with 95 % intervals "
-        f"({interval_words(['student'])}). Filled: significantly different by the two-sided paired "
+        f"{'the same queries' if len(tasks) > MANY else 'the n queries below each panel'}, with "
+        f"95 % intervals ({interval_words(['student'])}). "
+        "Filled: significantly different by the two-sided paired "
         f"permutation test, corrected p < {how.alpha:g}, {comparison.family()}; open: not "
         f"significantly different. Shaded: differences below {how.minimum:g}.",
         alt=f"Forest plots of differences from {comparison.baseline}. {words}.",
@@ -86,11 +93,14 @@ def _forest_row(axis: Axes, row: int, each: PairedDifference, color: str, alpha:
 def pairs_figure(comparison: Comparison) -> Figure | None:
     """Draw every pair of models, a panel per task: row minus column; a dot is not significant.
 
-    None if nothing was compared.
+    Of more than `MANY` tasks, a panel per type with the number of tasks on which the row is
+    significantly above the column. None if nothing was compared.
     """
     tasks = [task for task in comparison.tasks if task.all_pairs]
     if not tasks:
         return None
+    if len(tasks) > MANY:
+        return _wins_by_type(comparison)
     how = comparison.procedure
     pairs = [each for task in tasks for each in task.all_pairs]
     open_ones = sum(each.corrected >= how.alpha for each in pairs)
@@ -103,6 +113,19 @@ def pairs_figure(comparison: Comparison) -> Figure | None:
         f"{comparison.baseline} and over the others).",
         alt="A matrix of differences per task. "
         f"{open_ones} of {len(pairs)} pairs are not significantly different.",
+    )
+
+
+def _wins_by_type(comparison: Comparison) -> Figure:
+    how = comparison.procedure
+    return Figure(
+        name="pairs",
+        draw=lambda width: draw_wins(comparison, width),
+        caption="Every pair of models by type of task: on how many tasks the row is significantly "
+        "above the column, paired over the queries that both answered (two-sided paired "
+        f"permutation test, corrected p < {how.alpha:g}; {NAMES[how.correction]} on each task, "
+        f"over the pairs with {comparison.baseline} and over the others).",
+        alt="A matrix of counts per type of task; the same differences are in the tables.",
     )
 
 

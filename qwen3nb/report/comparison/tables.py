@@ -55,14 +55,18 @@ def difference_cells(difference: PairedDifference, *, alpha: float) -> tuple[Cel
     )
 
 
-def differences_table(comparison: Comparison, *, task: str = "") -> Table:
+def differences_table(
+    comparison: Comparison, *, task: str = "", tasks: Sequence[str] = ()
+) -> Table:
     """Compare every model with the baseline: difference, interval, p, effect size, queries won.
 
     Args:
         comparison: the comparison to show.
         task: the task to show; by default all.
+        tasks: several tasks to show.
     """
-    shown = [each for each in comparison.differences if task in ("", each.task)]
+    wanted = [task] if task else list(tasks)
+    shown = [each for each in comparison.differences if not wanted or each.task in wanted]
     rows = tuple(_difference_row(each, comparison.procedure.alpha) for each in shown)
     columns = (
         "model\ntask", f"Δ to {comparison.baseline}\n95 % interval", "p\ncorrected", "d_z",
@@ -71,7 +75,7 @@ def differences_table(comparison: Comparison, *, task: str = "") -> Table:
     caption = f"Paired differences from {comparison.baseline}"
     caption += f" on {short_task(task)}." if task else "."
     name = f"differences-{task}" if task else "paired-differences"
-    return Table(columns, rows, _note(comparison, task), name=name, caption=caption)
+    return Table(columns, rows, _note(comparison, wanted), name=name, caption=caption)
 
 
 def _difference_row(each: PairedDifference, alpha: float) -> tuple[Cell, ...]:
@@ -84,17 +88,22 @@ def _difference_row(each: PairedDifference, alpha: float) -> tuple[Cell, ...]:
     )
 
 
-def _note(comparison: Comparison, task: str) -> str:
-    notes = [n for n in comparison.notes if not task or n.startswith(f"{task}: ")]
+def _note(comparison: Comparison, tasks: Sequence[str]) -> str:
+    notes = [n for n in comparison.notes if not tasks or n.partition(": ")[0] in tasks]
     left_out = "; ".join(_grouped(notes))
     how = comparison.procedure
-    if not any(task in ("", each.task) for each in comparison.differences):
-        what = f"on {short_task(task)}" if task else "on the same task"
+    if not any(not tasks or each.task in tasks for each in comparison.differences):
+        what = f"on {short_task(tasks[0])}" if len(tasks) == 1 else "on the same task"
         return f"No two models have per-query scores {what}.{f' {left_out}.' if left_out else ''}"
+    family = (
+        comparison.family(tasks[0] if tasks else "")
+        if len(tasks) < 2
+        else f"{NAMES[how.correction]} over the comparisons with {comparison.baseline} on each task"
+    )
     return (
         f"Paired over queries: 95 % interval ({interval_words(['student'])}), two-sided paired "
-        f"permutation test with {how.draws:,} draws; p corrected by {comparison.family(task)}, "
-        f"below it the raw p-value; corrected p < {how.alpha:g} in bold."
+        f"permutation test with {how.draws:,} draws; p corrected by {family}, below it the "
+        f"raw p-value; corrected p < {how.alpha:g} in bold."
         + (f" Not paired: {left_out}." if left_out else "")
     )
 
@@ -109,9 +118,15 @@ def _grouped(notes: Iterable[str]) -> list[str]:
     return [f"{key} of {', '.join(names)}" if all(names) else key for key, names in groups.items()]
 
 
-def power_table(comparison: Comparison) -> Table:
-    """Return what these queries can show: detectable effects, and whether "no worse" holds."""
-    rows = tuple(_power_row(comparison, each) for each in comparison.differences)
+def power_table(comparison: Comparison, *, tasks: Sequence[str] = ()) -> Table:
+    """Return what these queries can show: detectable effects, and whether "no worse" holds.
+
+    Args:
+        comparison: the comparison to show.
+        tasks: the tasks to show; by default all.
+    """
+    shown = [each for each in comparison.differences if not tasks or each.task in tasks]
+    rows = tuple(_power_row(comparison, each) for each in shown)
     how = comparison.procedure
     columns = (
         "model\ntask", "detectable\npower 0.8", "won / tied / lost\nin %",

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from qwen3nb.analysis.comparison.alignment import model_names
+from qwen3nb.analysis.comparison.alignment import model_names, newest_records
+from qwen3nb.metrics.aggregate import Aggregate
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
+from qwen3nb.report.leaderboard.benchmark_tables import benchmark_grid
 from qwen3nb.report.render.figure import (
     COLORS,
     GREY,
@@ -30,112 +33,131 @@ if TYPE_CHECKING:
 
 __all__ = ["bars_figure", "comparison_figure", "per_query_figure", "similarity_figure"]
 
-_INTERVAL = "95 % interval over the n given with each task"
-
 
 @dataclass(frozen=True)
 class _ScoreGrid:
-    """Main scores of models on the tasks of a tier.
+    """Main scores of models on the tasks of a tier, or their means if it has benchmarks.
 
     Attributes:
-        tasks: names, in the tier's order.
-        models: names, the best on the first task first.
-        records: record per model and task.
+        columns: names of the tasks or means, in the tier's order.
+        models: names, the best on the first column first.
+        scores: score per model and column.
+        measures: metric and n of each column.
         colors: colour per model.
+        what: what a column is.
     """
 
-    tasks: tuple[str, ...]
+    columns: tuple[str, ...]
     models: tuple[str, ...]
-    records: Mapping[tuple[str, str], Result]
+    scores: Mapping[tuple[str, str], Aggregate]
+    measures: Mapping[str, str]
     colors: Mapping[str, str]
+    what: str = "task"
 
     @property
     def intervals(self) -> str:
-        """The methods of the intervals."""
-        return interval_words(record.main.interval for record in self.records.values())
-
-    def example(self, task: str) -> Result | None:
-        """Return any record on the task, for its metric and n."""
-        return next((r for (_, name), r in self.records.items() if name == task), None)
-
-    def measure(self, task: str) -> str:
-        """Return the task's main metric and n."""
-        record = self.example(task)
-        return "" if record is None else f"{record.task.main_metric}, n = {record.main.n}"
+        """How the intervals were made, in words."""
+        if self.what != "task":
+            return "95 % interval, combined from those of the tasks of the mean"
+        how = "over the n given with each task"
+        return f"95 % interval ({interval_words(e.interval for e in self.scores.values())}) {how}"
 
 
 def _scores(results: Iterable[Result], tier: str) -> _ScoreGrid:
-    tasks = TIERS[tier].task_keys
+    if TIERS[tier].benchmarks:
+        return _means(results, tier)
+    return _task_scores(results, TIERS[tier].task_keys)
+
+
+def _means(results: Iterable[Result], tier: str) -> _ScoreGrid:
+    grid = benchmark_grid(results, tier=tier)
+    scores = {}
+    for identity, name in grid.names.items():
+        for mean in grid.means[identity]:
+            if mean.value is not None:
+                low, high = mean.interval or (None, None)
+                n, how = mean.column.tasks, "mean"
+                scores[name, mean.column.name] = Aggregate(
+                    mean.value, low, high, n, how, (), interval=""
+                )
+    models = tuple(grid.names.values())
+    measures = {each.name: f"{each.measure}, {each.over}" for each in grid.columns}
+    return _ScoreGrid(tuple(measures), models, scores, measures, model_colors(models), "mean")
+
+
+def _task_scores(results: Iterable[Result], tasks: tuple[str, ...]) -> _ScoreGrid:
     on_tier = [result for result in latest(results) if result.task.key in tasks]
     names = model_names(on_tier)
-    records = {(names[r.model.identity], r.task.key): r for r in on_tier}
+    newest, _ = newest_records(on_tier)
+    scores = {(names[r.model.identity], r.task.key): r.main for r in newest}
+    measures = {r.task.key: f"{r.task.main_metric}, n = {r.main.n}" for r in newest[::-1]}
 
     def key(name: str) -> tuple[bool, float, str]:
-        record = records.get((name, tasks[0]))
-        value = record.main.value if record else None
+        score = scores.get((name, tasks[0]))
+        value = score.value if score else None
         return value is None, -(value or 0.0), name
 
     models = tuple(sorted(names.values(), key=key))
-    return _ScoreGrid(tasks, models, records, model_colors(models))
+    return _ScoreGrid(tasks, models, scores, measures, model_colors(models))
 
 
 def comparison_figure(results: Iterable[Result], *, tier: str) -> Figure:
     """Draw a panel per task, with a point and its 95 % interval per model, the best on top.
 
-    Models keep their row and colour in every panel; a missing result leaves its row empty.
+    A tier with benchmarks has a panel per mean over a benchmark or type. Models keep their row
+    and colour in every panel; a missing result leaves its row empty.
     """
     scores = _scores(results, tier)
     return Figure(
         name=f"comparison-{tier}",
         draw=lambda width: _comparison(scores, width),
-        caption=f"Every model on every task of the tier {tier}: mean and {_INTERVAL} "
-        f"({scores.intervals}). Rows are "
+        caption=f"Every {scores.what} of the tier {tier} with its {scores.intervals}. Rows are "
         "ordered by the first panel; a row without a point was not measured. Overlapping "
         "intervals say little about a difference: see the paired tests.",
-        alt=f"A panel per task with a point and an interval per model. {_in_words(scores)}",
+        alt=f"Panels with a point and an interval per model. {_in_words(scores)}",
     )
 
 
 def _in_words(scores: _ScoreGrid) -> str:
-    task = scores.tasks[0]
+    first = scores.columns[0]
     values = [
-        f"{name} {record.main.value:.3f}"
+        f"{name} {score.value:.3f}"
         for name in scores.models
-        if (record := scores.records.get((name, task))) and record.main.value is not None
+        if (score := scores.scores.get((name, first))) and score.value is not None
     ]
-    return f"{short_task(task)}: {', '.join(values) or 'no values'}."
+    return f"{short_task(first)}: {', '.join(values) or 'no values'}."
 
 
 def _comparison(scores: _ScoreGrid, width: float) -> MplFigure:
     import matplotlib.pyplot as plt
 
-    rows, tasks = tuple(reversed(scores.models)), scores.tasks
-    columns = min(3 if width > 5 else 1, len(tasks))
-    lines = -(-len(tasks) // columns)
+    rows, shown = tuple(reversed(scores.models)), scores.columns
+    columns = min(3 if width > 5 else 1, len(shown))
+    lines = -(-len(shown) // columns)
     size = (width, lines * (0.165 * len(rows) + 0.72))
     figure, axes = plt.subplots(lines, columns, figsize=size, sharey=True, squeeze=False)
     panels = list(axes.flat)
-    for axis, task in zip(panels, tasks, strict=False):
+    for axis, column in zip(panels, shown, strict=False):
         for row, name in enumerate(rows):
-            if (name, task) in scores.records:
-                _interval(axis, row, scores.records[name, task], scores.colors[name])
-        axis.set_title(plain(short_task(task), most=34))
-        axis.set_xlabel(scores.measure(task))
+            if (name, column) in scores.scores:
+                _interval(axis, row, scores.scores[name, column], scores.colors[name])
+        axis.set_title(plain(short_task(column), most=34))
+        axis.set_xlabel(scores.measures.get(column, ""))
         axis.set_xlim(left=min(0.0, axis.get_xlim()[0]))
         axis.set_ylim(-0.6, len(rows) - 0.4)
         axis.tick_params(axis="y", length=0)
         axis.spines["left"].set_visible(False)
         grid(axis)
-    for axis in panels[len(tasks) :]:
+    for axis in panels[len(shown) :]:
         axis.remove()
     for line in axes:
         line[0].set_yticks(range(len(rows)), [plain(name, most=30) for name in rows])
     return figure
 
 
-def _interval(axis: Axes, row: int, result: Result, color: str) -> None:
+def _interval(axis: Axes, row: int, score: Aggregate, color: str) -> None:
     """Draw a point with its interval, in the colour of its model."""
-    value, low, high = result.main.value, result.main.low, result.main.high
+    value, low, high = score.value, score.low, score.high
     if value is None:
         return
     if low is not None and high is not None:
@@ -143,28 +165,33 @@ def _interval(axis: Axes, row: int, result: Result, color: str) -> None:
     axis.plot([value], [row], "o", color=color, markersize=4)
 
 
-def bars_figure(results: Iterable[Result], *, tier: str, most: int = 8) -> Figure | None:
+def bars_figure(
+    results: Iterable[Result], *, tier: str, tasks: Sequence[str] = (), most: int = 8
+) -> Figure | None:
     """Draw a group of bars per task, one per model with its interval; a cross is not measured.
 
+    A tier with benchmarks has a group per mean over a benchmark or type.
     None if there are no results on the tier.
 
     Args:
         results: any records.
         tier: the tier whose tasks are shown.
+        tasks: keys of the tasks to show in place of the tier's.
         most: how many models to show, the best on the tier's first task.
     """
-    scores = _scores(results, tier)
+    scores = _task_scores(results, tuple(tasks)) if tasks else _scores(results, tier)
     shown = scores.models[:most]
+    what = "task" if tasks else f"{scores.what} of the tier {tier}"
     if not shown:
         return None
     left_out = len(scores.models) - len(shown)
     return Figure(
-        name=f"bars-{tier}",
+        name=f"bars-{'-'.join(tasks) or tier}",
         draw=lambda width: _bars(scores, shown, width),
-        caption=f"Main metric of each task of the tier {tier}, a bar per model with its "
-        f"{_INTERVAL} ({scores.intervals}); × means not measured, not zero."
+        caption=f"Every {what}, a bar per model with its "
+        f"{scores.intervals}; × means not measured, not zero."
         + (f" {left_out} more models are not shown." if left_out else ""),
-        alt=f"Groups of bars, one group per task. {_in_words(scores)}",
+        alt=f"Groups of bars, one group per {scores.what}. {_in_words(scores)}",
     )
 
 
@@ -173,23 +200,23 @@ def _bars(scores: _ScoreGrid, models: Sequence[str], width: float) -> MplFigure:
     from matplotlib.patches import Rectangle
 
     per_line = 6 if width > 5 else 3
-    lines = -(-len(scores.tasks) // per_line)
+    lines = -(-len(scores.columns) // per_line)
     figure, axes = plt.subplots(lines, 1, figsize=(width, 1.75 * lines + 0.5), squeeze=False)
     for line, axis in enumerate(axes[:, 0]):
-        tasks = scores.tasks[line * per_line : (line + 1) * per_line]
+        tasks = scores.columns[line * per_line : (line + 1) * per_line]
         for center, task in enumerate(tasks):
-            _group(axis, center, [scores.records.get((name, task)) for name in models],
+            _group(axis, center, [scores.scores.get((name, task)) for name in models],
                    [scores.colors[name] for name in models])  # fmt: skip
-        measures = [scores.measure(t) for t in tasks]
+        measures = [scores.measures.get(task, "") for task in tasks]
         if width < 5:
             measures = [each.replace(", ", "\n") for each in measures]
-        names = [plain(short_task(task), most=18) for task in tasks]
+        names = ["\n".join(wrap(plain(short_task(task), most=32), 18)) for task in tasks]
         labels = [f"{name}\n{each}" for name, each in zip(names, measures, strict=True)]
         axis.set_xticks(range(len(tasks)), labels, fontsize=SMALL)
         axis.set_xlim(-0.5, per_line - 0.5 if lines > 1 else len(tasks) - 0.5)
         axis.tick_params(axis="x", length=0)
         axis.axhline(0, color=GREY, linewidth=0.7)
-        axis.set_ylabel("main metric")
+        axis.set_ylabel("main metric" if scores.what == "task" else "mean")
         grid(axis, which="y")
     bars = [Rectangle((0, 0), 1, 1, color=scores.colors[name]) for name in models]
     named = [plain(name, most=26) for name in models]
@@ -199,13 +226,12 @@ def _bars(scores: _ScoreGrid, models: Sequence[str], width: float) -> MplFigure:
 
 
 def _group(
-    axis: Axes, center: int, results: Sequence[Result | None], colors: Sequence[str]
+    axis: Axes, center: int, scores: Sequence[Aggregate | None], colors: Sequence[str]
 ) -> None:
     """Draw one task: a bar per model, side by side."""
-    wide = 0.84 / max(len(results), 1)
-    for index, (result, color) in enumerate(zip(results, colors, strict=True)):
+    wide = 0.84 / max(len(scores), 1)
+    for index, (main, color) in enumerate(zip(scores, colors, strict=True)):
         x = center - 0.42 + wide * (index + 0.5)
-        main = result.main if result else None
         if main is None or main.value is None:
             axis.plot([x], [0.0], "x", color=color, markersize=3.5, clip_on=False)
             continue

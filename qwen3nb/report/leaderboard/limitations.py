@@ -12,6 +12,7 @@ __all__ = ["limitations"]
 
 # What any encoder should beat: random vectors, and lexical search, which is not trained.
 _FLOORS = ("random", "bm25")
+_MANY = 4  # tasks; more are listed in one sentence, without their numbers
 
 
 def limitations(own: Sequence[Result], comparison: Comparison) -> list[str]:
@@ -24,12 +25,13 @@ def limitations(own: Sequence[Result], comparison: Comparison) -> list[str]:
         own: the model's records.
         comparison: comparison of these records with others on the same tasks.
     """
-    sentences = [
-        sentence
-        for result in sorted(own, key=lambda each: each.task.key)
-        for floor in _FLOORS
-        if (sentence := _against(floor, result, comparison))
-    ]
+    against: dict[str, list[tuple[str, str]]] = {}
+    for result in sorted(own, key=lambda each: each.task.key):
+        for floor in _FLOORS:
+            verdict, numbers = _against(floor, result, comparison)
+            if verdict:
+                against.setdefault(f"{verdict} {floor}", []).append((result.task.key, numbers))
+    sentences = [line for verdict, tasks in against.items() for line in _lines(verdict, tasks)]
     if own:
         types = sorted({str(result.task.type) for result in own})
         sentences.append(
@@ -41,8 +43,15 @@ def limitations(own: Sequence[Result], comparison: Comparison) -> list[str]:
     return sentences
 
 
-def _against(floor: str, result: Result, comparison: Comparison) -> str:
-    """Say that a record is no better than a floor's; empty if it is better."""
+def _lines(verdict: str, tasks: Sequence[tuple[str, str]]) -> list[str]:
+    """Return a sentence per task with its numbers, or one that lists many tasks."""
+    if len(tasks) > _MANY:
+        return [f"{verdict[0].upper()}{verdict[1:]} on {', '.join(task for task, _ in tasks)}."]
+    return [f"{task}: {verdict} ({numbers})." for task, numbers in tasks]
+
+
+def _against(floor: str, result: Result, comparison: Comparison) -> tuple[str, str]:
+    """Return a verdict and its numbers if a record is no better than a floor's, else empty."""
     task = result.task.key
     reference = next(
         (
@@ -54,9 +63,9 @@ def _against(floor: str, result: Result, comparison: Comparison) -> str:
     )
     difference = None if reference is None else comparison.between(result, reference)
     if difference is None:
-        return ""
+        return "", ""
     significant = difference.corrected < comparison.procedure.alpha
     if significant and difference.difference > 0:
-        return ""
+        return "", ""
     verdict = "behind" if significant else "not significantly different from"
-    return f"{task}: {verdict} {floor} ({difference.metric} {difference})."
+    return verdict, f"{difference.metric} {difference}"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from qwen3nb.analysis.comparison.alignment import Pairing, ScoreMatrix, pair_results
+from qwen3nb.analysis.comparison.benchmark_means import MeanColumn, type_column
+from qwen3nb.analysis.comparison.ranking import rank_systems
 from qwen3nb.analysis.comparison.ranking_by_type import CategoryBoards, category_leaderboards
 from qwen3nb.analysis.stats.resampling import DRAWS
 from qwen3nb.records.record import Result
@@ -14,7 +16,7 @@ from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.figure import GREY, SMALL, Figure, grid, model_colors, plain
 from qwen3nb.report.render.format import short_task
 from qwen3nb.report.render.table import Table
-from qwen3nb.tiers import TIERS
+from qwen3nb.tiers import BENCHMARKS, GROUPS, TIERS
 from qwen3nb.utils.format import interval_text
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["categories_table", "rank_figure", "rank_table", "standings"]
 
+GROUPED = tuple(name for name, each in BENCHMARKS.items() if {*GROUPS} & {*each.tasks})
 TOO_FEW = "Ranks need two or more models with scores per query on the same tasks."
 
 
@@ -33,16 +36,52 @@ def standings(
     """Rank the models over a tier's tasks with per-query scores, and by type of task.
 
     The tasks are those that most models have: a model that lacks one of them is reported, not
-    ranked. None if fewer than two models can be ranked.
+    ranked. A tier with benchmarks has a ranking per benchmark and type instead, the first of
+    which stands for the tier. None if fewer than two models can be ranked.
     """
     tasks = TIERS[tier].task_keys
     on_tier = [result for result in latest(results) if result.task.key in tasks]
+    if TIERS[tier].benchmarks:
+        return _benchmark_boards(on_tier, tier, alpha=alpha, seed=seed)
     pairing = pair_results(on_tier)
     ranked = _rankable(pairing)
     if not ranked:
         return None
     types = {result.task.key: result.task.type for result in on_tier}
     return category_leaderboards(ranked, types, alpha=alpha, seed=seed)
+
+
+def _benchmark_boards(
+    results: Sequence[Result], tier: str, *, alpha: float, seed: int
+) -> CategoryBoards | None:
+    """Rank the models within each benchmark, or each type of a benchmark that has several."""
+    boards, notes = {}, []
+    for name in TIERS[tier].benchmarks:
+        benchmark = BENCHMARKS[name]
+        for kind in benchmark.types:
+            title = name if len(benchmark.types) == 1 else f"{name}: {kind}"
+            column = type_column(benchmark, kind)
+            pairing = pair_results(
+                results, metric=benchmark.metric or None, tasks=list(column.weights)
+            )
+            ranked = _whole_groups(column, _rankable(pairing))
+            if not ranked:
+                notes.append(f"{title}: no two models have scores per query on the same tasks")
+                continue
+            weights = [column.weights[each.task] for each in ranked]
+            boards[title] = rank_systems(
+                ranked, alpha=alpha, seed=seed, weights=weights, name=title
+            )
+    if not boards:
+        return None
+    return CategoryBoards(next(iter(boards.values())), boards, (), (), tuple(notes))
+
+
+def _whole_groups(column: MeanColumn, matrices: Sequence[ScoreMatrix]) -> list[ScoreMatrix]:
+    """Return the tasks to rank on, without groups that lack a part."""
+    have = {matrix.task for matrix in matrices}
+    whole = {key for keys in column.entries().values() if have >= {*keys} for key in keys}
+    return [matrix for matrix in matrices if matrix.task in whole]
 
 
 def _rankable(pairing: Pairing) -> list[ScoreMatrix]:
@@ -92,15 +131,23 @@ def _letter(number: int) -> str:
 
 
 def _tasks(board: Ranking) -> str:
+    if board.name:
+        low, high = min(board.queries), max(board.queries)
+        n = f"n = {low}" if low == high else f"n = {low} to {high}"
+        return f"{board.name} ({_few(board)} with scores of every model listed, {n})"
     sizes = zip(board.tasks, board.queries, strict=True)
     return ", ".join(f"{short_task(task)} (n = {n})" for task, n in sizes)
+
+
+def _weights(board: Ranking) -> str:
+    return "a group counting as one task" if board.name else "each task with the same weight"
 
 
 def _note(board: Ranking) -> str:
     pairs = len(board.standings) - 1
     left_out = "".join(f" {reason}." for reason in board.left_out)
     return (
-        f"Mean over {_tasks(board)}, each task with the same weight; 95 % intervals of means from "
+        f"Mean over {_tasks(board)}, {_weights(board)}; 95 % intervals of means from "
         f"those of the tasks, ranks from {DRAWS:,} resamples of the queries. Models that share a "
         "letter are not significantly different (paired permutation test, Holm over all pairs, "
         "alpha "
@@ -161,15 +208,18 @@ def categories_table(boards: CategoryBoards | None) -> Table:
     """Return means and ranks by type of task; reversals of the order are listed below."""
     if boards is None:
         return Table(("model",), (), TOO_FEW)
-    columns = ("model", "all tasks", *boards.boards)
-    by_type = [
-        {each.system: each for each in board.standings}
-        for board in (boards.overall, *boards.boards.values())
-    ]
+    whole = {} if boards.overall.name else {"all tasks": boards.overall}
+    shown = {**whole, **boards.boards}
+    columns = ("model", *(f"{name}\n{_few(board)}".strip() for name, board in shown.items()))
+    by_type = [{each.system: each for each in board.standings} for board in shown.values()]
+    systems = dict.fromkeys(name for standings in by_type for name in standings)
     rows = tuple(
-        (Cell(each.system), *(_mean_and_rank(group.get(each.system)) for group in by_type))
-        for each in boards.overall.standings
+        (Cell(name), *(_mean_and_rank(group.get(name)) for group in by_type)) for name in systems
     )
+    if boards.overall.name:
+        text = "Means over the tasks on which every model listed has scores per query, with the "
+        text += "rank in brackets; 95 % intervals from those of the tasks."
+        return Table(columns, rows, text + "".join(f" {note}." for note in boards.notes))
     reversals = " ".join(f"{each.text}." for each in boards.reversals) or "None."
     notes = "".join(f" {note}." for note in boards.notes)
     text = "Mean, with the rank in brackets; 95 % intervals from those of the tasks. "
@@ -177,9 +227,19 @@ def categories_table(boards: CategoryBoards | None) -> Table:
     return Table(columns, rows, text)
 
 
+def _few(board: Ranking) -> str:
+    """Return the number of tasks of a benchmark; a group counts as one."""
+    if not board.name:
+        return ""
+    group_of = {part: name for name, parts in GROUPS.items() for part in parts}
+    grouped = board.name in GROUPED
+    count = len({group_of.get(task, task) if grouped else task for task in board.tasks})
+    return f"{count} task{'s' if count > 1 else ''}"
+
+
 def _mean_and_rank(standing: Standing | None) -> Cell:
     if standing is None:
-        return Cell("not run")
+        return Cell("not ranked")
     ends = interval_text(standing.interval, sign=False)
     return Cell(
         f"{standing.mean:.3f} ({standing.rank})", ends, value=standing.mean,

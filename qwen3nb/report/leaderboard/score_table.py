@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from qwen3nb.analysis.comparison.alignment import model_names
+from qwen3nb.analysis.comparison.alignment import model_names, newest_records
 from qwen3nb.analysis.comparison.compare import Comparison, compare
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
+from qwen3nb.report.leaderboard.benchmark_tables import (
+    benchmark_grid,
+    means_table,
+    why_missing,
+)
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.format import number, short_task
 from qwen3nb.report.render.table import Table, with_ranks
@@ -17,7 +22,6 @@ from qwen3nb.tiers import TIERS
 
 __all__ = ["contenders", "leaderboard"]
 
-MISSING = "not run"
 NEAR = (
     "not significantly different from the best of its column: two-sided paired permutation test "
     "over queries, p corrected as in the table of paired differences; only for metrics that are a "
@@ -34,7 +38,9 @@ def leaderboard(
 ) -> Table:
     """Return all models on a tier: a row per model, a column per task, the two best marked.
 
-    Models that are not significantly different from the best of a column carry a mark.
+    Models that are not significantly different from the best of a column carry a mark. A tier with
+    benchmarks has a column per mean over a benchmark or type instead; its tasks are in
+    `task_sections`.
 
     Args:
         results: any records; those on other tiers' tasks are ignored.
@@ -42,12 +48,14 @@ def leaderboard(
         comparison: comparison of these results; computed if None.
         links: page of each run id.
     """
+    if TIERS[tier].benchmarks:
+        return means_table(benchmark_grid(results, tier=tier), tier=tier, links=links or {})
     tasks = list(TIERS[tier].task_keys)
     on_tier = [result for result in latest(results) if result.task.key in tasks]
     names = model_names(on_tier)
     tested = comparison or compare(on_tier, tier=tier)
     table: dict[str, dict[str, Result]] = {}
-    for result in on_tier:
+    for result in newest_records(on_tier)[0]:
         table.setdefault(result.model.identity, {})[result.task.key] = result
     order = sorted(
         table, key=lambda identity: (-_sort_key(table[identity], tasks), names[identity])
@@ -57,7 +65,7 @@ def leaderboard(
     rows = []
     for index, identity in enumerate(order):
         records = [columns[task][index] for task in tasks]
-        why = _why_missing(next(iter(table[identity].values())))
+        why = why_missing(next(iter(table[identity].values())))
         cells = [_score(r, links or {}, near[r.task.key]) if r else Cell(why) for r in records]
         rows.append((Cell(names[identity]), *cells))
     heads = [_head(task, [each for each in columns[task] if each]) for task in tasks]
@@ -95,12 +103,6 @@ def contenders(results: Sequence[Result], comparison: Comparison) -> set[str]:
         and (difference := comparison.between(other, best)) is not None
         and difference.corrected >= comparison.procedure.alpha
     }
-
-
-def _why_missing(other: Result) -> str:
-    """Return why a model has no result on a task, inferred from its result on another."""
-    searches = ("bm25", "fusion")
-    return "no vectors" if other.model.settings["model"].get("kind") in searches else MISSING
 
 
 def _head(task: str, results: Sequence[Result]) -> str:

@@ -2,35 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from qwen3nb.analysis.comparison.alignment import model_names, newest_records
+from qwen3nb.analysis.comparison.benchmark_means import (
+    BenchmarkMean,
+    benchmark_columns,
+    column_mean,
+    main_score,
+)
 from qwen3nb.records.record import Result
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.table import Table
+from qwen3nb.tiers import BENCHMARKS, GROUPS
+from qwen3nb.utils.format import interval_text
 
 if TYPE_CHECKING:
-    from qwen3nb.evaluation.mteb.plan import Planned
     from qwen3nb.evaluation.studies.reproduce import Reproduction
 
-__all__ = ["Summary", "plan_table", "reproduction_table", "suite_table", "summarise"]
+__all__ = ["Summary", "reproduction_table", "suite_table", "summarise"]
 
 
 @dataclass(frozen=True)
 class Summary:
-    """Means of one model's main scores, as MTEB defines them.
+    """Means of one model's scores: of each benchmark that was requested whole, or by type.
 
     Attributes:
-        label: label of the model.
-        by_type: mean over the tasks of each MTEB type.
-        tasks: number of tasks of each type.
-        over_tasks: mean over all tasks; None if there are none.
-        over_types: mean of the means by type; None if there are none.
+        label: name of the model.
+        means: of the benchmarks, none if no benchmark was requested whole.
+        by_type: mean main score over the tasks of each MTEB type.
+        tasks: number of tasks of each type; a group of tasks counts as one.
+        over_tasks: mean over all tasks; None if there are none, or of a benchmark's.
+        over_types: mean of the means by type, likewise.
         missing: requested tasks without a result, with the reason.
     """
 
     label: str
+    means: tuple[BenchmarkMean, ...]
     by_type: dict[str, float]
     tasks: dict[str, int]
     over_tasks: float | None
@@ -39,7 +50,17 @@ class Summary:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the summary as a dictionary for JSON."""
-        return vars(self)
+        means = {
+            each.column.name: {
+                "metric": each.column.measure,
+                "over": each.column.over,
+                "value": each.value,
+                "interval": each.interval,
+                "missing": list(each.missing),
+            }
+            for each in self.means
+        }
+        return {**vars(self), "means": means}
 
 
 def summarise(
@@ -50,98 +71,99 @@ def summarise(
 ) -> Summary:
     """Summarise one model's results.
 
-    The parts of a composite task (CQADupStack's forums) count as one task with the mean of the
-    parts; if a part is missing, so is the task.
+    If benchmarks were requested whole, there is no mean over several of them. A group of tasks
+    (CQADupStack's forums) counts as one task with the mean of its parts; if a part is missing, so
+    is the task.
 
     Args:
         results: records of one model.
-        requested: names of the requested tasks; parts by their own names.
-        reasons: why a task has no result, by name.
+        requested: keys of the requested tasks; parts by their own.
+        reasons: why a task has no result, by key.
 
     Raises:
         ValueError: the records are of several models.
     """
     results = list(results)
-    labels = {result.model.label for result in results}
-    if len(labels) > 1:
-        raise ValueError(f"expected results of one model, got {', '.join(sorted(labels))}")
-    have = {result.task.key for result in results}
-    missing = {name: (reasons or {}).get(name, "not run") for name in requested if name not in have}
-    groups: dict[str, list[Result]] = {}
-    for result in results:
-        groups.setdefault(result.task.group or result.task.key, []).append(result)
-    types: dict[str, list[float]] = {}
-    for parts in groups.values():
-        values = [value for part in parts if (value := main_score(part)) is not None]
-        if len(values) == len(parts):
-            types.setdefault(parts[0].task.type, []).append(sum(values) / len(values))
-    by_type = {name: sum(values) / len(values) for name, values in sorted(types.items())}
+    names = model_names(results)
+    if len(names) > 1:
+        several = ", ".join(sorted(names.values()))
+        raise ValueError(f"expected results of one model, got {several}")
+    records = {record.task.key: record for record in newest_records(results)[0]}
+    missing = {key: (reasons or {}).get(key, "not run") for key in requested if key not in records}
+    means = tuple(
+        column_mean(column, records.values())
+        for benchmark in BENCHMARKS.values()
+        if set(benchmark.task_keys) <= {*requested}
+        for column in benchmark_columns(benchmark)
+    )
+    types = _by_type(records)
+    by_type = {name: fmean(values) for name, values in types.items()}
     everything = [value for values in types.values() for value in values]
     return Summary(
-        label=next(iter(labels), ""),
+        label=next(iter(names.values()), ""),
+        means=means,
         by_type=by_type,
-        tasks={name: len(values) for name, values in sorted(types.items())},
-        over_tasks=sum(everything) / len(everything) if everything else None,
-        over_types=sum(by_type.values()) / len(by_type) if by_type else None,
+        tasks={name: len(values) for name, values in types.items()},
+        over_tasks=fmean(everything) if everything and not means else None,
+        over_types=fmean(by_type.values()) if by_type and not means else None,
         missing=missing,
     )
 
 
-def main_score(result: Result) -> float | None:
-    """Return MTEB's main score of the task; its metric may differ from the record's main one."""
-    mteb = result.task.mteb
-    return result.main.value if mteb is None else mteb.value
+def _by_type(records: Mapping[str, Result]) -> dict[str, list[float]]:
+    """Return the main scores of the tasks by type; a group needs all its parts."""
+    group_of = {part: name for name, parts in GROUPS.items() for part in parts}
+    parts: dict[str, list[Result]] = {}
+    for key, record in records.items():
+        parts.setdefault(group_of.get(key, key), []).append(record)
+    types: dict[str, list[float]] = {}
+    for name, own in parts.items():
+        scores = [value for each in own if (value := main_score(each)) is not None]
+        if len(scores) == len(GROUPS.get(name, own)):
+            types.setdefault(str(own[0].task.type), []).append(fmean(scores))
+    return dict(sorted(types.items()))
 
 
 def suite_table(summary: Summary) -> Table:
-    """Return the means: a row per type, the two overall means; the note lists what is missing."""
-
-    def shown(value: float | None) -> str:
-        return "undefined" if value is None else f"{value:.4f}"
-
+    """Return the means: a row per benchmark and type; the note lists what is missing."""
+    gone = "; ".join(f"{name} ({reason})" for name, reason in sorted(summary.missing.items()))
+    note = f"Missing: {gone or 'nothing'}."
+    if summary.means:
+        rows = [_mean_row(mean) for mean in summary.means]
+        note += (
+            " A mean needs a score on every task. Types and both means of MTEB are those of its "
+            "public leaderboard."
+        )
+        return Table(("mean", "metric", "tasks", "value\n95 % interval"), tuple(rows), note)
     rows = [
-        (Cell(name), Cell(str(summary.tasks[name])), Cell(shown(value)))
+        (Cell(name), Cell(str(summary.tasks[name])), Cell(_shown(value)))
         for name, value in summary.by_type.items()
     ]
-    total = str(sum(summary.tasks.values()))
+    over = (
+        ("mean over tasks", sum(summary.tasks.values()), summary.over_tasks),
+        ("mean over types", len(summary.by_type), summary.over_types),
+    )
     rows += [
-        (Cell("mean over tasks"), Cell(total), Cell(shown(summary.over_tasks), strong=True)),
-        (
-            Cell("mean over types"),
-            Cell(str(len(summary.by_type))),
-            Cell(shown(summary.over_types), strong=True),
-        ),
+        (Cell(name), Cell(str(n)), Cell(_shown(value), strong=True)) for name, n, value in over
     ]
-    gone = "; ".join(f"{name} ({reason})" for name, reason in sorted(summary.missing.items()))
-    return Table(
-        ("MTEB type", "n", "mean main score"),
-        tuple(rows),
-        f"Missing: {gone or 'nothing'}. A mean over different tasks has no unit; it only "
-        "compares models on exactly the same tasks.",
+    note += (
+        " A mean over different tasks has no unit; it only compares models on exactly the same "
+        "tasks."
     )
+    return Table(("MTEB type", "n", "mean main score"), tuple(rows), note)
 
 
-def plan_table(planned: Sequence[Planned]) -> Table:
-    """Return the plan of a run: tasks, data, texts and the expected minutes."""
-    rows = tuple(
-        (
-            Cell(each.task),
-            Cell(each.type),
-            Cell(each.dataset, f"@ {each.revision}"),
-            Cell("unknown" if each.texts is None else f"{each.texts:,}"),
-            Cell("–" if each.minutes is None else f"{each.minutes:,.1f}"),
-            Cell("record found" if each.status == "there" else each.status),
-        )
-        for each in planned
-    )
-    known = [each.minutes for each in planned if each.minutes is not None]
-    total = f"About {sum(known):,.1f} minutes of encoding in all. " if known else ""
-    return Table(
-        ("task", "MTEB type", "data", "distinct texts", "minutes", "status"),
-        rows,
-        f"{total}Minutes are extrapolated from the throughput of a short sample on this device; "
-        "they are an upper bound, since cached texts cost nothing.",
-    )
+def _shown(value: float | None) -> str:
+    return "undefined" if value is None else f"{value:.4f}"
+
+
+def _mean_row(mean: BenchmarkMean) -> tuple[Cell, ...]:
+    measured = f"{mean.measured} of {mean.column.tasks}" if mean.missing else str(mean.column.tasks)
+    interval = interval_text(mean.interval, sign=False, absent="")
+    value = Cell("incomplete", "; ".join(mean.gaps) if len(mean.gaps) < 3 else "")
+    if mean.value is not None:
+        value = Cell(f"{mean.value:.4f}", interval, value=mean.value, interval=mean.interval)
+    return Cell(mean.column.name), Cell(mean.column.measure), Cell(measured), value
 
 
 def reproduction_table(reproductions: Iterable[Reproduction]) -> Table:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from qwen3nb.analysis.comparison.alignment import model_names
+from qwen3nb.analysis.comparison.alignment import model_names, newest_records
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import _USES, latest
+from qwen3nb.report.leaderboard.benchmark_tables import benchmark_grid, means_table
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.format import number, short_task
 from qwen3nb.report.render.table import Table
@@ -19,6 +20,7 @@ __all__ = [
     "cost_table",
     "failures_table",
     "headline_table",
+    "headline_task",
     "provenance_table",
     "results_table",
 ]
@@ -99,10 +101,15 @@ def provenance_table(results: Sequence[Result]) -> Table:
     }
     for result in results:
         facts[f"data of {result.task.key}"] = (
-            f"{result.task.dataset} at {result.task.revision[:12]}"
+            f"{result.task.dataset} at {result.task.revision[:12]}{_counts(result)}"
         )
     rows = tuple((Cell(key), Cell(value or "none")) for key, value in facts.items())
     return Table(("what", "value"), rows, kind="facts")
+
+
+def _counts(result: Result) -> str:
+    """Return what was counted in the data, such as queries without a relevant document."""
+    return "".join(f"; {name}: {count:,}" for name, count in result.task.counts.items())
 
 
 def _hits(results: Sequence[Result]) -> str:
@@ -115,17 +122,21 @@ def _hits(results: Sequence[Result]) -> str:
 def headline_table(
     results: Iterable[Result], *, tier: str, links: Mapping[str, str] | None = None
 ) -> Table:
-    """Return the scores on the tier's first task, a row per model, for the landing page."""
-    task = TIERS[tier].task_keys[0]
-    on_task = sorted(
-        (result for result in latest(results) if result.task.key == task),
-        key=_value,
-        reverse=True,
-    )
+    """Return the scores that the landing page shows, a row per model.
+
+    For a tier with benchmarks, the means over each; otherwise the scores on `headline_task`.
+    """
+    newest = latest(results)
+    if TIERS[tier].benchmarks:
+        grid = benchmark_grid(newest, tier=tier, by_type=False)
+        return means_table(grid, tier=tier, links=links or {})
+    task = headline_task(newest, tier=tier)
+    on_task = [result for result in newest if result.task.key == task]
+    names = model_names(on_task)
+    on_task = sorted(newest_records(on_task)[0], key=_value, reverse=True)
     if not on_task:
         note = f"No results on the {tier} tier yet; run `make demo` to make some."
         return Table(("model",), (), note)
-    names = model_names(on_task)
     metric = on_task[0].task.main_metric
     rows = tuple(
         (
@@ -135,7 +146,17 @@ def headline_table(
         )
         for result in on_task
     )
-    return Table(("model", f"{short_task(task)}\n{metric}", "n"), rows)
+    note = f"{short_task(task)}: the task of the tier with most models, of several the first."
+    return Table(("model", f"{short_task(task)}\n{metric}", "n"), rows, note)
+
+
+def headline_task(results: Iterable[Result], *, tier: str) -> str:
+    """Return the task of a tier with scores per query of most models; of several, the first."""
+    models: dict[str, set[str]] = {task: set() for task in TIERS[tier].task_keys}
+    for result in results:
+        if result.task.key in models and result.task.main_metric in result.per_query:
+            models[result.task.key].add(result.model.identity)
+    return max(models, key=lambda task: len(models[task]))
 
 
 def cost_table(results: Iterable[Result], *, links: Mapping[str, str] | None = None) -> Table:
@@ -143,7 +164,7 @@ def cost_table(results: Iterable[Result], *, links: Mapping[str, str] | None = N
     by_model: dict[str, list[Result]] = {}
     newest = latest(results)
     names = model_names(newest)
-    for result in newest:
+    for result in newest_records(newest)[0]:
         by_model.setdefault(names[result.model.identity], []).append(result)
     rows = []
     for name, group in sorted(by_model.items()):

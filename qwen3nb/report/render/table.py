@@ -23,7 +23,7 @@ from qwen3nb.utils.markdown import escaped, markdown_table
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["TABLE_FORMATS", "Table", "with_ranks"]
+__all__ = ["TABLE_FORMATS", "Table", "transposed", "with_ranks"]
 
 TABLE_FORMATS = {"latex": ".tex", "csv": ".csv", "markdown": ".md"}
 _FORMAT_NAMES = {"latex": "LaTeX", "csv": "CSV", "markdown": "Markdown"}
@@ -123,6 +123,21 @@ class Table:
             for kind, ending in TABLE_FORMATS.items()
         ]
         return f'<p class="q-files">Save as {" · ".join(links)}</p>'
+
+
+def transposed(table: Table, *, first: str) -> Table:
+    """Return the table with a column per row, for a paper, where long tables fit and wide do not.
+
+    Args:
+        table: a table with a name per row.
+        first: name of the first column.
+    """
+    heads = [column.partition("\n") for column in table.columns[1:]]
+    rows = tuple(
+        (Cell(name, detail), *(row[index] for row in table.rows))
+        for index, (name, _, detail) in enumerate(heads, start=1)
+    )
+    return replace(table, columns=(first, *(row[0].text for row in table.rows)), rows=rows)
 
 
 def with_ranks(

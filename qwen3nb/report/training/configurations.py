@@ -1,16 +1,21 @@
-"""Table of trained configurations: means and standard deviations over seeds."""
+"""Trained configurations, as a table and as bars: means and standard deviations over seeds."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean, stdev
+from typing import TYPE_CHECKING
 
 from qwen3nb.analysis.inventory.score import Score
 from qwen3nb.report.render.cell import Cell
+from qwen3nb.report.render.figure import GREY, Figure, grid, model_colors, plain
 from qwen3nb.report.render.format import short_task
 from qwen3nb.report.render.table import Table, with_ranks
 
-__all__ = ["configurations_table"]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as MplFigure
+
+__all__ = ["configurations_figure", "configurations_table"]
 
 Seeds = Mapping[int | None, float]
 
@@ -39,6 +44,61 @@ def configurations_table(scores: Iterable[Score]) -> Table:
         name="configurations",
         caption="Trained configurations, means over seeds.",
     )
+
+
+def configurations_figure(scores: Iterable[Score], *, metric: str = "nDCG@10") -> Figure | None:
+    """Draw a bar per configuration with its standard deviation over seeds, a group per task.
+
+    None if no score has the metric.
+
+    Args:
+        scores: as for `configurations_table`.
+        metric: the metric of the bars.
+    """
+    cells = {key: seeds for key, seeds in _by_seed(scores).items() if key[1][2] == metric}
+    if not cells:
+        return None
+    words = "; ".join(
+        f"{system} on {short_task(task)}: {fmean(seeds.values()):.3f}"
+        for (system, (_, task, _)), seeds in sorted(cells.items())
+    )
+    return Figure(
+        name="configurations",
+        draw=lambda width: _bars(cells, metric, width),
+        caption=f"{metric} of each trained configuration: mean over seeds, with the sample "
+        "standard deviation over seeds as a line where there are several.",
+        alt=f"Bars of {metric} per configuration. {words}.",
+    )
+
+
+def _bars(
+    cells: Mapping[tuple[str, tuple[str, str, str]], Seeds], metric: str, width: float
+) -> MplFigure:
+    import matplotlib.pyplot as plt
+
+    systems = sorted({system for system, _ in cells})
+    tasks = sorted({task for _, task in cells})
+    columns = min(3 if width > 5 else 1, len(tasks))
+    lines = -(-len(tasks) // columns)
+    size = (width, lines * (0.21 * len(systems) + 0.8))
+    figure, axes = plt.subplots(lines, columns, figsize=size, sharey=True, squeeze=False)
+    colors, rows = model_colors(systems), systems[::-1]
+    for axis, task in zip(axes.flat, tasks, strict=False):
+        for row, system in enumerate(rows):
+            values = list(cells.get((system, task), {}).values())
+            if values:
+                axis.barh(row, fmean(values), height=0.7, color=colors[system], alpha=0.85)
+            if len(values) > 1:
+                ends = [fmean(values) - stdev(values), fmean(values) + stdev(values)]
+                axis.plot(ends, [row, row], color=GREY, linewidth=1.4)
+        axis.set_title(plain(f"{short_task(task[1])} ({task[0]})", most=34))
+        axis.set_xlabel(metric)
+        grid(axis)
+    for axis in list(axes.flat)[len(tasks) :]:
+        axis.remove()
+    for line in axes:
+        line[0].set_yticks(range(len(rows)), [plain(name, most=28) for name in rows])
+    return figure
 
 
 def _by_seed(

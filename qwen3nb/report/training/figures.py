@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as MplFigure
 
     from qwen3nb.analysis.inventory.training_logs import Conflicts, TrainingLog
-    from qwen3nb.analysis.stats.resampling import Array
     from qwen3nb.analysis.training.learning_curve import Curve
+    from qwen3nb.metrics.intervals import Array
 
     Curves = Mapping[tuple[str, str, int], Curve]
 

@@ -7,7 +7,6 @@ from click.testing import CliRunner
 from datasets import Dataset
 
 from qwen3nb.cli.main import main
-from qwen3nb.datasets import stsbenchmark as sts_benchmark
 from qwen3nb.datasets.pydocs.build import load_pydocs
 from qwen3nb.datasets.pydocs.mteb_tasks import pydocs_sample
 from qwen3nb.evaluation.embeddings import sanity_check as intrinsic
@@ -20,6 +19,7 @@ from qwen3nb.evaluation.embeddings.sanity_check import (
     sanity_check,
     verdict_of,
 )
+from qwen3nb.evaluation.embeddings.sts import local_sts_benchmark
 from qwen3nb.metrics.aggregate import Aggregate
 from qwen3nb.models.load import load_encoder, load_model
 from qwen3nb.report.leaderboard.tables import checks_table
@@ -201,17 +201,38 @@ def sts_cache(tmp_path, monkeypatch):
 
 
 def test_sts_b_is_taken_if_it_was_downloaded_and_misses_fail_there(sts_cache):
-    assert sts_benchmark.sts_benchmark() is None
+    assert local_sts_benchmark() is None
     sts_cache("another")
-    assert sts_benchmark.sts_benchmark() is None
+    assert local_sts_benchmark() is None
     sts_cache()
-    pairs = sts_benchmark.sts_benchmark()
+    pairs = local_sts_benchmark()
     assert pairs.first == ("a", "b", "c", "d")
     assert pairs.gold == (0.0, 1.0, 3.0, 5.0)
     checks = by_name(sanity_check(load_encoder("random", cache=False)))
     assert checks["STS-B, Spearman"].n == "4 pairs"
     assert checks["STS-B, Spearman"].remark == ""
     assert STS not in checks
+
+
+def test_sts_b_from_the_mirror_is_judged_only_if_it_is_the_real_one(tmp_path, monkeypatch):
+    monkeypatch.setenv("QWEN3NB_MIRROR", str(tmp_path))
+    folder = tmp_path / "mteb" / "stsbenchmark-sts"
+    folder.mkdir(parents=True)
+
+    def write(pairs):
+        rows = [
+            {"sentence1": f"text {i}", "sentence2": f"other {i}", "score": float(i % 6)}
+            for i in range(pairs)
+        ]
+        (folder / "test.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
+
+    write(24)
+    made_up = by_name(sanity_check(load_encoder("random", cache=False)))["STS-B, Spearman"]
+    assert made_up.n == "24 pairs"
+    assert "stand in" in made_up.remark
+    assert local_sts_benchmark().stand_in
+    write(1379)
+    assert not local_sts_benchmark().stand_in
 
 
 def test_the_figures_show_the_models_values():

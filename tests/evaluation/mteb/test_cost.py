@@ -1,24 +1,102 @@
+import math
+import time
+
+import numpy as np
 import pytest
 
-from qwen3nb.evaluation.mteb.cost import costs, throughput
+from qwen3nb.evaluation.mteb import cost
+from qwen3nb.evaluation.mteb.cost import Range, Speed, costs, measure_speed
 from qwen3nb.evaluation.mteb.select import select_tasks, tier_tasks
 from qwen3nb.models.load import load_encoder
+from qwen3nb.models.types import EncoderError
+
+# A text of 100 characters takes 1 to 2 s, one of 1,100 characters 11 to 22 s.
+LINEAR = Speed((100, 1100), fastest=(1.0, 11.0), median=(1.5, 16.5), slowest=(2.0, 22.0))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def encoder(encoder_folder):
     return load_encoder(encoder_folder, cache=False, show_progress=False)
 
 
-def test_what_tasks_will_cost(encoder):
-    estimates = {
-        each.task: each for each in costs(tier_tasks("fast"), characters_per_second=1000.0)
-    }
-    # What MTEB publishes: 5,183 documents of 1,499.4 characters and 300 queries of 90.3.
-    assert estimates["SciFact"].texts == 5183 + 300
-    assert estimates["SciFact"].minutes == pytest.approx((7_771_451 + 27_104) / 1000 / 60, rel=1e-3)
-    cut = costs(select_tasks(names=["SciFact"]), characters_per_second=1000.0, max_length=10)
-    assert cut[0].minutes == pytest.approx((5183 + 300) * 45 / 1000 / 60, rel=1e-3)
+def test_a_text_costs_what_its_length_does():
+    assert LINEAR.seconds(600) == Range(6.0, 12.0)
+    assert LINEAR.seconds(10) == Range(1.0, 2.0)
+    assert LINEAR.seconds(5000) == Range(11.0, 22.0)
+
+
+def test_what_tasks_will_cost():
+    estimates = {each.task: each for each in costs(tier_tasks("fast"), speed=LINEAR)}
+    # MTEB publishes: 5,183 documents of 1,499.4 characters and 300 queries of 90.3.
+    scifact = estimates["SciFact"]
+    assert (scifact.texts, scifact.documents, scifact.queries) == (5183 + 300, 5183, 300)
+    assert scifact.minutes == pytest.approx(((5183 * 11 + 300) / 60, (5183 * 22 + 600) / 60))
+    (cut,) = costs(select_tasks(names=["SciFact"]), speed=LINEAR, max_length=100)  # 450 characters
+    assert cut.minutes.low == pytest.approx((5183 * 4.5 + 300) / 60)
     assert costs(select_tasks(names=["SciFact"]))[0].minutes is None
     assert len(costs(select_tasks(names=["CQADupstackRetrieval"]))) == 12
-    assert throughput(encoder) > 0
+
+
+def test_only_the_selected_subsets_and_splits_count():
+    tasks = {each.task: each for each in costs(tier_tasks("full"))}
+    # 2,974 English utterances, of which 2,970 are distinct; all 51 languages have 148,972.
+    assert tasks["MassiveIntentClassification"].texts == 2970
+    assert tasks["STS17"].texts == sum(map(_distinct_in_sts17, (1, 2)))
+    assert len(costs(tier_tasks("full"))) == 61
+
+
+def _distinct_in_sts17(column):
+    (task,) = select_tasks(names=["STS17"])
+    english = task.metadata.descriptive_stats["test"]["hf_subset_descriptive_stats"]["en-en"]
+    return english[f"text{column}_statistics"]["unique_texts"]
+
+
+def test_a_small_local_copy_is_not_taken_for_the_published_data(tmp_path, monkeypatch):
+    monkeypatch.setenv("QWEN3NB_MIRROR", str(tmp_path))
+    folder = tmp_path / "mteb" / "scifact"
+    folder.mkdir(parents=True)
+    (folder / "corpus.jsonl").write_bytes(b"x" * 1000)
+    (small,) = costs(select_tasks(names=["SciFact"]))
+    assert 0 < small.texts < 20
+    (folder / "corpus.jsonl").write_bytes(b"x" * 3_000_000)  # compressed, the real one is larger
+    (real,) = costs(select_tasks(names=["SciFact"]))
+    assert real.texts == 5183 + 300
+
+
+@pytest.mark.integration
+def test_speed_is_measured_at_three_lengths(encoder, monkeypatch):
+    monkeypatch.setattr(cost, "_BUDGET", 0.05)
+    monkeypatch.setattr(cost, "_ENOUGH", 0.02)
+    encoder._embed = _taking(encoder._embed)
+    speed = measure_speed(encoder, batch_size=4)
+    assert len(speed.characters) == 3
+    assert speed.characters[-1] == int(encoder.max_length * 4.5)
+    for low, middle, high in zip(speed.fastest, speed.median, speed.slowest, strict=True):
+        assert 0 < low <= middle <= high
+
+
+def _taking(embed):
+    """Encode one text of a batch only, so that the test is quick."""
+
+    def pretended(texts):
+        time.sleep(0.002 * len(texts))
+        return embed(texts[:1]).repeat(len(texts), axis=0)
+
+    return pretended
+
+
+@pytest.mark.integration
+def test_memory_and_broken_vectors_are_seen_at_once(encoder):
+    def no_memory(texts):
+        raise RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")
+
+    encoder._embed = no_memory
+    with pytest.raises(EncoderError, match="--batch-size"):
+        measure_speed(encoder)
+    encoder._embed = lambda texts: _vectors(len(texts), encoder.dimension)
+    with pytest.raises(EncoderError, match="not finite"):
+        measure_speed(encoder)
+
+
+def _vectors(count, dimension):
+    return np.full((count, dimension), math.nan, dtype=np.float32)

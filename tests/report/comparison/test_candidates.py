@@ -1,6 +1,7 @@
 """Candidates against the model in use: recommendation, report, gate."""
 
 import json
+import re
 
 import pytest
 from click.testing import CliRunner
@@ -32,6 +33,22 @@ def test_the_recommendation_and_everything_behind_it():
     assert value["comparison"]["recommendations"][0]["verdict"] == "better"
     assert len(value["models"]["now"]["per_query"]["MRR@10"]) == len(BASE)
     assert "| new | **better** |" in report.to_markdown()
+
+
+@pytest.mark.parametrize(
+    ("means", "headline"),
+    [
+        ((0.6, 0.5), "Take a instead of now: MRR@10 .*; b would be better too."),
+        ((0.41, 0.2), "Keep now: no candidate is better \\(a: MRR@10 "),
+        ((0.2, 0.1), "Keep now: a, b worse \\(a: MRR@10 "),
+    ],
+)
+def test_the_report_begins_with_the_decision(means, headline):
+    others = [own(name, mean, seed=i) for i, name, mean in zip((1, 2), "ab", means, strict=True)]
+    report = compare_candidates([own("now", 0.4), *others], current="now")
+    assert re.match(headline, report.headline)
+    assert report.to_markdown().startswith(f"# {report.headline.partition(':')[0]}\n")
+    assert json.loads(report.to_json())["headline"] == report.headline
 
 
 def test_both_numbers_of_the_rule_are_parameters():
@@ -139,7 +156,8 @@ def test_compare_from_the_command_line(saved, tmp_path):
     assert done.exit_code == 0, done.output
     assert "better" in done.output
     assert json.loads((tmp_path / "c.json").read_text())["task"] == "mine-1a"
-    assert (tmp_path / "c.md").read_text().startswith("# mine-1a: models compared with now")
+    assert (tmp_path / "c.md").read_text().startswith("# Take new instead of now\n")
+    assert done.stdout.splitlines()[-2].startswith("Take new instead of now: MRR@10 ")
     done = invoke("compare", "--current", "now", "--json", "-")
     assert json.loads(done.stdout)["schema"] == "qwen3nb.comparison/1"
 

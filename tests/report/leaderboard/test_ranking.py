@@ -1,8 +1,10 @@
 """Ranks, tie groups and ranks by type of task, as tables and a figure."""
 
-from helpers.records import RERANKING, RETRIEVAL, amend, make, noisy
+import pytest
+from helpers.records import RERANKING, RETRIEVAL, amend, make, noisy, tier_records
 
 from qwen3nb.report.leaderboard.ranking import categories_table, rank_figure, rank_table, standings
+from qwen3nb.tiers import BENCHMARKS, GROUPS
 
 
 def test_ranks_have_intervals_and_ties_share_a_letter():
@@ -49,3 +51,32 @@ def test_a_model_without_a_task_is_named_and_not_ranked():
     assert alone is None
     assert rank_figure(alone) is None
     assert "two or more models" in rank_table(alone).note == categories_table(alone).note
+
+
+@pytest.mark.integration
+def test_a_tier_with_benchmarks_is_ranked_within_each_and_never_over_several():
+    without = ["CQADupstackGisRetrieval"]
+    results = [
+        *tier_records("good", mean=0.7), *tier_records("poor", mean=0.3, without=without),
+    ]  # fmt: skip
+    boards = standings(results, tier="full")
+    assert list(boards.boards)[:3] == ["BEIR", "MS MARCO dev", "MTEB(eng, v2): Classification"]
+    assert boards.overall is boards.boards["BEIR"]
+    assert not {*GROUPS["CQADupstackRetrieval"]} & {*boards.overall.tasks}  # one forum is missing
+    assert len(boards.overall.tasks) == 14
+    assert "good" in rank_table(boards).rows[0][0].text
+    assert "BEIR (14 tasks with scores of every model" in rank_table(boards).note
+    table = categories_table(boards)
+    assert table.columns[1] == "BEIR\n14 tasks"
+    assert [row[0].text for row in table.rows] == ["good", "poor"]
+    assert standings([], tier="full") is None
+
+
+@pytest.mark.integration
+def test_the_forums_of_a_group_weigh_as_one_task():
+    results = [*tier_records("a", mean=0.6), *tier_records("b", mean=0.5)]
+    records = {r.task.key: r.main.value for r in results if r.model.label == "a"}
+    forums = [records[key] for key in GROUPS["CQADupstackRetrieval"]]
+    others = [records[key] for key in BENCHMARKS["BEIR"].tasks if key in records]
+    board = standings(results, tier="full").overall
+    assert board.standings[0].mean == pytest.approx((sum(forums) / 12 + sum(others)) / 15)

@@ -1,25 +1,26 @@
 import pytest
-from helpers.records import amend, make
+from helpers.records import amend, make, tier_records
 
 from qwen3nb.records.record import MTEBScore
 from qwen3nb.report.leaderboard.suite import suite_table, summarise
+from qwen3nb.tiers import GROUPS, TIERS
+
+FORUMS = GROUPS["CQADupstackRetrieval"]
 
 
 def test_means_by_type_and_over_all_with_groups_and_gaps():
-    def one(name, kind, value, group=None):
+    def one(name, kind, value):
         result = make("m", task=name)
         amend(result, "task", type=kind, mteb=MTEBScore("x", value))
-        if group:
-            amend(result, "task", group=group)
         return result
 
     results = [
         one("A", "STS", 0.8),
         one("B", "STS", 0.6),
-        one("C1", "Retrieval", 0.2, "C"),
-        one("C2", "Retrieval", 0.4, "C"),
+        *(one(part, "Retrieval", 0.2 + 0.2 * (i % 2)) for i, part in enumerate(FORUMS)),
     ]
-    summary = summarise(results, requested=["A", "B", "C1", "C2", "D"], reasons={"D": "no data"})
+    wanted = ["A", "B", *FORUMS, "D"]
+    summary = summarise(results, requested=wanted, reasons={"D": "no data"})
     assert summary.by_type == pytest.approx({"Retrieval": 0.3, "STS": 0.7})
     assert summary.tasks == {"Retrieval": 1, "STS": 2}
     assert summary.over_tasks == pytest.approx((0.8 + 0.6 + 0.3) / 3)
@@ -29,5 +30,26 @@ def test_means_by_type_and_over_all_with_groups_and_gaps():
     assert "D (no data)" in table.note
     assert [cell.text for cell in table.rows[-1]] == ["mean over types", "2", "0.5000"]
     assert summarise([]).over_tasks is None
+    assert summarise(results[:-1], requested=wanted).by_type == pytest.approx({"STS": 0.7})
     with pytest.raises(ValueError, match="results of one model, got m, n"):
         summarise([*results, make("n")])
+
+
+def test_one_content_under_two_labels_is_one_model():
+    shared = {"identity": "1" * 64, "task": "A"}
+    summary = summarise([make("new", finished="2026-02-01", **shared), make("old", **shared)])
+    assert summary.label == "new (= old)"
+    assert summary.tasks == {"Retrieval": 1}
+
+
+def test_benchmarks_that_were_requested_whole_have_their_own_means():
+    wanted = TIERS["full"].task_keys
+    summary = summarise(tier_records("m", without=["STS12"]), requested=wanted)
+    assert (summary.over_tasks, summary.over_types) == (None, None)
+    rows = {row[0].text: [cell.text for cell in row[2:]] for row in suite_table(summary).rows}
+    assert rows["BEIR"][0] == "15"
+    assert rows["MTEB(eng, v2) Mean (Task)"] == ["40 of 41", "incomplete"]
+    assert rows["STS"] == ["8 of 9", "incomplete"]
+    assert "STS12 (not run)" in suite_table(summary).note
+    assert summary.as_dict()["means"]["STS"]["missing"] == ["STS12"]
+    assert summarise(tier_records("m"), requested=wanted[:5]).means == ()

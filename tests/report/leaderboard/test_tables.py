@@ -2,7 +2,7 @@ import re
 
 import pytest
 from helpers.html import HOSTILE, Tags
-from helpers.records import amend, make
+from helpers.records import amend, make, tier_records
 
 from qwen3nb.analysis.comparison.alignment import model_names
 from qwen3nb.analysis.comparison.compare import compare
@@ -20,11 +20,14 @@ from qwen3nb.report.leaderboard.tables import (
     cost_table,
     failures_table,
     headline_table,
+    headline_task,
     provenance_table,
     results_table,
 )
 from qwen3nb.report.render.cell import Cell
+from qwen3nb.report.render.format import short_task
 from qwen3nb.report.render.table import Table
+from qwen3nb.tiers import TIERS
 
 OURS = {
     "div",
@@ -165,3 +168,32 @@ def test_an_older_record_without_a_setting_is_the_same_row():
     assert latest([old, new]) == [new]
     other = make("m", settings={"pooling": "mean", "prefix": "[R]"}, identity="c" * 64)
     assert latest([old, new, other]) == [new, other]
+
+
+def test_the_headline_is_the_task_of_most_models_or_the_means_of_benchmarks():
+    first, second = TIERS["smoke"].task_keys[:2]
+    results = [make("a", task=second), make("b", task=second), make("b", task=first)]
+    assert headline_task(results, tier="smoke") == second
+    assert headline_task(results[1:], tier="smoke") == first
+    assert headline_table(results, tier="smoke").columns[1].startswith(short_task(second))
+    full = headline_table(tier_records("m"), tier="full")
+    assert [head.split("\n")[0] for head in full.columns] == [
+        "model", "BEIR", "BEIR without MS MARCO", "MS MARCO dev", "MTEB(eng, v2) Mean (Task)",
+        "MTEB(eng, v2) Mean (TaskType)",
+    ]  # fmt: skip
+
+
+def test_one_content_under_two_labels_has_one_row_everywhere():
+    shared = {"identity": "1" * 64}
+    results = [make("new", finished="2026-02-01", **shared), make("old", **shared), make("other")]
+    name = "new (= old)"
+    tables = (
+        leaderboard(results, tier="smoke"), headline_table(results, tier="smoke"),
+        cost_table(results),
+    )  # fmt: skip
+    for table in tables:
+        assert sorted(row[0].text for row in table.rows) == [name, "other"]
+    assert {cell.text for row in cost_table(results).rows for cell in row[2:3]} == {"1.0"}
+    comparison = compare(results, tier="smoke", baseline="old")
+    assert comparison.baseline == name
+    assert comparison.notes == ()

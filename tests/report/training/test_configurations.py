@@ -1,5 +1,7 @@
+import pytest
+
 from qwen3nb.analysis.inventory.score import Score
-from qwen3nb.report.training.configurations import configurations_table
+from qwen3nb.report.training.configurations import configurations_figure, configurations_table
 
 
 def test_configurations_are_means_over_seeds_with_their_spread():
@@ -21,3 +23,9 @@ def test_configurations_are_means_over_seeds_with_their_spread():
     assert (joint[2].text, rank[2].text) == ("0.700", "not run")
     assert r"\textsubscript{0.141}" in table.to_latex()
     assert configurations_table([]).rows == ()
+    figure = configurations_figure(scores)
+    first, second = figure.axes
+    assert [bar.get_width() for bar in first.patches] == [0.9, pytest.approx(0.3)]  # from below
+    assert [bar.get_width() for bar in second.patches] == [0.7]
+    assert "joint_r8 on A: 0.300" in figure.alt
+    assert configurations_figure([]) is None

@@ -1,0 +1,210 @@
+"""Means over the tasks of a benchmark, as its public leaderboard computes them.
+
+A mean is over one benchmark only: BEIR by nDCG@10 (with MS MARCO, and without it, as papers
+report either), MS MARCO by MRR@10, MTEB's by the main score of each task, over tasks and over
+types. A group of tasks, such as CQADupStack's forums, counts as one task with the mean of its
+parts. A mean exists only if every task has a score; otherwise what is missing is named.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from qwen3nb.metrics.aggregate import Aggregate, reported
+from qwen3nb.metrics.intervals import Interval
+from qwen3nb.records.record import Result
+from qwen3nb.tiers import BENCHMARKS, GROUPS, TIERS, Benchmark
+
+__all__ = [
+    "BenchmarkMean",
+    "MeanColumn",
+    "benchmark_columns",
+    "column_mean",
+    "main_score",
+    "task_column",
+    "task_score",
+    "tier_columns",
+    "type_column",
+]
+
+_WITHOUT = {"BEIR": "MSMARCO"}  # reported without this task too
+_NAMES = {"MSMARCO": "MS MARCO"}
+_AGREE = 1e-5  # MTEB's score and a record's, to which they are compared when a task is run
+
+
+@dataclass(frozen=True)
+class MeanColumn:
+    """One mean that a leaderboard reports.
+
+    Attributes:
+        benchmark: name of the benchmark.
+        name: name of the mean; unique among a tier's.
+        over: what the mean is over: ``15 tasks``, ``7 types``.
+        weights: weight of each task, by key; they add up to 1.
+        metric: the metric that is averaged; empty for MTEB's main score of each task.
+        tasks: number of tasks; a group counts as one.
+    """
+
+    benchmark: str
+    name: str
+    over: str
+    weights: Mapping[str, float]
+    metric: str = ""
+    tasks: int = 0
+
+    @property
+    def measure(self) -> str:
+        """The metric, in words."""
+        return self.metric or "main score"
+
+    def entries(self) -> dict[str, list[str]]:
+        """Return its tasks, each with its parts; a group's if all of them are averaged."""
+        groups = {
+            part: name
+            for name, parts in GROUPS.items()
+            if all(part in self.weights for part in parts)
+            for part in parts
+        }
+        entries: dict[str, list[str]] = {}
+        for key in self.weights:
+            entries.setdefault(groups.get(key, key), []).append(key)
+        return entries
+
+
+@dataclass(frozen=True)
+class BenchmarkMean:
+    """A mean of one model.
+
+    Attributes:
+        column: what the mean is over.
+        value: the mean; None if a task has no score.
+        interval: see `column_mean`; None without a value, or if a task has no interval.
+        missing: keys of the tasks without a score.
+    """
+
+    column: MeanColumn
+    value: float | None
+    interval: Interval | None
+    missing: tuple[str, ...]
+
+    @property
+    def measured(self) -> int:
+        """Number of tasks with a score; a group counts if all its parts have one."""
+        parts = {part: name for name, keys in self.column.entries().items() for part in keys}
+        return self.column.tasks - len({parts[key] for key in self.missing})
+
+    @property
+    def gaps(self) -> tuple[str, ...]:
+        """What is missing, in words: tasks, and for a group how many of its parts."""
+        gaps = []
+        for name, keys in self.column.entries().items():
+            without = [key for key in keys if key in self.missing]
+            if len(keys) > 1 and 0 < len(without) < len(keys):
+                gaps.append(f"{name} ({len(keys) - len(without)} of {len(keys)} parts, without "
+                            f"{', '.join(without)})")  # fmt: skip
+            elif without:
+                gaps.append(name)
+        return tuple(gaps)
+
+
+def tier_columns(tier: str) -> tuple[MeanColumn, ...]:
+    """Return the means that a tier's leaderboard reports; none if it has no benchmarks."""
+    return tuple(
+        column for name in TIERS[tier].benchmarks for column in benchmark_columns(BENCHMARKS[name])
+    )
+
+
+def benchmark_columns(benchmark: Benchmark) -> tuple[MeanColumn, ...]:
+    """Return a benchmark's means: over its tasks, over its types if it has several, by type."""
+    tasks = benchmark.tasks
+    kinds = list(benchmark.types.values())
+    several = len(kinds) > 1
+    columns = [_over([tasks], benchmark, benchmark.name + " Mean (Task)" * several)]
+    if left_out := _WITHOUT.get(benchmark.name):
+        rest = tuple(task for task in tasks if task != left_out)
+        name = f"{benchmark.name} without {_NAMES.get(left_out, left_out)}"
+        columns.append(_over([rest], benchmark, name))
+    if several:  # under the names of MTEB's own leaderboard
+        columns.append(_over(kinds, benchmark, f"{benchmark.name} Mean (TaskType)"))
+        columns += [type_column(benchmark, kind) for kind in benchmark.types]
+    return tuple(columns)
+
+
+def type_column(benchmark: Benchmark, kind: str) -> MeanColumn:
+    """Return the mean over a benchmark's tasks of one type."""
+    return _over([benchmark.types[kind]], benchmark, kind)
+
+
+def task_column(benchmark: Benchmark, task: str) -> MeanColumn:
+    """Return the "mean" over one task of a benchmark; over its parts if it is a group."""
+    return _over([(task,)], benchmark, task)
+
+
+def _over(parts: Sequence[Sequence[str]], benchmark: Benchmark, name: str) -> MeanColumn:
+    """Return the mean over ``parts`` of the means over the tasks of each."""
+    weights: dict[str, float] = {}
+    for tasks in parts:
+        for task in tasks:
+            keys = GROUPS.get(task, (task,))
+            for key in keys:
+                share = 1 / (len(parts) * len(tasks) * len(keys))
+                weights[key] = weights.get(key, 0.0) + share
+    count = sum(map(len, parts))
+    over = f"{len(parts)} types" if len(parts) > 1 else f"{count} task{'s' if count > 1 else ''}"
+    return MeanColumn(benchmark.name, name, over, weights, benchmark.metric, count)
+
+
+def column_mean(column: MeanColumn, records: Iterable[Result]) -> BenchmarkMean:
+    """Return one model's mean over the tasks of a column.
+
+    Its interval combines those of the tasks, whose queries are independent: each end is as far
+    from the mean as the root of the sum of the squared, weighted distances of the tasks' ends.
+    """
+    by_task = {record.task.key: record for record in records}
+    values: dict[str, Aggregate] = {}
+    for key in column.weights:
+        score = task_score(by_task[key], column.metric) if key in by_task else None
+        if score is not None and score.value is not None:
+            values[key] = score
+    missing = tuple(key for key in column.weights if key not in values)
+    if missing:
+        return BenchmarkMean(column, None, None, missing)
+    mean = math.fsum(weight * _of(values[key]) for key, weight in column.weights.items())
+    return BenchmarkMean(column, mean, _interval(column, values, mean), ())
+
+
+def _of(score: Aggregate) -> float:
+    return score.value if score.value is not None else math.nan
+
+
+def _interval(column: MeanColumn, values: Mapping[str, Aggregate], mean: float) -> Interval | None:
+    below, above = [], []
+    for key, weight in column.weights.items():
+        score = values[key]
+        if score.low is None or score.high is None:
+            return None
+        below.append((weight * (_of(score) - score.low)) ** 2)
+        above.append((weight * (score.high - _of(score))) ** 2)
+    return mean - math.sqrt(math.fsum(below)), mean + math.sqrt(math.fsum(above))
+
+
+def task_score(record: Result, metric: str = "") -> Aggregate | None:
+    """Return a record's score by a metric, or its main score as MTEB reports it."""
+    if metric:
+        return record.metrics.get(metric)
+    value = main_score(record)
+    if value is None or record.main.value is None:
+        return None
+    if abs(value - record.main.value) <= _AGREE:
+        return record.main
+    same = (each for each in record.metrics.values() if each.value is not None)
+    near = next((each for each in same if abs(_of(each) - value) <= _AGREE), None)
+    return near or reported(value, n=record.main.n)
+
+
+def main_score(record: Result) -> float | None:
+    """Return MTEB's main score of the task; its metric may differ from the record's main one."""
+    mteb = record.task.mteb
+    return record.main.value if mteb is None else mteb.value

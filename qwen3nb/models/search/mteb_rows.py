@@ -1,0 +1,52 @@
+"""The texts of MTEB's corpora and queries, joined as MTEB joins them for an encoder; languages.
+
+A search model gets the rows themselves, where a document may have a title, a query may have
+an instruction, and a query may be a conversation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["ENGLISH", "joined_document", "joined_query", "task_languages"]
+
+ENGLISH = "eng"
+
+
+def joined_document(row: Mapping[str, Any]) -> str:
+    """Return the title, if there is one, and the text.
+
+    >>> joined_document({"id": "d", "title": "list.sort", "text": "Sort in place."})
+    'list.sort Sort in place.'
+    """
+    return f"{row.get('title') or ''} {row['text']}".strip()
+
+
+def joined_query(row: Mapping[str, Any]) -> str:
+    """Return the text of a query: its turns joined by ``; `` if it is a conversation.
+
+    An instruction follows a text and precedes a conversation.
+
+    >>> joined_query({"text": ["Which sorts?", "In place?"]})
+    'Which sorts?; In place?'
+    >>> joined_query({"text": [{"role": "user", "content": "Which sorts?"}]})
+    'user: Which sorts?'
+    >>> joined_query({"text": "Which sorts?", "instruction": "Name a method."})
+    'Which sorts? Name a method.'
+    """
+    text, instruction = row["text"], row.get("instruction")
+    if not isinstance(text, list | tuple):
+        return f"{text} {instruction}" if instruction is not None else str(text)
+    turns = [
+        each if isinstance(each, str) else f"{each['role']}: {each['content']}" for each in text
+    ]
+    return "; ".join(turns if instruction is None else [f"{instruction} {turns[0]}", *turns[1:]])
+
+
+def task_languages(task_metadata: Any, subset: str) -> set[str]:
+    """Return the three-letter codes of the languages of a task's subset."""
+    spoken = task_metadata.eval_langs
+    if isinstance(spoken, dict):
+        spoken = spoken.get(subset) or [code for codes in spoken.values() for code in codes]
+    return {code.split("-")[0] for code in spoken}

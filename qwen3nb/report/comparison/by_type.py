@@ -1,0 +1,202 @@
+"""Comparisons over many tasks, by type of task: counts, tables, forest plots, matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from qwen3nb.analysis.comparison.compare import Comparison, TaskComparison
+from qwen3nb.analysis.comparison.differences import PairedDifference
+from qwen3nb.analysis.stats.multiple_testing import NAMES, adjust
+from qwen3nb.report.render.cell import Cell
+from qwen3nb.report.render.figure import GREY, SMALL, grid, model_colors, plain
+from qwen3nb.report.render.format import short_task
+from qwen3nb.report.render.sections import Sections
+from qwen3nb.report.render.table import Table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as MplFigure
+
+__all__ = ["MANY", "draw_by_model", "draw_wins", "overview_table", "table_by_type", "tasks_by_type"]
+
+MANY = 12  # tasks; of more, tables and figures are split by type
+
+
+def tasks_by_type(comparison: Comparison) -> dict[str, list[TaskComparison]]:
+    """Return the tasks on which models were compared, by type."""
+    kinds = {task: str(record.task.type) for (task, _), record in comparison.records.items()}
+    types: dict[str, list[TaskComparison]] = {}
+    for task in comparison.tasks:
+        if task.all_pairs:
+            types.setdefault(kinds[task.task], []).append(task)
+    return dict(sorted(types.items()))
+
+
+def table_by_type(comparison: Comparison, make: Callable[..., Table]) -> Table | Sections:
+    """Return a table of a comparison, or of many tasks one per type.
+
+    Args:
+        comparison: the comparison to show.
+        make: `differences_table` or `power_table`; it takes the ``tasks`` to show.
+    """
+    types = tasks_by_type(comparison)
+    if sum(map(len, types.values())) <= MANY:
+        return make(comparison)
+    tables = []
+    for kind, tasks in types.items():
+        keys = [each.task for each in tasks if each.with_baseline]
+        if keys:
+            tables.append((f"{kind} ({len(keys)} tasks)", make(comparison, tasks=keys)))
+    return Sections(tuple(tables))
+
+
+def overview_table(comparison: Comparison) -> Table:
+    """Count the tasks of each type on which a model is better or worse than the baseline.
+
+    Once with p-values corrected on each task, as in all other tables, and once with p-values
+    corrected over every comparison that the table counts.
+    """
+    how, every = comparison.procedure, comparison.differences
+    over_all = adjust([each.p_value for each in every], how=how.correction)
+    strict = {(e.task, e.metric, e.first): p for e, p in zip(every, over_all, strict=True)}
+    rows = []
+    for kind, tasks in tasks_by_type(comparison).items():
+        differences = [each for task in tasks for each in task.with_baseline]
+        for model in dict.fromkeys(each.first for each in differences):
+            own = [each for each in differences if each.first == model]
+            by_task = [each.corrected < how.alpha for each in own]
+            by_all = [strict[each.task, each.metric, model] < how.alpha for each in own]
+            counts = (Cell(_counts(own, by_task)), Cell(_counts(own, by_all), value=sum(by_all)))
+            rows.append((Cell(model, kind), Cell(str(len(own)), value=len(own)), *counts))
+    heads = (
+        "model\ntype of task", "tasks", "better / no difference / worse\ncorrected on each task",
+        f"better / no difference / worse\ncorrected over all {len(every)} comparisons",
+    )  # fmt: skip
+    note = (
+        f"Tasks on which a model is significantly better or worse than {comparison.baseline}: "
+        f"two-sided paired permutation test, {NAMES[how.correction]}, p < {how.alpha:g}. On many "
+        f"tasks some differences are significant by chance; the last column allows for that."
+    )
+    return Table(heads, tuple(rows), note if rows else "Nothing was compared.", name="overview")
+
+
+def _counts(differences: Sequence[PairedDifference], significant: Sequence[bool]) -> str:
+    pairs = list(zip(differences, significant, strict=True))
+    better = sum(clear and each.difference > 0 for each, clear in pairs)
+    worse = sum(clear and each.difference < 0 for each, clear in pairs)
+    return f"{better} / {len(pairs) - better - worse} / {worse}"
+
+
+def draw_by_model(comparison: Comparison, width: float) -> MplFigure:
+    """Draw a forest plot per model, a row per task; types are divided by lines."""
+    import matplotlib.pyplot as plt
+
+    tasks = [(kind, each) for kind, own in tasks_by_type(comparison).items() for each in own
+             if each.with_baseline]  # fmt: skip
+    rows = {(each.task, each.metric): len(tasks) - 1 - i for i, (_, each) in enumerate(tasks)}
+    models = list(dict.fromkeys(each.first for each in comparison.differences))
+    columns = min(3 if width > 5 else 1, len(models))
+    lines = -(-len(models) // columns)
+    size = (width, lines * (0.125 * len(tasks) + 0.8))
+    figure, axes = plt.subplots(
+        lines, columns, figsize=size, sharex=True, sharey=True, squeeze=False
+    )
+    colors = model_colors([*models, comparison.baseline])
+    for axis, model in zip(axes.flat, models, strict=False):
+        own = [each for each in comparison.differences if each.first == model]
+        _forest(axis, own, rows, colors[model], comparison)
+        _divide(axis, [kind for kind, _ in tasks], named=width > 5)
+        axis.set_title(plain(model, most=34))
+        axis.tick_params(labelbottom=True)
+    for axis in list(axes.flat)[len(models) :]:
+        axis.remove()
+    names = [plain(short_task(each.task), most=30) for _, each in reversed(tasks)]
+    for line in axes:
+        line[0].set_yticks(range(len(tasks)), names, fontsize=SMALL)
+    return figure
+
+
+def _forest(
+    axis: Axes, own: Sequence[PairedDifference], rows: dict[tuple[str, str], int], color: str,
+    comparison: Comparison,
+) -> None:  # fmt: skip
+    how = comparison.procedure
+    axis.axvspan(-how.minimum, how.minimum, color=GREY, alpha=0.13, linewidth=0)
+    axis.axvline(0, color=GREY, linewidth=1)
+    for each in own:
+        row = rows[each.task, each.metric]
+        if each.interval is not None:
+            axis.plot(each.interval, [row, row], color=color, linewidth=1.3, solid_capstyle="butt")
+        fill = color if each.corrected < how.alpha else "none"
+        axis.plot([each.difference], [row], "o", mec=color, mfc=fill, markersize=3)
+    axis.set_ylim(-0.7, len(rows) - 0.3)
+    axis.set_xlabel(f"Δ to {plain(comparison.baseline, most=24)}")
+    axis.tick_params(axis="y", length=0)
+    grid(axis)
+
+
+def _divide(axis: Axes, kinds: Sequence[str], *, named: bool) -> None:
+    """Draw a line above each type of task, with its name at the right."""
+    for i, kind in enumerate(kinds):
+        if i and kind == kinds[i - 1]:
+            continue
+        height = len(kinds) - i - 0.5
+        axis.axhline(height, color=GREY, linewidth=0.7)
+        if named:
+            axis.annotate(kind, (1, height), xycoords=("axes fraction", "data"), ha="right",
+                          va="top", fontsize=SMALL - 1, xytext=(0, -1),
+                          textcoords="offset points", alpha=0.8)  # fmt: skip
+
+
+def draw_wins(comparison: Comparison, width: float) -> MplFigure:
+    """Draw a matrix per type: on how many tasks the row is significantly above the column."""
+    import matplotlib.pyplot as plt
+
+    types = tasks_by_type(comparison)
+    columns = min(3 if width > 5 else 1, len(types))
+    lines = -(-len(types) // columns)
+    names = _order(comparison)
+    size = (width, lines * max(1.2, 0.85 * width / columns))
+    figure, axes = plt.subplots(
+        lines, columns, figsize=size, sharex=True, sharey=True, squeeze=False
+    )
+    for axis, (kind, tasks) in zip(axes.flat, types.items(), strict=False):
+        _wins(axis, tasks, names, comparison.procedure.alpha)
+        axis.set_title(f"{kind}, {len(tasks)} task{'s' if len(tasks) > 1 else ''}")
+        axis.tick_params(labelbottom=True)
+    for axis in list(axes.flat)[len(types) :]:
+        axis.remove()
+    return figure
+
+
+def _order(comparison: Comparison) -> list[str]:
+    """Return the models, those with most significant wins over all tasks first."""
+    score: dict[str, int] = {}
+    for task in comparison.tasks:
+        for each in task.all_pairs:
+            won = int(np.sign(each.difference)) * (each.corrected < comparison.procedure.alpha)
+            score[each.first] = score.get(each.first, 0) + won
+            score[each.second] = score.get(each.second, 0) - won
+    return sorted(score, key=lambda name: (-score[name], name))
+
+
+def _wins(axis: Any, tasks: Sequence[TaskComparison], names: list[str], alpha: float) -> None:
+    table = np.full((len(names), len(names)), np.nan)
+    for task in tasks:
+        for each in task.all_pairs:
+            i, j = names.index(each.first), names.index(each.second)
+            for row, column, sign in ((i, j, 1), (j, i, -1)):
+                won = each.corrected < alpha and sign * each.difference > 0
+                table[row, column] = np.nan_to_num(table[row, column]) + won
+    axis.imshow(table, cmap="Blues", vmin=0, vmax=1.6 * len(tasks))
+    for (i, j), value in np.ndenumerate(table):
+        if not np.isnan(value):
+            ink = axis.text(j, i, f"{value:.0f}", ha="center", va="center", fontsize=SMALL)
+            ink.set_color("#010101")
+    labels = [plain(name, most=18) for name in names]
+    axis.set_xticks(range(len(names)), labels, rotation=90, fontsize=SMALL)
+    axis.set_yticks(range(len(names)), labels, fontsize=SMALL)
+    axis.tick_params(length=0)

@@ -1,0 +1,277 @@
+"""A model evaluated beside baselines: scores, paired differences and card, in one folder.
+
+Everything in it comes from records, which also go to `paths.results` as after every evaluation.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from qwen3nb import paths
+from qwen3nb.analysis.comparison.alignment import model_names
+from qwen3nb.analysis.comparison.compare import Comparison, compare
+from qwen3nb.checkpoints.provenance import read_provenance
+from qwen3nb.evaluation.evaluate import evaluate
+from qwen3nb.evaluation.mteb.evaluate import suite_tasks
+from qwen3nb.evaluation.mteb.select import task_key
+from qwen3nb.evaluation.run import EvaluationError
+from qwen3nb.models.load import load_model
+from qwen3nb.models.types import SpecError
+from qwen3nb.records.record import Result
+from qwen3nb.records.results import Results
+from qwen3nb.records.store import latest, load_results
+from qwen3nb.report.card.card import card_text
+from qwen3nb.report.comparison.tables import differences_table
+from qwen3nb.report.leaderboard.suite import summarise
+from qwen3nb.report.render.cell import Cell
+from qwen3nb.report.render.format import number
+from qwen3nb.report.render.table import Table, with_ranks
+from qwen3nb.utils.atomic_files import write_text
+from qwen3nb.utils.format import json_text, number_text
+from qwen3nb.utils.markdown import escaped
+
+__all__ = ["ModelReport", "report_model"]
+
+_SEARCH = ("nDCG@10", "MRR@10", "Recall@1", "Recall@10", "Recall@100")
+
+
+@dataclass(frozen=True)
+class ModelReport:
+    """Records of a model and its baselines on the same tasks.
+
+    Attributes:
+        model: label of the model.
+        spec: the model as given.
+        results: records, those of the model first.
+        tasks: keys of the requested tasks.
+        tier: the tier that the card compares on.
+        config: the options of the evaluation.
+        failures: label or spec -> what failed; the others are complete.
+        folder: of the records.
+    """
+
+    model: str
+    spec: str
+    results: Results
+    tasks: tuple[str, ...]
+    tier: str
+    config: Mapping[str, Any]
+    failures: Mapping[str, str]
+    folder: Path
+    created: datetime = field(default_factory=datetime.now)
+
+    def __repr__(self) -> str:
+        """The tables as text."""
+        return self.to_markdown()
+
+    @property
+    def by_model(self) -> dict[str, list[Result]]:
+        """The records of each model, by a name that no other has."""
+        names = model_names(self.results)
+        records: dict[str, list[Result]] = {}
+        for result in self.results:
+            records.setdefault(names[result.model.identity], []).append(result)
+        return records
+
+    @property
+    def comparison(self) -> Comparison:
+        """The paired differences of the baselines from the model."""
+        return compare(self.results, baseline=self.model, tasks=self.tasks)
+
+    def tables(self) -> dict[str, Table]:
+        """Scores by type of task, with a mean over the tasks of a type; then the differences."""
+        types = dict.fromkeys(result.task.type for result in self.results)
+        tables = {name: self._of_type(name) for name in types}
+        if len(self.by_model) > 1:
+            tables["Paired differences"] = differences_table(self.comparison)
+        return tables
+
+    def _of_type(self, type_: str) -> Table:
+        own = [result for result in self.results if result.task.type == type_]
+        columns = list(dict.fromkeys(pair for result in own for pair in _shown(result)))
+        keys = {result.task.key for result in own}
+        rows = []
+        for name, records in self.by_model.items():
+            main = {r.task.key: r.main.value for r in records if r.task.key in keys}
+            values = {pair: r.metrics[pair[1]] for r in records for pair in _shown(r)}
+            cells = [number(values[p]) if p in values else Cell("not run") for p in columns]
+            rows.append((Cell(name), *cells, _mean(main, keys)))
+        heads = ("model", *(f"{task}\n{metric}" for task, metric in columns), "Avg\nmain metrics")
+        note = "Intervals: 95 %, see the records. Avg: of models with all tasks of the type."
+        return Table(heads, with_ranks(rows), note)
+
+    def summary(self) -> dict[str, Any]:
+        """Means by type and over all tasks, per model."""
+        return {
+            name: summarise(records, requested=self.tasks).as_dict()
+            for name, records in self.by_model.items()
+        }
+
+    def to_json(self) -> str:
+        """The model, the options, the scores of all models, the summary and what failed."""
+        return json_text(
+            {
+                "model": self.model,
+                "model_path": self.spec,
+                "timestamp": self.created.isoformat(timespec="seconds"),
+                "config": dict(self.config),
+                "results": {
+                    name: {result.task.key: _scores(result) for result in records}
+                    for name, records in self.by_model.items()
+                },
+                "summary": self.summary(),
+                "failures": dict(self.failures),
+            }
+        )
+
+    def comparison_json(self) -> str:
+        """The models, their scores by type of task, and the paired differences."""
+        scores: dict[str, dict[str, dict[str, Any]]] = {}
+        for name, records in self.by_model.items():
+            for result in records:
+                of_type = scores.setdefault(result.task.type.lower(), {})
+                of_type.setdefault(name, {})[result.task.key] = _scores(result)
+        models = {name: records[0].model for name, records in self.by_model.items()}
+        differences = self.comparison.differences if len(models) > 1 else ()
+        return json_text({"models": models, "results": scores, "differences": list(differences)})
+
+    def to_markdown(self) -> str:
+        """The tables under their titles."""
+        parts = [f"# {escaped(self.model)} and its baselines"]
+        for title, table in self.tables().items():
+            parts += [f"## {escaped(title)}", table.to_markdown()]
+        if self.failures:
+            lines = [f"- {escaped(name)}: {escaped(why)}" for name, why in self.failures.items()]
+            parts += ["## Failed", "\n".join(lines)]
+        return "\n\n".join(parts) + "\n"
+
+    def write(self, folder: Path | str, *, facts: Path | None = None) -> list[Path]:
+        """Write the report to ``folder`` and return its files and folders.
+
+        These are ``all_results.json`` and ``comparison.json``, each with a copy that carries
+        the time, ``comparison.md``, MTEB's own files in ``mteb/``, and, for an extracted
+        encoder, ``MODEL_CARD.md``.
+        """
+        folder, stamp = Path(folder), f"{self.created:%Y%m%d_%H%M%S}"
+        texts = {"all_results": self.to_json(), "comparison": self.comparison_json()}
+        files = {f"{name}{end}.json": text for name, text in texts.items()
+                 for end in ("", f"_{stamp}")}  # fmt: skip
+        files["comparison.md"] = self.to_markdown()
+        if read_provenance(Path(self.spec)) is not None:
+            files["MODEL_CARD.md"] = card_text(self.spec, self.results, tier=self.tier, facts=facts)
+        written = [write_text(folder / name, text) for name, text in files.items()]
+        return [*written, *([folder / "mteb"] if self._copy_mteb(folder / "mteb") else [])]
+
+    def _copy_mteb(self, target: Path) -> int:
+        """Copy MTEB's files of these models, which limited tasks lack; return their number."""
+        revisions = {result.model.identity for result in self.results}
+        source = self.folder / "mteb" / "results"
+        copied = 0
+        for file in sorted(source.glob("*/*/*.json")):
+            if any(file.parent.name.startswith(r[:8]) for r in revisions):
+                to = target / file.relative_to(source)
+                to.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file, to)
+                copied += 1
+        return copied
+
+
+def _mean(scores: Mapping[str, float | None], keys: Collection[str]) -> Cell:
+    """Return the mean over ``keys``, or a dash if a score is missing."""
+    values = [scores.get(key) for key in keys]
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
+        return Cell("–")
+    mean = sum(known) / len(known)
+    return Cell(number_text(mean), value=mean)
+
+
+def _shown(result: Result) -> list[tuple[str, str]]:
+    """Task and metric of each column: the main metric, and for a search the usual ones."""
+    names = [result.task.main_metric]
+    if result.task.type in ("Retrieval", "Reranking"):
+        names += [name for name in _SEARCH if name in result.metrics and name not in names]
+    return [(result.task.key, name) for name in names]
+
+
+def _scores(result: Result) -> dict[str, Any]:
+    return {
+        "type": result.task.type,
+        "dataset": result.task.dataset,
+        "revision": result.task.revision,
+        "main_metric": result.task.main_metric,
+        "main_score": result.main.value,
+        "size": result.task.size,
+        "metrics": {
+            name: {"value": value.value, "low": value.low, "high": value.high, "n": value.n}
+            for name, value in result.metrics.items()
+        },
+    }
+
+
+def report_model(
+    model: Path | str,
+    *,
+    baselines: Sequence[str] = (),
+    tier: str = "smoke",
+    tasks: Sequence[str] | str = (),
+    limit: int = 0,
+    results: Path | str | None = None,
+    seed: int = 0,
+    batch_size: int = 32,
+    show_progress: bool = True,
+    **options: Any,
+) -> ModelReport:
+    """Evaluate ``model`` and its baselines on the same tasks, and compare them.
+
+    Stored records are reused. A baseline or a task that fails does not stop the others.
+
+    Args:
+        model: a model spec.
+        baselines: specs of the models to compare with.
+        tier: name of a tier.
+        tasks: names of MTEB tasks to run instead of the tier's.
+        limit: as for `evaluate`.
+        results: folder of the records; by default `paths.results`.
+        seed: seed of the confidence intervals.
+        batch_size: texts per batch.
+        show_progress: whether to show progress bars.
+        options: options of `load_encoder` for the model, not for the baselines.
+
+    Raises:
+        SpecError: ``model`` is not a known model.
+        EvaluationError: the model has no result at all.
+    """
+    folder = Path(results) if results else paths.results()
+    names = ",".join([tasks] if isinstance(tasks, str) else tasks)
+    keys = [task_key(task, limit=limit) for task in suite_tasks(tier=tier, tasks=names)]
+    own = load_model(model, batch_size=batch_size, show_progress=show_progress, **options)
+    config = {"tier": tier, "tasks": names, "limit": limit, "seed": seed, "batch_size": batch_size}
+    identities, failures = [own.identity], {}
+    for spec in (own, *baselines):
+        name = spec if isinstance(spec, str) else spec.label
+        try:
+            each = load_model(spec, show_progress=show_progress) if isinstance(spec, str) else spec
+            identities.append(each.identity)
+            evaluate(each, **config, output=folder, show_progress=show_progress)
+        except (EvaluationError, SpecError, OSError) as error:
+            failures[name] = str(error)
+    records = [r for r in latest(load_results(folder)) if r.task.key in keys and r.seed == seed]
+    ordered = [
+        record
+        for identity in dict.fromkeys(identities)
+        for record in sorted(records, key=lambda each: keys.index(each.task.key))
+        if record.model.identity == identity
+    ]
+    if not ordered or ordered[0].model.identity != own.identity:
+        raise EvaluationError(f"{own.label} has no result; {failures.get(own.label, '')}")
+    return ModelReport(
+        model=own.label, spec=str(model), results=Results(ordered), tasks=tuple(keys), tier=tier,
+        config={**config, "baselines": list(baselines), **options}, failures=failures,
+        folder=folder,
+    )  # fmt: skip

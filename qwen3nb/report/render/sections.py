@@ -1,0 +1,52 @@
+"""Several tables under one another, each below its title and folded until it is opened."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass
+
+from qwen3nb.report.render.table import Table
+from qwen3nb.utils.markdown import escaped
+
+__all__ = ["Sections"]
+
+
+@dataclass(frozen=True, repr=False)
+class Sections:
+    """Titled tables; on a page each is folded, in Markdown each has a heading.
+
+    Attributes:
+        tables: each table with its title.
+        about: shown above them.
+        unfolded: number of tables, from the first, that are open on a page.
+    """
+
+    tables: tuple[tuple[str, Table], ...]
+    about: str = ""
+    unfolded: int = 0
+
+    def to_markdown(self, *, level: int = 3) -> str:
+        """Return the tables below headings of a level, escaped."""
+        parts = [escaped(self.about)] if self.about else []
+        for title, table in self.tables:
+            parts += [f"{'#' * level} {escaped(title)}", table.to_markdown()]
+        return "\n\n".join(parts)
+
+    def __len__(self) -> int:
+        return len(self.tables)
+
+    def __bool__(self) -> bool:
+        return True  # without tables it still says why
+
+    def __repr__(self) -> str:
+        titles = "".join(f"\n  {title}: {len(table)} rows" for title, table in self.tables)
+        return f"<Sections: {len(self)} tables>{titles}"
+
+    def _repr_html_(self) -> str:
+        about = f'<p class="q-note">{html.escape(self.about)}</p>' if self.about else ""
+        folded = "".join(
+            f'<details class="q-section"{" open" if index < self.unfolded else ""}>'
+            f"<summary>{html.escape(title)}</summary>{table._repr_html_()}</details>"
+            for index, (title, table) in enumerate(self.tables)
+        )
+        return f"<div>{about}{folded}</div>"

@@ -1,0 +1,124 @@
+"""Means over benchmarks: by hand, and as MTEB's own leaderboard table computes them."""
+
+import math
+
+import pytest
+from helpers.records import amend, benchmark_record, make, tier_records
+
+from qwen3nb.analysis.comparison.benchmark_means import (
+    benchmark_columns,
+    column_mean,
+    main_score,
+    tier_columns,
+)
+from qwen3nb.records.record import MTEBScore
+from qwen3nb.tiers import BENCHMARKS, GROUPS, TIERS, Benchmark
+
+MODEL = "intfloat/e5-base-v2"  # MTEB lists only models that it knows
+FORUMS = GROUPS["CQADupstackRetrieval"]
+
+
+def means(results, tier="full"):
+    return {column.name: column_mean(column, results) for column in tier_columns(tier)}
+
+
+def test_the_columns_of_a_tier_are_never_over_two_benchmarks_or_metrics():
+    assert [(each.name, each.over, each.measure) for each in tier_columns("full")] == [
+        ("BEIR", "15 tasks", "nDCG@10"),
+        ("BEIR without MS MARCO", "14 tasks", "nDCG@10"),
+        ("MS MARCO dev", "1 task", "MRR@10"),
+        ("MTEB(eng, v2) Mean (Task)", "41 tasks", "main score"),
+        ("MTEB(eng, v2) Mean (TaskType)", "7 types", "main score"),
+        ("Classification", "8 tasks", "main score"),
+        ("Clustering", "8 tasks", "main score"),
+        ("PairClassification", "3 tasks", "main score"),
+        ("Reranking", "2 tasks", "main score"),
+        ("Retrieval", "10 tasks", "main score"),
+        ("STS", "9 tasks", "main score"),
+        ("Summarization", "1 task", "main score"),
+    ]
+    assert [tier_columns(name) for name in ("smoke", "pydocs", "fast")] == [(), (), ()]
+    for column in tier_columns("full"):
+        assert math.fsum(column.weights.values()) == pytest.approx(1, abs=1e-12)
+        assert set(column.weights) <= set(TIERS["full"].task_keys)
+
+
+def test_a_benchmark_by_hand_counts_a_group_once_and_names_what_is_missing():
+    benchmark = Benchmark("BEIR", {"Retrieval": ("CQADupstackRetrieval", "MSMARCO", "SciFact")},
+                          metric="nDCG@10")  # fmt: skip
+    whole, without = benchmark_columns(benchmark)
+    records = [make("m", [0.12 + 0.24 * (i == 0)], task=each) for i, each in enumerate(FORUMS)]
+    records += [make("m", [0.8], task="MSMARCO"), make("m", [0.5], task="SciFact")]
+    # The forums: (0.36 + 11 * 0.12) / 12 = 0.14.
+    assert column_mean(whole, records).value == pytest.approx((0.14 + 0.8 + 0.5) / 3)
+    assert column_mean(without, records).value == pytest.approx((0.14 + 0.5) / 2)
+    eleven = column_mean(whole, records[1:])
+    assert (eleven.value, eleven.missing, eleven.measured) == (None, FORUMS[:1], 2)
+    assert eleven.gaps == (
+        "CQADupstackRetrieval (11 of 12 parts, without CQADupstackAndroidRetrieval)",
+    )
+    none = column_mean(without, [])
+    assert (none.measured, none.gaps) == (0, ("CQADupstackRetrieval", "SciFact"))
+
+
+def test_the_interval_of_a_mean_combines_those_of_its_tasks():
+    benchmark = Benchmark("B", {"STS": ("A", "C")}, metric="nDCG@10")
+    (column,) = benchmark_columns(benchmark)
+    records = [make("m", task=each) for each in "AC"]
+    main = records[0].main
+    mean = column_mean(column, records)
+    assert mean.value == pytest.approx(main.value)
+    # Two equal, independent tasks: the distance shrinks by the root of two.
+    assert mean.value - mean.interval[0] == pytest.approx((main.value - main.low) / math.sqrt(2))
+    assert mean.interval[1] - mean.value == pytest.approx((main.high - main.value) / math.sqrt(2))
+    amend(records[0], "task", mteb=MTEBScore("ndcg_at_10", 0.9))
+    assert column_mean(column, records).value == pytest.approx(main.value)  # its own metric counts
+
+
+def test_mtebs_main_score_counts_where_a_benchmark_has_no_metric_of_its_own():
+    (column,) = benchmark_columns(Benchmark("M", {"STS": ("A",)}))
+    record = make("m", task="A")
+    assert main_score(record) == record.main.value
+    amend(record, "task", mteb=MTEBScore("map_at_1000", 0.25))
+    mean = column_mean(column, [record])
+    assert (mean.value, mean.interval) == (0.25, None)
+    amend(record, "task", mteb=MTEBScore("ndcg_at_10", record.main.value))
+    assert column_mean(column, [record]).interval == pytest.approx(
+        (record.main.low, record.main.high)
+    )
+
+
+def test_stand_alone_forums_count_as_tasks_of_mteb():
+    records = tier_records("m")
+    value = means(records)["Retrieval"].value
+    gaming = next(r for r in records if r.task.key == "CQADupstackGamingRetrieval")
+    amend(gaming, "task", mteb=MTEBScore("ndcg_at_10", main_score(gaming) + 0.5))
+    assert means(records)["Retrieval"].value == pytest.approx(value + 0.05)
+    without = [r for r in records if r.task.key != "CQADupstackGamingRetrieval"]
+    assert means(without)["Retrieval"].gaps == ("CQADupstackGamingRetrieval",)
+    assert means(without)["BEIR"].measured == 14
+
+
+@pytest.mark.integration
+def test_means_equal_those_of_mtebs_own_tables():
+    import mteb
+    import polars
+
+    from qwen3nb.evaluation.mteb.select import task_key
+
+    benchmark = mteb.get_benchmark("MTEB(eng, v2)")
+    types = {task_key(task): task.metadata.type for task in benchmark.tasks}
+    ours = BENCHMARKS["MTEB(eng, v2)"]
+    assert {key: kind for kind, keys in ours.types.items() for key in keys} == types
+    records = {key: benchmark_record("m", key, seed=7) for key in types}
+    frame = polars.DataFrame([
+        {"model_name": MODEL, "model_revision": "1", "task_name": task.metadata.name,
+         "split": split, "subset": subset, "score": main_score(records[task_key(task)])}
+        for task in benchmark.tasks for split in task.eval_splits for subset in task.hf_subsets
+    ])  # fmt: skip
+    (row,) = benchmark._create_summary_table(frame).df.to_dicts()
+    mine = means(records.values())
+    for name in ("Mean (Task)", "Mean (TaskType)"):
+        assert mine[f"MTEB(eng, v2) {name}"].value == pytest.approx(row[name], abs=1e-12)
+    for kind in ours.types:
+        assert mine[kind].value == pytest.approx(row[kind], abs=1e-12)

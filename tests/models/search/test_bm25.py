@@ -1,0 +1,95 @@
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from datasets import Dataset
+
+from qwen3nb.models.load import load_model
+from qwen3nb.models.search.mteb_rows import joined_query
+
+SENTENCE = "runs running runner sorted sorting sorts table tables list lists quickly the of"
+WORDS = SENTENCE.split()
+ENGLISH = SimpleNamespace(eval_langs=["eng-Latn"])
+
+
+def rows(texts):
+    return [{"id": f"{index:03d}", "title": "", "text": text} for index, text in enumerate(texts)]
+
+
+def test_english_words_are_stemmed_and_nothing_else():
+    documents = rows(["He sorts the tables", "Nothing here", "Tabelle sortieren"])
+    model = load_model("bm25")
+    model.index(documents)
+    assert set(model.search(rows(["sorting a table"]), top_k=3)["000"]) == {"000"}
+    german = SimpleNamespace(eval_langs={"de": ["deu-Latn"], "en": ["eng-Latn"]})
+    model.index(documents, task_metadata=german, hf_subset="de")
+    assert model.search(rows(["sorting a table"]), top_k=3)["000"] == {}
+    assert set(model.search(rows(["the tables"]), top_k=3)["000"]) == {"000"}
+    model.index(documents, task_metadata=german, hf_subset="en")
+    assert set(model.search(rows(["sorting a table"]), top_k=3)["000"]) == {"000"}
+
+
+def test_the_settings_name_what_scores_depend_on():
+    settings = load_model("bm25").settings
+    assert settings["stemmer"] == "english"
+    assert settings["other_languages"] == "no stop words, no stemmer"
+    assert {"method", "k1", "b", "stop_words", "bm25s", "PyStemmer"} <= settings.keys()
+
+
+@pytest.mark.integration
+def test_scores_are_those_of_mtebs_own_baseline():
+    from mteb.models.model_implementations.bm25 import BM25Search
+
+    generator = np.random.default_rng(0)
+    documents, queries = (
+        rows(" ".join(generator.choice(WORDS, size)) for _ in range(count))
+        for count, size in ((40, 9), (10, 3))
+    )
+    options = {"task_metadata": ENGLISH, "hf_subset": "default"}
+    theirs = BM25Search()
+    more = {**options, "hf_split": "test", "encode_kwargs": {}}
+    theirs.index(Dataset.from_list(documents), **more)
+    expected = theirs.search(Dataset.from_list(queries), top_k=40, **more)
+    model = load_model("bm25")
+    model.index(documents, **options)
+    run = model.search(queries, top_k=40, **options)
+    for query, scores in expected.items():
+        hits = {document: score for document, score in scores.items() if score > 0}
+        assert run[query] == pytest.approx(hits, rel=1e-6)
+    # One query against given documents has the same scores.
+    text, names = queries[0]["text"], [row["id"] for row in documents]
+    one = dict(zip(names, model.score(text, names), strict=True))
+    assert one == pytest.approx({**dict.fromkeys(names, 0.0), **run["000"]}, rel=1e-6)
+
+
+def test_documents_without_words_are_refused():
+    with pytest.raises(ValueError, match="documents with words to index; got 2 without any"):
+        load_model("bm25").index(rows(["", "the of"]))
+
+
+@pytest.mark.filterwarnings("ignore:Conversations are a list of strings")
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"text": ["sort", "a table"]},
+        {"text": [{"role": "user", "content": "sort"}, {"role": "bot", "content": "a table"}]},
+        {"text": [{"role": "user", "content": "sort"}], "instruction": "Name a table."},
+        {"text": "sort", "instruction": "Name a table."},
+    ],
+)
+def test_conversations_and_instructions_are_joined_as_mteb_joins_them(query):
+    from mteb._create_dataloaders import _retrieval_texts
+    from mteb.types import PromptType
+
+    expected = _retrieval_texts(Dataset.from_list([{"id": "q", **query}]), PromptType.query)
+    assert [joined_query(query)] == expected
+    model = load_model("bm25")
+    model.index(rows(["sorted tables", "nothing"]))
+    assert set(model.search([{"id": "q", **query}], top_k=2)["q"]) == {"000"}
+
+
+def test_a_fusion_takes_conversations_too(encoder_folder):
+    model = load_model(f"bm25+{encoder_folder}", cache=False, show_progress=False)
+    model.index(rows(["sorted tables", "nothing"]))
+    run = model.search([{"id": "q", "text": ["sort", "a table"]}], top_k=1)
+    assert set(run["q"]) == {"000"}
