@@ -87,7 +87,7 @@ def mean_interval(values: Array, *, level: float) -> tuple[str, Interval | None]
 
 
 def mean_of_intervals(
-    values: Sequence[float], ends: Sequence[Interval], *, weights: Sequence[float] | None = None
+    values: Sequence[float], ends: Sequence[Interval], *, weights: Array | None = None
 ) -> Interval:
     """Interval of the weighted mean of independent values, from their own intervals (MOVER).
 
@@ -99,7 +99,7 @@ def mean_of_intervals(
     """
     if len(values) == 1:
         return ends[0]
-    shares = np.full(len(values), 1 / len(values)) if weights is None else np.asarray(weights)
+    shares = np.full(len(values), 1 / len(values)) if weights is None else weights
     sides = np.abs(np.asarray(ends) - np.asarray(values)[:, None])
     below, above = np.sqrt(((shares[:, None] * sides) ** 2).sum(axis=0))
     mean = float(shares @ np.asarray(values))

@@ -199,7 +199,7 @@ def _standings(
         )
 
 
-def _over_tasks(columns: Sequence[Array], shares: Sequence[float], *, level: float) -> Interval:
+def _over_tasks(columns: Sequence[Array], shares: Array, *, level: float) -> Interval:
     """Interval of a mean over tasks; a task with a single query counts as exact."""
     values = [float(each.mean()) for each in columns]
     ends = [
