@@ -12,8 +12,8 @@ __getattr__, __dir__, __all__ = lazy_names(
         "qwen3nb.analysis.stats.paired_tests": (
             "effect_size",
             "equivalence",
+            "mean_difference",
             "minimum_detectable_effect",
-            "paired_bootstrap",
             "permutation_test",
             "t_test",
             "wilcoxon",

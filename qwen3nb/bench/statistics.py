@@ -14,7 +14,8 @@ import numpy as np
 
 from qwen3nb.analysis.comparison.alignment import ScoreMatrix
 from qwen3nb.analysis.comparison.differences import corrected, paired_differences
-from qwen3nb.analysis.stats.resampling import Array, Interval, percentile_interval, resampled_means
+from qwen3nb.analysis.stats.resampling import percentile_interval, resampled_means
+from qwen3nb.metrics.intervals import Array, Interval
 from qwen3nb.utils.markdown import markdown_table
 
 __all__ = ["StatisticsTiming", "bench_statistics", "table"]
@@ -60,7 +61,8 @@ def bench_statistics(
     """Time both methods on synthetic scores; the loop on ``loop_pairs`` pairs, extrapolated.
 
     The loop runs before, between and after the other methods. It computes percentile intervals
-    only; `paired_differences` adds the permutation test, `corrected` Holm's correction.
+    only; `paired_differences` has Student's and adds the permutation test, `corrected` Holm's
+    correction.
     """
     matrices = [_scores(systems, queries, seed=seed + task) for task in range(tasks)]
     first = matrices[0]
@@ -92,7 +94,7 @@ def bench_statistics(
         ("numpy loop, pair by pair", loop_seconds, loop_pairs, one_pair, None),
         ("all pairs from one set of draws", block_seconds, total, partial(block, first.scores),
          deviation),
-        ("the same with permutation test and Holm", full_seconds, total, lambda: full([first]),
+        ("Student's, permutation tests and Holm", full_seconds, total, lambda: full([first]),
          deviation),
     ]  # fmt: skip
     return tuple(

@@ -228,10 +228,10 @@ def _others(lines: list[str]) -> Cell:
 
 
 def verification_table(*, verify: bool = True) -> Table:
-    """Return the number of records and whether their aggregates match their per-query scores.
+    """Return the number of records and whether `qwen3nb verify` finds nothing wrong with them.
 
     Args:
-        verify: whether to recompute every aggregate; otherwise records are only counted.
+        verify: whether to verify them; otherwise records are only counted.
     """
     files = result_files()
     problems = verify_files(files) if verify else {}
@@ -245,5 +245,9 @@ def verification_table(*, verify: bool = True) -> Table:
         (Cell(paths.shown(file), "inconsistent"), Cell("; ".join(messages)))
         for file, messages in problems.items()
     ]
-    note = "A record is consistent if every aggregate follows from its per-query scores."
+    note = (
+        "A record is consistent if its content is that of its checksum, every aggregate follows "
+        "from its per-query scores and the model's identity from its settings, and its runs and "
+        "MTEB's result are those it was made from."
+    )
     return Table(("what", "value"), tuple(rows), note, kind="facts")

@@ -74,27 +74,49 @@ def select_checkpoints(
 ) -> Selection:
     """Select the ``last`` N checkpoints by step, or the ``best`` N by a metric, best last.
 
-    If there are fewer than N, all of them are selected and `Selection.note` says so.
+    If there are fewer than N, all of them are selected; checkpoints without
+    ``trainer_state.json`` have no metric and are left out (best-N). `Selection.note` says so.
 
     Raises:
         ValueError: not exactly one of ``last`` and ``best`` is given, or it is not positive.
-        CheckpointError: there are no checkpoints, or a metric is missing (best-N).
+        CheckpointError: there are no checkpoints, or a metric is missing where the trainer's state
+            should log it (best-N).
     """
     count = last if best is None else best
     if (last is None) == (best is None) or count is None or count < 1:
         raise ValueError(f"expected one of last=N or best=N, N > 0; got {last=}, {best=}")
     checkpoints = list_checkpoints(folder)
     metrics: dict[str, float] = {}
+    unknown: list[str] = []
     rule = f"last {count}"
     if best is not None:
+        checkpoints, unknown = _with_state(checkpoints, folder, metric)
         metrics = {path.name: metric_of(path, metric) for path in checkpoints}
         checkpoints.sort(key=lambda path: metrics[path.name], reverse=lower_is_better)
         direction = "lower" if lower_is_better else "higher"
         rule = f"best {count} by {metric} ({direction} is better)"
-    note = ""
+    note = f"left out, as they have no trainer_state.json: {', '.join(unknown)}" if unknown else ""
     if len(checkpoints) < count:
-        note = f"{count} checkpoints requested, {folder} has {len(checkpoints)}: all were averaged"
+        few = f"{count} checkpoints requested, {folder} has {len(checkpoints)}: all were averaged"
+        note = f"{note}; {few}" if note else few
     return Selection(tuple(checkpoints[-count:]), rule, metrics, note)
+
+
+def _with_state(
+    checkpoints: Sequence[Path], folder: Path | str, metric: str
+) -> tuple[list[Path], list[str]]:
+    """The checkpoints with a ``trainer_state.json``, and the names of the others.
+
+    Raises:
+        CheckpointError: none has one, so that none has a known metric.
+    """
+    known = [path for path in checkpoints if (path / "trainer_state.json").is_file()]
+    if not known:
+        raise CheckpointError(
+            f"{folder}: no checkpoint has a trainer_state.json, so {metric} is unknown; average "
+            "the last N instead: --last N, or last=N"
+        )
+    return known, [path.name for path in checkpoints if path not in known]
 
 
 def averaged(selection: Selection) -> Path:

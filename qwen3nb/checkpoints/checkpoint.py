@@ -278,8 +278,7 @@ def metric_of(folder: Path, metric: str = "eval_loss") -> float:
     file = folder / "trainer_state.json"
     if not file.is_file():
         raise CheckpointError(
-            f"{folder}: no trainer_state.json, so its {metric} is unknown; "
-            "average the last N, or list the folders"
+            f"{folder}: no trainer_state.json, so its {metric} is unknown; average the last N"
         )
     state = trainer_state(folder)
     step = state.get("global_step", step_of(folder))

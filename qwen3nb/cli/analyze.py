@@ -55,7 +55,8 @@ def analyze(
     qwen3nb analyze --output-dir outputs --task-steps --report reports/interference
 
     Joint adapters are compared with the specialists of the same seed, rank, base, data and
-    steps; refused and missing pairs are listed. With --exit-code: 0 PASS, 3 FAIL,
+    steps; if all differ in steps alone, with those of the same steps on the task, which is said.
+    Refused and missing pairs are listed. With --exit-code: 0 PASS, 3 FAIL,
     4 MARGINAL, 5 INCONCLUSIVE, 6 no result.
     """
     from qwen3nb.report.training.interference import interference_report

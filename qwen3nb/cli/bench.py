@@ -145,3 +145,18 @@ def bench_statistics(resamples: int, **options: Any) -> None:
     from qwen3nb.bench.statistics import table
 
     click.echo(table(run(n_resamples=resamples, **options)))
+
+
+@bench.command("calibration")
+@click.option("--output", type=FILE, help="Where to write the shares as JSON.")
+@seed_option("Seed of the simulations.")
+@without_traceback
+def bench_calibration(output: Path | None, seed: int) -> None:
+    """Simulate how often tests and intervals err; minutes.
+
+    \b
+    qwen3nb bench calibration
+    """
+    from qwen3nb.analysis.calibration.simulate import calibration_markdown, simulate
+
+    click.echo(calibration_markdown(simulate(seed=seed, output=output)))

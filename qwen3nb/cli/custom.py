@@ -51,7 +51,7 @@ _NOTES = 10  # printed; a record keeps all
 @click.option("--no-report", is_flag=True, help="Write no report of the comparison.")
 @click.option("--check", is_flag=True, help="Only check the data; load no model.")
 @click.option("--fresh", is_flag=True, help="Score again even if the record exists.")
-@seed_option("Seed of the bootstrap intervals.")
+@seed_option("Seed, stored in the record.")
 @POOLING
 @click.option("--max-length", type=click.IntRange(min=1), help="Tokens.  [default: the model's]")
 @click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
@@ -174,7 +174,7 @@ def _print_summary(domain: Domain) -> None:
 
 
 def domain_table(results: Sequence[Result]) -> Table:
-    """One row per metric and model: mean, 95 % bootstrap interval, number of queries."""
+    """One row per metric and model: mean, 95 % interval, number of queries."""
     from rich.table import Table
     from rich.text import Text
 

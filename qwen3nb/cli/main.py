@@ -210,28 +210,38 @@ def quick(model: str, max_length: int, as_json: bool, **options: Any) -> None:
 
 @main.command()
 @click.argument("files", nargs=-1, type=FILE)
+@click.option("--checksums", is_flag=True, help="Compare the records' checksums only.")
 @without_traceback
-def verify(files: tuple[Path, ...]) -> None:
-    """Recompute every aggregate from the per-query scores and report differences.
+def verify(files: tuple[Path, ...], checksums: bool) -> None:
+    """Check that the numbers of records follow from what they hold, and report what does not.
 
-    FILES are records or folders of records; by default all records in results/.
+    FILES are records or folders of records; by default all records in results/. Checksums,
+    aggregates, intervals, the model's identity, the files of runs and MTEB's own results are
+    compared. Not seen: a record rewritten as a whole with a new checksum, scores that were wrong
+    from the start, and, in a record without a checksum, a changed revision, size, time or cost.
 
     \b
     qwen3nb verify
     qwen3nb verify results/demo-average-1a2b3c4d/seed_0/AuthorSTS.json
     """
     from qwen3nb.records.store import result_files, verify_files
+    from qwen3nb.records.verification import without_checksum
 
     records = [
         file
         for path in (files or (None,))
         for file in ([path] if path is not None and path.is_file() else result_files(path))
     ]
-    problems = verify_files(records)
+    problems = verify_files(records, checksums_only=checksums)
     for file, messages in problems.items():
         for message in messages:
             click.echo(f"{file}: {message}", err=True)
     click.echo(f"{len(records) - len(problems)} of {len(records)} records hold")
+    if unsigned := without_checksum(records):
+        click.echo(
+            f"{len(unsigned)} without checksum, as older versions wrote them: a changed revision, "
+            "size, time or cost is not seen there"
+        )
     if problems:
         sys.exit(1)
 

@@ -121,7 +121,7 @@ def rerank(pairs: Path, output: Path, **options: Any) -> None:
 )
 @_DEPTH
 @click.option("--output", type=FILE, help="Folder of the records.  [default: results/]")
-@seed_option("Seed of the bootstrap intervals.")
+@seed_option("Seed, stored in the record.")
 @click.option("--fresh", is_flag=True, help="Score again even if the record exists.")
 @without_traceback
 def rerank_suite(

@@ -3,10 +3,11 @@
 A record stores each aggregate with the names of its columns, from which `qwen3nb verify`
 recomputes it.
 
-Intervals are percentile bootstrap intervals (Efron and Tibshirani 1993, chapter 13)
-over queries (for STS: over pairs; for clustering: over the repeated draws). The value of a
-task with several splits or subsets is the mean over these parts, as in MTEB; its interval
-resamples the queries within each part.
+Intervals are over queries (for STS: over pairs; for clustering: over the repeated draws); their
+methods are in `qwen3nb.metrics.intervals`. The value of a task with several splits or subsets is
+the mean over these parts, as in MTEB, and its interval combines theirs. Records written before
+those methods have the percentile interval of a bootstrap (Efron and Tibshirani 1993, chapter 13),
+which resamples within each part, and from which they are verified.
 """
 
 from __future__ import annotations
@@ -16,18 +17,33 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import rankdata
 
+from qwen3nb.metrics.intervals import (
+    Array,
+    Interval,
+    correlation_interval,
+    f1_interval,
+    mean_interval,
+    mean_of_intervals,
+)
 from qwen3nb.utils.choices import one_of
 
-__all__ = ["AGGREGATES", "REPORTED", "RESAMPLES", "Aggregate", "aggregate", "reported"]
+__all__ = [
+    "AGGREGATES",
+    "PERCENTILE",
+    "REPORTED",
+    "RESAMPLES",
+    "Aggregate",
+    "aggregate",
+    "reported",
+]
 
-RESAMPLES = 2000
+RESAMPLES = 2000  # of a percentile interval
+PERCENTILE = "percentile"  # the method of records that do not name one
 REPORTED = "reported"  # a value from another program, without per-query values
 LEVEL = 0.95
 _BLOCK = 4_000_000  # values resampled at once; limits the memory
-Array = NDArray[np.float64]
 
 
 def _mean(values: Array) -> Array:
@@ -91,6 +107,8 @@ class Aggregate:
         undefined: why there is no value, or empty.
         parts: the beginning of the query ids of each part of which the value is the mean; empty
             if all queries are one sample.
+        interval: the interval's method, a key of `qwen3nb.metrics.intervals.INTERVALS`; empty
+            without an interval.
     """
 
     value: float | None
@@ -101,6 +119,7 @@ class Aggregate:
     columns: tuple[str, ...]
     undefined: str = ""
     parts: tuple[str, ...] = ()
+    interval: str = PERCENTILE
 
 
 def reported(value: float, *, n: int) -> Aggregate:
@@ -111,7 +130,7 @@ def reported(value: float, *, n: int) -> Aggregate:
     """
     if not math.isfinite(value):
         raise ValueError(f"expected a finite value; got {value}")
-    return Aggregate(float(value), None, None, n, REPORTED, ())
+    return Aggregate(float(value), None, None, n, REPORTED, (), interval="")
 
 
 def aggregate(
@@ -120,21 +139,23 @@ def aggregate(
     how: str,
     columns: Sequence[str],
     seed: int,
+    percentile: bool = False,
     resamples: int = RESAMPLES,
     parts: Sequence[str] = (),
 ) -> Aggregate:
     """Aggregate columns of ``per_query`` (value per column and query id).
 
-    Queries are sorted by id, so the same values and seed always give the same interval.
+    Queries are sorted by id, so the same values always give the same interval.
 
     Args:
         per_query: value per column and query id.
         how: name in `AGGREGATES`.
         columns: the columns to aggregate.
-        seed: seed of the interval.
-        resamples: number of resamples.
+        seed: of the bootstrap of a percentile interval; the other methods draw nothing.
+        percentile: whether to compute the percentile interval of older records.
+        resamples: number of draws of a percentile interval.
         parts: the beginnings of query ids, such as ``test/en/``; the value is the mean of the
-            aggregates of these parts, and the interval resamples within each of them.
+            aggregates of these parts, and the interval combines theirs.
 
     Raises:
         ValueError: unknown ``how``, columns that do not cover the same queries, or a
@@ -143,14 +164,19 @@ def aggregate(
     one_of("aggregate", how, AGGREGATES)
     samples = [_sample(per_query, columns, part) for part in parts or ("",)]
     n = sum(map(len, samples))
-    empty = Aggregate(None, None, None, n, how, tuple(columns), parts=tuple(parts))
+    empty = Aggregate(None, None, None, n, how, tuple(columns), "", tuple(parts), "")
     if not all(map(len, samples)):
         return replace(empty, undefined="no queries")
     value = float(np.mean([AGGREGATES[how](sample[None])[0] for sample in samples]))
     if math.isnan(value):
         return replace(empty, undefined="one of the columns is constant")
-    low, high = _interval(samples, AGGREGATES[how], seed=seed, resamples=resamples)
-    return replace(empty, value=value, low=low, high=high)
+    if percentile:
+        ends = _percentile(samples, AGGREGATES[how], seed=seed, resamples=resamples)
+        method = PERCENTILE
+    else:
+        method, ends = _interval(samples, how)
+    low, high = ends or (None, None)
+    return replace(empty, value=value, low=low, high=high, interval=method if ends else "")
 
 
 def _sample(
@@ -168,19 +194,39 @@ def _sample(
     return values
 
 
-def _interval(
+def _interval(samples: Sequence[Array], how: str) -> tuple[str, Interval | None]:
+    """Method and ends of the interval of the mean of aggregates of samples (n, columns)."""
+    outcomes = [_sample_interval(each, how) for each in samples]
+    method = max(name for name, _ in outcomes)
+    ends = [each for _, each in outcomes if each is not None]
+    if len(ends) < len(samples):
+        return method, None
+    values = [float(AGGREGATES[how](each[None])[0]) for each in samples]
+    return method, mean_of_intervals(values, ends)
+
+
+def _sample_interval(values: Array, how: str) -> tuple[str, Interval | None]:
+    if how == "mean":
+        return mean_interval(values[:, 0], level=LEVEL)
+    first, second = values.T
+    if how == "macro_f1":
+        return "wilson", f1_interval(first, second, level=LEVEL)
+    return "fisher", correlation_interval(first, second, how=how, level=LEVEL)
+
+
+def _percentile(
     samples: Sequence[Array], statistic: Callable[[Array], Array], *, seed: int, resamples: int
-) -> tuple[float | None, float | None]:
+) -> Interval | None:
     """Ends of the percentile interval; None if a sample is a single query."""
     if min(map(len, samples)) < 2:
-        return None, None
+        return None
     generator = np.random.default_rng(seed)
     drawn = np.mean(
         [_resampled(each, statistic, generator, resamples=resamples) for each in samples], axis=0
     )
     drawn = drawn[np.isfinite(drawn)]  # a resample may hold one value only
     if len(drawn) == 0:
-        return None, None
+        return None
     tail = (1 - LEVEL) / 2
     low, high = np.quantile(drawn, [tail, 1 - tail])
     return float(low), float(high)

@@ -4,11 +4,13 @@
 
 A record stores the score of every query; its aggregates are derived from these scores and
 can be recomputed (`problems`). Records are written whole or not at all, as strict JSON, and
-looked up by the identity of model and task, never by name alone.
+looked up by the identity of model and task, never by name alone. A record's checksum is the
+SHA-256 of everything else in it.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import platform
 import re
@@ -19,10 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from qwen3nb import paths
-from qwen3nb.metrics.aggregate import REPORTED, Aggregate, aggregate
-from qwen3nb.utils.atomic_files import read_json, write_json
+from qwen3nb.metrics.aggregate import PERCENTILE, REPORTED, Aggregate, aggregate
+from qwen3nb.utils.atomic_files import read_json, sha256_json, write_json
 
 __all__ = [
+    "FIRST_SCHEMA",
     "SCHEMA",
     "Environment",
     "MTEBScore",
@@ -32,12 +35,13 @@ __all__ = [
     "ResultError",
     "RunCost",
     "TaskInfo",
+    "checksum",
     "problems",
     "result_path",
 ]
 
 SCHEMA = "qwen3nb.result/2"
-_FIRST_SCHEMA = "qwen3nb.result/1"
+FIRST_SCHEMA = "qwen3nb.result/1"
 _SIZES = ("documents", "queries", "texts")  # among the task's other fields in the first schema
 _VERSIONS = (
     "qwen3nb",
@@ -212,7 +216,8 @@ class Result:
         cost: seconds, texts per second, peak memory.
         run: id of the run, shared by all its records.
         finished: time of completion, UTC, ISO 8601.
-        checksum: checksum of the record's content; empty if it was written without one.
+        checksum: as in the file it was loaded from, see `checksum`; empty if it was written
+            without one.
         parts: the splits and subsets that the scores are means over; empty if there is only one.
     """
 
@@ -226,7 +231,7 @@ class Result:
     cost: RunCost = field(default_factory=RunCost)
     run: str = ""
     finished: str = ""
-    checksum: str = ""
+    checksum: str = field(default="", compare=False)
     parts: tuple[Part, ...] = ()
 
     def __repr__(self) -> str:
@@ -252,9 +257,9 @@ class Result:
         return result_path(folder, name, self.seed, self.task.key)
 
     def save(self, folder: Path | None = None) -> Path:
-        """Write the record, whole or not at all, and return its path."""
+        """Write the record with its checksum, whole or not at all, and return its path."""
         value = {"schema": SCHEMA, **asdict(self)}
-        return write_json(self.path(folder), value)
+        return write_json(self.path(folder), value | {"checksum": checksum(value)})
 
     @classmethod
     def load(cls, file: Path) -> Result:
@@ -266,9 +271,9 @@ class Result:
         try:
             value = read_json(file)
             schema = value.get("schema") if isinstance(value, dict) else type(value).__name__
-            if schema not in (SCHEMA, _FIRST_SCHEMA):
+            if schema not in (SCHEMA, FIRST_SCHEMA):
                 raise ResultError(f"{file}: schema is {schema!r}, expected {SCHEMA!r}")
-            return cls(**_typed(_from_first(value) if schema == _FIRST_SCHEMA else value))
+            return cls(**_typed(_from_first(value) if schema == FIRST_SCHEMA else value))
         except ResultError:
             raise
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -323,19 +328,38 @@ def result_path(folder: Path | None, model: str, seed: int, task: str) -> Path:
     return (folder or paths.results()) / model / f"seed_{seed}" / f"{task}.json"
 
 
+def checksum(value: dict[str, Any]) -> str:
+    """SHA-256 of a record's JSON without its checksum, whatever the order of its keys."""
+    content = {name: part for name, part in value.items() if name != "checksum"}
+    return sha256_json(json.loads(json.dumps(content, allow_nan=False)))
+
+
 def problems(result: Result) -> list[str]:
-    """Return what does not follow from the per-query scores; empty if the record is consistent."""
+    """Return what does not follow from the rest of the record; empty if it is consistent.
+
+    Aggregates follow from the per-query scores, the identity from the settings, and a reported
+    main score is MTEB's.
+    """
     wrong = []
+    if result.model.settings and sha256_json(result.model.settings) != result.model.identity:
+        wrong.append("its identity does not follow from the model's settings")
     if result.task.main_metric not in result.metrics:
         wrong.append(f"main metric {result.task.main_metric!r} is not among its metrics")
     for name, stored in _aggregates(result):
-        if stored.how == REPORTED:
-            continue  # another program's value: there are no per-query scores
+        if stored.how == REPORTED:  # another program's value: there are no per-query scores
+            mteb = result.task.mteb
+            if mteb and name == result.task.main_metric and not _same(mteb.value, stored.value):
+                wrong.append(f"{name}: value is {stored.value}, MTEB reported {mteb.value}")
+            continue
         try:
             again = aggregate(
-                result.per_query, how=stored.how, columns=stored.columns, seed=result.seed,
+                result.per_query,
+                how=stored.how,
+                columns=stored.columns,
+                seed=result.seed,
+                percentile=stored.interval == PERCENTILE,
                 parts=stored.parts,
-            )  # fmt: skip
+            )
         except (ValueError, KeyError) as error:
             wrong.append(f"{name}: cannot be recomputed ({error})")
             continue

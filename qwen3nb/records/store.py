@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from qwen3nb import paths
-from qwen3nb.records.record import Result, ResultError, problems
+from qwen3nb.records.record import Result, problems
 from qwen3nb.records.results import Results
+from qwen3nb.records.verification import file_problems
 
 # Settings by which one model gets several rows if its records differ in them, each with the
 # value that an older record without the setting implies.
@@ -61,11 +62,11 @@ def load_failures(folder: Path | str | None = None) -> dict[str, str]:
 
 
 def verify(records: Result | Iterable[Result] | Path | str | None = None) -> list[str]:
-    """Recompute every aggregate from the per-query scores; return what disagrees.
+    """Check that the numbers of records follow from what they hold; return what does not.
 
     Args:
         records: one or several records, a record's file, or a folder of records; by default
-            `paths.results`.
+            `paths.results`. Checksums, runs and MTEB's results are compared for files only.
 
     Returns:
         A line per problem; empty if all records are consistent.
@@ -84,23 +85,10 @@ def verify(records: Result | Iterable[Result] | Path | str | None = None) -> lis
     ]
 
 
-def verify_files(files: Iterable[Path]) -> dict[Path, list[str]]:
-    """Return the problems of each file that has any; an unreadable file is a problem."""
-    checked = ((file, _file_problems(file)) for file in files)
+def verify_files(files: Iterable[Path], *, checksums_only: bool = False) -> dict[Path, list[str]]:
+    """Return the problems of each file that has any; see `qwen3nb.records.verification`."""
+    checked = ((file, file_problems(file, checksums_only=checksums_only)) for file in files)
     return {file: wrong for file, wrong in checked if wrong}
-
-
-def _file_problems(file: Path) -> list[str]:
-    try:
-        result = Result.load(file)
-        wrong = problems(result)
-    except (ResultError, KeyError) as error:
-        return [str(error)]
-    if file.name != f"{result.task.key}.json":
-        wrong.append(f"contains the task {result.task.key!r}")
-    if not file.parent.parent.name.endswith(f"-{result.model.identity[:8]}"):
-        wrong.append("is in the folder of a model with another identity")
-    return wrong
 
 
 def latest(results: Iterable[Result]) -> list[Result]:

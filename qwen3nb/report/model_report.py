@@ -20,6 +20,7 @@ from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.mteb.evaluate import suite_tasks
 from qwen3nb.evaluation.mteb.select import task_key
 from qwen3nb.evaluation.run import EvaluationError
+from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.models.load import load_model
 from qwen3nb.models.types import SpecError
 from qwen3nb.records.record import Result
@@ -102,7 +103,8 @@ class ModelReport:
             cells = [number(values[p]) if p in values else Cell("not run") for p in columns]
             rows.append((Cell(name), *cells, _mean(main, keys)))
         heads = ("model", *(f"{task}\n{metric}" for task, metric in columns), "Avg\nmain metrics")
-        note = "Intervals: 95 %, percentile bootstrap. Avg: of models with all tasks of the type."
+        methods = interval_words(value.interval for r in own for value in r.metrics.values())
+        note = f"Intervals: 95 %, {methods}. Avg: of models with all tasks of the type."
         return Table(heads, with_ranks(rows), note)
 
     def summary(self) -> dict[str, Any]:

@@ -164,3 +164,16 @@ def test_averages_of_a_real_training(fixtures, tmp_path):
         assert ours.keys() == theirs.keys()
         for tensor in theirs:
             torch.testing.assert_close(ours[tensor], theirs[tensor], atol=1e-6, rtol=0)
+
+
+def test_checkpoints_without_a_trainers_state_are_left_out_of_the_best(run):
+    (run / "checkpoint-20" / "trainer_state.json").unlink()
+    best = select_checkpoints(run, best=2)
+    assert {folder.name for folder in best.folders} == {"checkpoint-10", "checkpoint-30"}
+    assert best.note == "left out, as they have no trainer_state.json: checkpoint-20"
+    few = select_checkpoints(run, best=3)
+    assert "checkpoint-20; 3 checkpoints requested" in few.note
+    for name in ("checkpoint-10", "checkpoint-30"):
+        (run / name / "trainer_state.json").unlink()
+    with pytest.raises(CheckpointError, match="average the last N instead: --last N"):
+        select_checkpoints(run, best=2)

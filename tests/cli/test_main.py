@@ -26,6 +26,7 @@ COMMANDS = (
 FLAGS = """
 analyze: --output-dir --results --task-steps --report --exit-code --resamples --seed
 average: --checkpoint-dir --output --last --last-n --best --best-n --metric --higher-is-better
+bench calibration: --output --seed
 bench cache: --vectors --dimension --rounds
 bench encode: --model --texts --rounds --device --dtype
 bench extraction: --size --repeats --folder

@@ -16,6 +16,7 @@ from qwen3nb.records.record import (
     TaskInfo,
 )
 from qwen3nb.tiers import BENCHMARKS, GROUPS, TIERS
+from qwen3nb.utils.atomic_files import sha256_json
 
 BASE = np.random.default_rng(3).uniform(0.3, 0.6, 40)
 # Types of the tasks of the benchmarks, by key.
@@ -38,11 +39,12 @@ def make(label="m", scores=(0.2, 0.4, 0.9), *, task="PyDocsSampleRetrieval",
     """
     values = scores if isinstance(scores, dict) else {f"q{i}": s for i, s in enumerate(scores)}
     per_query = {metric: values}
+    used = settings or {"model": {"kind": "encoder"}, "of": label}
     mean = aggregate(per_query, how="mean", columns=(metric,), seed=0)
     return Result(**{
         "model": ModelInfo(
-            label=label, identity=identity or f"{label:0<64}"[:64], spec=label,
-            settings=settings or {"model": {"kind": "encoder"}}, parameters=10,
+            label=label, identity=identity or sha256_json(used), spec=label, settings=used,
+            parameters=10,
         ),
         "task": TaskInfo(
             name=task, type="Retrieval", dataset="d", revision=revision, main_metric=metric

@@ -1,11 +1,17 @@
 """Records on disk: verified one by one, together, by file."""
 
+import hashlib
 import json
 from dataclasses import replace
 
-from helpers.records import make
+import numpy as np
+import pytest
+from helpers.records import amend, make
 
-from qwen3nb.records.store import verify
+from qwen3nb.metrics.aggregate import aggregate, reported
+from qwen3nb.records.record import MTEBScore, Result
+from qwen3nb.records.store import verify, verify_files
+from qwen3nb.records.verification import without_checksum
 
 
 def wrong(result):
@@ -41,3 +47,132 @@ def test_a_record_under_another_name_is_named(home):
     assert "Other.json" in line
     moved.write_text(json.dumps([]))
     assert verify(moved)
+
+
+def real(home):
+    """A record like those of `eval`: several metrics, 30 queries, MTEB's score, settings."""
+    scores = np.random.default_rng(1).random(30).round(3)
+    result = make("real", scores=scores, metric="nDCG@10", config={"tier": "fast", "prompt": "é"})
+    main = result.main.value
+    amend(
+        result, "task", mteb=MTEBScore("ndcg_at_10", main), size={"documents": 90, "queries": 30},
+        splits=("test",), subsets=("default",), languages=("eng-Latn",),
+    )  # fmt: skip
+    return result.save()
+
+
+def test_flipped_bytes_are_noticed(home):
+    """Of 400 flipped bytes each is noticed, or the file decodes to the same content."""
+    file = real(home)
+    data, content = file.read_bytes(), json.loads(file.read_bytes())
+    assert verify(file) == []
+    draw = np.random.default_rng(7)
+    unseen = []
+    for _ in range(400):
+        position, bit = int(draw.integers(len(data))), int(draw.integers(8))
+        flipped = bytearray(data)
+        flipped[position] ^= 1 << bit
+        file.write_bytes(bytes(flipped))
+        if not verify(file) and json.loads(flipped) != content:
+            unseen.append((position, bytes(flipped[position - 20 : position + 20])))
+    assert unseen == []
+
+
+@pytest.mark.parametrize(
+    ("part", "changes"),
+    [
+        ("task", {"revision": "another"}),
+        ("task", {"size": {"documents": 91, "queries": 30}}),
+        ("task", {"mteb": {"metric": "ndcg_at_10", "value": 0.9}}),
+        ("cost", {"seconds": 2.0}),
+    ],
+)
+def test_what_nothing_depends_on_is_in_the_checksum(home, part, changes):
+    file = real(home)
+    value = json.loads(file.read_text())
+    value[part] |= changes
+    file.write_text(json.dumps(value))
+    (line,) = verify(file)
+    assert "checksum" in line
+    assert verify_files([file], checksums_only=True)[file] == [line.partition(": ")[2]]
+    # Without a checksum, as older versions wrote records, it is not seen, but counted.
+    assert without_checksum([file]) == []
+    file.write_text(json.dumps(value | {"checksum": ""}))
+    assert verify(file) == []
+    assert without_checksum([file]) == [file]
+
+
+def test_the_settings_give_the_identity(home):
+    result = make(scores=(0.1, 0.4))
+    amend(result, "model", settings={"pooling": "mean"})
+    (line,) = verify(result)
+    assert "identity does not follow" in line
+
+
+def test_a_reported_value_is_mtebs(home):
+    result = make(scores=(0.1, 0.4))
+    amend(result, "task", mteb=MTEBScore("ndcg_at_10", 0.5))
+    metric = result.task.main_metric
+    assert verify(replace(result, metrics={metric: reported(0.5, n=2)})) == []
+    (line,) = verify(replace(result, metrics={metric: reported(0.6, n=2)}))
+    assert "value is 0.6, MTEB reported 0.5" in line
+
+
+def test_mtebs_own_file_is_compared(home):
+    file = real(home)
+    result = Result.load(file)
+    theirs = file.parent.parent.parent / "mteb" / "results" / "qwen3nb__real"
+    theirs = theirs / result.model.identity[:40] / f"{result.task.name}.json"
+    value = round(result.main.value, 6)
+    entry = {"main_score": value, "hf_subset": "default", "nauc": float("nan")}
+    theirs.parent.mkdir(parents=True)
+    theirs.write_text(json.dumps({"scores": {"test": [entry]}}))
+    assert verify(file) == []
+    theirs.write_text(json.dumps({"scores": {"test": [entry | {"main_score": value + 0.01}]}}))
+    (line,) = verify(file)
+    assert "MTEB's score is" in line
+    theirs.write_text("{")
+    assert "cannot be read" in verify(file)[0]
+
+
+RUN = "q0 Q0 d1 1 2.0 m\nq0 Q0 d2 2 1.0 m\nq1 Q0 d1 1 2.0 m\n"
+
+
+def test_runs_are_compared_with_their_digests(home):
+    name = "PyDocsSampleRetrieval.trec"
+    digest = hashlib.sha256(RUN.encode()).hexdigest()
+    file = make(scores=(0.1, 0.4), config={"runs": {name: digest}}).save()
+    assert "run PyDocsSampleRetrieval.trec is missing" in verify(file)[0]
+    file.with_name(name).write_text(RUN)
+    assert verify(file) == []
+    file.with_name(name).write_text(RUN.replace("2.0", "2.5", 1))
+    assert "is not the one that was scored" in verify(file)[0]
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "problem"),
+    [
+        (RUN, RUN, ""),
+        (RUN, RUN[:-4], "cut or malformed"),
+        (RUN, RUN[:-1], "cut or malformed"),
+        (RUN, RUN.replace("q0 Q0 d2 2 1.0 m\n", ""), "other documents than the first stage's"),
+        (RUN[:34], RUN, "has 1 queries, its scores 2"),
+    ],
+)
+def test_a_cut_run_of_an_older_record_is_seen(home, first, last, problem):
+    file = make(scores=(0.1, 0.4)).save()
+    file.with_suffix(".first.trec").write_text(first)
+    file.with_suffix(".trec").write_text(last)
+    lines = verify(file)
+    assert bool(lines) == bool(problem)
+    assert not problem or any(problem in line for line in lines)
+
+
+def test_an_older_record_keeps_its_percentile_interval(home):
+    scores = {f"q{i}": i / 9 for i in range(10)}
+    old = aggregate({"nDCG@10": scores}, how="mean", columns=("nDCG@10",), seed=0, percentile=True)
+    result = make(scores=scores, metrics={"nDCG@10": old})
+    assert old.interval == "percentile"
+    assert verify(result) == []
+    changed = replace(result, metrics={"nDCG@10": replace(old, interval="wilson")})
+    assert any("low is" in line for line in verify(changed))

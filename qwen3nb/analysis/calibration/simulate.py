@@ -5,6 +5,8 @@ Scores are drawn in two worlds in which the truth is known:
     search    nDCG-like: the rank of one relevant document, many queries tied
     normal    normally distributed differences
 
+and the intervals of scores in those of `qwen3nb.analysis.calibration.coverage`.
+
 Under the null hypothesis, 0.05 of the p-values should be below 0.05; intervals of level 0.95
 should contain the true difference in 0.95 of the cases. Each measured share comes with the
 range in which the share of an exact method falls with probability 0.99, given the number of
@@ -22,15 +24,16 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
+from qwen3nb.analysis.calibration.coverage import score_coverage
 from qwen3nb.analysis.stats.paired_tests import minimum_detectable_effect
 from qwen3nb.analysis.stats.resampling import (
-    Array,
     bca_interval,
     percentile_interval,
     resampled_means,
     sign_flip_extremes,
 )
 from qwen3nb.analysis.training.tir_estimate import Gate, estimate
+from qwen3nb.metrics.intervals import INTERVALS, Array, student_interval
 from qwen3nb.utils.atomic_files import read_json, write_json
 from qwen3nb.utils.markdown import markdown_table
 
@@ -38,14 +41,16 @@ __all__ = [
     "STORED",
     "Share",
     "calibrate",
+    "calibrate_scores",
     "calibrate_seeds",
     "calibration_markdown",
     "read_calibration",
-    "save_calibration",
+    "simulate",
 ]
 
 STORED = Path(__file__).with_name("calibration.json")
-SIZES = (10, 30, 100, 300, 1000)
+SIZES = (10, 20, 50, 200, 1000)
+SCORE_SIZES = (10, 20, 50, 200)
 ALPHA = 0.05
 _BATCH = 100  # simulations that share one set of draws
 _GAINS = np.array([0.0, *(1 / np.log2(np.arange(11, 1, -1)))])
@@ -58,7 +63,7 @@ class Share:
 
     Attributes:
         method: the test or interval that is simulated.
-        kind: ``false positives``, ``coverage`` or ``power``.
+        kind: ``false positives``, ``coverage`` (of differences), ``score coverage`` or ``power``.
         world: the distribution the data are drawn from.
         n: number of queries, or ``seeds x queries``.
         simulations: number of simulations.
@@ -92,7 +97,7 @@ class Share:
 def calibrate(
     *,
     sizes: Sequence[int] = SIZES,
-    simulations: int = 4000,
+    simulations: int = 10_000,
     n_resamples: int = 2000,
     seed: int,
 ) -> list[Share]:
@@ -155,15 +160,18 @@ def _batch(
 
     shifted, truth = draw(generator, n, _BATCH, True)
     observed, means = resampled_means(shifted, n_resamples=n_resamples, seed=drawn_by)
-    percentile = bca = 0
+    student = percentile = bca = 0
     for i in range(_BATCH):
+        low, high = student_interval(shifted[:, i], level=1 - ALPHA) or (1.0, -1.0)
+        student += low <= truth <= high
         low, high = percentile_interval(means[:, i], level=1 - ALPHA)
         percentile += low <= truth <= high
         ends = bca_interval(
             means[:, i], shifted[:, i], observed=float(observed[i]), level=1 - ALPHA
         )
         bca += ends is not None and ends[0] <= truth <= ends[1]
-    yield ("coverage", "percentile bootstrap"), percentile
+    yield ("coverage", INTERVALS["student"]), student
+    yield ("coverage", INTERVALS["percentile"]), percentile
     yield ("coverage", "BCa bootstrap"), bca
     if draw is _normal:
         yield ("power", "minimum detectable effect"), _detected(generator, n)
@@ -176,6 +184,21 @@ def _detected(generator: np.random.Generator, n: int) -> int:
     effect = minimum_detectable_effect(unit, np.zeros(n)) or 0.0
     sample = generator.normal(effect, 1.0, size=(n, _BATCH))
     return int((stats.ttest_1samp(sample, 0.0).pvalue < ALPHA).sum())
+
+
+def calibrate_scores(
+    *,
+    sizes: Sequence[int] = SCORE_SIZES,
+    simulations: int = 4000,
+    n_resamples: int = 2000,
+    seed: int,
+) -> list[Share]:
+    """Coverage of the intervals of scores, per distribution and number of queries."""
+    hits = score_coverage(sizes=sizes, simulations=simulations, n_resamples=n_resamples, seed=seed)
+    return [
+        _share(method, "score coverage", world, str(n), held, total)
+        for method, world, n, held, total in hits
+    ]
 
 
 def calibrate_seeds(
@@ -243,7 +266,7 @@ def _trainings(generator: np.random.Generator, seeds: int, queries: int, spread:
 
 
 def _share(method: str, kind: str, world: str, n: str, hits: int, total: int) -> Share:
-    expected = {"false positives": ALPHA, "coverage": 1 - ALPHA, "power": 0.8}[kind]
+    expected = {"false positives": ALPHA, "power": 0.8}.get(kind, 1 - ALPHA)
     low, high = stats.binom.interval(0.99, total, expected)
     return Share(
         method, kind, world, n, total, hits / total, expected, float(low / total),
@@ -251,12 +274,13 @@ def _share(method: str, kind: str, world: str, n: str, hits: int, total: int) ->
     )  # fmt: skip
 
 
-def save_calibration(file: Path = STORED, *, seed: int = 0) -> list[Share]:
-    """Run all simulations (about a minute) and store the shares in ``file``."""
-    shares = calibrate(seed=seed)
+def simulate(*, seed: int = 0, output: Path | None = None) -> list[Share]:
+    """Run all simulations (about five minutes); with ``output``, write the shares to that file."""
+    shares = [*calibrate(seed=seed), *calibrate_scores(seed=seed)]
     for noise in (0.1, 0.01):
         shares += calibrate_seeds(noise=noise, seed=seed)
-    write_json(file, {"seed": seed, "shares": [asdict(share) for share in shares]})
+    if output is not None:
+        write_json(output, {"seed": seed, "shares": [asdict(share) for share in shares]})
     return shares
 
 

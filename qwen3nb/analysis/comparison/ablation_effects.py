@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from qwen3nb.analysis.stats.multiple_testing import holm
-from qwen3nb.analysis.stats.paired_tests import BootstrapResult, paired_bootstrap, permutation_test
+from qwen3nb.analysis.stats.paired_tests import MeanDifference, mean_difference, permutation_test
 from qwen3nb.evaluation.studies.ablation import Variant, VariantResult
 from qwen3nb.evaluation.studies.training_ablation import TrainingOutcome
 from qwen3nb.records.record import Result
@@ -33,7 +33,7 @@ class Effect:
     factor: str
     level: str
     reference: str
-    estimate: BootstrapResult
+    estimate: MeanDifference
     p_value: float
     settings: int
 
@@ -42,12 +42,12 @@ def effects(outcomes: Sequence[VariantResult], *, seed: int = 0) -> list[Effect]
     """Effect of each setting relative to that of the first variant, paired by query.
 
     For each query, the main metric is averaged over all combinations of the other options,
-    once with the setting and once with the reference setting; the differences are resampled
-    over queries.
+    once with the setting and once with the reference setting; the differences are taken
+    per query.
 
     Args:
         outcomes: results of one task, from `ablate`.
-        seed: of the intervals and tests.
+        seed: of the tests.
 
     Raises:
         ValueError: outcomes of several tasks, or of a task without a score per query.
@@ -72,7 +72,7 @@ def effects(outcomes: Sequence[VariantResult], *, seed: int = 0) -> list[Effect]
             rows.append((factor, level, base, a, b, len(pairs)))
     adjusted = holm([permutation_test(a, b, seed=seed).p_value for *_, a, b, _ in rows])
     return [
-        Effect(factor, level, base, paired_bootstrap(a, b, seed=seed), p, count)
+        Effect(factor, level, base, mean_difference(a, b), p, count)
         for (factor, level, base, a, b, count), p in zip(rows, adjusted, strict=True)
     ]
 

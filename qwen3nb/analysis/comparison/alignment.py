@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from qwen3nb.analysis.stats.resampling import Array
+from qwen3nb.metrics.intervals import Array
 from qwen3nb.records.record import Result
 
 __all__ = [

@@ -12,8 +12,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from qwen3nb.analysis.stats.resampling import Interval
 from qwen3nb.metrics.aggregate import Aggregate, reported
+from qwen3nb.metrics.intervals import Interval
 from qwen3nb.records.record import Result
 from qwen3nb.tiers import BENCHMARKS, GROUPS, TIERS, Benchmark
 

@@ -19,8 +19,9 @@ import numpy as np
 
 from qwen3nb.analysis.comparison.alignment import join
 from qwen3nb.analysis.stats.multiple_testing import adjust
-from qwen3nb.analysis.stats.paired_tests import paired_bootstrap, permutation_test
-from qwen3nb.analysis.stats.resampling import DRAWS, Interval, draw_seed
+from qwen3nb.analysis.stats.paired_tests import mean_difference, permutation_test
+from qwen3nb.analysis.stats.resampling import DRAWS, draw_seed
+from qwen3nb.metrics.intervals import Interval
 from qwen3nb.utils.format import interval_text, json_text, number_text
 from qwen3nb.utils.markdown import escaped, markdown_table
 
@@ -38,7 +39,7 @@ class CategoryRow:
         n: number of queries that both answered.
         first: mean of a; ``second`` is that of b.
         difference: mean of a − b.
-        interval: percentile bootstrap interval, or None for a single query.
+        interval: Student's interval, or None for a single query.
         p_value: paired permutation test, adjusted by Holm over the categories.
     """
 
@@ -124,7 +125,7 @@ def breakdown(
         second: of b.
         categories: category per query id; queries without one form a category together.
         names: of the two systems.
-        n_resamples: number of bootstrap resamples and of sign flips.
+        n_resamples: number of sign flips.
         alpha: level at which a category counts as opposed, after Holm's correction over the
             categories.
         seed: of the draws.
@@ -140,15 +141,15 @@ def breakdown(
     def row(name: str, members: list[int]) -> CategoryRow:
         a, b = matrix.scores[:, members]
         drawn = draw_seed(seed, [matrix.queries[index] for index in members])
-        bootstrap = paired_bootstrap(a, b, n_resamples=n_resamples, seed=drawn)
+        estimate = mean_difference(a, b)
         p = permutation_test(a, b, n_resamples=n_resamples, seed=drawn).p_value
         return CategoryRow(
             name,
             len(members),
             float(a.mean()),
             float(b.mean()),
-            bootstrap.difference,
-            bootstrap.interval,
+            estimate.difference,
+            estimate.interval,
             p,
         )
 

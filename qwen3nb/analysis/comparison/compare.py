@@ -61,7 +61,7 @@ class Procedure:
         alpha: level of the tests.
         minimum: smallest difference that matters.
         correction: one of `multiple_testing.CORRECTIONS`.
-        draws: number of bootstrap resamples and of sign flips.
+        draws: number of sign flips.
         level: of the intervals.
         seed: of the draws.
     """
@@ -302,7 +302,7 @@ def compare(
         alpha: level of the tests.
         minimum: smallest difference that matters.
         correction: one of `multiple_testing.CORRECTIONS`.
-        draws: number of bootstrap resamples and of sign flips.
+        draws: number of sign flips.
         seed: of the draws.
 
     Raises:

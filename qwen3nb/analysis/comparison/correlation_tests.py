@@ -1,13 +1,13 @@
 """Comparison of two systems that are scored by a correlation, which has no value per pair.
 
 Semantic similarity is scored by the correlation of a system's similarities with human ratings.
-The bootstrap resamples pairs of texts and takes the difference of the two correlations in each
-resample. The permutation test exchanges the systems on each pair with probability 1/2, after
-their similarities are ranked (Spearman) or standardised (Pearson), because the systems' scales
-differ without affecting the score.
+The interval is Student's over the differences of the pairs' influence values, by which each pair
+moves the two correlations. The permutation test exchanges the systems on each pair with
+probability 1/2, after their similarities are ranked (Spearman) or standardised (Pearson), because
+the systems' scales differ without affecting the score.
 
 References:
-    Wilcox 2017, section 9.5 (bootstrap of dependent correlations).
+    Efron and Tibshirani 1993, chapter 11 (jackknife); Croux and Dehon 2010 (influence functions).
 """
 
 from __future__ import annotations
@@ -19,15 +19,9 @@ import numpy as np
 from scipy.stats import rankdata
 
 from qwen3nb.analysis.comparison.alignment import join
-from qwen3nb.analysis.stats.resampling import (
-    DRAWS,
-    LEVEL,
-    Array,
-    Interval,
-    draw_seed,
-    percentile_interval,
-)
+from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL, draw_seed
 from qwen3nb.metrics.aggregate import AGGREGATES
+from qwen3nb.metrics.intervals import Array, Interval, correlation_difference_interval
 from qwen3nb.utils.choices import one_of
 
 __all__ = ["CorrelationDifference", "compare_correlations"]
@@ -43,7 +37,7 @@ class CorrelationDifference:
         how: ``spearman`` or ``pearson``.
         first: correlation of a; ``second`` is that of b; None if undefined.
         difference: first − second, or None.
-        interval: percentile bootstrap interval of the difference, or None.
+        interval: Student's interval of the difference, over influence values, or None.
         p_value: two-sided permutation test, (b + 1) / (m + 1), or None.
         n: number of pairs of texts that both systems scored.
         notes: pairs of texts that only one system scored.
@@ -80,7 +74,7 @@ def compare_correlations(
         gold: human rating per pair id.
         how: ``spearman`` or ``pearson``.
         names: of the systems.
-        n_resamples: number of bootstrap resamples and of permutations.
+        n_resamples: number of permutations.
         level: of the interval.
         seed: of the draws.
 
@@ -101,18 +95,15 @@ def compare_correlations(
     difference = known[0] - known[1]
     generator = np.random.default_rng(draw_seed(seed, matrix.queries))
     columns = np.stack([_scaled(a, how), _scaled(b, how), truth], axis=-1)
-    drawn, extreme = [], 0
+    extreme = 0
     for count in _counts(n_resamples, n):
-        drawn.append(_differences(columns[generator.integers(0, n, size=(count, n))], how))
         swap = generator.random((count, n)) < 0.5
         pair = np.where(swap[..., None], columns[None, :, [1, 0]], columns[None, :, :2])
         gold_too = np.broadcast_to(truth[None, :, None], (count, n, 1))
         permuted = _differences(np.concatenate([pair, gold_too], axis=-1), how)
         # A permutation without a correlation counts as extreme, which is conservative.
         extreme += int((~(np.abs(permuted) < abs(difference) - 1e-12)).sum())
-    resampled = np.concatenate(drawn)
-    fine = resampled[np.isfinite(resampled)]
-    interval = percentile_interval(fine, level=level) if len(fine) else None
+    interval = correlation_difference_interval((a, b), truth, how=how, level=level)
     p = (extreme + 1) / (n_resamples + 1)
     return CorrelationDifference(how, known[0], known[1], difference, interval, p, n, matrix.notes)
 

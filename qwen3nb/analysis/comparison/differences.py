@@ -1,8 +1,7 @@
 """Paired differences between systems on one task: interval, test, effect size.
 
-Queries are drawn once for all pairs of a matrix (see `resampling`), and all pairs share the same
-resampled means. The draws depend only on the seed and the query ids, so a difference has the
-same values whichever other systems are compared.
+Signs are flipped once for all pairs of a matrix (see `resampling`). The draws depend only on the
+seed and the query ids, so a difference has the same values whichever other systems are compared.
 """
 
 from __future__ import annotations
@@ -15,16 +14,9 @@ import numpy as np
 
 from qwen3nb.analysis.comparison.alignment import ScoreMatrix
 from qwen3nb.analysis.stats.multiple_testing import adjust
-from qwen3nb.analysis.stats.paired_tests import difference_interval, effect_size
-from qwen3nb.analysis.stats.resampling import (
-    DRAWS,
-    LEVEL,
-    Array,
-    Interval,
-    draw_seed,
-    resampled_means,
-    sign_flip_extremes,
-)
+from qwen3nb.analysis.stats.paired_tests import effect_size
+from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL, draw_seed, sign_flip_extremes
+from qwen3nb.metrics.intervals import Array, Interval, student_interval
 from qwen3nb.utils.format import interval_text, p_value_text
 
 __all__ = ["PairedDifference", "corrected", "paired_differences"]
@@ -43,7 +35,7 @@ class PairedDifference:
         unpaired: number of queries that only one of the two answered.
         means: mean of a and mean of b.
         difference: mean of a − b.
-        interval: bootstrap interval (see `difference_interval`), or None for a single query.
+        interval: Student's interval, or None for a single query.
         p_value: two-sided paired permutation test, uncorrected.
         corrected: p-value corrected over its family.
         family: number of comparisons in that family.
@@ -104,7 +96,7 @@ def paired_differences(
     Args:
         matrix: scores on the shared queries.
         pairs: names of the systems to compare, first − second; every pair by default.
-        draws: number of bootstrap resamples and of sign flips.
+        draws: number of sign flips.
         level: of the intervals.
         seed: of the draws, combined with the query ids.
     """
@@ -122,7 +114,6 @@ def _differences(
 ) -> Iterator[PairedDifference]:
     columns, drawn = _anchored(matrix.scores.T), draw_seed(seed, matrix.queries)
     pairs = [(matrix.systems.index(a), matrix.systems.index(b)) for a, b in names]
-    _, means = resampled_means(columns, n_resamples=draws, seed=drawn)
     extremes = sign_flip_extremes(columns, pairs, n_resamples=draws, seed=drawn)
     for (a, b), (i, j), extreme in zip(names, pairs, extremes, strict=True):
         ours, theirs = columns[:, i], columns[:, j]
@@ -137,7 +128,7 @@ def _differences(
             unpaired=len(matrix.unpaired.get(a, ())) + len(matrix.unpaired.get(b, ())),
             means=(float(ours.mean()), float(theirs.mean())),
             difference=size.difference,
-            interval=difference_interval(ours - theirs, means[:, i] - means[:, j], level=level),
+            interval=student_interval(ours - theirs, level=level),
             p_value=p,
             corrected=p,
             family=1,

@@ -14,14 +14,8 @@ import numpy as np
 from qwen3nb.analysis.comparison.alignment import pair_against
 from qwen3nb.analysis.comparison.differences import paired_differences
 from qwen3nb.analysis.stats.multiple_testing import adjust
-from qwen3nb.analysis.stats.resampling import (
-    DRAWS,
-    LEVEL,
-    Interval,
-    draw_seed,
-    percentile_interval,
-    resampled_means,
-)
+from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL
+from qwen3nb.metrics.intervals import Interval, mean_interval
 from qwen3nb.records.record import Result
 
 __all__ = ["TrendPoint", "trend"]
@@ -36,7 +30,7 @@ class TrendPoint:
         finished: time, ISO 8601.
         identity: of the model's weights and settings.
         revision: of the data.
-        mean: over queries; ``interval`` is its percentile bootstrap interval, or None for a
+        mean: over queries; ``interval`` is its Wilson's or Student's interval, or None for a
             single query.
         n: number of queries.
         change: mean paired difference from the previous run; None for the first run and where
@@ -65,7 +59,7 @@ def trend(
     Args:
         results: all records of one data set, of any revision.
         metric: the per-query metric.
-        n_resamples: number of bootstrap resamples and of sign flips.
+        n_resamples: number of sign flips.
         seed: of the draws.
     """
     runs: dict[str, list[Result]] = {}
@@ -87,16 +81,14 @@ def _point(
 ) -> TrendPoint:
     scores = result.per_query[metric]
     queries = sorted(scores)
-    column = np.array([[scores[query]] for query in queries])
-    drawn = draw_seed(seed, queries)
-    means, resampled = resampled_means(column, n_resamples=n_resamples, seed=drawn)
+    values = np.array([scores[query] for query in queries])
     point = TrendPoint(
         label=result.model.label,
         finished=result.finished,
         identity=result.model.identity,
         revision=str(result.task.revision),
-        mean=float(means[0]),
-        interval=percentile_interval(resampled[:, 0], level=LEVEL) if len(queries) > 1 else None,
+        mean=float(values.mean()),
+        interval=mean_interval(values, level=LEVEL)[1],
         n=len(queries),
     )
     pairing = pair_against([result], before[-1], metric=metric) if before else None

@@ -6,7 +6,7 @@ task are ranked; the others are reported.
 
 References:
     Goldstein and Spiegelhalter 1996 (rank intervals); Demšar 2006 (groups of systems
-    that do not differ, as joined in critical-difference diagrams).
+    that do not differ, as joined in critical-difference diagrams); Zou and Donner 2008 (MOVER).
 """
 
 from __future__ import annotations
@@ -23,13 +23,11 @@ from qwen3nb.analysis.stats.multiple_testing import adjust
 from qwen3nb.analysis.stats.resampling import (
     DRAWS,
     LEVEL,
-    Array,
-    Interval,
     draw_seed,
-    percentile_interval,
     resampled_means,
     sign_flip_extremes,
 )
+from qwen3nb.metrics.intervals import Array, Interval, mean_interval, mean_of_intervals
 from qwen3nb.utils.format import interval_text, json_text, number_text
 from qwen3nb.utils.markdown import escaped, markdown_table
 
@@ -43,7 +41,7 @@ class Standing:
     Attributes:
         system: its name.
         mean: mean over tasks of the means over queries, weighted as the ranking's tasks are.
-        interval: percentile bootstrap interval of that mean.
+        interval: interval of that mean, from those of the tasks.
         rank: 1 is best; equal means share the better rank.
         rank_interval: percentile interval of the rank over resamples.
         best: share of resamples in which it ranks first, ties split equally.
@@ -107,8 +105,9 @@ class Ranking:
         heads = ("rank", "rank interval", "system", "mean", "interval", "first in", "tie groups")
         count = len(self.standings)
         note = (
-            f"Mean over {len(self.tasks)} tasks; {100 * self.level:g} % bootstrap intervals over "
-            "queries. Systems of one tie group do not differ significantly (paired permutation "
+            f"Mean over {len(self.tasks)} tasks; {100 * self.level:g} % intervals of the mean from "
+            "those of the tasks, and of ranks by the bootstrap over queries. Systems of one tie "
+            "group do not differ significantly (paired permutation "
             f"test, Holm over all pairs, alpha {self.alpha:g}); {self.adjacent_separable} of "
             f"{count - 1} neighbouring pairs do."
         )
@@ -152,11 +151,15 @@ def rank_systems(
     ]
     observed = sum(w * means for w, (means, _) in zip(shares, drawn, strict=True))
     resampled = sum(w * each for w, (_, each) in zip(shares, drawn, strict=True))
+    intervals = [
+        _over_tasks([each[:, i] for each in columns], shares, level=level)
+        for i in range(len(systems))
+    ]
     order = [int(i) for i in np.argsort(-observed, kind="stable")]
     differ = _mean_tests(columns, seeds, shares, n_resamples=n_resamples) < alpha
     groups = tie_groups(order, differ)
     return Ranking(
-        standings=tuple(_standings(systems, order, groups, observed, resampled, level)),
+        standings=tuple(_standings(systems, order, groups, observed, resampled, intervals, level)),
         groups=tuple(tuple(systems[i] for i in group) for group in groups),
         tasks=tuple(matrix.task for matrix in matrices),
         adjacent_separable=sum(bool(differ[i, j]) for i, j in itertools.pairwise(order)),
@@ -174,6 +177,7 @@ def _standings(
     groups: Sequence[tuple[int, ...]],
     observed: Array,
     resampled: Array,
+    intervals: Sequence[Interval],
     level: float,
 ) -> Iterator[Standing]:
     """Standings in ``order``, from means (S,) and resampled means (R, S)."""
@@ -187,12 +191,22 @@ def _standings(
         yield Standing(
             system=systems[i],
             mean=float(observed[i]),
-            interval=percentile_interval(resampled[:, i], level=level),
+            interval=intervals[i],
             rank=int(ranks[i]),
             rank_interval=(int(low), int(high)),
             best=float(shares[i]),
             groups=tuple(number for number, group in enumerate(groups, 1) if i in group),
         )
+
+
+def _over_tasks(columns: Sequence[Array], shares: Array, *, level: float) -> Interval:
+    """Interval of a mean over tasks; a task with a single query counts as exact."""
+    values = [float(each.mean()) for each in columns]
+    ends = [
+        mean_interval(each, level=level)[1] or (value, value)
+        for each, value in zip(columns, values, strict=True)
+    ]
+    return mean_of_intervals(values, ends, weights=shares)
 
 
 def tie_groups(order: Sequence[int], differ: np.ndarray) -> list[tuple[int, ...]]:

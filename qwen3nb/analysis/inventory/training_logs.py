@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from qwen3nb.analysis.stats.resampling import Array
+from qwen3nb.metrics.intervals import Array
 
 __all__ = [
     "Conflicts",

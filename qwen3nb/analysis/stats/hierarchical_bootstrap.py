@@ -14,9 +14,10 @@ import math
 import numpy as np
 from scipy import stats
 
-from qwen3nb.analysis.stats.resampling import Array, Interval, Seed
+from qwen3nb.analysis.stats.resampling import Seed
+from qwen3nb.metrics.intervals import Array
 
-__all__ = ["over_seeds", "t_interval", "t_probability"]
+__all__ = ["over_seeds", "t_probability"]
 
 
 def over_seeds(values: Array, *, seed: Seed) -> Array:
@@ -38,17 +39,6 @@ def over_seeds(values: Array, *, seed: Seed) -> Array:
     drawn = np.take_along_axis(values, picks, axis=1).mean(axis=1)
     means: Array = centre + math.sqrt(seeds / (seeds - 1)) * (drawn - centre)
     return means
-
-
-def t_interval(values: Array, *, level: float) -> Interval | None:
-    """Student's interval of the mean; None for a single value, a point for equal values."""
-    if len(values) < 2:
-        return None
-    if np.ptp(values) == 0:
-        return float(values[0]), float(values[0])
-    half = float(stats.t.ppf((1 + level) / 2, len(values) - 1) * stats.sem(values))
-    mean = float(np.mean(values))
-    return mean - half, mean + half
 
 
 def t_probability(values: Array, *, threshold: float) -> float | None:

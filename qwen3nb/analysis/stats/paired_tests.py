@@ -28,29 +28,19 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import optimize, stats
 
-from qwen3nb.analysis.stats.resampling import (
-    DRAWS,
-    LEVEL,
-    Array,
-    Interval,
-    Seed,
-    bca_interval,
-    percentile_interval,
-    resampled_means,
-    sign_flip_extremes,
-)
+from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL, Seed, sign_flip_extremes
+from qwen3nb.metrics.intervals import Array, Interval, student_interval
 
 __all__ = [
-    "BootstrapResult",
     "EffectSize",
     "EquivalenceResult",
+    "MeanDifference",
     "PermutationResult",
     "TestResult",
-    "difference_interval",
     "effect_size",
     "equivalence",
+    "mean_difference",
     "minimum_detectable_effect",
-    "paired_bootstrap",
     "permutation_test",
     "power",
     "t_test",
@@ -63,24 +53,21 @@ SINGLE = "a single query has no spread"
 
 
 @dataclass(frozen=True)
-class BootstrapResult:
-    """A mean difference with its bootstrap intervals.
+class MeanDifference:
+    """A mean difference with its interval.
 
     Attributes:
         difference: mean of a − b.
-        interval: ends of the percentile interval; None for a single query.
+        interval: ends of Student's interval; None for a single query.
         level: nominal coverage, 0.95 by default.
         n: number of queries.
-        bca: ends of the bias-corrected and accelerated interval; None for a single query,
-            or if all resamples lie on one side of the difference.
-        undefined: why an interval is missing, or empty.
+        undefined: why there is no interval, or empty.
     """
 
     difference: float
     interval: Interval | None
     level: float
     n: int
-    bca: Interval | None = None
     undefined: str = ""
 
 
@@ -180,48 +167,21 @@ class EquivalenceResult:
     undefined: str = ""
 
 
-def paired_bootstrap(
-    a: ArrayLike, b: ArrayLike, *, n_resamples: int = DRAWS, level: float = LEVEL, seed: Seed
-) -> BootstrapResult:
-    """Percentile and BCa bootstrap intervals of the mean of a − b over queries.
+def mean_difference(a: ArrayLike, b: ArrayLike, *, level: float = LEVEL) -> MeanDifference:
+    """The mean of a − b over queries, with the interval that every page shows.
 
-    With fewer than about 100 queries both are somewhat too narrow; see
-    `qwen3nb.analysis.calibration` for measured coverages.
+    It is Student's. See `qwen3nb.analysis.calibration` for measured coverages, and for those of
+    bootstrap intervals, which are too narrow for fewer than about 100 queries.
 
     Raises:
-        ValueError: arrays of different or zero length, a value that is not finite, a
-            level outside 0 to 1, or fewer than one resample.
+        ValueError: arrays of different or zero length, a value that is not finite, or a level
+            outside 0 to 1.
     """
     differences = _differences(a, b)
     _check_share("level", level)
-    n = len(differences)
-    observed, means = resampled_means(differences[:, None], n_resamples=n_resamples, seed=seed)
-    if n == 1:
-        return BootstrapResult(float(differences[0]), None, level, n, undefined=SINGLE)
-    column = means[:, 0]
-    bca = bca_interval(column, differences, observed=float(observed[0]), level=level)
-    return BootstrapResult(
-        float(differences.mean()),
-        difference_interval(differences, column, level=level),
-        level,
-        n,
-        bca,
-        "" if bca else "BCa: all resamples lie on one side of the difference",
-    )
-
-
-def difference_interval(differences: Array, means: Array, *, level: float) -> Interval | None:
-    """Percentile bootstrap interval of a mean difference, the one shown on every page.
-
-    Args:
-        differences: a − b per query (n,).
-        means: their resampled means (R,).
-        level: nominal coverage.
-
-    Returns:
-        The ends, or None for a single query.
-    """
-    return None if len(differences) == 1 else percentile_interval(means, level=level)
+    ends = student_interval(differences, level=level)
+    undefined = "" if ends else SINGLE
+    return MeanDifference(float(differences.mean()), ends, level, len(differences), undefined)
 
 
 def permutation_test(
@@ -237,7 +197,7 @@ def permutation_test(
         exact: enumerate all 2^n sign patterns, for at most 20 queries.
 
     Raises:
-        ValueError: as in `paired_bootstrap`, or more than 20 queries with ``exact``.
+        ValueError: as in `mean_difference`, or more than 20 queries with ``exact``.
     """
     differences = _differences(a, b)
     n, mean = len(differences), float(differences.mean())
@@ -267,7 +227,7 @@ def t_test(a: ArrayLike, b: ArrayLike) -> TestResult:
     """Paired t-test of the mean of a − b, two-sided (`scipy.stats.ttest_rel`).
 
     Raises:
-        ValueError: as in `paired_bootstrap`.
+        ValueError: as in `mean_difference`.
     """
     differences = _differences(a, b)
     n = len(differences)
@@ -285,7 +245,7 @@ def wilcoxon(a: ArrayLike, b: ArrayLike) -> TestResult:
     The null hypothesis is that the differences are symmetric about 0, not that their mean is 0.
 
     Raises:
-        ValueError: as in `paired_bootstrap`.
+        ValueError: as in `mean_difference`.
     """
     differences = _differences(a, b)
     if not differences.any():
@@ -300,7 +260,7 @@ def effect_size(a: ArrayLike, b: ArrayLike) -> EffectSize:
     """Cohen's d_z and the numbers of queries won, tied and lost by a.
 
     Raises:
-        ValueError: as in `paired_bootstrap`.
+        ValueError: as in `mean_difference`.
     """
     differences = _differences(a, b)
     mean = float(differences.mean())
@@ -317,7 +277,7 @@ def equivalence(
     """Test whether a is non-inferior and equivalent to b within ``margin`` (TOST).
 
     Raises:
-        ValueError: as in `paired_bootstrap`, a margin that is not above 0, or an alpha
+        ValueError: as in `mean_difference`, a margin that is not above 0, or an alpha
             outside 0 to 1.
     """
     differences = _differences(a, b)
@@ -359,7 +319,7 @@ def minimum_detectable_effect(
     differences, or a single query).
 
     Raises:
-        ValueError: as in `paired_bootstrap`, or ``power`` not between alpha and 1.
+        ValueError: as in `mean_difference`, or ``power`` not between alpha and 1.
     """
     differences = _differences(a, b)
     _check_share("alpha", alpha)

@@ -1,5 +1,8 @@
 """Bootstrap resamples and sign flips, drawn once for all systems.
 
+Ranks and interference ratios are resampled; the intervals of scores and differences, which a
+bootstrap makes too narrow, are in `qwen3nb.metrics.intervals`.
+
 A resample is a vector of counts: how often each query was drawn. The means of all systems are
 a single product of counts and scores. Counts are generated and used in blocks, which bounds the
 memory.
@@ -21,14 +24,13 @@ import zlib
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
+
+from qwen3nb.metrics.intervals import Array, Interval
 
 __all__ = [
     "DRAWS",
     "LEVEL",
-    "Array",
-    "Interval",
     "Seed",
     "bca_interval",
     "draw_seed",
@@ -37,8 +39,6 @@ __all__ = [
     "sign_flip_extremes",
 ]
 
-Array = NDArray[np.float64]
-Interval = tuple[float, float]
 Seed = int | Sequence[int]
 
 DRAWS = 10_000  # resamples of a bootstrap, sign flips of a permutation test

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from qwen3nb.analysis.comparison.alignment import common_revision
 from qwen3nb.analysis.training.learning_curve import Curve, Point, curve
+from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.records.record import Result
 
 __all__ = ["TrainingStep", "Trajectory", "training_step", "trajectories", "trajectory_curve"]
@@ -116,9 +117,7 @@ def trajectories(
     return [by_training[key] for key in order]
 
 
-def trajectory_curve(
-    steps: dict[int, Result], *, metric: str, n_resamples: int = 10_000, seed: int
-) -> Curve:
+def trajectory_curve(steps: dict[int, Result], *, metric: str) -> Curve:
     """Learning curve of one seed.
 
     For a metric without per-query scores (a correlation), the intervals are those of the
@@ -131,7 +130,7 @@ def trajectory_curve(
         raise ValueError("expected at least one step; got none")
     if len(steps) > 1 and all(metric in result.per_query for result in steps.values()):
         scores = {step: result.per_query[metric] for step, result in steps.items()}
-        return curve(scores, n_resamples=n_resamples, seed=seed)
+        return curve(scores)
     points: list[Point] = []
     for step in sorted(steps):
         value = steps[step].metrics[metric]
@@ -140,4 +139,5 @@ def trajectory_curve(
             change = value.value - points[-1].mean if points else None
             points.append(Point(step, value.value, ends, change, None))
     n = min(result.metrics[metric].n for result in steps.values())
-    return Curve(tuple(points), n, 0.95, ())
+    methods = (result.metrics[metric].interval for result in steps.values())
+    return Curve(tuple(points), n, 0.95, (), interval_words(methods))

@@ -21,7 +21,7 @@ import numpy as np
 
 from qwen3nb.analysis.comparison.alignment import join
 from qwen3nb.analysis.inventory.score import Score
-from qwen3nb.analysis.stats.resampling import Array, draw_seed, resampled_means
+from qwen3nb.analysis.stats.resampling import draw_seed, resampled_means
 from qwen3nb.analysis.training.match_runs import REQUIRED, Matched, Run, RunPair, match_runs
 from qwen3nb.analysis.training.tir_estimate import (
     EXIT_CODES,
@@ -31,6 +31,7 @@ from qwen3nb.analysis.training.tir_estimate import (
     estimate,
     mean_estimate,
 )
+from qwen3nb.metrics.intervals import Array
 from qwen3nb.utils.format import interval_text, json_text, number_text, percent_text
 from qwen3nb.utils.markdown import escaped, markdown_table
 

@@ -1,7 +1,6 @@
 """Learning curves, and the best checkpoint of a training.
 
-Scores are given per step and query; queries are drawn once for all steps, so that the intervals
-of different steps are comparable. The mean of the best of several checkpoints is biased upwards
+Scores are given per step and query. The mean of the best of several checkpoints is biased upwards
 by the selection; a checkpoint is called the best only if it differs significantly from the next.
 
 References:
@@ -21,14 +20,8 @@ from scipy import stats
 
 from qwen3nb.analysis.comparison.alignment import ScoreMatrix, join
 from qwen3nb.analysis.stats.multiple_testing import adjust
-from qwen3nb.analysis.stats.resampling import (
-    Array,
-    Interval,
-    draw_seed,
-    percentile_interval,
-    resampled_means,
-    sign_flip_extremes,
-)
+from qwen3nb.analysis.stats.resampling import draw_seed, sign_flip_extremes
+from qwen3nb.metrics.intervals import Interval, interval_words, mean_interval, student_interval
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.format import interval_text, json_text, number_text
 from qwen3nb.utils.markdown import markdown_table
@@ -53,7 +46,7 @@ class Point:
     Attributes:
         step: of the training.
         mean: over queries.
-        interval: percentile bootstrap interval over queries, or None for a single query.
+        interval: over queries, or None for a single query.
         change: difference from the mean of the previous step; None at the first.
         change_interval: its paired interval.
     """
@@ -74,12 +67,14 @@ class Curve:
         n: number of queries shared by all steps.
         level: of the intervals.
         notes: queries that do not pair.
+        interval: the methods of the intervals of means; those of changes are Student's.
     """
 
     points: tuple[Point, ...]
     n: int
     level: float
     notes: tuple[str, ...]
+    interval: str
 
     def to_json(self) -> str:
         """As strict JSON."""
@@ -98,7 +93,10 @@ class Curve:
             )
             for p in self.points
         ]
-        note = f"{self.n} queries; {100 * self.level:g} % percentile bootstrap intervals over them."
+        note = (
+            f"{self.n} queries; {100 * self.level:g} % intervals over them: {self.interval}; of "
+            "changes: Student's."
+        )
         return "\n".join([markdown_table(heads, rows), "", note])
 
 
@@ -148,39 +146,28 @@ class Correlation:
     undefined: str = ""
 
 
-def curve(scores: PerStep, *, n_resamples: int = 10_000, level: float = 0.95, seed: int) -> Curve:
+def curve(scores: PerStep, *, level: float = 0.95) -> Curve:
     """Learning curve with intervals.
 
     Args:
         scores: score per step and query id.
-        n_resamples: number of bootstrap resamples.
         level: of the intervals.
-        seed: of the draws.
 
     Raises:
         ValueError: fewer than two steps, or no query shared by all.
     """
     steps, matrix = _matrix(scores)
-    drawn = draw_seed(seed, matrix.queries)
-    means, resampled = resampled_means(matrix.scores.T, n_resamples=n_resamples, seed=drawn)
-    many = len(matrix.queries) > 1
-
-    def ends(values: Array) -> Interval | None:
-        return percentile_interval(values, level=level) if many else None
-
-    points = [Point(steps[0], float(means[0]), ends(resampled[:, 0]), None, None)]
-    for i in range(1, len(steps)):
-        change = ends(resampled[:, i] - resampled[:, i - 1])
-        points.append(
-            Point(
-                steps[i],
-                float(means[i]),
-                ends(resampled[:, i]),
-                float(means[i] - means[i - 1]),
-                change,
-            )
-        )
-    return Curve(tuple(points), len(matrix.queries), level, matrix.notes)
+    methods, points = set(), []
+    for i, values in enumerate(matrix.scores):
+        method, ends = mean_interval(values, level=level)
+        methods.add(method)
+        mean = float(values.mean())
+        if i == 0:
+            points.append(Point(steps[i], mean, ends, None, None))
+            continue
+        change = student_interval(values - matrix.scores[i - 1], level=level)
+        points.append(Point(steps[i], mean, ends, mean - points[-1].mean, change))
+    return Curve(tuple(points), len(matrix.queries), level, matrix.notes, interval_words(methods))
 
 
 def best_checkpoint(
@@ -208,7 +195,7 @@ def best_checkpoint(
     steps, matrix = _matrix(scores)
     columns = matrix.scores.T
     drawn = draw_seed(seed, matrix.queries)
-    means, resampled = resampled_means(columns, n_resamples=n_resamples, seed=drawn)
+    means = columns.mean(axis=0)
     best, *others = (int(i) for i in np.argsort(-means, kind="stable"))
     pairs = [(best, other) for other in others]
     counts = sign_flip_extremes(columns, pairs, n_resamples=n_resamples, seed=drawn)
@@ -216,8 +203,7 @@ def best_checkpoint(
     tied = tuple(sorted(steps[i] for i, p in zip(others, p_values, strict=True) if p >= alpha))
     second = others[0]
     difference = float(means[best] - means[second])
-    change = resampled[:, best] - resampled[:, second]
-    interval = percentile_interval(change, level=level) if len(matrix.queries) > 1 else None
+    interval = student_interval(columns[:, best] - columns[:, second], level=level)
     return BestCheckpoint(
         step=steps[best],
         mean=float(means[best]),

@@ -18,14 +18,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from qwen3nb.analysis.comparison.alignment import join
-from qwen3nb.analysis.stats.hierarchical_bootstrap import over_seeds, t_interval
-from qwen3nb.analysis.stats.resampling import (
-    Array,
-    Interval,
-    draw_seed,
-    percentile_interval,
-    resampled_means,
-)
+from qwen3nb.analysis.stats.hierarchical_bootstrap import over_seeds
+from qwen3nb.analysis.stats.resampling import draw_seed, percentile_interval, resampled_means
+from qwen3nb.metrics.intervals import Array, Interval, student_interval
 from qwen3nb.utils.format import interval_text, json_text, number_text
 from qwen3nb.utils.markdown import markdown_table
 
@@ -164,7 +159,7 @@ def _point(
         mean=float(means.mean()),
         std=float(means.std(ddof=1)),
         interval=percentile_interval(over_seeds(resampled, seed=(*seed, 1)), level=level),
-        seed_interval=t_interval(means, level=level),
+        seed_interval=student_interval(means, level=level),
         split=variance_split(scores),
     )
 

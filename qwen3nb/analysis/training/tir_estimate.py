@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from qwen3nb.analysis.stats.hierarchical_bootstrap import over_seeds, t_interval, t_probability
-from qwen3nb.analysis.stats.resampling import Array, Interval, draw_seed, percentile_interval
+from qwen3nb.analysis.stats.hierarchical_bootstrap import over_seeds, t_probability
+from qwen3nb.analysis.stats.resampling import draw_seed, percentile_interval
+from qwen3nb.metrics.intervals import Array, Interval, student_interval
 from qwen3nb.utils.choices import one_of
 
 __all__ = ["EXIT_CODES", "Estimate", "Gate", "Measured", "estimate", "mean_estimate"]
@@ -240,7 +241,7 @@ def _make(
     partial: bool = False,
 ) -> Estimate:
     known = np.array([each for each in tirs if each is not None])
-    seed_interval = t_interval(known, level=level)
+    seed_interval = student_interval(known, level=level)
     interval = seed_interval if drawn is None else percentile_interval(drawn, level=level)
     evidence = gate.evidence(tir, interval, seed_interval)
     return Estimate(

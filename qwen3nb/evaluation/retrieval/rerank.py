@@ -38,7 +38,7 @@ from qwen3nb.models.rerankers.load import load_reranker
 from qwen3nb.models.rerankers.yes_no import Reranker
 from qwen3nb.records.record import Result, TaskInfo
 from qwen3nb.tiers import BENCHMARKS, TIERS
-from qwen3nb.utils.atomic_files import sha256_json
+from qwen3nb.utils.atomic_files import sha256_file, sha256_json
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.journal import Journal
 
@@ -207,6 +207,7 @@ def rerank_candidates(
     reranked, counts, longest = _rerank(
         reranker, collection, first, fresh=fresh, show_progress=show_progress
     )
+    runs = _write_runs(file, first, reranked, tag=reranker.label)
     result = assemble(
         model=model_info(reranker),
         task=replace(task, counts={**task.counts, **_texts_cut(counts)}),
@@ -223,11 +224,11 @@ def rerank_candidates(
             "first": first.recipe,
             "counts": counts,
             "longest_query": longest,
+            "runs": runs,
         },
         device=reranker.device,
         precision=reranker.settings["dtype"],
     )
-    _write_runs(file, first, reranked, tag=reranker.label)
     result.save(folder)
     return result, False
 
@@ -256,9 +257,13 @@ def _texts_cut(counts: dict[str, int]) -> dict[str, int]:
     return {name: count for name, count in named.items() if count}
 
 
-def _write_runs(file: Path, candidates: FirstStage, reranked: Run, *, tag: str) -> None:
-    write_run(file.with_suffix(".first.trec"), candidates.run, tag=candidates.label)
-    write_run(file.with_suffix(".trec"), reranked, tag=tag)
+def _write_runs(file: Path, candidates: FirstStage, reranked: Run, *, tag: str) -> dict[str, str]:
+    """Write both runs beside the record; return their digests by name."""
+    written = (
+        write_run(file.with_suffix(".first.trec"), candidates.run, tag=candidates.label),
+        write_run(file.with_suffix(".trec"), reranked, tag=tag),
+    )
+    return {each.name: sha256_file(each) for each in written}
 
 
 def _earlier(file: Path, reranker: Reranker, first: dict[str, Any]) -> Result | None:

@@ -37,7 +37,7 @@ SCHEMA = "qwen3nb.comparison/1"
 TESTED = ("MRR@10", "nDCG@10")
 CUSTOM_DATA = "domain-"  # prefix of the data sets of `qwen3nb domain`
 _BEST = 5
-_FEW = 30  # queries; see `bench.calibration`
+_FEW = 9  # queries, below which coverage is not known to hold; see `analysis.calibration`
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ class CandidateReport:
                 "queries."
             )
         if min((d.n for d in self._decisive), default=_FEW + 1) <= _FEW:
-            sentences.append(f"Bootstrap intervals from {_FEW} queries or fewer are too narrow.")
+            sentences.append(f"Intervals from {_FEW} queries or fewer may be too narrow.")
         return " ".join(sentences)
 
     def _detectable(self, difference: PairedDifference) -> float | None:
@@ -409,7 +409,7 @@ def compare_candidates(
         alpha: level of the corrected tests.
         threshold: smallest difference that matters.
         most: number of queries listed per model.
-        n_resamples: number of bootstrap and permutation resamples.
+        n_resamples: number of sign flips of the permutation test.
         seed: seed of the resampling.
 
     Raises:

@@ -9,6 +9,7 @@ import numpy as np
 
 from qwen3nb.analysis.comparison.compare import Comparison, TaskComparison
 from qwen3nb.analysis.stats.multiple_testing import NAMES
+from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.report.comparison.by_type import MANY, draw_by_model, draw_wins
 from qwen3nb.report.render.figure import GREY, SMALL, Figure, grid, model_colors, plain
 from qwen3nb.report.render.format import short_task
@@ -45,8 +46,8 @@ def differences_figure(comparison: Comparison) -> Figure | None:
         ),
         caption=f"Difference of each model's mean from that of {comparison.baseline}, paired over "
         f"{'the same queries' if len(tasks) > MANY else 'the n queries below each panel'}, with "
-        "95 % percentile bootstrap intervals "
-        f"({how.draws:,} resamples). Filled: significantly different by the two-sided paired "
+        f"95 % intervals ({interval_words(['student'])}). "
+        "Filled: significantly different by the two-sided paired "
         f"permutation test, corrected p < {how.alpha:g}, {comparison.family()}; open: not "
         f"significantly different. Shaded: differences below {how.minimum:g}.",
         alt=f"Forest plots of differences from {comparison.baseline}. {words}.",

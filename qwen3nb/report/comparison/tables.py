@@ -17,6 +17,7 @@ from qwen3nb.analysis.comparison.correlation_tests import (
 from qwen3nb.analysis.comparison.differences import PairedDifference
 from qwen3nb.analysis.stats.multiple_testing import NAMES, adjust
 from qwen3nb.analysis.stats.paired_tests import equivalence, minimum_detectable_effect
+from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.records.record import Result
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.format import short_task
@@ -100,8 +101,8 @@ def _note(comparison: Comparison, tasks: Sequence[str]) -> str:
         else f"{NAMES[how.correction]} over the comparisons with {comparison.baseline} on each task"
     )
     return (
-        f"Paired over queries: 95 % percentile bootstrap interval, two-sided paired permutation "
-        f"test, {how.draws:,} draws each; p corrected by {family}, below it the "
+        f"Paired over queries: 95 % interval ({interval_words(['student'])}), two-sided paired "
+        f"permutation test with {how.draws:,} draws; p corrected by {family}, below it the "
         f"raw p-value; corrected p < {how.alpha:g} in bold."
         + (f" Not paired: {left_out}." if left_out else "")
     )
@@ -246,9 +247,10 @@ def correlations_table(comparison: Comparison) -> Table:
     heads = ("model\ntask", f"Δ to {comparison.baseline}\n95 % interval", "p\ncorrected", "pairs")
     method = NAMES[comparison.procedure.correction]
     note = (
-        "Difference of the Spearman correlations with the gold scores: bootstrap over pairs of "
-        f"texts; permutation of the two models' ranks; p corrected by {method} over the "
-        "comparisons on a task."
+        "Difference of the Spearman correlations with the gold scores: interval "
+        f"({interval_words(['student'])}) over the influence of each pair of texts; "
+        f"permutation of the two models' ranks; p corrected by {method} over the comparisons "
+        "on a task."
         if rows
         else "No task is scored by a correlation."
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from qwen3nb.analysis.comparison.compare import Comparison
 from qwen3nb.analysis.comparison.differences import PairedDifference
+from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.report.render.figure import COLORS, GREY, SMALL, Figure, model_colors, plain
 from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
 from qwen3nb.report.render.format import short_task
@@ -38,7 +39,7 @@ def task_differences_figure(comparison: Comparison, *, task: str) -> Figure | No
         xlabel=f"{metric} minus that of {baseline}",
         name=f"differences-{task}",
         caption=f"{short_task(task)}: mean difference of {metric} from {baseline} over the same "
-        f"queries ({n}), with its 95 % percentile bootstrap interval ({how.draws:,} resamples). "
+        f"queries ({n}), with its 95 % interval ({interval_words(['student'])}). "
         "Filled: significantly different, two-sided paired permutation test, corrected p < "
         f"{how.alpha:g}, {comparison.family(task)}.",
         alt=f"Forest plot of {metric} minus that of {baseline}. {words}.",

@@ -11,6 +11,7 @@ import numpy as np
 
 from qwen3nb.analysis.comparison.alignment import model_names, newest_records
 from qwen3nb.metrics.aggregate import Aggregate
+from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
 from qwen3nb.report.leaderboard.benchmark_tables import benchmark_grid
@@ -56,10 +57,10 @@ class _ScoreGrid:
     @property
     def intervals(self) -> str:
         """How the intervals were made, in words."""
-        how = "over the n given with each task"
         if self.what != "task":
-            how = "of each task, combined over the tasks of a mean"
-        return f"95 % percentile bootstrap interval {how}"
+            return "95 % interval, combined from those of the tasks of the mean"
+        how = "over the n given with each task"
+        return f"95 % interval ({interval_words(e.interval for e in self.scores.values())}) {how}"
 
 
 def _scores(results: Iterable[Result], tier: str) -> _ScoreGrid:
@@ -76,7 +77,9 @@ def _means(results: Iterable[Result], tier: str) -> _ScoreGrid:
             if mean.value is not None:
                 low, high = mean.interval or (None, None)
                 n, how = mean.column.tasks, "mean"
-                scores[name, mean.column.name] = Aggregate(mean.value, low, high, n, how, ())
+                scores[name, mean.column.name] = Aggregate(
+                    mean.value, low, high, n, how, (), interval=""
+                )
     models = tuple(grid.names.values())
     measures = {each.name: f"{each.measure}, {each.over}" for each in grid.columns}
     return _ScoreGrid(tuple(measures), models, scores, measures, model_colors(models), "mean")

@@ -147,9 +147,10 @@ def _note(board: Ranking) -> str:
     pairs = len(board.standings) - 1
     left_out = "".join(f" {reason}." for reason in board.left_out)
     return (
-        f"Mean over {_tasks(board)}, {_weights(board)}; percentile bootstrap over "
-        f"queries, {DRAWS:,} resamples, ranked again in each. Models that share a letter are not "
-        "significantly different (paired permutation test, Holm over all pairs, alpha "
+        f"Mean over {_tasks(board)}, {_weights(board)}; 95 % intervals of means from "
+        f"those of the tasks, ranks from {DRAWS:,} resamples of the queries. Models that share a "
+        "letter are not significantly different (paired permutation test, Holm over all pairs, "
+        "alpha "
         f"{board.alpha:g}): {board.adjacent_separable} of {pairs} neighbouring pairs differ."
         f"{left_out}"
     )
@@ -217,11 +218,11 @@ def categories_table(boards: CategoryBoards | None) -> Table:
     )
     if boards.overall.name:
         text = "Means over the tasks on which every model listed has scores per query, with the "
-        text += "rank in brackets; 95 % percentile bootstrap intervals over queries."
+        text += "rank in brackets; 95 % intervals from those of the tasks."
         return Table(columns, rows, text + "".join(f" {note}." for note in boards.notes))
     reversals = " ".join(f"{each.text}." for each in boards.reversals) or "None."
     notes = "".join(f" {note}." for note in boards.notes)
-    text = "Mean, with the rank in brackets; 95 % percentile bootstrap intervals over queries. "
+    text = "Mean, with the rank in brackets; 95 % intervals from those of the tasks. "
     text += f"Reversals of the order (Simpson's paradox): {reversals}{notes}"
     return Table(columns, rows, text)
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from qwen3nb.analysis.comparison.alignment import model_names, newest_records
 from qwen3nb.analysis.comparison.compare import Comparison, compare
+from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
 from qwen3nb.report.leaderboard.benchmark_tables import (
@@ -71,8 +72,9 @@ def leaderboard(
     return Table(
         ("model", *heads),
         with_ranks(rows),
-        "95 % percentile bootstrap intervals over n; best of each column in bold, second best "
-        "underlined, whether or not they differ significantly (see the paired differences).",
+        f"95 % intervals over n ({interval_words(r.main.interval for r in on_tier)}); best of "
+        "each column in bold, second best underlined, whether or not they differ significantly "
+        "(see the paired differences).",
         name=f"comparison-{tier}",
         caption=f"All models on the tasks of the tier {tier}.",
         legend=(("†", NEAR),) if any(near.values()) else (),

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from qwen3nb.analysis.comparison.alignment import model_names, newest_records
+from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import _USES, latest
 from qwen3nb.report.leaderboard.benchmark_tables import benchmark_grid, means_table
@@ -39,12 +40,13 @@ def results_table(results: Sequence[Result], *, skipped: Mapping[str, str] | Non
                     Cell(f"{value.n} {result.task.unit}"),
                 )
             )
+    used = (each.interval for result in results for each in result.metrics.values())
     for task, reason in (skipped or {}).items():
         rows.append((Cell(task), Cell("–"), Cell("not applicable", reason), Cell("–")))
     return Table(
         ("task", "metric", "value", "n"),
         tuple(rows),
-        "Main metric in bold. Intervals: 95 %, percentile bootstrap over n.",
+        f"Main metric in bold. Intervals: 95 %, {interval_words(used)}, over n.",
     )
 
 
@@ -67,7 +69,8 @@ def checks_table(checks: Iterable[Any]) -> Table:
     return Table(
         ("check", "verdict", "found", "expected", "n"),
         rows,
-        "Intervals: 95 %, percentile bootstrap over queries or pairs. On substitutes for the data "
+        f"Intervals: 95 %, {interval_words(['wilson', 'fisher'])} (correlations), over queries or "
+        "pairs. On substitutes for the data "
         "a target was set for, a missed target only warns, unless the interval includes chance.",
         kind="words",
     )

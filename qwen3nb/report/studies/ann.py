@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from qwen3nb.analysis.stats.paired_tests import paired_bootstrap
+from qwen3nb.analysis.stats.paired_tests import mean_difference
 from qwen3nb.metrics.aggregate import Aggregate, aggregate
+from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.figure import COLORS, GREY, Figure, grid, plain
 from qwen3nb.report.render.format import number
@@ -66,7 +67,8 @@ def ann_table(suite: AnnSuite, *, seed: int = 0) -> Table:
         f"queries, {suite.dimension} dimensions, {suite.similarity}. Recall counts documents at "
         "least as near as the k-th true neighbour. Timed after a warm-up, with at least "
         f"{singles} single queries each; queries/s with all queries in one batch. MiB: size of the "
-        "serialised index. Intervals: 95 %, percentile bootstrap over queries. Bold: no other "
+        f"serialised index. Intervals: 95 %, {interval_words(['wilson'])}, of differences "
+        f"{interval_words(['student'])}, over queries. Bold: no other "
         f"index is both faster ({threads[0]}, batch) and better.",
     )
 
@@ -94,12 +96,12 @@ def _row(
 def _difference(ours: Mapping[str, float], exact: Mapping[str, float], seed: int) -> Cell:
     """The mean, and its paired difference from exact search with an interval."""
     queries = sorted(exact)
-    bootstrap = paired_bootstrap(
-        [ours[query] for query in queries], [exact[query] for query in queries], seed=seed
+    paired = mean_difference(
+        [ours[query] for query in queries], [exact[query] for query in queries]
     )
     return Cell(
         f"{_mean(ours):.3f}",
-        f"{bootstrap.difference:+.3f} {interval_text(bootstrap.interval, absent='(no interval)')}",
+        f"{paired.difference:+.3f} {interval_text(paired.interval, absent='(no interval)')}",
     )
 
 
@@ -117,7 +119,7 @@ def ann_figure(suite: AnnSuite) -> Figure:
         caption=f"{suite.label} on {suite.task}, {suite.documents:,} documents: recall@{suite.k}, "
         f"mean over n = {suite.queries:,} queries, against the throughput of one batch. Up and "
         "right is better; for points on the grey line, no other index is both faster and better. "
-        "Pale bars: 95 % percentile bootstrap intervals of the recall over queries.",
+        f"Pale bars: 95 % intervals ({interval_words(['wilson'])}) of the recall over queries.",
         alt=f"Recall against queries per second of approximate indexes. Frontier: {summary}.",
     )
 
@@ -195,7 +197,8 @@ def compression_table(suite: AnnSuite, *, seed: int = 0) -> Table:
         f"{suite.label} on {suite.task}, n = {suite.queries} queries; exact search. Vectors are "
         "truncated to their first dimensions and, for cosine similarity, normalised again; a model "
         "not trained for this loses more. int8: documents in 255 steps per dimension. Intervals: "
-        "95 %, percentile bootstrap over queries, differences paired.",
+        f"95 %, {interval_words(['wilson'])}, of paired differences "
+        f"{interval_words(['student'])}, over queries.",
     )
 
 
@@ -203,12 +206,10 @@ def _loss(each: Compressed, full: Compressed, seed: int) -> Cell:
     if each is full:
         return Cell("–")
     queries = sorted(full.ndcg)
-    bootstrap = paired_bootstrap(
-        [each.ndcg[query] for query in queries], [full.ndcg[query] for query in queries], seed=seed
+    paired = mean_difference(
+        [each.ndcg[query] for query in queries], [full.ndcg[query] for query in queries]
     )
-    return Cell(
-        f"{bootstrap.difference:+.3f}", interval_text(bootstrap.interval, absent="(no interval)")
-    )
+    return Cell(f"{paired.difference:+.3f}", interval_text(paired.interval, absent="(no interval)"))
 
 
 def compression_figure(suite: AnnSuite, *, seed: int = 0) -> Figure:
@@ -218,8 +219,8 @@ def compression_figure(suite: AnnSuite, *, seed: int = 0) -> Figure:
         name=f"compression-{suite.task}",
         draw=lambda width: _compression(suite, width, seed),
         caption=f"{suite.label} on {suite.task}: nDCG@10 by bytes per document, with 95 % "
-        f"percentile bootstrap intervals over n = {suite.queries} queries. The paired differences "
-        "in the table are more informative than overlapping intervals.",
+        f"intervals ({interval_words(['wilson'])}) over n = {suite.queries} queries. "
+        "The paired differences in the table are more informative than overlapping intervals.",
         alt=f"nDCG@10 by bytes per document; {_mean(full.ndcg):.3f} at {full.size:,} bytes.",
     )
 

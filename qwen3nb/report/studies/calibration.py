@@ -12,7 +12,8 @@ __all__ = ["calibration_table"]
 
 _WORDS = {
     "false positives": "share of p-values below 0.05 where there is no difference",
-    "coverage": "share of 95 % intervals that contain the true value",
+    "coverage": "share of 95 % intervals of a difference that contain the true one",
+    "score coverage": "share of 95 % intervals of a score that contain the true one",
     "power": "share of samples in which the t-test detects the minimum detectable effect",
 }
 
@@ -22,7 +23,7 @@ def calibration_table(shares: Iterable[Any], *, kind: str, over: str = "queries"
 
     Args:
         shares: from `read_calibration` or `calibrate` of `qwen3nb.analysis.calibration.simulate`.
-        kind: ``false positives``, ``coverage`` or ``power``.
+        kind: ``false positives``, ``coverage``, ``score coverage`` or ``power``.
         over: ``queries``, or ``seeds`` for the intervals over seeds and queries.
     """
     selected = [s for s in shares if s.kind == kind and (" x " in s.n) == (over == "seeds")]

@@ -97,7 +97,7 @@ def prediction_table(tier: str = "fast") -> Table:
         tuple(rows),
         f"Spearman over models with the {predictions[0].target} "
         f"({', '.join(predictions[0].targets)}); "
-        "95 % bootstrap interval over models. Scores: embeddings-benchmark/results at f4cc6c8.",
+        "95 % interval (Fisher's z) over models. Scores: embeddings-benchmark/results at f4cc6c8.",
     )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from qwen3nb.checkpoints.checkpoint import metric_of, open_checkpoint, step_of
 from qwen3nb.checkpoints.types import CheckpointError
+from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.figure import COLORS, Figure, grid, plain
 from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
@@ -177,7 +178,8 @@ def ablation_table(outcomes: Sequence[VariantResult]) -> Table:
         ("pooling", "weights", "around a text", "vectors", f"{first.task.main_metric}"),
         tuple(rows),
         f"{first.task.key}, n = {first.main.n} {first.task.unit}. Intervals: 95 %, "
-        "percentile bootstrap. The best value is biased upwards by the selection among variants.",
+        f"{interval_words(each.result.main.interval for each in ordered)}. "
+        "The best value is biased upwards by the selection among variants.",
     )
 
 
@@ -200,7 +202,7 @@ def effects_table(effects: Sequence[Effect]) -> Table:
         ("option", "setting", "difference", "p\nHolm", "averaged over"),
         tuple(rows),
         f"Paired over {effects[0].estimate.n if effects else 0} queries, each averaged over the "
-        "combinations of the other options; 95 % percentile bootstrap interval, two-sided "
+        "combinations of the other options; 95 % Student's interval, two-sided "
         f"paired permutation test, Holm over these {len(rows)}.",
     )
 
@@ -225,7 +227,7 @@ def effects_figure(effects: Sequence[Effect]) -> Figure:
         xlabel="mean paired difference over queries, with 95 % interval",
         name="effects",
         caption=f"Effect of each option: paired over n = {n} queries, each averaged over the "
-        "combinations of the other options, with 95 % percentile bootstrap intervals. Filled "
+        "combinations of the other options, with 95 % Student's intervals. Filled "
         "marks: significant, two-sided paired permutation test, p < 0.05 after Holm over these "
         f"{len(rows)}.",
     )

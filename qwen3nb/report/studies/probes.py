@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.format import number
 from qwen3nb.report.render.table import Table
@@ -22,8 +23,8 @@ def probes_table(probes: Sequence[Probes]) -> Table:
     return Table(
         ("model", "probe", "measure", "value", "n"),
         rows,
-        "Intervals: 95 %, percentile bootstrap over pairs or texts, for clusters over "
-        "seeds of k-means. V-measure equals NMI with the arithmetic mean.",
+        f"Intervals: 95 %, {interval_words(['wilson', 'fisher'])} (correlations), over pairs or "
+        "texts, for clusters over seeds of k-means. V-measure equals NMI with the arithmetic mean.",
     )
 
 

@@ -20,6 +20,7 @@ from qwen3nb.datasets.collection import TestCollection, find_collections
 from qwen3nb.datasets.trec import read_run
 from qwen3nb.evaluation.retrieval.first_stage import Run
 from qwen3nb.metrics.aggregate import Aggregate, aggregate
+from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.metrics.retrieval import rank_documents
 from qwen3nb.records.record import Result
 from qwen3nb.report.render.cell import Cell
@@ -173,7 +174,8 @@ def rerank_table(results: Sequence[Result], *, seed: int = 0) -> Table:
     return Table(
         columns,
         tuple(rows),
-        "Intervals: 95 %, percentile bootstrap over queries; p: two-sided paired permutation "
+        f"Intervals: 95 %, {interval_words(['wilson'])}, of differences "
+        f"{interval_words(['student'])}, over queries; p: two-sided paired permutation "
         f"test, corrected by Holm over these {len(rows)} data sets, with the raw p-value below. "
         "A reranker cannot recover what the first stage missed: the best order of its documents "
         "(by an oracle) is the upper bound.",

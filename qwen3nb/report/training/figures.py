@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as MplFigure
 
     from qwen3nb.analysis.inventory.training_logs import Conflicts, TrainingLog
-    from qwen3nb.analysis.stats.resampling import Array
     from qwen3nb.analysis.training.learning_curve import Curve
+    from qwen3nb.metrics.intervals import Array
 
     Curves = Mapping[tuple[str, str, int], Curve]
 
@@ -40,8 +40,9 @@ def trajectory_figure(trainings: Trainings) -> Figure | None:
     return Figure(
         name="trajectory",
         draw=lambda width: _draw_trajectory(curves, metrics, width),
-        caption="Score by training step: mean and 95 % percentile bootstrap interval over the n "
-        "given at each panel, 10,000 resamples. Step 0 is before training.",
+        caption="Score by training step: mean and 95 % interval over the n given at each panel "
+        f"({' and '.join(sorted({curve.interval for curve in curves.values()}))}). "
+        "Step 0 is before training.",
         alt=f"Score by training step. {words}.",
     )
 

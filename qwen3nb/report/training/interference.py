@@ -51,6 +51,7 @@ class InterferenceReport:
         runs: number of trained adapters with scores.
         flags: anomalies in their files.
         scores: of the trained adapters.
+        asked: whether the comparison by steps on the task was asked for.
     """
 
     interference: Interference
@@ -58,6 +59,7 @@ class InterferenceReport:
     runs: int
     flags: tuple[str, ...]
     scores: tuple[Score, ...] = ()
+    asked: bool = False
 
     @property
     def hint(self) -> str:
@@ -65,9 +67,15 @@ class InterferenceReport:
         lines = [line for group in self.interference.groups for line in group.refused]
         if lines and all("optimiser steps" in line for line in lines):
             return (
-                "All refused pairs differ in optimiser steps. If joint training alternates between "
-                "its tasks, it may be fair to compare the steps spent on each task instead "
-                "(task_steps)."
+                "All refused pairs differ in optimiser steps, and in the steps spent on the task "
+                "or those are unknown; train both for the same number, or log the task of each "
+                "step."
+            )
+        if self.interference.required == TASK_STEPS and not self.asked:
+            return (
+                "No two runs have the same optimiser steps, so runs are compared that spent the "
+                "same steps on the task: a joint run takes steps on the other task besides "
+                "(--task-steps; papermill: task_steps)."
             )
         return ""
 
@@ -104,7 +112,8 @@ def interference_report(
     Args:
         outputs: one or more folders of ``<configuration>/seed_<n>``; by default all below
             `paths.runs`, and our own records in `paths.results`.
-        task_steps: require the steps spent on the task to agree, instead of all steps.
+        task_steps: require the steps spent on the task to agree, instead of all steps. This is
+            also done, and said, if every pair is refused for its optimiser steps alone.
         n_resamples: number of bootstrap resamples over seeds and queries.
         seed: of the draws.
 
@@ -123,9 +132,20 @@ def interference_report(
     ]
     required = TASK_STEPS if task_steps else REQUIRED
     estimates = interference(scores, required=required, n_resamples=n_resamples, seed=seed)
+    if not task_steps and _differ_in_steps(estimates):
+        fair = interference(scores, required=TASK_STEPS, n_resamples=n_resamples, seed=seed)
+        paired = any(each.tir is not None for group in fair.groups for each in group.tasks)
+        estimates = fair if paired else estimates
     runs = len({(score.system, score.seed) for score in scores})
     shown = tuple(map(paths.shown, folders))
-    return InterferenceReport(estimates, shown, runs, tuple(flags), tuple(scores))
+    return InterferenceReport(estimates, shown, runs, tuple(flags), tuple(scores), task_steps)
+
+
+def _differ_in_steps(estimates: Interference) -> bool:
+    """Whether there are pairs, and all are refused for their optimiser steps."""
+    lines = [line for group in estimates.groups for line in group.refused]
+    paired = any(each.tir is not None for group in estimates.groups for each in group.tasks)
+    return not paired and bool(lines) and all("optimiser steps" in line for line in lines)
 
 
 def trained_scores() -> list[Score]:

@@ -74,9 +74,7 @@ class Trainings:
     def curves(self) -> dict[tuple[str, str, int], Curve]:
         """Learning curves by task, training and seed, of those with two or more steps."""
         return {
-            (each.task, each.training, number): trajectory_curve(
-                steps, metric=each.metric, seed=self.seed
-            )
+            (each.task, each.training, number): trajectory_curve(steps, metric=each.metric)
             for each in self.trajectories
             for number, steps in each.records.items()
             if len(steps) > 1

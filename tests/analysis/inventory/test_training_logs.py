@@ -151,14 +151,14 @@ def test_records_of_one_training_are_a_trajectory():
     (only, _) = trajectories(results, tasks=[TASK])
     assert only.steps == (200,)
     with pytest.raises(ValueError, match="at least one step"):
-        trajectory_curve({}, metric="nDCG@10", seed=0)
+        trajectory_curve({}, metric="nDCG@10")
 
 
 def test_a_correlations_trajectory_has_the_records_intervals():
     results = {step: make("m", metric="Spearman") for step in (1, 2)}
     for result in results.values():
         result.per_query.clear()
-    curve = trajectory_curve(results, metric="Spearman", seed=0)
+    curve = trajectory_curve(results, metric="Spearman")
     value = results[1].main
     assert [point.interval for point in curve.points] == [(value.low, value.high)] * 2
     assert curve.points[1].change == 0

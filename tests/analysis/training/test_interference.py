@@ -7,9 +7,10 @@ import pytest
 
 from qwen3nb.analysis.inventory.collect import load_all_results
 from qwen3nb.analysis.inventory.score import Score
-from qwen3nb.analysis.stats.hierarchical_bootstrap import over_seeds, t_interval, t_probability
+from qwen3nb.analysis.stats.hierarchical_bootstrap import over_seeds, t_probability
 from qwen3nb.analysis.training.interference import interference
 from qwen3nb.analysis.training.tir_estimate import Gate, estimate
+from qwen3nb.metrics.intervals import student_interval
 
 RNG = np.random.default_rng(8)
 
@@ -244,7 +245,7 @@ def test_deviations_between_seeds_have_the_right_size():
     assert drawn.mean() == pytest.approx(2.0, abs=0.02)
     assert drawn.var() == pytest.approx(np.var([0, 1, 5], ddof=1) / 3, rel=0.02)
     assert over_seeds(values[:, :1], seed=0).tolist() == values[:, 0].tolist()
-    assert t_interval(np.array([1.0]), level=0.95) is None
+    assert student_interval(np.array([1.0]), level=0.95) is None
     assert t_probability(np.array([1.0, 3.0]), threshold=2.0) == pytest.approx(0.5)
 
 

@@ -27,7 +27,7 @@ def steps(**means):
 
 
 def test_a_curve_and_its_changes():
-    learning = curve(steps(s300=0.2, s100=0.0, s200=0.1), n_resamples=1000, seed=0)
+    learning = curve(steps(s300=0.2, s100=0.0, s200=0.1))
     assert [point.step for point in learning.points] == [100, 200, 300]
     assert learning.points[0].change is None
     for point in learning.points[1:]:

@@ -70,7 +70,7 @@ def test_few_queries_say_what_they_would_miss():
         result.metrics["nDCG@10"] = result.metrics["MRR@10"]
     caution = compare_candidates(few, current="now").caution
     assert "use more queries" in caution
-    assert "30 queries or fewer" in caution
+    assert "9 queries or fewer" in caution
     assert compare_candidates([own("now", 0.4), own("new", 0.4)], current="now").caution == ""
 
 

@@ -8,10 +8,14 @@ def test_stored_simulations_as_tables():
     shares = read_calibration()
     table = calibration_table(shares, kind="coverage")
     heads = [head for head in table.columns if head.startswith("n = ")]
-    assert heads == ["n = 10", "n = 30", "n = 100", "n = 300", "n = 1000"]
-    # The page says that 30 queries or fewer are too few for an interval, and 300 are not.
-    assert {cell.detail for row in table.rows for cell in row[1:3]} == {"too bold"}
-    assert {cell.detail for row in table.rows for cell in row[4:]} == {"holds"}
+    assert heads == ["n = 10", "n = 20", "n = 50", "n = 200", "n = 1000"]
+    # The page says that the interval shown holds its level, and the bootstrap's does not.
+    for row in table.rows:
+        few = {cell.detail for cell in row[1:3]}
+        assert few == ({"holds"} if row[0].text == "Student's" else {"too bold"})
+        assert {cell.detail for cell in row[4:]} == {"holds"}
+    scores = calibration_table(shares, kind="score coverage")
+    assert not any(cell.strong for row in scores.rows if row[0].text == "Wilson's" for cell in row)
     false = calibration_table(shares, kind="false positives")
     assert not any(cell.strong for row in false.rows for cell in row)
     seeds = calibration_table(shares, kind="coverage", over="seeds")

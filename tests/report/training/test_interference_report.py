@@ -95,7 +95,7 @@ def test_unlike_steps_are_refused_unless_the_tasks_are_compared(outputs):
     assert next(row[1].text for row in refused.rows if row[0].text == "refused") == (
         "reranking: rank_only_r4 (seed 1) with joint_r4 (seed 1): optimiser steps 40 against 80"
     )
-    assert "task_steps" in report.hint
+    assert "train both for the same number" in report.hint
     assert interference_figure(report) is None
     assert "No pair of runs" in interference_seeds_table(report).note
 
@@ -174,8 +174,9 @@ def test_analyze_on_real_trainings(fixtures, tmp_path):
     if not folder.is_dir():
         pytest.skip("these fixtures hold no adapters")
     done = analyze("--output-dir", folder / "outputs", "--report", tmp_path, "--exit-code", "point")
-    assert done.exit_code == 6
-    assert "optimiser steps 40 against 60" in done.output
+    assert done.exit_code == 3
+    assert "No two runs have the same optimiser steps" in done.output
+    assert "--task-steps" in done.output
     done = analyze(
         "--output-dir", folder / "outputs", "--report", tmp_path, "--task-steps",
         "--exit-code", "point", "--resamples", 500,
