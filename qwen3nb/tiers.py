@@ -84,6 +84,17 @@ class Tier:
         every = (key for name in self.benchmarks for key in BENCHMARKS[name].tasks)
         return _without_groups((*self.tasks, *every))
 
+    @property
+    def reranking(self) -> tuple[str, ...]:
+        """Names of the tasks that a reranker searches and reranks; a group counts as one.
+
+        These are the tier's BEIR sets, with MS MARCO dev, and its retrieval tasks of PyDocs.
+        """
+        keys = self.task_keys
+        own = (key for key in keys if key.startswith("PyDocs") and key.endswith("Retrieval"))
+        beir = (name for name in BENCHMARKS["BEIR"].tasks if {*_without_groups([name])} <= {*keys})
+        return (*own, *beir)
+
 
 _BEIR = (
     "ArguAna",

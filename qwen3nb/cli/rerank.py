@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from qwen3nb.cli.errors import without_traceback
-from qwen3nb.cli.options import DEVICE, DTYPE, FILE, hide_library_bars, seed_option
+from qwen3nb.cli.options import (
+    DEVICE,
+    DTYPE,
+    FILE,
+    MIRROR,
+    hide_library_bars,
+    seed_option,
+    use_mirror,
+)
+from qwen3nb.tiers import TIERS
 
 if TYPE_CHECKING:
+    from qwen3nb.evaluation.run import EvaluationRun
     from qwen3nb.models.rerankers.yes_no import Reranker
 
 __all__ = ["RERANK_COMMANDS"]
@@ -23,7 +33,7 @@ _DEPTH = click.option(
 )  # fmt: skip
 _MAX_LENGTH = click.option(
     "--max-length", type=click.IntRange(min=1), default=512, show_default=True,
-    help="Tokens per pair; only the document is truncated.",
+    help="Tokens per pair; the document is truncated first, then the query.",
 )  # fmt: skip
 _MODEL = (
     click.option("--model", required=True, help="A causal language model: a folder or hub id."),
@@ -40,8 +50,30 @@ _MODEL = (
 )
 
 
-def _with_model(command: Callable[..., Any]) -> Callable[..., Any]:
-    return functools.reduce(lambda inner, option: option(inner), reversed(_MODEL), command)
+_ON_WHAT = (
+    click.option(
+        "--tier", "--eval-tier", "tier", type=click.Choice(list(TIERS)),
+        callback=lambda context, option, value: value or "",
+        help="Instead of data sets. fast: SciFact, NFCorpus, FiQA2018; full: the BEIR sets with "
+        "MS MARCO dev.",
+    ),
+    click.option(
+        "--limit", type=click.IntRange(min=0), default=0, show_default=True,
+        help="Maximum number of queries and of documents that are not judged; 0: all.",
+    ),
+    click.option(
+        "--msmarco", type=FILE, metavar="FOLDER",
+        help="Official MS MARCO dev files, with BM25's top 1,000, instead of the tier's MSMARCO.",
+    ),
+    MIRROR,
+)  # fmt: skip
+
+
+def _with(options: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
+    """Return a decorator that adds ``options`` in their order."""
+    return lambda command: functools.reduce(
+        lambda inner, option: option(inner), reversed(options), command
+    )
 
 
 def _load(options: dict[str, Any]) -> Reranker:
@@ -52,7 +84,7 @@ def _load(options: dict[str, Any]) -> Reranker:
 
 
 @click.command()
-@_with_model
+@_with(_MODEL)
 @click.option("--pairs", required=True, type=FILE, help="JSON lines with query and document.")
 @click.option(
     "--output", required=True, type=FILE, help="JSON lines with p_yes, log_odds, truncated."
@@ -71,14 +103,15 @@ def rerank(pairs: Path, output: Path, **options: Any) -> None:
     count = rerank_pairs(reranker, pairs, output)
     stats = reranker.stats
     click.echo(
-        f"{output}: {count} pairs, {stats.cut} documents cut to {reranker.max_length} tokens, "
-        f"{stats.saturated} saturated, {stats.tied} tied in P(yes)"
+        f"{output}: {count} pairs, {stats.cut} documents and {stats.queries_cut} queries cut to "
+        f"{reranker.max_length} tokens, {stats.saturated} saturated, {stats.tied} tied in P(yes)"
     )
 
 
 @click.command()
-@_with_model
-@click.argument("data", nargs=-1, required=True)
+@_with(_MODEL)
+@click.argument("data", nargs=-1)
+@_with(_ON_WHAT)
 @click.option(
     "--first",
     multiple=True,
@@ -93,6 +126,10 @@ def rerank(pairs: Path, output: Path, **options: Any) -> None:
 @without_traceback
 def rerank_suite(
     data: tuple[str, ...],
+    tier: str,
+    limit: int,
+    msmarco: Path | None,
+    mirror: Path | None,
     first: tuple[str, ...],
     depth: int,
     output: Path | None,
@@ -100,50 +137,128 @@ def rerank_suite(
     fresh: bool,
     **options: Any,
 ) -> None:
-    """Search and rerank DATA: folders (BEIR, MS MARCO, CQADupStack) or MTEB tasks.
+    """Search and rerank DATA, or a tier: folders (BEIR, MS MARCO, CQADupStack) or MTEB tasks.
 
     \b
+    qwen3nb rerank-suite --model Qwen/Qwen3-Reranker-0.6B --tier fast
     qwen3nb rerank-suite --model Qwen/Qwen3-Reranker-0.6B PyDocsSampleRetrieval
     qwen3nb rerank-suite --model base --adapter final --first all-MiniLM-L6-v2 beir/scifact
     """
     from qwen3nb.evaluation.retrieval.first_stage import load_first
-    from qwen3nb.evaluation.retrieval.rerank import dataset_rows
     from qwen3nb.evaluation.retrieval.rerank import rerank as run
 
-    suite = run(
-        _load(options), data, first=load_first(*first), depth=depth, output=output, seed=seed,
-        fresh=fresh,
+    _need_one(data, tier)
+    use_mirror(mirror)
+    reranker = _load(options)
+    _show(
+        lambda: run(
+            reranker, data or None, tier=tier, limit=limit, msmarco=msmarco,
+            first=load_first(*first), depth=depth, output=output, seed=seed, fresh=fresh,
+        ),
+        _suite_lines,
     )  # fmt: skip
+
+
+def _need_one(data: tuple[str, ...], tier: str) -> None:
+    if bool(data) == bool(tier):
+        got = f"both, {', '.join(data)} and {tier}" if tier else "neither"
+        raise click.UsageError(f"expected either data sets or --tier; got {got}")
+
+
+def _show(
+    evaluation: Callable[[], EvaluationRun], lines: Callable[[EvaluationRun], Iterable[str]]
+) -> None:
+    """Print what was finished, then raise what failed."""
+    from qwen3nb.evaluation.run import EvaluationError
+
+    try:
+        done, failure = evaluation(), None
+    except EvaluationError as error:
+        if error.run is None:
+            raise
+        done, failure = error.run, error
+    for line in lines(done):
+        click.echo(line)
+    if done.reused:
+        click.echo(f"{len(done.reused)} of {len(done.results)} records reused")
+    if failure is not None:
+        raise failure
+
+
+def _suite_lines(suite: EvaluationRun) -> Iterator[str]:
+    from qwen3nb.evaluation.retrieval.rerank import dataset_rows
+
+    main = {result.config["collection"]: result.task.main_metric for result in suite.results}
     for row in dataset_rows(suite.results):
-        shown = [f"{k} {v:.4f}" for k, v in row.items() if isinstance(v, float)]
-        click.echo(f"{row['dataset']}: {', '.join(shown)}")
+        name = row.pop("dataset")
+        first = main.get(name, "nDCG@10")
+        shown = [f"{k} {row[k]:.4f}" for k in (first, *row) if row[k] is not None]
+        yield f"{name}: {', '.join(dict.fromkeys(shown)) or 'undefined, as a part is missing'}"
 
 
 @click.command()
-@click.argument("outputs", type=FILE)
-@click.option("--base", help="Base model of the adapters.")
-@click.option("--data", multiple=True, required=True, help="As in rerank-suite.")
+@click.argument("outputs", type=FILE, required=False)
+@click.option("--checkpoint", type=FILE, help="The same as OUTPUTS: one adapter, for example.")
 @click.option(
-    "--embedding-task", "embedding_tasks", multiple=True, help="An MTEB task; repeatable."
+    "--config",
+    "training",
+    type=FILE,
+    help="Its training configuration.  [default: config.yaml of its seed]",
+)
+@click.option("--base", help="Base model of the adapters.")
+@click.option("--data", multiple=True, help="As in rerank-suite; repeatable.")
+@_with(_ON_WHAT)
+@click.option(
+    "--embedding-task",
+    "embedding_tasks",
+    multiple=True,
+    help="An MTEB task for adapters that embed; repeatable.  [default: the tier's]",
 )
 @_DEPTH
 @_MAX_LENGTH
+@DEVICE
+@DTYPE
 @without_traceback
-def rerank_outputs(outputs: Path, embedding_tasks: tuple[str, ...], **options: Any) -> None:
+def rerank_outputs(
+    outputs: Path | None,
+    checkpoint: Path | None,
+    mirror: Path | None,
+    embedding_tasks: tuple[str, ...],
+    **options: Any,
+) -> None:
     """Evaluate every adapter under OUTPUTS as a reranker, and as an encoder if trained as one.
 
+    OUTPUTS may also be one adapter. Without --data and --tier, the tier is the one in the
+    adapter's training configuration.
+
     \b
+    qwen3nb rerank-outputs outputs --base Qwen/Qwen3-0.6B-Base --tier fast
     qwen3nb rerank-outputs outputs --base Qwen/Qwen3-0.6B-Base --data beir/scifact
+    qwen3nb rerank-outputs --checkpoint outputs/joint_r8/seed_42/checkpoints/final \\
+        --config outputs/joint_r8/seed_42/config.yaml --eval-tier fast
     """
     from qwen3nb.evaluation.mteb.select import select_tasks
     from qwen3nb.evaluation.studies.lora_runs import evaluate_trained
 
+    folder = outputs or checkpoint
+    if folder is None or (outputs and checkpoint):
+        raise click.UsageError("expected either OUTPUTS or --checkpoint")
+    if options["data"] and options["tier"]:
+        _need_one(options["data"], options["tier"])
+    use_mirror(mirror)
+    hide_library_bars()
     tasks = select_tasks(names=embedding_tasks) if embedding_tasks else []
-    results = evaluate_trained(outputs, embedding_tasks=tasks, **options)
-    for result in results:
+    _show(
+        lambda: evaluate_trained(folder, embedding_tasks=tasks, **options),
+        _record_lines,
+    )
+
+
+def _record_lines(done: EvaluationRun) -> Iterator[str]:
+    for result in done.results:
         value = "undefined" if result.main.value is None else f"{result.main.value:.4f}"
         name, metric = result.task.key, result.task.main_metric
-        click.echo(f"{result.model.label} {name}: {metric} {value} (n {result.main.n})")
+        yield f"{result.model.label} {name}: {metric} {value} (n {result.main.n})"
 
 
 RERANK_COMMANDS = (rerank, rerank_suite, rerank_outputs)

@@ -11,7 +11,7 @@ The revision of a collection is the digest of its content.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -87,18 +87,19 @@ class TestCollection:
     @classmethod
     def from_texts(
         cls,
-        queries: Mapping[str, str],
-        documents: Mapping[str, str],
-        relevant: Mapping[str, Mapping[str, int] | Iterable[str]],
+        queries: Mapping[str, str] | Sequence[str],
+        documents: Mapping[str, str] | Sequence[str],
+        relevant: Mapping[str, Mapping[str, int] | Iterable[str]] | Sequence[Iterable[int]],
         *,
         name: str = "custom",
     ) -> TestCollection:
         """Create a collection from queries, documents and qrels in memory.
 
         Args:
-            queries: text per id.
-            documents: text per id.
-            relevant: for each query, a grade per document or a list of relevant documents.
+            queries: text per id, or a list of texts.
+            documents: text per id, or a list of texts.
+            relevant: for each query, a grade per document or a list of relevant documents; of
+                lists, their positions, which are their ids.
             name: name of the collection, safe in file names.
 
         Raises:
@@ -107,10 +108,17 @@ class TestCollection:
 
         >>> TestCollection.from_texts({"q": "sort a list"}, {"d": "list.sort"}, {"q": ["d"]})
         TestCollection('custom', 1 documents, 1 queries)
+        >>> TestCollection.from_texts(["sort a list"], ["str.join", "list.sort"], [[1]]).qrels
+        {'0': {'1': 1}}
+
+        The prefixes of a model belong to the model: `load_encoder` takes them as ``prompts``.
         """
+        queries, documents = _named(queries), _named(documents)
         qrels = {
-            query: dict(grades) if isinstance(grades, Mapping) else dict.fromkeys(grades, 1)
-            for query, grades in relevant.items()
+            query: {str(name): grade for name, grade in grades.items()}
+            if isinstance(grades, Mapping)
+            else dict.fromkeys(map(str, grades), 1)
+            for query, grades in _named(relevant).items()
         }
         judged = {document for grades in qrels.values() for document in grades}
         for each in (*queries, *documents):
@@ -120,7 +128,7 @@ class TestCollection:
             raise DataError(
                 f"document {lost[0]!r} is judged but has no text ({len(lost)} in total)"
             )
-        return _checked(cls(name, dict(documents), queries, qrels), name)
+        return _checked(cls(name, documents, queries, qrels), name)
 
     @classmethod
     def from_beir(
@@ -186,7 +194,7 @@ class TestCollection:
         return replace(self, name=f"{self.name}-{len(texts)}", documents=texts, counts=counts)
 
     def __repr__(self) -> str:
-        odd = "".join(f"; {count:,} {name}" for name, count in self.counts.items())
+        odd = "".join(f"; {name}: {count:,}" for name, count in self.counts.items())
         return (
             f"TestCollection({self.name!r}, {len(self.documents)} documents, "
             f"{len(self.queries)} queries{odd})"
@@ -327,6 +335,13 @@ def _language(task_metadata: Any, subset: str) -> str:
     """Return English if it is one of the subset's languages, as BM25 treats it; else the first."""
     codes = task_languages(task_metadata, subset)
     return ENGLISH if ENGLISH in codes else min(codes)
+
+
+def _named(values: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
+    """Return values by id; the position is the id in a list."""
+    if isinstance(values, Mapping):
+        return {str(name): value for name, value in values.items()}
+    return {str(index): value for index, value in enumerate(values)}
 
 
 def _file(folder: Path, *names: str) -> Path:

@@ -24,10 +24,10 @@ __all__ = [
     "text_counts",
 ]
 
-CONFLICTING = "judgements given twice with different grades"
-MISSING = "judged documents that are missing"
-UNANSWERABLE = "queries without a relevant document"
-UNJUDGED = "queries without judgements"
+CONFLICTING = "judgements given twice with different grades, the last one counts"
+MISSING = "judged documents not in the corpus"
+UNANSWERABLE = "queries without a relevant document, left out"
+UNJUDGED = "queries without judgements, left out"
 _MOST = 0.5  # refuse when more than this share of the judged documents is missing
 Grades = dict[str, dict[str, int]]
 
@@ -102,7 +102,7 @@ def judgement_counts(
     if len(lost) > _MOST * len(judged):
         known = ", ".join(repr(name) for name in list(documents)[:3]) or "none"
         raise DataError(
-            f"{where}: {len(lost)} of {len(judged)} judged documents are missing from the corpus "
+            f"{where}: {len(lost)} of {len(judged)} judged documents are not in the corpus "
             f"({listed(lost[:10])}, ...); its own ids are like {known}. Are the qrels those of "
             "this corpus?"
         )
@@ -116,8 +116,8 @@ def text_counts(documents: Mapping[str, str], queries: Mapping[str, str]) -> dic
     counts = {}
     for kind, texts in (("documents", documents), ("queries", queries)):
         filled = [text for text in texts.values() if text.strip()]
-        counts[f"{kind} without a text"] = len(texts) - len(filled)
-        counts[f"{kind} with the text of another one"] = len(filled) - len(set(filled))
+        counts[f"empty {kind}"] = len(texts) - len(filled)
+        counts[f"{kind} equal to another"] = len(filled) - len(set(filled))
     return counts
 
 

@@ -116,7 +116,7 @@ def hub_reachable(*, timeout: float = PROBE_SECONDS) -> bool:
 
 
 def _answers(endpoint: str, timeout: float) -> bool:
-    from huggingface_hub.utils import get_session
+    from huggingface_hub import get_session
 
     try:
         answer = get_session().get(f"{endpoint}/api/models?limit=1", timeout=timeout)

@@ -14,6 +14,7 @@ from qwen3nb.evaluation.recording import record_path, stored
 from qwen3nb.evaluation.retrieval.evaluate import DEPTH, evaluate_collection
 from qwen3nb.evaluation.retrieval.rerank import rerank
 from qwen3nb.evaluation.run import EvaluationRun, Tally
+from qwen3nb.models.encoders.wrapped import WrappedEncoder
 from qwen3nb.models.load import load_model
 from qwen3nb.models.rerankers.yes_no import Reranker
 from qwen3nb.records.record import Result
@@ -24,7 +25,7 @@ Data = TestCollection | Path | str
 
 
 def evaluate(
-    model: Model | Path | str,
+    model: Any,
     data: Data | Iterable[Data] | None = None,
     *,
     tier: str = "smoke",
@@ -36,16 +37,21 @@ def evaluate(
     config: dict[str, Any] | None = None,
     fresh: bool = False,
     strict: bool = True,
+    label: str = "",
+    fingerprint: str = "",
     show_progress: bool = True,
 ) -> EvaluationRun:
     """Evaluate ``model`` on a tier, on tasks or on ``data``; save each record as it finishes.
+
+    On a tier, a reranker reranks BM25's candidates; see `rerank`.
 
     A task with a record for the same model, data and software is not run again.
     A task that fails does not stop the others; a task the model does not support (BM25 has
     no vectors to classify with) is skipped and listed.
 
     Args:
-        model: a model spec, such as ``bm25`` or a folder, or a loaded model.
+        model: a model spec, such as ``bm25`` or a folder; a loaded model; or any object with
+            ``encode(texts)``, such as a SentenceTransformer.
         data: one or more test collections, or their folders, to evaluate on instead of MTEB
             tasks; a reranker reranks BM25's candidates.
         tier: name of a tier; see `TIERS`.
@@ -61,6 +67,9 @@ def evaluate(
         fresh: run again even if a record exists.
         strict: whether to raise if a task or collection failed; if not, see
             `EvaluationRun.failures`.
+        label: for an object with ``encode``, its name in tables.
+        fingerprint: for such an object, identifies its content; without one, none of its
+            vectors and records are used again.
         show_progress: whether to show progress bars.
 
     Raises:
@@ -68,10 +77,24 @@ def evaluate(
         EvaluationError: one or more tasks failed, and ``strict``; the message lists each with
             its cause, the tracebacks are saved next to the records, and `EvaluationError.run`
             has the records of the others.
-        ValueError: both ``data`` and ``tasks`` or ``limit``.
+        TypeError: ``model`` is none of these.
+        ValueError: both ``data`` and ``tasks`` or ``limit``; a label or fingerprint for a model
+            that has its own.
     """
+    if not isinstance(model, str | Path | Model):
+        model = WrappedEncoder(
+            model, label=label, fingerprint=fingerprint, batch_size=batch_size,
+            show_progress=show_progress,
+        )  # fmt: skip
+    elif label or fingerprint:
+        raise ValueError("label and fingerprint are for objects with encode(); a model has its own")
     if isinstance(model, str | Path):
         model = load_model(model, batch_size=batch_size, show_progress=show_progress)
+    if data is None and not tasks and isinstance(model, Reranker):
+        return rerank(
+            model, tier=tier, limit=limit, output=output, seed=seed, config=config, fresh=fresh,
+            strict=strict, show_progress=show_progress,
+        )  # fmt: skip
     if data is None:
         return evaluate_tasks(
             model, tier=tier, tasks=tasks, limit=limit, output=output, seed=seed,

@@ -210,7 +210,7 @@ def read_config(file: Path) -> dict[str, Any]:
     Raises:
         ParameterError: not such a file, or not a table of parameters.
     """
-    import yaml  # type: ignore[import-untyped]
+    import yaml
 
     text = file.read_text(encoding="utf-8")
     try:

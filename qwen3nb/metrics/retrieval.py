@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-__all__ = ["METRICS", "Qrels", "Run", "rank_documents", "score_run"]
+__all__ = ["METRICS", "Qrels", "Run", "rank_documents", "score_rankings", "score_run"]
 
 Qrels = Mapping[str, Mapping[str, int]]
 Run = Mapping[str, Mapping[str, float]]
@@ -140,6 +140,43 @@ def score_run(
         for metric, (function, k) in wanted.items():
             values[metric][query] = function(grades, ideal, k)
     return values
+
+
+def score_rankings(
+    retrieved: Sequence[Sequence[Hashable]],
+    relevant: Sequence[Iterable[Hashable]],
+    metrics: Iterable[str] = ("MRR@10", "Recall@1", "Recall@10", "Recall@100", "nDCG@10"),
+) -> dict[str, float]:
+    """Compute the mean of each metric over queries, from ranked lists of documents.
+
+    >>> score_rankings([["a", "b", "c"], ["c", "a"]], [{"b"}, {"c"}], ["MRR@10", "Recall@1"])
+    {'MRR@10': 0.75, 'Recall@1': 0.5}
+
+    Args:
+        retrieved: for each query, its documents from best to worst.
+        relevant: for each query, its relevant documents, at least one.
+        metrics: as for `score_run`.
+
+    Raises:
+        ValueError: lists of different lengths, a query without a relevant document, or a
+            document twice in a ranking.
+    """
+    if len(retrieved) != len(relevant):
+        raise ValueError(
+            f"expected as many rankings as sets of relevant documents; got {len(retrieved)} and "
+            f"{len(relevant)}"
+        )
+    qrels = {str(index): dict.fromkeys(map(str, each), 1) for index, each in enumerate(relevant)}
+    run = {}
+    for index, ranking in enumerate(retrieved):
+        if not qrels[str(index)]:
+            raise ValueError(f"query {index}: expected at least one relevant document; got none")
+        scores = {str(document): -float(rank) for rank, document in enumerate(ranking)}
+        if len(scores) < len(ranking):
+            raise ValueError(f"query {index}: a document occurs twice in its ranking")
+        run[str(index)] = scores
+    values = score_run(qrels, run, metrics)
+    return {name: sum(each.values()) / max(len(each), 1) for name, each in values.items()}
 
 
 def _parse(metric: str) -> tuple[Callable[[Sequence[int], Sequence[int], int], float], int]:

@@ -251,7 +251,9 @@ def report_model(
     names = ",".join([tasks] if isinstance(tasks, str) else tasks)
     keys = [task_key(task, limit=limit) for task in suite_tasks(tier=tier, tasks=names)]
     own = load_model(model, batch_size=batch_size, show_progress=show_progress, **options)
-    config = {"tier": tier, "tasks": names, "limit": limit, "seed": seed, "batch_size": batch_size}
+    config: dict[str, Any] = {
+        "tier": tier, "tasks": names, "limit": limit, "seed": seed, "batch_size": batch_size,
+    }  # fmt: skip
     identities, failures = [own.identity], {}
     for spec in (own, *baselines):
         name = spec if isinstance(spec, str) else spec.label

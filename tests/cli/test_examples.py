@@ -30,6 +30,7 @@ SHORTER = {
     "bench rerank": "--size tiny --documents 4 --rounds 1 --no-memory",
     "bench search": "--documents 200 --dimension 8 --queries 4",
     "bench statistics": "--systems 3 --tasks 2 --queries 40 --resamples 100",
+    "rerank-outputs": "--depth 2",
     "rerank-suite": "--depth 2",
     "sweep --checkpoint": "--dry-run",
 }

@@ -56,9 +56,10 @@ report: --model --encoder-path --baselines --tier --tasks --limit --retrieval-nu
 reproduce: --models --tasks --mirror
 rerank: --model --adapter --instruction --max-length --template --device --dtype --pairs
     --output
-rerank-outputs: --base --data --embedding-task --depth --max-length
+rerank-outputs: --base --data --embedding-task --depth --max-length --tier --eval-tier --limit
+    --device --dtype --checkpoint --config --msmarco --mirror
 rerank-suite: --model --adapter --instruction --max-length --template --device --dtype --first
-    --depth --output --seed --fresh
+    --depth --output --seed --fresh --tier --eval-tier --limit --msmarco --mirror
 run: -p --parameter --fresh
 sweep: --checkpoint --tier --notebook -p --parameter --at-once --no-book --dry-run --fresh
     --mirror

@@ -27,6 +27,14 @@ def test_judgements_must_be_about_something():
         TestCollection.from_texts(QUERIES, DOCUMENTS | {"d\udc80": "x"}, RELEVANT)
 
 
+def test_lists_name_their_texts_by_position():
+    lists = TestCollection.from_texts(["sort?", "cat?"], ["a cat", "list.sort"], [[1], {0}])
+    named = TestCollection.from_texts(
+        {"0": "sort?", "1": "cat?"}, {"0": "a cat", "1": "list.sort"}, {"0": ["1"], "1": ["0"]}
+    )
+    assert lists.revision == named.revision
+
+
 def test_a_subset_keeps_all_that_is_judged_and_says_its_size():
     collection = TestCollection.from_texts(QUERIES, DOCUMENTS, RELEVANT)
     small = collection.subset(documents=4, seed=1)
@@ -42,7 +50,7 @@ def test_a_subset_keeps_all_that_is_judged_and_says_its_size():
 def test_a_collection_shows_its_size_and_not_its_texts():
     collection = TestCollection.from_texts(QUERIES, DOCUMENTS, RELEVANT, name="own")
     assert repr(collection) == (
-        "TestCollection('own', 7 documents, 2 queries; 1 queries without judgements)"
+        "TestCollection('own', 7 documents, 2 queries; queries without judgements, left out: 1)"
     )
 
 
@@ -77,16 +85,16 @@ def test_what_is_odd_is_counted_and_shown(tmp_path):
     collection = TestCollection.from_beir(folder)
     assert collection.qrels == {"q1": {"a": 2, "b": 0, "z": 1}, "q4": {"a": 1}}
     assert collection.counts == {
-        "judged documents that are missing": 1,
-        "queries without a relevant document": 1,
-        "queries without judgements": 1,
-        "judgements given twice with different grades": 1,
-        "documents without a text": 1,
-        "documents with the text of another one": 1,
-        "queries with the text of another one": 1,
+        "judged documents not in the corpus": 1,
+        "queries without a relevant document, left out": 1,
+        "queries without judgements, left out": 1,
+        "judgements given twice with different grades, the last one counts": 1,
+        "empty documents": 1,
+        "documents equal to another": 1,
+        "queries equal to another": 1,
     }
-    assert "2 queries; 1 judged documents that are missing; " in repr(collection)
-    assert "documents without a text" not in collection.subset(documents=2).counts
+    assert "2 queries; judged documents not in the corpus: 1; " in repr(collection)
+    assert "empty documents" not in collection.subset(documents=2).counts
 
 
 def test_qrels_of_another_corpus_are_refused(tmp_path):
@@ -96,7 +104,7 @@ def test_qrels_of_another_corpus_are_refused(tmp_path):
         queries={"q1": "one?"},
         qrels="q1\ta\t1\nq1\t17\t1\nq1\t18\t0\n",
     )
-    with pytest.raises(DataError, match=r"2 of 3 judged documents are missing .*17, 18.*'a', 'b'"):
+    with pytest.raises(DataError, match=r"2 of 3 judged documents are not in .*17, 18.*'a', 'b'"):
         TestCollection.from_beir(folder)
 
 

@@ -1,10 +1,13 @@
 """`qwen3nb.evaluate`: a model by its spec, on a tier, on tasks or on a collection."""
 
+import mteb
 import pytest
 from helpers.beir import write_beir
 from helpers.rerankers import write_reranker
+from sentence_transformers import SentenceTransformer
 
 from qwen3nb.datasets.collection import TestCollection
+from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.run import EvaluationError
 from qwen3nb.models.load import load_model
@@ -68,3 +71,51 @@ def test_data_and_tasks_exclude_each_other(beir):
     for options in ({"tasks": "AuthorSTS"}, {"limit": 5}):
         with pytest.raises(ValueError, match="expected either data, or tasks"):
             evaluate("bm25", beir, **options)
+
+
+def test_failures_are_kept_instead_of_raised(beir, tmp_path):
+    with pytest.raises(EvaluationError) as error:
+        evaluate("bm25", [tmp_path / "nowhere", beir], show_progress=False)
+    assert [result.task.name for result in error.value.run] == ["words"]
+    run = evaluate("bm25", [tmp_path / "nowhere", beir], strict=False, show_progress=False)
+    assert run.reused == ("words",)
+    assert list(run.failures) == [str(tmp_path / "nowhere")]
+    assert "nowhere" in next(iter(run.reasons.values()))
+    with pytest.raises(EvaluationError, match="bm25: 1 of 2 collections failed; the other 1 are"):
+        run.raise_failures()
+    evaluate("bm25", beir, show_progress=False).raise_failures()
+
+
+class Lengths:
+    """Any object with ``encode``."""
+
+    def encode(self, texts):
+        return [[float(len(text)), float(text.count("e")), 1.0] for text in texts]
+
+
+def test_any_object_with_encode_is_evaluated_and_reused_by_its_fingerprint():
+    options = {"tasks": "AuthorSTS", "show_progress": False}
+    first = evaluate(Lengths(), **options)
+    assert first.results[0].model.label == "Lengths"
+    assert evaluate(Lengths(), **options).reused == ()
+    named = {"label": "lengths", "fingerprint": "v1"}
+    one = evaluate(Lengths(), **named, **options)
+    again = evaluate(Lengths(), **named, **options)
+    assert (one.reused, again.reused) == ((), ("AuthorSTS",))
+    assert one.results[0].main.value == first.results[0].main.value
+    with pytest.raises(TypeError, match=r"an object with encode\(texts\); got list"):
+        evaluate([1], **options)
+    with pytest.raises(ValueError, match="a model has its own"):
+        evaluate("random", fingerprint="v1", **options)
+
+
+@pytest.mark.integration
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")  # of mteb
+def test_a_sentence_transformer_in_memory_scores_as_in_mteb(encoder_folder):
+    model = SentenceTransformer(str(encoder_folder), device="cpu", trust_remote_code=True)
+    for name in ("AuthorSTS", "PyDocsSampleRetrieval", "PyDocsSampleClustering"):
+        (ours,) = evaluate(model, tasks=name, show_progress=False)
+        theirs = mteb.evaluate(
+            model, embedded_task(name), cache=None, show_progress_bar=False, co2_tracker=False
+        )
+        assert ours.task.mteb.value == pytest.approx(theirs.task_results[0].get_score(), abs=1e-6)

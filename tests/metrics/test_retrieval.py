@@ -9,7 +9,7 @@ import pytrec_eval
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qwen3nb.metrics.retrieval import METRICS, rank_documents, score_run
+from qwen3nb.metrics.retrieval import METRICS, rank_documents, score_rankings, score_run
 
 ORACLE = {
     "nDCG@10": "ndcg_cut_10",
@@ -161,3 +161,19 @@ def test_what_kills_the_oracle_scores_as_its_harmless_twin():
             for name, measure in names.items():
                 assert ours[name]["q"] == pytest.approx(theirs["q"][measure], abs=1e-9)
     assert compared > 250
+
+
+def test_ranked_lists_by_hand():
+    values = score_rankings([[7, 3, 5], [4, 2], []], [{3, 5}, [4], {1}])
+    assert values["MRR@10"] == pytest.approx((1 / 2 + 1 + 0) / 3)
+    assert values["Recall@1"] == pytest.approx((0 + 1 + 0) / 3)
+    assert values["Recall@100"] == pytest.approx(2 / 3)
+    ideal = 1 + 1 / math.log2(3)
+    gained = 1 / math.log2(3) + 1 / math.log2(4)
+    assert values["nDCG@10"] == pytest.approx((gained / ideal + 1) / 3)
+    with pytest.raises(ValueError, match="got 1 and 2"):
+        score_rankings([["a"]], [{"a"}, {"b"}])
+    with pytest.raises(ValueError, match="query 0: a document occurs twice"):
+        score_rankings([["a", "a"]], [{"a"}])
+    with pytest.raises(ValueError, match="query 0: expected at least one relevant"):
+        score_rankings([["a"]], [set()])

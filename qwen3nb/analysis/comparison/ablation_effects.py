@@ -1,7 +1,8 @@
-"""Effects of the options of an ablation, paired by query."""
+"""Effects of the options of an ablation, or of the components of a training, paired by query."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
@@ -10,9 +11,10 @@ import numpy as np
 from qwen3nb.analysis.stats.multiple_testing import holm
 from qwen3nb.analysis.stats.paired_tests import BootstrapResult, paired_bootstrap, permutation_test
 from qwen3nb.evaluation.studies.ablation import Variant, VariantResult
+from qwen3nb.evaluation.studies.training_ablation import TrainingOutcome
 from qwen3nb.records.record import Result
 
-__all__ = ["Effect", "effects"]
+__all__ = ["Effect", "component_effects", "effects"]
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,7 @@ class Effect:
     """The effect of one setting compared with the reference, averaged over all other options.
 
     Attributes:
-        factor: the option, a field of `Variant`.
+        factor: the option, a field of `Variant`, or the component of a training.
         level: its setting.
         reference: the setting it is compared with.
         estimate: mean paired difference with its interval.
@@ -73,6 +75,50 @@ def effects(outcomes: Sequence[VariantResult], *, seed: int = 0) -> list[Effect]
         Effect(factor, level, base, paired_bootstrap(a, b, seed=seed), p, count)
         for (factor, level, base, a, b, count), p in zip(rows, adjusted, strict=True)
     ]
+
+
+def component_effects(outcomes: Sequence[TrainingOutcome], *, seed: int = 0) -> list[Effect]:
+    """Effect of each component of a training, from every pair that differs in it alone.
+
+    The later training of a pair is compared with the earlier one, paired by query. Two seeds
+    of one training are such a pair: their difference shows what an effect must exceed.
+
+    Args:
+        outcomes: results of one task, from `ablate_trainings`.
+        seed: of the intervals and tests.
+
+    Raises:
+        ValueError: outcomes of several tasks or without a score per query, or no two trainings
+            that differ in one component.
+    """
+    if len({outcome.result.task.key for outcome in outcomes}) != 1:
+        raise ValueError("expected outcomes of one task")
+    pairs = [
+        (factor, later, earlier)
+        for earlier, later in itertools.combinations(outcomes, 2)
+        if (factor := later.training.difference(earlier.training))
+    ]
+    if not pairs:
+        names = ", ".join(outcome.training.name for outcome in outcomes)
+        raise ValueError(f"no two of these trainings differ in exactly one component: {names}")
+    scores = [(_scores(later.result), _scores(earlier.result)) for _, later, earlier in pairs]
+    adjusted = holm([permutation_test(a, b, seed=seed).p_value for a, b in scores])
+    return [
+        Effect(
+            factor,
+            _value(later, factor),
+            _value(earlier, factor),
+            paired_bootstrap(a, b, seed=seed),
+            p,
+            1,
+        )
+        for (factor, later, earlier), (a, b), p in zip(pairs, scores, adjusted, strict=True)
+    ]
+
+
+def _value(outcome: TrainingOutcome, factor: str) -> str:
+    value = outcome.training.components.get(factor, "none")
+    return f"{value} ({outcome.training.name})"
 
 
 def _scores(result: Result) -> list[float]:

@@ -231,7 +231,8 @@ def _sts(encoder: Encoder, known: Mapping[str, NDArray[np.float32]], *, seed: in
     """Spearman and Pearson correlation; ``known`` has vectors of the author-written sentences."""
     pairs = local_sts_benchmark()
     if pairs is None:
-        pairs = STSPairs("AuthorSTS", *map(tuple, zip(*author_sts(), strict=True)))
+        one, other, gold = zip(*author_sts(), strict=True)
+        pairs = STSPairs("AuthorSTS", one, other, gold)
         first, second = (np.stack([known[t] for t in side]) for side in (pairs.first, pairs.second))
     else:
         first, second = np.split(encoder.encode([*pairs.first, *pairs.second]), 2)

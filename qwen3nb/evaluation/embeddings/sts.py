@@ -13,15 +13,16 @@ import numpy as np
 from qwen3nb.datasets.rows import DataError, json_rows
 from qwen3nb.metrics.aggregate import Aggregate, aggregate
 from qwen3nb.models.encoders.base import Encoder
+from qwen3nb.models.load import load_encoder
 from qwen3nb.utils.choices import one_of
 
 __all__ = [
     "STS_SETS",
     "STSPairs",
     "STSScores",
+    "evaluate_sts",
     "local_sts_benchmark",
     "read_pairs",
-    "score_pairs",
     "sts_pairs",
 ]
 
@@ -160,6 +161,16 @@ def read_pairs(file: Path) -> STSPairs:
     return STSPairs(file.name.split(".")[0], first, second, gold)
 
 
+def _pairs(data: Any) -> STSPairs:
+    if isinstance(data, STSPairs):
+        return data
+    if isinstance(data, str | Path):
+        file = Path(data).expanduser()
+        return read_pairs(file) if file.is_file() else sts_pairs(str(data))
+    first, second, gold = data
+    return STSPairs("custom", tuple(first), tuple(second), tuple(map(float, gold)))
+
+
 def _table(file: Path) -> list[tuple[str, str, float]]:
     from qwen3nb.datasets.rows import open_text
 
@@ -180,9 +191,9 @@ def _table(file: Path) -> list[tuple[str, str, float]]:
     return rows
 
 
-def score_pairs(
-    encoder: Encoder,
-    pairs: STSPairs | tuple[Sequence[str], Sequence[str], Sequence[float]],
+def evaluate_sts(
+    model: Encoder | Path | str,
+    data: STSPairs | Path | str | tuple[Sequence[str], Sequence[str], Sequence[float]],
     *,
     seed: int = 0,
 ) -> STSScores:
@@ -190,14 +201,22 @@ def score_pairs(
 
     Correlations do not depend on the scale of the gold scores, so they are not rescaled.
 
+    >>> pairs = (["a cat", "rain", "sort a list"], ["a dog", "list.sort", "list.sort"], [3, 0, 4])
+    >>> evaluate_sts("random", pairs).spearman.n
+    3
+
     Args:
-        encoder: from `load_encoder`.
-        pairs: from `sts_pairs` or `read_pairs`, or three lists.
+        model: an encoder, or its spec.
+        data: three lists (sentences, sentences, gold scores), a file as for `read_pairs`, the
+            name of a set as for `sts_pairs`, or pairs from either.
         seed: seed of the confidence intervals.
+
+    Raises:
+        ValueError: unknown set; the message lists the choices.
+        DataError: lists of different lengths, or an invalid row.
     """
-    if not isinstance(pairs, STSPairs):
-        first, second, gold = pairs
-        pairs = STSPairs("custom", tuple(first), tuple(second), tuple(map(float, gold)))
+    encoder = model if isinstance(model, Encoder) else load_encoder(model)
+    pairs = _pairs(data)
     vectors = encoder.encode([*pairs.first, *pairs.second])
     vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     half = len(pairs.first)

@@ -225,8 +225,12 @@ def measure_speed(encoder: Encoder, *, batch_size: int = 32) -> Speed:
         characters = int(length * _SURPLUS) if length == longest else length
         texts = _sample(stream, characters, _CHUNK)
         samples.append(_repeats(encoder, texts, least=least))
-    fastest, median, slowest = (tuple(map(how, samples)) for how in (min, statistics.median, max))
-    return Speed(tuple(lengths), fastest, median, slowest)
+    return Speed(
+        characters=tuple(lengths),
+        fastest=tuple(min(each) for each in samples),
+        median=tuple(statistics.median(each) for each in samples),
+        slowest=tuple(max(each) for each in samples),
+    )
 
 
 def _sample(stream: str, characters: int, count: int) -> list[str]:

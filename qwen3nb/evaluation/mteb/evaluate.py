@@ -7,6 +7,7 @@ MTEB's main score: a task fails unless the two implementations agree to 1e-5.
 
 from __future__ import annotations
 
+import random
 import tempfile
 import uuid
 import warnings
@@ -15,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from tqdm import tqdm
 
 from qwen3nb import paths
@@ -177,6 +179,8 @@ def _run_task(
     cache: Path | None,
 ) -> Result:
     revision, work = data_revision(task), Work(model)
+    # MTEB shares the tasks of a benchmark, with generators that an earlier run has advanced.
+    task.rng_state, task.np_rng = random.Random(task.seed), np.random.default_rng(task.seed)
     with _quiet(), local_data(task):
         _load(task)
         with limited(task, limit):

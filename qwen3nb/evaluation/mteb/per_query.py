@@ -142,7 +142,9 @@ def _columns(
 ) -> PerQuery:
     columns: PerQuery = {}
     extract = _EXTRACTORS.get(task.metadata.type)
-    for each, entry in evaluated if extract is not None else ():
+    if extract is None:
+        return columns
+    for each, entry in evaluated:
         extracted = extract(task, each, predicted[each.subset][each.split], entry)
         for column, values in extracted.items():
             columns.setdefault(column, {}).update(

@@ -11,6 +11,7 @@ Runs are cached in TREC format with their recipe, under the digest of recipe and
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from qwen3nb.models.search.fusion import FUSION, fuse
 from qwen3nb.models.sources.resolve import find_source
 from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json, write_json
 
-__all__ = ["First", "FirstStage", "first_stage", "load_first"]
+__all__ = ["First", "FirstStage", "first_stage", "load_first", "stored_run"]
 
 First = Any  # "bm25", "given", a path, an Encoder, or a list of these
 Run = dict[str, dict[str, float]]
@@ -75,18 +76,40 @@ def first_stage(
         raise ValueError(f"expected a depth of at least 1; got {depth}")
     label, recipe = describe(first)
     recipe = {**recipe, "depth": depth, "data": collection.revision}
-    stem = paths.cache() / "first-stage" / sha256_json(recipe)[:32]
-    file, note = stem.with_suffix(".trec"), stem.with_suffix(".json")
-    if note.is_file() and file.is_file():
-        kept = read_json(note)
-        if kept.get("recipe") == recipe and kept.get("digest") == sha256_file(file):
-            return FirstStage(label, read_run(file), recipe)
-    run = _search(collection, first, depth)
-    if not any(run.values()):
-        raise DataError(f"{collection.name}: the first stage {label} found no documents")
-    write_run(file, run, tag=label)
-    write_json(note, {"recipe": recipe, "digest": sha256_file(file)})
+    run = stored_run(recipe, collection.queries)
+    if run is None:
+        run = _search(collection, first, depth)
+        if not any(run.values()):
+            raise DataError(f"{collection.name}: the first stage {label} found no documents")
+        _store(recipe, run, tag=label)
     return FirstStage(label, run, recipe)
+
+
+def stored_run(recipe: dict[str, Any], queries: Iterable[str]) -> Run | None:
+    """Return the run of ``queries`` that ``recipe`` made; None if it is not kept, or changed.
+
+    A query for which nothing was retrieved has an empty ranking.
+    """
+    file, note = _files(recipe)
+    if not (note.is_file() and file.is_file()):
+        return None
+    kept = read_json(note)
+    if kept.get("recipe") != recipe or kept.get("digest") != sha256_file(file):
+        return None
+    run = read_run(file)
+    return {query: run.get(query, {}) for query in queries}
+
+
+def _store(recipe: dict[str, Any], run: Run, *, tag: str) -> None:
+    file, note = _files(recipe)
+    write_run(file, run, tag=tag)
+    write_json(note, {"recipe": recipe, "digest": sha256_file(file)})
+
+
+def _files(recipe: dict[str, Any]) -> tuple[Path, Path]:
+    """Return the files of a run and of its recipe."""
+    stem = paths.cache() / "first-stage" / sha256_json(recipe)[:32]
+    return stem.with_suffix(".trec"), stem.with_suffix(".json")
 
 
 def describe(first: First) -> tuple[str, dict[str, Any]]:

@@ -5,20 +5,23 @@ stage, and the gain. A reranker cannot rank what the first stage missed: the rec
 first stage is the ceiling, and an oracle's order of the candidates the upper bound. Both
 runs are saved next to the record in TREC format.
 
-Scores are saved query by query, so an interrupted run resumes where it stopped.
+Scores are saved query by query, so an interrupted run resumes where it stopped. A query that
+leaves no room for a document is truncated after the document; the record counts such queries
+(``queries_cut``) and names the longest.
 """
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
 from qwen3nb import paths
-from qwen3nb.datasets.collection import TestCollection, find_collections
+from qwen3nb.datasets.collection import TestCollection
 from qwen3nb.datasets.trec import write_run
 from qwen3nb.evaluation.recording import (
     Work,
@@ -27,25 +30,33 @@ from qwen3nb.evaluation.recording import (
     record_path,
     stored,
 )
-from qwen3nb.evaluation.retrieval.first_stage import First, FirstStage, Run, describe, first_stage
+from qwen3nb.evaluation.retrieval.candidates import Candidates, load_candidates, split_data
+from qwen3nb.evaluation.retrieval.first_stage import First, FirstStage, Run
 from qwen3nb.evaluation.run import EvaluationRun, Tally
 from qwen3nb.metrics.retrieval import score_run
 from qwen3nb.models.rerankers.load import load_reranker
 from qwen3nb.models.rerankers.yes_no import Reranker
 from qwen3nb.records.record import Result, TaskInfo
+from qwen3nb.tiers import BENCHMARKS, TIERS
 from qwen3nb.utils.atomic_files import sha256_json
+from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.journal import Journal
 
-__all__ = ["dataset_rows", "dataset_scores", "rerank", "rerank_collection"]
+__all__ = ["dataset_rows", "dataset_scores", "rerank", "rerank_candidates"]
 
 METRICS = ("nDCG@10", "MRR@10")
-_COUNTS = ("cut", "saturated", "tied", "equal")
+_COUNTS = ("cut", "saturated", "tied", "equal", "queries_cut")
+# MTEB's task and the folder of official files; reported by MRR@10, as on its leaderboard.
+_MSMARCO = (*BENCHMARKS["MS MARCO dev"].tasks, "MSMARCO-dev")
 
 
 def rerank(
     reranker: Reranker | Path | str,
-    data: Any,
+    data: Any = None,
     *,
+    tier: str = "",
+    limit: int = 0,
+    msmarco: Path | str | None = None,
     first: First = "bm25",
     depth: int = 100,
     output: Path | str | None = None,
@@ -57,10 +68,17 @@ def rerank(
 ) -> EvaluationRun:
     """Search and rerank each data set; save a record and two runs for each.
 
+    The first stage of an MTEB task is kept with the candidates, for this and other rerankers.
+
     Args:
         reranker: from `load_reranker`, or its model spec.
         data: a folder (BEIR, CQADupStack, MS MARCO dev), the name of an MTEB task
             (including PyDocsRetrieval), a task object or a `TestCollection`; or several.
+        tier: name of a tier, instead of ``data``; see `Tier.reranking`.
+        limit: maximum number of queries, and of documents besides their judged ones; 0 for
+            no limit. Scores are comparable only under the same limit.
+        msmarco: folder of the official MS MARCO dev files, to be reranked instead of the
+            tier's MSMARCO: the official candidates (BM25's top 1,000) are cut to ``depth``.
         first: the first-stage retriever; see `qwen3nb.evaluation.retrieval.first_stage`.
         depth: candidates per query.
         output: folder for records; by default `paths.results`.
@@ -71,42 +89,94 @@ def rerank(
         show_progress: whether to show progress bars.
 
     Raises:
+        ValueError: neither ``data`` nor ``tier``, or both.
         EvaluationError: one or more data sets failed, and ``strict``; the records of the others
             are saved.
     """
+    wanted = _data_sets(data, tier, first=first, msmarco=msmarco)
     if isinstance(reranker, Path | str):
         reranker = load_reranker(reranker)
     folder = Path(output) if output else paths.results()
     tally, run = Tally(), uuid.uuid4().hex[:12]
-    for spec in data if isinstance(data, list | tuple) else [data]:
+    parts = []
+    for spec, stage in wanted:
         with tally.attempt(spec.name if isinstance(spec, TestCollection) else str(spec)):
-            for collection in find_collections(spec):
-                result, reused = rerank_collection(
-                    reranker, collection, first=first, depth=depth, output=folder, seed=seed,
-                    config=config, fresh=fresh, show_progress=show_progress, run=run,
+            parts += [(part, stage) for part in split_data(spec)]
+    bar = tqdm(parts, desc=reranker.label, unit="data set", disable=not show_progress)
+    for part, stage in bar:
+        bar.set_postfix_str(part.name)
+        with tally.attempt(part.name):
+            for each in load_candidates(part, stage, depth=depth, limit=limit):
+                result, reused = rerank_candidates(
+                    reranker, each, output=folder, seed=seed, config=config, fresh=fresh,
+                    show_progress=show_progress, run=run,
                 )  # fmt: skip
-                tally.add(result, name=collection.name, reused=reused)
+                tally.add(result, name=each.collection.name, reused=reused)
     return tally.run_or_raise(reranker.label, kind="data sets", saved=folder, strict=strict)
 
 
+def _data_sets(
+    data: Any, tier: str, *, first: First, msmarco: Path | str | None
+) -> list[tuple[Any, First]]:
+    """Return the data sets of ``data`` or ``tier``, each with its first stage."""
+    if (data is None) == (not tier) or (msmarco and not tier):
+        raise ValueError(
+            "expected either data sets or a tier (with the MS MARCO dev files, if any); got "
+            f"data {data!r}, tier {tier!r}, msmarco {msmarco and str(msmarco)!r}"
+        )
+    if not tier:
+        return [(each, first) for each in (data if isinstance(data, list | tuple) else [data])]
+    names = TIERS[one_of("tier", tier, TIERS)].reranking
+    if msmarco is None:
+        return [(name, first) for name in names]
+    kept = [(name, first) for name in names if name not in _MSMARCO]
+    return [*kept, (Path(msmarco), "given")]
+
+
 def dataset_scores(results: Iterable[Result], metric: str = "nDCG@10") -> dict[str, float | None]:
-    """Score of each data set; a group (CQADupStack) counts once, with the mean of its parts."""
+    """Score of each data set; a group (CQADupStack) counts once, with the mean of its parts.
+
+    The score of a group is None unless all of its parts are there.
+    """
     parts: dict[str, list[float | None]] = {}
+    expected: dict[str, int] = {}
     for result in results:
         name = result.config["group"] or result.config["collection"]
         parts.setdefault(name, []).append(result.metrics[metric].value)
-    return {name: _mean(values) for name, values in parts.items()}
+        expected[name] = result.config.get("parts") or 1
+    return {
+        name: _mean(values) if len(values) >= expected[name] else None
+        for name, values in parts.items()
+    }
 
 
 def dataset_rows(results: Sequence[Result]) -> list[dict[str, Any]]:
-    """One row per data set and one for their mean, with every metric of the records."""
+    """One row per data set, with every metric of the records, and the mean of each metric.
+
+    If MS MARCO is one of several data sets, a second mean leaves it out, as is usual for BEIR.
+    """
+    if not results:
+        return []
     scores = {metric: dataset_scores(results, metric) for metric in results[0].metrics}
+    names = list(next(iter(scores.values())))
     rows: list[dict[str, Any]] = [
         {"dataset": name, **{metric: values[name] for metric, values in scores.items()}}
-        for name in next(iter(scores.values()))
+        for name in names
     ]
-    overall = {metric: _mean(list(values.values())) for metric, values in scores.items()}
-    return [*rows, {"dataset": "mean", **overall}]
+    others = [name for name in names if name not in _MSMARCO]
+    means = [(f"mean of {_counted(names)}", names)]
+    if 0 < len(others) < len(names):
+        means.append((f"mean of {_counted(others)}, without MS MARCO", others))
+    for label, averaged in means:
+        overall = {
+            metric: _mean([values[name] for name in averaged]) for metric, values in scores.items()
+        }
+        rows.append({"dataset": label, **overall})
+    return rows
+
+
+def _counted(names: Sequence[str]) -> str:
+    return f"{len(names)} data set{'' if len(names) == 1 else 's'}"
 
 
 def _mean(values: list[float | None]) -> float | None:
@@ -115,12 +185,10 @@ def _mean(values: list[float | None]) -> float | None:
     return sum(known) / len(known) if known and len(known) == len(values) else None
 
 
-def rerank_collection(
+def rerank_candidates(
     reranker: Reranker,
-    collection: TestCollection,
+    candidates: Candidates,
     *,
-    first: First = "bm25",
-    depth: int = 100,
     output: Path | str | None = None,
     seed: int = 0,
     config: dict[str, Any] | None = None,
@@ -128,51 +196,69 @@ def rerank_collection(
     show_progress: bool = True,
     run: str = "",
 ) -> tuple[Result, bool]:
-    """Search and rerank one collection; return its record and whether it was reused."""
+    """Rerank the candidates of one collection; return its record and whether it was reused."""
     folder = Path(output) if output else paths.results()
-    name, wanted = _wanted(collection, first, depth)
-    file = record_path(reranker, name, folder=folder, seed=seed)
-    if not fresh and (earlier := _earlier(file, reranker, wanted)) is not None:
+    collection, first = candidates.collection, candidates.first
+    task = _task_info(candidates)
+    file = record_path(reranker, task.key, folder=folder, seed=seed)
+    if not fresh and (earlier := _earlier(file, reranker, first.recipe)) is not None:
         return earlier, True
     work = Work(reranker)
-    candidates = first_stage(collection, first, depth=depth)
-    reranked, counts = _rerank(
-        reranker, collection, candidates, fresh=fresh, show_progress=show_progress
+    reranked, counts, longest = _rerank(
+        reranker, collection, first, fresh=fresh, show_progress=show_progress
     )
-    kept = {**(config or {}), "collection": collection.name, "group": collection.group}
     result = assemble(
         model=model_info(reranker),
-        task=TaskInfo(
-            name=name,
-            type="Reranking",
-            dataset=collection.name,
-            revision=collection.revision,
-            main_metric="nDCG@10",
-            size={"documents": len(collection.documents), "queries": len(collection.queries)},
-        ),
-        per_query=_per_query(collection, candidates.run, reranked, depth),
+        task=replace(task, counts={**task.counts, **_texts_cut(counts)}),
+        per_query=_per_query(collection, first.run, reranked, first.recipe["depth"]),
         work=work,
         seed=seed,
         run=run,
-        config={**kept, "first": wanted, "counts": counts},
+        config={
+            **(config or {}),
+            "collection": collection.name,
+            "group": collection.group,
+            "parts": candidates.parts,
+            "limit": candidates.limit,
+            "first": first.recipe,
+            "counts": counts,
+            "longest_query": longest,
+        },
         device=reranker.device,
         precision=reranker.settings["dtype"],
     )
-    _write_runs(file, candidates, reranked, tag=reranker.label)
+    _write_runs(file, first, reranked, tag=reranker.label)
     result.save(folder)
     return result, False
+
+
+def _task_info(candidates: Candidates) -> TaskInfo:
+    """Describe the collection and its first stage as the task of a record."""
+    collection, first = candidates.collection, candidates.first
+    return TaskInfo(
+        name=f"{collection.name}.{first.label}-{first.recipe['depth']}",
+        type="Reranking",
+        dataset=collection.name,
+        revision=candidates.revision,
+        main_metric="MRR@10" if collection.name in _MSMARCO else "nDCG@10",
+        size=candidates.size,
+        selection=f"limit{candidates.limit}" if candidates.limit else "",
+        counts=dict(collection.counts),
+    )
+
+
+def _texts_cut(counts: dict[str, int]) -> dict[str, int]:
+    """Name the truncations that a reader of the scores should know of, if there are any."""
+    named = {
+        "pairs whose document was cut to the maximum length": counts["cut"],
+        "queries cut to leave room for a document": counts["queries_cut"],
+    }
+    return {name: count for name, count in named.items() if count}
 
 
 def _write_runs(file: Path, candidates: FirstStage, reranked: Run, *, tag: str) -> None:
     write_run(file.with_suffix(".first.trec"), candidates.run, tag=candidates.label)
     write_run(file.with_suffix(".trec"), reranked, tag=tag)
-
-
-def _wanted(collection: TestCollection, first: First, depth: int) -> tuple[str, dict[str, Any]]:
-    """Return the task name and everything that determines its candidates."""
-    label, recipe = describe(first)
-    wanted = {**recipe, "depth": depth, "data": collection.revision}
-    return f"{collection.name}.{label}-{depth}", wanted
 
 
 def _earlier(file: Path, reranker: Reranker, first: dict[str, Any]) -> Result | None:
@@ -191,12 +277,13 @@ def _rerank(
     *,
     fresh: bool,
     show_progress: bool,
-) -> tuple[Run, dict[str, int]]:
-    """Return log-odds per query and document, and the counts of truncations and ties."""
+) -> tuple[Run, dict[str, int], dict[str, Any]]:
+    """Return the log-odds, the counts of truncations and ties, and the longest query cut."""
     name = f"{reranker.identity[:16]}-{sha256_json(first.recipe)[:16]}.jsonl"
     journal = Journal(paths.cache() / "rerank" / name)
     run: Run = {}
     counts = dict.fromkeys(("pairs", *_COUNTS), 0)
+    longest: dict[str, Any] = {}
     bar = tqdm(
         first.run.items(), desc=f"{reranker.label}: {collection.name}", unit="query",
         disable=not show_progress, leave=False,
@@ -213,8 +300,18 @@ def _rerank(
         run[query] = dict(zip(documents, done["log_odds"], strict=True))
         counts["pairs"] += len(documents)
         for each in _COUNTS:
-            counts[each] += done[each]
-    return run, counts
+            counts[each] += done.get(each, 0)
+        if done.get("queries_cut"):
+            longest = max(longest, _length(reranker, query, text), key=_tokens)
+    return run, counts, longest
+
+
+def _length(reranker: Reranker, query: str, text: str) -> dict[str, Any]:
+    return {"query": query, "tokens": reranker.query_length(text)}
+
+
+def _tokens(length: dict[str, Any]) -> int:
+    return int(length.get("tokens", 0))
 
 
 def _score(reranker: Reranker, query: str, texts: list[str]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tqdm import tqdm
 
@@ -19,6 +19,7 @@ from qwen3nb import paths
 from qwen3nb.checkpoints.averaging import averaged, select_checkpoints
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.mteb.select import tier_tasks
+from qwen3nb.evaluation.studies.training_ablation import TrainingOutcome
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.records.record import Result
@@ -27,6 +28,7 @@ from qwen3nb.utils.choices import one_of
 __all__ = ["Variant", "VariantResult", "ablate", "by_task", "variants"]
 
 PLAIN = "plain"
+_Outcome = TypeVar("_Outcome", "VariantResult", TrainingOutcome)
 
 
 @dataclass(frozen=True)
@@ -158,9 +160,9 @@ def ablate(
     return outcomes
 
 
-def by_task(outcomes: Sequence[VariantResult]) -> dict[str, list[VariantResult]]:
+def by_task(outcomes: Sequence[_Outcome]) -> dict[str, list[_Outcome]]:
     """Group outcomes by task, in the order of the variants."""
-    grouped: dict[str, list[VariantResult]] = {}
+    grouped: dict[str, list[_Outcome]] = {}
     for outcome in outcomes:
         grouped.setdefault(outcome.result.task.key, []).append(outcome)
     return grouped

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -23,14 +23,16 @@ from qwen3nb.models.modeling.configuration import encoder_config
 from qwen3nb.models.modeling.dtypes import torch_dtype
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel, causal_leak
-from qwen3nb.models.modeling.runtime import end_token, library_versions, pick_device
+from qwen3nb.models.modeling.runtime import (
+    end_token,
+    library_versions,
+    load_tokenizer,
+    pick_device,
+)
 from qwen3nb.models.modeling.tokenizer_template import surround
 from qwen3nb.models.sources.source import Source
 from qwen3nb.models.types import SpecError, Vectors
 from qwen3nb.utils.atomic_files import read_json
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 __all__ = [
     "TransformerEncoder",
@@ -70,7 +72,7 @@ class TransformerEncoder(Encoder):
         model = _load_model(source, torch_dtype(dtype), bidirectional=bidirectional)
         model = model.to(self._device).eval()
         origin = (source.base or source).folder or source.folder
-        self._tokenizer = _load_tokenizer(origin, model.config)
+        self._tokenizer = load_tokenizer(origin, model.config)
         if prefix or append_eos:
             end = self._tokenizer.eos_token if append_eos else None
             surround(self._tokenizer.backend_tokenizer, prefix=prefix, end=end)
@@ -237,13 +239,3 @@ def _from_seq2seq(folder: Path) -> Qwen3EncoderModel:
     except RuntimeError as error:
         raise CheckpointError(f"{folder}: the weights do not match config.json\n{error}") from None
     return model
-
-
-def _load_tokenizer(folder: Path, config: Any) -> PreTrainedTokenizerBase:
-    from transformers import AutoTokenizer
-
-    try:
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, config=config)
-    except (OSError, ValueError) as error:
-        raise SpecError(f"{folder}: the tokenizer cannot be loaded ({error})") from None
-    return tokenizer

@@ -1,10 +1,13 @@
-"""The device, library versions and end-of-text token that a model runs with."""
+"""The device, library versions, tokenizer and end-of-text token that a model runs with."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
+
+from qwen3nb.models.types import SpecError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -36,6 +39,21 @@ def library_versions() -> dict[str, str]:
         "torch": torch.__version__.split(".")[0],
         "transformers": transformers.__version__.split(".")[0],
     }
+
+
+def load_tokenizer(folder: Path, config: Any) -> PreTrainedTokenizerBase:
+    """Load the tokenizer in ``folder`` for the model with ``config``.
+
+    Raises:
+        SpecError: there is none, or it cannot be loaded.
+    """
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, config=config)
+    except (OSError, ValueError) as error:
+        raise SpecError(f"{folder}: the tokenizer cannot be loaded ({error})") from None
+    return tokenizer
 
 
 def end_token(tokenizer: PreTrainedTokenizerBase) -> int:

@@ -84,8 +84,7 @@ def load_yes_no(
     Raises:
         SpecError: not a causal language model.
     """
-    from qwen3nb.models.encoders.transformer import _load_tokenizer
-    from qwen3nb.models.modeling.runtime import pick_device
+    from qwen3nb.models.modeling.runtime import load_tokenizer, pick_device
 
     # A Qwen3-Reranker may come with sentence-transformers files, but is still a decoder.
     if source.kind not in ("decoder", "adapter", "sentence-transformers"):
@@ -99,7 +98,7 @@ def load_yes_no(
     check_causal(model.config)
     folder = (source.base or source).folder
     assert folder is not None  # noqa: S101 - these kinds have one
-    tokenizer = _load_tokenizer(folder, model.config)
+    tokenizer = load_tokenizer(folder, model.config)
     count = sum(parameter.numel() for parameter in model.parameters())  # tied ones count once
     head = model.get_output_embeddings().weight
     loaded = YesNoModel(model.model, head, tokenizer, dtype, count)

@@ -8,14 +8,16 @@ The three are tokenised separately, as in Qwen3-Reranker's own code
 (https://huggingface.co/Qwen/Qwen3-Reranker-0.6B). In prefix and suffix, special tokens
 are control tokens; in the content, whatever it contains, they are plain text.
 
-If a pair exceeds the maximum length, only the document is truncated, at a token boundary;
-prefix, query and suffix are always complete.
+If a pair exceeds the maximum length, the end of the document is cut off, at a token boundary.
+Only if the query leaves no room for a document, the end of the query is cut off as well, so
+that the document gets a quarter of the room for the content. Prefix, markers and suffix are
+always complete.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -28,6 +30,8 @@ _SYSTEM = (
     "Judge whether the Document meets the requirements based on the Query and the Instruct "
     'provided. Note that the answer can only be "yes" or "no".'
 )
+
+_SHARE = 4  # a document gets at least 1/4 of the room if its query must be truncated
 
 
 class RerankError(ValueError):
@@ -73,11 +77,13 @@ class Tokenised:
         shared: tokens that all pairs start with.
         rests: the remaining tokens per document, including the suffix.
         cut: per document, whether it was truncated.
+        query_cut: whether the query was truncated.
     """
 
     shared: tuple[int, ...]
     rests: list[list[int]]
     cut: list[bool]
+    query_cut: bool = False
 
 
 class PairTokens:
@@ -112,10 +118,11 @@ class PairTokens:
         )
         self._room = max_length - len(self._prefix) - len(self._suffix)
         start = self._ids([template.start(instruction)])[0]
-        if self._room <= len(start):
+        self._empty = self._content("")
+        if self._room <= self._empty:
             raise RerankError(
                 f"a maximum length of {max_length} leaves no room for query and document: "
-                f"template and instruction take {max_length - self._room + len(start)} tokens"
+                f"template and instruction take {self.length('')} tokens"
             )
         self.system = (*self._prefix, *start)
 
@@ -126,8 +133,7 @@ class PairTokens:
         determined from the tokens, not assumed.
 
         Raises:
-            RerankError: the query leaves no room for a document, or a text is not valid
-                Unicode.
+            RerankError: a text is not valid Unicode.
         """
         check_text(query, "the query")
         for index, document in enumerate(documents):
@@ -135,17 +141,33 @@ class PairTokens:
         text = self._template.head(self._instruction, query)
         head, *contents = self._ids([text, *(f"{text} {document}" for document in documents)])
         if self._room <= len(head):
-            raise RerankError(
-                f"the query leaves no room for a document: with template and instruction it "
-                f"takes {self.max_length - self._room + len(head)} of {self.max_length} tokens; "
-                f"increase the maximum length. Query: {query!r:.80}"
-            )
+            return replace(self.rows(self._shortened(query), documents), query_cut=True)
         same = min((common_start(head, each) for each in contents), default=len(head))
         return Tokenised(
             shared=(*self._prefix, *head[:same]),
             rests=[[*each[same : self._room], *self._suffix] for each in contents],
             cut=[len(each) > self._room for each in contents],
         )
+
+    def length(self, query: str) -> int:
+        """Number of tokens of a prompt with the whole ``query`` and no document."""
+        return self.max_length - self._room + self._content(query)
+
+    def _content(self, query: str) -> int:
+        """Number of tokens of the content up to the document."""
+        return len(self._ids([self._template.head(self._instruction, query)])[0])
+
+    def _shortened(self, query: str) -> str:
+        """Return the longest start of ``query`` that leaves the document its share of the room."""
+        limit = max(self._empty, self._room - self._room // _SHARE - 1)
+        low, high = 0, len(query)
+        while low < high:  # bisection, because the tokens of a start are not those of the whole
+            middle = (low + high + 1) // 2
+            if self._content(query[:middle]) <= limit:
+                low = middle
+            else:
+                high = middle - 1
+        return query[:low]
 
     def _ids(self, texts: list[str]) -> list[list[int]]:
         encoded = self._tokenizer(

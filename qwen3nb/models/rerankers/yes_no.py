@@ -68,6 +68,7 @@ class RerankStats(Stats):
         saturated: pairs whose P(yes) is exactly 0 or 1 in the model's dtype.
         tied: documents with the same P(yes), in that dtype, as another one of their query.
         equal: documents with the same log-odds as another one of their query.
+        queries_cut: queries that were truncated because they left no room for a document.
     """
 
     tokens: int = 0
@@ -75,6 +76,7 @@ class RerankStats(Stats):
     saturated: int = 0
     tied: int = 0
     equal: int = 0
+    queries_cut: int = 0
 
 
 @dataclass(frozen=True)
@@ -168,8 +170,7 @@ class Reranker:
         """Score ``documents`` for one query; equal documents are scored once.
 
         Raises:
-            RerankError: a query longer than the maximum length, an invalid text, or a score
-                that is not finite.
+            RerankError: an invalid text, or a score that is not finite.
         """
         started, tokens = time.perf_counter(), self.stats.tokens
         distinct, where = deduplicate(list(documents))
@@ -182,11 +183,16 @@ class Reranker:
                 f"for the query {query!r:.80}"
             )
         self._count(log_odds, rows.cut, rows.rests, where)
+        self.stats.queries_cut += rows.query_cut
         whole = sum(len(rows.shared) + len(rest) for rest in rows.rests)
         self.stats.shared += whole - (self.stats.tokens - tokens)
         self.stats.seconds += time.perf_counter() - started
         scores = log_odds[where]
         return RerankScores(scores, sigmoid(scores), np.array(rows.cut, dtype=bool)[where])
+
+    def query_length(self, query: str) -> int:
+        """Return the number of tokens of a prompt with the whole ``query`` and no document."""
+        return self._pairs.length(query)
 
     def score_pairs(self, pairs: Iterable[tuple[str, str]]) -> RerankScores:
         """Score pairs of query and document; pairs of one query are scored together.

@@ -123,8 +123,8 @@ def reranked(
 def reranker_table(reranker: Reranker, results: Sequence[Result]) -> Table:
     """The reranker, its settings, and counts of the scored pairs."""
     counts = {
-        name: sum(result.config["counts"][name] for result in results)
-        for name in ("pairs", "cut", "saturated", "tied", "equal")
+        name: sum(result.config["counts"].get(name, 0) for result in results)
+        for name in ("pairs", "cut", "queries_cut", "saturated", "tied", "equal")
     }
     base = reranker.source.base
     facts = {
@@ -138,6 +138,7 @@ def reranker_table(reranker: Reranker, results: Sequence[Result]) -> Table:
         "first stage": ", ".join(sorted({r.task.key.split(".", 1)[1] for r in results})),
         "pairs": f"{counts['pairs']:,}",
         "documents cut to fit": f"{counts['cut']:,}",
+        "queries cut to leave them room": f"{counts['queries_cut']:,}{_longest(results)}",
         "P(yes) exactly 0 or 1": f"{counts['saturated']:,}",
         "P(yes) tied within a query": f"{counts['tied']:,}",
         "log-odds tied within a query": f"{counts['equal']:,}",
@@ -146,6 +147,18 @@ def reranker_table(reranker: Reranker, results: Sequence[Result]) -> Table:
     rows = tuple((Cell(name), Cell(value)) for name, value in facts.items())
     note = "Ties are between documents with different tokens. Documents are ranked by log-odds."
     return Table(("setting", "value"), rows, note, kind="facts")
+
+
+def _longest(results: Sequence[Result]) -> str:
+    """Name the longest query that was cut, if any was."""
+    cut = [
+        (each.config.get("longest_query") or {}, str(each.config["collection"])) for each in results
+    ]
+    lengths = [(one["tokens"], one["query"], name) for one, name in cut if one]
+    if not lengths:
+        return ""
+    tokens, query, name = max(lengths)
+    return f"; the longest, {query} of {name}, takes {tokens:,} tokens with its template"
 
 
 def rerank_table(results: Sequence[Result], *, seed: int = 0) -> Table:

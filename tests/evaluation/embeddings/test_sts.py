@@ -7,7 +7,7 @@ from helpers import TEXTS
 
 from qwen3nb.datasets.mirror import MirrorError
 from qwen3nb.datasets.rows import DataError
-from qwen3nb.evaluation.embeddings.sts import STSPairs, read_pairs, score_pairs, sts_pairs
+from qwen3nb.evaluation.embeddings.sts import STSPairs, evaluate_sts, read_pairs, sts_pairs
 from qwen3nb.models.load import load_encoder
 
 
@@ -18,7 +18,7 @@ def encoder(encoder_folder):
 
 def test_pairs_from_lists_and_files_by_hand(encoder, tmp_path):
     one, other, gold = list(TEXTS), [*TEXTS[1:], TEXTS[0]], [1.0, 4.0, 2.0, 3.0]
-    scores = score_pairs(encoder, (one, other, gold))
+    scores = evaluate_sts(encoder, (one, other, gold))
     a, b = encoder.encode(one), encoder.encode(other)
     cosines = (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
     assert scores.pearson.value == pytest.approx(np.corrcoef(cosines, gold)[0, 1])
@@ -32,11 +32,12 @@ def test_pairs_from_lists_and_files_by_hand(encoder, tmp_path):
     table = tmp_path / "pairs.tsv"
     table.write_text("\n".join("\t".join(map(str, row)) for row in [names, *rows]))
     for file in (jsonl, table):
-        assert score_pairs(encoder, read_pairs(file)).per_query == scores.per_query
+        assert evaluate_sts(encoder, read_pairs(file)).per_query == scores.per_query
+        assert evaluate_sts(encoder, str(file)).per_query == scores.per_query
 
 
 def test_pairs_that_cannot_be_scored(encoder, tmp_path):
-    constant = score_pairs(encoder, (list(TEXTS), list(TEXTS)[::-1], [2.0] * 4))
+    constant = evaluate_sts(encoder, (list(TEXTS), list(TEXTS)[::-1], [2.0] * 4))
     assert constant.spearman.value is None
     assert "undefined (one of the columns is constant)" in repr(constant)
     with pytest.raises(DataError, match="expected as many first sentences"):

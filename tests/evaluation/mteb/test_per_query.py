@@ -1,18 +1,148 @@
+"""Scores per query and per part, by hand and beside MTEB's."""
+
 import math
+from types import SimpleNamespace
 
 import pytest
+from datasets import Dataset, DatasetDict
+from helpers.mteb_tasks import WORDS, loaded
 
-from qwen3nb.evaluation.mteb.per_query import extract_scores
-from qwen3nb.evaluation.mteb.select import select_tasks
+from qwen3nb.evaluation.mteb.evaluate import evaluate_tasks
+from qwen3nb.evaluation.mteb.per_query import score_task
+from qwen3nb.evaluation.run import EvaluationError
 from qwen3nb.metrics.aggregate import reported
+from qwen3nb.models.load import load_encoder
+from qwen3nb.records.record import Result
+from qwen3nb.records.store import verify
+
+
+def outcome(scores):
+    """MTEB's result, from its main score by split and subset."""
+    entries = {
+        split: [
+            {"hf_subset": subset, "languages": ["eng-Latn"], "main_score": value}
+            for subset, value in subsets.items()
+        ]
+        for split, subsets in scores.items()
+    }
+    values = [value for subsets in scores.values() for value in subsets.values()]
+    return SimpleNamespace(scores=entries, get_score=lambda: sum(values) / len(values))
+
+
+def collection(qrels, *, documents=("d1", "d2"), candidates=None):
+    return {
+        "corpus": Dataset.from_list([{"id": d, "text": d, "title": ""} for d in documents]),
+        "queries": Dataset.from_list([{"id": query, "text": query} for query in qrels]),
+        "relevant_docs": qrels,
+        "top_ranked": candidates,
+    }
 
 
 def test_a_type_without_scores_per_query_keeps_what_mteb_reports():
-    task = select_tasks(names=["SummEvalSummarization.v2"])[0]
-    columns, named, main = extract_scores(task, {}, {})
-    assert columns == {}
-    assert named == {main: ("reported", ())}
-    value = reported(0.31, n=100)
-    assert (value.value, value.low, value.how) == (0.31, None, "reported")
+    rows = Dataset.from_dict({"text": list(WORDS)})
+    task = loaded("SummEvalSummarization.v2", DatasetDict(test=rows))
+    scores = score_task(task, {}, outcome({"test": {"default": 0.31}}), seed=0)
+    assert scores.per_query == {}
+    assert scores.metrics == {"cosine_spearman": reported(0.31, n=12)}
+    assert (scores.main, scores.unit, scores.size) == ("cosine_spearman", "texts", {"texts": 12})
     with pytest.raises(ValueError, match="expected a finite value"):
         reported(math.nan, n=1)
+
+
+def test_pairs_in_one_row_are_counted():
+    rows = {"sentence1": [list(WORDS)], "sentence2": [list(WORDS)], "labels": [[0, 1] * 6]}
+    task = loaded("TwitterURLCorpus", DatasetDict(test=Dataset.from_dict(rows)))
+    scores = score_task(task, {}, outcome({"test": {"default": 0.5}}), seed=0)
+    assert scores.metrics["max_ap"].n == 12
+    assert (scores.unit, scores.size) == ("pairs", {"pairs": 12})
+
+
+def test_a_query_without_a_relevant_document_counts_as_0_and_one_without_judgement_not():
+    qrels = {"a": {"d1": 1}, "b": {"d1": 0, "d2": -1}}
+    task = loaded("SciFact", {"default": {"test": collection(qrels)}})
+    ranked = {"default": {"test": {"a": {"d1": 0.9, "d2": 0.1}, "b": {"d1": 0.5}}}}
+    scores = score_task(task, ranked, outcome({"test": {"default": 0.5}}), seed=0)
+    assert scores.per_query["nDCG@10"] == {"a": 1.0, "b": 0.0}
+    assert scores.metrics["nDCG@10"].n == 2
+    qrels["not a query"] = {"d1": 1}
+    assert score_task(task, ranked, outcome({"test": {"default": 0.5}}), seed=0) == scores
+    with pytest.raises(EvaluationError, match="SciFact: MTEB's ndcg_at_10 is 0.9, the per-query"):
+        score_task(task, ranked, outcome({"test": {"default": 0.9}}), seed=0)
+
+
+def test_the_queries_of_one_reader_are_one():
+    qrels = {"7_0": {"d1": 1, "d2": 0}, "7_1": {"d1": 1, "d2": 0}, "8_0": {"d1": 0, "d2": 1}}
+    task = loaded("MindSmallReranking", {"default": {"test": collection(qrels)}})
+    ranked = {
+        "7_0": {"d1": 0.1, "d2": 0.5},
+        "7_1": {"d1": 0.9, "d2": 0.2},  # the best score of d1 beats that of d2
+        "8_0": {"d1": 0.9, "d2": 0.2},
+    }
+    theirs = outcome({"test": {"default": 0.75}})
+    scores = score_task(task, {"default": {"test": ranked}}, theirs, seed=0)
+    assert (scores.main, scores.unit) == ("MAP@1000", "readers")
+    assert scores.per_query["MAP@1000"] == {"7": 1.0, "8": 0.5}
+    assert next(iter(scores.metrics)) == "MAP@1000"
+    assert scores.metrics["MAP@1000"].n == 2
+    assert scores.size == {"documents": 2, "queries": 3}
+
+
+def sts(subsets):
+    """STS17 in several languages, each with its own pairs."""
+    data = {
+        subset: DatasetDict(
+            test=Dataset.from_dict(
+                {
+                    "sentence1": [f"{WORDS[i]} {i * shift % 7}" for i in range(12)],
+                    "sentence2": [WORDS[(i * shift) % 12] for i in range(12)],
+                    "score": [float((i * shift) % 5) for i in range(12)],
+                }
+            )
+        )
+        for shift, subset in zip((7, 11), subsets, strict=False)
+    }
+    return loaded("STS17", data, hf_subsets=list(subsets))
+
+
+@pytest.fixture(scope="module")
+def encoder(encoder_folder):
+    return load_encoder(encoder_folder, cache=False, show_progress=False)
+
+
+def test_the_score_over_languages_is_the_mean_of_theirs_as_in_mteb(encoder, tmp_path):
+    run = evaluate_tasks(encoder, tasks=[sts(["en-en", "es-es"])], output=tmp_path,
+                         show_progress=False)  # fmt: skip
+    (record,) = run.results
+    assert record.task.key == "STS17-en-en_es-es"
+    assert record.main.value == pytest.approx(record.task.mteb.value, abs=1e-9)
+    english, spanish = record.parts
+    assert (english.split, english.subset, english.languages) == ("test", "en-en", ("eng-Latn",))
+    assert spanish.languages == ("spa-Latn",)
+    for part in record.parts:
+        assert part.score.value == pytest.approx(part.mteb, abs=1e-9)
+        assert part.score.n == 12
+    assert record.main.value == pytest.approx((english.score.value + spanish.score.value) / 2)
+    assert record.main.low < record.main.value < record.main.high
+    assert (record.main.n, record.task.size) == (24, {"pairs": 24})
+    assert {query.rpartition("/")[0] for query in record.per_query["gold"]} == {
+        "test/en-en", "test/es-es",
+    }  # fmt: skip
+    assert verify(record) == []
+    assert Result.load(record.path(tmp_path)) == record
+
+    (alone,) = evaluate_tasks(encoder, tasks=[sts(["en-en"])], output=tmp_path,
+                              show_progress=False).results  # fmt: skip
+    assert alone.parts == ()
+    assert alone.main.value == pytest.approx(english.score.value)
+    assert set(alone.per_query["gold"]) < set(record.per_query["gold"])
+
+
+def test_a_changed_part_does_not_hold(encoder, tmp_path):
+    (record,) = evaluate_tasks(encoder, tasks=[sts(["en-en", "es-es"])], output=tmp_path,
+                               show_progress=False).results  # fmt: skip
+    file = record.path(tmp_path)
+    text = file.read_text()
+    value = repr(record.parts[0].score.value)
+    head, _, tail = text.rpartition(f'"value": {value}')
+    file.write_text(f'{head}"value": 0.123{tail}')
+    assert any("Spearman on test/en-en: value is 0.123" in line for line in verify(file))

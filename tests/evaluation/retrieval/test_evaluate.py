@@ -30,6 +30,7 @@ def test_a_collection_of_ones_own(first, encoder):
     result = evaluate_collection(stage, collection)
     assert verify(result) == []
     assert result.task.size["queries"] == 2
+    assert result.task.counts["queries without judgements, left out"] == 1
     assert result.task.size["documents"] == 7
     assert result.main.value > 0.5  # each query's own text is a document
     assert result.per_query["Recall@1"]["q2"] == 1.0

@@ -26,6 +26,7 @@ from qwen3nb.models.rerankers.load import load_reranker
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import verify_files
 from qwen3nb.report.leaderboard.tables import cost_table
+from qwen3nb.tiers import Tier
 from qwen3nb.utils.journal import Journal
 
 
@@ -44,7 +45,7 @@ def beir(tmp_path):
     return write_beir(tmp_path / "words")
 
 
-def run_suite(reranker, data, **options):
+def run_suite(reranker, data=None, **options):
     return rerank(reranker, data, show_progress=False, **options)
 
 
@@ -109,7 +110,7 @@ def test_groups_are_averaged_into_one_and_the_mean_counts_them_once(reranker, be
     assert len(parts) == 2
     assert scores["cqadupstack"] == pytest.approx(sum(parts) / 2)
     mean = dataset_rows(suite.results)[-1]
-    assert mean["dataset"] == "mean"
+    assert mean["dataset"] == "mean of 2 data sets"
     assert mean["nDCG@10"] == pytest.approx(sum(scores.values()) / 2)
     assert mean["oracle nDCG@10"] >= mean["nDCG@10"]
 
@@ -163,8 +164,8 @@ def test_first_stages_that_are_none(beir, first, message):
         first_stage(find_collections(beir)[0], first)
 
 
-def test_msmarco_dev(reranker, tmp_path):
-    folder = tmp_path / "msmarco"
+def write_msmarco(folder):
+    """Two queries of MS MARCO dev, with 40 passages in the official top 1,000 of each."""
     folder.mkdir()
     passages = {
         str(i): f"passage about {WORDS[i % 15]} and {WORDS[(i * 7) % 15]}" for i in range(40)
@@ -177,6 +178,11 @@ def test_msmarco_dev(reranker, tmp_path):
         for p in passages
     ]
     (folder / "top1000.dev").write_text("".join(reversed(top)))
+    return folder
+
+
+def test_msmarco_dev(reranker, tmp_path):
+    folder = write_msmarco(tmp_path / "msmarco")
 
     suite = run_suite(reranker, [folder], first="given", depth=10)
 
@@ -208,7 +214,11 @@ def test_a_document_is_no_answer_to_itself(reranker, tmp_path):
         ("corpus.jsonl", '{"_id": "x", "text": null}', r"corpus.jsonl:31: field 'text' is None"),
         ("corpus.jsonl", '{"_id": 3, "text": "x"}', r"corpus.jsonl:31: field '_id' is 3"),
         ("qrels/test.tsv", "q1\td1", r"test.tsv:19: expected 3 fields; got 2"),
-        ("qrels/test.tsv", "q1\td1\thigh", r"test.tsv:\d+: expected a number as grade; got 'high'"),
+        (
+            "qrels/test.tsv",
+            "q1\td1\thigh",
+            r"test.tsv:\d+: expected a whole number.*got 'high'",
+        ),
         ("qrels/test.tsv", "nobody\td1\t1", "query 'nobody' is judged but has no text"),
     ],
 )
@@ -221,8 +231,10 @@ def test_data_that_is_wrong_says_where(beir, file, line, message):
 
 def test_a_data_set_that_fails_leaves_the_others(reranker, beir, tmp_path):
     (tmp_path / "empty").mkdir()
-    with pytest.raises(EvaluationError, match="1 of 2 data sets failed"):
+    with pytest.raises(EvaluationError, match="1 of 2 data sets failed") as caught:
         run_suite(reranker, [tmp_path / "empty", beir], depth=3)
+    assert [each.config["collection"] for each in caught.value.run.results] == ["words"]
+    assert list(caught.value.run.failures) == [str(tmp_path / "empty")]
     with pytest.raises(EvaluationError, match="expected a BEIR folder"):
         run_suite(reranker, [tmp_path / "empty"])
 
@@ -259,6 +271,90 @@ def test_a_journal_survives_a_torn_line(tmp_path):
     file.write_bytes(whole.replace(b"2.5", b"2.6"))
     assert Journal(file).damaged == 1
     assert Journal(file).get("b") == {"x": 1}
+
+
+def test_a_long_query_is_cut_counted_and_named(folder, beir):
+    rows = [json.loads(line) for line in (beir / "queries.jsonl").read_text().splitlines()]
+    rows[2]["text"] = "sort row " * 300
+    rows[5]["text"] = "mean sum " * 400
+    (beir / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    short = load_reranker(folder, device="cpu", max_length=400)
+
+    (result,) = run_suite(short, [beir], depth=3).results
+
+    assert result.main.n == 8
+    assert result.config["counts"]["queries_cut"] == 2
+    tokens = short.query_length(rows[5]["text"])
+    assert result.config["longest_query"] == {"query": "q5", "tokens": tokens}
+    assert tokens > 400
+    assert result.task.counts["queries cut to leave room for a document"] == 2
+
+
+def test_a_limit_is_named_in_the_record(reranker, beir):
+    (whole,) = run_suite(reranker, [beir], depth=4).results
+    (result,) = run_suite(reranker, [beir], depth=4, limit=3).results
+    assert result.task.key == "words.bm25-4-limit3"
+    assert result.main.n == result.task.size["queries"] == 3
+    assert result.path() != whole.path()
+
+
+def tiny_tier(monkeypatch, *names):
+    """Make ``names`` the data sets of the tier `fast`."""
+    module = "qwen3nb.evaluation.retrieval.rerank.TIERS"
+    monkeypatch.setattr(module, {"fast": Tier("fast", "", names)})
+    monkeypatch.setattr(Tier, "reranking", property(lambda tier: tier.tasks))
+
+
+def test_a_tier_is_the_same_as_its_data_sets(reranker, beir, monkeypatch):
+    tiny_tier(monkeypatch, str(beir))
+    (result,) = run_suite(reranker, tier="fast", depth=4).results
+    assert run_suite(reranker, [beir], depth=4).reused == ("words",)
+    assert result.task.main_metric == "nDCG@10"
+
+
+def test_either_data_or_a_tier(reranker, beir):
+    for given in ({}, {"data": [beir], "tier": "fast"}, {"data": [beir], "msmarco": beir}):
+        with pytest.raises(ValueError, match="expected either data sets or a tier"):
+            run_suite(reranker, **{"data": None, **given})
+    with pytest.raises(ValueError, match="unknown tier 'ful'"):
+        run_suite(reranker, None, tier="ful")
+
+
+def test_the_official_ms_marco_takes_the_place_of_the_task(reranker, beir, tmp_path, monkeypatch):
+    tiny_tier(monkeypatch, str(beir), "MSMARCO")
+    official = write_msmarco(tmp_path / "msmarco")
+    (official / "run.dev.small.tsv").write_text(
+        "".join(f"{q}\t{d}\t{d + 1}\n" for q in (7, 9) for d in range(40))
+    )
+
+    words, result = run_suite(reranker, None, tier="fast", msmarco=official, depth=10).results
+
+    assert result.task.name == "MSMARCO-dev.given-10"
+    assert result.task.main_metric == "MRR@10"
+    assert result.per_query["first MRR@10"] == {"7": 1.0, "9": 1 / 10}  # ranks of the run
+    run = read_run(result.path().with_suffix(".first.trec"))
+    assert rank_documents(run["7"]) == [str(d) for d in range(10)]  # cut to the depth
+    judge = pytrec_eval.RelevanceEvaluator({"7": {"0": 1}, "9": {"9": 1}}, {"recip_rank"})
+    theirs = judge.evaluate(read_run(result.path().with_suffix(".trec")))
+    assert result.main.value == pytest.approx(np.mean([t["recip_rank"] for t in theirs.values()]))
+    mean, without = dataset_rows([words, result])[-2:]
+    assert mean["dataset"] == "mean of 2 data sets"
+    assert mean["nDCG@10"] == pytest.approx(
+        (words.main.value + result.metrics["nDCG@10"].value) / 2
+    )
+    assert without["dataset"] == "mean of 1 data set, without MS MARCO"
+    assert without["nDCG@10"] == words.main.value
+
+
+def test_a_group_without_all_its_parts_has_no_mean(reranker, beir, tmp_path):
+    for seed, name in enumerate(("android", "gis", "tex")):
+        write_beir(tmp_path / "cqadupstack" / name, seed=seed + 5)
+    results = run_suite(reranker, [beir, tmp_path / "cqadupstack"], depth=5).results
+    assert dataset_scores(results)["cqadupstack"] is not None
+    fewer = [each for each in results if each.config["collection"] != "cqadupstack-gis"]
+    assert dataset_scores(fewer)["cqadupstack"] is None
+    assert dataset_scores(fewer)["words"] is not None
+    assert dataset_rows(fewer)[-1]["nDCG@10"] is None
 
 
 CHILD = """
@@ -427,7 +523,7 @@ def test_what_a_training_left_is_found_and_evaluated(folder, beir, tmp_path):
     results = evaluate_trained(
         outputs, [beir], depth=4, embedding_tasks=[embedded_task("AuthorSTS")],
         device="cpu", show_progress=False,
-    )  # fmt: skip
+    ).results  # fmt: skip
 
     assert [(each.configuration, each.seed, each.embeds) for each in adapters] == [
         ("joint_single_r2", 42, True),
@@ -444,6 +540,15 @@ def test_what_a_training_left_is_found_and_evaluated(folder, beir, tmp_path):
     assert results[0].config["training"]["steps"] is None  # no log
     assert results[0].model.settings["instruction"] == "Find the function."
     assert verify_files([result.path() for result in results]) == {}
+    again = evaluate_trained(
+        outputs, [beir], depth=4, embedding_tasks=[embedded_task("AuthorSTS")],
+        device="cpu", show_progress=False,
+    )  # fmt: skip
+    assert again.reused == (
+        "joint_single_r2/seed_42: words",
+        "joint_single_r2/seed_42: AuthorSTS",
+        "rank_only_r2/seed_7: words",
+    )
     back = json.loads((adapters[1].seed_folder / "results" / "words.bm25-4.json").read_text())
     assert back["per_query"] == results[2].per_query["nDCG@10"]
     assert back["aggregate"] == {"ndcg@10": results[2].main.value}

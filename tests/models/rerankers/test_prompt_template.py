@@ -1,5 +1,6 @@
 """The prompt of a pair, token by token."""
 
+import numpy as np
 import pytest
 from helpers.rerankers import DOCUMENTS, QUERY, write_reranker
 from hypothesis import HealthCheck, given, settings
@@ -88,10 +89,41 @@ def test_only_the_document_is_cut_and_cuts_are_counted(folder):
     assert not whole.score(QUERY, [long]).truncated.any()
 
 
-def test_a_query_too_long_for_the_window_is_an_error(folder):
+def test_a_query_without_room_for_a_document_is_cut_and_counted(folder):
     reranker = load_reranker(folder, device="cpu", max_length=400)
-    with pytest.raises(RerankError, match=r"query leaves no room .* of 400 tokens.*increase"):
-        reranker.score("fox " * 400, ["a document"])
+    pairs = reranker._pairs
+    query, documents = "fox lazy " * 200, ["The quick brown fox.", "dog " * 300, ""]
+    rows = pairs.rows(query, documents)
+    whole = pairs.length(query)
+
+    assert rows.query_cut
+    assert rows.cut == [False, True, False]
+    contents = [[*rows.shared, *rest] for rest in rows.rests]
+    end = len(pairs._suffix)
+    assert all(row[-end:] == pairs._suffix for row in contents)
+    assert len(contents[1]) == 400 < whole
+    # The template is complete, and the document has its quarter of the room.
+    text = pairs._tokenizer.decode(contents[0][len(pairs._prefix) : -end])
+    kept = text.partition("<Query>: ")[2].partition("\n<Document>:")[0]
+    assert text.endswith("\n<Document>: The quick brown fox.")
+    assert query.startswith(kept)
+    room = 400 - len(pairs._prefix) - end
+    assert pairs.length(kept) <= 400 - room // 4 < pairs.length(query[: len(kept) + 8])
+
+    scores = reranker.score(query, documents)
+    assert np.array_equal(scores.log_odds, reranker.score(kept, documents).log_odds)
+    assert len(set(scores.log_odds)) == 3  # the documents are still told apart
+    assert reranker.stats.queries_cut == 1
+    assert reranker.query_length(query) == whole
+
+
+def test_a_query_that_just_fits_is_not_cut(folder):
+    pairs = load_reranker(folder, device="cpu", max_length=400)._pairs
+    query = "fox"
+    while pairs.length(f"{query} fox") < 400:
+        query += " fox"
+    assert not pairs.rows(query, ["dog"]).query_cut
+    assert pairs.rows(f"{query} fox fox", ["dog"]).query_cut
 
 
 def test_an_impossible_maximum_length_is_an_error(folder):

@@ -1,0 +1,120 @@
+"""Any object with ``encode(texts)`` as an encoder, such as a SentenceTransformer in memory."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from qwen3nb.models.encoders.base import Encoder
+from qwen3nb.models.sources.source import Source
+from qwen3nb.models.types import EncoderError, Vectors
+
+__all__ = ["WrappedEncoder"]
+
+
+class WrappedEncoder(Encoder):
+    """An object whose ``encode`` takes a list of strings and returns a vector for each.
+
+    What its vectors depend on is not known. Without a fingerprint it is therefore another model
+    in every run: neither its vectors nor its records are used again. With one, both are; change
+    it when the vectors change.
+
+    The prompts of a SentenceTransformer are used as MTEB uses them. Vectors are compared as its
+    ``similarity_fn_name`` says, by cosine if it says nothing.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        label: str = "",
+        fingerprint: str = "",
+        batch_size: int = 32,
+        show_progress: bool = True,
+    ) -> None:
+        """Wrap ``model``.
+
+        Args:
+            model: has ``encode``.
+            label: its name in tables; by default that of its class.
+            fingerprint: identifies its content, such as a version or a digest.
+            batch_size: texts per batch of a SentenceTransformer.
+            show_progress: whether long encodings show a progress bar.
+
+        Raises:
+            TypeError: ``model`` has no method ``encode``.
+            EncoderError: it does not return a vector per text.
+        """
+        if not callable(getattr(model, "encode", None)):
+            raise TypeError(
+                f"expected a model spec, a loaded model, or an object with encode(texts); "
+                f"got {type(model).__name__}"
+            )
+        self._model = model
+        # A SentenceTransformer would add its default prompt to texts that have theirs already.
+        named = hasattr(model, "prompts") and hasattr(model, "encode_query")
+        self._options = (
+            {"prompt": "", "batch_size": batch_size, "show_progress_bar": False} if named else {}
+        )
+        self._dimension = self._embed_any(["a text"]).shape[1]
+        kind = f"{type(model).__module__}.{type(model).__qualname__}"
+        super().__init__(
+            Source(
+                spec=kind,
+                kind="object",
+                label=label or type(model).__name__,
+                prompts=_prompts(model) if named else {},
+            ),
+            settings={"fingerprint": fingerprint or f"none, run {uuid.uuid4().hex}"},
+            cache=bool(fingerprint),
+            show_progress=show_progress,
+        )
+
+    @property
+    def device(self) -> str:
+        """The device that the object names, if any."""
+        return str(getattr(self._model, "device", "cpu"))
+
+    @property
+    def dimension(self) -> int:
+        """D, the length of a vector."""
+        return int(self._dimension)
+
+    @property
+    def similarity_name(self) -> str:
+        """``dot`` if the object says so, else ``cosine``."""
+        name = getattr(self._model, "similarity_fn_name", None)
+        return "dot" if str(getattr(name, "value", name)) == "dot" else "cosine"
+
+    def _embed(self, texts: Sequence[str]) -> Vectors:
+        return self._embed_any(texts)
+
+    def _embed_any(self, texts: Sequence[str]) -> Vectors:
+        given = self._model.encode(list(texts), **self._options)
+        given = given.detach().cpu() if hasattr(given, "detach") else given
+        try:
+            vectors: Vectors = np.asarray(given, dtype=np.float32)
+        except (TypeError, ValueError):
+            vectors = np.empty(0, dtype=np.float32)
+        if vectors.ndim != 2 or len(vectors) != len(texts):
+            shape = getattr(given, "shape", type(given).__name__)
+            raise EncoderError(
+                f"{type(self._model).__name__}.encode of {len(texts)} texts: expected an array "
+                f"({len(texts)}, D), got {shape}"
+            )
+        return vectors
+
+
+def _prompts(model: Any) -> dict[str, str]:
+    """Return the prompts of a SentenceTransformer under this package's names."""
+    theirs: Mapping[str, str] = model.prompts or {}
+    ours = {
+        name.replace("document", "passage") if name.endswith("document") else name: prompt
+        for name, prompt in theirs.items()
+        if prompt
+    }
+    default = theirs.get(str(getattr(model, "default_prompt_name", None)))
+    return ours | ({"symmetric": default} if default else {})
