@@ -79,8 +79,21 @@ def overview_table(comparison: Comparison) -> Table:
         f"Tasks on which a model is significantly better or worse than {comparison.baseline}: "
         f"two-sided paired permutation test, {NAMES[how.correction]}, p < {how.alpha:g}. On many "
         f"tasks some differences are significant by chance; the last column allows for that."
+        + _uncounted(comparison)
     )
     return Table(heads, tuple(rows), note if rows else "Nothing was compared.", name="overview")
+
+
+def _uncounted(comparison: Comparison) -> str:
+    """Name the tasks on which nothing is paired over queries."""
+    counted = {each.task for each in comparison.differences}
+    others = list(dict.fromkeys(task for task, _ in comparison.records if task not in counted))
+    if not others:
+        return ""
+    return (
+        " Not counted, since their score is not a mean over queries or only one model has it (for "
+        f"STS see the correlations): {', '.join(map(short_task, others))}."
+    )
 
 
 def _counts(differences: Sequence[PairedDifference], significant: Sequence[bool]) -> str:

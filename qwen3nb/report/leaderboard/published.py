@@ -33,7 +33,9 @@ from qwen3nb.utils.atomic_files import read_json
 
 __all__ = ["OtherScore", "other_scores_table", "read_published"]
 
-_FIELDS = {"model": str, "task": str, "value": (int, float), "source": str}
+_FIELDS: dict[str, tuple[type, ...]] = {
+    "model": (str,), "task": (str,), "value": (int, float), "source": (str,),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

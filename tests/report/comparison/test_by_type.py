@@ -21,6 +21,10 @@ def many():
     return compare(results, tasks=KEYS, baseline="poor", draws=500)
 
 
+def table_note_names(table, task):
+    return table.note.partition("Not counted")[2].endswith(f": {task}.")
+
+
 def test_many_tasks_are_counted_by_type_and_corrected_over_all(many):
     table = overview_table(many)
     cells = [[cell.text for cell in row] for row in table.rows]
@@ -28,6 +32,9 @@ def test_many_tasks_are_counted_by_type_and_corrected_over_all(many):
                                           ["6", "6 / 0 / 0", "6 / 0 / 0"]]  # fmt: skip
     assert [row[0].detail for row in table.rows] == ["Clustering", "Retrieval"]
     assert "over all 14 comparisons" in table.columns[-1]
+    assert "Not counted" not in table.note
+    alone = [make("a"), make("b"), make("b", task="Alone")]
+    assert table_note_names(overview_table(compare(alone)), "Alone")
 
 
 def test_a_difference_may_be_significant_on_its_task_only():
