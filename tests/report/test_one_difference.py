@@ -7,13 +7,13 @@ import pytest
 from helpers.records import make
 
 from qwen3nb.analysis.comparison.compare import compare
+from qwen3nb.report.card.limitations import limitations
 from qwen3nb.report.comparison.candidates import compare_candidates
 from qwen3nb.report.comparison.figures import differences_figure, pairs_figure
 from qwen3nb.report.comparison.tables import differences_table
 from qwen3nb.report.comparison.task_figures import task_differences_figure, wins_figure
 from qwen3nb.report.headline import headline_findings
 from qwen3nb.report.leaderboard.findings import findings
-from qwen3nb.report.leaderboard.limitations import limitations
 from qwen3nb.report.leaderboard.score_table import leaderboard
 from qwen3nb.report.paper import paper_figures, paper_tables
 from qwen3nb.utils.format import interval_text, p_value_text

@@ -27,7 +27,7 @@ from qwen3nb.report.card.facts import (
     training_facts,
     training_of,
 )
-from qwen3nb.report.leaderboard.limitations import limitations
+from qwen3nb.report.card.limitations import limitations
 from qwen3nb.report.leaderboard.one_model import main_scores_table, parts_table
 from qwen3nb.report.leaderboard.score_table import leaderboard
 from qwen3nb.report.leaderboard.suite import suite_table, summarise

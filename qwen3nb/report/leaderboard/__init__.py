@@ -1,1 +1,1 @@
-"""The leaderboard page: score tables, ranks, findings, limitations."""
+"""The leaderboard page: means of benchmarks, tasks, ranks, findings, published scores."""

@@ -20,7 +20,7 @@ from qwen3nb.models.sources.resolve import find_source
 from qwen3nb.records.record import MTEBScore
 from qwen3nb.report.card.card import card_body, card_text
 from qwen3nb.report.card.facts import FACTS, read_facts, training_facts
-from qwen3nb.report.leaderboard.limitations import limitations
+from qwen3nb.report.card.limitations import limitations
 from qwen3nb.tiers import TIERS
 
 
