@@ -1,11 +1,10 @@
 """The tier ``full``, from the command to its page, on miniatures of all its data sets."""
 
-import os
 import subprocess
-import sys
 
 import pytest
 from helpers.miniatures import write_miniatures
+from helpers.notebooks import call
 
 import qwen3nb as q
 from qwen3nb import paths
@@ -24,22 +23,14 @@ def offline(checkout, rehearsal_mirror, monkeypatch):
     """A home that knows the mirror and no hub."""
     monkeypatch.setenv("QWEN3NB_MIRROR", str(rehearsal_mirror))
     monkeypatch.setenv("HF_HOME", str(checkout / "hub"))
-    monkeypatch.setenv("PYTHONWARNINGS", "")
     return checkout
-
-
-def evaluate(home, *arguments):
-    """Type ``qwen3nb eval …`` in a process of its own."""
-    command = [sys.executable, "-m", "qwen3nb.cli.main", "eval", *arguments]
-    return subprocess.run(
-        command, cwd=home, env=os.environ.copy(), text=True, capture_output=True, check=False,
-        timeout=600,
-    )  # fmt: skip
 
 
 @pytest.mark.integration
 def test_every_task_has_its_record_and_a_second_run_reuses_all(offline):
-    done = evaluate(offline, "--tier", "full", "--checkpoint", "random")
+    # As typed in notebooks/, without an output.
+    typed = ("eval.ipynb", "-p", "tier", "full", "-p", "checkpoint", "random")
+    done = call(*typed, folder=offline / "notebooks", stdin=subprocess.DEVNULL)
     assert done.returncode == 0, done.stderr[-3000:]
     assert {each.task.key for each in load_results()} == set(TIERS["full"].task_keys)
     assert len(load_results()) == 61
@@ -49,9 +40,9 @@ def test_every_task_has_its_record_and_a_second_run_reuses_all(offline):
 
 
 @pytest.mark.integration
-def test_a_rehearsal_leaves_the_results_as_they_are(offline):
-    done = evaluate(offline, "--tier", "fast", "--checkpoint", "bm25", "--rehearse")
-    assert done.returncode == 0, done.stderr[-3000:]
+def test_a_rehearsal_leaves_the_results_as_they_are(offline, cli):
+    done = cli("eval", "--tier", "fast", "--checkpoint", "bm25", "--rehearse")
+    assert done.exit_code == 0, done.output[-3000:]
     assert list(load_results()) == []
     assert not paths.book_runs().exists()
     rehearsed = load_results(offline / "results" / "rehearsal")
