@@ -58,7 +58,7 @@ class InterferenceReport:
         flags: anomalies in their files.
         scores: of the trained adapters.
         differences: between configurations, tested.
-        asked: whether the comparison by steps on the task was asked for.
+        requested: whether the comparison by steps on the task was requested.
     """
 
     interference: Interference
@@ -67,7 +67,7 @@ class InterferenceReport:
     flags: tuple[str, ...]
     scores: tuple[Score, ...] = ()
     differences: tuple[ConfigurationDifference, ...] = ()
-    asked: bool = False
+    requested: bool = False
 
     @property
     def hint(self) -> str:
@@ -79,7 +79,7 @@ class InterferenceReport:
                 "or those are unknown; train both for the same number, or log the task of each "
                 "step."
             )
-        if self.interference.required == TASK_STEPS and not self.asked:
+        if self.interference.required == TASK_STEPS and not self.requested:
             return (
                 "No two runs have the same optimiser steps, so runs are compared that spent the "
                 "same steps on the task: a joint run takes steps on the other task besides "
@@ -155,7 +155,7 @@ def interference_report(
         flags=tuple(flags),
         scores=tuple(scores),
         differences=tuple(differences),
-        asked=task_steps,
+        requested=task_steps,
     )
 
 
