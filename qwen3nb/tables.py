@@ -75,7 +75,10 @@ __getattr__, __dir__, __all__ = lazy_names(
             "reranker_table",
         ),
         "qwen3nb.report.studies.speed": ("speed_table",),
-        "qwen3nb.report.training.configurations": ("configurations_table",),
+        "qwen3nb.report.training.configurations": (
+            "configuration_differences_table",
+            "configurations_table",
+        ),
         "qwen3nb.report.training.interference": (
             "interference_seeds_table",
             "interference_table",

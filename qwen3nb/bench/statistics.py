@@ -1,4 +1,4 @@
-"""Benchmark comparing all pairs of many systems: shared draws against a loop per pair."""
+"""Benchmark of statistics: all pairs of many systems, and intervals against the bootstrap."""
 
 from __future__ import annotations
 
@@ -15,10 +15,18 @@ import numpy as np
 from qwen3nb.analysis.comparison.alignment import ScoreMatrix
 from qwen3nb.analysis.comparison.differences import corrected, paired_differences
 from qwen3nb.analysis.stats.resampling import percentile_interval, resampled_means
-from qwen3nb.metrics.intervals import Array, Interval
+from qwen3nb.metrics.aggregate import aggregate
+from qwen3nb.metrics.intervals import INTERVALS, Array, Interval, difference_interval
 from qwen3nb.utils.markdown import markdown_table
 
-__all__ = ["StatisticsTiming", "bench_statistics", "table"]
+__all__ = [
+    "IntervalTiming",
+    "StatisticsTiming",
+    "bench_intervals",
+    "bench_statistics",
+    "interval_table",
+    "table",
+]
 
 _T = TypeVar("_T")
 LEVEL = 0.95
@@ -61,8 +69,8 @@ def bench_statistics(
     """Time both methods on synthetic scores; the loop on ``loop_pairs`` pairs, extrapolated.
 
     The loop runs before, between and after the other methods. It computes percentile intervals
-    only; `paired_differences` has Student's and adds the permutation test, `corrected` Holm's
-    correction.
+    only; `paired_differences` has those of `difference_interval` and adds the permutation test,
+    `corrected` Holm's correction.
     """
     matrices = [_scores(systems, queries, seed=seed + task) for task in range(tasks)]
     first = matrices[0]
@@ -94,7 +102,7 @@ def bench_statistics(
         ("numpy loop, pair by pair", loop_seconds, loop_pairs, one_pair, None),
         ("all pairs from one set of draws", block_seconds, total, partial(block, first.scores),
          deviation),
-        ("Student's, permutation tests and Holm", full_seconds, total, lambda: full([first]),
+        ("intervals shown, permutation tests, Holm", full_seconds, total, lambda: full([first]),
          deviation),
     ]  # fmt: skip
     return tuple(
@@ -116,6 +124,82 @@ def table(rows: Sequence[StatisticsTiming]) -> str:
             f"{row.ratio:.1f}",
             f"{row.peak_mib:.0f}",
             "–" if row.deviation is None else f"{row.deviation:.1f} s.e.",
+        )
+        for row in rows
+    ]
+    return markdown_table(heads, cells)
+
+
+@dataclass(frozen=True)
+class IntervalTiming:
+    """The interval of one statistic, by the method that is shown and by the bootstrap.
+
+    Attributes:
+        what: the statistic.
+        method: name of the method that is shown.
+        seconds: of that method; ``bootstrap`` is the percentile bootstrap's.
+    """
+
+    what: str
+    method: str
+    seconds: float
+    bootstrap: float
+
+    @property
+    def ratio(self) -> float:
+        """Time relative to the bootstrap's."""
+        return self.seconds / self.bootstrap
+
+
+def bench_intervals(
+    *, queries: int = 6980, n_resamples: int = 2000, repeats: int = 5, seed: int = 0
+) -> tuple[IntervalTiming, ...]:
+    """Time `aggregate` and `difference_interval` against percentile bootstraps, in turn.
+
+    Records had 2,000 resamples, which is the default.
+    """
+    scores = _scores(2, queries, seed=seed).scores
+    per_query = {
+        name: dict(zip(map(str, range(queries)), values.tolist(), strict=True))
+        for name, values in zip("ab", scores, strict=True)
+    }
+
+    def one(how: str, *columns: str, percentile: bool) -> object:
+        return aggregate(
+            per_query, how=how, columns=columns, seed=seed, percentile=percentile,
+            resamples=n_resamples,
+        )  # fmt: skip
+
+    differences = scores[0] - scores[1]
+    rows: list[tuple[str, str, Callable[[], object], Callable[[], object]]] = [
+        ("mean of scores", "wilson", partial(one, "mean", "a", percentile=False),
+         partial(one, "mean", "a", percentile=True)),
+        ("Spearman correlation", "fisher", partial(one, "spearman", "a", "b", percentile=False),
+         partial(one, "spearman", "a", "b", percentile=True)),
+        ("paired difference", "paired", partial(difference_interval, differences, level=LEVEL),
+         partial(_all_pairs, scores, [(0, 1)], n_resamples, seed=seed)),
+    ]  # fmt: skip
+    return tuple(
+        IntervalTiming(
+            what,
+            INTERVALS[method],
+            min(_timed(shown)[0] for _ in range(repeats)),
+            _timed(bootstrap)[0],
+        )
+        for what, method, shown, bootstrap in rows
+    )
+
+
+def interval_table(rows: Sequence[IntervalTiming]) -> str:
+    """The timings of intervals as a Markdown table."""
+    heads = ("interval of a", "method", "ms", "percentile bootstrap, ms", "time relative to it")
+    cells = [
+        (
+            row.what,
+            row.method,
+            f"{1000 * row.seconds:.2f}",
+            f"{1000 * row.bootstrap:.0f}",
+            f"{row.ratio:.1g}",
         )
         for row in rows
     ]

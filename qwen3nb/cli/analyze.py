@@ -75,12 +75,25 @@ def analyze(
 def _show_interference(report: Any) -> None:
     from qwen3nb.analysis.training.interference import DEFINITION
     from qwen3nb.report.render.console import print_table
+    from qwen3nb.report.render.table import transposed
+    from qwen3nb.report.training.configurations import (
+        configuration_differences_table,
+        configurations_table,
+    )
     from qwen3nb.report.training.interference import interference_table, refusals_table
 
     click.echo(f"{DEFINITION}\n{report.interference.gate.text}\n")
     narrow = sys.stdout.isatty() and shutil.get_terminal_size().columns < 110
-    print_table(interference_table(report, rule=False, narrow=narrow))
-    print_table(refusals_table(report))
+    for table in (
+        interference_table(report, rule=False, narrow=narrow),
+        transposed(configurations_table(report.scores), first="task"),
+        configuration_differences_table(report.differences),
+        refusals_table(report),
+    ):
+        if table.rows:
+            print_table(table)
+        else:
+            click.echo(f"{table.note}\n")
     by_point, by_evidence = (
         report.interference.verdict(),
         report.interference.verdict(by="evidence"),

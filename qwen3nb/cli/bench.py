@@ -137,14 +137,17 @@ def bench_rerank(no_memory: bool, **options: Any) -> None:
 def bench_statistics(resamples: int, **options: Any) -> None:
     """Compare all pairs of many systems with shared draws and with a numpy loop per pair.
 
+    Also times the interval of one score and one difference against a percentile bootstrap.
+
     \b
     qwen3nb bench statistics
     qwen3nb bench statistics --systems 4 --tasks 2 --queries 500 --resamples 2000
     """
+    from qwen3nb.bench.statistics import bench_intervals, interval_table, table
     from qwen3nb.bench.statistics import bench_statistics as run
-    from qwen3nb.bench.statistics import table
 
     click.echo(table(run(n_resamples=resamples, **options)))
+    click.echo(f"\n{interval_table(bench_intervals(queries=options['queries']))}")
 
 
 @bench.command("calibration")

@@ -35,13 +35,11 @@ def figures(format: str, out: Path, tier: str | None, columns: str | None) -> No
     qwen3nb figures --format pdf --out paper/figures
     qwen3nb figures --format svg --out slides --tier fast --columns 1
     """
-    from qwen3nb.records.richest_tier import richest_tier
     from qwen3nb.records.store import load_results
     from qwen3nb.report.paper import write_figures
 
     results, wide = load_results(), int(columns or 0)
-    shown = tier or richest_tier(results)
-    for file in write_figures(results, out, tier=shown, format=format, columns=wide):
+    for file in write_figures(results, out, tier=tier or "", format=format, columns=wide):
         click.echo(file)
 
 
@@ -58,13 +56,11 @@ def tables(format: str, out: Path, tier: str | None, seed: int) -> None:
     \b
     qwen3nb tables --format latex --out paper/tables
     """
-    from qwen3nb.records.richest_tier import richest_tier
     from qwen3nb.records.store import load_results
     from qwen3nb.report.paper import write_tables
 
     results = load_results()
-    shown = tier or richest_tier(results)
-    for file in write_tables(results, out, tier=shown, format=format, seed=seed):
+    for file in write_tables(results, out, tier=tier or "", format=format, seed=seed):
         click.echo(file)
 
 

@@ -7,7 +7,11 @@ it says from 10 queries on (`qwen3nb.analysis.calibration`), which a percentile 
                 of a share, m (1 − m), scaled to that of the scores. Where every score is 0 or 1
                 it is Wilson's interval of a share; where scores are close together it is
                 Student's. It ends within 0 and 1, and has a width where all scores are 1.
-    student     Student's interval of a mean, for values with other bounds, and for differences.
+    student     Student's interval of a mean, for values with other bounds.
+    paired      mean paired differences of scores. Student's interval of the differences and two
+                pseudo-pairs, one at each bound, whose weight is the fourth power of the share of
+                ties: without ties it is Student's; where nearly all queries tie, the rare ones
+                that differ are missing from many samples, which Student's does not see.
     fisher      correlations. Student's interval on Fisher's z scale; the standard error is the
                 larger of that of normal data and that of the sample's own influence values.
     percentile  the bootstrap interval of records written before these methods.
@@ -17,9 +21,10 @@ skewed scores; for one query, or a correlation of fewer than 4 pairs, there is n
 
 References:
     Wilson 1927; Dean and Pagano 2015 (Wilson's interval with an estimated variance ratio);
-    Student 1908; Fisher 1921; Bonett and Wright 2000 (standard error of Spearman's
-    correlation); Croux and Dehon 2010 (influence functions of correlations); Zou and
-    Donner 2008 (MOVER: an interval of a mean from those of its parts).
+    Student 1908; Bonett and Price 2012 (paired proportions, with a pseudo-pair at each bound;
+    the weight is our own, chosen by simulation); Fisher 1921; Bonett and Wright 2000 (standard
+    error of Spearman's correlation); Croux and Dehon 2010 (influence functions of
+    correlations); Zou and Donner 2008 (MOVER: an interval of a mean from those of its parts).
 """
 
 from __future__ import annotations
@@ -41,6 +46,7 @@ __all__ = [
     "correlation_difference_interval",
     "correlation_influence",
     "correlation_interval",
+    "difference_interval",
     "f1_interval",
     "interval_words",
     "mean_interval",
@@ -57,6 +63,7 @@ _TINY = 1e-12
 INTERVALS = {
     "wilson": "Wilson's",
     "student": "Student's",
+    "paired": "tie-adjusted Student's",
     "fisher": "Fisher's z",
     "percentile": "percentile bootstrap",
 }
@@ -72,6 +79,30 @@ def student_interval(values: Array, *, level: float) -> Interval | None:
     half = _quantile(n - 1, level) * float(values.std(ddof=1)) / math.sqrt(n)
     mean = float(values.mean())
     return mean - half, mean + half
+
+
+def difference_interval(differences: Array, *, level: float) -> Interval | None:
+    """Interval of the mean of paired differences (n,) of scores from 0 to 1.
+
+    It is the only interval of paired differences that is shown. Of larger differences, the
+    largest is taken as the bound. None for a single query; a point for equal differences other
+    than 0, of which a sample has no spread.
+    """
+    n = len(differences)
+    if n < 2:
+        return None
+    mean = float(differences.mean())
+    if mean and np.ptp(differences) == 0:
+        return float(differences[0]), float(differences[0])
+    sizes = np.abs(differences)
+    bound = max(1.0, float(sizes.max()))
+    weight = float((sizes < _TINY).mean()) ** 4
+    total = n + 2 * weight
+    centre = n * mean / total
+    squares = float(((differences - centre) ** 2).sum())
+    squares += weight * ((bound - centre) ** 2 + (bound + centre) ** 2)
+    half = _quantile(n - 1, level) * math.sqrt(squares / (total * (total - 1)))
+    return max(-bound, min(centre - half, mean)), min(bound, max(centre + half, mean))
 
 
 def mean_interval(values: Array, *, level: float) -> tuple[str, Interval | None]:

@@ -15,7 +15,8 @@ _RICHEST_FIRST = ("full", "fast", "pydocs", "smoke")
 def richest_tier(results: Iterable[Result]) -> str:
     """Return the largest tier that has results; ``smoke`` if none has.
 
-    A tier has results if a run of it made one, or if a model has all of its tasks.
+    A tier has results if a run of it made one, or if a model has all of its tasks. Where no tier
+    has, it is the smallest with a result of some of its tasks.
     """
     given = list(results)
     models: dict[str, set[str]] = {}
@@ -26,7 +27,9 @@ def richest_tier(results: Iterable[Result]) -> str:
         whole = any(tasks <= own for own in models.values())
         if whole or any(_of_run(each, name) and each.task.key in tasks for each in given):
             return name
-    return "smoke"
+    keys = {key for own in models.values() for key in own}
+    some = (name for name in reversed(_RICHEST_FIRST) if keys & set(TIERS[name].task_keys))
+    return next(some, "smoke")
 
 
 def _of_run(result: Result, tier: str) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 from qwen3nb.analysis.comparison.alignment import model_names, newest_records
 from qwen3nb.analysis.comparison.compare import Comparison, compare
 from qwen3nb.records.record import Result
+from qwen3nb.records.richest_tier import richest_tier
 from qwen3nb.records.store import latest
 from qwen3nb.report.comparison.by_type import overview_table, tasks_by_type
 from qwen3nb.report.comparison.figures import differences_figure, pairs_figure
@@ -28,12 +29,16 @@ from qwen3nb.report.leaderboard.tables import cost_table, headline_table
 from qwen3nb.report.render.figure import Figure
 from qwen3nb.report.render.table import TABLE_FORMATS, Table, transposed
 from qwen3nb.report.studies.reranking_figures import gain_figure
-from qwen3nb.report.training.configurations import configurations_figure, configurations_table
+from qwen3nb.report.training.configurations import (
+    configuration_differences_table,
+    configurations_figure,
+    configurations_table,
+)
 from qwen3nb.report.training.figures import conflict_figure, loss_figure, trajectory_figure
 from qwen3nb.report.training.interference import (
     interference_figure,
     interference_report,
-    trained_scores,
+    interference_table,
 )
 from qwen3nb.report.training.tables import read_trainings
 from qwen3nb.tiers import TIERS
@@ -46,17 +51,25 @@ METRIC = "nDCG@10"
 
 
 def paper_figures(
-    results: Sequence[Result], *, tier: str, seed: int = 0
+    results: Sequence[Result], *, tier: str = "", seed: int = 0
 ) -> list[tuple[str, Figure]]:
     """Return every figure that a tier's records allow, each with the name of its file.
 
     Includes the figures of trainings and adapters, from all records and the logs below
     `paths.runs`. Figures that need a model (spectra, indexes, ablations) are only on their pages.
 
+    Args:
+        results: any records.
+        tier: by default the richest with results; where none has, only trainings are shown.
+        seed: of the draws.
+
     Raises:
-        ValueError: the tier has no records.
+        ValueError: the tier has no records; none has, and there are no trainings.
     """
-    on_tier = _of_tier(results, tier)
+    trained = [(each.name, each) for each in _of_trainings(results, tier=tier, seed=seed) if each]
+    tier, on_tier = _of_tier(results, tier, others=trained)
+    if not on_tier:
+        return trained
     figures = [
         comparison_figure(on_tier, tier=tier),
         bars_figure(on_tier, tier=tier),
@@ -67,16 +80,16 @@ def paper_figures(
         figures.append(task_differences_figure(comparison, task=task))
         figures.append(wins_figure(comparison, task=task))
     figures += [differences_figure(comparison), pairs_figure(comparison)]
-    figures += _of_trainings(results, tier=tier, seed=seed)
     named = [(figure.name, figure) for figure in figures if figure is not None]
-    return named + list(_per_model(on_tier))
+    return named + trained + list(_per_model(on_tier))
 
 
 def _of_trainings(results: Sequence[Result], *, tier: str, seed: int) -> Iterator[Figure | None]:
     trainings = read_trainings(results, tier=tier, seed=seed)
     yield from (trajectory_figure(trainings), loss_figure(trainings), conflict_figure(trainings))
-    yield interference_figure(interference_report(seed=seed))
-    yield configurations_figure(trained_scores())
+    report = interference_report(seed=seed)
+    yield interference_figure(report)
+    yield configurations_figure(report.scores)
     reranked = [result for result in results if f"gain {METRIC}" in result.per_query]
     if reranked:
         yield gain_figure(reranked)
@@ -90,13 +103,21 @@ def _per_model(results: Sequence[Result]) -> Iterator[tuple[str, Figure]]:
                 yield f"{figure.name}-{name}", figure
 
 
-def paper_tables(results: Sequence[Result], *, tier: str, seed: int = 0) -> list[Table]:
-    """Return every table of a tier, each with a name and a caption.
+def paper_tables(results: Sequence[Result], *, tier: str = "", seed: int = 0) -> list[Table]:
+    """Return every table of a tier and of trainings, each with a name and a caption.
+
+    Args:
+        results: any records.
+        tier: as for `paper_figures`.
+        seed: of the draws.
 
     Raises:
-        ValueError: the tier has no records.
+        ValueError: as for `paper_figures`.
     """
-    on_tier = _of_tier(results, tier)
+    trained = _trained_tables(seed)
+    tier, on_tier = _of_tier(results, tier, others=trained)
+    if not on_tier:
+        return trained
     comparison = compare(on_tier, tier=tier, seed=seed)
     board = leaderboard(on_tier, tier=tier, comparison=comparison)
     headline = headline_table(on_tier, tier=tier)
@@ -115,8 +136,18 @@ def paper_tables(results: Sequence[Result], *, tier: str, seed: int = 0) -> list
         tables += _of_benchmarks(on_tier, comparison, tier=tier)
     else:
         tables += [differences_table(comparison, task=each) for each in _compared_tasks(comparison)]
-    trained = configurations_table(trained_scores())
-    return [*tables, trained] if trained.rows else tables
+    return tables + trained
+
+
+def _trained_tables(seed: int) -> list[Table]:
+    """Return the tables of trained adapters that have rows."""
+    report = interference_report(seed=seed)
+    tables = (
+        configurations_table(report.scores),
+        configuration_differences_table(report.differences),
+        interference_table(report),
+    )
+    return [each for each in tables if each.rows]
 
 
 def _of_benchmarks(
@@ -135,11 +166,17 @@ def _of_benchmarks(
             yield replace(table, name=f"differences-{kind}", caption=caption)
 
 
-def _of_tier(results: Sequence[Result], tier: str) -> list[Result]:
-    on_tier = [r for r in latest(results) if r.task.key in TIERS[tier].task_keys]
-    if not on_tier:
-        raise ValueError(f"no results on the tier {tier!r}; run `qwen3nb eval --tier {tier}` first")
-    return on_tier
+def _of_tier(
+    results: Sequence[Result], tier: str, *, others: Sequence[object]
+) -> tuple[str, list[Result]]:
+    """Name and records of a tier; no records only if none is named and there are ``others``."""
+    shown = tier or richest_tier(results)
+    on_tier = [r for r in latest(results) if r.task.key in TIERS[shown].task_keys]
+    if not on_tier and (tier or not others):
+        raise ValueError(
+            f"no results on the tier {shown!r}; run `qwen3nb eval --tier {shown}` first"
+        )
+    return shown, on_tier
 
 
 def _compared_tasks(comparison: Comparison) -> list[str]:
@@ -148,12 +185,12 @@ def _compared_tasks(comparison: Comparison) -> list[str]:
 
 
 def write_figures(
-    results: Sequence[Result], folder: Path, *, tier: str, format: str, columns: int = 0
+    results: Sequence[Result], folder: Path, *, tier: str = "", format: str, columns: int = 0
 ) -> list[Path]:
     """Write `paper_figures` and their captions (``captions.md``) into a folder.
 
     Raises:
-        ValueError: the tier has no records, or the format is unknown.
+        ValueError: as for `paper_figures`, or the format is unknown.
     """
     written: list[Path] = []
     captions = []
@@ -165,12 +202,12 @@ def write_figures(
 
 
 def write_tables(
-    results: Sequence[Result], folder: Path, *, tier: str, format: str, seed: int = 0
+    results: Sequence[Result], folder: Path, *, tier: str = "", format: str, seed: int = 0
 ) -> list[Path]:
     """Write `paper_tables` into a folder.
 
     Raises:
-        ValueError: the tier has no records, or the format is unknown.
+        ValueError: as for `paper_figures`, or the format is unknown.
     """
     return [
         write_text(

@@ -11,6 +11,7 @@ from qwen3nb.metrics.intervals import (
     correlation_difference_interval,
     correlation_influence,
     correlation_interval,
+    difference_interval,
     f1_interval,
     interval_words,
     mean_interval,
@@ -27,6 +28,35 @@ def test_students_interval_is_scipys():
     assert mean_interval(values, level=0.9) == ("student", student_interval(values, level=0.9))
     assert student_interval(values[:1], level=0.9) is None
     assert student_interval(np.full(4, 0.25), level=0.9) == (0.25, 0.25)
+
+
+def test_differences_without_ties_have_students_interval():
+    values = RNG.normal(0.1, 0.2, size=12)
+    theirs = student_interval(values, level=0.95)
+    assert difference_interval(values, level=0.95) == pytest.approx(theirs)
+    assert difference_interval(values[:1], level=0.95) is None
+    assert difference_interval(np.full(4, 0.25), level=0.95) == (0.25, 0.25)
+
+
+def test_ties_add_pseudo_pairs_at_the_bounds():
+    """By hand: ten ties are Bonett and Price's; nine have pairs of weight 0.9^4."""
+    t = scipy.stats.t.ppf(0.975, 9)
+    half = t * np.sqrt((2 / 12) / 11)  # variance of ten 0, one 1 and one -1
+    assert difference_interval(np.zeros(10), level=0.95) == pytest.approx((-half, half))
+    values, weight = np.array([0.5, *[0] * 9]), 0.9**4
+    total = 10 + 2 * weight
+    centre = 0.5 / total
+    half = t * np.sqrt(((0.25 + 2 * weight) / total - centre**2) / (total - 1))
+    ends = difference_interval(values, level=0.95)
+    assert ends == pytest.approx((centre - half, centre + half))
+    assert difference_interval(-values, level=0.95) == pytest.approx((-ends[1], -ends[0]))
+    assert difference_interval(np.zeros(2), level=0.95) == (-1, 1)
+
+
+@given(st.lists(st.sampled_from([-1.0, -0.5, 0.0, 0.0, 0.25, 1.0]), min_size=2, max_size=30))
+def test_an_interval_of_differences_contains_their_mean(values):
+    low, high = difference_interval(np.array(values), level=0.95)
+    assert -1 <= low <= np.mean(values) <= high <= 1
 
 
 def test_a_share_has_wilsons_interval():
@@ -132,6 +162,19 @@ def test_methods_in_words():
     assert interval_words([]) == "none"
     with pytest.raises(ValueError, match="choose one of"):
         interval_words(["bayes"])
+
+
+@pytest.mark.parametrize(("won", "lost"), [(0.12, 0.0), (0.12, 0.03), (0.3, 0.0)])
+def test_coverage_of_differences_where_wins_are_rare(won, lost):
+    """2,000 samples of ten queries: at least .94, where Student's has .63 to .84."""
+    draw = np.random.default_rng(4)
+    held = 0
+    for _ in range(2000):
+        share, sizes = draw.random(10), draw.beta(1, 2, 10)
+        values = np.where(share < won, sizes, np.where(share < won + lost, -sizes, 0.0))
+        low, high = difference_interval(values, level=0.95)
+        held += low <= (won - lost) / 3 <= high
+    assert held / 2000 >= 0.94
 
 
 @pytest.mark.parametrize("n", [10, 20])

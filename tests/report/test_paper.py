@@ -1,3 +1,5 @@
+import shutil
+
 import numpy as np
 import pytest
 from helpers.figures import TASK, records
@@ -26,6 +28,28 @@ def test_a_paper_gets_all_of_it(tmp_path):
     assert all(table.name and table.caption for table in paper_tables(results, tier="smoke"))
     with pytest.raises(ValueError, match="tier 'fast'"):
         write_figures(results, tmp_path, tier="fast", format="pdf")
+
+
+@pytest.mark.integration
+def test_trainings_need_no_records(home, fixtures, tmp_path):
+    if not (fixtures / "adapters").is_dir():
+        pytest.skip("these fixtures hold no adapters")
+    shutil.copytree(fixtures / "adapters" / "outputs", home / "runs" / "outputs")
+    files = write_tables([], tmp_path / "t", format="latex")
+    names = [file.name for file in files]
+    assert names == ["configurations.tex", "configuration-differences.tex", "interference.tex"]
+    text = files[0].read_text()
+    assert r"\textbf{0.230}\textsubscript{0.050}" in text
+    assert r"\underline{0.172}\textsubscript{0.010}" in text
+    figures = {file.name for file in write_figures([], tmp_path / "f", format="svg")}
+    assert {"configurations.svg", "interference.svg", "losses.svg", "conflicts.svg"} <= figures
+    with pytest.raises(ValueError, match="tier 'smoke'"):
+        write_tables([], tmp_path, tier="smoke", format="latex")
+
+
+def test_without_records_and_trainings_there_is_nothing_to_write(home, tmp_path):
+    with pytest.raises(ValueError, match="run `qwen3nb eval"):
+        write_tables([], tmp_path, format="latex")
 
 
 @pytest.mark.integration

@@ -1,9 +1,11 @@
 """Simulated false-positive rates, coverage and power of the tests and intervals.
 
-Scores are drawn in two worlds in which the truth is known:
+Differences are drawn in worlds in which the truth is known:
 
-    search    nDCG-like: the rank of one relevant document, many queries tied
-    normal    normally distributed differences
+    search      nDCG-like: the rank of one relevant document, many queries tied
+    normal      normally distributed differences
+    rare wins   nDCG-like: one of eight queries is won, by a third on average, and none is lost
+    accuracy    15 % of the queries are won and 5 % lost, by 1 each
 
 and the intervals of scores in those of `qwen3nb.analysis.calibration.coverage`.
 
@@ -33,7 +35,12 @@ from qwen3nb.analysis.stats.resampling import (
     sign_flip_extremes,
 )
 from qwen3nb.analysis.training.tir_estimate import Gate, estimate
-from qwen3nb.metrics.intervals import INTERVALS, Array, student_interval
+from qwen3nb.metrics.intervals import (
+    INTERVALS,
+    Array,
+    difference_interval,
+    student_interval,
+)
 from qwen3nb.utils.atomic_files import read_json, write_json
 from qwen3nb.utils.markdown import markdown_table
 
@@ -139,8 +146,30 @@ def _normal(generator: np.random.Generator, n: int, count: int, shift: bool) -> 
     return generator.normal(truth, 0.3, size=(n, count)), truth
 
 
+def _rare(generator: np.random.Generator, n: int, count: int, shift: bool) -> tuple[Array, float]:
+    shape = (n, count)
+    sizes = np.where(generator.random(shape) < 1 / 8, generator.beta(1, 2, shape), 0.0)
+    if shift:
+        return sizes, 1 / 24
+    return np.where(generator.random(shape) < 0.5, sizes, -sizes), 0.0
+
+
+def _accuracy(
+    generator: np.random.Generator, n: int, count: int, shift: bool
+) -> tuple[Array, float]:
+    won = 0.15 if shift else 0.1
+    drawn = generator.random((n, count))
+    differences = np.where(drawn < won, 1.0, np.where(drawn < 0.2, -1.0, 0.0))
+    return differences, 2 * won - 0.2
+
+
 _World = Callable[[np.random.Generator, int, int, bool], tuple[Array, float]]
-_WORLDS: dict[str, _World] = {"search": _search, "normal": _normal}
+_WORLDS: dict[str, _World] = {
+    "search": _search,
+    "normal": _normal,
+    "rare wins": _rare,
+    "accuracy": _accuracy,
+}
 
 
 def _batch(
@@ -160,8 +189,10 @@ def _batch(
 
     shifted, truth = draw(generator, n, _BATCH, True)
     observed, means = resampled_means(shifted, n_resamples=n_resamples, seed=drawn_by)
-    student = percentile = bca = 0
+    paired = student = percentile = bca = 0
     for i in range(_BATCH):
+        low, high = difference_interval(shifted[:, i], level=1 - ALPHA) or (1.0, -1.0)
+        paired += low <= truth <= high
         low, high = student_interval(shifted[:, i], level=1 - ALPHA) or (1.0, -1.0)
         student += low <= truth <= high
         low, high = percentile_interval(means[:, i], level=1 - ALPHA)
@@ -170,6 +201,7 @@ def _batch(
             means[:, i], shifted[:, i], observed=float(observed[i]), level=1 - ALPHA
         )
         bca += ends is not None and ends[0] <= truth <= ends[1]
+    yield ("coverage", INTERVALS["paired"]), paired
     yield ("coverage", INTERVALS["student"]), student
     yield ("coverage", INTERVALS["percentile"]), percentile
     yield ("coverage", "BCa bootstrap"), bca
@@ -275,7 +307,7 @@ def _share(method: str, kind: str, world: str, n: str, hits: int, total: int) ->
 
 
 def simulate(*, seed: int = 0, output: Path | None = None) -> list[Share]:
-    """Run all simulations (about five minutes); with ``output``, write the shares to that file."""
+    """Run all simulations (about ten minutes); with ``output``, write the shares to that file."""
     shares = [*calibrate(seed=seed), *calibrate_scores(seed=seed)]
     for noise in (0.1, 0.01):
         shares += calibrate_seeds(noise=noise, seed=seed)

@@ -39,7 +39,7 @@ class CategoryRow:
         n: number of queries that both answered.
         first: mean of a; ``second`` is that of b.
         difference: mean of a − b.
-        interval: Student's interval, or None for a single query.
+        interval: of the difference, or None for a single query.
         p_value: paired permutation test, adjusted by Holm over the categories.
     """
 

@@ -16,7 +16,7 @@ from qwen3nb.analysis.comparison.alignment import ScoreMatrix
 from qwen3nb.analysis.stats.multiple_testing import adjust
 from qwen3nb.analysis.stats.paired_tests import effect_size
 from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL, draw_seed, sign_flip_extremes
-from qwen3nb.metrics.intervals import Array, Interval, student_interval
+from qwen3nb.metrics.intervals import Array, Interval, difference_interval
 from qwen3nb.utils.format import interval_text, p_value_text
 
 __all__ = ["PairedDifference", "corrected", "paired_differences"]
@@ -35,7 +35,7 @@ class PairedDifference:
         unpaired: number of queries that only one of the two answered.
         means: mean of a and mean of b.
         difference: mean of a − b.
-        interval: Student's interval, or None for a single query.
+        interval: see `metrics.intervals.difference_interval`; None for a single query.
         p_value: two-sided paired permutation test, uncorrected.
         corrected: p-value corrected over its family.
         family: number of comparisons in that family.
@@ -128,7 +128,7 @@ def _differences(
             unpaired=len(matrix.unpaired.get(a, ())) + len(matrix.unpaired.get(b, ())),
             means=(float(ours.mean()), float(theirs.mean())),
             difference=size.difference,
-            interval=student_interval(ours - theirs, level=level),
+            interval=difference_interval(ours - theirs, level=level),
             p_value=p,
             corrected=p,
             family=1,

@@ -6,7 +6,8 @@ order; functions that draw random numbers take an explicit seed.
 
 Degenerate samples have defined results:
 
-    equal systems           difference 0, interval (0, 0), p = 1 in every test
+    equal systems           difference 0, p = 1 in every test; the interval has a width, as a tie
+                            on these queries does not make a tie on all
     constant differences    interval (c, c); the permutation test is valid; the t-test, d_z and
                             TOST's p-values are undefined, and the reason is given
     a single query          no interval, permutation p = 1, no t-test
@@ -29,7 +30,7 @@ from numpy.typing import ArrayLike
 from scipy import optimize, stats
 
 from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL, Seed, sign_flip_extremes
-from qwen3nb.metrics.intervals import Array, Interval, student_interval
+from qwen3nb.metrics.intervals import Array, Interval, difference_interval
 
 __all__ = [
     "EffectSize",
@@ -58,7 +59,7 @@ class MeanDifference:
 
     Attributes:
         difference: mean of a − b.
-        interval: ends of Student's interval; None for a single query.
+        interval: ends of the tie-adjusted Student's interval; None for a single query.
         level: nominal coverage, 0.95 by default.
         n: number of queries.
         undefined: why there is no interval, or empty.
@@ -170,8 +171,9 @@ class EquivalenceResult:
 def mean_difference(a: ArrayLike, b: ArrayLike, *, level: float = LEVEL) -> MeanDifference:
     """The mean of a − b over queries, with the interval that every page shows.
 
-    It is Student's. See `qwen3nb.analysis.calibration` for measured coverages, and for those of
-    bootstrap intervals, which are too narrow for fewer than about 100 queries.
+    It is Student's, widened where most queries tie (`metrics.intervals.difference_interval`).
+    See `qwen3nb.analysis.calibration` for measured coverages, and for those of Student's and of
+    bootstrap intervals, which are too narrow where few queries differ.
 
     Raises:
         ValueError: arrays of different or zero length, a value that is not finite, or a level
@@ -179,7 +181,7 @@ def mean_difference(a: ArrayLike, b: ArrayLike, *, level: float = LEVEL) -> Mean
     """
     differences = _differences(a, b)
     _check_share("level", level)
-    ends = student_interval(differences, level=level)
+    ends = difference_interval(differences, level=level)
     undefined = "" if ends else SINGLE
     return MeanDifference(float(differences.mean()), ends, level, len(differences), undefined)
 

@@ -21,7 +21,12 @@ from scipy import stats
 from qwen3nb.analysis.comparison.alignment import ScoreMatrix, join
 from qwen3nb.analysis.stats.multiple_testing import adjust
 from qwen3nb.analysis.stats.resampling import draw_seed, sign_flip_extremes
-from qwen3nb.metrics.intervals import Interval, interval_words, mean_interval, student_interval
+from qwen3nb.metrics.intervals import (
+    Interval,
+    difference_interval,
+    interval_words,
+    mean_interval,
+)
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.format import interval_text, json_text, number_text
 from qwen3nb.utils.markdown import markdown_table
@@ -67,7 +72,8 @@ class Curve:
         n: number of queries shared by all steps.
         level: of the intervals.
         notes: queries that do not pair.
-        interval: the methods of the intervals of means; those of changes are Student's.
+        interval: the methods of the intervals of means; those of changes are of
+            paired differences.
     """
 
     points: tuple[Point, ...]
@@ -95,7 +101,7 @@ class Curve:
         ]
         note = (
             f"{self.n} queries; {100 * self.level:g} % intervals over them: {self.interval}; of "
-            "changes: Student's."
+            f"changes: {interval_words(['paired'])}."
         )
         return "\n".join([markdown_table(heads, rows), "", note])
 
@@ -165,7 +171,7 @@ def curve(scores: PerStep, *, level: float = 0.95) -> Curve:
         if i == 0:
             points.append(Point(steps[i], mean, ends, None, None))
             continue
-        change = student_interval(values - matrix.scores[i - 1], level=level)
+        change = difference_interval(values - matrix.scores[i - 1], level=level)
         points.append(Point(steps[i], mean, ends, mean - points[-1].mean, change))
     return Curve(tuple(points), len(matrix.queries), level, matrix.notes, interval_words(methods))
 
@@ -203,7 +209,7 @@ def best_checkpoint(
     tied = tuple(sorted(steps[i] for i, p in zip(others, p_values, strict=True) if p >= alpha))
     second = others[0]
     difference = float(means[best] - means[second])
-    interval = student_interval(columns[:, best] - columns[:, second], level=level)
+    interval = difference_interval(columns[:, best] - columns[:, second], level=level)
     return BestCheckpoint(
         step=steps[best],
         mean=float(means[best]),

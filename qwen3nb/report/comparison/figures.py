@@ -46,7 +46,7 @@ def differences_figure(comparison: Comparison) -> Figure | None:
         ),
         caption=f"Difference of each model's mean from that of {comparison.baseline}, paired over "
         f"{'the same queries' if len(tasks) > MANY else 'the n queries below each panel'}, with "
-        f"95 % intervals ({interval_words(['student'])}). "
+        f"95 % intervals ({interval_words(['paired'])}). "
         "Filled: significantly different by the two-sided paired "
         f"permutation test, corrected p < {how.alpha:g}, {comparison.family()}; open: not "
         f"significantly different. Shaded: differences below {how.minimum:g}.",

@@ -101,7 +101,7 @@ def _note(comparison: Comparison, tasks: Sequence[str]) -> str:
         else f"{NAMES[how.correction]} over the comparisons with {comparison.baseline} on each task"
     )
     return (
-        f"Paired over queries: 95 % interval ({interval_words(['student'])}), two-sided paired "
+        f"Paired over queries: 95 % interval ({interval_words(['paired'])}), two-sided paired "
         f"permutation test with {how.draws:,} draws; p corrected by {family}, below it the "
         f"raw p-value; corrected p < {how.alpha:g} in bold."
         + (f" Not paired: {left_out}." if left_out else "")

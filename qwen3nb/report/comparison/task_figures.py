@@ -39,7 +39,7 @@ def task_differences_figure(comparison: Comparison, *, task: str) -> Figure | No
         xlabel=f"{metric} minus that of {baseline}",
         name=f"differences-{task}",
         caption=f"{short_task(task)}: mean difference of {metric} from {baseline} over the same "
-        f"queries ({n}), with its 95 % interval ({interval_words(['student'])}). "
+        f"queries ({n}), with its 95 % interval ({interval_words(['paired'])}). "
         "Filled: significantly different, two-sided paired permutation test, corrected p < "
         f"{how.alpha:g}, {comparison.family(task)}.",
         alt=f"Forest plot of {metric} minus that of {baseline}. {words}.",

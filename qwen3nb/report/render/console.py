@@ -37,6 +37,12 @@ def print_table(table: Table) -> None:
 def _cell(cell: Cell) -> Text:
     text = _plain(cell.text)
     text.stylize(_STYLES.get(cell.text, ""))
+    if cell.strong:
+        text.stylize("bold")
+    if cell.second:
+        text.stylize("underline")
+    if cell.std:
+        text.append_text(_plain(f" ± {cell.std}", "dim"))
     if cell.detail:
         text.append("\n").append_text(_plain(cell.detail, "dim"))
     return text

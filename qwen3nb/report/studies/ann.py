@@ -68,7 +68,7 @@ def ann_table(suite: AnnSuite, *, seed: int = 0) -> Table:
         "least as near as the k-th true neighbour. Timed after a warm-up, with at least "
         f"{singles} single queries each; queries/s with all queries in one batch. MiB: size of the "
         f"serialised index. Intervals: 95 %, {interval_words(['wilson'])}, of differences "
-        f"{interval_words(['student'])}, over queries. Bold: no other "
+        f"{interval_words(['paired'])}, over queries. Bold: no other "
         f"index is both faster ({threads[0]}, batch) and better.",
     )
 
@@ -198,7 +198,7 @@ def compression_table(suite: AnnSuite, *, seed: int = 0) -> Table:
         "truncated to their first dimensions and, for cosine similarity, normalised again; a model "
         "not trained for this loses more. int8: documents in 255 steps per dimension. Intervals: "
         f"95 %, {interval_words(['wilson'])}, of paired differences "
-        f"{interval_words(['student'])}, over queries.",
+        f"{interval_words(['paired'])}, over queries.",
     )
 
 

@@ -202,8 +202,8 @@ def effects_table(effects: Sequence[Effect]) -> Table:
         ("option", "setting", "difference", "p\nHolm", "averaged over"),
         tuple(rows),
         f"Paired over {effects[0].estimate.n if effects else 0} queries, each averaged over the "
-        "combinations of the other options; 95 % Student's interval, two-sided "
-        f"paired permutation test, Holm over these {len(rows)}.",
+        f"combinations of the other options; 95 % interval ({interval_words(['paired'])}), "
+        f"two-sided paired permutation test, Holm over these {len(rows)}.",
     )
 
 
@@ -227,7 +227,7 @@ def effects_figure(effects: Sequence[Effect]) -> Figure:
         xlabel="mean paired difference over queries, with 95 % interval",
         name="effects",
         caption=f"Effect of each option: paired over n = {n} queries, each averaged over the "
-        "combinations of the other options, with 95 % Student's intervals. Filled "
-        "marks: significant, two-sided paired permutation test, p < 0.05 after Holm over these "
-        f"{len(rows)}.",
+        "combinations of the other options, with 95 % intervals "
+        f"({interval_words(['paired'])}). Filled marks: significant, two-sided paired permutation "
+        f"test, p < 0.05 after Holm over these {len(rows)}.",
     )

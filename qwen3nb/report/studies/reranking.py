@@ -175,7 +175,7 @@ def rerank_table(results: Sequence[Result], *, seed: int = 0) -> Table:
         columns,
         tuple(rows),
         f"Intervals: 95 %, {interval_words(['wilson'])}, of differences "
-        f"{interval_words(['student'])}, over queries; p: two-sided paired permutation "
+        f"{interval_words(['paired'])}, over queries; p: two-sided paired permutation "
         f"test, corrected by Holm over these {len(rows)} data sets, with the raw p-value below. "
         "A reranker cannot recover what the first stage missed: the best order of its documents "
         "(by an oracle) is the upper bound.",

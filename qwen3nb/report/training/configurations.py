@@ -1,4 +1,4 @@
-"""Trained configurations, as a table and as bars: means and standard deviations over seeds."""
+"""Trained configurations: means and standard deviations over seeds, and tested differences."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ from statistics import fmean, stdev
 from typing import TYPE_CHECKING
 
 from qwen3nb.analysis.inventory.score import Score
+from qwen3nb.analysis.training.configuration_tests import QUERIES, ConfigurationDifference
+from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.figure import GREY, Figure, grid, model_colors, plain
 from qwen3nb.report.render.format import short_task
 from qwen3nb.report.render.table import Table, with_ranks
+from qwen3nb.utils.format import interval_text, number_text, p_value_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as MplFigure
 
-__all__ = ["configurations_figure", "configurations_table"]
+__all__ = ["configuration_differences_table", "configurations_figure", "configurations_table"]
 
 Seeds = Mapping[int | None, float]
 
@@ -37,12 +40,62 @@ def configurations_table(scores: Iterable[Score]) -> Table:
     return Table(
         ("configuration", *heads),
         with_ranks(rows) if rows else (),
-        "Mean over seeds; subscript: sample standard deviation over seeds. Best of each column in "
-        "bold, second best underlined, whether or not they differ significantly."
+        "Mean over seeds; beside it, in small: sample standard deviation over seeds. Best of each "
+        "task in bold, second best underlined, whether or not they differ significantly."
         if rows
         else "No scores of trained configurations.",
         name="configurations",
         caption="Trained configurations, means over seeds.",
+    )
+
+
+def configuration_differences_table(
+    differences: Sequence[ConfigurationDifference], *, alpha: float = 0.05
+) -> Table:
+    """A row per data set and pair of configurations: difference, interval and p-values.
+
+    Args:
+        differences: from `configuration_differences`.
+        alpha: corrected p-values below it are in bold.
+    """
+    family = next((each.family for each in differences if each.family), 0)
+    note = (
+        f"95 % intervals and two-sided p-values, corrected by Holm over these {family}, below it "
+        f"the raw p-value; corrected p < {alpha:g} in bold. With scores per query: permutation "
+        "test over queries, each averaged over the seeds that both have, and the interval "
+        f"({interval_words(['paired'])}) over queries; it says nothing about other seeds. "
+        "Without: paired t-test and Student's interval over seeds."
+    )
+    return Table(
+        (
+            "first − second\ntask", "Δ\n95 % interval", "p, corrected\nraw", "seeds\nΔ by seed",
+            "paired over",
+        ),
+        tuple(_difference_row(each, alpha) for each in differences),
+        note if differences else "No two configurations have a seed and a task in common.",
+        name="configuration-differences",
+        caption="Differences between trained configurations.",
+    )  # fmt: skip
+
+
+def _difference_row(each: ConfigurationDifference, alpha: float) -> tuple[Cell, ...]:
+    clear = each.corrected is not None and each.corrected < alpha
+    raw = "" if each.p_value is None else p_value_text(each.p_value)
+    count = f"{each.n} queries" if each.test == QUERIES else _seeds_text(len(each.seeds))
+    return (
+        Cell(f"{each.first} − {each.second}", f"{each.kind}: {short_task(each.task)}"),
+        Cell(
+            number_text(each.difference, sign=True),
+            interval_text(each.interval, absent="no interval"),
+            value=each.difference,
+            interval=each.interval,
+        ),
+        Cell(p_value_text(each.corrected), raw or each.undefined, strong=clear),
+        Cell(
+            ", ".join(map(str, each.seeds)),
+            ", ".join(number_text(value, sign=True) for value in each.by_seed),
+        ),
+        Cell(count, f"{each.unpaired} unpaired" if each.unpaired else ""),
     )
 
 
@@ -119,5 +172,8 @@ def _cell(seeds: Seeds) -> Cell:
         return Cell("not run")
     mean = fmean(values)
     spread = f"{stdev(values):.3f}" if len(values) > 1 else ""
-    count = f"{len(values)} seed{'s' if len(values) > 1 else ''}"
-    return Cell(f"{mean:.3f}", count, value=mean, std=spread)
+    return Cell(f"{mean:.3f}", _seeds_text(len(values)), value=mean, std=spread)
+
+
+def _seeds_text(count: int) -> str:
+    return f"{count} seed{'s' if count > 1 else ''}"

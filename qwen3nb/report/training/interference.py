@@ -12,13 +12,20 @@ from qwen3nb import paths
 from qwen3nb.analysis.inventory.collect import Collection, load_all_results
 from qwen3nb.analysis.inventory.score import Score
 from qwen3nb.analysis.inventory.training_logs import find_outputs
+from qwen3nb.analysis.training.configuration_tests import (
+    ConfigurationDifference,
+    configuration_differences,
+)
 from qwen3nb.analysis.training.interference import DEFINITION, Interference, interference
 from qwen3nb.analysis.training.match_runs import REQUIRED
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.figure import COLORS, GREY, SMALL, Figure, plain
 from qwen3nb.report.render.format import short_task
 from qwen3nb.report.render.table import Table
-from qwen3nb.report.training.configurations import configurations_table
+from qwen3nb.report.training.configurations import (
+    configuration_differences_table,
+    configurations_table,
+)
 from qwen3nb.utils.format import number_text, percent_text
 
 if TYPE_CHECKING:
@@ -34,7 +41,6 @@ __all__ = [
     "interference_seeds_table",
     "interference_table",
     "refusals_table",
-    "trained_scores",
 ]
 
 _T = TypeVar("_T")
@@ -51,6 +57,7 @@ class InterferenceReport:
         runs: number of trained adapters with scores.
         flags: anomalies in their files.
         scores: of the trained adapters.
+        differences: between configurations, tested.
         requested: whether the comparison by steps on the task was requested.
     """
 
@@ -59,6 +66,7 @@ class InterferenceReport:
     runs: int
     flags: tuple[str, ...]
     scores: tuple[Score, ...] = ()
+    differences: tuple[ConfigurationDifference, ...] = ()
     requested: bool = False
 
     @property
@@ -92,6 +100,8 @@ class InterferenceReport:
             interference_table(self, rule=False).to_markdown(),
             "## Configurations",
             configurations_table(self.scores).to_markdown(),
+            "## Differences between configurations",
+            configuration_differences_table(self.differences).to_markdown(),
             "## By seed",
             interference_seeds_table(self).to_markdown(),
             "## Refused, missing, to be checked",
@@ -114,14 +124,14 @@ def interference_report(
             `paths.runs`, and our own records in `paths.results`.
         task_steps: require the steps spent on the task to agree, instead of all steps. This is
             also done, and said, if every pair is refused for its optimiser steps alone.
-        n_resamples: number of bootstrap resamples over seeds and queries.
+        n_resamples: number of bootstrap resamples over seeds and queries, and of sign flips.
         seed: of the draws.
 
     Raises:
         FileNotFoundError: a folder in ``outputs`` does not exist.
     """
     folders = _folders(outputs)
-    collection = _collection(folders)
+    collection = load_all_results(folders) if folders else Collection(())
     scores = _trained(collection)
     sources = {score.source for score in scores}
     named = bool(outputs)
@@ -137,8 +147,16 @@ def interference_report(
         paired = any(each.tir is not None for group in fair.groups for each in group.tasks)
         estimates = fair if paired else estimates
     runs = len({(score.system, score.seed) for score in scores})
-    shown = tuple(map(paths.shown, folders))
-    return InterferenceReport(estimates, shown, runs, tuple(flags), tuple(scores), task_steps)
+    differences = configuration_differences(scores, draws=n_resamples, seed=seed)
+    return InterferenceReport(
+        interference=estimates,
+        folders=tuple(map(paths.shown, folders)),
+        runs=runs,
+        flags=tuple(flags),
+        scores=tuple(scores),
+        differences=tuple(differences),
+        requested=task_steps,
+    )
 
 
 def _differ_in_steps(estimates: Interference) -> bool:
@@ -146,15 +164,6 @@ def _differ_in_steps(estimates: Interference) -> bool:
     lines = [line for group in estimates.groups for line in group.refused]
     paired = any(each.tir is not None for group in estimates.groups for each in group.tasks)
     return not paired and bool(lines) and all("optimiser steps" in line for line in lines)
-
-
-def trained_scores() -> list[Score]:
-    """Scores of all trained adapters, read from the default folders of `interference_report`."""
-    return _trained(_collection(_folders("")))
-
-
-def _collection(folders: Sequence[Path]) -> Collection:
-    return load_all_results(folders) if folders else Collection(())
 
 
 def _trained(collection: Collection) -> list[Score]:

@@ -26,6 +26,7 @@ from qwen3nb.checkpoints.checkpoint import step_of, trainer_state
 from qwen3nb.checkpoints.provenance import read_provenance
 from qwen3nb.evaluation.mteb.select import split_names
 from qwen3nb.records.record import Result
+from qwen3nb.records.richest_tier import richest_tier
 from qwen3nb.records.store import latest
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.format import short_task
@@ -84,7 +85,7 @@ class Trainings:
 def read_trainings(
     results: Iterable[Result],
     *,
-    tier: str,
+    tier: str = "",
     task: str = "",
     metric: str = "",
     outputs: Path | str = "",
@@ -95,7 +96,7 @@ def read_trainings(
 
     Args:
         results: any records; the newest of each model and task is used.
-        tier: name of the tier whose tasks are included.
+        tier: name of the tier whose tasks are included; by default the richest with results.
         task: comma-separated task names, in place of the tier's and those of adapters.
         metric: by default each task's main metric.
         outputs: a folder of checkpoints, or of ``<configuration>/seed_<n>``; by default
@@ -109,7 +110,8 @@ def read_trainings(
     if outputs and not Path(outputs).expanduser().is_dir():
         raise FileNotFoundError(f"{outputs}: no such folder")
     base = Path(outputs).expanduser() if outputs else paths.runs()
-    tasks = split_names(task) or list(TIERS[tier].task_keys)
+    given = latest(results)
+    tasks = split_names(task) or list(TIERS[tier or richest_tier(given)].task_keys)
     problems: list[str] = []
     logs = [] if adapters_only else _state_logs(base, problems)
     conflicts = []
@@ -117,7 +119,6 @@ def read_trainings(
         logs += _read(file, read_log, problems)
     for file in find_logs(find_outputs(base), CONFLICTS):
         conflicts += _read(file, read_conflicts, problems)
-    given = latest(results)
     if not task:  # adapters are evaluated on their own tasks
         adapters = {r.task.key for r in given if isinstance(r.config.get("training"), dict)}
         tasks += sorted(adapters - set(tasks))

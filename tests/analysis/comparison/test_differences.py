@@ -50,7 +50,7 @@ def test_one_query_and_equal_systems():
     (one,) = paired_differences(table([0.5], [0.7]), draws=50, seed=0)
     (equal,) = paired_differences(table([1, 0], [1, 0]), draws=50, seed=0)
     assert (one.interval, one.p_value, one.d_z) == (None, 1, None)
-    assert (equal.interval, equal.p_value, equal.d_z) == ((0, 0), 1, 0)
+    assert (equal.interval, equal.p_value, equal.d_z) == ((-1, 1), 1, 0)
     json.loads(json_text([one, equal]))
     assert "single query" in str(one)
 

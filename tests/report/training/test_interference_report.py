@@ -100,6 +100,31 @@ def test_unlike_steps_are_refused_unless_the_tasks_are_compared(outputs):
     assert "No pair of runs" in interference_seeds_table(report).note
 
 
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("gone", "shown", "files"),
+    [
+        ((), ("By point: FAIL", "20 queries", "2 seeds"), {"interference.tex", "conflicts.svg"}),
+        (("joint_single_r4",), ("none of them joint", "emb_only_r4 − rank_only_r4", "NO RESULT"),
+         {"configuration-differences.tex"}),
+        (("joint_single_r4", "emb_only_r4"), ("No two configurations", "0.093", "NO RESULT"),
+         {"configurations.tex", "losses.svg"}),
+    ],
+)  # fmt: skip
+def test_analyze_on_real_and_on_partial_outputs(fixtures, tmp_path, gone, shown, files):
+    if not (fixtures / "adapters").is_dir():
+        pytest.skip("these fixtures hold no adapters")
+    outputs = tmp_path / "outputs"
+    shutil.copytree(fixtures / "adapters" / "outputs", outputs)
+    for name in gone:
+        shutil.rmtree(outputs / name)
+    done = analyze("--output-dir", outputs, "--resamples", 300)
+    assert done.exit_code == 0, done.output
+    assert all(text in done.output for text in shown)
+    written = {file.name for file in (outputs / "analysis").iterdir()}
+    assert {"interference.md", "interference.json", "configurations.svg"} | files <= written
+
+
 @pytest.mark.parametrize(
     ("gone", "message"),
     [
@@ -156,7 +181,14 @@ def test_analyze_prints_writes_and_exits_by_verdict(outputs):
     value = json.loads((folder / "interference.json").read_text())
     assert value["verdict"]["by_point"] == "PASS"
     assert (folder / "interference.md").read_text().startswith("# Task interference")
-    assert {"interference.svg", "losses.pdf"} <= {file.name for file in folder.iterdir()}
+    written = {file.name for file in folder.iterdir()}
+    assert {"interference.svg", "losses.pdf", "configurations.svg", "interference.tex"} <= written
+    assert r"\textsubscript{0.000}" in (folder / "configurations.tex").read_text()
+    assert "joint_r4 − rank_only_r4" in done.output
+    (tested,) = (e for e in value["differences"] if e["kind"] == "reranking")
+    assert (tested["seeds"], tested["n"]) == ([1, 2], 40)
+    assert tested["difference"] == pytest.approx(-0.05)
+    assert tested["p_value"] == pytest.approx(1 / 301)
     again = analyze("--output-dir", outputs, "--resamples", 300, "--exit-code", "evidence")
     assert again.exit_code == 0
     shutil.rmtree(outputs / "joint_r4" / "seed_2")
