@@ -107,8 +107,9 @@ def difference_interval(differences: Array, *, level: float) -> Interval | None:
 
 def mean_interval(values: Array, *, level: float) -> tuple[str, Interval | None]:
     """The method for the mean of ``values`` (n,), and the interval; None for a single value."""
-    if values.min() < 0 or values.max() > 1:
+    if values.min() < -_TINY or values.max() > 1 + _TINY:
         return "student", student_interval(values, level=level)
+    values = values.clip(0, 1)  # a V-measure may exceed 1 by a rounding error
     mean = float(values.mean())
     extreme = float(((values < _TINY) | (values > 1 - _TINY)).mean())
     n = len(values)

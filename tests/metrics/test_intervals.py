@@ -188,3 +188,10 @@ def test_coverage_of_few_queries(n):
         low, high = mean_interval(values, level=0.95)[1]
         held += low <= truth <= high
     assert held / 2000 >= 0.94
+
+
+def test_a_score_above_1_by_rounding_is_a_score_of_1():
+    """scikit-learn's V-measure of a perfect clustering may be 1.0000000000000002."""
+    exact, rounded = np.array([0.9, 1.0, 1.0]), np.array([0.9, 1.0, 1.0 + 2**-52])
+    assert mean_interval(rounded, level=0.95) == mean_interval(exact, level=0.95)
+    assert mean_interval(rounded, level=0.95)[0] == "wilson"
