@@ -53,7 +53,7 @@ class Work:
     def counts(self) -> dict[str, int]:
         """Texts that the model cut or found empty since the start, if any; not cached ones."""
         done = self._counts()
-        named = {"texts cut to the maximum length": "cut", "texts without a token": "empty"}
+        named = {"texts cut to the maximum length": "cut", "empty texts": "empty"}
         since = {text: int(done[name] - self._before[name]) for text, name in named.items()}
         return {text: count for text, count in since.items() if count}
 

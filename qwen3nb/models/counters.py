@@ -18,7 +18,7 @@ class Stats:
         damaged: stored vectors that failed their checksum and were computed again.
         seconds: time spent in the model.
         cut: texts truncated to the maximum length.
-        empty: texts without any token.
+        empty: empty or blank texts, duplicates included.
     """
 
     texts: int = 0

@@ -15,12 +15,13 @@ import numpy as np
 import torch
 
 from qwen3nb.models.encoders.base import Encoder
+from qwen3nb.models.encoders.blanks import beside_blanks
 from qwen3nb.models.encoders.similarity import unit_and_similarity
 from qwen3nb.models.inference.flash_varlen import varlen_kernel
 from qwen3nb.models.inference.packing import packing_of
 from qwen3nb.models.inference.runner import Runner
 from qwen3nb.models.modeling.dtypes import torch_dtype
-from qwen3nb.models.modeling.runtime import end_token, library_versions, pick_device
+from qwen3nb.models.modeling.runtime import library_versions, pick_device
 from qwen3nb.models.sources.source import Source
 from qwen3nb.models.types import SpecError, Vectors
 
@@ -100,6 +101,10 @@ class SentenceTransformerEncoder(Encoder):
             self.runner.batch_size = self.batch_size
             return self.runner.vectors(self._tokenise(texts), done=self._tick)
         self.stats.cut += self._truncated(texts)
+        return beside_blanks(self._padded, texts)
+
+    def _padded(self, texts: Sequence[str]) -> Vectors:
+        """Return what sentence-transformers computes."""
         # prompt="": the prompt is already part of the text; a default would be added again.
         vectors: Vectors = self._model.encode(
             list(texts),
@@ -118,7 +123,7 @@ class SentenceTransformerEncoder(Encoder):
         rows = [row[real].tolist() for row, real in zip(ids, mask.bool(), strict=True)]
         full = [text for text, row in zip(texts, rows, strict=True) if len(row) == self.max_length]
         self.stats.cut += self._truncated(full)
-        return [row or [end_token(self._model.tokenizer)] for row in rows]
+        return rows
 
     def _truncated(self, texts: Sequence[str]) -> int:
         """Return how many texts have more tokens than the model reads.

@@ -19,14 +19,14 @@ def encoder(encoder_folder):
 def test_empty_and_truncated_texts_are_counted(encoder_folder):
     encoder = load_encoder(encoder_folder, cache=False, max_length=8)
     vectors = encoder.encode(["", "a", "word " * 50])
-    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), [0, 1, 1], atol=1e-5)
     assert (encoder.stats.empty, encoder.stats.cut) == (1, 1)
 
 
 def test_special_tokens_inside_a_text_are_text(encoder):
     ids = encoder._tokenise(["<|endoftext|>"])[0]
     assert len(ids) > 1
-    assert encoder._end not in ids
+    assert encoder._tokenizer.eos_token_id not in ids
 
 
 def test_a_mistyped_option_lists_its_choices(encoder_folder):
