@@ -13,7 +13,7 @@ __getattr__, __dir__, __all__ = lazy_names(
             "software_table",
             "verification_table",
         ),
-        "qwen3nb.report.comparison.by_type": ("overview_table", "table_by_type"),
+        "qwen3nb.report.comparison.by_type": ("overview_table", "by_type_tables"),
         "qwen3nb.report.comparison.tables": (
             "breakdown_table",
             "changes_table",
@@ -21,9 +21,9 @@ __getattr__, __dir__, __all__ = lazy_names(
             "differences_table",
             "power_table",
         ),
-        "qwen3nb.report.leaderboard.benchmark_tables": ("task_sections",),
+        "qwen3nb.report.leaderboard.benchmark_tables": ("task_tables",),
         "qwen3nb.report.leaderboard.expected": ("expected_table", "sts_and_msmarco_table"),
-        "qwen3nb.report.leaderboard.one_model": ("parts_table", "results_by_type"),
+        "qwen3nb.report.leaderboard.one_model": ("parts_table", "results_tables"),
         "qwen3nb.report.leaderboard.published": ("other_scores_table",),
         "qwen3nb.report.leaderboard.preflight": (
             "plan_by_type_table",

@@ -63,7 +63,7 @@ def test_a_namespace_lists_its_names_and_they_resolve(name):
 
 
 def test_tables_and_figures_are_named_for_what_they_give():
-    assert all(name.endswith("_table") for name in dir(q.tables))
+    assert all(name.endswith(("_table", "_tables")) for name in dir(q.tables))
     figures = set(dir(q.figures)) - {"Band", "ForestRow"}
     assert all(name.endswith("_figure") for name in figures)
 

@@ -136,7 +136,7 @@ def list_tasks(
 
 
 def _print_tasks(tasks: Sequence[Any], model: str | None) -> None:
-    from qwen3nb.evaluation.mteb.cost import Range, costs, measure_speed
+    from qwen3nb.evaluation.mteb.cost import Range, costs, measure_encoding
 
     speed, limit = None, None
     if model is not None:
@@ -144,7 +144,7 @@ def _print_tasks(tasks: Sequence[Any], model: str | None) -> None:
 
         hide_library_bars()
         encoder = load_encoder(model, show_progress=False)
-        speed, limit = measure_speed(encoder), getattr(encoder, "max_length", None)
+        speed, limit = measure_encoding(encoder), getattr(encoder, "max_length", None)
     estimates = costs(tasks, speed=speed, max_length=limit)
     for each in estimates:
         texts = "unknown" if each.texts is None else f"{each.texts:,} texts"

@@ -42,18 +42,18 @@ OPTIONS = {
 
 def positionals(arguments: Sequence[str]) -> list[int]:
     """Return the positions of the positional arguments among papermill's ``arguments``."""
-    found: list[int] = []
+    positions: list[int] = []
     position = 0
     while position < len(arguments):
         argument = arguments[position]
         if argument == "--":
-            return [*found, *range(position + 1, len(arguments))]
+            return [*positions, *range(position + 1, len(arguments))]
         if argument in OPTIONS:
             position += OPTIONS[argument]
         elif argument == "-" or not argument.startswith("-"):
-            found.append(position)
+            positions.append(position)
         position += 1
-    return found
+    return positions
 
 
 def completed(arguments: Sequence[str]) -> list[str]:

@@ -32,8 +32,8 @@ def file_problems(file: Path, *, checksums_only: bool = False) -> list[str]:
     """
     try:
         result = Result.load(file)
-        found = list(_signature(read_json(file)))
-        return found if checksums_only else [*found, *_contents(file, result)]
+        wrong = list(_signature(read_json(file)))
+        return wrong if checksums_only else [*wrong, *_contents(file, result)]
     except (OSError, ValueError, KeyError) as error:
         return [str(error)]
 
@@ -81,12 +81,12 @@ def _run_problems(file: Path, result: Result) -> Iterator[str]:
     queries = set(next(iter(result.per_query.values()), {}))
     runs = {end: file.with_suffix(end) for end in (".first.trec", ".trec")}
     documents = {end: _documents(run) for end, run in runs.items() if run.is_file()}
-    for end, found in documents.items():
+    for end, listed in documents.items():
         name = runs[end].name
-        if found is None:
+        if listed is None:
             yield f"its run {name} has a line that is cut or malformed"
-        elif set(found) != queries:
-            yield f"its run {name} has {len(found)} queries, its scores {len(queries)}"
+        elif set(listed) != queries:
+            yield f"its run {name} has {len(listed)} queries, its scores {len(queries)}"
     first, last = documents.get(".first.trec"), documents.get(".trec")
     if first and last and first != last:
         yield f"its run {runs['.trec'].name} has other documents than the first stage's"

@@ -15,7 +15,7 @@ from qwen3nb.report.comparison.by_type import overview_table, tasks_by_type
 from qwen3nb.report.comparison.figures import differences_figure, pairs_figure
 from qwen3nb.report.comparison.tables import differences_table
 from qwen3nb.report.comparison.task_figures import task_differences_figure, wins_figure
-from qwen3nb.report.leaderboard.benchmark_tables import task_sections
+from qwen3nb.report.leaderboard.benchmark_tables import task_tables
 from qwen3nb.report.leaderboard.figures import (
     bars_figure,
     comparison_figure,
@@ -123,7 +123,7 @@ def _of_benchmarks(
     results: Sequence[Result], comparison: Comparison, *, tier: str
 ) -> Iterator[Table]:
     """Yield the tables of all tasks by benchmark and type, and the differences by type."""
-    *sections, (title, missing) = task_sections(results, tier=tier).tables
+    *sections, (title, missing) = task_tables(results, tier=tier).tables
     for name, table in sections:
         yield replace(transposed(table, first="task"), caption=f"{name}.")
     yield replace(missing, name="missing", caption=f"{title}.")

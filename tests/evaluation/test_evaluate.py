@@ -49,7 +49,8 @@ def test_a_collection_takes_the_place_of_tasks(beir, spec):
 
 def test_a_changed_collection_is_evaluated_again(beir):
     whole = TestCollection.from_beir(beir)
-    other = TestCollection.from_texts(whole.queries, whole.documents, whole.qrels, name="words")
+    documents = {**whole.documents, "one": "more"}
+    other = TestCollection.from_texts(whole.queries, documents, whole.qrels, name="words")
     evaluate("bm25", whole, show_progress=False)
     assert evaluate("bm25", other, show_progress=False).reused == ()
 

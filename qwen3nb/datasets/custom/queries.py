@@ -302,5 +302,5 @@ def _query(table: _QueryTable, index: int, lines: Mapping[KeyPath, int]) -> Quer
 def _model(name: str, table: _ModelTable, folder: Path) -> ModelEntry:
     relative = table.model_id.startswith(("./", "../"))
     spec = str(folder / table.model_id) if relative else table.model_id
-    prompts = None if table.prompts is None else {**table.prompts}
+    prompts = None if table.prompts is None else {str(k): v for k, v in table.prompts.items()}
     return ModelEntry(name, spec, table.dimensions, table.name or "", prompts)

@@ -19,7 +19,7 @@ from qwen3nb.datasets.pydocs.build import load_pydocs
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.types import EncoderError
 
-__all__ = ["Cost", "Range", "Speed", "costs", "measure_speed"]
+__all__ = ["Cost", "EncodingSpeed", "Range", "costs", "measure_encoding"]
 
 _CHARACTERS = 4.5  # per token of English text, on average
 _SURPLUS = 1.5  # factor of characters that makes a text reach its maximum number of tokens
@@ -64,7 +64,7 @@ class Range(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Speed:
+class EncodingSpeed:
     """Measured seconds per text by length.
 
     Attributes:
@@ -111,20 +111,20 @@ class Cost:
 
 
 def costs(
-    tasks: Iterable[Any], *, speed: Speed | None = None, max_length: int | None = None
+    tasks: Iterable[Any], *, speed: EncodingSpeed | None = None, max_length: int | None = None
 ) -> list[Cost]:
     """Estimate the cost of each task; aggregate tasks are split into their parts.
 
     Args:
         tasks: MTEB task objects.
-        speed: from `measure_speed`.
+        speed: from `measure_encoding`.
         max_length: number of tokens after which texts are truncated.
     """
     parts = (part for task in tasks for part in getattr(task.metadata, "tasks", None) or [task])
     return [_cost(part, speed, max_length) for part in parts]
 
 
-def _cost(task: Any, speed: Speed | None, max_length: int | None) -> Cost:
+def _cost(task: Any, speed: EncodingSpeed | None, max_length: int | None) -> Cost:
     columns = [each for stats in _selected(task) for each in _columns(stats)]
     scale = _scale(task, sum(each.texts * each.average for each in columns))
     counts = {each.name: round(each.texts * scale) for each in columns}
@@ -158,9 +158,9 @@ def _selected(task: Any) -> Iterator[Mapping[str, Any]]:
     for split in task.eval_splits:
         stats = every.get(split) or {}
         subsets = stats.get("hf_subset_descriptive_stats") or {}
-        chosen = [subsets[name] for name in task.hf_subsets if name in subsets]
-        if chosen and set(task.hf_subsets) != set(task.metadata.hf_subsets):
-            yield from chosen
+        selected = [subsets[name] for name in task.hf_subsets if name in subsets]
+        if selected and set(task.hf_subsets) != set(task.metadata.hf_subsets):
+            yield from selected
         elif stats:
             yield stats
 
@@ -189,7 +189,7 @@ def _scale(task: Any, characters: float) -> float:
     return min(1.0, _COMPRESSION * size / characters)
 
 
-def _seconds(column: _Column, speed: Speed, max_length: int | None) -> Range:
+def _seconds(column: _Column, speed: EncodingSpeed, max_length: int | None) -> Range:
     length = column.average
     if max_length is not None:
         length = min(length, max_length * _CHARACTERS)
@@ -205,7 +205,7 @@ def _interpolated(x: float, xs: Sequence[float], ys: Sequence[float]) -> float:
     return ys[-1]
 
 
-def measure_speed(encoder: Encoder, *, batch_size: int = 32) -> Speed:
+def measure_encoding(encoder: Encoder, *, batch_size: int = 32) -> EncodingSpeed:
     """Encode short, medium and the longest texts, several times each.
 
     On a GPU, at least ``batch_size`` texts of each length are encoded at once; on the CPU,
@@ -225,7 +225,7 @@ def measure_speed(encoder: Encoder, *, batch_size: int = 32) -> Speed:
         characters = int(length * _SURPLUS) if length == longest else length
         texts = _sample(stream, characters, _CHUNK)
         samples.append(_repeats(encoder, texts, least=least))
-    return Speed(
+    return EncodingSpeed(
         characters=tuple(lengths),
         fastest=tuple(min(each) for each in samples),
         median=tuple(statistics.median(each) for each in samples),

@@ -26,7 +26,7 @@ from qwen3nb.metrics.aggregate import REPORTED, Aggregate, aggregate, reported
 from qwen3nb.metrics.retrieval import score_run
 from qwen3nb.records.record import Part
 
-__all__ = ["SEARCH_TYPES", "Scores", "Slice", "score_task", "task_slices"]
+__all__ = ["SEARCH_TYPES", "Slice", "TaskScores", "score_task", "task_slices"]
 
 AGREEMENT = 1e-5  # MTEB rounds some of its scores to five decimals
 RETRIEVAL_METRICS = ("nDCG@10", "MRR@10", "Recall@10", "Recall@100", "MAP@100")
@@ -53,7 +53,7 @@ class Slice:
 
 
 @dataclass(frozen=True)
-class Scores:
+class TaskScores:
     """The scores of one model on one task; see `qwen3nb.records.Result` for the fields."""
 
     per_query: PerQuery
@@ -79,7 +79,7 @@ def task_slices(task: Any) -> list[Slice]:
     ]
 
 
-def score_task(task: Any, predicted: Mapping[str, Any], outcome: Any, *, seed: int) -> Scores:
+def score_task(task: Any, predicted: Mapping[str, Any], outcome: Any, *, seed: int) -> TaskScores:
     """Score a loaded task from MTEB's predictions and result.
 
     Args:
@@ -120,7 +120,7 @@ def score_task(task: Any, predicted: Mapping[str, Any], outcome: Any, *, seed: i
     for part in parts:
         _check_agreement(task, part.score, part.mteb, on=f" on {part.split}/{part.subset}")
     unit = "readers" if _by_reader(task) else UNITS.get(task.metadata.type, UNIT)
-    return Scores(columns, metrics, main, unit, _size(task, evaluated), tuple(parts))
+    return TaskScores(columns, metrics, main, unit, _size(task, evaluated), tuple(parts))
 
 
 def _evaluated(task: Any, outcome: Any) -> list[tuple[Slice, dict[str, Any]]]:

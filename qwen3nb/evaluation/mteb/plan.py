@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from qwen3nb import paths
-from qwen3nb.evaluation.mteb.cost import Cost, Range, Speed, costs
+from qwen3nb.evaluation.mteb.cost import Cost, EncodingSpeed, Range, costs
 from qwen3nb.evaluation.mteb.evaluate import Model, stored_record, suite_tasks, unsuited
 from qwen3nb.evaluation.mteb.select import task_key
 from qwen3nb.evaluation.mteb.subsample import limited
@@ -51,7 +51,7 @@ def plan(
     limit: int = 0,
     output: Path | str | None = None,
     seed: int = 0,
-    speed: Speed | None = None,
+    speed: EncodingSpeed | None = None,
 ) -> list[Planned]:
     """List what `evaluate` would do with the same arguments.
 
@@ -65,7 +65,7 @@ def plan(
         limit: maximum number of queries, rows and unjudged documents.
         output: folder of the records.
         seed: seed of the records.
-        speed: from `measure_speed`; None leaves the minutes unknown.
+        speed: from `measure_encoding`; None leaves the minutes unknown.
     """
     folder = Path(output) if output else paths.results()
     planned = []
@@ -112,7 +112,7 @@ def _status(model: Model, task: Any, *, folder: Path, seed: int, limit: int) -> 
     return "to run" if there is None else "there"
 
 
-def _cost(task: Any, speed: Speed | None, *, limit: int, model: Model) -> Cost:
+def _cost(task: Any, speed: EncodingSpeed | None, *, limit: int, model: Model) -> Cost:
     """Estimate from MTEB's published sizes; count the texts of built-in or loaded data."""
     cut = getattr(model, "max_length", None)
     if not task.metadata.dataset["path"].startswith("qwen3nb/") and not task.data_loaded:

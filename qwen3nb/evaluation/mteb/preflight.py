@@ -14,7 +14,7 @@ from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.datasets.mirror import Need, missing, missing_error, needs
-from qwen3nb.evaluation.mteb.cost import Range, measure_speed
+from qwen3nb.evaluation.mteb.cost import Range, measure_encoding
 from qwen3nb.evaluation.mteb.evaluate import Model, suite_tasks
 from qwen3nb.evaluation.mteb.plan import Planned, plan, waiting
 from qwen3nb.evaluation.mteb.select import tier_tasks
@@ -27,7 +27,14 @@ from qwen3nb.models.sources.resolve import find_source
 from qwen3nb.models.sources.source import Source
 from qwen3nb.utils.hardware import available_memory, free_disk, peak_memory, resident_memory
 
-__all__ = ["Check", "Preflight", "PreflightError", "load_checked", "preflight", "weight_bytes"]
+__all__ = [
+    "Preflight",
+    "PreflightError",
+    "ResourceCheck",
+    "load_checked",
+    "preflight",
+    "weight_bytes",
+]
 
 _CHUNK = 50_000  # documents that MTEB encodes and scores at once
 _GB = 1e9
@@ -38,7 +45,7 @@ class PreflightError(ValueError):
 
 
 @dataclass(frozen=True)
-class Check:
+class ResourceCheck:
     """A need of the run beside what the machine has.
 
     Attributes:
@@ -66,7 +73,7 @@ class Preflight:
     """
 
     planned: tuple[Planned, ...]
-    checks: tuple[Check, ...]
+    checks: tuple[ResourceCheck, ...]
     minutes: Range | None = None
     gpu_hours: Range | None = None
 
@@ -174,7 +181,7 @@ def preflight(
     encoders = _encoders(model)
     speed, before = None, resident_memory()
     if encoders and waiting(model, selected, **options):
-        speed = measure_speed(encoders[0], batch_size=batch_size)
+        speed = measure_encoding(encoders[0], batch_size=batch_size)
     batch = max(0, (peak_memory() or 0) - before) if speed is not None else 0
     planned = plan(model, tasks=selected, speed=speed, **options)
     to_run = [each for each in planned if each.status == "to run"]
@@ -201,7 +208,9 @@ def _encoders(model: Model) -> list[Encoder]:
     return [part for part in model.parts if isinstance(part, Encoder)]
 
 
-def _memory(planned: Sequence[Planned], encoders: Sequence[Encoder], *, batch: int) -> Check:
+def _memory(
+    planned: Sequence[Planned], encoders: Sequence[Encoder], *, batch: int
+) -> ResourceCheck:
     """Compare the largest search and a batch with the free memory; the model is loaded already."""
     free = available_memory()
     search, task = max(
@@ -216,7 +225,7 @@ def _memory(planned: Sequence[Planned], encoders: Sequence[Encoder], *, batch: i
             f"searching {task} needs about {needed / _GB:.1f} GB of memory, and "
             f"{free / _GB:.1f} GB are free; run fewer tasks with --tasks, or use a larger machine"
         )
-    return Check("memory", text, f"{free / _GB:.1f} GB", problem)
+    return ResourceCheck("memory", text, f"{free / _GB:.1f} GB", problem)
 
 
 def _search_bytes(planned: Planned, encoders: Sequence[Encoder]) -> int:
@@ -226,13 +235,13 @@ def _search_bytes(planned: Planned, encoders: Sequence[Encoder]) -> int:
     return 4 * (documents * (2 * floats + planned.queries) + planned.queries * floats)
 
 
-def _disk(planned: Sequence[Planned], encoders: Sequence[Encoder]) -> Check:
+def _disk(planned: Sequence[Planned], encoders: Sequence[Encoder]) -> ResourceCheck:
     """Compare the vectors to be kept with the free disk; refuse only if the least do not fit."""
     folder = paths.cache()
     free = free_disk(folder)
     kept = [each.cache for each in encoders if each.cache is not None]
     if not kept:
-        return Check("disk", "nothing: no vectors are kept", f"{free / _GB:.1f} GB")
+        return ResourceCheck("disk", "nothing: no vectors are kept", f"{free / _GB:.1f} GB")
     size = Range.total(_vector_bytes(planned, each) for each in encoders if each.cache is not None)
     problem = ""
     if size.low > free:
@@ -241,7 +250,7 @@ def _disk(planned: Sequence[Planned], encoders: Sequence[Encoder]) -> Check:
             f"{free / _GB:.1f} GB are free; run with --no-cache, or set QWEN3NB_CACHE to a folder "
             "on a larger disk"
         )
-    return Check(
+    return ResourceCheck(
         "disk", f"{size.times(1 / _GB).text(1)} GB of vectors", f"{free / _GB:.1f} GB", problem
     )
 
@@ -266,15 +275,15 @@ def _distinct(planned: Sequence[Planned]) -> Iterator[int]:
     yield from largest.values()
 
 
-def _device(device: str) -> Check:
+def _device(device: str) -> ResourceCheck:
     if not device.startswith("cuda"):
-        return Check("device", device, "no GPU is used")
+        return ResourceCheck("device", device, "no GPU is used")
     import torch
 
     free, total = torch.cuda.mem_get_info(device)
     peak = torch.cuda.max_memory_reserved(device)
     name = torch.cuda.get_device_name(device)
-    return Check(
+    return ResourceCheck(
         "device",
         f"{peak / _GB:.1f} GB for the model and its largest batch",
         f"{name}: {free / _GB:.1f} of {total / _GB:.1f} GB are free beside them",

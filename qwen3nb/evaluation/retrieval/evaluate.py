@@ -90,9 +90,5 @@ def _as_first_stage(model: Any) -> First:
 def _search_info(first: First) -> ModelInfo:
     """Describe, as `model_info` does, a first stage that is not a loaded model."""
     label, recipe = describe(first)
-    return ModelInfo(
-        label=label,
-        identity=sha256_json(recipe),
-        spec=label,
-        settings={"model": {"kind": "bm25"}, **recipe},
-    )
+    settings = {"model": {"kind": "bm25"}, **recipe}
+    return ModelInfo(label, sha256_json(settings), spec=label, settings=settings)

@@ -26,6 +26,7 @@ _WHOLE = {
     "num_key_value_heads": (1, 1_024),
     "max_position_embeddings": (1, 1_000_000_000),
 }
+_PAD_TOKEN = 151_643  # of Qwen3, by default
 _ROPE_THETA = 1e6
 _FROM_FILE = "_from_file"  # marks the fields of a file for `Qwen3EncoderConfig`
 # Keywords that every configuration of transformers takes, besides its fields.
@@ -59,7 +60,7 @@ class Qwen3EncoderConfig(Qwen3Config):
     num_key_value_heads: int | None = 8
     head_dim: int = 64
     max_position_embeddings: int = 40_960
-    pad_token_id: int | None = 151_643
+    pad_token_id: int | None = _PAD_TOKEN
     pooling_mode: str = "mean"
     normalize: bool = True
     is_causal: bool = False
@@ -71,6 +72,8 @@ class Qwen3EncoderConfig(Qwen3Config):
         others.setdefault("rope_theta", _ROPE_THETA)
         if not others.pop(_FROM_FILE, False):
             _check_keywords(others, {each.name for each in fields(self)})
+        if self.pad_token_id == _PAD_TOKEN and self.vocab_size <= _PAD_TOKEN:
+            self.pad_token_id = None  # the default, of a vocabulary that does not have it
         super().__post_init__(**others)
 
     @classmethod

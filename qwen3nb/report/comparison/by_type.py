@@ -20,7 +20,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as MplFigure
 
-__all__ = ["MANY", "draw_by_model", "draw_wins", "overview_table", "table_by_type", "tasks_by_type"]
+__all__ = [
+    "MANY",
+    "by_type_tables",
+    "draw_by_model",
+    "draw_wins",
+    "overview_table",
+    "tasks_by_type",
+]
 
 MANY = 12  # tasks; of more, tables and figures are split by type
 
@@ -35,7 +42,7 @@ def tasks_by_type(comparison: Comparison) -> dict[str, list[TaskComparison]]:
     return dict(sorted(types.items()))
 
 
-def table_by_type(comparison: Comparison, make: Callable[..., Table]) -> Table | Sections:
+def by_type_tables(comparison: Comparison, make: Callable[..., Table]) -> Table | Sections:
     """Return a table of a comparison, or of many tasks one per type.
 
     Args:

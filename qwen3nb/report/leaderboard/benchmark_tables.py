@@ -23,7 +23,7 @@ from qwen3nb.report.render.table import Table, with_ranks
 from qwen3nb.tiers import BENCHMARKS, GROUPS, TIERS, Benchmark
 from qwen3nb.utils.format import interval_text, number_text
 
-__all__ = ["BenchmarkGrid", "benchmark_grid", "means_table", "task_sections", "why_missing"]
+__all__ = ["BenchmarkGrid", "benchmark_grid", "means_table", "task_tables", "why_missing"]
 
 MISSING = "not run"
 _MEANS = (
@@ -124,7 +124,7 @@ def why_missing(other: Result) -> str:
     return "no vectors" if other.model.settings["model"].get("kind") in searches else MISSING
 
 
-def task_sections(
+def task_tables(
     results: Iterable[Result], *, tier: str, links: Mapping[str, str] | None = None
 ) -> Sections:
     """Return a table of tasks per benchmark and type, and a table of what is missing.

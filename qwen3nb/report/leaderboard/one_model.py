@@ -11,12 +11,12 @@ from qwen3nb.report.render.format import number
 from qwen3nb.report.render.sections import Sections
 from qwen3nb.report.render.table import Table
 
-__all__ = ["main_scores_table", "parts_table", "results_by_type"]
+__all__ = ["main_scores_table", "parts_table", "results_tables"]
 
 _MANY = 12  # tasks; of more, all metrics are folded, by type
 
 
-def results_by_type(
+def results_tables(
     results: Sequence[Result], *, skipped: Mapping[str, str] | None = None
 ) -> Table | Sections:
     """Return a model's results: all metrics, or of many tasks the main scores and the rest folded.

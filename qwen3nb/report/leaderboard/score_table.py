@@ -40,7 +40,7 @@ def leaderboard(
 
     Models that are not significantly different from the best of a column carry a mark. A tier with
     benchmarks has a column per mean over a benchmark or type instead; its tasks are in
-    `task_sections`.
+    `task_tables`.
 
     Args:
         results: any records; those on other tiers' tasks are ignored.

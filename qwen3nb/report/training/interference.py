@@ -51,7 +51,7 @@ class InterferenceReport:
         runs: number of trained adapters with scores.
         flags: anomalies in their files.
         scores: of the trained adapters.
-        asked: whether the comparison by steps on the task was asked for.
+        requested: whether the comparison by steps on the task was requested.
     """
 
     interference: Interference
@@ -59,7 +59,7 @@ class InterferenceReport:
     runs: int
     flags: tuple[str, ...]
     scores: tuple[Score, ...] = ()
-    asked: bool = False
+    requested: bool = False
 
     @property
     def hint(self) -> str:
@@ -71,7 +71,7 @@ class InterferenceReport:
                 "or those are unknown; train both for the same number, or log the task of each "
                 "step."
             )
-        if self.interference.required == TASK_STEPS and not self.asked:
+        if self.interference.required == TASK_STEPS and not self.requested:
             return (
                 "No two runs have the same optimiser steps, so runs are compared that spent the "
                 "same steps on the task: a joint run takes steps on the other task besides "

@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 
 from qwen3nb.evaluation.mteb import cost
-from qwen3nb.evaluation.mteb.cost import Range, Speed, costs, measure_speed
+from qwen3nb.evaluation.mteb.cost import EncodingSpeed, Range, costs, measure_encoding
 from qwen3nb.evaluation.mteb.select import select_tasks, tier_tasks
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.types import EncoderError
 
 # A text of 100 characters takes 1 to 2 s, one of 1,100 characters 11 to 22 s.
-LINEAR = Speed((100, 1100), fastest=(1.0, 11.0), median=(1.5, 16.5), slowest=(2.0, 22.0))
+LINEAR = EncodingSpeed((100, 1100), fastest=(1.0, 11.0), median=(1.5, 16.5), slowest=(2.0, 22.0))
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_speed_is_measured_at_three_lengths(encoder, monkeypatch):
     monkeypatch.setattr(cost, "_BUDGET", 0.05)
     monkeypatch.setattr(cost, "_ENOUGH", 0.02)
     encoder._embed = _taking(encoder._embed)
-    speed = measure_speed(encoder, batch_size=4)
+    speed = measure_encoding(encoder, batch_size=4)
     assert len(speed.characters) == 3
     assert speed.characters[-1] == int(encoder.max_length * 4.5)
     for low, middle, high in zip(speed.fastest, speed.median, speed.slowest, strict=True):
@@ -92,10 +92,10 @@ def test_memory_and_broken_vectors_are_seen_at_once(encoder):
 
     encoder._embed = no_memory
     with pytest.raises(EncoderError, match="--batch-size"):
-        measure_speed(encoder)
+        measure_encoding(encoder)
     encoder._embed = lambda texts: _vectors(len(texts), encoder.dimension)
     with pytest.raises(EncoderError, match="not finite"):
-        measure_speed(encoder)
+        measure_encoding(encoder)
 
 
 def _vectors(count, dimension):

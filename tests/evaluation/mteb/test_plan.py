@@ -3,14 +3,14 @@
 import pytest
 
 from qwen3nb.evaluation.evaluate import evaluate
-from qwen3nb.evaluation.mteb.cost import Range, Speed
+from qwen3nb.evaluation.mteb.cost import EncodingSpeed, Range
 from qwen3nb.evaluation.mteb.plan import Planned, plan
 from qwen3nb.evaluation.mteb.select import select_tasks, tier_tasks
 from qwen3nb.models.load import load_encoder, load_model
 from qwen3nb.tables import plan_by_type_table, plan_table
 
 # Half a second to a second per text, whatever its length.
-SPEED = Speed((1, 10), (0.5, 0.5), (0.7, 0.7), (1.0, 1.0))
+SPEED = EncodingSpeed((1, 10), (0.5, 0.5), (0.7, 0.7), (1.0, 1.0))
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from qwen3nb.datasets.mirror import MirrorError
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.mteb import preflight as looks
-from qwen3nb.evaluation.mteb.cost import Speed
+from qwen3nb.evaluation.mteb.cost import EncodingSpeed
 from qwen3nb.evaluation.mteb.plan import Planned
 from qwen3nb.evaluation.mteb.preflight import PreflightError, load_checked, preflight, weight_bytes
 from qwen3nb.evaluation.mteb.select import select_tasks, tier_tasks
@@ -24,7 +24,9 @@ GB = 10**9
 def quick(monkeypatch):
     """Speed is not measured: a millisecond per text."""
     flat = (0.001, 0.001)
-    monkeypatch.setattr(looks, "measure_speed", lambda *_, **__: Speed((1, 9), flat, flat, flat))
+    monkeypatch.setattr(
+        looks, "measure_encoding", lambda *_, **__: EncodingSpeed((1, 9), flat, flat, flat)
+    )
 
 
 @pytest.fixture

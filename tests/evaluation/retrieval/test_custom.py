@@ -336,7 +336,7 @@ def test_a_query_file_names_labels_and_prompts(data, write, tmp_path):
     run = run_domain(queries=file, documents=data[1], output_dir=tmp_path, reports=tmp_path / "r")
     current, candidate = run.results
     assert (current.model.label, candidate.model.label) == ("in-use", "bm25")
-    assert current.model.settings["prompts"] == {"query": "query: ", "passage": ""}
+    assert current.model.settings["prompts"] == {"query": "query: "}
     assert (current.config["dimensions"], candidate.config["dimensions"]) == (128, None)
     plain = run_domain(
         queries=data[0], documents=data[1], models=["random"], output_dir=tmp_path, no_report=True

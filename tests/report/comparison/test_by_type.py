@@ -4,7 +4,7 @@ import pytest
 from helpers.records import amend, benchmark_record, make
 
 from qwen3nb.analysis.comparison.compare import compare
-from qwen3nb.report.comparison.by_type import overview_table, table_by_type
+from qwen3nb.report.comparison.by_type import by_type_tables, overview_table
 from qwen3nb.report.comparison.figures import differences_figure, pairs_figure
 from qwen3nb.report.comparison.tables import differences_table, power_table
 from qwen3nb.report.render.sections import Sections
@@ -52,13 +52,13 @@ def test_a_difference_may_be_significant_on_its_task_only():
 
 def test_tables_of_many_tasks_are_split_by_type_and_of_few_are_not(many):
     for make_table in (differences_table, power_table):
-        sections = table_by_type(many, make_table)
+        sections = by_type_tables(many, make_table)
         assert isinstance(sections, Sections)
         assert [(title, len(table)) for title, table in sections.tables] == [
             ("Clustering (8 tasks)", 8), ("Retrieval (6 tasks)", 6),
         ]  # fmt: skip
     few = compare([make("a"), make("b", scores=(0.1, 0.3, 0.5))])
-    assert isinstance(table_by_type(few, differences_table), Table)
+    assert isinstance(by_type_tables(few, differences_table), Table)
 
 
 def test_figures_of_many_tasks_have_a_panel_per_model_and_per_type(many):

@@ -3,7 +3,7 @@
 import pytest
 from helpers.records import amend, make, tier_records
 
-from qwen3nb.report.leaderboard.benchmark_tables import task_sections
+from qwen3nb.report.leaderboard.benchmark_tables import task_tables
 from qwen3nb.report.leaderboard.score_table import leaderboard
 from qwen3nb.tiers import GROUPS, TIERS
 
@@ -43,7 +43,7 @@ def test_the_first_table_has_a_column_per_benchmark_and_type(records):
 
 
 def test_every_task_of_the_tier_is_in_a_section(records):
-    sections = task_sections(records, tier="full")
+    sections = task_tables(records, tier="full")
     titles = [title for title, _ in sections.tables]
     assert titles[:4] == [
         "BEIR (15 tasks)", "BEIR: the parts of CQADupstackRetrieval (12)", "MS MARCO dev (1 task)",
@@ -58,7 +58,7 @@ def test_every_task_of_the_tier_is_in_a_section(records):
 
 
 def test_a_group_counts_only_with_all_its_parts(records):
-    tables = dict(task_sections(records, tier="full").tables)
+    tables = dict(task_tables(records, tier="full").tables)
     beir = tables["BEIR (15 tasks)"]
     column = beir.columns.index("CQADupstackRetrieval\nnDCG@10, mean of 12")
     cells = {row[0].text: row[column] for row in beir.rows}
@@ -71,13 +71,13 @@ def test_a_group_counts_only_with_all_its_parts(records):
 
 def test_a_tier_without_benchmarks_shows_its_tasks_in_the_leaderboard():
     results = [make("m")]
-    assert len(task_sections(results, tier="smoke")) == 0
-    assert task_sections(results, tier="smoke").to_markdown() == ""
+    assert len(task_tables(results, tier="smoke")) == 0
+    assert task_tables(results, tier="smoke").to_markdown() == ""
     assert leaderboard(results, tier="smoke").columns[1].startswith("Retrieval")
 
 
 def test_sections_are_folded_on_a_page_and_have_headings_in_markdown(records):
-    sections = task_sections(records, tier="full")
+    sections = task_tables(records, tier="full")
     page = sections._repr_html_()
     assert page.count("<details") == len(sections) == 11
     assert sections.to_markdown().count("\n### ") == 11

@@ -6,13 +6,13 @@ from helpers.records import make, tier_records
 
 from qwen3nb.metrics.aggregate import aggregate
 from qwen3nb.records.record import Part
-from qwen3nb.report.leaderboard.one_model import parts_table, results_by_type
+from qwen3nb.report.leaderboard.one_model import parts_table, results_tables
 from qwen3nb.report.render.table import Table
 
 
 def test_few_tasks_show_all_metrics_and_many_their_main_scores_first():
-    assert isinstance(results_by_type([make("m")]), Table)
-    sections = results_by_type(tier_records("m"), skipped={"X": "no vectors"})
+    assert isinstance(results_tables([make("m")]), Table)
+    sections = results_tables(tier_records("m"), skipped={"X": "no vectors"})
     (title, main), *rest = sections.tables
     assert title == "Main scores"
     assert len(main.rows) == 62
