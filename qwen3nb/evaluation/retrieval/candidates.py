@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from qwen3nb import paths
-from qwen3nb.datasets.collection import TestCollection, find_collections
+from qwen3nb.datasets.collection import TestCollection
+from qwen3nb.datasets.find_collections import find_collections
 from qwen3nb.datasets.mirror import MirrorError, data_revision, explain
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.evaluation.mteb.select import select_tasks, split_groups, task_key

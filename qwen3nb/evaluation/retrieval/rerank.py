@@ -336,9 +336,9 @@ def _per_query(
         query: {name: float(qrels[query].get(name, 0)) for name in scores}
         for query, scores in base.items()
     }
-    columns = dict(score_run(qrels, reranked, METRICS))
-    first = score_run(qrels, base, (*METRICS, f"Recall@{depth}"))
-    best = score_run(qrels, oracle, METRICS)
+    columns = dict(score_run(qrels, reranked, METRICS, zeros=True))
+    first = score_run(qrels, base, (*METRICS, f"Recall@{depth}"), zeros=True)
+    best = score_run(qrels, oracle, METRICS, zeros=True)
     for metric in METRICS:
         columns[f"first {metric}"] = first[metric]
         columns[f"gain {metric}"] = {
