@@ -51,6 +51,7 @@ __all__ = ["Encoder"]
 log = logging.getLogger(__name__)
 ENCODING = 3  # increase when vectors change for the same model: part of every identity
 _CHUNK = 512  # texts encoded and stored together: a kill loses at most this many
+ADDED = 8  # tokens that a tokenizer may add to a text
 _LONG = 2.0  # seconds above which an encoding is logged
 _MTEB_ROLES = {"query": "query", "document": "passage"}
 
@@ -251,6 +252,7 @@ class Encoder(ABC):
             known = self._cache.fill(keys, vectors)
             missing = np.flatnonzero(~known).tolist()
             self.stats.cached += len(texts) - len(missing)
+            self.stats.unchecked += self._maybe_cut(texts[i] for i in np.flatnonzero(known))
             self.stats.damaged += self._cache.damaged - before
             self._cache.touch()
         # Texts of similar length share a chunk, and so a forward pass.
@@ -265,6 +267,14 @@ class Encoder(ABC):
                     self._cache.put({keys[index]: vectors[index] for index in chunk})
                 bar.advance(start + len(chunk) - bar.texts)
         return vectors
+
+    def _maybe_cut(self, texts: Iterable[str]) -> int:
+        """Count texts that may have more tokens than the model reads; a token is a byte or more."""
+        limit = getattr(self, "max_length", None)
+        if limit is None:
+            return 0
+        room = limit - ADDED - len(self.settings.get("prefix", "").encode())
+        return sum(len(text.encode()) > room for text in texts)
 
     def _checked(
         self, chunk: Sequence[int], distinct: Sequence[str], where: Sequence[int]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from qwen3nb.models.encoders.base import Encoder
+from qwen3nb.models.encoders.base import ADDED, Encoder
 from qwen3nb.models.encoders.blanks import beside_blanks
 from qwen3nb.models.encoders.similarity import unit_and_similarity
 from qwen3nb.models.inference.flash_varlen import varlen_kernel
@@ -30,7 +30,6 @@ __all__ = ["SentenceTransformerEncoder", "known_pooling"]
 # sentence-transformers' names of the poolings of this package.
 _POOLINGS = {"mean": "mean", "cls": "cls", "lasttoken": "last", "weightedmean": "weighted_mean"}
 _PLAIN_TEXT = {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}
-_ADDED = 8  # tokens that a tokenizer may add to a text
 _FEATURES = {"input_ids", "attention_mask", "token_type_ids", "modality"}
 
 
@@ -135,7 +134,7 @@ class SentenceTransformerEncoder(Encoder):
         tokenizer, limit = self._model.tokenizer, self.max_length
         if limit is None or not isinstance(tokenizer, PreTrainedTokenizerBase):
             return 0
-        long = [text for text in texts if len(text.encode("utf-8")) + _ADDED > limit]
+        long = [text for text in texts if len(text.encode("utf-8")) + ADDED > limit]
         if not long:
             return 0
         rows = tokenizer(long, truncation=False, padding=False, verbose=False)["input_ids"]

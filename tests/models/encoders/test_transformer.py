@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from helpers import TEXTS
 
+from qwen3nb.evaluation.recording import Work
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.sources.resolve import find_source
 from qwen3nb.models.types import SpecError
@@ -21,6 +22,16 @@ def test_empty_and_truncated_texts_are_counted(encoder_folder):
     vectors = encoder.encode(["", "a", "word " * 50])
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), [0, 1, 1], atol=1e-5)
     assert (encoder.stats.empty, encoder.stats.cut) == (1, 1)
+
+
+def test_long_texts_from_the_cache_are_said_to_be_unchecked(encoder_folder):
+    texts = ["short", "a text of its own, of many words " * 20]
+    first, second = (load_encoder(encoder_folder, max_length=32) for _ in range(2))
+    before, after = Work(first), Work(second)
+    first.encode(texts)
+    second.encode(texts)
+    assert before.counts() == {"texts cut to the maximum length": 1}
+    assert after.counts() == {"long texts from the cache, not checked for cuts": 1}
 
 
 def test_special_tokens_inside_a_text_are_text(encoder):
