@@ -138,7 +138,7 @@ def evaluate(
     qwen3nb eval --checkpoint encoder --tier fast --rehearse
     qwen3nb eval --checkpoint encoder --tasks STSBenchmark,SciFact --limit 200
     qwen3nb eval --checkpoint encoder --tasks all --types Summarization --languages eng
-    qwen3nb eval --checkpoint bm25 --data my-beir-folder --no-cache
+    qwen3nb eval --checkpoint bm25 --data beir/scifact --no-cache
 
     Before the first task, every run looks for all data and weights, and refuses what the
     memory or the disk cannot hold.
