@@ -187,7 +187,7 @@ class Encoder(ABC):
             vectors = self._encode([prompt + text for text in texts])
         if normalize_embeddings and not self.normalizes:
             lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-            vectors = vectors / np.where(lengths > 0, lengths, 1)
+            vectors /= np.where(lengths > 0, lengths, 1)
         result: Any = vectors[0] if isinstance(inputs, str) else vectors
         return result if convert_to_numpy else _tensor(result)
 
@@ -252,7 +252,9 @@ class Encoder(ABC):
             known = self._cache.fill(keys, vectors)
             missing = np.flatnonzero(~known).tolist()
             self.stats.cached += len(texts) - len(missing)
-            self.stats.unchecked += self._maybe_cut(texts[i] for i in np.flatnonzero(known))
+            self.stats.unchecked += self._maybe_cut(
+                texts[i] for i in np.flatnonzero(known).tolist()
+            )
             self.stats.damaged += self._cache.damaged - before
             self._cache.touch()
         # Texts of similar length share a chunk, and so a forward pass.
