@@ -28,6 +28,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "qwen3nb.report.leaderboard.preflight": (
             "plan_by_type_table",
             "plan_table",
+            "plan_tables",
             "preflight_table",
         ),
         "qwen3nb.report.leaderboard.ranking": (

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-__all__ = ["BENCHMARKS", "GROUPS", "TIERS", "Benchmark", "Tier"]
+__all__ = ["BENCHMARKS", "GROUPS", "TIERS", "Benchmark", "Tier", "is_search"]
 
 # A task that consists of others, and its parts. Its score is the mean of all its parts.
 GROUPS: dict[str, tuple[str, ...]] = {
@@ -210,3 +210,17 @@ TIERS: dict[str, Tier] = {
         ),
     )
 }
+
+_SEARCHES = frozenset(
+    key
+    for benchmark in BENCHMARKS.values()
+    for kind in ("Retrieval", "Reranking")
+    for key in _without_groups(benchmark.types.get(kind, ()))
+)
+
+
+def is_search(key: str) -> bool:
+    """Return whether a task of a tier is retrieval or reranking, which needs no vectors."""
+    return key in _SEARCHES or (
+        key.startswith("PyDocs") and key.endswith(("Retrieval", "Reranking"))
+    )

@@ -384,7 +384,7 @@ def explain(task: Any, error: Exception) -> MirrorError:
     """Return the error for data that could not be loaded, and how to fetch them."""
     mirror = paths.mirror()
     where = f"not in the mirror {mirror}" if mirror else "no mirror is set (QWEN3NB_MIRROR)"
-    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    reason = _first_cause(error)
     name, data = task.metadata.name, task.metadata.dataset["path"]
     if Path(data).is_dir():
         return MirrorError(
@@ -396,3 +396,10 @@ def explain(task: Any, error: Exception) -> MirrorError:
         f"({reason[:200]}). Fetch them on a connected machine: "
         f"`qwen3nb fetch --tasks {name} --mirror DIR`"
     )
+
+
+def _first_cause(error: BaseException) -> str:
+    """Return the first line of the error that a loader's own, general one was raised from."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

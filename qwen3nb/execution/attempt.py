@@ -32,7 +32,7 @@ from qwen3nb.utils.atomic_files import write_text
 from qwen3nb.utils.markdown import escaped
 from qwen3nb.utils.secrets import without, without_secrets
 
-__all__ = ["LOG", "Attempt", "cell_error"]
+__all__ = ["LOG", "Attempt", "cell_error", "ran_to_its_end"]
 
 RAISES = "raises-failures"  # tag of the cell that raises what failed, after everything is shown
 
@@ -106,7 +106,7 @@ class Attempt:
             seconds=round(time.time() - self.started, 1),
             more=tuple(more),
         )
-        if _ran_to_its_end(nb):
+        if ran_to_its_end(nb):
             page = _with_failures(nb, run)
         else:
             page = _with_notice(self.page, run) or _failed_page(nb, run)
@@ -165,8 +165,8 @@ def _title(nb: Any, run: FailedRun) -> str | None:
         return None
 
 
-def _ran_to_its_end(nb: Any) -> bool:
-    """Whether the only cell that failed is the one that raises the failures of tasks."""
+def ran_to_its_end(nb: Any) -> bool:
+    """Return whether the only cell that failed is the one that raises the failures of tasks."""
     failed = [
         cell.metadata.get("tags", ())
         for cell in nb.cells

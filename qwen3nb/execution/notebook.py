@@ -26,6 +26,7 @@ import nbformat
 from qwen3nb import paths
 from qwen3nb.analysis.inventory.training_logs import log_files
 from qwen3nb.checkpoints.checkpoint import list_checkpoints, open_checkpoint
+from qwen3nb.execution.attempt import ran_to_its_end
 from qwen3nb.execution.parameters import Parameter, check_parameters, read_parameters
 from qwen3nb.models.sources.fingerprint import fingerprint
 from qwen3nb.models.sources.lora import adapter_fingerprint
@@ -250,12 +251,20 @@ def _execute(
             stderr_file=output or (sys.stderr if show_progress else None),
         )
     except PapermillExecutionError as error:
-        raise NotebookError(
-            f"{notebook.name}: a cell failed: {error.ename}: {error.evalue}\n"
-            f"the notebook up to there: {partial}"
-        ) from error
+        raise NotebookError(_reason(notebook, partial, error)) from error
     except DeadKernelError as error:
         raise NotebookError(
             f"{notebook.name}: the kernel died, possibly out of memory\n"
             f"the notebook up to there: {partial}"
         ) from error
+
+
+def _reason(notebook: Path, partial: Path, error: Any) -> str:
+    """Return why a run failed; if only some of its tasks did, its last lines name them."""
+    if ran_to_its_end(nbformat.read(partial, as_version=4)):
+        page = paths.book_runs() / partial.name
+        return f"{notebook.name}: not everything succeeded; the rest is in {page}\n{error.evalue}"
+    return (
+        f"{notebook.name}: a cell failed: {error.ename}: {error.evalue}\n"
+        f"the notebook up to there: {partial}"
+    )

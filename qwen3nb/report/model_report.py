@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,8 @@ from qwen3nb.records.results import Results
 from qwen3nb.records.store import latest, load_results
 from qwen3nb.report.card.card import card_text
 from qwen3nb.report.comparison.tables import differences_table
-from qwen3nb.report.leaderboard.suite import summarise
+from qwen3nb.report.leaderboard.all_results import scores_of, write_all_results
+from qwen3nb.report.leaderboard.suite import Summary, summarise
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.format import number
 from qwen3nb.report.render.table import Table, with_ranks
@@ -64,7 +65,7 @@ class ModelReport:
     config: Mapping[str, Any]
     failures: Mapping[str, str]
     folder: Path
-    created: datetime = field(default_factory=datetime.now)
+    created: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     def __repr__(self) -> str:
         """The tables as text."""
@@ -107,29 +108,12 @@ class ModelReport:
         note = f"Intervals: 95 %, {methods}. Avg: of models with all tasks of the type."
         return Table(heads, with_ranks(rows), note)
 
-    def summary(self) -> dict[str, Any]:
+    def summaries(self) -> list[Summary]:
         """Means by type and over all tasks, per model."""
-        return {
-            name: summarise(records, requested=self.tasks).as_dict()
+        return [
+            replace(summarise(records, requested=self.tasks), label=name)
             for name, records in self.by_model.items()
-        }
-
-    def to_json(self) -> str:
-        """The model, the options, the scores of all models, the summary and what failed."""
-        return json_text(
-            {
-                "model": self.model,
-                "model_path": self.spec,
-                "timestamp": self.created.isoformat(timespec="seconds"),
-                "config": dict(self.config),
-                "results": {
-                    name: {result.task.key: _scores(result) for result in records}
-                    for name, records in self.by_model.items()
-                },
-                "summary": self.summary(),
-                "failures": dict(self.failures),
-            }
-        )
+        ]
 
     def comparison_json(self) -> str:
         """The models, their scores by type of task, and the paired differences."""
@@ -137,7 +121,7 @@ class ModelReport:
         for name, records in self.by_model.items():
             for result in records:
                 of_type = scores.setdefault(result.task.type.lower(), {})
-                of_type.setdefault(name, {})[result.task.key] = _scores(result)
+                of_type.setdefault(name, {})[result.task.key] = scores_of(result)
         models = {name: records[0].model for name, records in self.by_model.items()}
         differences = self.comparison.differences if len(models) > 1 else ()
         return json_text({"models": models, "results": scores, "differences": list(differences)})
@@ -160,13 +144,16 @@ class ModelReport:
         encoder, ``MODEL_CARD.md``.
         """
         folder, stamp = Path(folder), f"{self.created:%Y%m%d_%H%M%S}"
-        texts = {"all_results": self.to_json(), "comparison": self.comparison_json()}
-        files = {f"{name}{end}.json": text for name, text in texts.items()
-                 for end in ("", f"_{stamp}")}  # fmt: skip
+        compared = self.comparison_json()
+        files = {f"comparison{end}.json": compared for end in ("", f"_{stamp}")}
         files["comparison.md"] = self.to_markdown()
         if read_provenance(Path(self.spec)) is not None:
             files["MODEL_CARD.md"] = card_text(self.spec, self.results, tier=self.tier, facts=facts)
-        written = [write_text(folder / name, text) for name, text in files.items()]
+        written = write_all_results(
+            self.results, self.summaries(), config=self.config, failures=self.failures,
+            folder=folder, copies=folder, when=self.created,
+        )  # fmt: skip
+        written += [write_text(folder / name, text) for name, text in files.items()]
         return [*written, *([folder / "mteb"] if self._copy_mteb(folder / "mteb") else [])]
 
     def _copy_mteb(self, target: Path) -> int:
@@ -199,21 +186,6 @@ def _shown(result: Result) -> list[tuple[str, str]]:
     if result.task.type in ("Retrieval", "Reranking"):
         names += [name for name in _SEARCH if name in result.metrics and name not in names]
     return [(result.task.key, name) for name in names]
-
-
-def _scores(result: Result) -> dict[str, Any]:
-    return {
-        "type": result.task.type,
-        "dataset": result.task.dataset,
-        "revision": result.task.revision,
-        "main_metric": result.task.main_metric,
-        "main_score": result.main.value,
-        "size": result.task.size,
-        "metrics": {
-            name: {"value": value.value, "low": value.low, "high": value.high, "n": value.n}
-            for name, value in result.metrics.items()
-        },
-    }
 
 
 def report_model(

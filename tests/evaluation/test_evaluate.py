@@ -1,5 +1,8 @@
 """`qwen3nb.evaluate`: a model by its spec, on a tier, on tasks or on a collection."""
 
+import json
+import math
+
 import mteb
 import pytest
 from helpers.beir import write_beir
@@ -120,3 +123,35 @@ def test_a_sentence_transformer_in_memory_scores_as_in_mteb(encoder_folder):
             model, embedded_task(name), cache=None, show_progress_bar=False, co2_tracker=False
         )
         assert ours.task.mteb.value == pytest.approx(theirs.task_results[0].get_score(), abs=1e-6)
+
+
+def test_folders_of_jsonl_and_of_msmarco_are_scored_as_by_hand(tmp_path):
+    """BM25 ranks 10, 11 for the first query and 11, 10 for the second."""
+    texts = {"10": "cat mat", "11": "cat ball", "12": "dawn"}
+    queries = {"1": "cat mat", "2": "cat ball"}
+    rows, tsv = tmp_path / "rows", tmp_path / "tsv"
+    (rows / "qrels").mkdir(parents=True)
+    for name, own in (("corpus", texts), ("queries", queries)):
+        lines = [json.dumps({"_id": key, "text": text, "title": ""}) for key, text in own.items()]
+        (rows / f"{name}.jsonl").write_text("\n".join(lines))
+    judged = [("1", "10", 1), ("1", "11", 2), ("2", "10", 1)]
+    lines = [json.dumps({"query-id": q, "corpus-id": d, "score": s}) for q, d, s in judged]
+    (rows / "qrels" / "test.jsonl").write_text("\n".join(lines))
+    tsv.mkdir()
+    (tsv / "collection.tsv").write_text("".join(f"{k}\t{t}\n" for k, t in texts.items()))
+    (tsv / "queries.dev.small.tsv").write_text("".join(f"{k}\t{t}\n" for k, t in queries.items()))
+    (tsv / "qrels.dev.small.tsv").write_text("1\t0\t10\t1\n2\t0\t10\t1\n")
+
+    run = evaluate("bm25", [rows, str(tsv)], output=tmp_path / "out")
+    graded, binary = run.results
+    assert [each.task.key for each in run.results] == ["rows", "MSMARCO-dev"]
+    second = 1 / math.log2(3)  # the discount of rank 2
+    assert graded.per_query["nDCG@10"] == pytest.approx(
+        {"1": (1 + 2 * second) / (2 + second), "2": second}
+    )
+    assert binary.per_query["nDCG@10"] == pytest.approx({"1": 1, "2": second})
+    assert binary.metrics["MRR@10"].value == pytest.approx(0.75)
+    assert binary.metrics["Recall@1"].value == pytest.approx(0.5)
+    assert graded.metrics["MAP@100"].value == pytest.approx((1 + 1 / 2) / 2)
+    again = evaluate("bm25", [rows, tsv], output=tmp_path / "out")
+    assert set(again.reused) == {"rows", "MSMARCO-dev"}

@@ -1,62 +1,85 @@
-"""One file with everything a run of several tasks has measured, for other programs to read.
+"""One file with everything that a run has measured, for other programs to read.
 
-results/all_results.json                                   the last run
-results/summaries/all_results_20261121_192013.json         a copy of each run
+results/all_results.json                                   the last evaluation
+results/summaries/all_results_20261121_192013.json         a copy of each
+eval_results/all_results.json                              a report of several models
+
+Each holds the ``model``, its ``model_path``, the ``config`` of the run, ``results`` by model and
+task, a ``summary`` by model, and ``failures``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from qwen3nb import paths
+from qwen3nb.analysis.comparison.alignment import model_names
 from qwen3nb.records.record import Result
 from qwen3nb.report.leaderboard.suite import Summary
 from qwen3nb.utils.atomic_files import write_json
 
-__all__ = ["write_all_results"]
+__all__ = ["scores_of", "write_all_results"]
 
-SCHEMA = "qwen3nb.all-results/1"
+SCHEMA = "qwen3nb.all-results/2"
 
 
 def write_all_results(
     results: Iterable[Result],
-    summary: Summary,
+    summaries: Iterable[Summary],
     *,
-    config: dict[str, Any],
+    config: Mapping[str, Any],
+    failures: Mapping[str, str] | None = None,
     folder: Path | str | None = None,
-) -> Path:
-    """Write ``all_results.json`` and its stamped copy; return the path of the copy.
+    copies: Path | str | None = None,
+    when: datetime | None = None,
+) -> list[Path]:
+    """Write ``all_results.json`` and its stamped copy; return both paths.
 
     Args:
-        results: records of one model.
-        summary: their means, from `summarise`.
+        results: records of one or several models, those of the model of the run first.
+        summaries: their means, from `summarise`, one per model.
         config: parameters of the run.
+        failures: task or model -> why it failed.
         folder: by default `paths.results`.
+        copies: folder of the copy; by default ``summaries`` in ``folder``.
+        when: the time in it and in its copy's name; by default now.
     """
     base = Path(folder).expanduser() if folder else paths.results()
-    now = datetime.now(UTC)
+    now, listed = when or datetime.now(UTC), list(results)
+    by_model = _by_model(listed)
     value = {
         "schema": SCHEMA,
-        "finished": now.isoformat(timespec="seconds"),
-        "config": config,
-        "results": {result.task.key: _entry(result) for result in results},
-        "summary": summary.as_dict(),
+        "model": next(iter(by_model), ""),
+        "model_path": listed[0].model.spec if listed else "",
+        "timestamp": now.isoformat(timespec="seconds"),
+        "config": dict(config),
+        "results": by_model,
+        "summary": {each.label: each.as_dict() for each in summaries},
+        "failures": dict(failures or {}),
     }
-    while (copy := base / "summaries" / f"all_results_{now:%Y%m%d_%H%M%S}.json").exists():
+    beside = Path(copies) if copies else base / "summaries"
+    while (copy := beside / f"all_results_{now:%Y%m%d_%H%M%S}.json").exists():
         now += timedelta(seconds=1)
-    write_json(base / "all_results.json", value)
-    return write_json(copy, value)
+    return [write_json(base / "all_results.json", value), write_json(copy, value)]
 
 
-def _entry(result: Result) -> dict[str, Any]:
+def _by_model(results: list[Result]) -> dict[str, dict[str, Any]]:
+    """Return the scores by model, by a name that no other has, and task."""
+    names = model_names(results)
+    models: dict[str, dict[str, Any]] = {}
+    for result in results:
+        models.setdefault(names[result.model.identity], {})[result.task.key] = scores_of(result)
+    return models
+
+
+def scores_of(result: Result) -> dict[str, Any]:
     """Return the scores of a record without those of its queries."""
     task = result.task
     return {
-        "model": result.model.label,
         "identity": result.model.identity,
         "type": task.type,
         "dataset": task.dataset,
@@ -64,6 +87,7 @@ def _entry(result: Result) -> dict[str, Any]:
         "splits": task.splits,
         "subsets": task.subsets,
         "main_metric": task.main_metric,
+        "main_score": result.main.value,
         "metrics": {name: asdict(value) for name, value in result.metrics.items()},
         "parts": [asdict(part) for part in result.parts],
         "mteb": asdict(task.mteb) if task.mteb else None,

@@ -20,7 +20,7 @@ from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.format import number, short_task
 from qwen3nb.report.render.sections import Sections
 from qwen3nb.report.render.table import Table, with_ranks
-from qwen3nb.tiers import BENCHMARKS, GROUPS, TIERS, Benchmark
+from qwen3nb.tiers import BENCHMARKS, GROUPS, TIERS, Benchmark, is_search
 from qwen3nb.utils.format import interval_text, number_text
 
 __all__ = ["BenchmarkGrid", "benchmark_grid", "means_table", "task_tables", "why_missing"]
@@ -114,14 +114,14 @@ def _mean(mean: BenchmarkMean, example: Result) -> Cell:
         detail = interval_text(mean.interval, sign=False, absent="")
         return Cell(number_text(mean.value), detail, value=mean.value, interval=mean.interval)
     if not mean.measured and len(mean.missing) == len(mean.column.weights):
-        return Cell(why_missing(example))
+        return Cell(why_missing(example, mean.column.weights))
     return Cell(f"{mean.measured} of {mean.column.tasks}", "incomplete")
 
 
-def why_missing(other: Result) -> str:
-    """Return why a model has no result on a task, inferred from its result on another."""
-    searches = ("bm25", "fusion")
-    return "no vectors" if other.model.settings["model"].get("kind") in searches else MISSING
+def why_missing(other: Result, tasks: Iterable[str]) -> str:
+    """Return why a model has no result on ``tasks``, inferred from its result on another."""
+    searches_only = other.model.settings["model"].get("kind") in ("bm25", "fusion")
+    return "no vectors" if searches_only and not any(map(is_search, tasks)) else MISSING
 
 
 def task_tables(

@@ -268,7 +268,7 @@ def _per_query(results: Sequence[Result], metric: str, width: float) -> MplFigur
 
     columns = min(len(results), 3 if width > 5 else 1)
     lines = -(-len(results) // columns)
-    size = (width, 1.75 * lines)
+    size = (width, 1.9 * lines)
     figure, axes = plt.subplots(lines, columns, figsize=size, sharey=True, squeeze=False)
     for axis, result in zip(axes.flat, results, strict=False):
         values = list(result.per_query[metric].values())
@@ -284,7 +284,7 @@ def _per_query(results: Sequence[Result], metric: str, width: float) -> MplFigur
             ha="right" if mean > 0.5 else "left",
             va="top",
         )
-        axis.set_title(f"{plain(short_task(result.task.key))}, n = {len(values)}")
+        axis.set_title(f"{plain(short_task(result.task.key), most=34)}\nn = {len(values)}")
         axis.set_xlabel(f"{metric} of a query")
         axis.set_ylabel("queries")
         axis.label_outer()

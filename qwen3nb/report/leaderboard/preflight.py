@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from qwen3nb.report.render.cell import Cell
+from qwen3nb.report.render.sections import Sections
 from qwen3nb.report.render.table import Table
 
 if TYPE_CHECKING:
     from qwen3nb.evaluation.mteb.plan import Planned
     from qwen3nb.evaluation.mteb.preflight import Preflight
 
-__all__ = ["plan_by_type_table", "plan_table", "preflight_table"]
+__all__ = ["plan_by_type_table", "plan_table", "plan_tables", "preflight_table"]
+
+_MANY = 12  # tasks; more are summed up by type, and folded
 
 
 def preflight_table(preflight: Preflight) -> Table:
@@ -39,6 +42,14 @@ def _time(preflight: Preflight) -> str:
         f"{text}Encoding takes {preflight.minutes.text()} minutes here{hours}: published sizes at "
         "the speed of short, medium and the longest texts. It is less where vectors are stored."
     )
+
+
+def plan_tables(planned: Sequence[Planned]) -> Table | Sections:
+    """Return the plan of a run: its tasks, or of many the sums by type and the tasks folded."""
+    if len(planned) <= _MANY:
+        return plan_table(planned)
+    sums, every = plan_by_type_table(planned), plan_table(planned)
+    return Sections((("By type", sums), (f"All {len(planned)} tasks", every)), unfolded=1)
 
 
 def plan_by_type_table(planned: Sequence[Planned]) -> Table:
@@ -80,4 +91,5 @@ def plan_table(planned: Sequence[Planned]) -> Table:
         )
         for each in planned
     )
-    return Table(("task", "MTEB type", "data", "distinct texts", "minutes", "status"), rows)
+    columns = ("task", "MTEB type", "data", "distinct texts", "minutes", "status")
+    return Table(columns, rows, kind="words")

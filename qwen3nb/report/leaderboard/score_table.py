@@ -64,9 +64,13 @@ def leaderboard(
     near = {task: contenders([r for r in columns[task] if r], tested) for task in tasks}
     rows = []
     for index, identity in enumerate(order):
-        records = [columns[task][index] for task in tasks]
-        why = why_missing(next(iter(table[identity].values())))
-        cells = [_score(r, links or {}, near[r.task.key]) if r else Cell(why) for r in records]
+        example = next(iter(table[identity].values()))
+        cells = [
+            _score(record, links or {}, near[task])
+            if (record := columns[task][index])
+            else Cell(why_missing(example, [task]))
+            for task in tasks
+        ]
         rows.append((Cell(names[identity]), *cells))
     heads = [_head(task, [each for each in columns[task] if each]) for task in tasks]
     return Table(
