@@ -8,14 +8,12 @@ from qwen3nb.utils.lazy_names import lazy_names
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
-        "qwen3nb.datasets.collection": (
-            "TestCollection",
-            "find_collections",
-        ),
+        "qwen3nb.datasets.collection": ("TestCollection",),
         "qwen3nb.datasets.custom.load": (
             "load_custom",
             "load_domain",
         ),
+        "qwen3nb.datasets.find_collections": ("find_collections",),
         "qwen3nb.datasets.pydocs.build": ("load_pydocs",),
         "qwen3nb.datasets.pydocs.mteb_tasks": (
             "author_sts",

@@ -7,9 +7,13 @@ documents mean nothing; it is refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from array import array
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from qwen3nb.datasets.rows import DataError, listed, numbered_json_rows, numbered_tsv_rows
 
@@ -27,6 +31,7 @@ __all__ = [
 CONFLICTING = "judgements given twice with different grades, the last one counts"
 MISSING = "judged documents not in the corpus"
 UNANSWERABLE = "queries without a relevant document, left out"
+ZERO = "queries without a relevant document, counted as 0"
 UNJUDGED = "queries without judgements, left out"
 _MOST = 0.5  # refuse when more than this share of the judged documents is missing
 Grades = dict[str, dict[str, int]]
@@ -89,36 +94,54 @@ def judgement_counts(
     qrels: Mapping[str, Mapping[str, int]],
     *,
     queries: Iterable[str],
-    documents: Mapping[str, str],
+    documents: Collection[str],
     where: Any,
+    zeros: bool,
 ) -> dict[str, int]:
-    """Count judged documents that are missing, and queries that cannot be scored.
+    """Count judged documents that are missing, and queries that cannot be answered.
+
+    Args:
+        qrels: grade per query and document.
+        queries: ids of the queries.
+        documents: ids of the documents.
+        where: what the error names.
+        zeros: whether queries without a relevant document count as 0, or are left out.
 
     Raises:
         DataError: most of the judged documents are missing; names some of them.
     """
     judged = {document for grades in qrels.values() for document in grades}
-    lost = sorted(judged - documents.keys())
+    lost = sorted(judged.difference(documents))
     if len(lost) > _MOST * len(judged):
-        known = ", ".join(repr(name) for name in list(documents)[:3]) or "none"
+        some = ", ".join(repr(name) for name in islice(documents, 3)) or "none"
         raise DataError(
             f"{where}: {len(lost)} of {len(judged)} judged documents are not in the corpus "
-            f"({listed(lost[:10])}, ...); its own ids are like {known}. Are the qrels those of "
+            f"({listed(lost[:10])}, ...); its own ids are like {some}. Are the qrels those of "
             "this corpus?"
         )
-    unanswerable = sum(not any(g > 0 for g in grades.values()) for grades in qrels.values())
-    unjudged = sum(query not in qrels for query in queries)
-    return {MISSING: len(lost), UNANSWERABLE: unanswerable, UNJUDGED: unjudged}
+    given = [qrels.get(query, {}).values() for query in queries]
+    unanswerable = sum(bool(grades) and max(grades) <= 0 for grades in given)
+    return {
+        MISSING: len(lost),
+        ZERO if zeros else UNANSWERABLE: unanswerable,
+        UNJUDGED: sum(not grades for grades in given),
+    }
 
 
-def text_counts(documents: Mapping[str, str], queries: Mapping[str, str]) -> dict[str, int]:
-    """Count empty texts, and texts that occur before under another id; numbers may be 0."""
-    counts = {}
-    for kind, texts in (("documents", documents), ("queries", queries)):
-        filled = [text for text in texts.values() if text.strip()]
-        counts[f"empty {kind}"] = len(texts) - len(filled)
-        counts[f"{kind} equal to another"] = len(filled) - len(set(filled))
-    return counts
+def text_counts(kind: str, texts: Iterable[str]) -> dict[str, int]:
+    """Count empty texts, and texts that occur before under another id; numbers may be 0.
+
+    >>> text_counts("documents", ["a", "", "a"])
+    {'empty documents': 1, 'documents equal to another': 1}
+    """
+    empty, hashes = 0, array("q")  # of hashes, millions fit into memory
+    for text in texts:
+        if text.strip():
+            hashes.append(hash(text))
+        else:
+            empty += 1
+    equal = len(hashes) - len(np.unique(hashes))
+    return {f"empty {kind}": empty, f"{kind} equal to another": equal}
 
 
 def nonzero(counts: Mapping[str, int]) -> dict[str, int]:

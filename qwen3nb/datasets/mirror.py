@@ -36,6 +36,7 @@ __all__ = [
     "missing",
     "missing_error",
     "needs",
+    "offline",
     "sizes",
 ]
 
@@ -125,18 +126,45 @@ def _answers(endpoint: str, timeout: float) -> bool:
     return bool(answer.status_code < 500)
 
 
-def missing(needed: Iterable[Need], *, reachable: bool | None = None) -> list[Need]:
+@contextmanager
+def offline(needed: Iterable[Need], reachable: Callable[[], bool]) -> Iterator[None]:
+    """Without a hub, keep its libraries to what is in their own caches.
+
+    They would ask several times for every file, though it is there.
+
+    Args:
+        needed: what is loaded within the block; for what is in the mirror, no hub is asked.
+        reachable: `hub_reachable`, remembered so that the hub is asked once per run.
+    """
+    import datasets
+    from huggingface_hub import constants
+
+    if all(_in_mirror(each.id) for each in needed) or reachable():
+        yield
+        return
+    settings: Any = (constants, datasets.config)
+    earlier = [each.HF_HUB_OFFLINE for each in settings]
+    for each in settings:
+        each.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        for each, own in zip(settings, earlier, strict=True):
+            each.HF_HUB_OFFLINE = own
+
+
+def missing(needed: Iterable[Need], *, reachable: Callable[[], bool] | None = None) -> list[Need]:
     """Return the needs that are neither in the mirror, nor in the hub's cache, nor on the hub.
 
     Args:
         needed: from `needs`.
-        reachable: whether the hub answers; by default it is asked once, and only if
-            something is not here already.
+        reachable: `hub_reachable`, perhaps remembered; called only if something is not here
+            already.
     """
     absent = [each for each in needed if not _in_mirror(each.id) and not _in_hub_cache(each)]
     if not absent:
         return []
-    return [] if (hub_reachable() if reachable is None else reachable) else absent
+    return [] if (reachable or hub_reachable)() else absent
 
 
 def missing_error(absent: list[Need], *, command: str = "") -> MirrorError:

@@ -24,6 +24,7 @@ __all__ = [
     "numbered_tsv_rows",
     "open_text",
     "printable",
+    "required",
     "tsv_rows",
     "variant",
 ]
@@ -58,6 +59,18 @@ def variant(folder: Path, *names: str) -> Path | None:
             if file.is_file():
                 return file
     return None
+
+
+def required(folder: Path, *names: str) -> Path:
+    """Return the file of `variant`.
+
+    Raises:
+        DataError: there is none.
+    """
+    file = variant(folder, *names)
+    if file is None:
+        raise DataError(f"{folder}: no {' or '.join(names)} (or .gz)")
+    return file
 
 
 @contextmanager

@@ -51,9 +51,16 @@ class Work:
         )
 
     def counts(self) -> dict[str, int]:
-        """Texts that the model cut or found empty since the start, if any; not cached ones."""
+        """Texts that the model cut or found empty since the start, if any.
+
+        Only encoded texts are seen to be cut: long ones from the cache are counted as such.
+        """
         done = self._counts()
-        named = {"texts cut to the maximum length": "cut", "texts without a token": "empty"}
+        named = {
+            "texts cut to the maximum length": "cut",
+            "long texts from the cache, not checked for cuts": "unchecked",
+            "empty texts": "empty",
+        }
         since = {text: int(done[name] - self._before[name]) for text, name in named.items()}
         return {text: count for text, count in since.items() if count}
 

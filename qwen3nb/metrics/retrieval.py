@@ -3,8 +3,8 @@
 The conventions are those of trec_eval: documents are ranked by score, compared as 32-bit
 floats, ties by document id, descending; gains are linear in the grade (``nDCGexp``:
 2^grade - 1), and grades of 0 or below have no gain; a judged query that is missing from the
-run scores 0. A query without a relevant document has no defined score and is omitted;
-callers report the number of such queries.
+run scores 0. A query without a relevant document has no defined score and is omitted, or
+scores 0 on request, as in MTEB; callers report the number of such queries.
 
 References:
     Järvelin and Kekäläinen 2002 (nDCG); Voorhees 1999 (MRR); Buckley and Voorhees 2005.
@@ -109,7 +109,7 @@ def rank_documents(scores: Mapping[str, float]) -> list[str]:
 
 
 def score_run(
-    qrels: Qrels, run: Run, metrics: Iterable[str] = ("nDCG@10",)
+    qrels: Qrels, run: Run, metrics: Iterable[str] = ("nDCG@10",), *, zeros: bool = False
 ) -> dict[str, dict[str, float]]:
     """Compute the value per metric and query id.
 
@@ -120,6 +120,7 @@ def score_run(
         qrels: grade per query and document.
         run: score per query and document; higher is better.
         metrics: names such as ``nDCG@10``; the part before ``@`` is one of `METRICS`.
+        zeros: whether a query with judgements, none of them relevant, scores 0.
 
     Raises:
         ValueError: an unknown metric (lists the choices), or a score that is not finite.
@@ -129,6 +130,9 @@ def score_run(
     for query, judged in qrels.items():
         ideal = sorted((grade for grade in judged.values() if grade > 0), reverse=True)
         if not ideal:
+            if judged and zeros:
+                for column in values.values():
+                    column[query] = 0.0
             continue
         try:
             ranked = rank_documents(run.get(query, {}))

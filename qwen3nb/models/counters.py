@@ -17,8 +17,9 @@ class Stats:
         cached: distinct texts read from the cache: cache hits.
         damaged: stored vectors that failed their checksum and were computed again.
         seconds: time spent in the model.
-        cut: texts truncated to the maximum length.
-        empty: texts without any token.
+        cut: encoded texts truncated to the maximum length.
+        unchecked: texts read from the cache that are long enough to have been truncated.
+        empty: empty or blank texts, duplicates included.
     """
 
     texts: int = 0
@@ -27,4 +28,5 @@ class Stats:
     damaged: int = 0
     seconds: float = 0.0
     cut: int = 0
+    unchecked: int = 0
     empty: int = 0

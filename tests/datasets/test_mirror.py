@@ -7,6 +7,8 @@ import sys
 import time
 from types import SimpleNamespace
 
+import datasets
+import huggingface_hub
 import numpy as np
 import pytest
 
@@ -21,6 +23,7 @@ from qwen3nb.datasets.mirror import (
     missing,
     missing_error,
     needs,
+    offline,
 )
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.mteb.select import select_tasks
@@ -72,8 +75,8 @@ def test_what_is_missing_is_listed_once_with_the_command(mirror, monkeypatch, tm
     sts = Need("dataset", "mteb/stsbenchmark-sts", "1" * 40, ("STSBenchmark",))
     other = Need("dataset", "mteb/sickr-sts", "2" * 40, ("SICK-R",))
     model = Need("model", "intfloat/e5-base-v2", "3" * 40, ("e5-base-v2",))
-    assert missing([sts, other, model], reachable=False) == [other, model]
-    assert missing([sts, other, model], reachable=True) == []
+    assert missing([sts, other, model], reachable=lambda: False) == [other, model]
+    assert missing([sts, other, model], reachable=lambda: True) == []
     monkeypatch.setattr("qwen3nb.datasets.mirror.hub_reachable", lambda: pytest.fail("was asked"))
     assert missing([sts]) == []
     text = str(missing_error([other, model]))
@@ -81,19 +84,37 @@ def test_what_is_missing_is_listed_once_with_the_command(mirror, monkeypatch, tm
     assert "--tier full --mirror" in str(missing_error([other], command="--tier full"))
     # Prepared data and downloaded weights count only at the pinned revision.
     (tmp_path / "prepared/mteb___sickr-sts/default/0.0.0" / ("9" * 40)).mkdir(parents=True)
-    assert missing([other], reachable=False) == [other]
+    assert missing([other], reachable=lambda: False) == [other]
     (tmp_path / "prepared/mteb___sickr-sts/default/0.0.0" / ("2" * 40)).mkdir(parents=True)
     (tmp_path / "hub/models--intfloat--e5-base-v2/snapshots" / ("3" * 40)).mkdir(parents=True)
-    assert missing([other, model], reachable=False) == []
+    assert missing([other, model], reachable=lambda: False) == []
+
+
+def test_without_a_hub_its_libraries_keep_to_their_caches(mirror, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", False)
+
+    def states():
+        return huggingface_hub.is_offline_mode(), datasets.config.HF_HUB_OFFLINE
+
+    need = Need("dataset", "mteb/stsbenchmark-sts", "1" * 40, ("STSBenchmark",))
+    with offline([need], lambda: False):
+        assert states() == (True, True)
+    assert states() == (False, False)
+    with offline([need], lambda: True):
+        assert states() == (False, False)
+    sts_folder(mirror)
+    with offline([need], lambda: pytest.fail("was asked")):
+        assert states() == (False, False)
 
 
 def test_a_download_that_was_cut_off_is_missing(mirror):
     folder = sts_folder(mirror)
     need = Need("dataset", "mteb/stsbenchmark-sts", "1" * 40, ("STSBenchmark",))
-    assert missing([need], reachable=False) == []
+    assert missing([need], reachable=lambda: False) == []
     (folder / ".cache").mkdir()
     (folder / ".cache" / "test.incomplete").write_text("")
-    assert missing([need], reachable=False) == [need]
+    assert missing([need], reachable=lambda: False) == [need]
 
 
 def test_a_silent_hub_is_given_up(monkeypatch):

@@ -115,19 +115,20 @@ def sts_pairs(name: str) -> STSPairs:
 def local_sts_benchmark() -> STSPairs | None:
     """Return the test pairs of STS-B if they are in the mirror or in the datasets library's cache.
 
-    Nothing is downloaded. They stand in for STS-B unless they are the revision that MTEB
-    evaluates, or as many as STS-B has.
+    Nothing is downloaded. They stand in for STS-B unless they are as many as it has.
     """
-    from qwen3nb.datasets.mirror import data_revision, mirrored
+    from qwen3nb.datasets.mirror import mirrored
     from qwen3nb.evaluation.mteb.select import select_tasks
 
     task = select_tasks(names=[_BENCHMARK])[0]
     data = task.metadata.dataset
     if mirrored(data["path"]) is not None:
-        pairs = sts_pairs("STS-B")
-        genuine = data_revision(task) == data["revision"] or len(pairs.gold) == _BENCHMARK_PAIRS
-        return replace(pairs, stand_in=not genuine)
-    return _cached_pairs(data["path"], data["revision"])
+        pairs: STSPairs | None = sts_pairs("STS-B")
+    else:
+        pairs = _cached_pairs(data["path"], data["revision"])
+    if pairs is None:
+        return None
+    return replace(pairs, stand_in=len(pairs.gold) != _BENCHMARK_PAIRS)
 
 
 def _cached_pairs(path: str, revision: str) -> STSPairs | None:
@@ -141,7 +142,7 @@ def _cached_pairs(path: str, revision: str) -> STSPairs | None:
         return None
     rows = datasets.Dataset.from_file(str(files[0]))
     first, second = (tuple(map(str, rows[column])) for column in ("sentence1", "sentence2"))
-    return STSPairs("STS-B", first, second, tuple(map(float, rows["score"])), stand_in=False)
+    return STSPairs("STS-B", first, second, tuple(map(float, rows["score"])))
 
 
 def read_pairs(file: Path) -> STSPairs:

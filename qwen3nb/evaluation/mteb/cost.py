@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from qwen3nb.datasets.mirror import mirrored
+from qwen3nb.datasets.mirror import data_revision, mirrored
 from qwen3nb.datasets.pydocs.build import load_pydocs
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.types import EncoderError
@@ -136,7 +136,7 @@ def _cost(task: Any, speed: EncodingSpeed | None, max_length: int | None) -> Cos
     return Cost(
         task=task.metadata.name,
         type=task.metadata.type,
-        revision=str(task.metadata.dataset.get("revision"))[:12],
+        revision=data_revision(task)[:12],
         texts=texts or None,
         minutes=minutes,
         documents=counts.get("documents", 0),

@@ -13,6 +13,7 @@ import uuid
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,14 @@ import numpy as np
 from tqdm import tqdm
 
 from qwen3nb import paths
-from qwen3nb.datasets.mirror import data_revision, explain, local_data
+from qwen3nb.datasets.mirror import (
+    data_revision,
+    explain,
+    hub_reachable,
+    local_data,
+    needs,
+    offline,
+)
 from qwen3nb.evaluation.mteb.counts import data_counts
 from qwen3nb.evaluation.mteb.per_query import SEARCH_TYPES, score_task
 from qwen3nb.evaluation.mteb.select import (
@@ -91,7 +99,7 @@ def evaluate_tasks(
             has the records of the others.
     """
     folder = Path(output) if output else paths.results()
-    tally, run = Tally(), uuid.uuid4().hex[:12]
+    tally, run, reachable = Tally(), uuid.uuid4().hex[:12], cache(hub_reachable)
     config = {**(config or {}), "tier": tier}
     bar = tqdm(
         suite_tasks(tier=tier, tasks=tasks), desc=model.label, unit="task",
@@ -109,10 +117,10 @@ def evaluate_tasks(
         if earlier is not None:
             tally.add(earlier, name=name, reused=True)
             continue
-        with tally.attempt(name):
+        with tally.attempt(name), offline(needs([task]), reachable):
             result = _run_task(
                 model, task, seed=seed, batch_size=batch_size, limit=limit, config=config, run=run,
-                cache=None if limit else folder / "mteb",
+                mteb_results=None if limit else folder / "mteb",
             )  # fmt: skip
             result.save(folder)
             tally.add(result, name=name)
@@ -176,7 +184,7 @@ def _run_task(
     limit: int,
     config: dict[str, Any],
     run: str,
-    cache: Path | None,
+    mteb_results: Path | None,
 ) -> Result:
     revision, work = data_revision(task), Work(model)
     # MTEB shares the tasks of a benchmark, with generators that an earlier run has advanced.
@@ -185,7 +193,7 @@ def _run_task(
         _load(task)
         with limited(task, limit):
             counts = data_counts(task)
-            predicted, outcome = _by_mteb(model, task, cache=cache, batch_size=batch_size)
+            predicted, outcome = _by_mteb(model, task, results=mteb_results, batch_size=batch_size)
             scores = score_task(task, predicted, outcome, seed=seed)
     return assemble(
         model=model_info(model),
@@ -217,9 +225,9 @@ def _run_task(
 
 
 def _by_mteb(
-    model: Model, task: Any, *, cache: Path | None, batch_size: int
+    model: Model, task: Any, *, results: Path | None, batch_size: int
 ) -> tuple[dict[str, Any], Any]:
-    """Return MTEB's predictions and its result; its own file goes to ``cache``."""
+    """Return MTEB's predictions and its result; its own file goes to ``results``."""
     import mteb
 
     with tempfile.TemporaryDirectory() as predictions:
@@ -228,7 +236,7 @@ def _by_mteb(
         outcome = mteb.evaluate(
             model,
             task,
-            cache=mteb.ResultCache(cache) if cache else None,
+            cache=mteb.ResultCache(results) if results else None,
             overwrite_strategy="always",
             prediction_folder=predictions,
             encode_kwargs={"batch_size": batch_size, "show_progress_bar": False},

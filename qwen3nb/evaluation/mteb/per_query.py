@@ -163,11 +163,7 @@ def _search(task: Any, part: Slice, predicted: Any, scores: Any) -> PerQuery:
     run = _without_own_ids(predicted) if task.ignore_identical_ids else predicted
     if _by_reader(task):
         judged, run = _merged(judged, run)
-    columns = score_run(judged, run, _search_metrics(task))
-    return {
-        name: {query: values.get(query, 0.0) for query in judged}
-        for name, values in columns.items()
-    }
+    return score_run(judged, run, _search_metrics(task), zeros=True)
 
 
 def _without_own_ids(run: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:

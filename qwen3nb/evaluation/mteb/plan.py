@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from qwen3nb import paths
+from qwen3nb.datasets.mirror import data_revision
 from qwen3nb.evaluation.mteb.cost import Cost, EncodingSpeed, Range, costs
 from qwen3nb.evaluation.mteb.evaluate import Model, stored_record, suite_tasks, unsuited
 from qwen3nb.evaluation.mteb.select import task_key
@@ -125,7 +126,7 @@ def _cost(task: Any, speed: EncodingSpeed | None, *, limit: int, model: Model) -
     minutes = None
     if speed is not None:
         minutes = Range.total(speed.seconds(len(text)) for text in texts).times(1 / 60)
-    revision = str(task.metadata.dataset.get("revision"))[:12]
+    revision = data_revision(task)[:12]
     return Cost(task.metadata.name, task.metadata.type, revision, len(texts), minutes)
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from qwen3nb import paths
-from qwen3nb.datasets.mirror import Need, missing, missing_error, needs
+from qwen3nb.datasets.mirror import Need, hub_reachable, missing, missing_error, needs, offline
 from qwen3nb.evaluation.mteb.cost import Range, measure_encoding
 from qwen3nb.evaluation.mteb.evaluate import Model, suite_tasks
 from qwen3nb.evaluation.mteb.plan import Planned, plan, waiting
@@ -113,11 +114,13 @@ def load_checked(
         PreflightError: the weights are larger than the free memory.
     """
     command = _fetch_options(tasks, tier)
-    absent = missing(needs(tasks, [checkpoint]))
+    reachable = cache(hub_reachable)
+    absent = missing(needs(tasks, [checkpoint]), reachable=reachable)
     if any(each.kind == "model" for each in absent):
         raise missing_error(absent, command=command and f"{command} --models {checkpoint}")
     _check_weights(find_source(checkpoint), device=settings.get("device", "auto"))
-    model = load_model(checkpoint, **settings)
+    with offline(needs([], [checkpoint]), reachable):
+        model = load_model(checkpoint, **settings)
     if absent:
         left = waiting(model, tasks, limit=limit, output=output, seed=settings.get("seed", 0))
         absent = _of(needs(left), absent)

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from qwen3nb.datasets.collection import TestCollection, find_collections
+from qwen3nb.datasets.collection import TestCollection
+from qwen3nb.datasets.find_collections import find_collections
 from qwen3nb.metrics.retrieval import score_run
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.search.exact import Hits, search
@@ -297,4 +298,4 @@ def _ndcg(collection: TestCollection, scores: Vectors, ids: Ids) -> dict[str, fl
             collection.queries, ids.tolist(), scores.tolist(), strict=True
         )
     }
-    return score_run(collection.qrels, run, [METRIC])[METRIC]
+    return score_run(collection.qrels, run, [METRIC], zeros=True)[METRIC]

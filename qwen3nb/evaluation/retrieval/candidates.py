@@ -7,7 +7,7 @@ memory for the candidates only, not for millions of other documents.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from importlib.metadata import version
@@ -17,8 +17,16 @@ from typing import Any
 import numpy as np
 
 from qwen3nb import paths
-from qwen3nb.datasets.collection import TestCollection, find_collections
-from qwen3nb.datasets.mirror import MirrorError, data_revision, explain
+from qwen3nb.datasets.collection import TestCollection
+from qwen3nb.datasets.find_collections import find_collections
+from qwen3nb.datasets.mirror import (
+    MirrorError,
+    data_revision,
+    explain,
+    hub_reachable,
+    needs,
+    offline,
+)
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.evaluation.mteb.select import select_tasks, split_groups, task_key
 from qwen3nb.evaluation.retrieval.first_stage import (
@@ -80,7 +88,12 @@ class Candidates:
 
 
 def load_candidates(
-    part: DataSet, first: First = "bm25", *, depth: int = 100, limit: int = 0
+    part: DataSet,
+    first: First = "bm25",
+    *,
+    depth: int = 100,
+    limit: int = 0,
+    reachable: Callable[[], bool] = hub_reachable,
 ) -> list[Candidates]:
     """Load and search one part, unless its candidates are kept; one item per collection.
 
@@ -89,6 +102,7 @@ def load_candidates(
         first: the first-stage retriever.
         depth: candidates per query.
         limit: see `limited_collection`; 0 for no limit.
+        reachable: `hub_reachable`, perhaps remembered.
 
     Raises:
         DataError: no such first stage, or data that are malformed.
@@ -97,7 +111,9 @@ def load_candidates(
     file = _kept_file(part, first, depth=depth, limit=limit)
     kept = _read(file) if file is not None and file.is_file() else None
     if kept is None:
-        kept = _search(part, first, depth=depth, limit=limit)
+        wanted = needs([part.data]) if part.is_task else []
+        with offline(wanted, reachable):
+            kept = _search(part, first, depth=depth, limit=limit)
         if file is not None:
             _write(file, kept)
     return kept

@@ -112,7 +112,7 @@ def search_domain(model: Model, domain: Domain, *, depth: int = _DEPTH) -> Run:
     """Return the scores of each query's ``depth`` best documents, including ties with the last.
 
     Raises:
-        ValueError: a vector that is zero or not finite.
+        EncoderError: a vector that is not finite, or zero for a text that is not blank.
     """
     if isinstance(model, BM25):
         return _search_words(model, domain, depth=depth)
@@ -122,7 +122,9 @@ def search_domain(model: Model, domain: Domain, *, depth: int = _DEPTH) -> Run:
     documents = model.encode(list(domain.texts.values()), role="passage")
     queries = model.encode(list(domain.queries.values()), role="query")
     boosts = np.array([domain.factors[name] for name in domain.texts])
-    hits = search(queries, documents, k=depth, cosine=True, boosts=boosts, keep_ties=True)
+    hits = search(
+        queries, documents, k=depth, cosine=True, boosts=boosts, keep_ties=True, zeros=True
+    )
     return hits.run(domain.queries, list(domain.texts))
 
 

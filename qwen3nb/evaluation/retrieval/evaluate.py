@@ -70,7 +70,7 @@ def evaluate_collection(
             group=collection.group,
             counts={**collection.counts, **work.counts()},
         ),
-        per_query=score_run(collection.qrels, stage.run, metrics),
+        per_query=score_run(collection.qrels, stage.run, metrics, zeros=True),
         work=work,
         seed=seed,
         run=run or uuid.uuid4().hex[:12],

@@ -191,7 +191,7 @@ def _dense(collection: TestCollection, encoder: Encoder, depth: int) -> Run:
     documents = encoder.encode(list(collection.documents.values()), role="passage")
     queries = encoder.encode(list(collection.queries.values()), role="query")
     cosine = encoder.similarity_name == "cosine"
-    hits = search(queries, documents, k=depth, cosine=cosine)
+    hits = search(queries, documents, k=depth, cosine=cosine, zeros=True)
     return hits.run(collection.queries, list(collection.documents))
 
 

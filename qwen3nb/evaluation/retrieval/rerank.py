@@ -15,6 +15,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from tqdm import tqdm
 
 from qwen3nb import paths
 from qwen3nb.datasets.collection import TestCollection
+from qwen3nb.datasets.mirror import hub_reachable
 from qwen3nb.datasets.trec import write_run
 from qwen3nb.evaluation.recording import (
     Work,
@@ -97,7 +99,7 @@ def rerank(
     if isinstance(reranker, Path | str):
         reranker = load_reranker(reranker)
     folder = Path(output) if output else paths.results()
-    tally, run = Tally(), uuid.uuid4().hex[:12]
+    tally, run, reachable = Tally(), uuid.uuid4().hex[:12], cache(hub_reachable)
     parts = []
     for spec, stage in wanted:
         with tally.attempt(spec.name if isinstance(spec, TestCollection) else str(spec)):
@@ -106,7 +108,7 @@ def rerank(
     for part, stage in bar:
         bar.set_postfix_str(part.name)
         with tally.attempt(part.name):
-            for each in load_candidates(part, stage, depth=depth, limit=limit):
+            for each in load_candidates(part, stage, depth=depth, limit=limit, reachable=reachable):
                 result, reused = rerank_candidates(
                     reranker, each, output=folder, seed=seed, config=config, fresh=fresh,
                     show_progress=show_progress, run=run,
@@ -336,9 +338,9 @@ def _per_query(
         query: {name: float(qrels[query].get(name, 0)) for name in scores}
         for query, scores in base.items()
     }
-    columns = dict(score_run(qrels, reranked, METRICS))
-    first = score_run(qrels, base, (*METRICS, f"Recall@{depth}"))
-    best = score_run(qrels, oracle, METRICS)
+    columns = dict(score_run(qrels, reranked, METRICS, zeros=True))
+    first = score_run(qrels, base, (*METRICS, f"Recall@{depth}"), zeros=True)
+    best = score_run(qrels, oracle, METRICS, zeros=True)
     for metric in METRICS:
         columns[f"first {metric}"] = first[metric]
         columns[f"gain {metric}"] = {

@@ -6,10 +6,11 @@ MTEB's ``EncoderProtocol``, so that every MTEB task runs it unchanged.
 Rules for all models:
 
 - equal texts are encoded once, and a vector does not depend on the rest of its batch;
-- a text without tokens is encoded as the model's end-of-text token alone; empty and blank
-  texts are counted, and so are truncated ones;
+- a text without tokens has the vector zero, as in sentence-transformers, and so the
+  similarity 0 to every text; empty and blank texts are counted, and so are truncated ones;
 - a text that is not valid Unicode (a lone surrogate) is refused with its index;
-- a vector that is zero or not finite is an error that names the text's index;
+- a vector that is not finite, or zero for a text that is not blank, is an error that names
+  the text's index;
 - special tokens inside a text are plain text.
 
 Shapes: N texts, D dimensions.
@@ -48,8 +49,9 @@ if TYPE_CHECKING:
 __all__ = ["Encoder"]
 
 log = logging.getLogger(__name__)
-ENCODING = 2  # increase when vectors change for the same model: part of every identity
+ENCODING = 3  # increase when vectors change for the same model: part of every identity
 _CHUNK = 512  # texts encoded and stored together: a kill loses at most this many
+ADDED = 8  # tokens that a tokenizer may add to a text
 _LONG = 2.0  # seconds above which an encoding is logged
 _MTEB_ROLES = {"query": "query", "document": "passage"}
 
@@ -164,7 +166,8 @@ class Encoder(ABC):
             unknown: refused.
 
         Raises:
-            EncoderError: an input that is not a string, or a vector that is zero or not finite.
+            EncoderError: an input that is not a string, a vector that is not finite, or a zero
+                vector of a text that is not blank.
             TypeError: an unknown option.
             ValueError: an unknown role, a ``batch_size`` below 1, or ``normalize_embeddings=False``
                 for a model that normalises.
@@ -183,7 +186,8 @@ class Encoder(ABC):
         with self._during(batch_size=batch_size, show_progress=bar):
             vectors = self._encode([prompt + text for text in texts])
         if normalize_embeddings and not self.normalizes:
-            vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+            lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+            vectors /= np.where(lengths > 0, lengths, 1)
         result: Any = vectors[0] if isinstance(inputs, str) else vectors
         return result if convert_to_numpy else _tensor(result)
 
@@ -248,6 +252,9 @@ class Encoder(ABC):
             known = self._cache.fill(keys, vectors)
             missing = np.flatnonzero(~known).tolist()
             self.stats.cached += len(texts) - len(missing)
+            self.stats.unchecked += self._maybe_cut(
+                texts[i] for i in np.flatnonzero(known).tolist()
+            )
             self.stats.damaged += self._cache.damaged - before
             self._cache.touch()
         # Texts of similar length share a chunk, and so a forward pass.
@@ -263,6 +270,14 @@ class Encoder(ABC):
                 bar.advance(start + len(chunk) - bar.texts)
         return vectors
 
+    def _maybe_cut(self, texts: Iterable[str]) -> int:
+        """Count texts that may have more tokens than the model reads; a token is a byte or more."""
+        limit = getattr(self, "max_length", None)
+        if limit is None:
+            return 0
+        room = limit - ADDED - len(self.settings.get("prefix", "").encode())
+        return sum(len(text.encode()) > room for text in texts)
+
     def _checked(
         self, chunk: Sequence[int], distinct: Sequence[str], where: Sequence[int]
     ) -> Vectors:
@@ -272,7 +287,8 @@ class Encoder(ABC):
         vectors = self._embed(texts)
         self.stats.seconds += time.perf_counter() - started
         self.stats.encoded += len(texts)
-        bad = ~np.isfinite(vectors).all(axis=1) | ~vectors.any(axis=1)
+        blank = np.asarray([not text.strip() for text in texts], dtype=bool)
+        bad = ~np.isfinite(vectors).all(axis=1) | ~(vectors.any(axis=1) | blank)
         if bad.any():
             row = int(np.flatnonzero(bad)[0])
             what = "zero" if np.isfinite(vectors[row]).all() else "not finite"

@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from qwen3nb.models.encoders.base import Encoder
+from qwen3nb.models.encoders.base import ADDED, Encoder
+from qwen3nb.models.encoders.blanks import beside_blanks
 from qwen3nb.models.encoders.similarity import unit_and_similarity
 from qwen3nb.models.inference.flash_varlen import varlen_kernel
 from qwen3nb.models.inference.packing import packing_of
 from qwen3nb.models.inference.runner import Runner
 from qwen3nb.models.modeling.dtypes import torch_dtype
-from qwen3nb.models.modeling.runtime import end_token, library_versions, pick_device
+from qwen3nb.models.modeling.runtime import library_versions, pick_device
 from qwen3nb.models.sources.source import Source
 from qwen3nb.models.types import SpecError, Vectors
 
@@ -29,7 +30,6 @@ __all__ = ["SentenceTransformerEncoder", "known_pooling"]
 # sentence-transformers' names of the poolings of this package.
 _POOLINGS = {"mean": "mean", "cls": "cls", "lasttoken": "last", "weightedmean": "weighted_mean"}
 _PLAIN_TEXT = {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}
-_ADDED = 8  # tokens that a tokenizer may add to a text
 _FEATURES = {"input_ids", "attention_mask", "token_type_ids", "modality"}
 
 
@@ -100,6 +100,10 @@ class SentenceTransformerEncoder(Encoder):
             self.runner.batch_size = self.batch_size
             return self.runner.vectors(self._tokenise(texts), done=self._tick)
         self.stats.cut += self._truncated(texts)
+        return beside_blanks(self._padded, texts)
+
+    def _padded(self, texts: Sequence[str]) -> Vectors:
+        """Return what sentence-transformers computes."""
         # prompt="": the prompt is already part of the text; a default would be added again.
         vectors: Vectors = self._model.encode(
             list(texts),
@@ -118,7 +122,7 @@ class SentenceTransformerEncoder(Encoder):
         rows = [row[real].tolist() for row, real in zip(ids, mask.bool(), strict=True)]
         full = [text for text, row in zip(texts, rows, strict=True) if len(row) == self.max_length]
         self.stats.cut += self._truncated(full)
-        return [row or [end_token(self._model.tokenizer)] for row in rows]
+        return rows
 
     def _truncated(self, texts: Sequence[str]) -> int:
         """Return how many texts have more tokens than the model reads.
@@ -130,7 +134,7 @@ class SentenceTransformerEncoder(Encoder):
         tokenizer, limit = self._model.tokenizer, self.max_length
         if limit is None or not isinstance(tokenizer, PreTrainedTokenizerBase):
             return 0
-        long = [text for text in texts if len(text.encode("utf-8")) + _ADDED > limit]
+        long = [text for text in texts if len(text.encode("utf-8")) + ADDED > limit]
         if not long:
             return 0
         rows = tokenizer(long, truncation=False, padding=False, verbose=False)["input_ids"]

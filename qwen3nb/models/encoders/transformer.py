@@ -24,12 +24,7 @@ from qwen3nb.models.modeling.configuration import encoder_config
 from qwen3nb.models.modeling.dtypes import torch_dtype
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel, causal_leak
-from qwen3nb.models.modeling.runtime import (
-    end_token,
-    library_versions,
-    load_tokenizer,
-    pick_device,
-)
+from qwen3nb.models.modeling.runtime import library_versions, load_tokenizer, pick_device
 from qwen3nb.models.modeling.tokenizer_template import surround
 from qwen3nb.models.sources.source import Source
 from qwen3nb.models.types import SpecError, Vectors
@@ -130,12 +125,7 @@ class TransformerEncoder(Encoder):
             return_attention_mask=False,
         )
         self.stats.cut += sum(bool(each.overflowing) for each in encoded.encodings or ())
-        return [list(row) or [self._end] for row in encoded["input_ids"]]
-
-    @property
-    def _end(self) -> int:
-        """The token that represents a text without tokens."""
-        return end_token(self._tokenizer)
+        return [list(row) for row in encoded["input_ids"]]
 
 
 def _pooling(source: Source, known: str | None) -> str:

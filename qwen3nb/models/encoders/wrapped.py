@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from qwen3nb.models.encoders.base import Encoder
+from qwen3nb.models.encoders.blanks import beside_blanks
 from qwen3nb.models.sources.source import Source
 from qwen3nb.models.types import EncoderError, Vectors
 
@@ -90,7 +91,7 @@ class WrappedEncoder(Encoder):
         return "dot" if str(getattr(name, "value", name)) == "dot" else "cosine"
 
     def _embed(self, texts: Sequence[str]) -> Vectors:
-        return self._embed_any(texts)
+        return beside_blanks(self._embed_any, texts)
 
     def _embed_any(self, texts: Sequence[str]) -> Vectors:
         given = self._model.encode(list(texts), **self._options)

@@ -90,17 +90,17 @@ class Runner:
             prepare(model)
 
     def vectors(self, rows: Rows, *, done: Callable[[int], None] | None = None) -> Vectors:
-        """Return vectors (N, H), float32, of N non-empty rows of token ids.
+        """Return vectors (N, H), float32, of N rows of token ids; zeros for a row without any.
 
         ``done`` is called with the number of rows after each forward pass.
 
         Raises:
             EncoderError: memory runs out on a single text.
         """
-        result = np.empty(
+        result = np.zeros(
             (len(rows), int(self.model.config.get_text_config().hidden_size)), dtype=np.float32
         )
-        waiting = list(range(len(rows)))
+        waiting = [index for index, row in enumerate(rows) if len(row)]
         while waiting:
             finished: set[int] = set()
             for batch in self._batches(rows, waiting):

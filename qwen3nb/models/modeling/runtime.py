@@ -1,4 +1,4 @@
-"""The device, library versions, tokenizer and end-of-text token that a model runs with."""
+"""The device, library versions and tokenizer that a model runs with."""
 
 from __future__ import annotations
 
@@ -54,9 +54,3 @@ def load_tokenizer(folder: Path, config: Any) -> PreTrainedTokenizerBase:
     except (OSError, ValueError) as error:
         raise SpecError(f"{folder}: the tokenizer cannot be loaded ({error})") from None
     return tokenizer
-
-
-def end_token(tokenizer: PreTrainedTokenizerBase) -> int:
-    """Return the id of the token that represents a text without tokens."""
-    end = tokenizer.eos_token_id if tokenizer.eos_token_id is not None else tokenizer.pad_token_id
-    return int(end or 0)

@@ -79,6 +79,7 @@ def search(
     boosts: Doubles | None = None,
     keep_ties: bool = False,
     rescore: bool = True,
+    zeros: bool = False,
 ) -> Hits:
     """Return the ``k`` best documents of each query; all of them if the corpus has fewer.
 
@@ -93,25 +94,26 @@ def search(
         keep_ties: return every document that ties with the k-th, so that K may exceed k.
         rescore: rescore candidates in float64; otherwise the float32 product is the score,
             as in an index, and its rounding decides near ties.
+        zeros: a zero vector, as of a text without tokens, has the cosine 0 to every other;
+            otherwise it is refused.
 
     Raises:
         ValueError: ``k`` or ``block`` below 1, mismatched shapes, or a vector that is
-            not finite (or, for cosines, zero), with its index.
+            not finite (or, for cosines, zero without ``zeros``), with its index.
         ImportError: ``faiss`` is not installed.
     """
     screen = _screen(backend, boosts=boosts is not None)
     for name, value in (("k", k), ("block", block)):
         if value < 1:
             raise ValueError(f"expected {name} of at least 1; got {value}")
-    rows = _prepared(queries, kind="query", first=0, dimension=None, cosine=cosine)
+    prepared = partial(_prepared, cosine=cosine, zeros=zeros)
+    rows = prepared(queries, kind="query", first=0, dimension=None)
     dimension = rows.rough.shape[1]
     score = _rescored if rescore else _product
     best = [_Best(tile, k, keep_ties=keep_ties, score=score) for tile in rows.tiles()]
     first = 0
     for part in _blocks(corpus, block):
-        documents = _prepared(
-            part, kind="document", first=first, dimension=dimension, cosine=cosine
-        )
+        documents = prepared(part, kind="document", first=first, dimension=dimension)
         factors = None if boosts is None else boosts[first : first + len(documents)]
         _check_boosts(factors, len(documents))
         for each in best:
@@ -166,7 +168,7 @@ class _Operand:
 
 
 def _prepared(
-    vectors: Any, *, kind: str, first: int, dimension: int | None, cosine: bool
+    vectors: Any, *, kind: str, first: int, dimension: int | None, cosine: bool, zeros: bool
 ) -> _Operand:
     """Check vectors and, for cosines, scale them to unit length in float64."""
     array: Floats = np.ascontiguousarray(vectors, dtype=np.float32)
@@ -179,10 +181,10 @@ def _prepared(
         return _Operand(array, array)
     wide = array.astype(np.float64)
     lengths = np.linalg.norm(wide, axis=1, keepdims=True)
-    _refuse(
-        np.equal(lengths[:, 0], 0), f"the vector of {kind} {{}} is zero and has no cosine", first
-    )
-    unit: Doubles = wide / lengths
+    empty = np.equal(lengths, 0)
+    if not zeros:
+        _refuse(empty[:, 0], f"the vector of {kind} {{}} is zero and has no cosine", first)
+    unit: Doubles = wide / np.where(empty, 1, lengths)
     return _Operand(unit.astype(np.float32), unit)
 
 

@@ -79,7 +79,7 @@ class _Dense:
         texts = [joined_query(row) for row in queries]
         vectors = self._encoder.encode(texts, role="query", task_metadata=task_metadata)
         if top_ranked is None:
-            hits = search(vectors, self._vectors, k=top_k, cosine=self._cosine)
+            hits = search(vectors, self._vectors, k=top_k, cosine=self._cosine, zeros=True)
             return hits.run(names, self._documents)
         return {
             name: self._among(vector, top_ranked[name])
@@ -92,7 +92,11 @@ class _Dense:
         positions = [row for row, name in enumerate(self._documents) if name in wanted]
         names = [self._documents[row] for row in positions]
         hits = search(
-            query[None], self._vectors[positions], k=max(1, len(names)), cosine=self._cosine
+            query[None],
+            self._vectors[positions],
+            k=max(1, len(names)),
+            cosine=self._cosine,
+            zeros=True,
         )
         return hits.run([""], names)[""]
 

@@ -228,7 +228,7 @@ def query_texts(task: str) -> dict[str, str]:
         ValueError: an unknown task, or one without queries.
         OSError: its data are not available locally and cannot be downloaded.
     """
-    from qwen3nb.datasets.collection import from_mteb
+    from qwen3nb.datasets.find_collections import from_mteb
     from qwen3nb.evaluation.mteb.select import select_tasks
 
     (selected,) = select_tasks(names=[task])

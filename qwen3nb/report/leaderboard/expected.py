@@ -22,6 +22,11 @@ _REAL = {
     "STSBenchmark": "b0fddb56ed78048fa8b90373c8a3cfc37b684831",
     "MSMARCO": "c5a29a104738b98a9e76336939199e264163d4a0",
 }
+# Their sizes: a hub of one's own may serve a sample under any revision.
+_SIZES = {
+    "STSBenchmark": {"pairs": 1379},
+    "MSMARCO": {"documents": 8_841_823, "queries": 6980},
+}
 _METRICS = {"STSBenchmark": "Spearman", "MSMARCO": "MRR@10"}
 _MSMARCO = ("MRR@10", "Recall@1", "Recall@10", "Recall@100", "nDCG@10")
 
@@ -51,7 +56,7 @@ def expected_table(results: Iterable[Result]) -> Table:
     """Return expected and measured scores on STS-B and MS MARCO, a row per model.
 
     Every extracted model is one of ours. A target is judged only on the data it was set for, in
-    the revision that MTEB pins; a cell without a score names the command that fills it.
+    the revision that MTEB pins and in full; a cell without a score names the command that fills it.
     """
     newest, _ = newest_records([r for r in latest(results) if r.task.key in _REAL])
     names = model_names(newest)
@@ -75,7 +80,7 @@ def expected_table(results: Iterable[Result]) -> Table:
     ]
     note = (
         "Expected: about the value for baselines, above it for extracted models. Judged only on "
-        "the data that MTEB pins; scores on substitutes are shown, but not judged."
+        "the data that MTEB pins, in full; scores on substitutes are shown, but not judged."
     )
     return Table(("model", *heads), tuple(rows), note, kind="words", name="expected",
                  caption="Expected and measured scores.")  # fmt: skip
@@ -99,7 +104,7 @@ def _measured(expected: _Expected, own: Mapping[str, Result], task: str, spec: s
     if record is None or score is None or score.value is None:
         folder = "FOLDER" if spec == _OURS else spec
         return Cell("missing", f"qwen3nb eval --checkpoint {folder} --tasks {','.join(_REAL)}")
-    if record.task.revision != _REAL[task]:
+    if record.task.revision != _REAL[task] or record.task.size != _SIZES[task]:
         return Cell(f"{score.value:.3f}", "other data, not judged", value=score.value)
     off = score.value - expected.values[task]
     verdict = ("above" if off > 0 else "BELOW") if expected.above else f"{off:+.3f}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from qwen3nb.datasets.mirror import data_revision
 from qwen3nb.datasets.pydocs.build import OWN, PyDocs
 from qwen3nb.datasets.pydocs.mteb_tasks import author_sts
 from qwen3nb.metrics.aggregate import Aggregate
@@ -23,7 +24,7 @@ __all__ = [
 
 
 def tier_table(tier: str) -> Table:
-    """The tasks of a tier, with descriptions and data revisions.
+    """The tasks of a tier, with descriptions and the revisions of the data in use.
 
     Raises:
         ValueError: an unknown tier.
@@ -35,7 +36,7 @@ def tier_table(tier: str) -> Table:
             Cell(task.metadata.name),
             Cell(task.metadata.type),
             Cell(task.metadata.description),
-            Cell(task.metadata.dataset["revision"][:12]),
+            Cell(data_revision(task)[:12]),
         )
         for task in tier_tasks(tier)
     ]

@@ -16,7 +16,8 @@ from qwen3nb.analysis.comparison.differences import (
     corrected,
     paired_differences,
 )
-from qwen3nb.datasets.collection import TestCollection, find_collections
+from qwen3nb.datasets.collection import TestCollection
+from qwen3nb.datasets.find_collections import find_collections
 from qwen3nb.datasets.trec import read_run
 from qwen3nb.evaluation.retrieval.first_stage import Run
 from qwen3nb.metrics.aggregate import Aggregate, aggregate

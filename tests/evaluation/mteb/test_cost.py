@@ -4,11 +4,13 @@ import time
 import numpy as np
 import pytest
 
+from qwen3nb.datasets.mirror import data_revision
 from qwen3nb.evaluation.mteb import cost
 from qwen3nb.evaluation.mteb.cost import EncodingSpeed, Range, costs, measure_encoding
 from qwen3nb.evaluation.mteb.select import select_tasks, tier_tasks
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.types import EncoderError
+from qwen3nb.report.studies.datasets import tier_table
 
 # A text of 100 characters takes 1 to 2 s, one of 1,100 characters 11 to 22 s.
 LINEAR = EncodingSpeed((100, 1100), fastest=(1.0, 11.0), median=(1.5, 16.5), slowest=(2.0, 22.0))
@@ -58,6 +60,12 @@ def test_a_small_local_copy_is_not_taken_for_the_published_data(tmp_path, monkey
     (folder / "corpus.jsonl").write_bytes(b"x" * 1000)
     (small,) = costs(select_tasks(names=["SciFact"]))
     assert 0 < small.texts < 20
+    # The revision is that of what will be read, as in the record.
+    (task,) = select_tasks(names=["SciFact"])
+    assert small.revision == data_revision(task)[:12]
+    assert small.revision.startswith("local-")
+    (row,) = [row for row in tier_table("fast").rows if row[0].text == "SciFact"]
+    assert row[3].text == small.revision
     (folder / "corpus.jsonl").write_bytes(b"x" * 3_000_000)  # compressed, the real one is larger
     (real,) = costs(select_tasks(names=["SciFact"]))
     assert real.texts == 5183 + 300

@@ -71,6 +71,13 @@ def test_an_invalid_vector_is_an_error_that_names_its_text(
         encoder.encode(["a", "b", "a", "bad", "c"])  # index among all inputs
 
 
+def test_a_zero_vector_of_a_blank_text_stays_zero_when_normalised(encoder_folder):
+    encoder = load_encoder(encoder_folder, cache=False, normalize=False)
+    vectors = encoder.encode(["", "a"], normalize_embeddings=True)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), [0, 1], atol=1e-6)
+    assert encoder.similarity(vectors, vectors)[0].tolist() == [0, 0]
+
+
 def test_a_prompt_applies_to_its_role_only(encoder_folder, monkeypatch):
     encoder = load_encoder(encoder_folder, cache=False)
     monkeypatch.setattr(encoder, "prompts", {"query": "query: "})

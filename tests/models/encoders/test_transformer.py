@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from helpers import TEXTS
 
+from qwen3nb.evaluation.recording import Work
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.sources.resolve import find_source
 from qwen3nb.models.types import SpecError
@@ -19,14 +20,24 @@ def encoder(encoder_folder):
 def test_empty_and_truncated_texts_are_counted(encoder_folder):
     encoder = load_encoder(encoder_folder, cache=False, max_length=8)
     vectors = encoder.encode(["", "a", "word " * 50])
-    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), [0, 1, 1], atol=1e-5)
     assert (encoder.stats.empty, encoder.stats.cut) == (1, 1)
+
+
+def test_long_texts_from_the_cache_are_said_to_be_unchecked(encoder_folder):
+    texts = ["short", "a text of its own, of many words " * 20]
+    first, second = (load_encoder(encoder_folder, max_length=32) for _ in range(2))
+    before, after = Work(first), Work(second)
+    first.encode(texts)
+    second.encode(texts)
+    assert before.counts() == {"texts cut to the maximum length": 1}
+    assert after.counts() == {"long texts from the cache, not checked for cuts": 1}
 
 
 def test_special_tokens_inside_a_text_are_text(encoder):
     ids = encoder._tokenise(["<|endoftext|>"])[0]
     assert len(ids) > 1
-    assert encoder._end not in ids
+    assert encoder._tokenizer.eos_token_id not in ids
 
 
 def test_a_mistyped_option_lists_its_choices(encoder_folder):

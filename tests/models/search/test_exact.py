@@ -160,6 +160,8 @@ def test_what_cannot_be_compared_is_refused(tmp_path):
         search(corpus * 1e30, corpus * 1e30, k=1)
     with pytest.raises(ValueError, match="document 3 is zero"):
         search(corpus, corpus * (np.arange(30) != 3)[:, None], k=1, cosine=True)
+    empty = search(corpus[:1], corpus[:2] * [[0], [-1]], k=2, cosine=True, zeros=True)
+    assert (empty.ids.tolist(), empty.scores.tolist()) == ([[0, 1]], [[0, -1]])
     for boosts in (np.ones(29), np.ones(31)):
         with pytest.raises(ValueError, match="expected a boost per document"):
             search(corpus, corpus, k=1, boosts=boosts)

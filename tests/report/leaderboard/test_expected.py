@@ -3,13 +3,14 @@
 import pytest
 from helpers.records import amend, make
 
-from qwen3nb.report.leaderboard.expected import _REAL, expected_table, sts_and_msmarco_table
+from qwen3nb.report.leaderboard.expected import _REAL, _SIZES, expected_table, sts_and_msmarco_table
 
 
-def on(task, label, value, *, real=True, metric="Spearman", **fields):
+def on(task, label, value, *, real=True, whole=True, metric="Spearman", **fields):
     result = make(label, [value] * 3, task=task, metric=metric, **fields)
     amend(result, "task", type="STS" if task != "MSMARCO" else "Retrieval",
-          revision=_REAL.get(task, "r") if real else "local-1")  # fmt: skip
+          revision=_REAL.get(task, "r") if real else "local-1",
+          size=_SIZES.get(task, {}) if whole else {"pairs": 40})  # fmt: skip
     return result
 
 
@@ -17,7 +18,11 @@ def on(task, label, value, *, real=True, metric="Spearman", **fields):
 def test_the_revisions_are_those_that_mteb_pins():
     import mteb
 
-    assert {key: mteb.get_task(key).metadata.revision for key in _REAL} == _REAL
+    metadata = {key: mteb.get_task(key).metadata for key in _REAL}
+    assert {key: each.revision for key, each in metadata.items()} == _REAL
+    sts, ms = (metadata[key].descriptive_stats for key in ("STSBenchmark", "MSMARCO"))
+    assert sts["test"]["num_samples"] == _SIZES["STSBenchmark"]["pairs"]
+    assert {key: ms["dev"][f"num_{key}"] for key in _SIZES["MSMARCO"]} == _SIZES["MSMARCO"]
 
 
 def test_what_was_expected_stands_beside_what_was_measured():
@@ -49,6 +54,7 @@ def test_a_target_is_judged_on_real_data_only(monkeypatch):
     assert verdict(0.76) == "above"
     assert verdict(0.70) == "BELOW"
     assert verdict(0.70, real=False) == "other data, not judged"
+    assert verdict(0.70, whole=False) == "other data, not judged"
 
 
 def test_sts_has_an_average_only_over_all_tasks():

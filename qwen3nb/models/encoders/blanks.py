@@ -1,0 +1,29 @@
+"""Blank texts in sentence-transformers, which fails on a batch without a single token."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from qwen3nb.models.types import Vectors
+
+__all__ = ["beside_blanks"]
+
+_COMPANION = "a text"
+
+
+def beside_blanks(encode: Callable[[Sequence[str]], Vectors], texts: Sequence[str]) -> Vectors:
+    """Return ``encode(texts)``, with each blank text encoded beside one that has tokens.
+
+    This is the vector that a blank text has in any larger batch; for most poolings it is zero
+    if the tokenizer adds no token of its own.
+    """
+    blank = [index for index, text in enumerate(texts) if not text.strip()]
+    filled = [index for index, text in enumerate(texts) if text.strip()]
+    own = encode([texts[index] for index in filled] or [_COMPANION])
+    vectors = np.empty((len(texts), own.shape[1]), dtype=np.float32)
+    vectors[filled] = own[: len(filled)]
+    for index in blank:
+        vectors[index] = encode([texts[index], _COMPANION])[0]
+    return vectors
