@@ -17,7 +17,7 @@ def beside_blanks(encode: Callable[[Sequence[str]], Vectors], texts: Sequence[st
     """Return ``encode(texts)``, with each blank text encoded beside one that has tokens.
 
     This is the vector that a blank text has in any larger batch; for most poolings it is zero
-    if the tokenizer adds no token of its own.
+    if the tokenizer adds no token of its own. The infinite maximum over no token is none: zero.
     """
     blank = [index for index, text in enumerate(texts) if not text.strip()]
     filled = [index for index, text in enumerate(texts) if text.strip()]
@@ -25,5 +25,6 @@ def beside_blanks(encode: Callable[[Sequence[str]], Vectors], texts: Sequence[st
     vectors = np.empty((len(texts), own.shape[1]), dtype=np.float32)
     vectors[filled] = own[: len(filled)]
     for index in blank:
-        vectors[index] = encode([texts[index], _COMPANION])[0]
+        vector = encode([texts[index], _COMPANION])[0]
+        vectors[index] = vector if np.isfinite(vector).all() else 0
     return vectors
