@@ -105,7 +105,7 @@ def test_two_implementations_that_disagree_give_no_number(tmp_path, monkeypatch)
     monkeypatch.setattr(
         per_query,
         "score_run",
-        lambda *a: {m: dict.fromkeys(v, 0.5) for m, v in scored(*a).items()},
+        lambda *a, **b: {m: dict.fromkeys(v, 0.5) for m, v in scored(*a, **b).items()},
     )
     with pytest.raises(EvaluationError, match="MTEB's ndcg_at_10 is .* differ by more than 1e-5"):
         evaluate(

@@ -256,7 +256,8 @@ def test_a_task_from_end_to_end():
     table = ann_table(suite)
     assert len({len(row) for row in table.rows} | {len(table.columns)}) == 1
     assert table.rows[0][1].text == "1.000"
-    assert table.rows[0][-1].detail == "+0.000 [+0.000, +0.000]"
+    # All of the few queries tie, which says little about others.
+    assert table.rows[0][-1].detail == "+0.000 [-1.000, +1.000]"
     assert len(compression_table(suite).rows) == 8
     assert ann_figure(suite).axes[0].get_title() == "1 thread"
     assert len(compression_figure(suite).axes[0].lines) == 4
