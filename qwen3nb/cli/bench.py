@@ -152,9 +152,16 @@ def bench_statistics(resamples: int, **options: Any) -> None:
 
 @bench.command("calibration")
 @click.option("--output", type=FILE, help="Where to write the shares as JSON.")
+@click.option(
+    "--simulations",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Simulations of each kind; 0: 2,000 to 10,000, as on the methods page.",
+)
 @seed_option("Seed of the simulations.")
 @without_traceback
-def bench_calibration(output: Path | None, seed: int) -> None:
+def bench_calibration(output: Path | None, simulations: int, seed: int) -> None:
     """Simulate how often tests and intervals err; minutes.
 
     \b
@@ -162,4 +169,4 @@ def bench_calibration(output: Path | None, seed: int) -> None:
     """
     from qwen3nb.analysis.calibration.simulate import calibration_markdown, simulate
 
-    click.echo(calibration_markdown(simulate(seed=seed, output=output)))
+    click.echo(calibration_markdown(simulate(seed=seed, simulations=simulations, output=output)))

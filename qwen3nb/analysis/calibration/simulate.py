@@ -306,11 +306,18 @@ def _share(method: str, kind: str, world: str, n: str, hits: int, total: int) ->
     )  # fmt: skip
 
 
-def simulate(*, seed: int = 0, output: Path | None = None) -> list[Share]:
-    """Run all simulations (about ten minutes); with ``output``, write the shares to that file."""
-    shares = [*calibrate(seed=seed), *calibrate_scores(seed=seed)]
+def simulate(*, seed: int = 0, simulations: int = 0, output: Path | None = None) -> list[Share]:
+    """Run all simulations, about ten minutes.
+
+    Args:
+        seed: of the simulations.
+        simulations: how many of each kind; 0 for as many as the methods page shows.
+        output: file to write the shares to.
+    """
+    size = {"simulations": simulations} if simulations else {}
+    shares = [*calibrate(seed=seed, **size), *calibrate_scores(seed=seed, **size)]
     for noise in (0.1, 0.01):
-        shares += calibrate_seeds(noise=noise, seed=seed)
+        shares += calibrate_seeds(noise=noise, seed=seed, **size)
     if output is not None:
         write_json(output, {"seed": seed, "shares": [asdict(share) for share in shares]})
     return shares
