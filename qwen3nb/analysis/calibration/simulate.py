@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -314,7 +315,7 @@ def simulate(*, seed: int = 0, simulations: int = 0, output: Path | None = None)
         simulations: how many of each kind; 0 for as many as the methods page shows.
         output: file to write the shares to.
     """
-    size = {"simulations": simulations} if simulations else {}
+    size: dict[str, Any] = {"simulations": simulations} if simulations else {}
     shares = [*calibrate(seed=seed, **size), *calibrate_scores(seed=seed, **size)]
     for noise in (0.1, 0.01):
         shares += calibrate_seeds(noise=noise, seed=seed, **size)
