@@ -92,9 +92,12 @@ def extract(
     qwen3nb extract --checkpoint runs/ul2/checkpoint-9000 --output encoder --no-normalize
     """
     from qwen3nb.extraction.extract import extract as run
+    from qwen3nb.report.card.card import card_text
+    from qwen3nb.utils.atomic_files import write_text
 
     hide_library_bars()
     done = run(checkpoint, output, normalize=not no_normalize, prompts=dict(prompts), **options)
+    write_text(done.folder / "README.md", card_text(done.folder, []))  # scores come later
     click.echo(
         f"{done.folder}: {done.parameters:,} parameters, pooling {options['pooling']}, "
         f"{'kept' if no_normalize else 'length 1'}; differs from its source by at most "

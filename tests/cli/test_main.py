@@ -112,6 +112,10 @@ def test_extract_and_average_from_the_command_line(cli, checkpoint, tmp_path):
     stored = json.loads((tmp_path / "out" / "qwen3nb.json").read_text())
     assert (stored["prefix"], stored["append_eos"]) == ("[R]", True)
     assert stored["prompts"] == {"query": "find: "}
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "query 'find: '; applied by encode" in card
+    for section in ("Training", "Use", "Pooling", "Limitations", "Citation"):
+        assert f"# {section}\n" in card
     done = cli("push", tmp_path / "out", "lab/model", "--dry-run")
     assert done.exit_code == 0, done.output
     assert "model.safetensors" in done.output

@@ -62,6 +62,8 @@ def details(
     heads = f"{config['num_attention_heads']}, key/value {config['num_key_value_heads']}"
     surround = [f"starts with {provenance['prefix']!r}"] if provenance["prefix"] else []
     surround += ["ends with the end-of-text token"] if provenance["append_eos"] else []
+    prompts = [f"{role} {text!r}" for role, text in provenance.get("prompts", {}).items()]
+    by_role = ", ".join(prompts) + "; applied by encode_query and encode_document"
     rows: list[tuple[str, Any]] = [
         ("type", "Qwen3 encoder, bidirectional attention"),
         ("base model", facts.get("base_model")),
@@ -73,6 +75,7 @@ def details(
         ("vectors", f"{provenance['dimension']} dimensions, pooling {provenance['pooling']}, "
                     + ("length 1" if provenance["normalize"] else "not normalised")),
         ("input", ", ".join(surround) or "the text as it is"),
+        *([("prompts", by_role)] if prompts else []),
         ("longest text", f"{provenance['max_length']} tokens; the rest is truncated"),
         ("context length", f"{config['max_position_embeddings']:,} tokens (its positions)"),
         ("stored as", provenance["dtype"]),
