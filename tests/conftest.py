@@ -8,7 +8,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from helpers import REPOSITORY, TEXTS
+from helpers import TEXTS
+from helpers.checkout import write_checkout
 
 # Before any library reads them, here and in the programs that the tests start.
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -51,12 +52,7 @@ def home(tmp_path, shared_cache, monkeypatch):
 @pytest.fixture
 def checkout(home):
     """A home with the notebooks and the book of this repository."""
-    for name in ("notebooks", "book"):
-        shutil.copytree(
-            REPOSITORY / name, home / name, ignore=shutil.ignore_patterns("runs", ".ipynb_*")
-        )
-    shutil.copyfile(REPOSITORY / "_config.yml", home / "_config.yml")
-    return home
+    return write_checkout(home)
 
 
 @pytest.fixture(scope="session")

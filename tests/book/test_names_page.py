@@ -2,10 +2,10 @@
 
 import re
 import shlex
-import shutil
 
 import pytest
 from helpers import REPOSITORY
+from helpers.checkout import write_checkout
 from helpers.notebooks import execute_here
 from helpers.study import stand_in, write_mirror, write_study
 
@@ -39,9 +39,7 @@ def study(make_checkpoint, shared_cache, tmp_path_factory):
     """A home with models, data and records; the lines of the page run in it one after another."""
     folder = tmp_path_factory.mktemp("names")
     home = folder / "home"
-    for name in ("notebooks", "book"):
-        shutil.copytree(REPOSITORY / name, home / name, ignore=shutil.ignore_patterns("runs"))
-    shutil.copyfile(REPOSITORY / "_config.yml", home / "_config.yml")
+    write_checkout(home)
     write_study(home, make_checkpoint=make_checkpoint)
     write_mirror(folder / "mirror", home=home)
     write_msmarco(home / "msmarco")

@@ -14,6 +14,7 @@ import shutil
 import click
 import pytest
 from helpers import REPOSITORY
+from helpers.checkout import write_checkout
 from helpers.notebooks import execute_here, notebook_of, save
 from helpers.study import stand_in, write_mirror, write_study
 
@@ -123,9 +124,7 @@ def study(make_checkpoint, shared_cache, tmp_path_factory):
     """A home as the examples find it, with a mirror beside it; not to be changed."""
     folder = tmp_path_factory.mktemp("study")
     home = folder / "home"
-    for name in ("notebooks", "book"):
-        shutil.copytree(REPOSITORY / name, home / name, ignore=shutil.ignore_patterns("runs"))
-    shutil.copyfile(REPOSITORY / "_config.yml", home / "_config.yml")
+    write_checkout(home)
     write_study(home, make_checkpoint=make_checkpoint)
     write_mirror(folder / "mirror", home=home)
     with pytest.MonkeyPatch.context() as patch:
