@@ -32,6 +32,7 @@ from qwen3nb.report.leaderboard.one_model import main_scores_table, parts_table
 from qwen3nb.report.leaderboard.score_table import leaderboard
 from qwen3nb.report.leaderboard.suite import suite_table, summarise
 from qwen3nb.report.leaderboard.tables import results_table
+from qwen3nb.report.render.sections import MANY
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import read_json
 from qwen3nb.utils.markdown import escaped
@@ -42,7 +43,6 @@ _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 _TAGS = (
     "sentence-transformers", "feature-extraction", "sentence-similarity", "mteb", "qwen3", "encoder"
 )  # fmt: skip
-_MANY = 12  # tasks; of more, only the main scores are shown
 # For states (B, T, D) and a mask (B, T), as a reader of the card would write it.
 _POOLING_CODE = {
     "mean": "vectors = (states * mask.unsqueeze(-1)).sum(1) / mask.sum(1, keepdim=True)",
@@ -139,7 +139,7 @@ def _evaluation(own: Sequence[Result]) -> str:
     """Return the model's scores, of many tasks the main ones, and those by language."""
     if not own:
         return ""
-    table = results_table(own) if len(own) <= _MANY else main_scores_table(own)
+    table = results_table(own) if len(own) <= MANY else main_scores_table(own)
     parts = parts_table(own)
     return "\n\n".join(each.to_markdown() for each in (table, parts) if each.rows)
 

@@ -13,7 +13,7 @@ from qwen3nb.analysis.stats.multiple_testing import NAMES, adjust
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.figure import GREY, SMALL, grid, model_colors, plain
 from qwen3nb.report.render.format import short_task
-from qwen3nb.report.render.sections import Sections
+from qwen3nb.report.render.sections import MANY, Sections
 from qwen3nb.report.render.table import Table
 
 if TYPE_CHECKING:
@@ -21,15 +21,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as MplFigure
 
 __all__ = [
-    "MANY",
     "by_type_tables",
     "draw_by_model",
     "draw_wins",
     "overview_table",
     "tasks_by_type",
 ]
-
-MANY = 12  # tasks; of more, tables and figures are split by type
 
 
 def tasks_by_type(comparison: Comparison) -> dict[str, list[TaskComparison]]:

@@ -8,12 +8,10 @@ from qwen3nb.records.record import Result
 from qwen3nb.report.leaderboard.tables import results_table
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.format import number
-from qwen3nb.report.render.sections import Sections
+from qwen3nb.report.render.sections import MANY, Sections
 from qwen3nb.report.render.table import Table
 
 __all__ = ["main_scores_table", "parts_table", "results_tables"]
-
-_MANY = 12  # tasks; of more, all metrics are folded, by type
 
 
 def results_tables(
@@ -25,7 +23,7 @@ def results_tables(
         results: records of one model.
         skipped: why a task has no result, by key.
     """
-    if len(results) <= _MANY:
+    if len(results) <= MANY:
         return results_table(results, skipped=skipped)
     kinds: dict[str, list[Result]] = {}
     for result in results:

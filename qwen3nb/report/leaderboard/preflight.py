@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from qwen3nb.report.render.cell import Cell
-from qwen3nb.report.render.sections import Sections
+from qwen3nb.report.render.sections import MANY, Sections
 from qwen3nb.report.render.table import Table
 
 if TYPE_CHECKING:
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from qwen3nb.evaluation.mteb.preflight import Preflight
 
 __all__ = ["plan_by_type_table", "plan_table", "plan_tables", "preflight_table"]
-
-_MANY = 12  # tasks; more are summed up by type, and folded
 
 
 def preflight_table(preflight: Preflight) -> Table:
@@ -46,7 +44,7 @@ def _time(preflight: Preflight) -> str:
 
 def plan_tables(planned: Sequence[Planned]) -> Table | Sections:
     """Return the plan of a run: its tasks, or of many the sums by type and the tasks folded."""
-    if len(planned) <= _MANY:
+    if len(planned) <= MANY:
         return plan_table(planned)
     sums, every = plan_by_type_table(planned), plan_table(planned)
     return Sections((("By type", sums), (f"All {len(planned)} tasks", every)), unfolded=1)

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from qwen3nb.report.render.table import Table
 from qwen3nb.utils.markdown import escaped
 
-__all__ = ["Sections"]
+__all__ = ["MANY", "Sections"]
+
+MANY = 12  # tasks; of more, tables and figures are split by type and folded
 
 
 @dataclass(frozen=True, repr=False)
