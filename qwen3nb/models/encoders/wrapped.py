@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.encoders.blanks import beside_blanks
+from qwen3nb.models.sources.prompt_names import used_prompts
 from qwen3nb.models.sources.source import Source
 from qwen3nb.models.types import EncoderError, Vectors
 
@@ -67,7 +68,11 @@ class WrappedEncoder(Encoder):
                 spec=kind,
                 kind="object",
                 label=label or type(model).__name__,
-                prompts=_prompts(model) if named else {},
+                prompts=used_prompts(
+                    model.prompts or {}, default=getattr(model, "default_prompt_name", None)
+                )
+                if named
+                else {},
             ),
             settings={"fingerprint": fingerprint or f"none, run {uuid.uuid4().hex}"},
             cache=bool(fingerprint),
@@ -107,15 +112,3 @@ class WrappedEncoder(Encoder):
                 f"({len(texts)}, D), got {shape}"
             )
         return vectors
-
-
-def _prompts(model: Any) -> dict[str, str]:
-    """Return the prompts of a SentenceTransformer under this package's names."""
-    theirs: Mapping[str, str] = model.prompts or {}
-    ours = {
-        name.replace("document", "passage") if name.endswith("document") else name: prompt
-        for name, prompt in theirs.items()
-        if prompt
-    }
-    default = theirs.get(str(getattr(model, "default_prompt_name", None)))
-    return ours | ({"symmetric": default} if default else {})

@@ -24,7 +24,13 @@ from typing import Any
 from qwen3nb.models.types import SpecError
 from qwen3nb.utils.atomic_files import read_json
 
-__all__ = ["exported_prompts", "named_prompts", "sentence_settings", "stored_prompts"]
+__all__ = [
+    "exported_prompts",
+    "named_prompts",
+    "sentence_settings",
+    "stored_prompts",
+    "used_prompts",
+]
 
 FILE = "config_sentence_transformers.json"
 _DOCUMENT, _PASSAGE, _SYMMETRIC = "document", "passage", "symmetric"
@@ -55,9 +61,6 @@ def named_prompts(prompts: Mapping[str, str]) -> dict[str, str]:
 def stored_prompts(folder: Path) -> dict[str, str]:
     """Return the prompts that sentence-transformers and MTEB use for the model in ``folder``.
 
-    Names that only this package or nobody uses are left out: sentence-transformers, whose
-    models always have a prompt called ``document``, never uses one called ``passage``.
-
     Raises:
         SpecError: a file that is not as sentence-transformers writes it.
     """
@@ -65,24 +68,39 @@ def stored_prompts(folder: Path) -> dict[str, str]:
     prompts = fields.get("prompts") or {}
     if not isinstance(prompts, dict):
         raise SpecError(f"{folder / FILE}: prompts is {prompts!r:.80}; expected an object")
+    try:
+        return used_prompts(prompts, default=fields.get("default_prompt_name"))
+    except SpecError as error:
+        raise SpecError(f"{folder / FILE}: {error}") from None
+
+
+def used_prompts(prompts: Mapping[str, Any], *, default: str | None) -> dict[str, str]:
+    """Return the prompts of a SentenceTransformer that are used, under this package's names.
+
+    Names that only this package or nobody uses are left out: sentence-transformers, whose
+    models always have a prompt called ``document``, never uses one called ``passage``.
+
+    Args:
+        prompts: those of the model, by name.
+        default: name of the prompt that is used where none is requested.
+
+    Raises:
+        SpecError: a prompt that is not a string, or a default that is no prompt.
+    """
     theirs = {name: text for name, text in prompts.items() if text is not None}
     kept = {
         name: text
         for name, text in theirs.items()
         if name not in (_PASSAGE, _SYMMETRIC) and not name.endswith(f"-{_PASSAGE}")
     }
-    default = fields.get("default_prompt_name")
     if default is not None:
         if default not in {**dict.fromkeys(("query", _DOCUMENT), ""), **theirs}:
             raise SpecError(
-                f"{folder / FILE}: default_prompt_name is {default!r}, which is no prompt; "
+                f"default_prompt_name is {default!r}, which is no prompt; "
                 f"expected one of: {', '.join(theirs) or 'none, as there are no prompts'}"
             )
         kept[_SYMMETRIC] = theirs.get(default, "")
-    try:
-        return named_prompts(kept)
-    except SpecError as error:
-        raise SpecError(f"{folder / FILE}: {error}") from None
+    return named_prompts(kept)
 
 
 def exported_prompts(prompts: Mapping[str, str]) -> dict[str, Any]:

@@ -61,6 +61,13 @@ def test_the_prompts_of_a_sentence_transformer_are_used():
     assert encoder.similarity_name == "dot"
 
 
+def test_a_prompt_that_sentence_transformers_never_uses_is_not_used():
+    model = Prompted()
+    model.prompts = {**model.prompts, "passage": "never: "}
+    encoder = WrappedEncoder(model, batch_size=7)
+    assert encoder.encode(["ab"], role="passage")[0][0] == len("ab")
+
+
 @pytest.mark.parametrize("made", [np.ones(3), [[1.0], [1.0, 2.0]], None, np.ones((5, 2))])
 def test_anything_but_a_vector_per_text_is_refused(made):
     class Wrong:
