@@ -14,7 +14,9 @@ from qwen3nb.evaluation.mteb.evaluate import Model, stored_record, suite_tasks, 
 from qwen3nb.evaluation.mteb.select import task_key
 from qwen3nb.evaluation.mteb.subsample import limited
 
-__all__ = ["Planned", "plan", "waiting"]
+__all__ = ["TO_RUN", "Planned", "plan", "task_statuses", "waiting"]
+
+TO_RUN = "to run"  # the status of a task that is neither done nor unsuited
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,7 @@ def plan(
     output: Path | str | None = None,
     seed: int = 0,
     speed: EncodingSpeed | None = None,
+    statuses: Sequence[str] | None = None,
 ) -> list[Planned]:
     """List what `evaluate` would do with the same arguments.
 
@@ -67,11 +70,13 @@ def plan(
         output: folder of the records.
         seed: seed of the records.
         speed: from `measure_encoding`; None leaves the minutes unknown.
+        statuses: from `task_statuses` of the same tasks, if they are known already.
     """
-    folder = Path(output) if output else paths.results()
+    selected = suite_tasks(tier=tier, tasks=tasks)
+    if statuses is None:
+        statuses = task_statuses(model, selected, limit=limit, output=output, seed=seed)
     planned = []
-    for task in suite_tasks(tier=tier, tasks=tasks):
-        status = _status(model, task, folder=folder, seed=seed, limit=limit)
+    for task, status in zip(selected, statuses, strict=True):
         cost = _cost(task, speed, limit=limit, model=model)
         planned.append(
             Planned(
@@ -80,7 +85,7 @@ def plan(
                 dataset=task.metadata.dataset["path"],
                 revision=cost.revision,
                 texts=cost.texts,
-                minutes=cost.minutes if status == "to run" else None,
+                minutes=cost.minutes if status == TO_RUN else None,
                 status=status,
                 documents=cost.documents,
                 queries=cost.queries,
@@ -98,19 +103,28 @@ def waiting(
     seed: int = 0,
 ) -> list[Any]:
     """Return the tasks that `evaluate` would run: the model supports them, no record is there."""
+    statuses = task_statuses(model, tasks, limit=limit, output=output, seed=seed)
+    return [task for task, status in zip(tasks, statuses, strict=True) if status == TO_RUN]
+
+
+def task_statuses(
+    model: Model,
+    tasks: Sequence[Any],
+    *,
+    limit: int = 0,
+    output: Path | str | None = None,
+    seed: int = 0,
+) -> list[str]:
+    """Return the status of each task, as in `Planned`; reads the records that are there."""
     folder = Path(output) if output else paths.results()
-    return [
-        task
-        for task in tasks
-        if _status(model, task, folder=folder, seed=seed, limit=limit) == "to run"
-    ]
+    return [_status(model, task, folder=folder, seed=seed, limit=limit) for task in tasks]
 
 
 def _status(model: Model, task: Any, *, folder: Path, seed: int, limit: int) -> str:
     if reason := unsuited(model, task):
         return reason
     there = stored_record(model, task, folder=folder, seed=seed, limit=limit)
-    return "to run" if there is None else "there"
+    return TO_RUN if there is None else "there"
 
 
 def _cost(task: Any, speed: EncodingSpeed | None, *, limit: int, model: Model) -> Cost:

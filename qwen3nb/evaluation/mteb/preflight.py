@@ -17,7 +17,7 @@ from qwen3nb import paths
 from qwen3nb.datasets.mirror import Need, hub_reachable, missing, missing_error, needs, offline
 from qwen3nb.evaluation.mteb.cost import Range, measure_encoding
 from qwen3nb.evaluation.mteb.evaluate import Model, suite_tasks
-from qwen3nb.evaluation.mteb.plan import Planned, plan, waiting
+from qwen3nb.evaluation.mteb.plan import TO_RUN, Planned, plan, task_statuses, waiting
 from qwen3nb.evaluation.mteb.select import tier_tasks
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.encoders.embedding_cache import bytes_per_vector
@@ -183,11 +183,12 @@ def preflight(
     options: dict[str, Any] = {"limit": limit, "output": output, "seed": seed}
     encoders = _encoders(model)
     speed, before = None, resident_memory()
-    if encoders and waiting(model, selected, **options):
+    statuses = task_statuses(model, selected, **options)
+    if encoders and TO_RUN in statuses:
         speed = measure_encoding(encoders[0], batch_size=batch_size)
     batch = max(0, (peak_memory() or 0) - before) if speed is not None else 0
-    planned = plan(model, tasks=selected, speed=speed, **options)
-    to_run = [each for each in planned if each.status == "to run"]
+    planned = plan(model, tasks=selected, speed=speed, statuses=statuses, **options)
+    to_run = [each for each in planned if each.status == TO_RUN]
     known = [each.minutes for each in to_run if each.minutes is not None]
     minutes = Range.total(known) if known else None
     on_gpu = model.device.startswith("cuda")

@@ -38,7 +38,7 @@ def big(monkeypatch):
         for name, data in sizes.items()
     ]
     monkeypatch.setattr(looks, "plan", lambda *_, **__: planned)
-    monkeypatch.setattr(looks, "waiting", lambda *_, **__: [])
+    monkeypatch.setattr(looks, "task_statuses", lambda *_, **__: [])
     return planned
 
 
