@@ -73,7 +73,11 @@ _SCORES: dict[str, Draw] = {
 def score_coverage(
     *, sizes: Sequence[int], simulations: int, n_resamples: int, seed: int
 ) -> Iterator[Hits]:
-    """How often each method's interval contains the true value, per world and size."""
+    """How often each method's interval contains the true value, per world and size.
+
+    ``simulations`` is rounded up to whole batches.
+    """
+    simulations = -(-simulations // _BATCH) * _BATCH
     for index, (world, draw) in enumerate(_SCORES.items()):
         truth = float(draw(np.random.default_rng((seed, index)), (_LARGE,)).mean())
         for n in sizes:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from qwen3nb.analysis.calibration.coverage import score_coverage
 from qwen3nb.analysis.calibration.simulate import (
     calibrate,
     calibrate_scores,
@@ -165,3 +166,11 @@ def test_all_pairs_at_once_are_faster_and_equal_within_the_resampling_error():
     assert blocks.deviation < 5
     assert full.peak_mib < 100
     assert "times faster" in table(rows)
+
+
+def test_a_share_counts_all_simulations_of_its_batches():
+    for _, _, _, held, total in score_coverage(
+        sizes=(10,), simulations=20, n_resamples=100, seed=0
+    ):
+        assert total in (100, 25)  # correlations take a quarter
+        assert held > 0.5 * total
