@@ -1,8 +1,8 @@
 """qwen3nb: from a Qwen3 training checkpoint to a book whose every number can be traced.
 
-The names below are the public ones, with four namespaces: `stats`, `tables`, `figures` and
-`datasets`. Each is loaded when it is first used, so that importing the package costs next to
-nothing.
+The names below are the public ones, with five namespaces: `stats`, `tables`, `figures`,
+`conclusions` and `datasets`. Each is loaded when it is first used, so that importing the package
+costs next to nothing.
 """
 
 from qwen3nb.utils.lazy_names import lazy_names
@@ -34,7 +34,7 @@ _HOMES = {
     "qwen3nb.report.leaderboard.score_table": ("leaderboard",),
     "qwen3nb.report.render.figure": ("Figure",),
     "qwen3nb.report.render.table": ("Table",),
-    "qwen3nb.": ("datasets", "figures", "stats", "tables"),
+    "qwen3nb.": ("conclusions", "datasets", "figures", "stats", "tables"),
 }
 
 __getattr__, __dir__, __all__ = lazy_names(__name__, _HOMES)

@@ -68,7 +68,7 @@ bench
 report.render report.leaderboard report.comparison report.training report.studies report.card
 report.headline report.paper report.model_report
 execution book demo cli
-stats tables figures
+stats tables figures conclusions
 """.split()  # noqa: SIM905 - a list of words reads better as lines
 )
 

@@ -1,0 +1,30 @@
+"""A sentence that says what came out, made from the results it speaks of."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass
+
+__all__ = ["Conclusion"]
+
+
+@dataclass(frozen=True)
+class Conclusion:
+    """One or two plain sentences with their numbers; ``str`` and a page show the same words.
+
+    Attributes:
+        text: the sentences, as plain text.
+        page: page with the numbers behind them, relative to the page that shows it; may be empty.
+    """
+
+    text: str
+    page: str = ""
+
+    def __str__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        text = html.escape(self.text)
+        if self.page:
+            text += f' <a href="{html.escape(self.page, quote=True)}">The numbers</a>'
+        return f'<p class="q-conclusion">{text}</p>'
