@@ -57,7 +57,7 @@ def page_links(results: Iterable[Result]) -> dict[str, str]:
 
     Only published pages are included.
     """
-    from qwen3nb.execution.notebook import page_name
+    from qwen3nb.execution.page_names import page_name
     from qwen3nb.execution.parameters import read_parameters
 
     declared = read_parameters(paths.notebooks() / "eval.ipynb")
@@ -135,7 +135,9 @@ def build_book(*, tier: str = "", model: Path | None = None, show_progress: bool
     results = load_results(adapters=False)
     tier = _tier_of(tier, results)
     for name, takes_tier in _PAGES.items():
-        run_notebook(name, {"tier": tier} if takes_tier else {}, show_progress=show_progress)
+        # The book's own pages keep their plain names on whichever tier it shows.
+        parameters, plain = ({"tier": tier}, name) if takes_tier else ({}, "")
+        run_notebook(name, parameters, name=plain, show_progress=show_progress)
     write_card_page(results, model=model, tier=tier)
     output = paths.root() / "_build"
     # An incremental build keeps the pages and glued values of deleted runs.

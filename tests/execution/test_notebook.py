@@ -11,51 +11,13 @@ from helpers import REPOSITORY
 from helpers.notebooks import notebook_of, save
 
 from qwen3nb.execution import notebook as notebooks
-from qwen3nb.execution.notebook import page_name, run_notebook
+from qwen3nb.execution.notebook import run_notebook
 from qwen3nb.execution.parameters import (
     check_parameters,
     declared_parameters,
-    read_parameters,
 )
 from qwen3nb.execution.sweep import Job, sweep
 from qwen3nb.records.store import load_results
-
-
-@pytest.fixture
-def declared():
-    return read_parameters(REPOSITORY / "notebooks" / "eval.ipynb")
-
-
-def test_pages_of_different_runs_have_different_names(declared, home, encoder_folder):
-    def name(**given):
-        return page_name("eval", check_parameters(declared, given), declared)
-
-    shutil.copytree(encoder_folder, home / "runs" / "a" / "encoder")
-    elsewhere = name(checkpoint=str(encoder_folder))
-    names = [
-        name(checkpoint="random"),
-        name(checkpoint="random", seed=1),
-        name(checkpoint="random:64"),
-        name(checkpoint="random", tier="pydocs"),
-        name(checkpoint="runs/a/encoder"),
-        name(checkpoint="runs/a/encoder", pooling="last"),
-        elsewhere,
-    ]
-    assert len(set(names)) == len(names)
-    assert names[0] == "eval-random-smoke"
-    assert names[4] == "eval-a-encoder-smoke"
-    assert all(set(each) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-")
-               for each in names)  # fmt: skip
-
-
-def test_a_comparison_of_named_tasks_has_a_page_of_its_own():
-    declared = read_parameters(REPOSITORY / "notebooks" / "compare.ipynb")
-
-    def name(**given):
-        return page_name("compare", check_parameters(declared, given), declared)
-
-    assert name() == name(tier="fast") == "compare"
-    assert name(task="SciFact,STS12") == "compare-SciFact-STS12"
 
 
 @pytest.mark.integration

@@ -2,9 +2,11 @@
 
 import nbformat
 import papermill  # noqa: F401 - first, as its command does: it loads our engine
+import pytest
 from helpers.notebooks import notebook_of
 
-from qwen3nb.execution.publish import clean
+from qwen3nb.execution.publish import clean, publish, without_empty_sections
+from qwen3nb.records.record import Environment
 
 
 def test_cleaning_drops_widgets_and_progress_and_names_the_page():
@@ -20,3 +22,54 @@ def test_cleaning_drops_widgets_and_progress_and_names_the_page():
     assert [output.text for output in cleaned.cells[2].outputs] == ["real warning"]
     assert "remove-cell" in cleaned.cells[1].metadata.tags
     assert node.cells[0].source == "# A page"
+
+
+def notebook(*cells):
+    """Make a notebook: Markdown from strings, code from pairs of a source and an output."""
+    node = nbformat.v4.new_notebook()
+    for cell in cells:
+        if isinstance(cell, str):
+            node.cells.append(nbformat.v4.new_markdown_cell(cell))
+        else:
+            data = {"text/plain": cell[1]}
+            outputs = [nbformat.v4.new_output("display_data", data)] if cell[1] else []
+            node.cells.append(nbformat.v4.new_code_cell(cell[0], outputs=outputs))
+    return node
+
+
+TABLE, NOTHING, LOAD = ("table", "a table"), ("table", ""), ("rows = load()", "")
+
+
+@pytest.mark.parametrize(
+    ("cells", "kept"),
+    [
+        (["# T", LOAD, "## A", TABLE, "## B", NOTHING], 4),
+        (["# T", "## A\n\nSays what it shows.", NOTHING, "## B", TABLE], 3),
+        (["# T", "## A", LOAD, "## B", TABLE], 5),  # code that shows nothing by design
+        (["# T", "## A", LOAD, NOTHING, "## B", TABLE], 3),
+        (["# T", "## A", NOTHING, TABLE], 4),
+        (["# T", "## A", NOTHING, "Text of its own."], 4),
+        (["# T", "## A", ("table", "None")], 1),
+        (["# T", "## A", "### B", NOTHING, "## C", TABLE], 3),  # nothing is left below A
+        (["# T", "## A", "### B", TABLE, "### C", NOTHING], 4),
+        (["# T", "## A", "Text.", "### B", NOTHING], 3),
+        (["# T", NOTHING], 2),
+        ([TABLE, "## A", TABLE], 3),
+        (["# T", "## A", ("%time x", ""), "## B", TABLE], 5),
+    ],
+)
+def test_a_section_that_shows_nothing_is_not_on_the_page(cells, kept):
+    node = notebook(*cells)
+    assert len(without_empty_sections(node).cells) == kept
+    assert len(node.cells) == len(cells)
+
+
+def test_a_page_says_what_it_was_made_with(home):
+    node = notebook_of("pass")
+    publish(node, home / "book" / "runs" / "p.ipynb", values={}, key="k", notebook="p")
+    ours = nbformat.read(home / "book" / "runs" / "p.ipynb", as_version=4).metadata.qwen3nb
+    assert ours.versions["torch"] == Environment.current().versions["torch"]
+    assert set(ours.versions) == {
+        "qwen3nb", "torch", "transformers", "sentence-transformers", "mteb"
+    }  # fmt: skip
+    assert ours.commit == ""  # not a checkout
