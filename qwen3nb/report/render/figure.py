@@ -184,9 +184,7 @@ class Figure:
         caption = f"<figcaption>{text}</figcaption>" if text else ""
         name = anchor("fig", self.name, _line(self.caption))
         own = f' id="{name}"' if name else ""
-        return styled(
-            f'<figure class="q-figure"{own}><div>{self.svg()}</div>{caption}</figure>'
-        )
+        return styled(f'<figure class="q-figure"{own}><div>{self.svg()}</div>{caption}</figure>')
 
 
 @contextmanager

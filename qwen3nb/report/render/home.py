@@ -13,6 +13,7 @@ __all__ = [
     "EVAL_DEFAULTS",
     "FORMULAS",
     "command_again",
+    "formula_anchor",
     "formula_link",
     "record_link",
     "score_anchor",
@@ -21,18 +22,20 @@ __all__ = [
 
 _METHODS = "../methods.html"  # from the folders that have pages made from results
 _AT = re.compile(r"(?:@|_at_)\d+$")
-_BEFORE = re.compile(r"^(?:first|gain|oracle|mean|macro|cosine|main)[ _]")
+_BEFORE = re.compile(r"^(?:first|gain|oracle|macro|cosine|max_over_subqueries)[ _]")
 
 # The anchor in book/methods.md of each metric, without its cut-off.
 FORMULAS: Mapping[str, str] = {
     "ndcg": "formula-ndcg",
+    "ndcgexp": "formula-ndcg",
     "mrr": "formula-mrr",
     "recall": "formula-recall",
+    "hit": "formula-recall",
     "p": "formula-precision",
     "precision": "formula-precision",
+    "judged": "formula-precision",
     "map": "formula-map",
     "ap": "formula-map",
-    "auc": "formula-auc",
     "accuracy": "formula-accuracy",
     "f1": "formula-f1",
     "v-measure": "formula-v-measure",
@@ -77,7 +80,7 @@ def formula_anchor(metric: str) -> str:
 def formula_link(metric: str) -> str:
     """Return the link to a metric's definition; empty if it has none.
 
-    >>> formula_link("first nDCG@10"), formula_link("max_over_subqueries")
+    >>> formula_link("first nDCG@10"), formula_link("summary score")
     ('../methods.html#formula-ndcg', '')
     """
     name = formula_anchor(metric)

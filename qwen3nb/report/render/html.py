@@ -70,7 +70,9 @@ def html_table(
 
     Cells with a value carry it as a sort key.
     """
-    head = "".join(map(_head, columns))
+    sided = kind != "numbers"  # among words, the head of a column of numbers stands over them
+    numeric = [sided and any(row[i].value is not None for row in rows) for i in range(len(columns))]
+    head = "".join(map(_head, columns, numeric))
     body = "".join(map(_row, rows))
     own = f' id="{html.escape(id, quote=True)}"' if id else ""
     above = f'<p class="q-caption">{escaped_text(caption)}</p>' if caption else ""
@@ -82,14 +84,15 @@ def html_table(
     )
 
 
-def _head(column: str) -> str:
+def _head(column: str, numeric: bool) -> str:
     text, _, detail = column.partition("\n")
     if not column.strip():
         return "<td></td>"  # a header without text would be announced as one
     kept = html.escape(detail).replace(" = ", "\u00a0=\u00a0")  # "n = 200" stays on one line
     small = f'<span class="q-detail">{kept}</span>' if detail else ""
     name = _HUMP.sub("<wbr>", html.escape(text))  # where a long name may break
-    return f'<th scope="col">{name}{small}</th>'
+    side = ' class="q-right"' if numeric else ""
+    return f'<th scope="col"{side}>{name}{small}</th>'
 
 
 def _row(row: Sequence[Cell]) -> str:
