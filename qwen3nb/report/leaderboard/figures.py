@@ -21,10 +21,10 @@ from qwen3nb.report.render.figure import (
     SMALL,
     Figure,
     grid,
-    model_colors,
     plain,
 )
 from qwen3nb.report.render.format import short_task
+from qwen3nb.report.render.model_styles import model_colors
 from qwen3nb.tiers import TIERS
 
 if TYPE_CHECKING:

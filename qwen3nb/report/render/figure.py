@@ -7,18 +7,18 @@ fonts.
 
 from __future__ import annotations
 
-import colorsys
 import hashlib
 import html
 import io
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from qwen3nb.report.render.html import anchor, escaped_text, styled
 from qwen3nb.utils.atomic_files import write_bytes
 from qwen3nb.utils.choices import one_of
 
@@ -34,7 +34,6 @@ __all__ = [
     "WIDTHS",
     "Figure",
     "grid",
-    "model_colors",
     "plain",
     "style",
 ]
@@ -45,19 +44,9 @@ COLORS = ("#0072B2", "#D55E00", "#009E73", "#C2679B", "#A87B00", "#7A6FD0", "#2E
 GREY = "#7d8590"  # text and axes on screen, on light and dark pages
 _PAPER = "#1f2328"  # text and axes on paper
 STYLE = Path(__file__).with_name("book.mplstyle")
-_WEIGHT = (0.2126, 0.7152, 0.0722)
 WIDTHS = {1: 3.35, 2: 6.9}  # inches, for one and two columns
 SMALL = 7  # points; the smallest font size
 FORMATS = ("pdf", "svg", "png")
-# Frequent baselines have a fixed colour; the colour of other models is a hash of their name.
-_FIXED = {
-    "random": "#8A8F98",
-    "bm25": "#8C6D46",
-    "all-MiniLM-L6-v2": "#2E95BF",
-    "bm25-plus-all-MiniLM-L6-v2": "#A87B00",
-    "Qwen3-0.6B": "#5F8A1F",
-}
-_FREE = ("#0072B2", "#D55E00", "#009E73", "#C2679B", "#7A6FD0", "#B5495B", "#00858A", "#8F5FA8")
 
 
 @contextmanager
@@ -79,34 +68,6 @@ def style(*, ink: str = "") -> Iterator[None]:
         yield
     for number in set(plt.get_fignums()) - before:
         plt.close(number)
-
-
-def model_colors(labels: Iterable[str]) -> dict[str, str]:
-    """Assign each model a colour from its label alone, so that it is the same on every page.
-
-    Frequent baselines have a fixed colour. If two labels of a figure hash to the same colour,
-    the alphabetically later one takes the next free colour; after the last, shades are used.
-    """
-    colors: dict[str, str] = {}
-    taken: set[str] = set()
-    for label in sorted(set(labels)):
-        start = int(hashlib.sha256(label.encode()).hexdigest(), 16) % len(_FREE)
-        order = (_FREE[(start + step) % len(_FREE)] for step in range(len(_FREE)))
-        color = _FIXED.get(label) or next((each for each in order if each not in taken), "")
-        colors[label] = color or _shade(_FREE[start], len(colors))
-        taken.add(colors[label])
-    return colors
-
-
-def _shade(color: str, index: int) -> str:
-    """Return ``color`` with its hue rotated, as light as the others, for the ninth model on."""
-    red, green, blue = (int(color[i : i + 2], 16) / 255 for i in (1, 3, 5))
-    hue, _, full = colorsys.rgb_to_hls(red, green, blue)
-    turned = (hue + 0.11 * (index % 7 + 1)) % 1
-    shades = [colorsys.hls_to_rgb(turned, step / 100, full * 0.7) for step in range(30, 70)]
-    # Luminance by ITU-R BT.709 for gamma 2.2: a medium one is legible on white and on dark.
-    closest = min(shades, key=lambda s: abs(sum(_WEIGHT[i] * s[i] ** 2.2 for i in range(3)) - 0.2))
-    return "#" + "".join(f"{round(255 * part):02X}" for part in closest)
 
 
 def plain(text: str, *, most: int = 60) -> str:
@@ -135,7 +96,7 @@ class Figure:
     that matplotlib figure. Without such edits, each width gets its own layout.
 
     Attributes:
-        name: name of its file, without the extension.
+        name: its id on a page, ``fig-<name>``, and the name of its file.
         draw: makes the matplotlib figure at a width in inches; called inside `style`.
         caption: what it shows, n, and the test.
         alt: alternative text for readers who cannot see the figure.
@@ -219,9 +180,11 @@ class Figure:
         return f"<Figure {self.name}: {size} ({named})>\n{_line(self.caption)}"
 
     def _repr_html_(self) -> str:
-        text = html.escape(_line(self.caption))
+        text = escaped_text(_line(self.caption))
         caption = f"<figcaption>{text}</figcaption>" if text else ""
-        return f'<figure class="q-figure"><div>{self.svg()}</div>{caption}</figure>'
+        name = anchor("fig", self.name, _line(self.caption))
+        own = f' id="{name}"' if name else ""
+        return styled(f'<figure class="q-figure"{own}><div>{self.svg()}</div>{caption}</figure>')
 
 
 @contextmanager
