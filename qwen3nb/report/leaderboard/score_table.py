@@ -17,6 +17,7 @@ from qwen3nb.report.leaderboard.benchmark_tables import (
 )
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.format import number, short_task
+from qwen3nb.report.render.home import score_link
 from qwen3nb.report.render.table import Table, with_ranks
 from qwen3nb.tiers import TIERS
 
@@ -73,7 +74,7 @@ def leaderboard(
             else Cell(why_missing(example, [task]))
             for task in tasks
         ]
-        rows.append((Cell(names[identity]), *cells))
+        rows.append((Cell(names[identity], link=(links or {}).get(example.run, "")), *cells))
     heads = [_head(task, [each for each in columns[task] if each]) for task in tasks]
     return Table(
         ("model", *heads),
@@ -91,7 +92,7 @@ def leaderboard(
 
 def _score(result: Result, links: Mapping[str, str], near: Collection[str]) -> Cell:
     """Return a main score linked to its run, marked if the model is a contender for the best."""
-    cell = number(result.main, link=links.get(result.run, ""))
+    cell = number(result.main, link=score_link(result, links))
     return replace(cell, mark="†" if result.model.identity in near else "")
 
 

@@ -18,6 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from qwen3nb.report.render.html import anchor, escaped_text, styled
 from qwen3nb.utils.atomic_files import write_bytes
 from qwen3nb.utils.choices import one_of
 
@@ -121,7 +122,7 @@ class Figure:
     that matplotlib figure. Without such edits, each width gets its own layout.
 
     Attributes:
-        name: name of its file, without the extension.
+        name: its id on a page, ``fig-<name>``, and the name of its file.
         draw: makes the matplotlib figure at a width in inches; called inside `style`.
         caption: what it shows, n, and the test.
         alt: alternative text for readers who cannot see the figure.
@@ -214,9 +215,11 @@ class Figure:
         return f"<Figure {self.name}: {size} ({named})>\n{_line(self.caption)}"
 
     def _repr_html_(self) -> str:
-        text = html.escape(_line(self.caption))
+        text = escaped_text(_line(self.caption))
         caption = f"<figcaption>{text}</figcaption>" if text else ""
-        return f'<figure class="q-figure"><div>{self.svg()}</div>{caption}</figure>'
+        name = anchor("fig", self.name, _line(self.caption))
+        own = f' id="{name}"' if name else ""
+        return styled(f'<figure class="q-figure"{own}><div>{self.svg()}</div>{caption}</figure>')
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import unicodedata
 from collections.abc import Sequence
 
 from qwen3nb.report.render.cell import Cell, Markup, marked
+from qwen3nb.utils.format import minus_signs
 
 __all__ = ["latex_table", "latex_text"]
 
@@ -40,8 +41,7 @@ def latex_text(text: str) -> str:
     >>> latex_text("50 % of $x_1$")
     '50 \\\\% of \\\\$x\\\\_1\\\\$'
     """
-    line = " ".join(text.split())
-    line = re.sub(r"(?<![\w-])-(?=\d)", "−", line)  # a minus sign, not a hyphen
+    line = minus_signs(" ".join(text.split()))
     pairs = zip(" " + line, line, strict=False)
     return "".join("{}-" if before == char == "-" else _printed(char) for before, char in pairs)
 
