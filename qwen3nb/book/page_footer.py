@@ -58,7 +58,10 @@ def made(file: Path, *, build: Made) -> Made:
     return Made(
         date=_day(moment),
         commit=str(ours.get("commit", "")),
-        versions=tuple((str(name), str(version)) for name, version in versions.items()),
+        versions=tuple(
+            (str(name), str(versions[name]))
+            for name in sorted(versions, key=lambda name: (name != "qwen3nb", name))
+        ),
         command=_command(str(ours.get("notebook", "")), dict(ours.get("parameters", {}))),
         whole="finished" in ours,
     )
@@ -94,7 +97,10 @@ def footer_html(page: Made, *, title: str, settings: BookSettings) -> str:
 
 
 def _line(page: Made) -> str:
-    parts = [("Made" if page.whole else "Failed") + (f" on {page.date}" if page.date else "")]
+    parts = [
+        ("Made" if page.whole else "Failed")
+        + (f" on {html.escape(page.date)}" if page.date else "")
+    ]
     if page.commit:
         parts.append(f"at commit <code>{html.escape(page.commit)}</code>")
     if page.versions:
@@ -114,10 +120,10 @@ def add_footer(
     build = Made(date=_day(today), commit=git_commit(paths.root()))
     settings = book_settings()
     own = made(Path(app.env.doc2path(page)), build=build)
-    title = html.unescape(str(context.get("title", "")))
-    context["body"] += footer_html(own, title=_plain(title), settings=settings)
+    title = _plain(str(context.get("title", "")))
+    context["body"] += footer_html(own, title=title, settings=settings)
 
 
 def _plain(title: str) -> str:
     """Return a page's title as text; Sphinx renders it as HTML."""
-    return re.sub(r"<[^>]*>", "", title)
+    return html.unescape(re.sub(r"<[^>]*>", "", title))

@@ -13,6 +13,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from qwen3nb.book.mending import mend_pages
 from qwen3nb.book.numbering import finish_pages
 from qwen3nb.book.page_footer import add_footer
 from qwen3nb.book.toy_banner import toy_labels, toy_text
@@ -53,6 +54,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("html-page-context", add_footer, priority=600)
     app.connect("html-page-context", _drop_remote, priority=900)
     app.connect("build-finished", finish_pages)
+    app.connect("build-finished", mend_pages)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
