@@ -52,7 +52,7 @@ def test_tokens_do_not_reach_the_kernel_or_the_page(checkout, monkeypatch):
 @pytest.mark.integration
 def test_the_way_from_a_model_to_a_page_and_the_book(checkout, encoder_folder, make_checkpoint):
     """eval.ipynb for an encoder, bm25 and a toy model with a hostile name."""
-    from qwen3nb.book.accessibility import images_without_alt
+    from qwen3nb.book.accessibility import accessibility_problems
     from qwen3nb.book.build import build_book
     from qwen3nb.extraction.extract import extract
 
@@ -77,7 +77,7 @@ def test_the_way_from_a_model_to_a_page_and_the_book(checkout, encoder_folder, m
     # Links from the landing page lead to pages.
     assert 'href="runs/eval-bm25-smoke.html"' in landing
     assert "eval-bm25-smoke" in pages
-    assert images_without_alt(index.parent) == []
+    assert accessibility_problems(index.parent) == []
 
 
 def test_a_changed_input_is_a_new_run(checkout, make_checkpoint):

@@ -8,7 +8,7 @@ from qwen3nb.utils.book_settings import BookSettings, book_settings
 
 def test_this_book_states_its_own():
     ours = book_settings(REPOSITORY / "_config.yml")
-    assert (ours.title, ours.year, ours.license) == ("qwen3nb", "2026", "Apache-2.0")
+    assert (ours.title, ours.year, ours.license) == ("qwen3nb", "2026", "apache-2.0")
 
 
 def test_the_checkout_is_read_and_may_state_nothing(home):

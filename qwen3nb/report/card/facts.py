@@ -9,6 +9,7 @@ from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.utils.atomic_files import read_json
+from qwen3nb.utils.book_settings import book_settings
 from qwen3nb.utils.choices import one_of
 
 __all__ = [
@@ -33,15 +34,18 @@ Rows = list[tuple[str, str]]
 
 
 def read_facts(file: Path | None) -> dict[str, Any]:
-    """Read what the authors say about their model from a TOML file; empty without one.
+    """Read what the authors say about their model from a TOML file.
 
-    ``language`` and ``datasets`` are lists of strings, everything else is a string.
+    ``language`` and ``datasets`` are lists of strings, everything else is a string. Without a
+    ``license``, it is that of the book, if its configuration states one.
 
     Raises:
         ValueError: an unknown key (the message lists the known ones), or a value of a wrong type.
     """
+    stated = book_settings().license
+    book: dict[str, Any] = {"license": stated} if stated else {}
     if file is None:
-        return {}
+        return book
     try:
         facts = tomllib.loads(file.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -52,7 +56,7 @@ def read_facts(file: Path | None) -> dict[str, Any]:
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
             wanted = "a list of strings" if name in _LISTS else "a string"
             raise ValueError(f"{file}: {name} is {value!r}; expected {wanted}")
-    return facts
+    return {**book, **facts}
 
 
 def details(
