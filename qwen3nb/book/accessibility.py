@@ -23,14 +23,14 @@ def accessibility_problems(html: Path) -> list[tuple[str, str]]:
     for page in sorted(html.rglob("*.html")):
         if "_static" in page.relative_to(html).parts:  # templates of the theme
             continue
-        checked = _Page()
+        checked = _Checker()
         checked.feed(page.read_text(encoding="utf-8"))
         name = str(page.relative_to(html))
         problems += [(name, problem) for problem in (*checked.problems, *checked.repeated())]
     return problems
 
 
-class _Page(HTMLParser):
+class _Checker(HTMLParser):
     """Collects the problems of a page."""
 
     def __init__(self) -> None:

@@ -9,8 +9,8 @@ BOOK = REPOSITORY / "book"
 
 def entries():
     text = (BOOK / "references.bib").read_text(encoding="utf-8")
-    found = re.findall(r"^@\w+\{([^,]+),\n(.*?)^\}", text, flags=re.DOTALL | re.MULTILINE)
-    return {key: dict(re.findall(r"^ *(\w+) *= *\{(.*)\},?$", body, re.M)) for key, body in found}
+    bodies = re.findall(r"^@\w+\{([^,]+),\n(.*?)^\}", text, flags=re.DOTALL | re.MULTILINE)
+    return {key: dict(re.findall(r"^ *(\w+) *= *\{(.*)\},?$", body, re.M)) for key, body in bodies}
 
 
 def test_every_reference_has_an_address():

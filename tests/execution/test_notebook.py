@@ -24,14 +24,17 @@ from qwen3nb.records.store import load_results
 def test_a_finished_run_is_published_whole_and_reused(checkout):
     path = save(notebook_of("print(x)", "import sys; print('warn', file=sys.stderr)"), "small")
     page = run_notebook(path, {"x": 5}, show_progress=False)
-    assert page == checkout / "book" / "runs" / "small.ipynb"
+    assert page == checkout / "book" / "runs" / "small-x-5.ipynb"
     node = nbformat.read(page, as_version=4)
     assert any("5" in str(cell.outputs) for cell in node.cells if cell.cell_type == "code")
     assert node.metadata.qwen3nb.parameters == {"x": 5}
     stamp = page.stat().st_mtime_ns
     assert run_notebook(path, {"x": 5}, show_progress=False).stat().st_mtime_ns == stamp
-    assert run_notebook(path, {"x": 6}, show_progress=False).stat().st_mtime_ns != stamp
-    assert run_notebook(path, {"x": 6}, fresh=True, show_progress=False) == page
+    assert run_notebook(path, {"x": 6}, show_progress=False).name == "small-x-6.ipynb"
+    assert run_notebook(path, {"x": 5}, fresh=True, show_progress=False) == page
+    assert page.stat().st_mtime_ns != stamp
+    named = run_notebook(path, {"x": 6}, name="small", show_progress=False)
+    assert named == page.with_name("small.ipynb")
     assert list((checkout / "results" / "partial").iterdir()) == []
 
 

@@ -13,6 +13,8 @@ import papermill  # noqa: F401 - first, as its command does: it loads our engine
 
 from qwen3nb import paths
 
+# A parameter that changes nothing on a page, and so does not name it.
+VERIFY = "verify: bool = True  # whether to verify"
 PAPERMILL = str(Path(sys.executable).with_name("papermill"))
 
 
