@@ -105,7 +105,7 @@ def test_on_a_phone_only_the_box_of_a_wide_table_or_figure_scrolls(tmp_path):
     wide = Table(tuple(f"column {i}" for i in range(12)), ((Cell("a long name"),) * 12,) * 3)
     words = Table(("a", "b"), ((Cell("name"), Cell("word " * 40 + "x" * 300)),), kind="facts")
     figure = forest_figure([ForestRow("m", 1.0, 0.5, 1.5)], xlabel="x", caption="said " * 40)
-    style = (REPOSITORY / "book" / "_static" / "qwen3nb.css").as_uri()
+    style = (REPOSITORY / "book" / "_static" / "q-render.css").as_uri()
     body = wide.to_html() + words.to_html() + figure._repr_html_()
     file = tmp_path / "page.html"
     file.write_text(
