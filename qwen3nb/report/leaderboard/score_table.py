@@ -34,6 +34,7 @@ def leaderboard(
     results: Iterable[Result],
     *,
     tier: str = "smoke",
+    tasks: Sequence[str] = (),
     comparison: Comparison | None = None,
     links: Mapping[str, str] | None = None,
 ) -> Table:
@@ -46,15 +47,16 @@ def leaderboard(
     Args:
         results: any records; those on other tiers' tasks are ignored.
         tier: the tier whose tasks are the columns.
+        tasks: keys of the tasks to show in place of the tier's.
         comparison: comparison of these results; computed if None.
         links: page of each run id.
     """
-    if TIERS[tier].benchmarks:
+    if TIERS[tier].benchmarks and not tasks:
         return means_table(benchmark_grid(results, tier=tier), tier=tier, links=links or {})
-    tasks = list(TIERS[tier].task_keys)
+    wanted, tasks = tasks, list(tasks or TIERS[tier].task_keys)
     on_tier = [result for result in latest(results) if result.task.key in tasks]
     names = model_names(on_tier)
-    tested = comparison or compare(on_tier, tier=tier)
+    tested = comparison or compare(on_tier, tier=tier, tasks=wanted)
     table: dict[str, dict[str, Result]] = {}
     for result in newest_records(on_tier)[0]:
         table.setdefault(result.model.identity, {})[result.task.key] = result
@@ -80,8 +82,10 @@ def leaderboard(
         f"95 % intervals over n ({interval_words(r.main.interval for r in on_tier)}); best of "
         "each column in bold, second best underlined, whether or not they differ significantly "
         "(see the paired differences).",
-        name=f"comparison-{tier}",
-        caption=f"All models on the tasks of the tier {tier}.",
+        name="comparison-tasks" if wanted else f"comparison-{tier}",
+        caption="All models on these tasks."
+        if wanted
+        else f"All models on the tasks of the tier {tier}.",
         legend=(("†", NEAR),) if any(near.values()) else (),
     )
 
