@@ -8,6 +8,7 @@ from qwen3nb import paths
 from qwen3nb.book.build import page_links
 from qwen3nb.book.linked_records import copy_linked_records, pages_with_records
 from qwen3nb.report.leaderboard.tables import provenance_table
+from qwen3nb.report.render.home import record_link
 
 
 def test_only_linked_records_below_results_are_copied(home, tmp_path):
@@ -37,7 +38,6 @@ def test_a_page_that_links_to_a_record_is_the_home_of_its_run(checkout):
     node.cells[-1].outputs = [output]
     paths.book_runs().mkdir(parents=True, exist_ok=True)
     nbformat.write(node, paths.book_runs() / "rerank-m.ipynb")
-    assert pages_with_records() == {
-        str(record.path().relative_to(paths.results())): "rerank-m.html"
-    }
-    assert page_links([record, elsewhere]) == {"run-m": "rerank-m.html"}
+    assert pages_with_records() == {record_link(record): "rerank-m.html"}
+    hostile = make("<script>")  # such a name is in no path, and so on no page
+    assert page_links([record, elsewhere, hostile]) == {"run-m": "rerank-m.html"}
