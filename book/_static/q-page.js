@@ -1,13 +1,13 @@
-// What a page needs besides its tables: a tab stop on every box that scrolls, so that the
+// What a page needs besides its tables: a tab stop on every other box that scrolls, so that the
 // keyboard reaches what is in it, and nothing folded away on paper.
 (function () {
   "use strict";
-  const BOXES = ".q-scroll, figure.q-figure > div, div.math, .pst-scrollable-table-container";
+  const BOXES = "figure.q-figure > div, div.math, .pst-scrollable-table-container";
 
   // What a screen reader says of a box: the caption of its table or figure.
   function name(box) {
-    const own = box.closest(".q-table, figure, .q-section");
-    const caption = own && own.querySelector(".q-caption, figcaption, summary");
+    const own = box.closest("figure");
+    const caption = own && own.querySelector("figcaption");
     const words = caption ? caption.textContent.replace(/#\s*$/, "").trim() : "";
     return words || (box.matches(".math") ? "Formula" : "Table");
   }

@@ -6,6 +6,7 @@ from helpers.browser import used
 
 from qwen3nb.book.accessibility import accessibility_problems
 from qwen3nb.report.render.cell import Cell
+from qwen3nb.report.render.html import unstyled
 from qwen3nb.report.render.table import Table
 
 SCRIPT = REPOSITORY / "book" / "_static" / "q-tables.js"
@@ -111,11 +112,12 @@ def test_on_a_phone_only_the_box_of_a_wide_table_scrolls(tmp_path):
         for name in ("q-render.css", "qwen3nb.css")
     )
     script = f'<script src="{(static / "q-page.js").as_uri()}"></script>'
-    body = wide.to_html() + words.to_html() + figure._repr_html_()
+    body = wide.to_html() + words.to_html() + unstyled(figure._repr_html_())
     file = tmp_path / "page.html"
     file.write_text(
         f'<html><head>{style}{script}</head><body style="margin:0">'
-        f'<div id="page" style="width:360px">{body}</div></body></html>'
+        f'<div id="page" style="width:360px">{body}</div>'
+        f'<script src="{SCRIPT.as_uri()}"></script></body></html>'
     )
     result = used(file, """
         const page = document.getElementById('page');
@@ -157,3 +159,23 @@ def test_templates_of_the_theme_are_no_pages(tmp_path):
     (tmp_path / "_static").mkdir()
     (tmp_path / "_static" / "p.html").write_text("<img src=x>")
     assert accessibility_problems(tmp_path) == []
+
+
+def test_commands_can_be_copied_and_boxes_that_scroll_are_reached_by_keyboard(tmp_path):
+    command = "qwen3nb eval --checkpoint 'a b' --fresh"
+    table = Table(("a", "b"), ((Cell("x"), Cell(command, code=True)),), kind="words", caption="c")
+    wide = Table(tuple(f"column {i}" for i in range(60)), ((Cell("a long name"),) * 60,) * 9)
+    style = (REPOSITORY / "book" / "_static" / "q-render.css").as_uri()
+    file = tmp_path / "page.html"
+    file.write_text(
+        f'<html><head><link rel="stylesheet" href="{style}"></head><body>{table.to_html()}'
+        f'{wide.to_html()}<script src="{SCRIPT.as_uri()}"></script></body></html>'
+    )
+    result = used(file, """
+        const button = document.querySelector('button.q-copy');
+        button.click();
+        const boxes = [...document.querySelectorAll('.q-scroll')];
+        return [document.querySelector('code.q-command').textContent, String(getSelection()),
+                boxes.map(box => box.tabIndex), boxes[1].getAttribute('aria-label')];
+        """, folder=tmp_path / "p")  # fmt: skip
+    assert result == [command, command, [-1, 0], "Scrolls sideways"]

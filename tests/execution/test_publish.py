@@ -7,6 +7,8 @@ from helpers.notebooks import notebook_of
 
 from qwen3nb.execution.publish import clean, publish, without_empty_sections
 from qwen3nb.records.record import Environment
+from qwen3nb.report.render.cell import Cell
+from qwen3nb.report.render.table import Table
 
 
 def test_cleaning_drops_widgets_and_progress_and_names_the_page():
@@ -73,3 +75,17 @@ def test_a_page_says_what_it_was_made_with(home):
         "qwen3nb", "torch", "transformers", "sentence-transformers", "mteb"
     }  # fmt: skip
     assert ours.commit == ""  # not a checkout
+
+
+def test_a_page_has_no_style_but_the_books_and_no_cursor_movements():
+    table = Table(("a",), ((Cell("x"),),), caption="c")
+    node = notebook_of("a", "b")
+    bare = table.to_html()
+    glued = {"application/papermill.record/text/html": table._repr_html_()}
+    node.cells[2].outputs = [
+        nbformat.v4.new_output("display_data", {"text/html": table._repr_html_()}),
+        nbformat.v4.new_output("display_data", glued),
+        nbformat.v4.new_output("stream", name="stderr", text="\x1b[A\n\x1b[A"),
+    ]
+    shown = [output.data for output in clean(node).cells[2].outputs]
+    assert shown == [{"text/html": bare}, {"application/papermill.record/text/html": bare}]

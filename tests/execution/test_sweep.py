@@ -287,8 +287,8 @@ def test_the_command_lists_what_it_would_run(cli, small):
 def test_the_command_says_what_failed_with_its_exit_status(cli, small, tmp_path):
     save(notebook_of("assert verify, 'it is nought'", parameters=VERIFY), "failing")
     file = tmp_path / "sweep.toml"
-    file.write_text('book = false\n[[runs]]\nnotebook = "failing"\nparameters = { verify = false }\n'
-                    '[[runs]]\nnotebook = "plain"\n')  # fmt: skip
+    file.write_text('book = false\n[[runs]]\nnotebook = "failing"\n'
+                    'parameters = { verify = false }\n[[runs]]\nnotebook = "plain"\n')  # fmt: skip
     done = cli("sweep", file)
     assert done.exit_code == 1
     assert "2 runs: 1 done, 0 reused, 1 failed" in done.output
