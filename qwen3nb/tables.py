@@ -14,9 +14,9 @@ __getattr__, __dir__, __all__ = lazy_names(
             "verification_table",
         ),
         "qwen3nb.report.comparison.by_type": ("overview_table", "by_type_tables"),
+        "qwen3nb.report.comparison.changes": ("changes_table",),
         "qwen3nb.report.comparison.tables": (
             "breakdown_table",
-            "changes_table",
             "correlations_table",
             "differences_table",
             "power_table",
