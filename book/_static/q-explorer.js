@@ -310,7 +310,7 @@
       status.textContent = index < 0 ? "" : `${data.metric}: ${score(state.a)}, ${score(state.b)}`;
     }
     show();
-    if (current().q) picked.scrollIntoView({ block: "center" });
+    if (current().q) picked.scrollIntoView({ block: "start" });
     window.addEventListener("hashchange", show);
     if (plot) plot.on("plotly_click", (event) => {
       const point = event.points.find((each) => each.curveNumber === 0);

@@ -77,7 +77,7 @@ class SearchTexts:
         A document that is not in the corpus is left out.
         """
         located = {query: self._located(query)[0] for query in wanted}
-        read: dict[str, dict[str, DocumentText]] = {}
+        read: dict[str, dict[str, DocumentText]] = {query: {} for query in wanted}
         for part in self._slices:
             own = [query for query, its in located.items() if its is part]
             ids = {document for query in own for document in wanted[query]}

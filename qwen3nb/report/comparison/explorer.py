@@ -98,18 +98,23 @@ class Explorer:
         record = next(iter(self.records.values()))
         return query_text(record, query, self.texts)
 
-    def to_frame(self) -> pd.DataFrame:
-        """Return a row per query: its text, a column of scores per model, the best mean first.
+    def to_frame(self, *, first: str = "", second: str = "") -> pd.DataFrame:
+        """Return a row per query: its text, both scores, their difference; the largest first.
 
-        The rows are sorted by the difference of the first two models, the largest first.
+        Args:
+            first: name of a model; by default the best.
+            second: name of another; by default the second best.
+
+        Raises:
+            ValueError: an unknown model; lists the known ones.
         """
         import pandas as pd
 
-        columns = {name: self.matrix.column(name) for name in self.models}
+        models = self._pair(first, second)
+        columns = {name: self.matrix.column(name) for name in models}
         frame = pd.DataFrame(columns, index=pd.Index(self.matrix.queries, name="query"))
         frame.insert(0, "text", [cut(self.text(query), _LONGEST) for query in frame.index])
-        first, second = self.models[:2]
-        frame["difference"] = frame[first] - frame[second]
+        frame["difference"] = columns[models[0]] - columns[models[1]]
         return frame.sort_values("difference", key=lambda d: -d.abs(), kind="stable")
 
     def query(self, query: str = "", *, first: str = "", second: str = "") -> Table:
@@ -309,7 +314,7 @@ class NoExplorer:
         """Return an empty table that gives the reason."""
         return self.table()
 
-    def to_frame(self) -> pd.DataFrame:
+    def to_frame(self, *, first: str = "", second: str = "") -> pd.DataFrame:
         """Return an empty data frame."""
         return self.table().to_frame()
 
