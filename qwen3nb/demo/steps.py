@@ -105,7 +105,7 @@ def _say(line: str) -> None:
 
 
 def _extract(demo: Path) -> None:
-    from qwen3nb.extraction.extract import extract
+    from qwen3nb.report.card.extract import extract
 
     train = demo / "train"
     average = train / "average"
