@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from qwen3nb.metrics.intervals import Array
-from qwen3nb.report.render.figure import model_colors
+from qwen3nb.report.render.model_styles import model_colors
 
 __all__ = ["GOLDEN", "JITTER", "jitter", "traces_and_layout"]
 
