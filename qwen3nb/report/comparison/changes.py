@@ -38,7 +38,8 @@ def changes_table(
         texts: texts of the first task; by default read, if its data are at hand.
         models: how many models to show, those nearest to the baseline.
         most: how many queries of each.
-        best: how many top documents of both, if the records keep them.
+        best: how many top documents of both, if the records keep them and there is no link to
+            the explorer, which shows them with their texts.
     """
     task = next((each.task for each in comparison.differences), "")
     shown = [each for each in comparison.differences if each.task == task]
@@ -52,7 +53,8 @@ def changes_table(
         row for matrix in matrices for row in _changes(comparison, matrix, texts, most, best, page)
     ]
     heads = ["model", "query", "Δ\nmodel, baseline", f"top {best}\nmodel", "baseline"]
-    if not any(row[3].text for row in rows):  # no record keeps its documents
+    # Without a document in any record, or where a link leads to all of them.
+    if page or not any(row[3].text for row in rows):
         rows, heads = [row[:3] for row in rows], heads[:3]
     return Table(
         tuple(heads),

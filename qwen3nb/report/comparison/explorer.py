@@ -180,8 +180,9 @@ class Explorer:
         without = [name for name in self.models if not self._ranked(name)]
         if not without:
             return ""
-        which = "the records" if len(without) == len(self.models) else ", ".join(without)
-        return f"No documents are kept for {which}: made before records kept them; --fresh does."
+        which = "These records" if len(without) == len(self.models) else "Records of "
+        which += "" if len(without) == len(self.models) else ", ".join(without)
+        return f"{which} keep no rankings, as older versions wrote them; evaluate with --fresh."
 
     def _ranked(self, name: str) -> bool:
         return bool(self.records[name].config.get("top"))

@@ -15,7 +15,7 @@ def top_documents(result: Result, query: str) -> list[str]:
         return []
     task = result.task
     whole = "/".join([*task.splits, *task.subsets, query])  # its id in the record of all parts
-    return [str(each) for each in kept.get(query, kept.get(whole, []))]
+    return [str(each) for each in kept.get(query) or kept.get(whole) or ()]
 
 
 def query_text(result: Result, query: str, texts: SearchTexts | None = None) -> str:

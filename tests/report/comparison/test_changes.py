@@ -2,11 +2,12 @@
 
 import pytest
 from helpers.html import HOSTILE, Tags
-from helpers.records import make, three_models
+from helpers.records import amend, make, three_models
 from helpers.search_texts import search_texts
 
 from qwen3nb.analysis.comparison.compare import compare
 from qwen3nb.report.comparison.changes import changes_table
+from qwen3nb.report.comparison.query_texts import top_documents
 
 TASK = "PyDocsSampleRetrieval"
 TEXTS = search_texts({f"q{i}": f"{i} " + "which method sorts a list? " * 9 for i in range(40)})
@@ -31,6 +32,25 @@ def test_changed_queries_of_the_task_that_the_explorer_shows_link_there():
     row = changed(explorer=TASK).rows[0]
     assert row[1].link == f"explorer.html#q={row[1].detail}&a={row[0].text}&b=now"
     assert changed(explorer="SciFact").rows[0][1].link == ""
+
+
+def test_top_documents_are_shown_where_no_link_leads_to_them():
+    results = [make("a", (0.1, 0.5)), make("b", (0.2, 0.9))]
+    results[0].config["top"] = {"q0": ["d1", "d2"], "q1": ["d3", "d4"]}
+    comparison = compare(results, baseline="b")
+    row = changes_table(comparison, texts=TEXTS, best=1).rows[0]
+    assert [cell.text for cell in row][3:] == ["d3", ""]
+    assert len(changes_table(comparison, texts=TEXTS, explorer=TASK).columns) == 3
+
+
+def test_the_parts_of_a_task_have_the_rankings_of_the_whole():
+    """Their queries have no prefix, the record's rankings have."""
+    result = make("a")
+    amend(result, "task", splits=("test",), subsets=("en",))
+    result.config["top"] = {"test/en/q0": ["d"], "test/de/q0": ["e"]}
+    assert top_documents(result, "q0") == ["d"]
+    assert top_documents(result, "test/de/q0") == ["e"]
+    assert top_documents(result, "q1") == []
 
 
 def test_without_texts_the_ids_remain_and_a_note_says_why():

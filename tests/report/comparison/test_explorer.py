@@ -106,7 +106,7 @@ def test_records_without_rankings_are_named():
     results = [ranked("a", (0, 1), (0.1, 0.5)), make("old", (0.2, 0.4))]
     explorer = explore(results, task=TASK, texts=search_texts({"q0": "zero", "q1": "one"}))
     page = explorer._repr_html_()
-    assert "No documents are kept for old: made before" in page
+    assert "Records of old keep no rankings, as older versions" in page
     assert data_of(page)["details"]["queries"]["q0"]["top"] == {"a": ["d0", "d1"]}
     (row, _) = explorer.query("q0", first="a").rows
     assert [cell.text for cell in row][1:] == ["not judged", "1", "not kept"]
