@@ -61,11 +61,13 @@ __getattr__, __dir__, __all__ = lazy_names(
             "pydocs_table",
             "tier_table",
         ),
-        "qwen3nb.report.studies.extraction": (
+        "qwen3nb.report.studies.ablation": (
             "ablation_table",
+            "effects_table",
+        ),
+        "qwen3nb.report.studies.extraction": (
             "averaging_table",
             "checkpoints_table",
-            "effects_table",
             "extraction_table",
         ),
         "qwen3nb.report.studies.probes": ("probes_table",),
@@ -85,6 +87,7 @@ __getattr__, __dir__, __all__ = lazy_names(
             "interference_table",
             "refusals_table",
         ),
+        "qwen3nb.report.training.progress": ("gains_table",),
         "qwen3nb.report.training.tables": (
             "best_table",
             "logs_table",
