@@ -31,31 +31,28 @@ RERANKED = {"depth": 20, "max_length": 192, "seed": 42}
 
 def make_encoders(demo: Path) -> None:
     """Train an encoder-decoder by UL2, then contrastively, and extract its encoders."""
+    _train(demo)
+    _extract(demo)
+
+
+def _train(demo: Path) -> None:
     from qwen3nb.datasets.pydocs import overlap, training_pairs
     from qwen3nb.demo import train_contrastive, train_ul2, trainer, ul2_denoising
     from qwen3nb.demo.train_contrastive import CONTRASTIVE
     from qwen3nb.demo.train_ul2 import UL2
     from qwen3nb.models.modeling import qwen3_seq2seq, tiny_tokenizer
 
-    train, contrastive = demo / "train", demo / "contrastive"
-    shared = (trainer, qwen3_seq2seq, tiny_tokenizer)
-    key = _key(vars(UL2), train_ul2, ul2_denoising, *shared)
-    _once(train, key, lambda folder: train_ul2.train_seq2seq(folder, UL2))
-    start = list_checkpoints(train)[-1]
+    shared = (trainer, qwen3_seq2seq)
+    key = _key(vars(UL2), train_ul2, ul2_denoising, tiny_tokenizer, *shared)
+    _once(demo / "train", key, lambda folder: train_ul2.train_seq2seq(folder, UL2))
     pairs = training_pairs.load_training_pairs()
-    key = sha256_json(
-        [
-            open_checkpoint(start).digest(),
-            pairs.identity,
-            _key(vars(CONTRASTIVE), train_contrastive, training_pairs, overlap, *shared),
-        ]
-    )
-    _once(
-        contrastive,
-        key,
-        lambda folder: train_contrastive.train_contrastive(folder, start, pairs, CONTRASTIVE),
-    )
-    _extract(demo)
+    later = _key(vars(CONTRASTIVE), train_contrastive, training_pairs, overlap, *shared)
+
+    def contrast(folder: Path) -> None:
+        start = list_checkpoints(demo / "train")[-1]
+        train_contrastive.train_contrastive(folder, start, pairs, CONTRASTIVE)
+
+    _once(demo / "contrastive", sha256_json([key, later, pairs.identity, pairs.versions]), contrast)
 
 
 def make_language_models(demo: Path) -> None:
