@@ -13,6 +13,7 @@ __getattr__, __dir__, __all__ = lazy_names(
             "task_differences_figure",
             "wins_figure",
         ),
+        "qwen3nb.report.evaluation.scores": ("baseline_figure",),
         "qwen3nb.report.leaderboard.figures": (
             "bars_figure",
             "comparison_figure",

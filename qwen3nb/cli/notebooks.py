@@ -8,6 +8,7 @@ when its command is invoked, so `qwen3nb --help` reads none.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -102,9 +103,18 @@ def given_parameters(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _run(notebook: Path | str, parameters: dict[str, Any], *, fresh: bool) -> None:
-    from qwen3nb.execution.notebook import run_notebook
+    """Run a notebook and print how its page ends; then raise what failed, if something did."""
+    from qwen3nb.cli.page_summary import print_page
+    from qwen3nb.execution.notebook import NotebookError, run_notebook
 
-    click.echo(run_notebook(notebook, parameters, fresh=fresh))
+    started = datetime.now(UTC).replace(microsecond=0)
+    try:
+        page = run_notebook(notebook, parameters, fresh=fresh)
+    except NotebookError as error:
+        if error.page is not None:
+            print_page(error.page, since=started)
+        raise
+    print_page(page, since=started)
 
 
 @click.command("eval", cls=NotebookCommand, notebook="eval")

@@ -53,7 +53,15 @@ _WHERE = ("cache", "output_dir")
 
 
 class NotebookError(RuntimeError):
-    """A notebook failed; the message says why, and where the partial notebook is."""
+    """A notebook failed; the message says why, and where the partial notebook is.
+
+    Attributes:
+        page: its page, if it ran to its end and only some of its tasks failed.
+    """
+
+    def __init__(self, message: str, *, page: Path | None = None) -> None:
+        super().__init__(message)
+        self.page = page
 
 
 def is_ours(notebook: nbformat.NotebookNode) -> bool:
@@ -251,7 +259,7 @@ def _execute(
             stderr_file=output or (sys.stderr if show_progress else None),
         )
     except PapermillExecutionError as error:
-        raise NotebookError(_reason(notebook, partial, error)) from error
+        raise _failure(notebook, partial, error) from error
     except DeadKernelError as error:
         raise NotebookError(
             f"{notebook.name}: the kernel died, possibly out of memory\n"
@@ -259,12 +267,15 @@ def _execute(
         ) from error
 
 
-def _reason(notebook: Path, partial: Path, error: Any) -> str:
+def _failure(notebook: Path, partial: Path, error: Any) -> NotebookError:
     """Return why a run failed; if only some of its tasks did, its last lines name them."""
     if ran_to_its_end(nbformat.read(partial, as_version=4)):
         page = paths.book_runs() / partial.name
-        return f"{notebook.name}: not everything succeeded; the rest is in {page}\n{error.evalue}"
-    return (
+        return NotebookError(
+            f"{notebook.name}: not everything succeeded; the rest is in {page}\n{error.evalue}",
+            page=page,
+        )
+    return NotebookError(
         f"{notebook.name}: a cell failed: {error.ename}: {error.evalue}\n"
         f"the notebook up to there: {partial}"
     )

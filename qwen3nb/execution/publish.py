@@ -18,6 +18,10 @@ __all__ = ["clean", "page_title", "publish"]
 _NOISE = re.compile(r"\d+%\||\dit/s|TqdmWarning|autonotebook import tqdm|\[IPKernelApp\]")
 
 
+# Tag of a Markdown cell that is left out, with the cells up to the next, if these show nothing.
+_NEEDS_OUTPUT = "needs-output"
+
+
 def publish(
     nb: Any,
     page: Path,
@@ -87,7 +91,8 @@ def clean(nb: Any, *, title: str | None = None) -> Any:
     """Return a copy of an executed notebook for the book.
 
     Widgets and progress bars are removed (they show a stale 0 %), parameters are hidden
-    (the last table of a page lists them), and the heading is replaced by ``title``.
+    (the last table of a page lists them), sections tagged ``needs-output`` that show nothing
+    are left out, and the heading is replaced by ``title``.
     """
     nb = copy.deepcopy(nb)
     nb.metadata.pop("widgets", None)
@@ -97,10 +102,29 @@ def clean(nb: Any, *, title: str | None = None) -> Any:
             cell.metadata["tags"] = sorted({*tags, "remove-cell"})
         if cell.cell_type == "code":
             cell.outputs = [output for output in map(_clean_output, cell.outputs) if output]
+    nb.cells = [cell for section in _sections(nb.cells) for cell in section if _shows(section)]
     first = next((cell for cell in nb.cells if cell.cell_type == "markdown"), None)
     if title and first is not None and first.source.startswith("# "):
         first.source = "\n".join([f"# {title}", *first.source.split("\n")[1:]])
     return nb
+
+
+def _sections(cells: Sequence[Any]) -> list[list[Any]]:
+    """Split cells before each Markdown cell."""
+    sections: list[list[Any]] = []
+    for cell in cells:
+        if cell.cell_type == "markdown" or not sections:
+            sections.append([])
+        sections[-1].append(cell)
+    return sections
+
+
+def _shows(section: Sequence[Any]) -> bool:
+    """Whether a section has something to show, if it says that it needs to."""
+    head, *rest = section
+    if _NEEDS_OUTPUT not in head.metadata.get("tags", ()):
+        return True
+    return any(cell.get("outputs") for cell in rest)
 
 
 def _clean_output(output: Any) -> Any:

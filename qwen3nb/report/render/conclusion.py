@@ -8,7 +8,7 @@ from dataclasses import dataclass
 __all__ = ["Conclusion"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Conclusion:
     """One or two plain sentences with their numbers; ``str`` and a page show the same words.
 
@@ -20,7 +20,7 @@ class Conclusion:
     text: str
     page: str = ""
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return self.text
 
     def _repr_html_(self) -> str:
