@@ -6,6 +6,10 @@ __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
         "qwen3nb.report.evaluation.scores": ("evaluation_conclusion",),
+        "qwen3nb.report.leaderboard.suite": ("reproduction_conclusion",),
         "qwen3nb.report.render.conclusion": ("Conclusion",),
+        "qwen3nb.report.studies.ann": ("ann_conclusion",),
+        "qwen3nb.report.studies.probes": ("probes_conclusion",),
+        "qwen3nb.report.studies.reranking": ("rerank_conclusion",),
     },
 )

@@ -38,6 +38,7 @@ __getattr__, __dir__, __all__ = lazy_names(
             "cosine_figure",
             "spectrum_figure",
         ),
+        "qwen3nb.report.studies.probes": ("probes_figure",),
         "qwen3nb.report.studies.reranking_figures": (
             "calibration_figure",
             "gain_figure",

@@ -70,8 +70,8 @@ __getattr__, __dir__, __all__ = lazy_names(
             "extraction_table",
         ),
         "qwen3nb.report.studies.probes": ("probes_table",),
+        "qwen3nb.report.studies.reranked_queries": ("cases_table", "reranked_query_table"),
         "qwen3nb.report.studies.reranking": (
-            "cases_table",
             "order_table",
             "rerank_table",
             "reranker_table",

@@ -28,6 +28,7 @@ from qwen3nb.analysis.inventory.training_logs import log_files
 from qwen3nb.checkpoints.checkpoint import list_checkpoints, open_checkpoint
 from qwen3nb.execution.attempt import ran_to_its_end
 from qwen3nb.execution.parameters import Parameter, check_parameters, read_parameters
+from qwen3nb.execution.publish import is_widget_warning
 from qwen3nb.models.sources.fingerprint import fingerprint
 from qwen3nb.models.sources.lora import adapter_fingerprint
 from qwen3nb.models.sources.resolve import find_source, find_training
@@ -234,6 +235,22 @@ def run_notebook(
     return page
 
 
+class _WithoutNoise:
+    """A terminal that shows the progress of cells, but no warning that a library is not there."""
+
+    def __init__(self, terminal: TextIO) -> None:
+        self._terminal = terminal
+
+    def write(self, text: str) -> None:
+        """Write a text without the lines that warn of missing widgets."""
+        lines = text.splitlines(keepends=True)
+        self._terminal.write("".join(line for line in lines if not is_widget_warning(line)))
+
+    def flush(self) -> None:
+        """Flush the terminal."""
+        self._terminal.flush()
+
+
 def _execute(
     notebook: Path,
     partial: Path,
@@ -256,7 +273,7 @@ def _execute(
             progress_bar=show_progress,
             stdout_file=output,
             # Without a log, the cells show their progress on the terminal.
-            stderr_file=output or (sys.stderr if show_progress else None),
+            stderr_file=output or (_WithoutNoise(sys.stderr) if show_progress else None),
         )
     except PapermillExecutionError as error:
         raise _failure(notebook, partial, error) from error

@@ -12,14 +12,19 @@ from typing import Any
 from qwen3nb.utils.markdown import escaped
 from qwen3nb.utils.secrets import without
 
-__all__ = ["clean", "page_title", "publish"]
+__all__ = ["clean", "is_widget_warning", "page_title", "publish"]
 
-# Progress bars, and tqdm's warning about missing widgets.
-_NOISE = re.compile(r"\d+%\||\dit/s|TqdmWarning|autonotebook import tqdm|\[IPKernelApp\]")
+_WIDGETS = re.compile(r"TqdmWarning|autonotebook import tqdm")  # tqdm's warning that there are none
+_NOISE = re.compile(rf"\d+%\||\dit/s|{_WIDGETS.pattern}|\[IPKernelApp\]")  # and progress bars
 
 
 # Tag of a Markdown cell that is left out, with the cells up to the next, if these show nothing.
 _NEEDS_OUTPUT = "needs-output"
+
+
+def is_widget_warning(line: str) -> bool:
+    """Whether a line of output only warns that a notebook has no widgets for progress bars."""
+    return _WIDGETS.search(line) is not None
 
 
 def publish(

@@ -19,13 +19,13 @@ CELL = (
 
 
 @pytest.fixture
-def runs(monkeypatch):
+def runs(checkout, monkeypatch):
     """What would have run: name of the notebook, parameters, and whether fresh."""
     calls = []
 
     def run_notebook(notebook, parameters, *, fresh):
         calls.append((str(notebook).rpartition("/")[2], parameters, fresh))
-        return "page"
+        return checkout / "page.ipynb"
 
     monkeypatch.setattr("qwen3nb.execution.notebook.run_notebook", run_notebook)
     return calls
@@ -100,6 +100,7 @@ def test_a_rehearsal_limits_every_task_and_has_a_folder_of_its_own(cli, checkout
 
     def run_notebook(notebook, parameters, *, fresh):
         calls.append((parameters, paths.results(), paths.book_runs()))
+        return checkout / "page.ipynb"
 
     monkeypatch.setattr("qwen3nb.execution.notebook.run_notebook", run_notebook)
     for options in ((), ("--limit", 5)):

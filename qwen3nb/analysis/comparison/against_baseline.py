@@ -181,7 +181,7 @@ def _against(
 
 def _why(result: Result, baseline: str) -> str:
     if result.task.unit == "draws":
-        return "draws of clusters have no pairs"
+        return "its draws are not paired"
     if result.main.how == REPORTED or _column(result) not in result.per_query:
         return "no scores to pair"
     return f"no record of {baseline}" if baseline else "no other model"

@@ -15,7 +15,13 @@ from qwen3nb.report.render.sections import MANY, Sections
 from qwen3nb.report.render.table import Table
 from qwen3nb.utils.format import interval_text, number_text, p_value_text
 
-__all__ = ["baseline_figure", "evaluation_conclusion", "forest_rows", "scores_table", "terminal_table"]
+__all__ = [
+    "baseline_figure",
+    "evaluation_conclusion",
+    "forest_rows",
+    "scores_table",
+    "terminal_table",
+]
 
 _HEADS = (
     "task\nmetric", "score\n95 % interval", "Δ to the baseline\n95 % interval", "baseline\nscore",
@@ -44,13 +50,16 @@ def scores_table(
         tables.append((f"{kind} ({len(own)} task{plural})", _table(own, f"scores-{kind}", kind)))
     if skipped:
         rows = tuple(_skipped(task, reason) for task, reason in skipped.items())
-        tables.append(("Not applicable", Table(_HEADS, rows, name="scores-none",
-                                               caption="Tasks that the model cannot do.")))  # fmt: skip
+        caption = "Tasks that the model cannot do."
+        tables.append(("Not applicable", Table(_HEADS, rows, name="scores-none", caption=caption)))
     return Sections(tuple(tables))
 
 
 def _table(
-    scores: Sequence[AgainstBaseline], name: str, kind: str, skipped: Mapping[str, str] | None = None
+    scores: Sequence[AgainstBaseline],
+    name: str,
+    kind: str,
+    skipped: Mapping[str, str] | None = None,
 ) -> Table:
     rows = [_row(each) for each in scores]
     rows += [_skipped(task, reason) for task, reason in (skipped or {}).items()]
@@ -205,9 +214,9 @@ def _tasks(model: str, baseline: str, own: Sequence[AgainstBaseline]) -> str:
     if not better and not worse:
         largest = max(own, key=lambda each: abs(each.difference or 0.0))
         return (
-            f"No difference between {model} and {baseline} is shown on any of the {len(own)} "
-            f"tasks that both have (the largest, on {short_task(largest.task)}: "
-            f"{_effect(largest)})."
+            f"No difference between {model} and {baseline} is shown on "
+            f"{'either of two tasks' if len(own) == 2 else f'any of {len(own)} tasks'} "
+            f"(the largest, on {short_task(largest.task)}: {_effect(largest)})."
         )
     first, second = ("better", "worse") if better >= worse else ("worse", "better")
     largest = max(sides[first], key=lambda each: abs(each.difference or 0.0))
@@ -220,7 +229,7 @@ def _tasks(model: str, baseline: str, own: Sequence[AgainstBaseline]) -> str:
 
 def _count(some: int, every: int) -> str:
     if some == every:
-        return "both tasks that both have" if every == 2 else f"all {every} tasks that both have"
+        return "both tasks" if every == 2 else f"all {every} tasks"
     return f"{some} of {every} tasks"
 
 
