@@ -93,7 +93,7 @@ def forest_lines(
     longest = min(max(len(row.label) for row in shown), _LABEL)
     room = width - max(map(len, numbers)) - 4
     columns = max(_LEAST, min(_MOST, room - longest))
-    label = max(6, min(longest, room - columns))
+    label = min(longest, max(6, room - columns))
     ends = [end for row in shown for end in (row.low, row.value, row.high) if end is not None]
     left, right = min(0.0, *ends), max(0.0, *ends)
     lines = [
