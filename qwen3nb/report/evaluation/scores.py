@@ -215,8 +215,8 @@ def _tasks(model: str, baseline: str, own: Sequence[AgainstBaseline]) -> str:
         largest = max(own, key=lambda each: abs(each.difference or 0.0))
         return (
             f"No difference between {model} and {baseline} is shown on "
-            f"{'either of two tasks' if len(own) == 2 else f'any of {len(own)} tasks'} "
-            f"(the largest, on {short_task(largest.task)}: {_effect(largest)})."
+            f"{'either of the two' if len(own) == 2 else f'any of the {len(own)}'} tasks compared "
+            f"with it (the largest, on {short_task(largest.task)}: {_effect(largest)})."
         )
     first, second = ("better", "worse") if better >= worse else ("worse", "better")
     largest = max(sides[first], key=lambda each: abs(each.difference or 0.0))
@@ -229,8 +229,8 @@ def _tasks(model: str, baseline: str, own: Sequence[AgainstBaseline]) -> str:
 
 def _count(some: int, every: int) -> str:
     if some == every:
-        return "both tasks" if every == 2 else f"all {every} tasks"
-    return f"{some} of {every} tasks"
+        return f"{'both' if every == 2 else f'all {every}'} tasks compared with it"
+    return f"{some} of {every} tasks compared with it"
 
 
 def _alone(model: str, alone: Sequence[AgainstBaseline], others: bool) -> str:

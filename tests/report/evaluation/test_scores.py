@@ -32,8 +32,8 @@ def text(ours, others, **options):
 def test_better_on_all_tasks():
     words = text(on_tasks("m", 0.7, 0.6), on_tasks("bm25", 0.5, 0.5, seed=1))
     assert words.startswith(
-        "m is better than bm25 on both tasks by a significant paired difference, worse on none "
-        "(the largest, on Retrieval: +0."
+        "m is better than bm25 on both tasks compared with it by a significant paired difference, "
+        "worse on none (the largest, on Retrieval: +0."
     )
     assert words.endswith("p < 0.001, n = 40).")
 
@@ -41,8 +41,8 @@ def test_better_on_all_tasks():
 def test_worse_on_one_task_and_nothing_shown_on_the_other():
     ours, others = on_tasks("m", 0.5, 0.3), on_tasks("bm25", 0.5, 0.5, seed=1)
     assert text(ours, others).startswith(
-        "m is worse than bm25 on 1 of 2 tasks by a significant paired difference, better on none; "
-        "on one no difference is shown (the largest, on Reranking: -0."
+        "m is worse than bm25 on 1 of 2 tasks compared with it by a significant paired difference, "
+        "better on none; on one no difference is shown (the largest, on Reranking: -0."
     )
 
 
@@ -50,7 +50,8 @@ def test_no_difference_is_said_with_its_interval():
     ours, others = on_tasks("m", 0.5, 0.5), on_tasks("bm25", 0.5, 0.5, seed=1)
     (first, second) = against_baseline(ours, others)
     assert text(ours, others).startswith(
-        "No difference between m and bm25 is shown on either of two tasks (the largest, on "
+        "No difference between m and bm25 is shown on either of the two tasks compared with it "
+        "(the largest, on "
     )
     assert text(ours[:1], others) == (
         "On Retrieval, no difference between m and bm25 is shown: nDCG@10 "
