@@ -128,12 +128,23 @@ def terminal_table(
         )
         for each in scores
     ]
-    for task, reason in (skipped or {}).items():
-        dashes = [Cell("–") for _ in range(6)]
-        rows.append((Cell(short_task(task)), *dashes, Cell(reason)))
     heads = ("task", "metric", "score", "95 % interval", "Δ", "to", "n", "record")
     model = scores[0].model if scores else "the model"
-    return Table(heads, tuple(rows), name="terminal", caption=f"Scores of {model}.")
+    return Table(
+        heads, tuple(rows), _not_run(skipped or {}), name="terminal", caption=f"Scores of {model}."
+    )  # fmt: skip
+
+
+def _not_run(skipped: Mapping[str, str]) -> str:
+    """Say which tasks have no result, by reason; only their number if there are many."""
+    by_reason: dict[str, list[str]] = {}
+    for task, reason in skipped.items():
+        by_reason.setdefault(reason, []).append(short_task(task))
+    return "\n".join(
+        f"not applicable: {', '.join(tasks) if len(tasks) <= MANY else f'{len(tasks)} tasks'} "
+        f"({reason})"
+        for reason, tasks in by_reason.items()
+    )
 
 
 def forest_rows(scores: Sequence[AgainstBaseline]) -> list[ForestRow]:

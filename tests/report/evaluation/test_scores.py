@@ -141,8 +141,11 @@ def test_the_table_shows_what_is_not_applicable_and_no_none():
     for shown in (table, scores_table(against_baseline(on_tasks("m", 0.7), []))):
         assert "None" not in shown.to_html()
         assert shown.caption
-    terminal = terminal_table(scores, reused=[TASKS[0]], skipped={"X": "why"})
-    assert [row[-1].text for row in terminal.rows] == ["reused", "why"]
+    terminal = terminal_table(scores, reused=[TASKS[0]], skipped={"X": "why", "Y": "why"})
+    assert [row[-1].text for row in terminal.rows] == ["reused"]
+    assert terminal.note == "not applicable: X, Y (why)"
+    many = {f"T{i}": "why" for i in range(31)}
+    assert terminal_table(scores, skipped=many).note == "not applicable: 31 tasks (why)"
     assert len({len(row) for row in terminal.rows} | {len(terminal.columns)}) == 1
 
 
