@@ -143,7 +143,7 @@ def _comparisons(
     """Return the comparison of all models with each baseline, on its tasks, by its label."""
     tasks: dict[str, list[str]] = {}
     for result, other in pairs:
-        if other is not None and not _by_correlation(result):
+        if other is not None and not result.parts and not _by_correlation(result):
             tasks.setdefault(other.model.label, []).append(result.task.key)
     return {
         name: compare(records, baseline=name, tasks=keys, seed=seed) for name, keys in tasks.items()
@@ -159,6 +159,8 @@ def _against(
     )
     if other is None:
         return replace(alone, why=_why(result, baseline))
+    if result.parts:
+        return replace(alone, why="its subsets are paired one by one")
     beside = replace(alone, baseline=other.model.label, other=other.main.value)
     if _by_correlation(result):
         ours, theirs = result.per_query, other.per_query
@@ -170,7 +172,7 @@ def _against(
         )
     paired = compared[other.model.label].between(result, other)
     if paired is None:
-        return replace(beside, why="paired per subset only")
+        return replace(beside, why="no query is shared")
     return replace(
         beside,
         difference=paired.difference,

@@ -19,8 +19,8 @@ from qwen3nb.analysis.comparison.alignment import ScoreMatrix, pair_results
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
 from qwen3nb.report.render.cell import Cell
-from qwen3nb.report.render.figure import model_colors
 from qwen3nb.report.render.format import short_task
+from qwen3nb.report.render.model_styles import model_colors
 from qwen3nb.report.render.table import Table
 
 if TYPE_CHECKING:

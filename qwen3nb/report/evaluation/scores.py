@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from qwen3nb.analysis.comparison.against_baseline import ALPHA, AgainstBaseline
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.conclusion import Conclusion
-from qwen3nb.report.render.figure import Figure, model_colors
+from qwen3nb.report.render.figure import Figure
 from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
 from qwen3nb.report.render.format import number, short_task
+from qwen3nb.report.render.home import task_anchor
+from qwen3nb.report.render.model_styles import model_colors
 from qwen3nb.report.render.sections import MANY, Sections
 from qwen3nb.report.render.table import Table
 from qwen3nb.utils.format import interval_text, number_text, p_value_text
@@ -80,13 +83,14 @@ def _table(
 
 def _row(each: AgainstBaseline) -> tuple[Cell, ...]:
     task = Cell(short_task(each.task), each.metric)
+    score = number(each.score, link=f"#{task_anchor(each.task)}")
     n = Cell(f"{each.score.n} {each.unit}", value=each.score.n)
     if each.difference is None:
         none = Cell("–", each.why)
-        return task, number(each.score), none, Cell(each.baseline or "–"), Cell("–"), n
+        return task, score, none, Cell(each.baseline or "–"), Cell("–"), n
     return (
         task,
-        number(each.score),
+        score,
         Cell(
             f"{each.difference:+.3f}", interval_text(each.interval, absent="(no interval)"),
             strong=each.significant, value=each.difference, interval=each.interval,
@@ -151,16 +155,13 @@ def forest_rows(scores: Sequence[AgainstBaseline]) -> list[ForestRow]:
     """Return a row of a forest plot per task with a difference; significant ones are filled."""
     compared = [each for each in scores if each.difference is not None]
     one = len({each.baseline for each in compared}) == 1
-    return [
-        ForestRow(
-            short_task(each.task),
-            each.difference,
-            *(each.interval or (None, None)),
-            note="" if one else f"to {each.baseline}",
-            clear=each.significant,
-        )
-        for each in compared
-    ]
+    rows = []
+    for each in compared:
+        low, high = each.interval or (None, None)
+        note = "" if one else f"to {each.baseline}"
+        label, clear = short_task(each.task), each.significant
+        rows.append(ForestRow(label, each.difference, low, high, note=note, clear=clear))
+    return rows
 
 
 def baseline_figure(scores: Sequence[AgainstBaseline]) -> Figure | None:
@@ -171,9 +172,8 @@ def baseline_figure(scores: Sequence[AgainstBaseline]) -> Figure | None:
     model = scores[0].model
     names = " or ".join(dict.fromkeys(each.baseline for each in scores if each.baseline))
     color = model_colors([model])[model]
-    shown = [ForestRow(**{**vars(row), "color": color}) for row in rows]
     return forest_figure(
-        shown,
+        [replace(row, color=color) for row in rows],
         xlabel=f"difference from {names}, main metric",
         name="against-baseline",
         caption=f"Paired difference of {model} from {names} on each task, with its 95 % interval "
@@ -250,8 +250,8 @@ def _alone(model: str, alone: Sequence[AgainstBaseline], others: bool) -> str:
     ends = interval_text(_ends(best), sign=False, absent="")
     one = f"{best.metric} {number_text(best.score.value)} {ends}".strip()
     if others:
-        names = ", ".join(short_task(each.task) for each in alone[:3])
-        more = f" and {len(alone) - 3} more" if len(alone) > 3 else ""
+        names = " and ".join(short_task(each.task) for each in alone[:2])
+        more = f", and {len(alone) - 2} more," if len(alone) > 2 else ""
         plural = "have" if len(alone) > 1 else "has"
         return f"{names}{more} {plural} no difference to test ({best.why})."
     return (

@@ -10,8 +10,9 @@ from qwen3nb.analysis.inventory.score import Score
 from qwen3nb.analysis.training.configuration_tests import QUERIES, ConfigurationDifference
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.report.render.cell import Cell
-from qwen3nb.report.render.figure import GREY, Figure, grid, model_colors, plain
+from qwen3nb.report.render.figure import GREY, Figure, grid, plain
 from qwen3nb.report.render.format import short_task
+from qwen3nb.report.render.model_styles import model_colors
 from qwen3nb.report.render.table import Table, with_ranks
 from qwen3nb.utils.format import interval_text, number_text, p_value_text
 

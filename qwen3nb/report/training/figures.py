@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from qwen3nb.report.render.figure import GREY, SMALL, Figure, grid, model_colors, plain
+from qwen3nb.report.render.figure import GREY, SMALL, Figure, grid, plain
 from qwen3nb.report.render.format import short_task
+from qwen3nb.report.render.model_styles import model_colors
 from qwen3nb.report.training.tables import SERIES, TITLES, Trainings
 
 if TYPE_CHECKING:

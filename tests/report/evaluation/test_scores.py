@@ -1,11 +1,14 @@
 """A model's scores beside a baseline: the table, the plot, and the sentence, pinned to numbers."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from helpers.records import amend, make, noisy, tier_records
 
 import qwen3nb as q
 from qwen3nb.analysis.comparison.against_baseline import against_baseline
+from qwen3nb.records.record import Part
 from qwen3nb.report.evaluation.scores import (
     baseline_figure,
     evaluation_conclusion,
@@ -13,6 +16,7 @@ from qwen3nb.report.evaluation.scores import (
     scores_table,
     terminal_table,
 )
+from qwen3nb.report.leaderboard.tables import provenance_table
 from qwen3nb.report.render.sections import Sections
 
 TASKS = ("PyDocsSampleRetrieval", "PyDocsSampleReranking")
@@ -178,3 +182,20 @@ def test_an_unknown_baseline_lists_those_that_have_records():
     assert known_baseline(records, "bm25") == "bm25"
     with pytest.raises(ValueError, match="unknown baseline 'bm52'; choose one of: bm25, m"):
         known_baseline(records, "bm52")
+
+
+def test_a_task_in_several_subsets_has_no_single_difference():
+    """Its score is the mean of the subsets, not the correlation over all of their pairs."""
+    parts = tuple(
+        Part("test", name, ("eng-Latn",), make("m").main, 0.5) for name in ("en-en", "de-de")
+    )
+    ours, others = sts("m", 0.05, seed=0), sts("random", 3.0, seed=1)
+    (one,) = against_baseline([replace(ours, parts=parts)], [replace(others, parts=parts)])
+    assert (one.difference, one.why) == (None, "its subsets are paired one by one")
+
+
+def test_a_score_links_to_the_row_that_says_where_it_comes_from():
+    scores = against_baseline(on_tasks("m", 0.7), [])
+    (row,) = scores_table(scores).rows
+    (home,) = provenance_table(on_tasks("m", 0.7)).rows
+    assert row[1].link == f"#{home[0].id}" == "#score-pydocssampleretrieval"

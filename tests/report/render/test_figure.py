@@ -20,11 +20,11 @@ from qwen3nb.report.render.figure import (
     GREY,
     SMALL,
     WIDTHS,
-    model_colors,
     plain,
     style,
 )
 from qwen3nb.report.render.forest_plot import Band, ForestRow, forest_figure
+from qwen3nb.report.render.model_styles import model_colors
 
 
 def luminance(color):
