@@ -5,6 +5,9 @@ from qwen3nb.utils.lazy_names import lazy_names
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
+        "qwen3nb.report.comparison.conclusion": ("comparison_conclusion",),
+        "qwen3nb.report.comparison.lead": ("leaderboard_conclusion",),
         "qwen3nb.report.render.conclusion": ("Conclusion",),
+        "qwen3nb.report.studies.calibration": ("calibration_conclusion",),
     },
 )

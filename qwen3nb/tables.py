@@ -32,7 +32,6 @@ __getattr__, __dir__, __all__ = lazy_names(
             "preflight_table",
         ),
         "qwen3nb.report.leaderboard.ranking": (
-            "categories_table",
             "rank_table",
         ),
         "qwen3nb.report.leaderboard.suite": (
