@@ -154,7 +154,8 @@ def _of_benchmarks(
     results: Sequence[Result], comparison: Comparison, *, tier: str
 ) -> Iterator[Table]:
     """Yield the tables of all tasks by benchmark and type, and the differences by type."""
-    *sections, (title, missing) = task_tables(results, tier=tier).tables
+    tables = task_tables(results, tier=tier)
+    *sections, (title, missing) = tables.tables if tables else ()
     for name, table in sections:
         yield replace(transposed(table, first="task"), caption=f"{name}.")
     yield replace(missing, name="missing", caption=f"{title}.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -54,7 +55,9 @@ def by_type_tables(comparison: Comparison, make: Callable[..., Table]) -> Table 
     for kind, tasks in types.items():
         keys = [each.task for each in tasks if each.with_baseline]
         if keys:
-            tables.append((f"{kind} ({len(keys)} tasks)", make(comparison, tasks=keys)))
+            table = make(comparison, tasks=keys)
+            name = "-".join([table.name, *kind.lower().split()])
+            tables.append((f"{kind} ({len(keys)} tasks)", replace(table, name=name)))
     return Sections(tuple(tables))
 
 
@@ -86,7 +89,11 @@ def overview_table(comparison: Comparison) -> Table:
         f"tasks some differences are significant by chance; the last column allows for that."
         + _uncounted(comparison)
     )
-    return Table(heads, tuple(rows), note if rows else "Nothing was compared.", name="overview")
+    caption = f"Tasks on which a model is better or worse than {comparison.baseline}, by type."
+    return Table(
+        heads, tuple(rows), note if rows else "Nothing was compared.", name="overview",
+        caption=caption,
+    )  # fmt: skip
 
 
 def _uncounted(comparison: Comparison) -> str:

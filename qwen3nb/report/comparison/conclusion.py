@@ -35,18 +35,22 @@ def _count(comparison: Comparison, shown: Sequence[PairedDifference]) -> str:
     over = f"{tasks} tasks" if tasks > 1 else short_task(comparison.differences[0].task)
     of = f"difference{'s' if total > 1 else ''} from {comparison.baseline} on {over}"
     method = NAMES[comparison.procedure.correction]
-    corrected = f"after correction ({method}, on each task)" if method != "uncorrected" else ""
+    corrected = (
+        "without a correction"
+        if comparison.procedure.correction == "none"
+        else f"after correction ({method}, on each task)"
+    )
     if not shown:
         each = "The" if total == 1 else f"None of the {total}"
         verb = "is not" if total == 1 else "is"
-        return f"{each} {of} {verb} significant {corrected}".strip() + "."
+        return f"{each} {of} {verb} significant {corrected}."
     better = sum(each.difference > 0 for each in shown)
     counts = f"{better} better, {len(shown) - better} worse"
     if total == 1:
         word = "better" if better else "worse"
-        return f"The {of} is significant {corrected}".strip() + f": {word}."
+        return f"The {of} is significant {corrected}: {word}."
     verb = "are" if len(shown) > 1 else "is"
-    return f"{len(shown)} of {total} {of} {verb} significant {corrected}".strip() + f": {counts}."
+    return f"{len(shown)} of {total} {of} {verb} significant {corrected}: {counts}."
 
 
 def _largest(shown: Sequence[PairedDifference]) -> str:

@@ -102,9 +102,7 @@ def _on_task(comparison: Comparison, records: list[Result]) -> Lead:
             unpaired.append(names[id(each)])
             continue
         significant = gap.corrected < alpha
-        followers.append(
-            Follower(names[id(each)], gap.difference, gap.interval, significant)
-        )
+        followers.append(Follower(names[id(each)], gap.difference, gap.interval, significant))
     main = best.main
     return Lead(
         name=names[id(best)],

@@ -35,6 +35,7 @@ def leaderboard(
     tier: str = "smoke",
     comparison: Comparison | None = None,
     links: Mapping[str, str] | None = None,
+    name: str = "",
 ) -> Table:
     """Return all models on a tier: a row per model, a column per task, the two best marked.
 
@@ -47,9 +48,12 @@ def leaderboard(
         tier: the tier whose tasks are the columns.
         comparison: comparison of these results; computed if None.
         links: page of each run id.
+        name: name of the table, of its files and its link; by default ``comparison-`` and the tier.
     """
+    name = name or f"comparison-{tier}"
     if TIERS[tier].benchmarks:
-        return means_table(benchmark_grid(results, tier=tier), tier=tier, links=links or {})
+        means = means_table(benchmark_grid(results, tier=tier), tier=tier, links=links or {})
+        return replace(means, name=name)
     tasks = list(TIERS[tier].task_keys)
     on_tier = [result for result in latest(results) if result.task.key in tasks]
     names = model_names(on_tier)
@@ -79,8 +83,8 @@ def leaderboard(
         f"95 % intervals over n ({interval_words(r.main.interval for r in on_tier)}); best of "
         "each column in bold, second best underlined, whether or not they differ significantly "
         "(see the paired differences).",
-        name=f"comparison-{tier}",
-        caption=f"All models on the tasks of the tier {tier}.",
+        name=name,
+        caption=f"Scores of all models on the tasks of the tier {tier}, with 95 % intervals.",
         legend=(("†", NEAR),) if any(near.values()) else (),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from qwen3nb.analysis.comparison.alignment import model_names, newest_records
@@ -47,6 +48,8 @@ def results_table(results: Sequence[Result], *, skipped: Mapping[str, str] | Non
         ("task", "metric", "value", "n"),
         tuple(rows),
         f"Main metric in bold. Intervals: 95 %, {interval_words(used)}, over n.",
+        name="results",
+        caption="Every task and metric, with its 95 % interval over n.",
     )
 
 
@@ -129,7 +132,9 @@ def headline_table(
     newest = latest(results)
     if TIERS[tier].benchmarks:
         grid = benchmark_grid(newest, tier=tier, by_type=False)
-        return means_table(grid, tier=tier, links=links or {})
+        caption = f"The means over each benchmark of the tier {tier}, with 95 % intervals."
+        means = means_table(grid, tier=tier, links=links or {})
+        return replace(means, name="headline", caption=caption)
     task = headline_task(newest, tier=tier)
     on_task = [result for result in newest if result.task.key == task]
     names = model_names(on_task)
@@ -147,7 +152,9 @@ def headline_table(
         for result in on_task
     )
     note = f"{short_task(task)}: the task of the tier with most models, of several the first."
-    return Table(("model", f"{short_task(task)}\n{metric}", "n"), rows, note)
+    caption = f"Scores on {short_task(task)}, best first, with 95 % intervals over n."
+    heads = ("model", f"{short_task(task)}\n{metric}", "n")
+    return Table(heads, rows, note, name="headline", caption=caption)
 
 
 def headline_task(results: Iterable[Result], *, tier: str) -> str:
@@ -193,10 +200,14 @@ def cost_table(results: Iterable[Result], *, links: Mapping[str, str] | None = N
         tuple(rows),
         "Seconds over all tasks, including loading data and scoring; cached texts do not count as "
         "encoded. Peak memory is that of the whole process.",
+        name="cost",
+        caption="What the results of each model cost.",
     )
 
 
 def failures_table(failures: Mapping[str, str]) -> Table:
     """Return the tasks that failed and why; empty if none did."""
     rows = tuple((Cell(where), Cell(reason)) for where, reason in sorted(failures.items()))
-    return Table(("run", "why"), rows, "" if rows else "No task failed.", kind="words")
+    note = "" if rows else "No task failed."
+    caption = "Runs that failed, and why."
+    return Table(("run", "why"), rows, note, kind="words", name="failures", caption=caption)
