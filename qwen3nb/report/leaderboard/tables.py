@@ -123,17 +123,35 @@ def _hits(results: Sequence[Result]) -> str:
 
 
 def headline_table(
-    results: Iterable[Result], *, tier: str, links: Mapping[str, str] | None = None
+    results: Iterable[Result],
+    *,
+    tier: str,
+    links: Mapping[str, str] | None = None,
+    most: int | None = None,
 ) -> Table:
-    """Return the scores that the landing page shows, a row per model.
+    """Return the scores that the landing page shows, a row per model, best first.
 
     For a tier with benchmarks, the means over each; otherwise the scores on `headline_task`.
+
+    Args:
+        results: any records.
+        tier: the tier whose tasks are shown.
+        links: page of each run id.
+        most: how many models to show; by default all.
     """
+    table = _headline(results, tier=tier, links=links or {})
+    if most is None or len(table) <= most:
+        return table
+    note = f"The best {most} of {len(table)} models. {table.note}"
+    return replace(table, rows=table.rows[:most], note=note)
+
+
+def _headline(results: Iterable[Result], *, tier: str, links: Mapping[str, str]) -> Table:
     newest = latest(results)
     if TIERS[tier].benchmarks:
         grid = benchmark_grid(newest, tier=tier, by_type=False)
         caption = f"The means over each benchmark of the tier {tier}, with 95 % intervals."
-        means = means_table(grid, tier=tier, links=links or {})
+        means = means_table(grid, tier=tier, links=links)
         return replace(means, name="headline", caption=caption)
     task = headline_task(newest, tier=tier)
     on_task = [result for result in newest if result.task.key == task]
@@ -145,8 +163,8 @@ def headline_table(
     metric = on_task[0].task.main_metric
     rows = tuple(
         (
-            Cell(names[result.model.identity], link=(links or {}).get(result.run, "")),
-            number(result.main, link=(links or {}).get(result.run, "")),
+            Cell(names[result.model.identity], link=links.get(result.run, "")),
+            number(result.main, link=links.get(result.run, "")),
             Cell(f"{result.main.n} {result.task.unit}", value=result.main.n),
         )
         for result in on_task
