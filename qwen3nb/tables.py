@@ -41,6 +41,7 @@ __getattr__, __dir__, __all__ = lazy_names(
             "cost_table",
             "failures_table",
             "headline_table",
+            "model_and_run_table",
             "provenance_table",
             "results_table",
         ),

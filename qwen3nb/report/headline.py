@@ -37,12 +37,12 @@ def headline_lead(
         boards: rankings of the tier; of a tier with benchmarks, the first is reported.
         folder: folder of all other pages, relative to the landing page.
     """
-    said = leaderboard_conclusion(comparison, task=task, boards=boards)
+    sentence = leaderboard_conclusion(comparison, task=task, boards=boards)
     if comparison.records:
-        said = replace(said, page=f"{folder}leaderboard.html")
+        sentence = replace(sentence, page=f"{folder}leaderboard.html")
     figure = lead_figure(comparison, task=task, boards=boards)
     drawn = figure._repr_html_() if figure is not None else ""
-    return f'<div class="q-hero">{said._repr_html_()}{drawn}</div>'
+    return f'<div class="q-hero">{sentence._repr_html_()}{drawn}</div>'
 
 
 def headline_findings(

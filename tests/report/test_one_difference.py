@@ -101,10 +101,10 @@ def test_the_number_of_comparisons_in_the_text_is_the_number_of_rows(comparison,
 
 def test_findings_and_the_landing_page_show_the_same_numbers(comparison):
     each = comparison.on(TASKS[0]).with_baseline[0].reversed()  # leader minus best other
-    said = leaderboard_conclusion(comparison, task=TASKS[0])
-    assert f"{each.difference:.3f} {interval_text(each.interval, sign=False)}" in said.text
+    sentence = leaderboard_conclusion(comparison, task=TASKS[0])
+    assert f"{each.difference:.3f} {interval_text(each.interval, sign=False)}" in sentence.text
     shown = "a difference that these" if each.corrected < 0.05 else "not a difference that these"
-    assert f"{shown} {each.n} queries" in said.text
+    assert f"{shown} {each.n} queries" in sentence.text
     figure = lead_figure(comparison, task=TASKS[0])
     assert f"{each.second}: {-each.difference:+.3f}" in figure.alt
 

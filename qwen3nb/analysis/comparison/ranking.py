@@ -166,7 +166,7 @@ def rank_systems(
     order = [int(i) for i in np.argsort(-observed, kind="stable")]
     differ = _mean_tests(columns, seeds, shares, n_resamples=n_resamples) < alpha
     groups = tie_groups(order, differ)
-    scores = _Scores(columns, shares, observed, resampled, level)
+    scores = _Observed(columns, shares, observed, resampled, level)
     return Ranking(
         standings=tuple(_standings(systems, order, groups, differ, scores)),
         groups=tuple(tuple(systems[i] for i in group) for group in groups),
@@ -181,7 +181,7 @@ def rank_systems(
 
 
 @dataclass(frozen=True)
-class _Scores:
+class _Observed:
     """Scores per task (n, S), the tasks' shares, means (S,) and resampled means (R, S)."""
 
     columns: Sequence[Array]
@@ -205,7 +205,7 @@ def _standings(
     order: Sequence[int],
     groups: Sequence[tuple[int, ...]],
     differ: np.ndarray,
-    scores: _Scores,
+    scores: _Observed,
 ) -> Iterator[Standing]:
     """Standings in ``order``; ``differ`` (S, S): whether two systems differ significantly."""
     tail = (1 - scores.level) / 2

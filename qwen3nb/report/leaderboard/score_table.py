@@ -17,6 +17,7 @@ from qwen3nb.report.leaderboard.benchmark_tables import (
 )
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.format import number, short_task
+from qwen3nb.report.render.home import score_link
 from qwen3nb.report.render.table import Table, with_ranks
 from qwen3nb.tiers import TIERS
 
@@ -33,6 +34,7 @@ def leaderboard(
     results: Iterable[Result],
     *,
     tier: str = "smoke",
+    tasks: Sequence[str] = (),
     comparison: Comparison | None = None,
     links: Mapping[str, str] | None = None,
     name: str = "",
@@ -46,18 +48,19 @@ def leaderboard(
     Args:
         results: any records; those on other tiers' tasks are ignored.
         tier: the tier whose tasks are the columns.
+        tasks: keys of the tasks to show in place of the tier's.
         comparison: comparison of these results; computed if None.
         links: page of each run id.
         name: name of the table, of its files and its link; by default ``comparison-`` and the tier.
     """
-    name = name or f"comparison-{tier}"
-    if TIERS[tier].benchmarks:
+    name = name or f"comparison-{'tasks' if tasks else tier}"
+    if TIERS[tier].benchmarks and not tasks:
         means = means_table(benchmark_grid(results, tier=tier), tier=tier, links=links or {})
         return replace(means, name=name)
-    tasks = list(TIERS[tier].task_keys)
+    wanted, tasks = tasks, list(tasks or TIERS[tier].task_keys)
     on_tier = [result for result in latest(results) if result.task.key in tasks]
     names = model_names(on_tier)
-    tested = comparison or compare(on_tier, tier=tier)
+    tested = comparison or compare(on_tier, tier=tier, tasks=wanted)
     table: dict[str, dict[str, Result]] = {}
     for result in newest_records(on_tier)[0]:
         table.setdefault(result.model.identity, {})[result.task.key] = result
@@ -75,7 +78,8 @@ def leaderboard(
             else Cell(why_missing(example, [task]))
             for task in tasks
         ]
-        rows.append((Cell(names[identity]), *cells))
+        rows.append((Cell(names[identity], link=(links or {}).get(example.run, "")), *cells))
+    what = "these tasks" if wanted else f"the tasks of the tier {tier}"
     heads = [_head(task, [each for each in columns[task] if each]) for task in tasks]
     return Table(
         ("model", *heads),
@@ -84,14 +88,14 @@ def leaderboard(
         "each column in bold, second best underlined, whether or not they differ significantly "
         "(see the paired differences).",
         name=name,
-        caption=f"Scores of all models on the tasks of the tier {tier}, with 95 % intervals.",
+        caption=f"Scores of all models on {what}, with 95 % intervals.",
         legend=(("†", NEAR),) if any(near.values()) else (),
     )
 
 
 def _score(result: Result, links: Mapping[str, str], near: Collection[str]) -> Cell:
     """Return a main score linked to its run, marked if the model is a contender for the best."""
-    cell = number(result.main, link=links.get(result.run, ""))
+    cell = number(result.main, link=score_link(result, links))
     return replace(cell, mark="†" if result.model.identity in near else "")
 
 

@@ -18,6 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from qwen3nb.report.render.html import anchor, escaped_text, styled
 from qwen3nb.utils.atomic_files import write_bytes
 from qwen3nb.utils.choices import one_of
 
@@ -29,9 +30,11 @@ __all__ = [
     "COLORS",
     "FORMATS",
     "GREY",
+    "PAPER_STYLES",
     "SMALL",
     "WIDTHS",
     "Figure",
+    "PaperStyle",
     "grid",
     "plain",
     "style",
@@ -48,8 +51,30 @@ SMALL = 7  # points; the smallest font size
 FORMATS = ("pdf", "svg", "png")
 
 
+@dataclass(frozen=True)
+class PaperStyle:
+    """What the figures of a paper are drawn with.
+
+    Attributes:
+        widths: inches of one column, and of the whole page.
+        font: family; by default the sans serif of the book.
+    """
+
+    widths: tuple[float, float]
+    font: str = ""
+
+
+# By the style files of the conferences: ACL's columns are 7.7 cm wide and .6 cm apart, NeurIPS
+# has one column of 5.5 in. STIX, which comes with matplotlib, looks like their Times.
+PAPER_STYLES = {
+    "plain": PaperStyle((WIDTHS[1], WIDTHS[2])),
+    "acl": PaperStyle((3.03, 6.3), "STIXGeneral"),
+    "neurips": PaperStyle((5.5, 5.5), "STIXGeneral"),
+}
+
+
 @contextmanager
-def style(*, ink: str = "") -> Iterator[None]:
+def style(*, ink: str = "", font: str = "") -> Iterator[None]:
     """Apply the book's style to figures made inside the block.
 
     They are closed at the end of the block: a notebook shows the figure that a cell returns,
@@ -57,13 +82,15 @@ def style(*, ink: str = "") -> Iterator[None]:
 
     Args:
         ink: colour of text and axes; by default a grey that suits light and dark pages.
+        font: font family; by default matplotlib's sans serif.
     """
     import matplotlib.pyplot as plt
 
     before = set(plt.get_fignums())
     names = ("axes.edgecolor", "axes.labelcolor", "axes.titlecolor", "text.color")
     inked = dict.fromkeys((*names, "xtick.color", "ytick.color"), ink) if ink else {}
-    with plt.style.context([STYLE, inked]):
+    letters = {"font.family": font, "mathtext.fontset": "stix"} if font else {}
+    with plt.style.context([STYLE, inked, letters]):
         yield
     for number in set(plt.get_fignums()) - before:
         plt.close(number)
@@ -95,7 +122,7 @@ class Figure:
     that matplotlib figure. Without such edits, each width gets its own layout.
 
     Attributes:
-        name: name of its file, without the extension.
+        name: its id on a page, ``fig-<name>``, and the name of its file.
         draw: makes the matplotlib figure at a width in inches; called inside `style`.
         caption: what it shows, n, and the test.
         alt: alternative text for readers who cannot see the figure.
@@ -147,7 +174,14 @@ class Figure:
         label = html.escape(_line(self.alt or self.caption), quote=True)
         return text.replace("<svg", f'<svg role="img" class="q-svg" aria-label="{label}"', 1)
 
-    def save(self, path: Path | str, *, format: str = "", columns: int = 0) -> Path:
+    def save(
+        self,
+        path: Path | str,
+        *,
+        format: str = "",
+        columns: int = 0,
+        paper: str = "plain",
+    ) -> Path:
         """Write a file for a paper: one or two columns wide, in dark ink, with embedded fonts.
 
         Once `figure` or `axes` has been used, that matplotlib figure is saved: at its own
@@ -157,17 +191,19 @@ class Figure:
             path: path of the file; its suffix selects the format unless ``format`` does.
             format: ``pdf``, ``svg`` or ``png`` (300 dots per inch, on white).
             columns: 1 or 2; by default the figure's own ``columns``.
+            paper: one of `PAPER_STYLES`: widths and font.
 
         Raises:
-            ValueError: an unknown format.
+            ValueError: an unknown format or paper style.
         """
         path = Path(path)
         kind = one_of("format", format or path.suffix.removeprefix("."), FORMATS)
-        with style(ink=_PAPER):
+        look = PAPER_STYLES[one_of("paper style", paper, PAPER_STYLES)]
+        with style(ink=_PAPER, font=look.font):
             if self._edited:
-                with _on_paper(self.figure, width=WIDTHS[columns] if columns else None):
+                with _on_paper(self.figure, width=look.widths[columns - 1] if columns else None):
                     return write_bytes(path, _rendered(self.figure, kind, fonttype="path"))
-            figure = self.draw(WIDTHS[columns or self.columns])
+            figure = self.draw(look.widths[(columns or self.columns) - 1])
             return write_bytes(path, _rendered(figure, kind, fonttype="path"))
 
     def __repr__(self) -> str:
@@ -179,9 +215,11 @@ class Figure:
         return f"<Figure {self.name}: {size} ({named})>\n{_line(self.caption)}"
 
     def _repr_html_(self) -> str:
-        text = html.escape(_line(self.caption))
+        text = escaped_text(_line(self.caption))
         caption = f"<figcaption>{text}</figcaption>" if text else ""
-        return f'<figure class="q-figure"><div>{self.svg()}</div>{caption}</figure>'
+        name = anchor("fig", self.name, _line(self.caption))
+        own = f' id="{name}"' if name else ""
+        return styled(f'<figure class="q-figure"{own}><div>{self.svg()}</div>{caption}</figure>')
 
 
 @contextmanager

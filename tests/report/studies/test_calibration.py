@@ -42,6 +42,6 @@ def test_the_conclusion_counts_the_settings_in_which_a_method_is_too_bold():
     assert "percentile bootstrap in " in text
     assert "permutation test in" not in text
     bold = [replace(s, share=0.2) if s is worst else s for s in shares]
-    said = calibration_conclusion(bold).text
-    assert f"at most 20.0 % of samples ({worst.world}, n = {worst.n}): too bold in 1 of" in said
+    bolder = calibration_conclusion(bold).text
+    assert f"at most 20.0 % of samples ({worst.world}, n = {worst.n}): too bold in 1 of" in bolder
     assert "Nothing was simulated" in calibration_conclusion([]).text
