@@ -15,10 +15,11 @@ from qwen3nb.report.comparison.tables import differences_table
 from qwen3nb.report.comparison.task_figures import task_differences_figure, wins_figure
 from qwen3nb.report.headline import headline_lead
 from qwen3nb.report.leaderboard.score_table import leaderboard
-from qwen3nb.report.paper import paper_figures, paper_tables
-from qwen3nb.utils.format import interval_text, p_value_text
+from qwen3nb.report.paper.contents import Choice, paper_figures, paper_tables
+from qwen3nb.utils.format import interval_text, minus_signs, p_value_text
 
 TASKS = ("PyDocsSampleRetrieval", "PyDocsSampleReranking", "PyDocsSampleClassification")
+SMOKE = Choice(tier="smoke")
 MEANS = {"leader": 0.50, "second": 0.49, "bm25": 0.48, "random": 0.20}
 
 
@@ -57,7 +58,11 @@ def test_tables_and_figures_show_the_same_numbers(comparison, results, task):
         row[0].text: row
         for table in (
             differences_table(comparison, task=task),
-            *(t for t in paper_tables(results, tier="smoke") if t.name == f"differences-{task}"),
+            *(
+                t
+                for t in paper_tables(results, Choice(tier="smoke"))
+                if t.name == f"differences-{task}"
+            ),
         )
         for row in table.rows
     }
@@ -95,7 +100,7 @@ def test_the_number_of_comparisons_in_the_text_is_the_number_of_rows(comparison,
     for text in (whole.note, differences_figure(comparison).caption):
         sizes = re.search(r"on each task \(([\d, ]+)\)", text)[1]
         assert sum(map(int, sizes.split(", "))) == len(whole.rows)
-    captions = {name: figure.caption for name, figure in paper_figures(results, tier="smoke")}
+    captions = {name: figure.caption for name, figure in paper_figures(results, SMOKE)}
     assert captions["differences"] == differences_figure(comparison).caption
 
 
@@ -112,7 +117,8 @@ def test_findings_and_the_landing_page_show_the_same_numbers(comparison):
 def test_the_landing_page_shows_it_too(comparison, home):
     each = comparison.on(TASKS[0]).with_baseline[0].reversed()
     page = headline_lead(comparison, task=TASKS[0])
-    assert f"{each.difference:.3f} {interval_text(each.interval, sign=False)}" in page
+    ends = interval_text(each.interval, sign=False)
+    assert minus_signs(f"{each.difference:.3f} {ends}") in page
 
 
 def test_the_card_shows_the_same_numbers(comparison, results):

@@ -10,6 +10,7 @@ from qwen3nb.analysis.comparison.ranking import Ranking
 from qwen3nb.analysis.comparison.ranking_by_type import CategoryBoards
 from qwen3nb.metrics.intervals import Interval
 from qwen3nb.records.record import Result
+from qwen3nb.report.leaderboard.ranking import task_count
 from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.figure import Figure
 from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
@@ -54,6 +55,7 @@ class Lead:
         test: how differences are tested.
         followers: the others, best first.
         unpaired: models whose scores cannot be paired with the best one's.
+        unranked: why others are not ranked, a line each.
     """
 
     name: str
@@ -65,6 +67,7 @@ class Lead:
     test: str
     followers: tuple[Follower, ...]
     unpaired: tuple[str, ...] = ()
+    unranked: tuple[str, ...] = ()
 
 
 def find_lead(
@@ -124,13 +127,14 @@ def _on_benchmark(board: Ranking) -> Lead:
         value=best.mean,
         interval=best.interval,
         where=board.name,
-        measure=f"mean of {len(board.tasks)} tasks",
+        measure=f"mean of {task_count(board)}",
         queries=f"{sum(board.queries):,} queries",
         test=f"paired permutation test, Holm over all pairs, alpha {board.alpha:g}",
         followers=tuple(
             Follower(each.system, each.behind, each.behind_interval, each.separable)
             for each in others
         ),
+        unranked=tuple(line for line in board.left_out if " is not ranked: " in line),
     )
 
 
@@ -168,7 +172,12 @@ def leaderboard_conclusion(
             f"{lead.name} scores highest on {lead.where}: {score.strip()}, ahead of {second.name} "
             f"by {ahead}, not a difference that these {lead.queries} can show. {_first_shown(lead)}"
         )
-    return Conclusion(text.strip())
+    return Conclusion(" ".join([text.strip(), *(f"{line}." for line in _few_of(lead.unranked))]))
+
+
+def _few_of(lines: tuple[str, ...]) -> list[str]:
+    """Return the lines, of many their number; the table of ranks has them all."""
+    return list(lines) if len(lines) < 3 else [f"{len(lines)} other models lack a task"]
 
 
 def _nothing_paired(lead: Lead) -> str:

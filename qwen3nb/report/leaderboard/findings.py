@@ -18,6 +18,7 @@ from qwen3nb.analysis.training.checkpoint_scores import training_step
 from qwen3nb.checkpoints.provenance import read_provenance
 from qwen3nb.records.record import Result
 from qwen3nb.report.render.format import short_task
+from qwen3nb.report.render.html import escaped_text
 
 __all__ = ["Finding", "findings", "findings_html"]
 
@@ -218,10 +219,10 @@ def findings_html(findings: Sequence[Finding]) -> str:
 
 
 def _card(finding: Finding) -> str:
-    headline = html.escape(finding.headline)
+    headline = escaped_text(finding.headline)
     if finding.page:
         headline = f'<a href="{html.escape(finding.page, quote=True)}">{headline}</a>'
     return (
         f'<div class="q-finding"><p class="q-finding-head">{headline}</p>'
-        f"<p>{html.escape(finding.evidence)}</p></div>"
+        f"<p>{escaped_text(finding.evidence)}</p></div>"
     )

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from qwen3nb.analysis.comparison.ranking import Ranking, Standing
 
-__all__ = ["rank_figure", "rank_table", "standings"]
+__all__ = ["rank_figure", "rank_table", "standings", "task_count"]
 
 GROUPED = tuple(name for name, each in BENCHMARKS.items() if {*GROUPS} & {*each.tasks})
 TOO_FEW = "Ranks need two or more models with scores per query on the same tasks."
@@ -161,7 +161,7 @@ def _rank(standing: Standing | None, system: str, board: Ranking) -> Cell:
 def _size(board: Ranking) -> str:
     """Return the number of queries of one task, or of tasks."""
     if board.name or len(board.tasks) > 1:
-        return f"mean of {_few(board)}"
+        return f"mean of {task_count(board)}"
     return f"n = {board.queries[0]}"
 
 
@@ -174,7 +174,7 @@ def _tasks(board: Ranking) -> str:
     if board.name:
         low, high = min(board.queries), max(board.queries)
         n = f"n = {low}" if low == high else f"n = {low} to {high}"
-        return f"{board.name} ({_few(board)} with scores of every model listed, {n})"
+        return f"{board.name} ({task_count(board)} with scores of every model listed, {n})"
     sizes = zip(board.tasks, board.queries, strict=True)
     return ", ".join(f"{short_task(task)} (n = {n})" for task, n in sizes)
 
@@ -248,7 +248,7 @@ def _draw_ranks(board: Ranking, width: float) -> MplFigure:
     return figure
 
 
-def _few(board: Ranking) -> str:
+def task_count(board: Ranking) -> str:
     """Return the number of tasks of a benchmark; a group counts as one."""
     group_of = {part: name for name, parts in GROUPS.items() for part in parts}
     grouped = board.name in GROUPED
