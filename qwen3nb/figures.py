@@ -9,6 +9,7 @@ __getattr__, __dir__, __all__ = lazy_names(
             "differences_figure",
             "pairs_figure",
         ),
+        "qwen3nb.report.comparison.lead": ("lead_figure",),
         "qwen3nb.report.comparison.task_figures": (
             "task_differences_figure",
             "wins_figure",

@@ -33,10 +33,7 @@ __getattr__, __dir__, __all__ = lazy_names(
             "plan_tables",
             "preflight_table",
         ),
-        "qwen3nb.report.leaderboard.ranking": (
-            "categories_table",
-            "rank_table",
-        ),
+        "qwen3nb.report.leaderboard.ranking": ("rank_table",),
         "qwen3nb.report.leaderboard.suite": (
             "reproduction_table",
             "suite_table",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from qwen3nb.analysis.comparison.alignment import model_names, newest_records
+from qwen3nb.evaluation.mteb.select import split_names
 from qwen3nb.metrics.aggregate import Aggregate
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.records.record import Result
@@ -173,7 +174,7 @@ def _interval(axis: Axes, row: int, score: Aggregate, color: str) -> None:
 
 
 def bars_figure(
-    results: Iterable[Result], *, tier: str, tasks: Sequence[str] = (), most: int = 8
+    results: Iterable[Result], *, tier: str, tasks: str | Sequence[str] = (), most: int = 8
 ) -> Figure | None:
     """Draw a group of bars per task, one per model with its interval; a cross is not measured.
 
@@ -183,17 +184,18 @@ def bars_figure(
     Args:
         results: any records.
         tier: the tier whose tasks are shown.
-        tasks: keys of the tasks to show in place of the tier's.
+        tasks: keys of the tasks to show in place of the tier's, or a comma-separated string.
         most: how many models to show, the best on the tier's first task.
     """
-    scores = _task_scores(results, tuple(tasks)) if tasks else _scores(results, tier)
+    keys = tuple(split_names(tasks) if isinstance(tasks, str) else tasks)
+    scores = _task_scores(results, keys) if keys else _scores(results, tier)
     shown = scores.models[:most]
-    what = "task" if tasks else f"{scores.what} of the tier {tier}"
+    what = "task compared" if keys else f"{scores.what} of the tier {tier}"
     if not shown:
         return None
     left_out = len(scores.models) - len(shown)
     return Figure(
-        name=f"bars-{'-'.join(tasks) or tier}",
+        name=f"bars-{'-'.join(keys) or tier}",
         draw=lambda width: _bars(scores, shown, width),
         caption=f"Every {what}, a bar per model with its "
         f"{scores.intervals}; × means not measured, not zero."
