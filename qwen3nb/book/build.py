@@ -37,6 +37,12 @@ _HARMLESS = re.compile(r'<link[^>]+rel="(?:canonical|license|author)"', re.IGNOR
 
 # Pages that show the current results, run before each build, and whether they take a tier.
 _PAGES = {
+    "guide/getting-started": False,
+    "guide/evaluating-embeddings": False,
+    "guide/reading-a-comparison": False,
+    "guide/own-queries": False,
+    "guide/interference": False,
+    "guide/caching": False,
     "data": True,
     "leaderboard": True,
     "explorer": True,

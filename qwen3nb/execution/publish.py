@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from qwen3nb import paths
 from qwen3nb.utils.markdown import escaped
 from qwen3nb.utils.secrets import without
 
@@ -54,7 +55,7 @@ def publish(
         "seconds": round(seconds, 1),
     }
     write_text(page, without(secrets, nbformat.writes(nb)) + "\n")
-    forget_failure(page.stem)
+    forget_failure(paths.page_key(page))
 
 
 def page_title(nb: Any, values: dict[str, Any]) -> str | None:
