@@ -60,7 +60,8 @@ def completed(arguments: Sequence[str]) -> list[str]:
     """Return papermill's ``arguments``, completed for a notebook of this package.
 
     A name such as ``eval.ipynb`` or ``guide/caching.ipynb`` that is no file here is looked up in
-    ``notebooks/``, so that a command works at the top of the checkout too; a missing output path is added.
+    ``notebooks/``, so that a command works at the top of the checkout too; a missing output path
+    is added.
     """
     arguments = list(arguments)
     given = positionals(arguments)
