@@ -235,7 +235,7 @@ class _NotebookGroup(click.Group):
     """A group with one command per notebook, by name or path."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(file.stem for file in paths.notebooks().glob("*.ipynb"))
+        return paths.notebook_names()
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command:
         from qwen3nb.execution.parameters import notebook_title

@@ -113,10 +113,10 @@ def _folder_slug(folder: Path) -> str:
 
 
 def page_path(notebook: Path, values: Mapping[str, Any]) -> Path:
-    """Return the path of the page that a run publishes."""
-    return (
-        paths.book_runs() / f"{page_name(notebook.stem, values, read_parameters(notebook))}.ipynb"
-    )
+    """Return the path of the page that a run publishes: in ``runs``, a lesson in ``guide``."""
+    folder, _, stem = paths.notebook_name(notebook).rpartition("/")
+    name = page_name(stem, values, read_parameters(notebook))
+    return paths.book() / (folder or "runs") / f"{name}.ipynb"
 
 
 def partial_folder() -> Path:
@@ -227,7 +227,7 @@ def run_notebook(
         return page
     values = resolved_parameters(notebook, parameters)
     page = page_path(notebook, values)
-    partial = partial_folder() / page.name
+    partial = partial_folder() / f"{paths.page_key(page)}.ipynb"
     partial.parent.mkdir(parents=True, exist_ok=True)
     with log.open("w", encoding="utf-8") if log else nullcontext() as output:
         _execute(notebook, partial, parameters, output=output, show_progress=show_progress)

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from qwen3nb import paths
 from qwen3nb.report.render.html import unstyled
 from qwen3nb.utils.markdown import escaped
 from qwen3nb.utils.secrets import without
@@ -63,7 +64,7 @@ def publish(
         "seconds": round(seconds, 1),
     }
     write_text(page, without(secrets, nbformat.writes(nb)) + "\n")
-    forget_failure(page.stem)
+    forget_failure(paths.page_key(page))
 
 
 def page_title(nb: Any, values: dict[str, Any]) -> str | None:
