@@ -5,10 +5,16 @@ from qwen3nb.utils.lazy_names import lazy_names
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
+        "qwen3nb.report.comparison.explorer": ("explorer_conclusion",),
+        "qwen3nb.report.evaluation.scores": ("evaluation_conclusion",),
+        "qwen3nb.report.leaderboard.suite": ("reproduction_conclusion",),
         "qwen3nb.report.render.conclusion": ("Conclusion",),
         "qwen3nb.report.studies.ablation": ("ablation_conclusion",),
+        "qwen3nb.report.studies.ann": ("ann_conclusion",),
         "qwen3nb.report.studies.datasets": ("data_conclusion",),
         "qwen3nb.report.studies.extraction": ("extraction_conclusion",),
+        "qwen3nb.report.studies.probes": ("probes_conclusion",),
+        "qwen3nb.report.studies.reranking": ("rerank_conclusion",),
         "qwen3nb.report.studies.speed": ("speed_conclusion",),
         "qwen3nb.report.training.interference_words": ("interference_conclusion",),
         "qwen3nb.report.training.progress": ("training_conclusion",),

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from qwen3nb.records.record import Result
+from qwen3nb.records.record import Result, ResultError
 
 __all__ = [
     "EVAL_DEFAULTS",
@@ -18,6 +18,7 @@ __all__ = [
     "record_link",
     "score_anchor",
     "score_link",
+    "task_anchor",
 ]
 
 _METHODS = "../methods.html"  # from the folders that have pages made from results
@@ -56,7 +57,12 @@ _AGAIN = "again"  # folder for the records of a second run, so that the first on
 
 def score_anchor(result: Result) -> str:
     """Return the id of the row in which the page of a run says where a score comes from."""
-    slug = re.sub(r"[^a-z0-9]+", "-", result.task.key.lower()).strip("-")
+    return task_anchor(result.task.key)
+
+
+def task_anchor(task: str) -> str:
+    """Return the id of that row for the key of a task."""
+    slug = re.sub(r"[^a-z0-9]+", "-", task.lower()).strip("-")
     return f"score-{slug}"
 
 
@@ -90,11 +96,16 @@ def formula_link(metric: str) -> str:
 def record_link(result: Result, *, folder: str = "") -> str:
     """Return the link to a record's file, with the scores of every query.
 
+    Empty if the record cannot be in a file, because a name in it is not safe in a path.
+
     Args:
         result: the record.
         folder: folder of the records below ``results``.
     """
-    path = result.path()
+    try:
+        path = result.path()
+    except ResultError:
+        return ""
     name = "/".join((path.parent.parent.name, path.parent.name, path.name))
     return "/".join(part for part in ("../records", folder, name) if part)
 
