@@ -14,9 +14,9 @@ __getattr__, __dir__, __all__ = lazy_names(
             "verification_table",
         ),
         "qwen3nb.report.comparison.by_type": ("overview_table", "by_type_tables"),
+        "qwen3nb.report.comparison.changes": ("changes_table",),
         "qwen3nb.report.comparison.tables": (
             "breakdown_table",
-            "changes_table",
             "correlations_table",
             "differences_table",
             "power_table",
@@ -44,6 +44,7 @@ __getattr__, __dir__, __all__ = lazy_names(
             "cost_table",
             "failures_table",
             "headline_table",
+            "model_and_run_table",
             "provenance_table",
             "results_table",
         ),
@@ -60,11 +61,13 @@ __getattr__, __dir__, __all__ = lazy_names(
             "pydocs_table",
             "tier_table",
         ),
-        "qwen3nb.report.studies.extraction": (
+        "qwen3nb.report.studies.ablation": (
             "ablation_table",
+            "effects_table",
+        ),
+        "qwen3nb.report.studies.extraction": (
             "averaging_table",
             "checkpoints_table",
-            "effects_table",
             "extraction_table",
         ),
         "qwen3nb.report.studies.probes": ("probes_table",),
@@ -84,6 +87,7 @@ __getattr__, __dir__, __all__ = lazy_names(
             "interference_table",
             "refusals_table",
         ),
+        "qwen3nb.report.training.progress": ("gains_table",),
         "qwen3nb.report.training.tables": (
             "best_table",
             "logs_table",

@@ -1,9 +1,11 @@
-// Sorting and filtering of result tables. Nothing is fetched, and tables work without this
-// script: it only adds buttons in the header and a filter box above.
+// Sorting and filtering of result tables, and copying of commands. Nothing is fetched, and tables
+// work without this script: it only adds buttons and a filter box.
 (function () {
   "use strict";
   const MANY = 8; // rows from which a table gets a filter box
   const NUMBER = /^[+\-−]?[\d,]*\.?\d+(e[+-]?\d+)?\s*%?$/i;
+
+  const plain = (text) => text.replace(/−/g, "-"); // as it is typed
 
   // The text of a cell, without the small type below it.
   function words(cell) {
@@ -17,7 +19,7 @@
     if (cell.dataset.sort !== undefined) return parseFloat(cell.dataset.sort);
     const text = words(cell);
     if (!NUMBER.test(text)) return NaN;
-    return parseFloat(text.replace(/,/g, "").replace("−", "-"));
+    return parseFloat(plain(text).replace(/,/g, ""));
   }
 
   function compare(first, second, index, numeric, sign) {
@@ -45,6 +47,7 @@
 
   function addSorting(table) {
     Array.from(table.tHead.rows[0].cells).forEach((head, index) => {
+      if (!head.textContent.trim()) return;
       const button = document.createElement("button");
       button.type = "button";
       button.className = "q-sort";
@@ -66,10 +69,10 @@
     count.className = "q-count";
     count.setAttribute("role", "status");
     input.addEventListener("input", () => {
-      const wanted = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+      const wanted = plain(input.value).toLowerCase().split(/\s+/).filter(Boolean);
       let shown = 0;
       for (const row of rows) {
-        const text = row.textContent.toLowerCase();
+        const text = plain(row.textContent).toLowerCase();
         row.hidden = !wanted.every((word) => text.includes(word));
         shown += row.hidden ? 0 : 1;
       }
@@ -78,7 +81,31 @@
     const bar = document.createElement("div");
     bar.className = "q-bar";
     bar.append(input, count);
-    box.prepend(bar);
+    const caption = box.querySelector(":scope > .q-caption");
+    if (caption) caption.after(bar);
+    else box.prepend(bar);
+  }
+
+  // A button that copies a command, or selects it where the page may not write the clipboard.
+  function addCopying(code) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "q-copy";
+    button.textContent = "Copy";
+    button.addEventListener("click", () => {
+      getSelection().selectAllChildren(code);
+      const done = () => (button.textContent = "Copied");
+      if (navigator.clipboard) navigator.clipboard.writeText(code.textContent).then(done, () => {});
+    });
+    code.after(button);
+  }
+
+  // A box that scrolls must be reachable by keyboard, and say what it is.
+  function addScrolling(box) {
+    if (box.scrollWidth <= box.clientWidth) return;
+    box.tabIndex = 0;
+    box.setAttribute("role", "group");
+    box.setAttribute("aria-label", "Scrolls sideways");
   }
 
   function start() {
@@ -89,6 +116,8 @@
       if (rows > 1) addSorting(table);
       if (rows > MANY) addFilter(table, table.closest(".q-table") || table.parentNode);
     });
+    document.querySelectorAll("code.q-command").forEach(addCopying);
+    document.querySelectorAll(".q-scroll, figure.q-figure > div").forEach(addScrolling);
   }
 
   if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start);

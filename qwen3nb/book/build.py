@@ -10,11 +10,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from qwen3nb import paths
+from qwen3nb.book.linked_records import pages_with_records
 from qwen3nb.checkpoints.provenance import PROVENANCE
 from qwen3nb.records.record import Result
 from qwen3nb.records.richest_tier import richest_tier
 from qwen3nb.records.store import latest, load_results
 from qwen3nb.report.card.card import card_body
+from qwen3nb.report.render.home import record_link
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import write_text
 
@@ -55,13 +57,15 @@ class BookError(RuntimeError):
 def page_links(results: Iterable[Result]) -> dict[str, str]:
     """Return the page of each run id, relative to the other pages in ``book/runs``.
 
-    Only published pages are included.
+    Only published pages are included: that of the evaluation, else the first that links to a
+    record of the run. `qwen3nb.report.render.home.score_link` gives the row of one score.
     """
     from qwen3nb.execution.notebook import page_name
     from qwen3nb.execution.parameters import read_parameters
 
     declared = read_parameters(paths.notebooks() / "eval.ipynb")
-    links = {}
+    links: dict[str, str] = {}
+    others = pages_with_records()
     for result in results:
         values = {
             name: result.config.get(name, parameter.default) for name, parameter in declared.items()
@@ -69,6 +73,8 @@ def page_links(results: Iterable[Result]) -> dict[str, str]:
         name = page_name("eval", values, declared)
         if (paths.book_runs() / f"{name}.ipynb").is_file():
             links[result.run] = f"{name}.html"
+        elif page := others.get(record_link(result)):
+            links.setdefault(result.run, page)
     return links
 
 

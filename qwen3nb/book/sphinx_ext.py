@@ -10,6 +10,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from qwen3nb.book.numbering import finish_pages
+
 if TYPE_CHECKING:
     from docutils import nodes
     from sphinx.application import Sphinx
@@ -42,6 +44,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_html_math_renderer("mathml", (_visit_inline, None), (_visit_block, None))
     app.connect("html-page-context", _add_plotly, priority=400)
     app.connect("html-page-context", _drop_remote, priority=900)
+    app.connect("build-finished", finish_pages)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 

@@ -25,8 +25,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tqdm import tqdm
-
 from qwen3nb.checkpoints.checkpoint import Checkpoint
 from qwen3nb.checkpoints.tensor_io import (
     check_float,
@@ -37,6 +35,7 @@ from qwen3nb.checkpoints.tensor_io import (
     truncated_error,
 )
 from qwen3nb.checkpoints.types import FLOATS, TensorEntry
+from qwen3nb.utils.progress import tqdm
 
 if TYPE_CHECKING:
     from torch import Tensor

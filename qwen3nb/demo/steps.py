@@ -139,7 +139,7 @@ def _extract(demo: Path) -> None:
 
 
 def _extract_once(source: Path, folder: Path) -> None:
-    from qwen3nb.extraction.extract import extract
+    from qwen3nb.report.card.extract import extract
 
     provenance = read_provenance(folder)
     if provenance is None or provenance["source"]["digest"] != open_checkpoint(source).digest():

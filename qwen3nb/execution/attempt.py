@@ -30,6 +30,7 @@ from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.table import Table
 from qwen3nb.utils.atomic_files import write_text
 from qwen3nb.utils.markdown import escaped
+from qwen3nb.utils.progress import text_progress
 from qwen3nb.utils.secrets import without, without_secrets
 
 __all__ = ["LOG", "Attempt", "cell_error", "ran_to_its_end"]
@@ -68,7 +69,7 @@ class Attempt:
         """Keep secrets out of the environment; record exceptions, such as a dead kernel."""
         from nbclient.exceptions import DeadKernelError
 
-        with without_secrets() as secrets:
+        with without_secrets() as secrets, text_progress():
             try:
                 yield secrets
             except DeadKernelError:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from qwen3nb.report.render.html import unstyled
 from qwen3nb.utils.markdown import escaped
 from qwen3nb.utils.secrets import without
 
@@ -16,6 +17,8 @@ __all__ = ["clean", "page_title", "publish"]
 
 # Progress bars, and tqdm's warning about missing widgets.
 _NOISE = re.compile(r"\d+%\||\dit/s|TqdmWarning|autonotebook import tqdm|\[IPKernelApp\]")
+
+_ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")  # cursor movements of nested bars
 
 
 def publish(
@@ -87,7 +90,8 @@ def clean(nb: Any, *, title: str | None = None) -> Any:
     """Return a copy of an executed notebook for the book.
 
     Widgets and progress bars are removed (they show a stale 0 %), parameters are hidden
-    (the last table of a page lists them), and the heading is replaced by ``title``.
+    (the last table of a page lists them), and the heading is replaced by ``title``. Tables and
+    figures lose the style that they bring: on a page, the book's applies.
     """
     nb = copy.deepcopy(nb)
     nb.metadata.pop("widgets", None)
@@ -106,9 +110,12 @@ def clean(nb: Any, *, title: str | None = None) -> Any:
 def _clean_output(output: Any) -> Any:
     if output.output_type == "stream" and output.name == "stderr":
         lines = re.split(r"\r|\n", output.text)
-        kept = [line for line in lines if line.strip() and not _NOISE.search(line)]
+        kept = [line for line in lines if _ANSI.sub("", line).strip() and not _NOISE.search(line)]
         output.text = "\n".join(kept)
         return output if kept else None
     if "application/vnd.jupyter.widget-view+json" in output.get("data", {}):
         return None
+    for kind, shown in output.get("data", {}).items():
+        if kind.endswith("text/html"):  # also of what a page glues
+            output.data[kind] = unstyled("".join(shown))
     return output

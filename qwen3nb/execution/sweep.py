@@ -22,7 +22,6 @@ from typing import Any
 
 import click
 import nbformat
-from tqdm import tqdm
 
 from qwen3nb import paths
 from qwen3nb.evaluation.mteb.preflight import weight_bytes
@@ -38,6 +37,7 @@ from qwen3nb.execution.subprocesses import Children, interrupted_by_sigterm
 from qwen3nb.models.sources.resolve import find_source
 from qwen3nb.records.failures import failed_run
 from qwen3nb.utils.hardware import available_memory, cores, gpus
+from qwen3nb.utils.progress import tqdm
 from qwen3nb.utils.secrets import secret_values, without
 
 __all__ = ["Job", "Outcome", "Stopped", "check_jobs", "fitting", "sweep"]

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from typing import Any
 
-__all__ = ["interval_text", "json_text", "number_text", "p_value_text", "percent_text"]
+__all__ = [
+    "interval_text",
+    "json_text",
+    "minus_signs",
+    "number_text",
+    "p_value_text",
+    "percent_text",
+]
 
 
 SMALLEST_P = 0.001  # smaller p-values are shown as a bound: the draws cannot resolve them
+_NEGATIVE = re.compile(r"(?<![\w-])-(?=\.?\d)")
 
 
 def json_text(value: Any) -> str:
@@ -26,6 +35,15 @@ def _plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return dataclasses.asdict(value)
     raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+def minus_signs(text: str) -> str:
+    """Return text for print, with a minus sign before negative numbers instead of a hyphen.
+
+    >>> minus_signs("checkpoint-400: -0.020 [-0.1, 0.1], 2026-11-20")
+    'checkpoint-400: −0.020 [−0.1, 0.1], 2026-11-20'
+    """
+    return _NEGATIVE.sub("−", text)
 
 
 def number_text(value: float | None, *, sign: bool = False, digits: int = 3) -> str:

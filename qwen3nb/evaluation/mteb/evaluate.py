@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from qwen3nb import paths
 from qwen3nb.datasets.mirror import (
@@ -54,6 +53,7 @@ from qwen3nb.models.search.bm25 import BM25
 from qwen3nb.models.search.fusion import Fusion
 from qwen3nb.records.record import MTEBScore, Result, TaskInfo
 from qwen3nb.utils.atomic_files import read_json, write_text
+from qwen3nb.utils.progress import tqdm
 
 __all__ = ["Model", "evaluate_tasks", "stored_record", "suite_tasks", "unsuited"]
 
@@ -218,7 +218,7 @@ def _run_task(
         work=work,
         seed=seed,
         run=run,
-        config=config,
+        config=config | ({"top": scores.top} if scores.top else {}),
         device=model.device,
         precision=model.settings.get("dtype", "float32"),
     )

@@ -19,8 +19,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 from qwen3nb import paths
 from qwen3nb.datasets.collection import TestCollection
 from qwen3nb.datasets.mirror import hub_reachable
@@ -43,6 +41,7 @@ from qwen3nb.tiers import BENCHMARKS, TIERS
 from qwen3nb.utils.atomic_files import sha256_file, sha256_json
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.journal import Journal
+from qwen3nb.utils.progress import tqdm
 
 __all__ = ["dataset_rows", "dataset_scores", "rerank", "rerank_candidates"]
 

@@ -13,8 +13,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tqdm import tqdm
-
 from qwen3nb import paths
 from qwen3nb.checkpoints.averaging import averaged, select_checkpoints
 from qwen3nb.evaluation.evaluate import evaluate
@@ -24,6 +22,7 @@ from qwen3nb.models.load import load_encoder
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.records.record import Result
 from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.progress import tqdm
 
 __all__ = ["Variant", "VariantResult", "ablate", "by_task", "variants"]
 

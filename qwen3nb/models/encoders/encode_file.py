@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.types import EncoderError
 from qwen3nb.utils.atomic_files import new_file
+from qwen3nb.utils.progress import tqdm
 
 __all__ = ["Encoded", "check_output", "check_texts", "encode_to_file", "read_texts"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tqdm import tqdm
+from qwen3nb.utils.progress import tqdm
 
 __all__ = ["EncodingProgress"]
 

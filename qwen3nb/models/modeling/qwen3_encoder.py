@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 import transformers
 from torch import Tensor
-from tqdm import tqdm
 from transformers import Qwen3Model
 from transformers.utils import ModelOutput
 
@@ -25,6 +24,7 @@ from qwen3nb.models.batching import batches_by_tokens
 from qwen3nb.models.modeling.configuration import Qwen3EncoderConfig
 from qwen3nb.models.modeling.pooling import POOLINGS, pool
 from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.progress import tqdm
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

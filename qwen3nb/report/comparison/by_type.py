@@ -11,8 +11,9 @@ from qwen3nb.analysis.comparison.compare import Comparison, TaskComparison
 from qwen3nb.analysis.comparison.differences import PairedDifference
 from qwen3nb.analysis.stats.multiple_testing import NAMES, adjust
 from qwen3nb.report.render.cell import Cell
-from qwen3nb.report.render.figure import GREY, SMALL, grid, model_colors, plain
+from qwen3nb.report.render.figure import GREY, SMALL, grid, plain
 from qwen3nb.report.render.format import short_task
+from qwen3nb.report.render.model_styles import model_colors
 from qwen3nb.report.render.sections import MANY, Sections
 from qwen3nb.report.render.table import Table
 

@@ -11,8 +11,9 @@ from qwen3nb.analysis.comparison.compare import Comparison, TaskComparison
 from qwen3nb.analysis.stats.multiple_testing import NAMES
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.report.comparison.by_type import draw_by_model, draw_wins
-from qwen3nb.report.render.figure import GREY, SMALL, Figure, grid, model_colors, plain
+from qwen3nb.report.render.figure import GREY, SMALL, Figure, grid, plain
 from qwen3nb.report.render.format import short_task
+from qwen3nb.report.render.model_styles import model_colors
 from qwen3nb.report.render.sections import MANY
 
 if TYPE_CHECKING:

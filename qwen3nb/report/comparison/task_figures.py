@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from qwen3nb.analysis.comparison.compare import Comparison
 from qwen3nb.analysis.comparison.differences import PairedDifference
 from qwen3nb.metrics.intervals import interval_words
-from qwen3nb.report.render.figure import COLORS, GREY, SMALL, Figure, model_colors, plain
+from qwen3nb.report.render.figure import COLORS, GREY, SMALL, Figure, plain
 from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
 from qwen3nb.report.render.format import short_task
+from qwen3nb.report.render.model_styles import model_colors
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -18,6 +18,7 @@ from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.format import number, short_task
+from qwen3nb.report.render.home import score_link
 from qwen3nb.report.render.sections import Sections
 from qwen3nb.report.render.table import Table, with_ranks
 from qwen3nb.tiers import BENCHMARKS, GROUPS, TIERS, Benchmark, is_search
@@ -174,7 +175,7 @@ def _tasks_table(
 def _task(column: MeanColumn, own: Mapping[str, Result], links: Mapping[str, str]) -> Cell:
     record = own.get(next(iter(column.weights)))
     if len(column.weights) == 1 and record is not None:
-        score, link = task_score(record, column.metric), links.get(record.run, "")
+        score, link = task_score(record, column.metric), score_link(record, links)
         return Cell(f"no {column.metric}", link=link) if score is None else number(score, link=link)
     mean = column_mean(column, own.values())
     if mean.value is None and 0 < len(mean.missing) < len(column.weights):

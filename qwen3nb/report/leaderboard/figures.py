@@ -21,10 +21,10 @@ from qwen3nb.report.render.figure import (
     SMALL,
     Figure,
     grid,
-    model_colors,
     plain,
 )
 from qwen3nb.report.render.format import short_task
+from qwen3nb.report.render.model_styles import model_colors
 from qwen3nb.tiers import TIERS
 
 if TYPE_CHECKING:
@@ -101,17 +101,23 @@ def _task_scores(results: Iterable[Result], tasks: tuple[str, ...]) -> _ScoreGri
     return _ScoreGrid(tasks, models, scores, measures, model_colors(models))
 
 
-def comparison_figure(results: Iterable[Result], *, tier: str) -> Figure:
+def comparison_figure(results: Iterable[Result], *, tier: str, tasks: Sequence[str] = ()) -> Figure:
     """Draw a panel per task, with a point and its 95 % interval per model, the best on top.
 
     A tier with benchmarks has a panel per mean over a benchmark or type. Models keep their row
     and colour in every panel; a missing result leaves its row empty.
+
+    Args:
+        results: any records.
+        tier: the tier whose tasks are shown.
+        tasks: keys of the tasks to show in place of the tier's.
     """
-    scores = _scores(results, tier)
+    scores = _task_scores(results, tuple(tasks)) if tasks else _scores(results, tier)
+    what = "task" if tasks else f"{scores.what} of the tier {tier}"
     return Figure(
-        name=f"comparison-{tier}",
+        name="comparison-tasks" if tasks else f"comparison-{tier}",
         draw=lambda width: _comparison(scores, width),
-        caption=f"Every {scores.what} of the tier {tier} with its {scores.intervals}. Rows are "
+        caption=f"Every {what} with its {scores.intervals}. Rows are "
         "ordered by the first panel; a row without a point was not measured. Overlapping "
         "intervals say little about a difference: see the paired tests.",
         alt=f"Panels with a point and an interval per model. {_in_words(scores)}",

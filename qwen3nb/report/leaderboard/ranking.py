@@ -13,8 +13,9 @@ from qwen3nb.analysis.stats.resampling import DRAWS
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
 from qwen3nb.report.render.cell import Cell
-from qwen3nb.report.render.figure import GREY, SMALL, Figure, grid, model_colors, plain
+from qwen3nb.report.render.figure import GREY, SMALL, Figure, grid, plain
 from qwen3nb.report.render.format import short_task
+from qwen3nb.report.render.model_styles import model_colors
 from qwen3nb.report.render.table import Table
 from qwen3nb.tiers import BENCHMARKS, GROUPS, TIERS
 from qwen3nb.utils.format import interval_text

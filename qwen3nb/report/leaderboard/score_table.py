@@ -17,6 +17,7 @@ from qwen3nb.report.leaderboard.benchmark_tables import (
 )
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.format import number, short_task
+from qwen3nb.report.render.home import score_link
 from qwen3nb.report.render.table import Table, with_ranks
 from qwen3nb.tiers import TIERS
 
@@ -33,6 +34,7 @@ def leaderboard(
     results: Iterable[Result],
     *,
     tier: str = "smoke",
+    tasks: Sequence[str] = (),
     comparison: Comparison | None = None,
     links: Mapping[str, str] | None = None,
 ) -> Table:
@@ -45,15 +47,16 @@ def leaderboard(
     Args:
         results: any records; those on other tiers' tasks are ignored.
         tier: the tier whose tasks are the columns.
+        tasks: keys of the tasks to show in place of the tier's.
         comparison: comparison of these results; computed if None.
         links: page of each run id.
     """
-    if TIERS[tier].benchmarks:
+    if TIERS[tier].benchmarks and not tasks:
         return means_table(benchmark_grid(results, tier=tier), tier=tier, links=links or {})
-    tasks = list(TIERS[tier].task_keys)
+    wanted, tasks = tasks, list(tasks or TIERS[tier].task_keys)
     on_tier = [result for result in latest(results) if result.task.key in tasks]
     names = model_names(on_tier)
-    tested = comparison or compare(on_tier, tier=tier)
+    tested = comparison or compare(on_tier, tier=tier, tasks=wanted)
     table: dict[str, dict[str, Result]] = {}
     for result in newest_records(on_tier)[0]:
         table.setdefault(result.model.identity, {})[result.task.key] = result
@@ -71,7 +74,7 @@ def leaderboard(
             else Cell(why_missing(example, [task]))
             for task in tasks
         ]
-        rows.append((Cell(names[identity]), *cells))
+        rows.append((Cell(names[identity], link=(links or {}).get(example.run, "")), *cells))
     heads = [_head(task, [each for each in columns[task] if each]) for task in tasks]
     return Table(
         ("model", *heads),
@@ -79,15 +82,17 @@ def leaderboard(
         f"95 % intervals over n ({interval_words(r.main.interval for r in on_tier)}); best of "
         "each column in bold, second best underlined, whether or not they differ significantly "
         "(see the paired differences).",
-        name=f"comparison-{tier}",
-        caption=f"All models on the tasks of the tier {tier}.",
+        name="comparison-tasks" if wanted else f"comparison-{tier}",
+        caption="All models on these tasks."
+        if wanted
+        else f"All models on the tasks of the tier {tier}.",
         legend=(("†", NEAR),) if any(near.values()) else (),
     )
 
 
 def _score(result: Result, links: Mapping[str, str], near: Collection[str]) -> Cell:
     """Return a main score linked to its run, marked if the model is a contender for the best."""
-    cell = number(result.main, link=links.get(result.run, ""))
+    cell = number(result.main, link=score_link(result, links))
     return replace(cell, mark="†" if result.model.identity in near else "")
 
 

@@ -12,6 +12,13 @@ from qwen3nb.records.store import _USES, latest
 from qwen3nb.report.leaderboard.benchmark_tables import benchmark_grid, means_table
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.format import number, short_task
+from qwen3nb.report.render.home import (
+    command_again,
+    formula_link,
+    record_link,
+    score_anchor,
+    score_link,
+)
 from qwen3nb.report.render.table import Table
 from qwen3nb.tiers import TIERS
 
@@ -21,6 +28,7 @@ __all__ = [
     "failures_table",
     "headline_table",
     "headline_task",
+    "model_and_run_table",
     "provenance_table",
     "results_table",
 ]
@@ -80,10 +88,52 @@ def _interval(check: Any) -> str:
     return f"[{check.low:.3f}, {check.high:.3f}]" if check.low is not None else ""
 
 
-def provenance_table(results: Sequence[Result]) -> Table:
-    """Return where one model's numbers come from."""
+def provenance_table(results: Sequence[Result], *, folder: str = "") -> Table:
+    """Return where numbers come from: a row per record, with the anchor that links lead to.
+
+    Args:
+        results: records of a run, or of several.
+        folder: folder of the records below ``results``.
+    """
+    several = len({(each.model.identity, each.seed) for each in results}) > 1
+    taken: set[str] = set()
+    rows = []
+    for result in results:
+        anchor = score_anchor(result)
+        anchor = f"{anchor}-{result.model.identity[:8]}" if anchor in taken else anchor
+        taken.add(anchor)
+        named = [result.model.label] if several else []
+        detail = "; ".join([*named, f"{result.task.dataset} at {result.task.revision[:12]}"])
+        rows.append((Cell(result.task.key, detail, id=anchor), *_origin(result, folder=folder)))
+    return Table(
+        ("score\nits data", "metric\nits formula", "value", "scores\nfile", "make it again"),
+        tuple(rows),
+        "The file is the record, with the score of every query. The command measures again, into "
+        "a folder beside the stored records."
+        if rows
+        else "No records.",
+        kind="words",
+        name="provenance",
+        caption="Where these numbers come from, a row per score.",
+    )
+
+
+def _origin(result: Result, *, folder: str) -> tuple[Cell, ...]:
+    """Return the cells of a record: its metric, value, file and command."""
+    metric, task = result.task.main_metric, result.task
+    return (
+        Cell(metric, link=formula_link(metric)),
+        number(result.main),
+        Cell(f"{result.main.n} {task.unit}", link=record_link(result, folder=folder)),
+        Cell(command_again(result), code=True),
+    )
+
+
+def model_and_run_table(results: Sequence[Result]) -> Table:
+    """Return the identity of one model, and the run and software that measured it."""
+    columns, kind = ("what", "value"), "facts"
     if not results:
-        return Table(("what", "value"), ())
+        return Table(columns, (), kind=kind)
     last = max(results, key=lambda result: result.finished)
     facts = {
         "model": last.model.label,
@@ -99,17 +149,15 @@ def provenance_table(results: Sequence[Result]) -> Table:
         "Python": last.environment.python,
         **last.environment.versions,
     }
-    for result in results:
-        facts[f"data of {result.task.key}"] = (
-            f"{result.task.dataset} at {result.task.revision[:12]}{_counts(result)}"
-        )
+    facts |= {f"data of {each.task.key}": counts for each in results if (counts := _counts(each))}
     rows = tuple((Cell(key), Cell(value or "none")) for key, value in facts.items())
-    return Table(("what", "value"), rows, kind="facts")
+    caption = f"{last.model.label} and the software that measured it."
+    return Table(columns, rows, kind=kind, name="model-and-run", caption=caption)
 
 
 def _counts(result: Result) -> str:
     """Return what was counted in the data, such as queries without a relevant document."""
-    return "".join(f"; {name}: {count:,}" for name, count in result.task.counts.items())
+    return "; ".join(f"{name}: {count:,}" for name, count in result.task.counts.items())
 
 
 def _hits(results: Sequence[Result]) -> str:
@@ -141,7 +189,7 @@ def headline_table(
     rows = tuple(
         (
             Cell(names[result.model.identity], link=(links or {}).get(result.run, "")),
-            number(result.main, link=(links or {}).get(result.run, "")),
+            number(result.main, link=score_link(result, links or {})),
             Cell(f"{result.main.n} {result.task.unit}", value=result.main.n),
         )
         for result in on_task

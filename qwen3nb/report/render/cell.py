@@ -21,6 +21,8 @@ class Cell:
         interval: its unrounded ends.
         std: standard deviation, formatted; shown as a subscript.
         mark: a symbol explained in the table's legend.
+        id: of the first cell of a row, the anchor of the row on a page.
+        code: whether it is a command to copy, which is shown as it is.
     """
 
     text: str
@@ -32,6 +34,8 @@ class Cell:
     interval: tuple[float, float] | None = None
     std: str = ""
     mark: str = ""
+    id: str = ""
+    code: bool = False
 
 
 class Markup(NamedTuple):

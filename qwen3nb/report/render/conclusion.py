@@ -5,6 +5,8 @@ from __future__ import annotations
 import html
 from dataclasses import dataclass
 
+from qwen3nb.report.render.html import escaped_text, styled
+
 __all__ = ["Conclusion"]
 
 
@@ -24,7 +26,7 @@ class Conclusion:
         return self.text
 
     def _repr_html_(self) -> str:
-        text = html.escape(self.text)
+        text = escaped_text(self.text)
         if self.page:
             text += f' <a href="{html.escape(self.page, quote=True)}">The numbers</a>'
-        return f'<p class="q-conclusion">{text}</p>'
+        return styled(f'<p class="q-conclusion">{text}</p>')

@@ -7,18 +7,18 @@ fonts.
 
 from __future__ import annotations
 
-import colorsys
 import hashlib
 import html
 import io
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from qwen3nb.report.render.html import anchor, escaped_text, styled
 from qwen3nb.utils.atomic_files import write_bytes
 from qwen3nb.utils.choices import one_of
 
@@ -30,11 +30,12 @@ __all__ = [
     "COLORS",
     "FORMATS",
     "GREY",
+    "PAPER_STYLES",
     "SMALL",
     "WIDTHS",
     "Figure",
+    "PaperStyle",
     "grid",
-    "model_colors",
     "plain",
     "style",
 ]
@@ -45,23 +46,35 @@ COLORS = ("#0072B2", "#D55E00", "#009E73", "#C2679B", "#A87B00", "#7A6FD0", "#2E
 GREY = "#7d8590"  # text and axes on screen, on light and dark pages
 _PAPER = "#1f2328"  # text and axes on paper
 STYLE = Path(__file__).with_name("book.mplstyle")
-_WEIGHT = (0.2126, 0.7152, 0.0722)
 WIDTHS = {1: 3.35, 2: 6.9}  # inches, for one and two columns
 SMALL = 7  # points; the smallest font size
 FORMATS = ("pdf", "svg", "png")
-# Frequent baselines have a fixed colour; the colour of other models is a hash of their name.
-_FIXED = {
-    "random": "#8A8F98",
-    "bm25": "#8C6D46",
-    "all-MiniLM-L6-v2": "#2E95BF",
-    "bm25-plus-all-MiniLM-L6-v2": "#A87B00",
-    "Qwen3-0.6B": "#5F8A1F",
+
+
+@dataclass(frozen=True)
+class PaperStyle:
+    """What the figures of a paper are drawn with.
+
+    Attributes:
+        widths: inches of one column, and of the whole page.
+        font: family; by default the sans serif of the book.
+    """
+
+    widths: tuple[float, float]
+    font: str = ""
+
+
+# By the style files of the conferences: ACL's columns are 7.7 cm wide and .6 cm apart, NeurIPS
+# has one column of 5.5 in. STIX, which comes with matplotlib, looks like their Times.
+PAPER_STYLES = {
+    "plain": PaperStyle((WIDTHS[1], WIDTHS[2])),
+    "acl": PaperStyle((3.03, 6.3), "STIXGeneral"),
+    "neurips": PaperStyle((5.5, 5.5), "STIXGeneral"),
 }
-_FREE = ("#0072B2", "#D55E00", "#009E73", "#C2679B", "#7A6FD0", "#B5495B", "#00858A", "#8F5FA8")
 
 
 @contextmanager
-def style(*, ink: str = "") -> Iterator[None]:
+def style(*, ink: str = "", font: str = "") -> Iterator[None]:
     """Apply the book's style to figures made inside the block.
 
     They are closed at the end of the block: a notebook shows the figure that a cell returns,
@@ -69,44 +82,18 @@ def style(*, ink: str = "") -> Iterator[None]:
 
     Args:
         ink: colour of text and axes; by default a grey that suits light and dark pages.
+        font: font family; by default matplotlib's sans serif.
     """
     import matplotlib.pyplot as plt
 
     before = set(plt.get_fignums())
     names = ("axes.edgecolor", "axes.labelcolor", "axes.titlecolor", "text.color")
     inked = dict.fromkeys((*names, "xtick.color", "ytick.color"), ink) if ink else {}
-    with plt.style.context([STYLE, inked]):
+    letters = {"font.family": font, "mathtext.fontset": "stix"} if font else {}
+    with plt.style.context([STYLE, inked, letters]):
         yield
     for number in set(plt.get_fignums()) - before:
         plt.close(number)
-
-
-def model_colors(labels: Iterable[str]) -> dict[str, str]:
-    """Assign each model a colour from its label alone, so that it is the same on every page.
-
-    Frequent baselines have a fixed colour. If two labels of a figure hash to the same colour,
-    the alphabetically later one takes the next free colour; after the last, shades are used.
-    """
-    colors: dict[str, str] = {}
-    taken: set[str] = set()
-    for label in sorted(set(labels)):
-        start = int(hashlib.sha256(label.encode()).hexdigest(), 16) % len(_FREE)
-        order = (_FREE[(start + step) % len(_FREE)] for step in range(len(_FREE)))
-        color = _FIXED.get(label) or next((each for each in order if each not in taken), "")
-        colors[label] = color or _shade(_FREE[start], len(colors))
-        taken.add(colors[label])
-    return colors
-
-
-def _shade(color: str, index: int) -> str:
-    """Return ``color`` with its hue rotated, as light as the others, for the ninth model on."""
-    red, green, blue = (int(color[i : i + 2], 16) / 255 for i in (1, 3, 5))
-    hue, _, full = colorsys.rgb_to_hls(red, green, blue)
-    turned = (hue + 0.11 * (index % 7 + 1)) % 1
-    shades = [colorsys.hls_to_rgb(turned, step / 100, full * 0.7) for step in range(30, 70)]
-    # Luminance by ITU-R BT.709 for gamma 2.2: a medium one is legible on white and on dark.
-    closest = min(shades, key=lambda s: abs(sum(_WEIGHT[i] * s[i] ** 2.2 for i in range(3)) - 0.2))
-    return "#" + "".join(f"{round(255 * part):02X}" for part in closest)
 
 
 def plain(text: str, *, most: int = 60) -> str:
@@ -135,7 +122,7 @@ class Figure:
     that matplotlib figure. Without such edits, each width gets its own layout.
 
     Attributes:
-        name: name of its file, without the extension.
+        name: its id on a page, ``fig-<name>``, and the name of its file.
         draw: makes the matplotlib figure at a width in inches; called inside `style`.
         caption: what it shows, n, and the test.
         alt: alternative text for readers who cannot see the figure.
@@ -187,7 +174,14 @@ class Figure:
         label = html.escape(_line(self.alt or self.caption), quote=True)
         return text.replace("<svg", f'<svg role="img" class="q-svg" aria-label="{label}"', 1)
 
-    def save(self, path: Path | str, *, format: str = "", columns: int = 0) -> Path:
+    def save(
+        self,
+        path: Path | str,
+        *,
+        format: str = "",
+        columns: int = 0,
+        paper: str = "plain",
+    ) -> Path:
         """Write a file for a paper: one or two columns wide, in dark ink, with embedded fonts.
 
         Once `figure` or `axes` has been used, that matplotlib figure is saved: at its own
@@ -197,17 +191,19 @@ class Figure:
             path: path of the file; its suffix selects the format unless ``format`` does.
             format: ``pdf``, ``svg`` or ``png`` (300 dots per inch, on white).
             columns: 1 or 2; by default the figure's own ``columns``.
+            paper: one of `PAPER_STYLES`: widths and font.
 
         Raises:
-            ValueError: an unknown format.
+            ValueError: an unknown format or paper style.
         """
         path = Path(path)
         kind = one_of("format", format or path.suffix.removeprefix("."), FORMATS)
-        with style(ink=_PAPER):
+        look = PAPER_STYLES[one_of("paper style", paper, PAPER_STYLES)]
+        with style(ink=_PAPER, font=look.font):
             if self._edited:
-                with _on_paper(self.figure, width=WIDTHS[columns] if columns else None):
+                with _on_paper(self.figure, width=look.widths[columns - 1] if columns else None):
                     return write_bytes(path, _rendered(self.figure, kind, fonttype="path"))
-            figure = self.draw(WIDTHS[columns or self.columns])
+            figure = self.draw(look.widths[(columns or self.columns) - 1])
             return write_bytes(path, _rendered(figure, kind, fonttype="path"))
 
     def __repr__(self) -> str:
@@ -219,9 +215,11 @@ class Figure:
         return f"<Figure {self.name}: {size} ({named})>\n{_line(self.caption)}"
 
     def _repr_html_(self) -> str:
-        text = html.escape(_line(self.caption))
+        text = escaped_text(_line(self.caption))
         caption = f"<figcaption>{text}</figcaption>" if text else ""
-        return f'<figure class="q-figure"><div>{self.svg()}</div>{caption}</figure>'
+        name = anchor("fig", self.name, _line(self.caption))
+        own = f' id="{name}"' if name else ""
+        return styled(f'<figure class="q-figure"{own}><div>{self.svg()}</div>{caption}</figure>')
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import unicodedata
 from collections.abc import Sequence
 
 from qwen3nb.report.render.cell import Cell, Markup, marked
+from qwen3nb.utils.format import minus_signs
 
 __all__ = ["latex_table", "latex_text"]
 
@@ -31,6 +32,7 @@ _MARKUP = Markup(
     r"\textbf{{{}}}", r"\underline{{{}}}", r"\textsubscript{{{}}}", r"\textsuperscript{{{}}}"
 )
 _NARROW = 4  # table columns that fit one column of a paper; wider tables span both
+_SMALLER = 6  # table columns that fit the page in the font of captions
 
 
 def latex_text(text: str) -> str:
@@ -39,8 +41,7 @@ def latex_text(text: str) -> str:
     >>> latex_text("50 % of $x_1$")
     '50 \\\\% of \\\\$x\\\\_1\\\\$'
     """
-    line = " ".join(text.split())
-    line = re.sub(r"(?<![\w-])-(?=\d)", "−", line)  # a minus sign, not a hyphen
+    line = minus_signs(" ".join(text.split()))
     pairs = zip(" " + line, line, strict=False)
     return "".join("{}-" if before == char == "-" else _printed(char) for before, char in pairs)
 
@@ -70,7 +71,8 @@ def latex_table(
     first = "l"
     other = "r" if kind == "numbers" else "l"
     float_ = "table*" if len(columns) > _NARROW else "table"
-    lines = [rf"\begin{{{float_}}}", r"\centering", r"\small", r"\setlength{\tabcolsep}{4pt}"]
+    size = r"\footnotesize" if len(columns) > _SMALLER else r"\small"
+    lines = [rf"\begin{{{float_}}}", r"\centering", size, r"\setlength{\tabcolsep}{3pt}"]
     if caption:
         lines.append(rf"\caption{{{latex_text(caption)}}}\par\medskip")
     if name:
@@ -80,7 +82,7 @@ def latex_table(
         r"\toprule",
         " & ".join(_head(column, side=other) for column in columns) + r" \\",
         r"\midrule",
-        *(" & ".join(_cell(cell, side=other) for cell in row) + r" \\" for row in rows),
+        *(" & ".join(_row(row, first=first, other=other)) + r" \\" for row in rows),
         r"\bottomrule",
         r"\end{tabular}",
         *(rf"\par\medskip{{\footnotesize {latex_text(note)}\par}}" for note in notes),
@@ -94,6 +96,10 @@ def _head(column: str, *, side: str) -> str:
     return _stacked(latex_text(text), latex_text(detail), side=side)
 
 
+def _row(cells: Sequence[Cell], *, first: str, other: str) -> list[str]:
+    return [_cell(cell, side=other if index else first) for index, cell in enumerate(cells)]
+
+
 def _cell(cell: Cell, *, side: str) -> str:
     text = marked(cell, latex_text(cell.text), escape=latex_text, markup=_MARKUP)
     return _stacked(text, latex_text(cell.detail), side=side)
@@ -103,5 +109,5 @@ def _stacked(text: str, detail: str, *, side: str) -> str:
     """Stack the detail in smaller type under the text."""
     if not detail:
         return text
-    inner = rf"{text}\\[-2pt]{{\tiny {detail}}}"
+    inner = rf"{text}\\[-1pt]{{\scriptsize {detail}}}"
     return rf"\begin{{tabular}}[t]{{@{{}}{side}@{{}}}}{inner}\end{{tabular}}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 from dataclasses import dataclass
 
+from qwen3nb.report.render.html import escaped_text, styled, unstyled
 from qwen3nb.report.render.table import Table
 from qwen3nb.utils.markdown import escaped
 
@@ -45,10 +46,10 @@ class Sections:
         return f"<Sections: {len(self)} tables>{titles}"
 
     def _repr_html_(self) -> str:
-        about = f'<p class="q-note">{html.escape(self.about)}</p>' if self.about else ""
+        about = f'<p class="q-note">{escaped_text(self.about)}</p>' if self.about else ""
         folded = "".join(
             f'<details class="q-section"{" open" if index < self.unfolded else ""}>'
-            f"<summary>{html.escape(title)}</summary>{table._repr_html_()}</details>"
+            f"<summary>{html.escape(title)}</summary>{unstyled(table._repr_html_())}</details>"
             for index, (title, table) in enumerate(self.tables)
         )
-        return f"<div>{about}{folded}</div>"
+        return styled(f"<div>{about}{folded}</div>")

@@ -41,7 +41,7 @@ def plain_columns(
 
 def _values(cell: Cell, spread: bool) -> list[Value]:
     """Return the unrounded number, or the text if there is none; with ``spread``, the ends too."""
-    words = " ".join(f"{cell.text} {cell.detail}".split())
+    words = " ".join(f"{cell.text} {cell.detail}".split()).replace("−", "-")
     value: Value = words if cell.value is None else cell.value
     low, high = cell.interval if cell.interval else (None, None)
     return [value, low, high] if spread else [value]

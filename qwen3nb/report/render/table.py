@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from qwen3nb.report.render.cell import Cell
-from qwen3nb.report.render.html import html_table
+from qwen3nb.report.render.cell import Cell, Markup, marked
+from qwen3nb.report.render.html import anchor, html_table, styled
 from qwen3nb.report.render.latex import latex_table
-from qwen3nb.report.render.markdown import markdown_cell
 from qwen3nb.report.render.spreadsheet import csv_table, plain_columns
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.markdown import escaped, markdown_table
@@ -27,6 +26,7 @@ __all__ = ["TABLE_FORMATS", "Table", "transposed", "with_ranks"]
 
 TABLE_FORMATS = {"latex": ".tex", "csv": ".csv", "markdown": ".md"}
 _FORMAT_NAMES = {"latex": "LaTeX", "csv": "CSV", "markdown": "Markdown"}
+_MARKDOWN = Markup("**{}**", "<u>{}</u>", "<sub>{}</sub>", "<sup>{}</sup>")
 
 
 @dataclass(frozen=True, repr=False)
@@ -39,8 +39,10 @@ class Table:
         note: shown below the table.
         kind: ``numbers``, aligned on the right; ``words``, on the left; or ``facts``,
             names and values of which some are long and without a space.
-        name: name of its files; if set, a page offers links to save them.
-        caption: shown above the table, in LaTeX only.
+        name: its id on a page, ``tab-<name>``, and the name of its files; if set, a page offers
+            links to save them.
+        caption: one sentence above the table; tables that have one are numbered on a page of the
+            book and in a paper. Without a name, its first words are the id.
         legend: each mark and its meaning.
     """
 
@@ -69,11 +71,18 @@ class Table:
 
     def to_html(self) -> str:
         """Return an HTML table, escaped; the book's script makes it sortable."""
-        return html_table(self.columns, self.rows, kind=self.kind, notes=self.notes())
+        return html_table(
+            self.columns,
+            self.rows,
+            kind=self.kind,
+            notes=self.notes(),
+            id=anchor("tab", self.name, self.caption),
+            caption=self.caption,
+        )
 
     def to_markdown(self) -> str:
         """Return a Markdown table, escaped; the second best of a column is underlined."""
-        table = markdown_table(self.columns, self.rows, cell=markdown_cell)
+        table = markdown_table(self.columns, self.rows, cell=_markdown_cell)
         return "\n\n".join([table, *map(escaped, self.notes())])
 
     def to_latex(self) -> str:
@@ -112,7 +121,7 @@ class Table:
         return f"<Table{name}: {size}>\n{self.to_frame()!r}"
 
     def _repr_html_(self) -> str:
-        return self.to_html() + (self._links() if self.name and self.rows else "")
+        return styled(self.to_html() + (self._links() if self.name and self.rows else ""))
 
     def _links(self) -> str:
         """Return links that save the table; the files are embedded in the page."""
@@ -123,6 +132,12 @@ class Table:
             for kind, ending in TABLE_FORMATS.items()
         ]
         return f'<p class="q-files">Save as {" · ".join(links)}</p>'
+
+
+def _markdown_cell(cell: Cell) -> str:
+    """Return a cell on one line, escaped; the second-best value is underlined."""
+    text = marked(cell, escaped(cell.text), escape=escaped, markup=_MARKDOWN)
+    return f"{text} {escaped(cell.detail)}".strip()
 
 
 def transposed(table: Table, *, first: str) -> Table:

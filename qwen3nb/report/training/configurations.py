@@ -10,8 +10,9 @@ from qwen3nb.analysis.inventory.score import Score
 from qwen3nb.analysis.training.configuration_tests import QUERIES, ConfigurationDifference
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.report.render.cell import Cell
-from qwen3nb.report.render.figure import GREY, Figure, grid, model_colors, plain
+from qwen3nb.report.render.figure import GREY, Figure, grid, plain
 from qwen3nb.report.render.format import short_task
+from qwen3nb.report.render.model_styles import model_colors
 from qwen3nb.report.render.table import Table, with_ranks
 from qwen3nb.utils.format import interval_text, number_text, p_value_text
 
@@ -45,7 +46,7 @@ def configurations_table(scores: Iterable[Score]) -> Table:
         if rows
         else "No scores of trained configurations.",
         name="configurations",
-        caption="Trained configurations, means over seeds.",
+        caption="Scores of the trained configurations on each task, means over seeds.",
     )
 
 
@@ -74,7 +75,7 @@ def configuration_differences_table(
         tuple(_difference_row(each, alpha) for each in differences),
         note if differences else "No two configurations have a seed and a task in common.",
         name="configuration-differences",
-        caption="Differences between trained configurations.",
+        caption="Differences between every two trained configurations on each data set, tested.",
     )  # fmt: skip
 
 

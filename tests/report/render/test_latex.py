@@ -40,7 +40,7 @@ def test_nothing_foreign_is_a_command_of_latex(text):
     assert commands <= {
         "begin", "end", "centering", "small", "setlength", "tabcolsep", "caption", "label",
         "toprule", "midrule", "bottomrule", "par", "medskip", "footnotesize", "textbf",
-        "underline", "textsubscript", "textsuperscript", "tiny", "texttt", "textbackslash",
+        "underline", "textsubscript", "textsuperscript", "scriptsize", "texttt", "textbackslash",
         "textasciicircum", "textasciitilde", "textless", "textgreater", "textbar",
         "textasciigrave", "Delta", "leq",
     }  # fmt: skip

@@ -1,0 +1,153 @@
+"""Where a number comes from: its row on the page of its run, formula, command and file."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from qwen3nb.records.record import Result, ResultError
+
+__all__ = [
+    "EVAL_DEFAULTS",
+    "FORMULAS",
+    "command_again",
+    "formula_anchor",
+    "formula_link",
+    "record_link",
+    "score_anchor",
+    "score_link",
+]
+
+_METHODS = "../methods.html"  # from the folders that have pages made from results
+_AT = re.compile(r"(?:@|_at_)\d+$")
+_BEFORE = re.compile(r"^(?:first|gain|oracle|macro|cosine|max_over_subqueries)[ _]")
+
+# The anchor in book/methods.md of each metric, without its cut-off.
+FORMULAS: Mapping[str, str] = {
+    "ndcg": "formula-ndcg",
+    "ndcgexp": "formula-ndcg",
+    "mrr": "formula-mrr",
+    "recall": "formula-recall",
+    "hit": "formula-recall",
+    "p": "formula-precision",
+    "precision": "formula-precision",
+    "judged": "formula-precision",
+    "map": "formula-map",
+    "ap": "formula-map",
+    "accuracy": "formula-accuracy",
+    "f1": "formula-f1",
+    "v-measure": "formula-v-measure",
+    "spearman": "formula-spearman",
+    "pearson": "formula-spearman",
+    "difference": "formula-difference",
+    "tir": "formula-tir",
+}
+
+# Parameters of the evaluation notebook that a command need not name, with their defaults.
+EVAL_DEFAULTS: Mapping[str, Any] = {
+    "languages": "", "splits": "", "subsets": "", "limit": 0, "pooling": "auto", "max_length": 0,
+    "prefix": "", "append_eos": False, "bidirectional": False, "batch_size": 32, "device": "auto",
+    "dtype": "float32", "seed": 0,
+}  # fmt: skip
+_AGAIN = "again"  # folder for the records of a second run, so that the first ones are not reused
+
+
+def score_anchor(result: Result) -> str:
+    """Return the id of the row in which the page of a run says where a score comes from."""
+    slug = re.sub(r"[^a-z0-9]+", "-", result.task.key.lower()).strip("-")
+    return f"score-{slug}"
+
+
+def score_link(result: Result, links: Mapping[str, str]) -> str:
+    """Return the link to that row; empty if the run has no page.
+
+    Args:
+        result: the record of the score.
+        links: page of each run id, as made by `qwen3nb.book.build.page_links`.
+    """
+    page = links.get(result.run, "")
+    return f"{page}#{score_anchor(result)}" if page else ""
+
+
+def formula_anchor(metric: str) -> str:
+    """Return the id of a metric's definition on the page on methods; empty if it has none."""
+    name = _BEFORE.sub("", _AT.sub("", metric.strip())).lower().replace("_", "-")
+    return FORMULAS.get(name, "")
+
+
+def formula_link(metric: str) -> str:
+    """Return the link to a metric's definition; empty if it has none.
+
+    >>> formula_link("first nDCG@10"), formula_link("summary score")
+    ('../methods.html#formula-ndcg', '')
+    """
+    name = formula_anchor(metric)
+    return f"{_METHODS}#{name}" if name else ""
+
+
+def record_link(result: Result, *, folder: str = "") -> str:
+    """Return the link to a record's file, with the scores of every query.
+
+    Empty if the record cannot be in a file, because a name in it is not safe in a path.
+
+    Args:
+        result: the record.
+        folder: folder of the records below ``results``.
+    """
+    try:
+        path = result.path()
+    except ResultError:
+        return ""
+    name = "/".join((path.parent.parent.name, path.parent.name, path.name))
+    return "/".join(part for part in ("../records", folder, name) if part)
+
+
+def command_again(result: Result) -> str:
+    """Return the command that measures a score again; empty if no command can.
+
+    It writes beside the stored records, which are neither reused nor replaced.
+    """
+    if "first" in result.config and "collection" in result.config:
+        words = _rerank_words(result)
+    elif result.model.settings.get("normalize") is False:
+        return ""  # the evaluation has no such option
+    else:
+        words = _eval_words(result)
+    return " ".join(map(shlex.quote, words))
+
+
+def _eval_words(result: Result) -> list[str]:
+    config, settings = result.config, result.model.settings
+    spec = str(config.get("checkpoint") or result.model.spec)
+    data = str(config.get("data") or "")
+    words = ["qwen3nb", "eval", "--checkpoint", spec]
+    words += ["--data", data] if data else ["--tasks", result.task.name]
+    used = config if "checkpoint" in config else {**settings, "seed": result.seed}
+    words += _options({name: used.get(name, default) for name, default in EVAL_DEFAULTS.items()})
+    return [*words, "--output-dir", _AGAIN, "--fresh"]
+
+
+def _options(values: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the options of parameters that are not at their defaults."""
+    for name, value in values.items():
+        if value is None or value == EVAL_DEFAULTS[name]:
+            continue
+        yield f"--{name.replace('_', '-')}"
+        if value is not True:
+            yield str(value)
+
+
+def _rerank_words(result: Result) -> list[str]:
+    config, settings = result.config, result.model.settings
+    first, template = config["first"], settings.get("template") or [""]
+    named = first.get("kind") in ("bm25", "given")
+    label = result.task.name.removeprefix(f"{config['collection']}.").rpartition("-")[0]
+    words = ["qwen3nb", "rerank-suite", str(config["collection"]), "--model", result.model.spec]
+    words += ["--first", str(first["kind"] if named else label), "--depth", str(first["depth"])]
+    words += ["--max-length", str(settings.get("max_length", 512)), "--template", str(template[0])]
+    words += ["--instruction", str(settings.get("instruction", ""))]
+    words += ["--dtype", str(settings.get("dtype", "float32")), "--seed", str(result.seed)]
+    words += ["--limit", str(config["limit"])] if config.get("limit") else []
+    return [*words, "--output", _AGAIN, "--fresh"]

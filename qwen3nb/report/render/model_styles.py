@@ -1,0 +1,109 @@
+"""The colour and the marker of each model, the same in every figure of a study.
+
+A model is known by both: by its marker also in print without colour, and to readers who see
+colours differently.
+"""
+
+from __future__ import annotations
+
+import colorsys
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from qwen3nb import paths
+
+__all__ = ["ModelStyle", "model_colors", "model_styles"]
+
+_FREE = ("#0072B2", "#D55E00", "#009E73", "#C2679B", "#7A6FD0", "#B5495B", "#00858A", "#8F5FA8")
+_MARKERS = ("o", "^", "D", "v", "<", ">", "h", "p", "d", "8")  # filled, as open ones have a meaning
+_WEIGHT = (0.2126, 0.7152, 0.0722)  # of red, green and blue in luminance, ITU-R BT.709
+
+
+@dataclass(frozen=True)
+class ModelStyle:
+    """How a model is drawn.
+
+    Attributes:
+        color: as ``#RRGGBB``, with a contrast of 3 to white and to dark pages.
+        marker: matplotlib's name of a marker.
+    """
+
+    color: str
+    marker: str
+
+
+# Frequent baselines, which look the same in every study.
+_FIXED = {
+    "random": ModelStyle("#8A8F98", "X"),
+    "bm25": ModelStyle("#8C6D46", "s"),
+    "all-MiniLM-L6-v2": ModelStyle("#2E95BF", "*"),
+    "bm25-plus-all-MiniLM-L6-v2": ModelStyle("#A87B00", "P"),
+    "Qwen3-0.6B": ModelStyle("#5F8A1F", "H"),
+}
+
+
+def model_styles(
+    labels: Iterable[str], *, among: Iterable[str] | None = None
+) -> dict[str, ModelStyle]:
+    """Return the style of each label.
+
+    A label's hash selects its colour and its marker; where others have taken them, it gets the
+    next free ones. As all models of a study take part, a model looks the same in a figure of two
+    models and in one of all.
+
+    Args:
+        labels: of the models in a figure.
+        among: of all models of the study; by default those with records in `paths.results`.
+    """
+    wanted = list(dict.fromkeys(labels))
+    known = _recorded() if among is None else among
+    everyone = sorted({*known, *wanted} - set(_FIXED))
+    colors = _spread(everyone, _FREE)
+    markers = _spread(everyone, _MARKERS)
+    styles = {
+        label: ModelStyle(_shade(color, turn) if turn else color, marker)
+        for label, (color, turn), (marker, _) in zip(everyone, colors, markers, strict=True)
+    }
+    return {label: _FIXED.get(label) or styles[label] for label in wanted}
+
+
+def model_colors(labels: Iterable[str]) -> dict[str, str]:
+    """Return the colour of each label; see `model_styles`."""
+    return {label: style.color for label, style in model_styles(labels).items()}
+
+
+def _recorded() -> list[str]:
+    """Return the models with records, by the names of their folders, which end in a digest."""
+    folders = paths.results().glob("*/seed_*")
+    names = {re.sub(r"-[0-9a-f]{8}$", "", folder.parent.name) for folder in folders}
+    return sorted(names)
+
+
+def _spread(labels: Sequence[str], choices: Sequence[str]) -> list[tuple[str, int]]:
+    """Return each label's choice, and how many labels have it already.
+
+    Every choice is made once before any is made twice.
+    """
+    taken: dict[str, int] = dict.fromkeys(choices, 0)
+    spread = []
+    for label in labels:
+        start = int(hashlib.sha256(label.encode()).hexdigest(), 16) % len(choices)
+        order = [*choices[start:], *choices[:start]]
+        least = min(taken.values())
+        choice = next(each for each in order if taken[each] == least)
+        spread.append((choice, taken[choice]))
+        taken[choice] += 1
+    return spread
+
+
+def _shade(color: str, turn: int) -> str:
+    """Return ``color`` with its hue rotated, about as light as it was."""
+    red, green, blue = (int(color[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    hue, _, full = colorsys.rgb_to_hls(red, green, blue)
+    turned = (hue + 0.055 * turn) % 1
+    shades = [colorsys.hls_to_rgb(turned, step / 100, full * 0.7) for step in range(30, 70)]
+    # A gamma of 2.2: a medium luminance is legible on white and on dark.
+    closest = min(shades, key=lambda s: abs(sum(_WEIGHT[i] * s[i] ** 2.2 for i in range(3)) - 0.2))
+    return "#" + "".join(f"{round(255 * part):02X}" for part in closest)
