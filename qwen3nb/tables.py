@@ -14,13 +14,15 @@ __getattr__, __dir__, __all__ = lazy_names(
             "verification_table",
         ),
         "qwen3nb.report.comparison.by_type": ("overview_table", "by_type_tables"),
+        "qwen3nb.report.comparison.changes": ("changes_table",),
         "qwen3nb.report.comparison.tables": (
             "breakdown_table",
-            "changes_table",
             "correlations_table",
             "differences_table",
             "power_table",
         ),
+        "qwen3nb.report.evaluation.by_hand": ("disagreement_table", "query_table"),
+        "qwen3nb.report.evaluation.scores": ("scores_table",),
         "qwen3nb.report.leaderboard.benchmark_tables": ("task_tables",),
         "qwen3nb.report.leaderboard.expected": ("expected_table", "sts_and_msmarco_table"),
         "qwen3nb.report.leaderboard.one_model": ("parts_table", "results_tables"),
@@ -31,10 +33,7 @@ __getattr__, __dir__, __all__ = lazy_names(
             "plan_tables",
             "preflight_table",
         ),
-        "qwen3nb.report.leaderboard.ranking": (
-            "categories_table",
-            "rank_table",
-        ),
+        "qwen3nb.report.leaderboard.ranking": ("rank_table",),
         "qwen3nb.report.leaderboard.suite": (
             "reproduction_table",
             "suite_table",
@@ -61,16 +60,18 @@ __getattr__, __dir__, __all__ = lazy_names(
             "pydocs_table",
             "tier_table",
         ),
-        "qwen3nb.report.studies.extraction": (
+        "qwen3nb.report.studies.ablation": (
             "ablation_table",
+            "effects_table",
+        ),
+        "qwen3nb.report.studies.extraction": (
             "averaging_table",
             "checkpoints_table",
-            "effects_table",
             "extraction_table",
         ),
         "qwen3nb.report.studies.probes": ("probes_table",),
+        "qwen3nb.report.studies.reranked_queries": ("cases_table", "reranked_query_table"),
         "qwen3nb.report.studies.reranking": (
-            "cases_table",
             "order_table",
             "rerank_table",
             "reranker_table",
@@ -85,6 +86,7 @@ __getattr__, __dir__, __all__ = lazy_names(
             "interference_table",
             "refusals_table",
         ),
+        "qwen3nb.report.training.progress": ("gains_table",),
         "qwen3nb.report.training.tables": (
             "best_table",
             "logs_table",

@@ -2,14 +2,14 @@
 // keyboard reaches what is in it, and nothing folded away on paper.
 (function () {
   "use strict";
-  const BOXES = "figure.q-figure > div, div.math, .pst-scrollable-table-container";
+  const BOXES = "figure.q-figure > div, div.math, .highlight pre, .pst-scrollable-table-container";
 
   // What a screen reader says of a box: the caption of its table or figure.
   function name(box) {
     const own = box.closest("figure");
     const caption = own && own.querySelector("figcaption");
     const words = caption ? caption.textContent.replace(/#\s*$/, "").trim() : "";
-    return words || (box.matches(".math") ? "Formula" : "Table");
+    return words || (box.matches("pre") ? "Code" : box.matches(".math") ? "Formula" : "Table");
   }
 
   function addTabStops() {

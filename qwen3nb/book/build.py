@@ -46,8 +46,17 @@ _PAGES = {
     "training": True,
     "interference": False,
     "calibration": False,
-    "status": False,
 }
+# Lessons, run if the study has their notebooks; the last page lists all runs.
+_LESSONS = (
+    "guide/getting-started",
+    "guide/evaluating-embeddings",
+    "guide/reading-a-comparison",
+    "guide/own-queries",
+    "guide/interference",
+    "guide/caching",
+)
+_LAST = "status"
 
 
 class BookError(RuntimeError):
@@ -140,10 +149,11 @@ def build_book(*, tier: str = "", model: Path | None = None, show_progress: bool
 
     results = load_results(adapters=False)
     tier = _tier_of(tier, results)
-    for name, takes_tier in _PAGES.items():
+    lessons = [each for each in _LESSONS if (paths.notebooks() / f"{each}.ipynb").is_file()]
+    for name in (*_PAGES, *lessons, _LAST):
         # The book's own pages keep their plain names on whichever tier it shows.
-        parameters, plain = ({"tier": tier}, name) if takes_tier else ({}, "")
-        run_notebook(name, parameters, name=plain, show_progress=show_progress)
+        given, plain = ({"tier": tier}, name) if _PAGES.get(name) else ({}, "")
+        run_notebook(name, given, name=plain, show_progress=show_progress)
     write_card_page(results, model=model, tier=tier)
     output = paths.root() / "_build"
     # An incremental build keeps the pages and glued values of deleted runs.

@@ -17,14 +17,19 @@ from qwen3nb.report.render.html import unstyled
 from qwen3nb.utils.git_commit import git_commit
 from qwen3nb.utils.secrets import without
 
-__all__ = ["clean", "made_with", "publish", "without_empty_sections"]
+__all__ = ["clean", "is_widget_warning", "made_with", "publish", "without_empty_sections"]
 
 _MAIN = ("qwen3nb", "torch", "transformers", "sentence-transformers", "mteb")
 _HEADING = re.compile(r"(#{1,6})\s")
-# Progress bars, and tqdm's warning about missing widgets.
-_NOISE = re.compile(r"\d+%\||\dit/s|TqdmWarning|autonotebook import tqdm|\[IPKernelApp\]")
 
+_WIDGETS = re.compile(r"TqdmWarning|autonotebook import tqdm")  # tqdm's warning that there are none
+_NOISE = re.compile(rf"\d+%\||\dit/s|{_WIDGETS.pattern}|\[IPKernelApp\]")  # and progress bars
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")  # cursor movements of nested bars
+
+
+def is_widget_warning(line: str) -> bool:
+    """Whether a line of output only warns that a notebook has no widgets for progress bars."""
+    return _WIDGETS.search(line) is not None
 
 
 def publish(
@@ -64,7 +69,7 @@ def publish(
         **made_with(),
     }
     write_text(page, without(secrets, nbformat.writes(nb)) + "\n")
-    forget_failure(page.stem)
+    forget_failure(paths.page_key(page))
 
 
 def made_with() -> dict[str, Any]:

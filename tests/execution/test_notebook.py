@@ -57,7 +57,7 @@ def test_the_way_from_a_model_to_a_page_and_the_book(checkout, encoder_folder, m
     """eval.ipynb for an encoder, bm25 and a toy model with a hostile name."""
     from qwen3nb.book.accessibility import accessibility_problems
     from qwen3nb.book.build import build_book
-    from qwen3nb.extraction.extract import extract
+    from qwen3nb.report.card.extract import extract
 
     source = make_checkpoint(checkout / "runs" / "checkpoint-3", seed=9)
     extract(source, checkout / "runs" / "bad", label="x<script>alert(1)</script>_*y*")
@@ -81,6 +81,14 @@ def test_the_way_from_a_model_to_a_page_and_the_book(checkout, encoder_folder, m
     assert 'href="runs/eval-bm25-smoke.html"' in landing
     assert "eval-bm25-smoke" in pages
     assert accessibility_problems(index.parent) == []
+    heads = re.findall(r"<h2>([^<]+)<", pages["eval-bm25-smoke"])
+    kept = ["Scores", "One query by hand", "Distribution of the scores", "All metrics",
+            "Sanity checks", "Plan", "Provenance"]  # fmt: skip
+    assert [each.strip() for each in heads if each.strip() != "Contents"] == kept
+    bm25 = nbformat.read(checkout / "book" / "runs" / "eval-bm25-smoke.ipynb", as_version=4)
+    outputs = [output for cell in bm25.cells for output in cell.get("outputs", ())]
+    assert not [each for each in outputs if each.get("data", {}).get("text/plain") == "None"]
+    assert ">None<" not in "".join(str(each.get("data", "")) for each in outputs)
 
 
 def test_a_changed_input_is_a_new_run(checkout, make_checkpoint):
