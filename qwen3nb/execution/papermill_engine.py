@@ -33,6 +33,10 @@ from qwen3nb.execution.papermill_argv import completed
 __all__ = ["Engine"]
 
 
+# The kernel of a run listens on this machine only: no warning that its port is not encrypted.
+_QUIET = ("--IPKernelApp.log_level=ERROR",)
+
+
 class Engine(engines.NBClientEngine):
     """papermill's engine; for our notebooks, checks parameters first and publishes a page."""
 
@@ -66,6 +70,7 @@ class Engine(engines.NBClientEngine):
             page = notebooks.page_path(source, values)
         key = notebooks.run_key(_as_written(nb), values)
         attempt = Attempt(paths.notebook_name(source), values, page, output)
+        options["extra_arguments"] = [*options.get("extra_arguments", ()), *_QUIET]
         with attempt.watched(nb) as secrets:
             nb = super().execute_notebook(nb, kernel_name, output_path=output_path, **options)
         if nb.metadata.papermill.get("exception"):

@@ -10,15 +10,16 @@ from qwen3nb.analysis.comparison.compare import compare
 from qwen3nb.report.card.limitations import limitations
 from qwen3nb.report.comparison.candidates import compare_candidates
 from qwen3nb.report.comparison.figures import differences_figure, pairs_figure
+from qwen3nb.report.comparison.lead import lead_figure, leaderboard_conclusion
 from qwen3nb.report.comparison.tables import differences_table
 from qwen3nb.report.comparison.task_figures import task_differences_figure, wins_figure
-from qwen3nb.report.headline import headline_findings
-from qwen3nb.report.leaderboard.findings import findings
+from qwen3nb.report.headline import headline_lead
 from qwen3nb.report.leaderboard.score_table import leaderboard
-from qwen3nb.report.paper import paper_figures, paper_tables
-from qwen3nb.utils.format import interval_text, p_value_text
+from qwen3nb.report.paper.contents import Choice, paper_figures, paper_tables
+from qwen3nb.utils.format import interval_text, minus_signs, p_value_text
 
 TASKS = ("PyDocsSampleRetrieval", "PyDocsSampleReranking", "PyDocsSampleClassification")
+SMOKE = Choice(tier="smoke")
 MEANS = {"leader": 0.50, "second": 0.49, "bm25": 0.48, "random": 0.20}
 
 
@@ -57,7 +58,11 @@ def test_tables_and_figures_show_the_same_numbers(comparison, results, task):
         row[0].text: row
         for table in (
             differences_table(comparison, task=task),
-            *(t for t in paper_tables(results, tier="smoke") if t.name == f"differences-{task}"),
+            *(
+                t
+                for t in paper_tables(results, Choice(tier="smoke"))
+                if t.name == f"differences-{task}"
+            ),
         )
         for row in table.rows
     }
@@ -95,21 +100,25 @@ def test_the_number_of_comparisons_in_the_text_is_the_number_of_rows(comparison,
     for text in (whole.note, differences_figure(comparison).caption):
         sizes = re.search(r"on each task \(([\d, ]+)\)", text)[1]
         assert sum(map(int, sizes.split(", "))) == len(whole.rows)
-    captions = {name: figure.caption for name, figure in paper_figures(results, tier="smoke")}
+    captions = {name: figure.caption for name, figure in paper_figures(results, SMOKE)}
     assert captions["differences"] == differences_figure(comparison).caption
 
 
 def test_findings_and_the_landing_page_show_the_same_numbers(comparison):
     each = comparison.on(TASKS[0]).with_baseline[0].reversed()  # leader minus best other
-    (finding,) = findings(comparison, task=TASKS[0])
-    assert str(each) in finding.evidence
-    assert f"corrected {p_value_text(each.corrected, relation=True)}" in finding.evidence
+    sentence = leaderboard_conclusion(comparison, task=TASKS[0])
+    assert f"{each.difference:.3f} {interval_text(each.interval, sign=False)}" in sentence.text
+    shown = "a difference that these" if each.corrected < 0.05 else "not a difference that these"
+    assert f"{shown} {each.n} queries" in sentence.text
+    figure = lead_figure(comparison, task=TASKS[0])
+    assert f"{each.second}: {-each.difference:+.3f}" in figure.alt
 
 
 def test_the_landing_page_shows_it_too(comparison, home):
     each = comparison.on(TASKS[0]).with_baseline[0].reversed()
-    page = headline_findings(comparison, task=TASKS[0])
-    assert str(each).replace("<", "&lt;") in page
+    page = headline_lead(comparison, task=TASKS[0])
+    ends = interval_text(each.interval, sign=False)
+    assert minus_signs(f"{each.difference:.3f} {ends}") in page
 
 
 def test_the_card_shows_the_same_numbers(comparison, results):

@@ -10,11 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from qwen3nb.metrics.intervals import Array
 from qwen3nb.records.record import Result
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 __all__ = [
     "Pairing",
@@ -67,6 +71,17 @@ class ScoreMatrix:
             )
         scores: Array = self.scores[self.systems.index(system)]
         return scores
+
+    def to_frame(self) -> DataFrame:
+        """A row per query, a column per system; of two, their difference, smallest first."""
+        from pandas import DataFrame, Index
+
+        index = Index(self.queries, name="query")
+        frame = DataFrame(self.scores.T, index=index, columns=list(self.systems))
+        if len(self.systems) != 2:
+            return frame
+        first, second = self.systems
+        return frame.assign(difference=frame[first] - frame[second]).sort_values("difference")
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -27,7 +27,13 @@ from qwen3nb.analysis.stats.resampling import (
     resampled_means,
     sign_flip_extremes,
 )
-from qwen3nb.metrics.intervals import Array, Interval, mean_interval, mean_of_intervals
+from qwen3nb.metrics.intervals import (
+    Array,
+    Interval,
+    difference_interval,
+    mean_interval,
+    mean_of_intervals,
+)
 from qwen3nb.utils.format import interval_text, json_text, number_text
 from qwen3nb.utils.markdown import escaped, markdown_table
 
@@ -46,6 +52,9 @@ class Standing:
         rank_interval: percentile interval of the rank over resamples.
         best: share of resamples in which it ranks first, ties split equally.
         groups: numbers of its tie groups, from 1.
+        behind: the first system's mean minus its mean, paired over the queries.
+        behind_interval: interval of that difference, from those of the tasks.
+        separable: whether that difference is significant.
     """
 
     system: str
@@ -55,6 +64,9 @@ class Standing:
     rank_interval: tuple[int, int]
     best: float
     groups: tuple[int, ...]
+    behind: float
+    behind_interval: Interval
+    separable: bool
 
 
 @dataclass(frozen=True)
@@ -151,15 +163,12 @@ def rank_systems(
     ]
     observed = sum(w * means for w, (means, _) in zip(shares, drawn, strict=True))
     resampled = sum(w * each for w, (_, each) in zip(shares, drawn, strict=True))
-    intervals = [
-        _over_tasks([each[:, i] for each in columns], shares, level=level)
-        for i in range(len(systems))
-    ]
     order = [int(i) for i in np.argsort(-observed, kind="stable")]
     differ = _mean_tests(columns, seeds, shares, n_resamples=n_resamples) < alpha
     groups = tie_groups(order, differ)
+    scores = _Observed(columns, shares, observed, resampled, level)
     return Ranking(
-        standings=tuple(_standings(systems, order, groups, observed, resampled, intervals, level)),
+        standings=tuple(_standings(systems, order, groups, differ, scores)),
         groups=tuple(tuple(systems[i] for i in group) for group in groups),
         tasks=tuple(matrix.task for matrix in matrices),
         adjacent_separable=sum(bool(differ[i, j]) for i, j in itertools.pairwise(order)),
@@ -171,39 +180,71 @@ def rank_systems(
     )
 
 
+@dataclass(frozen=True)
+class _Observed:
+    """Scores per task (n, S), the tasks' shares, means (S,) and resampled means (R, S)."""
+
+    columns: Sequence[Array]
+    shares: Array
+    observed: Array
+    resampled: Array
+    level: float
+
+    def interval(self, system: int) -> Interval:
+        parts = [each[:, system] for each in self.columns]
+        return _over_tasks(parts, self.shares, level=self.level)
+
+    def difference(self, first: int, system: int) -> Interval:
+        """Interval of the first's mean minus the system's, paired over the queries."""
+        parts = [each[:, first] - each[:, system] for each in self.columns]
+        return _over_tasks(parts, self.shares, level=self.level, paired=True)
+
+
 def _standings(
     systems: Sequence[str],
     order: Sequence[int],
     groups: Sequence[tuple[int, ...]],
-    observed: Array,
-    resampled: Array,
-    intervals: Sequence[Interval],
-    level: float,
+    differ: np.ndarray,
+    scores: _Observed,
 ) -> Iterator[Standing]:
-    """Standings in ``order``, from means (S,) and resampled means (R, S)."""
-    tail = (1 - level) / 2
-    ranks = rankdata(-observed, method="min")
-    resampled_ranks = rankdata(-resampled, axis=1, method="min")
+    """Standings in ``order``; ``differ`` (S, S): whether two systems differ significantly."""
+    tail = (1 - scores.level) / 2
+    ranks = rankdata(-scores.observed, method="min")
+    resampled_ranks = rankdata(-scores.resampled, axis=1, method="min")
     first = resampled_ranks == 1
     shares = (first / first.sum(axis=1, keepdims=True)).mean(axis=0)
+    best = order[0]
     for i in order:
         low, high = np.quantile(resampled_ranks[:, i], [tail, 1 - tail], method="inverted_cdf")
         yield Standing(
             system=systems[i],
-            mean=float(observed[i]),
-            interval=intervals[i],
+            mean=float(scores.observed[i]),
+            interval=scores.interval(i),
             rank=int(ranks[i]),
             rank_interval=(int(low), int(high)),
             best=float(shares[i]),
             groups=tuple(number for number, group in enumerate(groups, 1) if i in group),
+            behind=float(scores.observed[best] - scores.observed[i]),
+            behind_interval=scores.difference(best, i),
+            separable=bool(differ[best, i]),
         )
 
 
-def _over_tasks(columns: Sequence[Array], shares: Array, *, level: float) -> Interval:
-    """Interval of a mean over tasks; a task with a single query counts as exact."""
+def _over_tasks(
+    columns: Sequence[Array], shares: Array, *, level: float, paired: bool = False
+) -> Interval:
+    """Interval of a mean over tasks; a task with a single query counts as exact.
+
+    Args:
+        columns: per task, scores (n,), or if ``paired``, differences of scores.
+        shares: of the tasks.
+        level: of the interval.
+        paired: whether these are differences.
+    """
     values = [float(each.mean()) for each in columns]
     ends = [
-        mean_interval(each, level=level)[1] or (value, value)
+        (difference_interval(each, level=level) if paired else mean_interval(each, level=level)[1])
+        or (value, value)
         for each, value in zip(columns, values, strict=True)
     ]
     return mean_of_intervals(values, ends, weights=shares)

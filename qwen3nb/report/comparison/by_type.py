@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -54,13 +55,16 @@ def by_type_tables(comparison: Comparison, make: Callable[..., Table]) -> Table 
     for kind, tasks in types.items():
         keys = [each.task for each in tasks if each.with_baseline]
         if keys:
-            tables.append((f"{kind} ({len(keys)} tasks)", make(comparison, tasks=keys)))
+            table = make(comparison, tasks=keys)
+            name = "-".join([table.name, *kind.lower().split()])
+            tables.append((f"{kind} ({len(keys)} tasks)", replace(table, name=name)))
     return Sections(tuple(tables))
 
 
 def overview_table(comparison: Comparison) -> Table:
     """Count the tasks of each type on which a model is better or worse than the baseline.
 
+    If no type has several tasks, all tasks are counted together.
     Once with p-values corrected on each task, as in all other tables, and once with p-values
     corrected over every comparison that the table counts.
     """
@@ -68,7 +72,7 @@ def overview_table(comparison: Comparison) -> Table:
     over_all = adjust([each.p_value for each in every], how=how.correction)
     strict = {(e.task, e.metric, e.first): p for e, p in zip(every, over_all, strict=True)}
     rows = []
-    for kind, tasks in tasks_by_type(comparison).items():
+    for kind, tasks in _counted_together(comparison).items():
         differences = [each for task in tasks for each in task.with_baseline]
         for model in dict.fromkeys(each.first for each in differences):
             own = [each for each in differences if each.first == model]
@@ -86,7 +90,18 @@ def overview_table(comparison: Comparison) -> Table:
         f"tasks some differences are significant by chance; the last column allows for that."
         + _uncounted(comparison)
     )
-    return Table(heads, tuple(rows), note if rows else "Nothing was compared.", name="overview")
+    caption = f"Tasks on which a model is better or worse than {comparison.baseline}, by type."
+    return Table(
+        heads, tuple(rows), note if rows else "Nothing was compared.", name="overview",
+        caption=caption,
+    )  # fmt: skip
+
+
+def _counted_together(comparison: Comparison) -> dict[str, list[TaskComparison]]:
+    types = tasks_by_type(comparison)
+    if len(types) > 1 and all(len(tasks) == 1 for tasks in types.values()):
+        return {"all types": [task for tasks in types.values() for task in tasks]}
+    return types
 
 
 def _uncounted(comparison: Comparison) -> str:

@@ -69,7 +69,8 @@ def differences_table(
         "won / tied / lost", "queries",
     )  # fmt: skip
     caption = f"Paired differences from {comparison.baseline}"
-    caption += f" on {short_task(task)}." if task else "."
+    caption += f" on {short_task(task)}" if task else ""
+    caption += ", with 95 % intervals and corrected p-values."
     name = f"differences-{task}" if task else "paired-differences"
     return Table(columns, rows, _note(comparison, wanted), name=name, caption=caption)
 
@@ -134,7 +135,11 @@ def power_table(comparison: Comparison, *, tasks: Sequence[str] = ()) -> Table:
         f"{how.minimum:g}: these queries may then miss differences that matter. "
         "Equivalent or no worse: two one-sided t-tests against that margin, not corrected."
     )
-    return Table(columns, rows, note if rows else "Nothing was compared.")
+    caption = "What these queries can show: the smallest detectable difference from "
+    caption += f"{comparison.baseline}, and tests against {how.minimum:g}."
+    return Table(
+        columns, rows, note if rows else "Nothing was compared.", name="power", caption=caption
+    )
 
 
 def _power_row(comparison: Comparison, each: PairedDifference) -> tuple[Cell, ...]:
@@ -154,8 +159,8 @@ def _power_row(comparison: Comparison, each: PairedDifference) -> tuple[Cell, ..
     )
 
 
-def breakdown_table(comparison: Comparison) -> Table:
-    """Compare every model with the baseline within each category of queries."""
+def breakdown_table(comparison: Comparison) -> Table | None:
+    """Compare every model with the baseline within each category; None without categories."""
     how = comparison.procedure
     rows: list[tuple[Cell, ...]] = []
     reversals: list[str] = []
@@ -182,17 +187,21 @@ def breakdown_table(comparison: Comparison) -> Table:
             for row in parts.rows
         ]
     if not rows:
-        return Table(("model",), (), "The queries of these tasks have no categories.")
+        return None
     note = "p: Holm over the categories of a model. Reversals: "
     note += " ".join(f"{line}." for line in reversals) or "none."
     heads = (
         "model", "category", f"Δ to {comparison.baseline}\n95 % interval", "p\ncorrected", "queries"
     )  # fmt: skip
-    return Table(heads, tuple(rows), note)
+    caption = f"Paired differences from {comparison.baseline} within each category of queries."
+    return Table(heads, tuple(rows), note, name="categories", caption=caption)
 
 
-def correlations_table(comparison: Comparison) -> Table:
-    """Compare every model with the baseline on tasks scored by a correlation, such as STS."""
+def correlations_table(comparison: Comparison) -> Table | None:
+    """Compare every model with the baseline on tasks scored by a correlation, such as STS.
+
+    None if no other model has such a score.
+    """
     rows = [
         row
         for task, models in _correlation_tasks(comparison).items()
@@ -205,10 +214,9 @@ def correlations_table(comparison: Comparison) -> Table:
         f"({interval_words(['student'])}) over the influence of each pair of texts; "
         f"permutation of the two models' ranks; p corrected by {method} over the comparisons "
         "on a task."
-        if rows
-        else "No task is scored by a correlation."
     )
-    return Table(heads, tuple(rows), note)
+    caption = f"Differences of correlations from {comparison.baseline}, paired over the same pairs."
+    return Table(heads, tuple(rows), note, name="correlations", caption=caption) if rows else None
 
 
 def _correlation_tasks(comparison: Comparison) -> dict[str, dict[str, Result]]:

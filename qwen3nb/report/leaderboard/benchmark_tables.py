@@ -102,7 +102,7 @@ def means_table(grid: BenchmarkGrid, *, tier: str, links: Mapping[str, str]) -> 
         with_ranks(rows),
         _MEANS if rows else f"No results on the tier {tier}.",
         name=f"comparison-{tier}",
-        caption=f"All models on the benchmarks of the tier {tier}.",
+        caption=f"Means of all models over the benchmarks of the tier {tier}, with 95 % intervals.",
     )
 
 
@@ -127,13 +127,13 @@ def why_missing(other: Result, tasks: Iterable[str]) -> str:
 
 def task_tables(
     results: Iterable[Result], *, tier: str, links: Mapping[str, str] | None = None
-) -> Sections:
+) -> Sections | None:
     """Return a table of tasks per benchmark and type, and a table of what is missing.
 
-    Empty for a tier without benchmarks, whose leaderboard shows its tasks.
+    None for a tier without benchmarks, whose leaderboard shows its tasks.
     """
     if not TIERS[tier].benchmarks:
-        return Sections(())
+        return None
     grid, pages = benchmark_grid(results, tier=tier), links or {}
     tables = [
         (title, _tasks_table(grid, [task_column(benchmark, task) for task in tasks], pages))
@@ -169,7 +169,8 @@ def _tasks_table(
         rows.append([Cell(name), *(_task(column, own, links) for column in columns)])
     heads = [_head(column, grid) for column in columns]
     title = "-".join((columns[0].benchmark, columns[0].name))
-    return Table(("model", *heads), with_ranks(rows), name=f"tasks-{title}")
+    caption = f"Scores of all models on the tasks of {columns[0].benchmark}, with 95 % intervals."
+    return Table(("model", *heads), with_ranks(rows), name=f"tasks-{title}", caption=caption)
 
 
 def _task(column: MeanColumn, own: Mapping[str, Result], links: Mapping[str, str]) -> Cell:
@@ -216,4 +217,5 @@ def _missing_table(grid: BenchmarkGrid) -> Table:
                 count = f"{mean.measured} of {mean.column.tasks}"
                 rows.append((Cell(name, benchmark), Cell(count), Cell(", ".join(mean.gaps))))
     note = "" if rows else "Every model has a score on every task."
-    return Table(("model", "tasks with a score", "without"), tuple(rows), note, kind="words")
+    heads, caption = ("model", "tasks with a score", "without"), "Tasks without a score."
+    return Table(heads, tuple(rows), note, kind="words", name="missing", caption=caption)

@@ -52,13 +52,17 @@ _EXPECTED = (
 )
 
 
-def expected_table(results: Iterable[Result]) -> Table:
+def expected_table(results: Iterable[Result]) -> Table | None:
     """Return expected and measured scores on STS-B and MS MARCO, a row per model.
+
+    None if no model has a score on either.
 
     Every extracted model is one of ours. A target is judged only on the data it was set for, in
     the revision that MTEB pins and in full; a cell without a score names the command that fills it.
     """
     newest, _ = newest_records([r for r in latest(results) if r.task.key in _REAL])
+    if not newest:
+        return None
     names = model_names(newest)
     rows = []
     for expected in _EXPECTED:
@@ -83,7 +87,7 @@ def expected_table(results: Iterable[Result]) -> Table:
         "the data that MTEB pins, in full; scores on substitutes are shown, but not judged."
     )
     return Table(("model", *heads), tuple(rows), note, kind="words", name="expected",
-                 caption="Expected and measured scores.")  # fmt: skip
+                 caption="Scores expected on STS-B and MS MARCO, and measured.")  # fmt: skip
 
 
 def _models(name: str, records: Sequence[Result]) -> dict[str, dict[str, Result]]:
@@ -111,10 +115,11 @@ def _measured(expected: _Expected, own: Mapping[str, Result], task: str, spec: s
     return Cell(f"{score.value:.3f}", verdict, value=score.value, strong=verdict == "BELOW")
 
 
-def sts_and_msmarco_table(results: Iterable[Result]) -> Table:
+def sts_and_msmarco_table(results: Iterable[Result]) -> Table | None:
     """Return Spearman on every STS task with its mean, and five metrics on MS MARCO.
 
-    A row per model; the mean is over the STS tasks of the table, if a model has all of them.
+    A row per model; the mean is over the STS tasks of the table, if a model has all of them. None
+    without records of such tasks.
     """
     given = [r for r in latest(results) if r.task.type == "STS" or r.task.key == "MSMARCO"]
     names, (newest, _) = model_names(given), newest_records(given)
@@ -134,8 +139,10 @@ def sts_and_msmarco_table(results: Iterable[Result]) -> Table:
     heads = [*(f"{task}\nSpearman" for task in tasks), f"Avg\n{len(tasks)} STS tasks"]
     heads += [f"MS MARCO\n{metric.replace('Recall', 'R')}" for metric in _MSMARCO]
     note = "95 % intervals over pairs or queries; best of each column in bold."
-    return Table(("model", *heads), with_ranks(rows), note if rows else "No records of STS tasks.",
-                 name="sts-msmarco", caption="STS and MS MARCO dev.")  # fmt: skip
+    if not rows:
+        return None
+    caption = "Correlations on every STS task, and five metrics on MS MARCO dev."
+    return Table(("model", *heads), with_ranks(rows), note, name="sts-msmarco", caption=caption)
 
 
 def _score(record: Result | None, metric: str) -> Cell:

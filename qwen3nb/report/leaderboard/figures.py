@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from qwen3nb.analysis.comparison.alignment import model_names, newest_records
+from qwen3nb.evaluation.mteb.select import split_names
 from qwen3nb.metrics.aggregate import Aggregate
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.records.record import Result
@@ -25,6 +26,7 @@ from qwen3nb.report.render.figure import (
 )
 from qwen3nb.report.render.format import short_task
 from qwen3nb.report.render.model_styles import model_colors
+from qwen3nb.report.render.sections import MANY
 from qwen3nb.tiers import TIERS
 
 if TYPE_CHECKING:
@@ -172,7 +174,7 @@ def _interval(axis: Axes, row: int, score: Aggregate, color: str) -> None:
 
 
 def bars_figure(
-    results: Iterable[Result], *, tier: str, tasks: Sequence[str] = (), most: int = 8
+    results: Iterable[Result], *, tier: str, tasks: str | Sequence[str] = (), most: int = 8
 ) -> Figure | None:
     """Draw a group of bars per task, one per model with its interval; a cross is not measured.
 
@@ -182,17 +184,18 @@ def bars_figure(
     Args:
         results: any records.
         tier: the tier whose tasks are shown.
-        tasks: keys of the tasks to show in place of the tier's.
+        tasks: keys of the tasks to show in place of the tier's, or a comma-separated string.
         most: how many models to show, the best on the tier's first task.
     """
-    scores = _task_scores(results, tuple(tasks)) if tasks else _scores(results, tier)
+    keys = tuple(split_names(tasks) if isinstance(tasks, str) else tasks)
+    scores = _task_scores(results, keys) if keys else _scores(results, tier)
     shown = scores.models[:most]
-    what = "task" if tasks else f"{scores.what} of the tier {tier}"
+    what = "task compared" if keys else f"{scores.what} of the tier {tier}"
     if not shown:
         return None
     left_out = len(scores.models) - len(shown)
     return Figure(
-        name=f"bars-{'-'.join(tasks) or tier}",
+        name=f"bars-{'-'.join(keys) or tier}",
         draw=lambda width: _bars(scores, shown, width),
         caption=f"Every {what}, a bar per model with its "
         f"{scores.intervals}; × means not measured, not zero."
@@ -246,14 +249,24 @@ def _group(
             axis.plot([x, x], [main.low, main.high], color=GREY, linewidth=1.1)
 
 
-def per_query_figure(results: Sequence[Result], *, metric: str = "nDCG@10") -> Figure | None:
+def per_query_figure(
+    results: Sequence[Result], *, metric: str = "nDCG@10", most: int = MANY
+) -> Figure | None:
     """Draw the distribution of a retrieval metric over queries, a panel per task.
 
     None if no record has the metric per query.
+
+    Args:
+        results: records of one model.
+        metric: a metric per query, between 0 and 1.
+        most: how many tasks to show, those with most queries.
     """
-    measured = [result for result in results if metric in result.per_query]
-    if not measured:
+    every = [result for result in results if metric in result.per_query]
+    if not every:
         return None
+    largest = sorted(every, key=lambda each: -len(each.per_query[metric]))[:most]
+    measured = [result for result in every if result in largest]
+    left_out = len(every) - len(measured)
     means = ", ".join(
         f"{short_task(r.task.key)} mean {np.mean(list(r.per_query[metric].values())):.3f}, "
         f"n = {len(r.per_query[metric])}"
@@ -263,7 +276,8 @@ def per_query_figure(results: Sequence[Result], *, metric: str = "nDCG@10") -> F
         name="per-query",
         draw=lambda width: _per_query(measured, metric, width),
         caption=f"Queries by their {metric}: {means}. Peaks at both ends: the model either "
-        "finds the document or misses it; a peak in the middle: it finds it, but ranks it low.",
+        "finds the document or misses it; a peak in the middle: it finds it, but ranks it low."
+        + (f" {left_out} tasks with fewer queries are not shown." if left_out else ""),
         alt=f"Histograms of {metric} over queries: {means}.",
         columns=2 if len(measured) > 1 else 1,
     )

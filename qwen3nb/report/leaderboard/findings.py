@@ -14,11 +14,11 @@ from qwen3nb import paths
 from qwen3nb.analysis.comparison.alignment import comparable
 from qwen3nb.analysis.comparison.compare import Comparison
 from qwen3nb.analysis.comparison.differences import PairedDifference
-from qwen3nb.analysis.comparison.ranking import Ranking
+from qwen3nb.analysis.training.checkpoint_scores import training_step
 from qwen3nb.checkpoints.provenance import read_provenance
 from qwen3nb.records.record import Result
 from qwen3nb.report.render.format import short_task
-from qwen3nb.utils.format import interval_text
+from qwen3nb.report.render.html import escaped_text
 
 __all__ = ["Finding", "findings", "findings_html"]
 
@@ -39,14 +39,14 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class _FirstTask:
-    """The records on the task that the findings are about, one per model, best first."""
+class _OnTask:
+    """The records on the task that the findings are about, one per model, best on_task."""
 
     results: Sequence[Result]
     comparison: Comparison
     sources: Mapping[str, Mapping[str, Any]]  # the source of each extracted model, by identity
     links: Mapping[str, str]
-    where: str = ""  # the task, if the first finding is about something else
+    where: str  # the task
 
     def source(self, result: Result) -> Mapping[str, Any] | None:
         """Return the source of an extracted model; None for any other model."""
@@ -70,19 +70,19 @@ def findings(
     comparison: Comparison,
     *,
     task: str,
-    board: Ranking | None = None,
     links: Mapping[str, str] | None = None,
     more: Sequence[Finding] = (),
     at_most: int = 3,
 ) -> list[Finding]:
-    """Return the findings on one task: who leads, what extraction and averaging give.
+    """Return the findings on one task: what training, extraction and averaging give.
+
+    Who leads is said above them, by `leaderboard_conclusion`.
 
     Args:
         comparison: comparison of the models, the same as on every other page.
         task: the task to report on.
-        board: a ranking on a benchmark, which then says who leads.
         links: page of each run id.
-        more: findings of other pages; they come before the one on averaging.
+        more: findings of other pages; they come after the one on training.
         at_most: how many findings to keep.
     """
     results = [
@@ -91,96 +91,102 @@ def findings(
         if name == task and record.main.value is not None
     ]
     results.sort(key=lambda each: -(each.main.value or 0.0))
-    where = "" if board is None else f" on {short_task(task)}"
-    first = _FirstTask(results, comparison, _sources(results), links or {}, where)
-    makers: Sequence[Callable[[_FirstTask], Finding | None]] = (_leader, _extracted, _averaging)
-    if board is not None:
-        makers = (lambda _: _leader_of(board), *makers[1:])
-    made = [finding for make in makers if (finding := make(first)) is not None]
-    return [*made[:2], *more, *made[2:]][:at_most]
+    on_task = _OnTask(results, comparison, _sources(results), links or {}, short_task(task))
+    makers: Sequence[Callable[[_OnTask], Finding | None]] = (_training, _extracted, _averaging)
+    training, *others = [make(on_task) for make in makers]
+    return [each for each in (training, *more, *others) if each is not None][:at_most]
 
 
-def _leader(first: _FirstTask) -> Finding | None:
-    if not first.results:
+def _training(on_task: _OnTask) -> Finding | None:
+    """Compare the best later checkpoint of a training with its on_task.
+
+    Of several trainings, that of the best checkpoint. The p-value is corrected, as everywhere,
+    over a family of comparisons that has those of the other checkpoints, too.
+    """
+    steps = {id(each): training_step(each) for each in on_task.results}
+    for best in on_task.results:
+        step = steps[id(best)]
+        series = [
+            (other.step, each)
+            for each in on_task.results
+            if step and (other := steps[id(each)])
+            and (other.training, other.seed) == (step.training, step.seed)
+        ]  # fmt: skip
+        if len({number for number, _ in series}) > 1:
+            return _trained(on_task, series)
+    return None
+
+
+def _trained(on_task: _OnTask, series: Sequence[tuple[int, Result]]) -> Finding | None:
+    """Say what one training gives; ``series`` are its steps and records, the best on_task."""
+    start = min(number for number, _ in series)
+    first = next(each for number, each in series if number == start)
+    best = next(each for number, each in series if number > start)
+    gap = on_task.gap(best, first)
+    if gap is None:
         return None
-    best, *others = first.results
-    score = f"{_metric(best)} {_value(best)}, n = {best.main.n}"
-    task = short_task(best.task.key)
-    gaps = ((each, first.gap(best, each)) for each in others)
-    second, gap = next(((each, gap) for each, gap in gaps if gap is not None), (None, None))
-    if second is None or gap is None:
-        return Finding(f"{first.name(best)} leads on {task}", score + ".", first.page(best))
-    if first.significant(gap):
-        headline = f"{first.name(best)} leads on {task}"
-        reason = f"ahead of the second, {first.name(second)}, by {gap}"
+    name, metric = _training_name(best), gap.metric
+    if not on_task.significant(gap):
+        headline = f"{name} makes no difference in {metric} that these {gap.n} queries show"
     else:
-        headline = (
-            f"{first.name(best)} and {first.name(second)} are not significantly different on {task}"
-        )
-        reason = f"the difference from {first.name(second)} is {gap}"
-    return Finding(headline, f"{score}; {reason}.", first.page(best))
-
-
-def _leader_of(board: Ranking) -> Finding:
-    """Say who leads on a benchmark, by its ranking."""
-    best, second = board.standings[:2]
-    tied = bool(set(best.groups) & set(second.groups))
-    headline = f"{best.system} leads on {board.name}"
-    if tied:
-        both = f"{best.system} and {second.system}"
-        headline = f"{both} are not significantly different on {board.name}"
-    scores = [
-        f"{each.mean:.3f} {interval_text(each.interval, sign=False)}" for each in (best, second)
-    ]
+        verb = "lifts" if gap.difference > 0 else "lowers"
+        headline = f"{name} {verb} {metric} by {abs(gap.difference):.3f} on {on_task.where}"
     return Finding(
         headline,
-        f"Mean over the tasks that every ranked model has: {scores[0]}, against {scores[1]} of "
-        f"{second.system}; it ranks first in {100 * best.best:.0f} % of resamples.",
-        "leaderboard.html",
+        f"{on_task.name(best)} {_value(best)}, against {_value(first)} of {on_task.name(first)}, "
+        f"its start: {gap}.",
+        on_task.page(best),
     )
 
 
-def _extracted(first: _FirstTask) -> Finding | None:
+def _training_name(result: Result) -> str:
+    """Return what a training is called: its objective if its name says so, else its name."""
+    step = training_step(result)
+    name = step.training if step else result.model.label
+    return "Contrastive training" if "contrastive" in name.lower() else f"Training {name}"
+
+
+def _extracted(on_task: _OnTask) -> Finding | None:
     """Compare the best extracted encoder with the best other model."""
-    own = [each for each in first.results if first.source(each) is not None]
-    others = [each for each in first.results if first.source(each) is None]
-    gap = first.gap(own[0], others[0]) if own and others else None
+    own = [each for each in on_task.results if on_task.source(each) is not None]
+    others = [each for each in on_task.results if on_task.source(each) is None]
+    gap = on_task.gap(own[0], others[0]) if own and others else None
     if gap is None:
         return None
     verdict = "not significantly different from"
-    if first.significant(gap):
+    if on_task.significant(gap):
         verdict = "above" if gap.difference > 0 else "below"
     return Finding(
-        f"The best extracted encoder, {first.name(own[0])}, is {verdict} the best baseline"
-        + first.where,
+        f"The best extracted encoder, {on_task.name(own[0])}, is {verdict} the best baseline on "
+        + on_task.where,
         f"{_metric(own[0])} {_value(own[0])}, against {_value(others[0])} of "
-        f"{first.name(others[0])}: {gap}.",
-        first.page(own[0]),
+        f"{on_task.name(others[0])}: {gap}.",
+        on_task.page(own[0]),
     )
 
 
-def _averaging(first: _FirstTask) -> Finding | None:
+def _averaging(on_task: _OnTask) -> Finding | None:
     """Compare an averaged model with the best of the checkpoints that went into it."""
-    for result in first.results:
-        averaging = (first.source(result) or {}).get("averaging")
+    for result in on_task.results:
+        averaging = (on_task.source(result) or {}).get("averaging")
         if not averaging:
             continue
         digests = set(averaging.get("digests", {}).values())
         parts = [
             each
-            for each in first.results
-            if (source := first.source(each)) and source.get("digest") in digests
+            for each in on_task.results
+            if (source := on_task.source(each)) and source.get("digest") in digests
         ]
-        gap = first.gap(result, parts[0]) if parts else None
+        gap = on_task.gap(result, parts[0]) if parts else None
         if gap is None:
             continue
         verdict = "makes no significant difference"
-        if first.significant(gap):
+        if on_task.significant(gap):
             verdict = "helps" if gap.difference > 0 else "hurts"
         return Finding(
-            f"Averaging {averaging['num_checkpoints']} checkpoints {verdict}{first.where}",
-            f"{first.name(result)} against {first.name(parts[0])}, the best of them: {gap}.",
-            first.page(result),
+            f"Averaging {averaging['num_checkpoints']} checkpoints {verdict} on {on_task.where}",
+            f"{on_task.name(result)} against {on_task.name(parts[0])}, the best of them: {gap}.",
+            on_task.page(result),
         )
     return None
 
@@ -213,10 +219,10 @@ def findings_html(findings: Sequence[Finding]) -> str:
 
 
 def _card(finding: Finding) -> str:
-    headline = html.escape(finding.headline)
+    headline = escaped_text(finding.headline)
     if finding.page:
         headline = f'<a href="{html.escape(finding.page, quote=True)}">{headline}</a>'
     return (
         f'<div class="q-finding"><p class="q-finding-head">{headline}</p>'
-        f"<p>{html.escape(finding.evidence)}</p></div>"
+        f"<p>{escaped_text(finding.evidence)}</p></div>"
     )

@@ -99,8 +99,10 @@ def _mteb(file: Path) -> OtherScore:
 
 def other_scores_table(
     results: Iterable[Result], *, tier: str, scores: Sequence[OtherScore] | None = None
-) -> Table:
+) -> Table | None:
     """Return one's own main scores beside published ones, a row per task.
+
+    None if no task of the tier has a published score.
 
     Args:
         results: any records; those on other tiers' tasks are ignored.
@@ -109,9 +111,8 @@ def other_scores_table(
     """
     others = read_published() if scores is None else list(scores)
     tasks = [key for key in TIERS[tier].task_keys if any(each.task == key for each in others)]
-    note = "No published scores of this tier's tasks; see `published.toml` in the documentation."
     if not tasks:
-        return Table(("task",), (), note)
+        return None
     on_tier = [r for r in latest(results) if r.task.key in tasks]
     names, (newest, _) = model_names(on_tier), newest_records(on_tier)
     own = {(names[r.model.identity], r.task.key): main_score(r) for r in newest}
@@ -132,7 +133,7 @@ def other_scores_table(
         "their scores per query there is no paired difference, no interval and no test."
     )
     return Table(("task", *heads), tuple(rows), note, name=f"published-{tier}",
-                 caption="Own and published scores.")  # fmt: skip
+                 caption="Main scores of one's own models beside published ones.")  # fmt: skip
 
 
 def _value(value: float | None) -> Cell:

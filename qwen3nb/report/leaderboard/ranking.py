@@ -1,8 +1,9 @@
-"""The ranking of the models and its uncertainty: rank intervals, tie groups, task types."""
+"""The ranking of the models on each task, or type of task, and its uncertainty."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from qwen3nb.analysis.comparison.alignment import Pairing, ScoreMatrix, pair_results
@@ -16,16 +17,16 @@ from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.figure import GREY, SMALL, Figure, grid, plain
 from qwen3nb.report.render.format import short_task
 from qwen3nb.report.render.model_styles import model_colors
+from qwen3nb.report.render.sections import MANY
 from qwen3nb.report.render.table import Table
 from qwen3nb.tiers import BENCHMARKS, GROUPS, TIERS
-from qwen3nb.utils.format import interval_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as MplFigure
 
     from qwen3nb.analysis.comparison.ranking import Ranking, Standing
 
-__all__ = ["categories_table", "rank_figure", "rank_table", "standings"]
+__all__ = ["rank_figure", "rank_table", "standings", "task_count"]
 
 GROUPED = tuple(name for name, each in BENCHMARKS.items() if {*GROUPS} & {*each.tasks})
 TOO_FEW = "Ranks need two or more models with scores per query on the same tasks."
@@ -34,11 +35,12 @@ TOO_FEW = "Ranks need two or more models with scores per query on the same tasks
 def standings(
     results: Iterable[Result], *, tier: str, alpha: float = 0.05, seed: int = 0
 ) -> CategoryBoards | None:
-    """Rank the models over a tier's tasks with per-query scores, and by type of task.
+    """Rank the models on each of a tier's tasks with per-query scores, and on their mean.
 
-    The tasks are those that most models have: a model that lacks one of them is reported, not
-    ranked. A tier with benchmarks has a ranking per benchmark and type instead, the first of
-    which stands for the tier. None if fewer than two models can be ranked.
+    Of more than `MANY` tasks, a ranking per type. The mean is over the tasks that most models
+    have: a model that lacks one of them is listed with the reason, not ranked. A tier with
+    benchmarks has a ranking per benchmark and type instead, the first of which stands for the
+    tier. None if fewer than two models can be ranked.
     """
     tasks = TIERS[tier].task_keys
     on_tier = [result for result in latest(results) if result.task.key in tasks]
@@ -48,8 +50,21 @@ def standings(
     ranked = _rankable(pairing)
     if not ranked:
         return None
-    types = {result.task.key: result.task.type for result in on_tier}
-    return category_leaderboards(ranked, types, alpha=alpha, seed=seed)
+    if len(pairing.matrices) > MANY:
+        types = {result.task.key: result.task.type for result in on_tier}
+        return category_leaderboards(ranked, types, alpha=alpha, seed=seed)
+    boards = category_leaderboards(ranked, {}, alpha=alpha, seed=seed)
+    by_task = {each.task: each for each in pairing.matrices if len(each.systems) > 1}
+    on_each = {
+        task: boards.boards.get(task) or rank_systems([by_task[task]], alpha=alpha, seed=seed)
+        for task in sorted(by_task, key=lambda task: _position(task, tasks))
+    }
+    return replace(boards, boards=on_each)
+
+
+def _position(task: str, tasks: Sequence[str]) -> int:
+    """Return where a task, or a part of one, stands among a tier's tasks."""
+    return next((i for i, key in enumerate(tasks) if task.startswith(key)), len(tasks))
 
 
 def _benchmark_boards(
@@ -97,33 +112,57 @@ def _rankable(pairing: Pairing) -> list[ScoreMatrix]:
 
 
 def rank_table(boards: CategoryBoards | None) -> Table:
-    """Return a row per model: rank with interval, mean, share of first ranks, tie groups."""
-    columns = ("model", "rank\n95 % interval", "mean\n95 % interval", "first in", "tie groups")
+    """Return a row per model and a column per ranking, best on the first of them first.
+
+    A cell has the rank, its interval, the share of first ranks and the tie groups. A model that
+    is not ranked keeps its row, with the reason. Reversals of the order are in the note.
+    """
     if boards is None:
-        return Table(columns, (), TOO_FEW)
-    board = boards.overall
+        return Table(("model",), (), TOO_FEW, name="ranks")
+    shown = dict(boards.boards) or {boards.overall.name: boards.overall}
+    if not boards.overall.name and len(boards.overall.tasks) > 1:
+        shown["all tasks"] = boards.overall
+    standings = [{each.system: each for each in board.standings} for board in shown.values()]
     rows = tuple(
         (
-            Cell(each.system),
-            Cell(
-                str(each.rank),
-                "{} to {}".format(*each.rank_interval),
-                value=each.rank,
-                interval=each.rank_interval,
+            Cell(system),
+            *(
+                _rank(own.get(system), system, board)
+                for own, board in zip(standings, shown.values(), strict=True)
             ),
-            Cell(
-                f"{each.mean:.3f}",
-                interval_text(each.interval, sign=False),
-                value=each.mean,
-                interval=each.interval,
-            ),
-            Cell(f"{100 * each.best:.1f} %", value=each.best),
-            Cell(" ".join(map(_letter, each.groups)) or "–"),
         )
-        for each in board.standings
+        for system in dict.fromkeys(name for own in standings for name in own)
     )
-    caption = "Ranks with intervals; models that share a letter are not significantly different."
-    return Table(columns, rows, _note(board), name="ranks", caption=caption)
+    heads = (f"{short_task(name)}\n{_size(board)}" for name, board in shown.items())
+    return Table(
+        ("model", *heads), rows, _note(boards), name="ranks",
+        caption="Rank of each model with its 95 % interval and the share of resamples in which it "
+        "ranks first, on each task or type of task. Models that share a letter in a column are "
+        "not significantly different.",
+    )  # fmt: skip
+
+
+def _rank(standing: Standing | None, system: str, board: Ranking) -> Cell:
+    """Return a rank with its uncertainty, or why there is none."""
+    if standing is None:
+        start = f"{system} is not ranked: "
+        reasons = (line.removeprefix(start) for line in board.left_out if line.startswith(start))
+        return Cell("not ranked", " ".join(map(short_task, next(reasons, "no score").split())))
+    first = f", first {100 * standing.best:.0f} %" if standing.best >= 0.005 else ""
+    return Cell(
+        str(standing.rank),
+        "{} to {}".format(*standing.rank_interval) + first,
+        value=standing.rank,
+        interval=standing.rank_interval,
+        mark=" ".join(map(_letter, standing.groups)),
+    )
+
+
+def _size(board: Ranking) -> str:
+    """Return the number of queries of one task, or of tasks."""
+    if board.name or len(board.tasks) > 1:
+        return f"mean of {task_count(board)}"
+    return f"n = {board.queries[0]}"
 
 
 def _letter(number: int) -> str:
@@ -135,43 +174,47 @@ def _tasks(board: Ranking) -> str:
     if board.name:
         low, high = min(board.queries), max(board.queries)
         n = f"n = {low}" if low == high else f"n = {low} to {high}"
-        return f"{board.name} ({_few(board)} with scores of every model listed, {n})"
+        return f"{board.name} ({task_count(board)} with scores of every model listed, {n})"
     sizes = zip(board.tasks, board.queries, strict=True)
     return ", ".join(f"{short_task(task)} (n = {n})" for task, n in sizes)
 
 
-def _weights(board: Ranking) -> str:
-    return "a group counting as one task" if board.name else "each task with the same weight"
-
-
-def _note(board: Ranking) -> str:
-    pairs = len(board.standings) - 1
-    left_out = "".join(f" {reason}." for reason in board.left_out)
+def _note(boards: CategoryBoards) -> str:
+    named = bool(boards.overall.name)
+    weights = "Means over tasks: a group counts as one task, " if named else (
+        "Mean over tasks: each has the same weight, "
+    )  # fmt: skip
+    left_out = "" if named else "".join(
+        f" {' '.join(map(short_task, line.split()))}." for line in boards.overall.left_out
+    )  # fmt: skip
+    reversals = " ".join(f"{each.text}." for each in boards.reversals) or "none."
+    paradox = "" if named else f" Reversals of the order (Simpson's paradox): {reversals}"
     return (
-        f"Mean over {_tasks(board)}, {_weights(board)}; 95 % intervals of means from "
-        f"those of the tasks, ranks from {DRAWS:,} resamples of the queries. Models that share a "
-        "letter are not significantly different (paired permutation test, Holm over all pairs, "
-        "alpha "
-        f"{board.alpha:g}): {board.adjacent_separable} of {pairs} neighbouring pairs differ."
-        f"{left_out}"
+        f"{weights}and only models with a score on every task are ranked. Ranks from {DRAWS:,} "
+        "resamples of the queries. Letters: paired permutation test, Holm over all pairs of a "
+        f"column, alpha {boards.overall.alpha:g}."
+        + left_out
+        + paradox
+        + "".join(f" {note}." for note in boards.notes)
     )
 
 
 def rank_figure(boards: CategoryBoards | None) -> Figure | None:
     """Draw each model's rank and its 95 % interval, best on top; tie groups as bars at the right.
 
-    None if fewer than two models can be ranked.
+    On the first task, type or benchmark, as the rows of `rank_table` are sorted. None if fewer
+    than two models can be ranked.
     """
     if boards is None:
         return None
-    board = boards.overall
+    board = next(iter(boards.boards.values()), boards.overall)
     words = "; ".join("{}: {} ({} to {})".format(e.system, e.rank, *e.rank_interval)
                       for e in board.standings)  # fmt: skip
     return Figure(
         name="ranks",
         draw=lambda width: _draw_ranks(board, width),
-        caption="Rank of each model by its mean over "
-        f"{_tasks(board)}, with the 95 % percentile interval over {DRAWS:,} resamples of the "
+        caption=f"Rank of each model on {_tasks(board)}, "
+        f"with the 95 % percentile interval over {DRAWS:,} resamples of the "
         "queries. Bars at the right join models that are not significantly different (paired "
         f"permutation test, Holm over all pairs, alpha {board.alpha:g}).",
         alt=f"Rank and interval of each model. {words}.",
@@ -205,44 +248,9 @@ def _draw_ranks(board: Ranking, width: float) -> MplFigure:
     return figure
 
 
-def categories_table(boards: CategoryBoards | None) -> Table:
-    """Return means and ranks by type of task; reversals of the order are listed below."""
-    if boards is None:
-        return Table(("model",), (), TOO_FEW)
-    whole = {} if boards.overall.name else {"all tasks": boards.overall}
-    shown = {**whole, **boards.boards}
-    columns = ("model", *(f"{name}\n{_few(board)}".strip() for name, board in shown.items()))
-    by_type = [{each.system: each for each in board.standings} for board in shown.values()]
-    systems = dict.fromkeys(name for standings in by_type for name in standings)
-    rows = tuple(
-        (Cell(name), *(_mean_and_rank(group.get(name)) for group in by_type)) for name in systems
-    )
-    if boards.overall.name:
-        text = "Means over the tasks on which every model listed has scores per query, with the "
-        text += "rank in brackets; 95 % intervals from those of the tasks."
-        return Table(columns, rows, text + "".join(f" {note}." for note in boards.notes))
-    reversals = " ".join(f"{each.text}." for each in boards.reversals) or "None."
-    notes = "".join(f" {note}." for note in boards.notes)
-    text = "Mean, with the rank in brackets; 95 % intervals from those of the tasks. "
-    text += f"Reversals of the order (Simpson's paradox): {reversals}{notes}"
-    return Table(columns, rows, text)
-
-
-def _few(board: Ranking) -> str:
+def task_count(board: Ranking) -> str:
     """Return the number of tasks of a benchmark; a group counts as one."""
-    if not board.name:
-        return ""
     group_of = {part: name for name, parts in GROUPS.items() for part in parts}
     grouped = board.name in GROUPED
     count = len({group_of.get(task, task) if grouped else task for task in board.tasks})
     return f"{count} task{'s' if count > 1 else ''}"
-
-
-def _mean_and_rank(standing: Standing | None) -> Cell:
-    if standing is None:
-        return Cell("not ranked")
-    ends = interval_text(standing.interval, sign=False)
-    return Cell(
-        f"{standing.mean:.3f} ({standing.rank})", ends, value=standing.mean,
-        interval=standing.interval,
-    )  # fmt: skip

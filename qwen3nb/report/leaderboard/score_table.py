@@ -37,6 +37,7 @@ def leaderboard(
     tasks: Sequence[str] = (),
     comparison: Comparison | None = None,
     links: Mapping[str, str] | None = None,
+    name: str = "",
 ) -> Table:
     """Return all models on a tier: a row per model, a column per task, the two best marked.
 
@@ -50,9 +51,12 @@ def leaderboard(
         tasks: keys of the tasks to show in place of the tier's.
         comparison: comparison of these results; computed if None.
         links: page of each run id.
+        name: name of the table, of its files and its link; by default ``comparison-`` and the tier.
     """
+    name = name or f"comparison-{'tasks' if tasks else tier}"
     if TIERS[tier].benchmarks and not tasks:
-        return means_table(benchmark_grid(results, tier=tier), tier=tier, links=links or {})
+        means = means_table(benchmark_grid(results, tier=tier), tier=tier, links=links or {})
+        return replace(means, name=name)
     wanted, tasks = tasks, list(tasks or TIERS[tier].task_keys)
     on_tier = [result for result in latest(results) if result.task.key in tasks]
     names = model_names(on_tier)
@@ -75,6 +79,7 @@ def leaderboard(
             for task in tasks
         ]
         rows.append((Cell(names[identity], link=(links or {}).get(example.run, "")), *cells))
+    what = "these tasks" if wanted else f"the tasks of the tier {tier}"
     heads = [_head(task, [each for each in columns[task] if each]) for task in tasks]
     return Table(
         ("model", *heads),
@@ -82,10 +87,8 @@ def leaderboard(
         f"95 % intervals over n ({interval_words(r.main.interval for r in on_tier)}); best of "
         "each column in bold, second best underlined, whether or not they differ significantly "
         "(see the paired differences).",
-        name="comparison-tasks" if wanted else f"comparison-{tier}",
-        caption="All models on these tasks."
-        if wanted
-        else f"All models on the tasks of the tier {tier}.",
+        name=name,
+        caption=f"Scores of all models on {what}, with 95 % intervals.",
         legend=(("†", NEAR),) if any(near.values()) else (),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from qwen3nb.analysis.comparison.alignment import model_names, newest_records
@@ -55,6 +56,8 @@ def results_table(results: Sequence[Result], *, skipped: Mapping[str, str] | Non
         ("task", "metric", "value", "n"),
         tuple(rows),
         f"Main metric in bold. Intervals: 95 %, {interval_words(used)}, over n.",
+        name="metrics",
+        caption="Every metric of every task, each with its 95 % interval.",
     )
 
 
@@ -75,12 +78,14 @@ def checks_table(checks: Iterable[Any]) -> Table:
         for check in checks
     )
     return Table(
-        ("check", "verdict", "found", "expected", "n"),
+        ("check", "verdict", "observed", "expected", "n"),
         rows,
         f"Intervals: 95 %, {interval_words(['wilson', 'fisher'])} (correlations), over queries or "
         "pairs. On substitutes for the data "
         "a target was set for, a missed target only warns, unless the interval includes chance.",
         kind="words",
+        name="checks",
+        caption="Sanity checks: what was observed, what is expected, and the verdict.",
     )
 
 
@@ -168,16 +173,36 @@ def _hits(results: Sequence[Result]) -> str:
 
 
 def headline_table(
-    results: Iterable[Result], *, tier: str, links: Mapping[str, str] | None = None
+    results: Iterable[Result],
+    *,
+    tier: str,
+    links: Mapping[str, str] | None = None,
+    most: int | None = None,
 ) -> Table:
-    """Return the scores that the landing page shows, a row per model.
+    """Return the scores that the landing page shows, a row per model, best first.
 
     For a tier with benchmarks, the means over each; otherwise the scores on `headline_task`.
+
+    Args:
+        results: any records.
+        tier: the tier whose tasks are shown.
+        links: page of each run id.
+        most: how many models to show; by default all.
     """
+    table = _headline(results, tier=tier, links=links or {})
+    if most is None or len(table) <= most:
+        return table
+    note = f"The best {most} of {len(table)} models. {table.note}"
+    return replace(table, rows=table.rows[:most], note=note)
+
+
+def _headline(results: Iterable[Result], *, tier: str, links: Mapping[str, str]) -> Table:
     newest = latest(results)
     if TIERS[tier].benchmarks:
         grid = benchmark_grid(newest, tier=tier, by_type=False)
-        return means_table(grid, tier=tier, links=links or {})
+        caption = f"The means over each benchmark of the tier {tier}, with 95 % intervals."
+        means = means_table(grid, tier=tier, links=links)
+        return replace(means, name="headline", caption=caption)
     task = headline_task(newest, tier=tier)
     on_task = [result for result in newest if result.task.key == task]
     names = model_names(on_task)
@@ -188,14 +213,16 @@ def headline_table(
     metric = on_task[0].task.main_metric
     rows = tuple(
         (
-            Cell(names[result.model.identity], link=(links or {}).get(result.run, "")),
-            number(result.main, link=score_link(result, links or {})),
+            Cell(names[result.model.identity], link=links.get(result.run, "")),
+            number(result.main, link=score_link(result, links)),
             Cell(f"{result.main.n} {result.task.unit}", value=result.main.n),
         )
         for result in on_task
     )
     note = f"{short_task(task)}: the task of the tier with most models, of several the first."
-    return Table(("model", f"{short_task(task)}\n{metric}", "n"), rows, note)
+    caption = f"Scores on {short_task(task)}, best first, with 95 % intervals over n."
+    heads = ("model", f"{short_task(task)}\n{metric}", "n")
+    return Table(heads, rows, note, name="headline", caption=caption)
 
 
 def headline_task(results: Iterable[Result], *, tier: str) -> str:
@@ -241,10 +268,14 @@ def cost_table(results: Iterable[Result], *, links: Mapping[str, str] | None = N
         tuple(rows),
         "Seconds over all tasks, including loading data and scoring; cached texts do not count as "
         "encoded. Peak memory is that of the whole process.",
+        name="cost",
+        caption="What the results of each model cost.",
     )
 
 
 def failures_table(failures: Mapping[str, str]) -> Table:
     """Return the tasks that failed and why; empty if none did."""
     rows = tuple((Cell(where), Cell(reason)) for where, reason in sorted(failures.items()))
-    return Table(("run", "why"), rows, "" if rows else "No task failed.", kind="words")
+    note = "" if rows else "No task failed."
+    caption = "Runs that failed, and why."
+    return Table(("run", "why"), rows, note, kind="words", name="failures", caption=caption)

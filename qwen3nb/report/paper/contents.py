@@ -192,7 +192,10 @@ def _trained_tables(seed: int) -> list[Table]:
 
 def _of_benchmarks(shown: _Shown, comparison: Comparison) -> Iterator[Table]:
     """Yield the tables of all tasks by benchmark and type, and the differences by type."""
-    *sections, (title, missing) = task_tables(shown.results, tier=shown.tier).tables
+    tables = task_tables(shown.results, tier=shown.tier)
+    if tables is None:
+        return
+    *sections, (title, missing) = tables.tables
     for name, table in sections:
         yield replace(transposed(table, first="task"), caption=f"{name}.")
     yield replace(missing, name="missing", caption=f"{title}.")

@@ -97,9 +97,13 @@ def style(*, ink: str = "", font: str = "") -> Iterator[None]:
 
 
 def plain(text: str, *, most: int = 60) -> str:
-    """Return text on one line of at most ``most`` characters, without formulas."""
+    """Return text on one line of at most ``most`` characters, without formulas.
+
+    Long text keeps its start and its end, in which names of checkpoints differ.
+    """
     line = _line(text)
-    short = line if len(line) <= most else f"{line[: most - 1]}…"
+    tail = (most - 1) // 3
+    short = line if len(line) <= most else f"{line[: most - 1 - tail]}…{line[-tail:]}"
     return short.replace("$", r"\$")
 
 

@@ -1,4 +1,4 @@
-"""Tables of the simulated calibration of tests and intervals."""
+"""Tables of the simulated calibration of tests and intervals, and what they show."""
 
 from __future__ import annotations
 
@@ -6,15 +6,29 @@ from collections.abc import Iterable
 from typing import Any
 
 from qwen3nb.report.render.cell import Cell
+from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.table import Table
 
-__all__ = ["calibration_table"]
+__all__ = ["calibration_conclusion", "calibration_table"]
 
 _WORDS = {
     "false positives": "share of p-values below 0.05 where there is no difference",
     "coverage": "share of 95 % intervals of a difference that contain the true one",
     "score coverage": "share of 95 % intervals of a score that contain the true one",
     "power": "share of samples in which the t-test detects the minimum detectable effect",
+}
+_INTERVALS = ("coverage", "score coverage")
+# The methods that pages use, and what is said of them.
+_CLAIMS = {
+    "false positives": "The permutation test finds a difference where there is none in at most",
+    "coverage": "The 95 % intervals of differences contain the true one in at least",
+    "score coverage": "Those of scores contain the true one in at least",
+}
+_SHOWN = {
+    ("false positives", "permutation test"),
+    ("coverage", "tie-adjusted Student's"),
+    ("score coverage", "Wilson's"),
+    ("score coverage", "Fisher's z"),
 }
 
 
@@ -36,7 +50,53 @@ def calibration_table(shares: Iterable[Any], *, kind: str, over: str = "queries"
         for (method, world), by_size in rows.items()
     )
     heads = [f"n = {size}" if over == "queries" else f"{size}\nseeds x queries" for size in sizes]
-    return Table(("method", *heads), cells, _note(kind, selected))
+    where = "-over-seeds" if over == "seeds" else ""
+    return Table(
+        ("method", *heads), cells, _note(kind, selected),
+        name=f"{kind.replace(' ', '-')}{where}",
+        caption=f"Simulated: the {_WORDS[kind]}, by method, world and number of {over}.",
+    )  # fmt: skip
+
+
+def calibration_conclusion(shares: Iterable[Any]) -> Conclusion:
+    """Say whether the test and the intervals shown on every page hold their level."""
+    every = list(shares)
+    if not every:
+        return Conclusion("Nothing was simulated, so nothing is known about the calibration.")
+    shown = [share for share in every if (share.kind, share.method) in _SHOWN and _queries(share)]
+    words = [_in_words(kind, [s for s in shown if s.kind == kind]) for kind in _CLAIMS]
+    return Conclusion(" ".join(word for word in [*words, _others(every)] if word))
+
+
+def _queries(share: Any) -> bool:
+    return " x " not in share.n
+
+
+def _in_words(kind: str, shares: list[Any]) -> str:
+    """Say in how many settings a method that pages use is too bold, with its worst share."""
+    if not shares:
+        return ""
+    bold = sum(share.verdict == "too bold" for share in shares)
+    extreme = (max if kind == "false positives" else min)(shares, key=lambda each: each.share)
+    return (
+        f"{_CLAIMS[kind]} {100 * extreme.share:.1f} % of samples ({extreme.world}, n = "
+        f"{extreme.n}): too bold in {bold or 'none'} of {len(shares)} settings."
+    )
+
+
+def _others(shares: list[Any]) -> str:
+    """Name the usual intervals that are too bold, with the number of settings."""
+    counts = []
+    for method in dict.fromkeys(s.method for s in shares if s.kind in _INTERVALS and _queries(s)):
+        own = [s for s in shares if s.method == method and s.kind in _INTERVALS and _queries(s)]
+        bold = sum(share.verdict == "too bold" for share in own)
+        if bold and not any((kind, method) in _SHOWN for kind in _INTERVALS):
+            counts.append(f"{method} in {bold} of {len(own)}")
+    return (
+        f"Of the usual intervals, which pages do not use, too bold are: {', '.join(counts)}."
+        if counts
+        else ""
+    )
 
 
 def _cell(share: Any) -> Cell:

@@ -5,13 +5,19 @@ import json
 import numpy as np
 import pytest
 from helpers.html import HOSTILE, Tags
-from helpers.records import amend, make, tier_records
+from helpers.records import amend, make
 
 from qwen3nb.analysis.comparison.compare import compare
-from qwen3nb.report.headline import headline_findings, interference_finding, rerank_finding
+from qwen3nb.analysis.training.interference import Group, Interference
+from qwen3nb.analysis.training.tir_estimate import Estimate, Gate
+from qwen3nb.report.headline import (
+    headline_findings,
+    headline_lead,
+    interference_finding,
+    rerank_finding,
+)
 from qwen3nb.report.leaderboard.findings import Finding, findings, findings_html
-from qwen3nb.report.leaderboard.ranking import standings
-from qwen3nb.report.training.interference import interference_report
+from qwen3nb.report.training.interference import InterferenceReport, interference_report
 
 RNG = np.random.default_rng(3)
 BASE = RNG.uniform(0.2, 0.6, 200)
@@ -36,22 +42,40 @@ def extracted(home, label, *, scores, digest, averaging=None):
     return result
 
 
-def test_a_leader_by_a_real_difference():
-    best, second = make("best", scores=BASE + 0.1), make("second", scores=BASE)
-    (finding,) = leaders([second, best], links={"run-best": "best.html"})
-    assert finding.headline == "best leads on Retrieval"
-    assert "by +0.100 [+0.100, +0.100], p < 0.001, corrected < 0.001" in finding.evidence
-    assert f"nDCG@10 {np.mean(BASE) + 0.1:.3f}" in finding.evidence
-    assert "n = 200" in finding.evidence
-    assert finding.page == "best.html"
+def trained(**means):
+    """Records of checkpoints of the training ``demo``, by step."""
+    return [
+        make(f"demo-{'init' if step == 'start' else f'checkpoint-{step[4:]}'}", scores=scores)
+        for step, scores in means.items()
+    ]
 
 
-def test_no_leader_where_the_difference_is_not_real():
-    noisy = make("noisy", scores=BASE + RNG.normal(0.001, 0.1, 200))
-    (finding,) = leaders([make("other", scores=BASE), noisy])
-    assert "not significantly different on Retrieval" in finding.headline
-    (alone,) = leaders([make("alone", scores=BASE)])
-    assert alone.headline == "alone leads on Retrieval"
+@pytest.mark.parametrize(
+    ("gain", "spread", "headline"),
+    [
+        (0.09, 0.02, "Training demo lifts nDCG@10 by 0.09"),
+        (-0.09, 0.02, "Training demo lowers nDCG@10 by 0.0"),
+        (0.001, 0.2, "Training demo makes no difference in nDCG@10 that these 200 queries show"),
+    ],
+)
+def test_what_training_gave(gain, spread, headline):
+    noise = np.random.default_rng(5).normal(0, spread, 200)
+    records = trained(start=BASE, step100=BASE + gain + noise - noise.mean(), step50=BASE - 0.15)
+    (finding,) = leaders(records, links={"run-demo-checkpoint-100": "x.html"})
+    assert finding.headline.startswith(headline)
+    assert finding.evidence.startswith("demo-checkpoint-100 0.")
+    assert "of demo-init, its start: " in finding.evidence
+    assert finding.page == "x.html"
+
+
+def test_training_is_reported_of_the_best_checkpoint_that_has_an_earlier_one():
+    others = [make("x-checkpoint-9", scores=BASE + 0.3), make("baseline", scores=BASE + 0.2)]
+    contrastive = [
+        make(f"demo-contrastive-checkpoint-{i}", scores=BASE + i / 1e4) for i in (0, 400)
+    ]
+    (finding,) = leaders([*trained(start=BASE, step50=BASE - 0.1), *others, *contrastive])
+    assert finding.headline == "Contrastive training lifts nDCG@10 by 0.040 on Retrieval"
+    assert leaders(others) == []
     assert leaders([]) == []
 
 
@@ -64,22 +88,17 @@ def test_what_extraction_and_averaging_gave(home):
         averaging={"num_checkpoints": 2, "digests": parts},
     )  # fmt: skip
     baseline = make("baseline", scores=BASE + 0.2)
-    leader, own, averaged = leaders([one, two, mean, baseline])
-    assert leader.headline == "baseline leads on Retrieval"
-    assert own.headline == "The best extracted encoder, mean, is below the best baseline"
+    own, averaged = leaders([one, two, mean, baseline])
+    assert (
+        own.headline == "The best extracted encoder, mean, is below the best baseline on Retrieval"
+    )
     assert "-0.170" in own.evidence
-    assert averaged.headline == "Averaging 2 checkpoints helps"
+    assert averaged.headline == "Averaging 2 checkpoints helps on Retrieval"
     assert "mean against step-2, the best of them: +0.050" in averaged.evidence
     others = [Finding("about something else", "numbers")]
     assert [each.headline for each in leaders([one, two, mean, baseline], more=others)] == [
-        leader.headline, own.headline, others[0].headline
+        others[0].headline, own.headline, averaged.headline
     ]  # fmt: skip
-
-
-def test_records_of_other_queries_are_not_compared():
-    first, second = make("a", scores=BASE), make("b", scores=BASE[:100])
-    (finding,) = leaders([first, second])
-    assert "b" not in finding.evidence.split()
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -91,29 +110,70 @@ def test_findings_are_escaped(text):
     assert "No results yet" in findings_html([])
 
 
-def test_reranking_is_reported_with_its_test(home):
+@pytest.mark.parametrize(
+    ("score", "headline"),
+    [
+        (0.2, "Reranking by judge lowers nDCG@10 by 0.300 on Retrieval: keep the first stage"),
+        (0.8, "Reranking by judge lifts nDCG@10 by 0.300 on Retrieval"),
+        (0.5, "Reranking by judge makes no difference in nDCG@10 that these 50 queries show"),
+    ],
+)
+def test_reranking_is_reported_with_its_test(score, headline):
     queries = [f"q{i}" for i in range(50)]
-    result = make("judge", task="x.bm25-20", scores=[0.2] * 50)
+    result = make("judge", task="x.bm25-20", scores=[score] * 50)
     result.per_query["first nDCG@10"] = dict.fromkeys(queries, 0.5)
     result.config["collection"] = "PyDocsSampleRetrieval"
-    finding = rerank_finding([make("other"), result])
-    assert finding.headline == "Reranking by judge: hurts"
-    assert "nDCG@10 on Retrieval" in finding.evidence
-    assert "-0.300 [-0.300, -0.300], p < 0.001, corrected < 0.001" in finding.evidence
+    finding = rerank_finding([make("other"), result], links={"run-judge": "runs/judge.html"})
+    assert finding.headline == headline
+    assert f"against its first stage: {score - 0.5:+.3f} [" in finding.evidence
     assert "n = 50" in finding.evidence
+    assert finding.page == "runs/judge.html"
     assert rerank_finding([make("other")]) is None
+
+
+def estimated(tir, interval, seed_interval, *, seeds=(1, 2)):
+    gate = Gate()
+    each = Estimate(
+        name="overall", seeds=seeds, tirs=(), deltas=(), tir=tir, std=None, interval=interval,
+        seed_interval=seed_interval, delta=None, delta_std=None, method="",
+        probability=None, by_point=gate.verdict(tir),
+        by_evidence=gate.evidence(tir, interval, seed_interval),
+    )  # fmt: skip
+    group = Group("joint", "joint", 8, None, each, (), (), (), ())
+    return InterferenceReport(Interference((group,), gate, (), 0.95, ()), (), 2, ())
+
+
+@pytest.mark.parametrize(
+    ("tir", "interval", "seed_interval", "headline", "verdicts"),
+    [
+        (-0.01, (-0.07, 0.03), (-0.2, 0.2), "costs nothing measurable", ("FAIL", "INCONCLUSIVE")),
+        (0.03, (-0.01, 0.07), (-0.2, 0.3), "costs nothing measurable", ("PASS", "INCONCLUSIVE")),
+        (0.05, (0.03, 0.07), (-0.1, 0.2), "costs nothing measurable", ("PASS", "INCONCLUSIVE")),
+        (0.05, (0.03, 0.07), (0.021, 0.08), "costs 5.0 %", ("PASS", "PASS")),
+        (0.015, (0.012, 0.018), (0.011, 0.019), "costs 1.5 %, less than the gate asks for",
+         ("MARGINAL", "MARGINAL")),
+        (-0.05, (-0.07, -0.03), (-0.08, -0.02), "costs nothing: it gains 5.0 %", ("FAIL", "FAIL")),
+    ],
+)  # fmt: skip
+def test_joint_training_costs_what_all_intervals_show(
+    tir, interval, seed_interval, headline, verdicts
+):
+    finding = interference_finding(estimated(tir, interval, seed_interval))
+    assert finding.headline == f"Joint training {headline}"
+    assert f"loses: {100 * tir:+.1f} % [{100 * interval[0]:+.1f}" in finding.evidence
+    assert "says {} by point, {} by evidence.".format(*verdicts) in finding.evidence
+
+
+def test_one_seed_shows_no_cost_and_nothing_trained_is_no_finding(home):
+    finding = interference_finding(estimated(0.05, (0.03, 0.07), None, seeds=(1,)))
+    assert finding.headline.endswith("one seed, which cannot show its cost")
     assert interference_finding(interference_report()) is None  # nothing was trained here
     assert "No results yet" in headline_findings(compare([]), task=TASK)
+    assert "No results yet" in headline_lead(compare([]), task=TASK)
 
 
-@pytest.mark.integration
-def test_on_a_tier_with_benchmarks_the_first_finding_is_about_the_first_of_them():
-    results = [*tier_records("good", mean=0.7), *tier_records("poor")]
-    boards = standings(results, tier="full")
-    comparison = compare(results, tasks=["SciFact"])
-    first, *_ = findings(comparison, task="SciFact", board=boards.overall)
-    assert first.headline == "good leads on BEIR"
-    assert "ranks first in 100 % of resamples" in first.evidence
-    page = headline_findings(comparison, task="SciFact", boards=boards, folder="runs/")
+def test_the_landing_page_links_to_the_numbers(home):
+    results = [make("best", scores=BASE + 0.1), make("second", scores=BASE)]
+    page = headline_lead(compare(results, tier="smoke"), task=TASK, folder="runs/")
     assert 'href="runs/leaderboard.html"' in page
-    assert "good leads on BEIR" in page
+    assert page.count("<figure") == 1

@@ -3,7 +3,8 @@
 import pytest
 from helpers.records import RERANKING, RETRIEVAL, amend, make, noisy, tier_records
 
-from qwen3nb.report.leaderboard.ranking import categories_table, rank_figure, rank_table, standings
+from qwen3nb.report.leaderboard.ranking import rank_figure, rank_table, standings
+from qwen3nb.report.leaderboard.score_table import leaderboard
 from qwen3nb.tiers import BENCHMARKS, GROUPS
 
 
@@ -18,13 +19,13 @@ def test_ranks_have_intervals_and_ties_share_a_letter():
     boards = standings(results, tier="smoke")
     table = rank_table(boards)
     first, second, third = table.rows
-    assert (first[0].text, first[1].text, first[1].detail) == ("a", "1", "1 to 1")
+    assert (first[0].text, first[1].text, first[1].detail) == ("a", "1", "1 to 1, first 100 %")
     assert (second[1].detail, third[1].detail) == ("2 to 3", "2 to 3")
-    assert (first[4].text, second[4].text, third[4].text) == ("–", "a", "a")
-    assert "1 of 2 neighbouring pairs differ" in table.note
-    by_type = categories_table(boards)
-    assert by_type.columns[2:4] == ("Reranking", "Retrieval")
-    assert "(Simpson's paradox): None." in by_type.note
+    assert (first[1].mark, second[1].mark, third[1].mark) == ("", "a", "a")
+    assert "share a letter" in table.caption
+    assert table.columns[1:] == ("Retrieval\nn = 40", "Reranking\nn = 40",
+                                 "all tasks\nmean of 2 tasks")  # fmt: skip
+    assert "(Simpson's paradox): none." in table.note
     labels = [tick.get_text() for tick in rank_figure(boards).axes[0].get_yticklabels()]
     assert labels[0] == "a"
     assert set(labels) == {"a", "b", "c"}
@@ -38,19 +39,37 @@ def test_an_order_that_turns_round_in_a_type_is_flagged():
         result = make(name, task=task, scores=noisy(mean, seed=len(results)))
         amend(result, "task", type=task.removeprefix("PyDocsSample"))
         results.append(result)
-    note = categories_table(standings(results, tier="smoke")).note
+    note = rank_table(standings(results, tier="smoke")).note
     assert "a is above b over all tasks" in note
-    assert "below it in Reranking" in note
+    assert "below it in PyDocsSampleReranking" in note
 
 
 def test_a_model_without_a_task_is_named_and_not_ranked():
     results = [make(n, task=t) for n in "ab" for t in (RETRIEVAL, RERANKING)]
-    note = rank_table(standings([*results, make("c", task=RETRIEVAL)], tier="smoke")).note
-    assert "c is not ranked: no score on PyDocsSampleReranking" in note
+    table = rank_table(standings([*results, make("c", task=RETRIEVAL)], tier="smoke"))
+    assert "c is not ranked: no score on Reranking" in table.note
+    *_, last = table.rows
+    assert last[0].text == "c"
+    assert last[1].text == "1"  # as good as the others, on the only task that it has
+    assert [(cell.text, cell.detail) for cell in last[2:]] == [
+        ("not ranked", "no score"), ("not ranked", "no score on Reranking"),
+    ]  # fmt: skip
     alone = standings([make("a")], tier="smoke")
     assert alone is None
     assert rank_figure(alone) is None
-    assert "two or more models" in rank_table(alone).note == categories_table(alone).note
+    assert "two or more models" in rank_table(alone).note
+
+
+def test_the_ranking_of_a_task_agrees_with_the_leaderboard():
+    """A model that lacks a task leads the first one: it is row 1 of both tables."""
+    means = {("search", RETRIEVAL): 0.8, ("encoder", RETRIEVAL): 0.6, ("encoder", RERANKING): 0.5,
+             ("other", RETRIEVAL): 0.4, ("other", RERANKING): 0.4}  # fmt: skip
+    results = [make(name, task=task, scores=noisy(mean)) for (name, task), mean in means.items()]
+    ranks, scores = rank_table(standings(results, tier="smoke")), leaderboard(results, tier="smoke")
+    models = ["search", "encoder", "other"]
+    assert [row[0].text for row in ranks.rows] == [row[0].text for row in scores.rows] == models
+    assert [row[1].text for row in ranks.rows] == ["1", "2", "3"]
+    assert [row[3].text for row in ranks.rows] == ["not ranked", "1", "2"]
 
 
 @pytest.mark.integration
@@ -65,9 +84,9 @@ def test_a_tier_with_benchmarks_is_ranked_within_each_and_never_over_several():
     assert not {*GROUPS["CQADupstackRetrieval"]} & {*boards.overall.tasks}  # one forum is missing
     assert len(boards.overall.tasks) == 14
     assert "good" in rank_table(boards).rows[0][0].text
-    assert "BEIR (14 tasks with scores of every model" in rank_table(boards).note
-    table = categories_table(boards)
-    assert table.columns[1] == "BEIR\n14 tasks"
+    assert "BEIR (14 tasks with scores of every model" in rank_figure(boards).caption
+    table = rank_table(boards)
+    assert table.columns[1] == "BEIR\nmean of 14 tasks"
     assert [row[0].text for row in table.rows] == ["good", "poor"]
     assert standings([], tier="full") is None
 

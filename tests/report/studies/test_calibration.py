@@ -1,7 +1,9 @@
 """Stored simulations as tables."""
 
+from dataclasses import replace
+
 from qwen3nb.analysis.calibration.simulate import read_calibration
-from qwen3nb.report.studies.calibration import calibration_table
+from qwen3nb.report.studies.calibration import calibration_conclusion, calibration_table
 
 
 def test_stored_simulations_as_tables():
@@ -26,3 +28,20 @@ def test_stored_simulations_as_tables():
     seeds = calibration_table(shares, kind="coverage", over="seeds")
     assert seeds.columns[1].startswith("1 x 300")
     assert calibration_table([], kind="power").note == "Not simulated."
+
+
+def test_the_conclusion_counts_the_settings_in_which_a_method_is_too_bold():
+    shares = list(read_calibration())
+    text = calibration_conclusion(shares).text
+    test = [s for s in shares if s.method == "permutation test"]
+    worst = max(test, key=lambda each: each.share)
+    assert (
+        f"there is none in at most {100 * worst.share:.1f} % of samples ({worst.world}, n = "
+        f"{worst.n}): too bold in none of {len(test)} settings" in text
+    )
+    assert "percentile bootstrap in " in text
+    assert "permutation test in" not in text
+    bold = [replace(s, share=0.2) if s is worst else s for s in shares]
+    bolder = calibration_conclusion(bold).text
+    assert f"at most 20.0 % of samples ({worst.world}, n = {worst.n}): too bold in 1 of" in bolder
+    assert "Nothing was simulated" in calibration_conclusion([]).text
