@@ -6,8 +6,15 @@ __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
         "qwen3nb.report.comparison.conclusion": ("comparison_conclusion",),
+        "qwen3nb.report.comparison.explorer": ("explorer_conclusion",),
         "qwen3nb.report.comparison.lead": ("leaderboard_conclusion",),
         "qwen3nb.report.render.conclusion": ("Conclusion",),
+        "qwen3nb.report.studies.ablation": ("ablation_conclusion",),
         "qwen3nb.report.studies.calibration": ("calibration_conclusion",),
+        "qwen3nb.report.studies.datasets": ("data_conclusion",),
+        "qwen3nb.report.studies.extraction": ("extraction_conclusion",),
+        "qwen3nb.report.studies.speed": ("speed_conclusion",),
+        "qwen3nb.report.training.interference_words": ("interference_conclusion",),
+        "qwen3nb.report.training.progress": ("training_conclusion",),
     },
 )

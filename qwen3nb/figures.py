@@ -30,10 +30,8 @@ __getattr__, __dir__, __all__ = lazy_names(
             "ann_figure",
             "compression_figure",
         ),
-        "qwen3nb.report.studies.extraction": (
-            "drift_figure",
-            "effects_figure",
-        ),
+        "qwen3nb.report.studies.ablation": ("effects_figure",),
+        "qwen3nb.report.studies.extraction": ("drift_figure",),
         "qwen3nb.report.studies.geometry": (
             "cosine_figure",
             "spectrum_figure",
@@ -42,6 +40,7 @@ __getattr__, __dir__, __all__ = lazy_names(
             "calibration_figure",
             "gain_figure",
         ),
+        "qwen3nb.report.studies.speed": ("speed_figure",),
         "qwen3nb.report.training.configurations": ("configurations_figure",),
         "qwen3nb.report.training.figures": (
             "conflict_figure",

@@ -14,9 +14,9 @@ __getattr__, __dir__, __all__ = lazy_names(
             "verification_table",
         ),
         "qwen3nb.report.comparison.by_type": ("overview_table", "by_type_tables"),
+        "qwen3nb.report.comparison.changes": ("changes_table",),
         "qwen3nb.report.comparison.tables": (
             "breakdown_table",
-            "changes_table",
             "correlations_table",
             "differences_table",
             "power_table",
@@ -58,11 +58,13 @@ __getattr__, __dir__, __all__ = lazy_names(
             "pydocs_table",
             "tier_table",
         ),
-        "qwen3nb.report.studies.extraction": (
+        "qwen3nb.report.studies.ablation": (
             "ablation_table",
+            "effects_table",
+        ),
+        "qwen3nb.report.studies.extraction": (
             "averaging_table",
             "checkpoints_table",
-            "effects_table",
             "extraction_table",
         ),
         "qwen3nb.report.studies.probes": ("probes_table",),
@@ -82,6 +84,7 @@ __getattr__, __dir__, __all__ = lazy_names(
             "interference_table",
             "refusals_table",
         ),
+        "qwen3nb.report.training.progress": ("gains_table",),
         "qwen3nb.report.training.tables": (
             "best_table",
             "logs_table",

@@ -45,6 +45,7 @@ __all__ = [
     "bench_encode",
     "bench_texts",
     "machine",
+    "model_folder",
 ]
 
 COSINE, DIFFERENCE = 0.99999, 1e-5  # bounds within which float32 vectors count as equal
@@ -207,15 +208,23 @@ def bench_encode(
     if rounds < 1:
         raise ValueError(f"expected at least 1 round; got {rounds}")
     texts = texts if texts is not None else bench_texts(256)
-    with _folder(model, [text for each in texts.values() for text in each]) as folder:
+    with model_folder(model, [text for each in texts.values() for text in each]) as folder:
         subject = _EncodeSubject(model, folder, device=pick_device(device), dtype=dtype)
         for name, each in texts.items():
             yield subject.measure(name, each, rounds=rounds)
 
 
 @contextmanager
-def _folder(model: str, texts: Sequence[str]) -> Iterator[Path]:
-    """Yield the folder of the model; a random model is written first and removed afterwards."""
+def model_folder(model: str, texts: Sequence[str]) -> Iterator[Path]:
+    """Yield the folder of the model; a random model is written first and removed afterwards.
+
+    Args:
+        model: as for `bench_encode`.
+        texts: for the tokenizer of a random model.
+
+    Raises:
+        ValueError: the model is not on this machine.
+    """
     if model != QWEN3:
         source = find_source(model)
         if source.folder is None:

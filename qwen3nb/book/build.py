@@ -16,6 +16,7 @@ from qwen3nb.records.record import Result
 from qwen3nb.records.richest_tier import richest_tier
 from qwen3nb.records.store import latest, load_results
 from qwen3nb.report.card.card import card_body
+from qwen3nb.report.render.home import record_link
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import write_text
 
@@ -72,7 +73,7 @@ def page_links(results: Iterable[Result]) -> dict[str, str]:
         name = page_name("eval", values, declared)
         if (paths.book_runs() / f"{name}.ipynb").is_file():
             links[result.run] = f"{name}.html"
-        elif page := others.get(str(result.path().relative_to(paths.results()))):
+        elif page := others.get(record_link(result)):
             links.setdefault(result.run, page)
     return links
 

@@ -47,9 +47,9 @@ def copy_linked_records(outdir: Path) -> int:
 
 
 def pages_with_records() -> dict[str, str]:
-    """Return the first published page that links to each record, by its path below ``results``."""
+    """Return the first published page that links to each record, by the link."""
     pages: dict[str, str] = {}
     for file in sorted(paths.book_runs().glob("*.ipynb")):
         for name in linked_records(file.read_text(encoding="utf-8")):
-            pages.setdefault(name, f"{file.stem}.html")
+            pages.setdefault(f"../records/{name}", f"{file.stem}.html")
     return pages

@@ -47,7 +47,7 @@ _NOT_OURS = ("_static", "_sources")
 
 
 @dataclass
-class _Page:
+class _BuiltPage:
     """A built page: its file, its text, and the number of each of its figures and tables."""
 
     file: Path
@@ -92,10 +92,10 @@ def _is_foreign(file: Path, outdir: Path) -> bool:
     return file.relative_to(outdir).parts[0] in _NOT_OURS
 
 
-def _numbered(file: Path) -> _Page:
+def _numbered(file: Path) -> _BuiltPage:
     """Return a page with its figures and tables numbered."""
     before = file.read_text(encoding="utf-8")
-    page = _Page(file, _MARKS.sub("", before), before)
+    page = _BuiltPage(file, _MARKS.sub("", before), before)
     page.ids = set(_ID.findall(page.text))
     parts, end = [], 0
     for first, last, text in _captioned(page):
@@ -105,7 +105,7 @@ def _numbered(file: Path) -> _Page:
     return page
 
 
-def _captioned(page: _Page) -> Iterator[tuple[int, int, str]]:
+def _captioned(page: _BuiltPage) -> Iterator[tuple[int, int, str]]:
     """Yield the range of each figure's or table's start and caption, and what to write there."""
     counts: Counter[str] = Counter()
     taken: set[str] = set()
@@ -154,7 +154,7 @@ def _unique(name: str, *, taken: set[str], ids: set[str], new: bool) -> str:
     return other
 
 
-def _resolve_links(page: _Page, pages: dict[Path, _Page], outdir: Path) -> list[str]:
+def _resolve_links(page: _BuiltPage, pages: dict[Path, _BuiltPage], outdir: Path) -> list[str]:
     """Complete the references of a page, and return the links that lead nowhere."""
     problems: list[str] = []
     exists: dict[Path, bool] = {}
@@ -194,5 +194,5 @@ def _may_be_missing(file: Path, outdir: Path) -> bool:
     return file.is_relative_to(outdir) and file.relative_to(outdir).parts[0] in _MADE
 
 
-def _problem(page: _Page, outdir: Path, target: str, what: str) -> str:
+def _problem(page: _BuiltPage, outdir: Path, target: str, what: str) -> str:
     return f"{page.file.relative_to(outdir)}: the link to {html.unescape(target)!r}: {what}"

@@ -37,6 +37,18 @@ from qwen3nb.models.modeling.pooling import POOLINGS
 
 __all__ = ["main"]
 
+FACTS = click.option(
+    "--facts",
+    type=FILE,
+    help="TOML with further facts: license, language, datasets, base_model, citation, …",
+)
+LICENSE = click.option(
+    "--license",
+    default="",
+    help="Licence, such as apache-2.0, if neither the facts nor the training state one.",
+)
+HUB_ID = click.option("--hub-id", default="", help="Id on the hub, for the card's examples.")
+
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(qwen3nb.__version__)
@@ -74,6 +86,9 @@ def main() -> None:
     metavar="WHAT",
     help="Accept decoder (a broken one), unexpected (tensors) or untied (embeddings); repeatable.",
 )
+@FACTS
+@LICENSE
+@HUB_ID
 @click.option("--verbose", is_flag=True, help="Show all verified properties.")
 @without_traceback
 def extract(
@@ -91,13 +106,10 @@ def extract(
     qwen3nb extract runs/ul2/checkpoint-9000 encoder --pooling last --prefix "[R]" --append-eos
     qwen3nb extract --checkpoint runs/ul2/checkpoint-9000 --output encoder --no-normalize
     """
-    from qwen3nb.extraction.extract import extract as run
-    from qwen3nb.report.card.card import card_text
-    from qwen3nb.utils.atomic_files import write_text
+    from qwen3nb.report.card.extract import extract as run
 
     hide_library_bars()
     done = run(checkpoint, output, normalize=not no_normalize, prompts=dict(prompts), **options)
-    write_text(done.folder / "README.md", card_text(done.folder, []))  # scores come later
     click.echo(
         f"{done.folder}: {done.parameters:,} parameters, pooling {options['pooling']}, "
         f"{'kept' if no_normalize else 'length 1'}; differs from its source by at most "
@@ -256,23 +268,23 @@ def verify(files: tuple[Path, ...], checksums: bool) -> None:
     "--results", "--eval-results", type=FILE, help="Folder of the records.  [default: results/]"
 )
 @TIER
-@click.option(
-    "--facts",
-    type=FILE,
-    help="TOML with further facts: license, language, datasets, base_model, citation, …",
-)
+@FACTS
+@LICENSE
+@HUB_ID
 @without_traceback
 def card(
-    model: Path, output: Path | None, results: Path | None, tier: str | None, facts: Path | None
+    model: Path, output: Path | None, results: Path | None, tier: str | None, **stated: Any
 ) -> None:
     """Write a model card from the export's provenance, its training files and the results.
 
-    Facts that are missing there are marked as not given.
+    Facts that are missing there are marked as not given. It goes where the model goes: the hub
+    reads licence, language, base model and scores from it.
 
     \b
     qwen3nb card --model encoder
     qwen3nb card --model encoder --tier full --facts facts.toml --output MODEL_CARD.md
     qwen3nb card --model encoder --results results --output MODEL_CARD.md
+    qwen3nb card --model encoder --license apache-2.0 --hub-id my-lab/my-encoder
     """
     from qwen3nb.records.richest_tier import richest_tier
     from qwen3nb.records.store import load_results
@@ -282,7 +294,7 @@ def card(
     if results is not None and not results.is_dir():
         raise FileNotFoundError(f"{results}: no such folder of records")
     records = load_results(results, adapters=False)
-    text = card_text(model, records, tier=tier or richest_tier(records), facts=facts)
+    text = card_text(model, records, tier=tier or richest_tier(records), **stated)
     click.echo(write_text(output or model / "README.md", text))
 
 

@@ -1,8 +1,9 @@
 """The trainings of the demo, and the extraction of their encoders.
 
-The demo runs ``python -m qwen3nb.demo.steps encoders`` and ``... adapters`` in parallel, with
-one thread each. Models this small gain little from a second thread, and two threads that
-wait for each other lose much as soon as anything else runs on the machine.
+The demo runs ``python -m qwen3nb.demo.steps encoders`` and ``... language-models`` in parallel,
+with one thread each; they take about the same time. Models this small gain little from a second
+thread, and two threads that wait for each other lose much as soon as anything else runs on the
+machine.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from qwen3nb.checkpoints.checkpoint import list_checkpoints, open_checkpoint
 from qwen3nb.checkpoints.provenance import read_provenance
 from qwen3nb.utils.atomic_files import new_folder, read_json, sha256_file, sha256_json, write_json
 
-__all__ = ["RERANKED", "STEPS", "joint_adapter", "make_adapters", "make_encoders"]
+__all__ = ["RERANKED", "STEPS", "joint_adapter", "make_encoders", "make_language_models"]
 
 _DONE = "done.json"
 # How adapters are evaluated; the reranking page reuses the record of one of them.
@@ -29,23 +30,42 @@ RERANKED = {"depth": 20, "max_length": 192, "seed": 42}
 
 
 def make_encoders(demo: Path) -> None:
-    """Train an encoder-decoder and a language model, and extract all encoders."""
+    """Train an encoder-decoder by UL2, then contrastively, and extract its encoders."""
     _train(demo)
     _extract(demo)
 
 
 def _train(demo: Path) -> None:
-    from qwen3nb.demo import train_ul2, ul2_denoising
-    from qwen3nb.demo.train_ul2 import UL2, train_decoder, train_seq2seq
+    from qwen3nb.datasets.pydocs import overlap, training_pairs
+    from qwen3nb.demo import train_contrastive, train_ul2, trainer, ul2_denoising
+    from qwen3nb.demo.train_contrastive import CONTRASTIVE
+    from qwen3nb.demo.train_ul2 import UL2
     from qwen3nb.models.modeling import qwen3_seq2seq, tiny_tokenizer
 
-    key = _key(vars(UL2), train_ul2, ul2_denoising, qwen3_seq2seq, tiny_tokenizer)
-    _once(demo / "train", key, lambda folder: train_seq2seq(folder, UL2))
-    _once(
-        demo / "decoder",
-        key,
-        lambda folder: train_decoder(folder, demo / "train" / "tokenizer", UL2),
-    )
+    shared = (trainer, qwen3_seq2seq)
+    key = _key(vars(UL2), train_ul2, ul2_denoising, tiny_tokenizer, *shared)
+    _once(demo / "train", key, lambda folder: train_ul2.train_seq2seq(folder, UL2))
+    pairs = training_pairs.load_training_pairs()
+    later = _key(vars(CONTRASTIVE), train_contrastive, training_pairs, overlap, *shared)
+
+    def contrast(folder: Path) -> None:
+        start = list_checkpoints(demo / "train")[-1]
+        train_contrastive.train_contrastive(folder, start, pairs, CONTRASTIVE)
+
+    _once(demo / "contrastive", sha256_json([key, later, pairs.identity, pairs.versions]), contrast)
+
+
+def make_language_models(demo: Path) -> None:
+    """Train a language model and adapters, while `make_encoders` runs in another process."""
+    from qwen3nb.datasets.pydocs.training_pairs import load_training_pairs
+    from qwen3nb.demo import train_ul2, trainer
+    from qwen3nb.demo.train_ul2 import DECODER, train_decoder
+    from qwen3nb.models.modeling import tiny_tokenizer
+
+    load_training_pairs()  # the other process needs them after a few minutes
+    make_adapters(demo)
+    key = _key(vars(DECODER), train_ul2, trainer, tiny_tokenizer)
+    _once(demo / "decoder", key, lambda folder: train_decoder(folder, DECODER))
 
 
 def _key(settings: object, *code: ModuleType) -> str:
@@ -105,27 +125,36 @@ def _say(line: str) -> None:
 
 
 def _extract(demo: Path) -> None:
-    from qwen3nb.extraction.extract import extract
-
-    train = demo / "train"
+    """Extract the encoders that are evaluated: start and end of UL2, and all that follow."""
+    train, contrastive = demo / "train", demo / "contrastive"
     average = train / "average"
-    steps = list_checkpoints(train)
     if not average.is_dir():
+        steps = list_checkpoints(train)
         average_checkpoints(select_checkpoints(train, last=len(steps)), average)
-    for source in (train / "init", *steps, average):
-        folder = demo / "encoder" / source.name
-        provenance = read_provenance(folder)
-        digest = open_checkpoint(source).digest()
-        if provenance is None or provenance["source"]["digest"] != digest:
-            done = extract(source, folder, label=f"demo-{source.name}")
-            click.echo(
-                f"  {paths.shown(folder)}: {done.parameters:,} parameters, differs from its "
-                f"source by at most {done.max_difference:.1e}",
-                err=True,
-            )
+    sources = {source.name: source for source in (train / "init", list_checkpoints(train)[-1])}
+    for source in (*list_checkpoints(contrastive), contrastive / "average"):
+        sources[f"contrastive-{source.name}"] = source
+    for name, source in sources.items():
+        _extract_once(source, demo / "encoder" / name)
 
 
-STEPS: dict[str, Callable[[Path], None]] = {"encoders": make_encoders, "adapters": make_adapters}
+def _extract_once(source: Path, folder: Path) -> None:
+    from qwen3nb.report.card.extract import extract
+
+    provenance = read_provenance(folder)
+    if provenance is None or provenance["source"]["digest"] != open_checkpoint(source).digest():
+        done = extract(source, folder, label=f"demo-{folder.name}")
+        click.echo(
+            f"  {paths.shown(folder)}: {done.parameters:,} parameters, differs from its "
+            f"source by at most {done.max_difference:.1e}",
+            err=True,
+        )
+
+
+STEPS: dict[str, Callable[[Path], None]] = {
+    "encoders": make_encoders,
+    "language-models": make_language_models,
+}
 
 if __name__ == "__main__":
     STEPS[sys.argv[1]](paths.runs() / "demo")

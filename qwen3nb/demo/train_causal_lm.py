@@ -89,6 +89,7 @@ def train_base(folder: Path, settings: BaseSettings = BASE) -> Path:
             "settings": asdict(settings),
             "last losses": losses,
             "hardware": "CPU",
+            "toy": True,
         },
         indent=2,
     )

@@ -7,10 +7,7 @@ query belongs to which document. The Trainer of transformers writes the checkpoi
 
 from __future__ import annotations
 
-import shutil
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,22 +15,22 @@ from typing import Any
 import numpy as np
 import torch
 from tokenizers import Tokenizer
-from transformers import (
-    Qwen3Config,
-    Qwen3ForCausalLM,
-    Trainer,
-    TrainerCallback,
-    TrainingArguments,
-    set_seed,
-)
+from transformers import Qwen3Config, Qwen3ForCausalLM, Trainer, set_seed
 
 from qwen3nb.datasets.pydocs.build import load_pydocs
+from qwen3nb.demo.trainer import (
+    checkpoint_callbacks,
+    copy_files,
+    quietly,
+    silence,
+    training_arguments,
+)
 from qwen3nb.demo.ul2_denoising import DENOISERS, Example, denoise
 from qwen3nb.models.modeling.qwen3_seq2seq import IGNORED, Qwen3ForSeq2SeqLM, Qwen3Seq2SeqConfig
 from qwen3nb.models.modeling.tiny_tokenizer import END, SENTINELS, write_tokenizer
 from qwen3nb.utils.atomic_files import write_json
 
-__all__ = ["UL2", "Ul2Settings", "train_decoder", "train_seq2seq", "training_texts"]
+__all__ = ["DECODER", "UL2", "Ul2Settings", "train_decoder", "train_seq2seq", "training_texts"]
 
 
 @dataclass(frozen=True)
@@ -67,6 +64,7 @@ class Ul2Settings:
 
 
 UL2 = Ul2Settings()
+DECODER = Ul2Settings(steps=600, save_every=300)
 
 
 def training_texts() -> tuple[list[str], list[str]]:
@@ -128,9 +126,9 @@ def train_seq2seq(folder: Path, settings: Ul2Settings = UL2) -> Path:
     tokenizer = write_tokenizer(train, folder / "tokenizer", vocabulary=settings.vocabulary)
     set_seed(settings.seed)
     model = Qwen3ForSeq2SeqLM(seq2seq_config(tokenizer, settings))
-    with _quietly():
+    with quietly():
         model.save_pretrained(folder / "init")
-    _copy_files(folder / "tokenizer", folder / "init")
+    copy_files(folder / "tokenizer", folder / "init")
     examples = [
         _denoised(texts, tokenizer, count=count, settings=settings, seed=settings.seed + offset)
         for offset, (texts, count) in enumerate(
@@ -149,16 +147,17 @@ def train_seq2seq(folder: Path, settings: Ul2Settings = UL2) -> Path:
             "tokens_seen": sum(len(e.source) + len(e.target) for e in examples[0]),
             "settings": vars(settings),
             "hardware": "CPU",
+            "toy": True,
         },
         indent=2,
     )
     return folder
 
 
-def train_decoder(folder: Path, tokenizer_folder: Path, settings: Ul2Settings = UL2) -> Path:
-    """Train a tiny Qwen3 language model on the same texts for the same number of steps."""
+def train_decoder(folder: Path, settings: Ul2Settings = DECODER) -> Path:
+    """Train a tiny Qwen3 language model on the same texts."""
     train, held_out = training_texts()
-    tokenizer = Tokenizer.from_file(str(tokenizer_folder / "tokenizer.json"))
+    tokenizer = write_tokenizer(train, folder, vocabulary=settings.vocabulary)
     end = _id(tokenizer, END)
     set_seed(settings.seed)
     model = Qwen3ForCausalLM(
@@ -180,9 +179,8 @@ def train_decoder(folder: Path, tokenizer_folder: Path, settings: Ul2Settings = 
     check = [Example([*row, end], [*row, end]) for row in ids[1][: 4 * settings.batch]]
     _run_trainer(model, folder, tokenizer, train=rows, held_out=check, name="causal LM",
                  settings=settings, checkpoints=False)  # fmt: skip
-    with _quietly():
+    with quietly():
         model.save_pretrained(folder)
-    _copy_files(tokenizer_folder, folder)
     return folder
 
 
@@ -222,48 +220,18 @@ def _run_trainer(
     end = _id(tokenizer, END)
     trainer = Trainer(
         model=model,
-        args=_arguments(folder, settings, checkpoints=checkpoints),
+        args=training_arguments(
+            folder, steps=settings.steps, save_every=settings.save_every, batch=settings.batch,
+            learning_rate=settings.learning_rate, seed=settings.seed, checkpoints=checkpoints,
+        ),
         train_dataset=list(train),
         eval_dataset=list(held_out),
         data_collator=lambda examples: _collate(examples, pad=end),
-        callbacks=[_TrainingBar(name), _CopyTokenizer(folder / "tokenizer")],
-    )
-    trainer.remove_callback(_printer())
-    with _quietly():
+        callbacks=checkpoint_callbacks(name, folder / "tokenizer"),
+    )  # fmt: skip
+    silence(trainer)
+    with quietly():
         trainer.train()
-
-
-def _arguments(folder: Path, settings: Ul2Settings, *, checkpoints: bool) -> TrainingArguments:
-    return TrainingArguments(
-        output_dir=str(folder),
-        max_steps=settings.steps,
-        per_device_train_batch_size=settings.batch,
-        per_device_eval_batch_size=settings.batch,
-        learning_rate=settings.learning_rate,
-        lr_scheduler_type="cosine",
-        warmup_steps=max(1, settings.steps // 10),
-        weight_decay=0.01,
-        logging_steps=max(1, settings.save_every // 5),
-        eval_strategy="steps",
-        eval_steps=settings.save_every,
-        save_strategy="steps" if checkpoints else "no",
-        save_steps=settings.save_every,
-        save_only_model=True,
-        seed=settings.seed,
-        use_cpu=True,
-        report_to="none",
-        disable_tqdm=True,
-        remove_unused_columns=False,
-        dataloader_pin_memory=False,
-        label_names=["labels"],
-    )
-
-
-def _printer() -> type:
-    """The callback that prints every log entry as a dictionary."""
-    from transformers.trainer_callback import PrinterCallback
-
-    return PrinterCallback
 
 
 def _collate(examples: Sequence[Example], *, pad: int) -> dict[str, torch.Tensor]:
@@ -279,65 +247,3 @@ def _collate(examples: Sequence[Example], *, pad: int) -> dict[str, torch.Tensor
         "attention_mask": padded([[1] * len(row) for row in sources], 0),
         "labels": padded([example.target for example in examples], IGNORED),
     }
-
-
-class _TrainingBar(TrainerCallback):
-    """A progress bar with loss and evaluation loss."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._bar: Any = None
-        self._shown: dict[str, str] = {}
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        from tqdm import tqdm
-
-        self._bar = tqdm(total=state.max_steps, desc=f"training: {self._name}", unit="step")
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        self._bar.update(1)
-
-    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any], **_: Any) -> None:
-        for key in ("loss", "eval_loss"):
-            if key in logs:
-                self._shown[key] = f"{float(logs[key]):.2f}"
-        self._bar.set_postfix(self._shown)
-
-    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        self._bar.close()
-
-
-class _CopyTokenizer(TrainerCallback):
-    """Copy the tokenizer files into each checkpoint unchanged."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        if self._folder.is_dir():
-            _copy_files(self._folder, Path(args.output_dir) / f"checkpoint-{state.global_step}")
-
-
-def _copy_files(source: Path, target: Path) -> None:
-    target.mkdir(parents=True, exist_ok=True)
-    for file in source.iterdir():
-        shutil.copyfile(file, target / file.name)
-
-
-@contextmanager
-def _quietly() -> Iterator[None]:
-    """Suppress the progress bars and notices of transformers."""
-    from transformers.utils import logging
-
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        with warnings.catch_warnings():
-            # Trainer warns that it saves its arguments as a pickle; nothing here reads it.
-            warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
-            yield
-    finally:
-        logging.set_verbosity(level)
-        if bars:
-            logging.enable_progress_bar()

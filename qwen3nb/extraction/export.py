@@ -1,8 +1,8 @@
 """Write the files besides the weights, so that the directory loads everywhere.
 
 These are ``config.json`` with both spellings of the rope settings, the module files of
-sentence-transformers with both the old and the new keys, a README that states what has not
-been measured yet, and a script that checks the export on any machine.
+sentence-transformers with both the old and the new keys, and a script that checks the export on
+any machine. The README is the model card (`qwen3nb.report.card`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from string import Template
 from typing import TYPE_CHECKING, Any
 
 from qwen3nb.checkpoints.types import CheckpointError
@@ -35,7 +34,6 @@ __all__ = [
     "copy_tokenizer",
     "named_token",
     "write_model_files",
-    "write_readme",
 ]
 
 CHECK = "check_encoder.py"
@@ -55,38 +53,6 @@ _BEFORE_5_4 = {
     "last": "pooling_mode_lasttoken",
     "weighted_mean": "pooling_mode_weightedmean_tokens",
 }
-
-_README = Template("""\
----
-library_name: transformers
-pipeline_tag: sentence-similarity
-tags: [sentence-transformers, feature-extraction, sentence-similarity, qwen3, encoder]
----
-
-# $label
-
-A bidirectional Qwen3 text encoder of $parameters parameters, taken from the
-encoder-decoder checkpoint `$checkpoint` by qwen3nb $version.
-
-- pooling: `$pooling`, vectors $normalised, $dimension dimensions
-- input: $surrounded, truncated to $max_length tokens
-- verified after writing: the largest difference between this directory, loaded by
-  the stock class, and the source encoder is $difference
-
-**It needs transformers 5.2 or newer.** Older releases ignore `is_causal: false` and
-silently run this model causally, which gives wrong vectors. Run `python check_encoder.py`
-in this directory to check your installation.
-
-```python
-from sentence_transformers import SentenceTransformer
-
-model = SentenceTransformer("path/to/this/folder")
-vectors = model.encode(["a text", "another text"])
-```
-
-Evaluation: pending. Run `qwen3nb eval --checkpoint THIS_FOLDER --tier smoke`, then
-`qwen3nb card --model THIS_FOLDER`, which writes the full card from the results.
-""")
 
 
 @dataclass(frozen=True)
@@ -239,19 +205,3 @@ def _pooling_fields(pooling: str, *, dimension: int) -> dict[str, Any]:
         "pooling_mode": _SINCE_5_4[pooling],
         "include_prompt": True,
     }
-
-
-def write_readme(folder: Path, provenance: dict[str, Any]) -> None:
-    """Write a provisional README; `qwen3nb card` replaces it with the full card."""
-    around = [f"{provenance['prefix']!r} prepended"] if provenance["prefix"] else []
-    around += ["end-of-text token appended"] if provenance["append_eos"] else []
-    values = {
-        **{key: str(value) for key, value in provenance.items()},
-        "parameters": f"{provenance['parameters']:,}",
-        "normalised": "of length 1" if provenance["normalize"] else "not normalised",
-        "surrounded": ", ".join(around) or "used as is",
-        "difference": f"{provenance['verification']['max_difference']:.1e}",
-        "version": provenance["qwen3nb"],
-        "checkpoint": Path(provenance["source"]["folder"]).name,
-    }
-    write_text(folder / "README.md", _README.substitute(values))

@@ -33,7 +33,6 @@ from qwen3nb.extraction.export import (
     copy_tokenizer,
     named_token,
     write_model_files,
-    write_readme,
 )
 from qwen3nb.extraction.verify import Verification, verify_export
 from qwen3nb.models.modeling.configuration import Qwen3EncoderConfig, ignored_settings
@@ -42,7 +41,7 @@ from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel
 from qwen3nb.utils.atomic_files import may_replace, new_folder, read_json, write_json
 from qwen3nb.utils.choices import one_of
 
-__all__ = ["ALLOWANCES", "Extraction", "extract", "is_seq2seq"]
+__all__ = ["ALLOWANCES", "Extraction", "extract_encoder", "is_seq2seq"]
 
 _STORED = {"float32": "F32", "bfloat16": "BF16", "float16": "F16"}
 MODEL_TYPES = ("qwen3_encdec", "qwen3_encoder_decoder")
@@ -84,7 +83,7 @@ def is_seq2seq(config: dict[str, Any]) -> bool:
     return config.get("model_type") in MODEL_TYPES
 
 
-def extract(
+def extract_encoder(
     checkpoint: Path | str,
     output: Path | str,
     *,
@@ -93,7 +92,7 @@ def extract(
     show_progress: bool = True,
     **options: Any,
 ) -> Extraction:
-    """Write the encoder of ``checkpoint`` to the directory ``output``.
+    """Write the encoder of ``checkpoint`` to the directory ``output``, without a README.
 
     Args:
         checkpoint: a folder with ``config.json``, weights and a tokenizer.
@@ -137,7 +136,6 @@ def extract(
         )
         provenance = _provenance(extraction, source, config=config, options=export)
         write_json(work / PROVENANCE, provenance, indent=2)
-        write_readme(work, provenance)
         source.check_unchanged()
     return extraction
 

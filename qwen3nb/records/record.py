@@ -211,7 +211,8 @@ class Result:
         per_query: column, then query id, to value. If the task has several splits or subsets,
             ids begin with the part, as in ``test/en/q7``.
         seed: seed of the run, for intervals and random vectors.
-        config: the parameters of the run.
+        config: the parameters of the run; of a search also ``top``, the ids of each query's best
+            documents, best first, which older records lack.
         environment: versions, device, precision.
         cost: seconds, texts per second, peak memory.
         run: id of the run, shared by all its records.

@@ -6,6 +6,7 @@ from helpers.browser import used
 
 from qwen3nb.book.accessibility import images_without_alt
 from qwen3nb.report.render.cell import Cell
+from qwen3nb.report.render.html import unstyled
 from qwen3nb.report.render.table import Table
 
 SCRIPT = REPOSITORY / "book" / "_static" / "q-tables.js"
@@ -105,8 +106,8 @@ def test_on_a_phone_only_the_box_of_a_wide_table_or_figure_scrolls(tmp_path):
     wide = Table(tuple(f"column {i}" for i in range(12)), ((Cell("a long name"),) * 12,) * 3)
     words = Table(("a", "b"), ((Cell("name"), Cell("word " * 40 + "x" * 300)),), kind="facts")
     figure = forest_figure([ForestRow("m", 1.0, 0.5, 1.5)], xlabel="x", caption="said " * 40)
-    style = (REPOSITORY / "book" / "_static" / "qwen3nb.css").as_uri()
-    body = wide.to_html() + words.to_html() + figure._repr_html_()
+    style = (REPOSITORY / "book" / "_static" / "q-render.css").as_uri()
+    body = wide.to_html() + words.to_html() + unstyled(figure._repr_html_())
     file = tmp_path / "page.html"
     file.write_text(
         f'<html><head><link rel="stylesheet" href="{style}"></head><body style="margin:0">'
@@ -137,3 +138,23 @@ def test_on_a_phone_only_the_box_of_a_wide_table_or_figure_scrolls(tmp_path):
 def test_images_without_an_alternative_are_found(tmp_path, page, missing):
     (tmp_path / "p.html").write_text(f"<html><body>{page}</body></html>")
     assert images_without_alt(tmp_path) == [("p.html", each) for each in missing]
+
+
+def test_commands_can_be_copied_and_boxes_that_scroll_are_reached_by_keyboard(tmp_path):
+    command = "qwen3nb eval --checkpoint 'a b' --fresh"
+    table = Table(("a", "b"), ((Cell("x"), Cell(command, code=True)),), kind="words", caption="c")
+    wide = Table(tuple(f"column {i}" for i in range(60)), ((Cell("a long name"),) * 60,) * 9)
+    style = (REPOSITORY / "book" / "_static" / "q-render.css").as_uri()
+    file = tmp_path / "page.html"
+    file.write_text(
+        f'<html><head><link rel="stylesheet" href="{style}"></head><body>{table.to_html()}'
+        f'{wide.to_html()}<script src="{SCRIPT.as_uri()}"></script></body></html>'
+    )
+    result = used(file, """
+        const button = document.querySelector('button.q-copy');
+        button.click();
+        const boxes = [...document.querySelectorAll('.q-scroll')];
+        return [document.querySelector('code.q-command').textContent, String(getSelection()),
+                boxes.map(box => box.tabIndex), boxes[1].getAttribute('aria-label')];
+        """, folder=tmp_path / "p")  # fmt: skip
+    assert result == [command, command, [-1, 0], "Scrolls sideways"]

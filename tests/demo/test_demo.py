@@ -73,7 +73,7 @@ def trained(tmp_path_factory):
     )
     folder = tmp_path_factory.mktemp("demo") / "train"
     train_seq2seq(folder, small)
-    train_decoder(folder.parent / "decoder", folder / "tokenizer", small)
+    train_decoder(folder.parent / "decoder", small)
     return folder
 
 

@@ -1,19 +1,46 @@
+from dataclasses import replace
+
+import pytest
+
+from qwen3nb.datasets.pydocs import training_pairs
+from qwen3nb.datasets.pydocs.training_pairs import TrainingPair, TrainingPairs
 from qwen3nb.demo import steps, ul2_denoising
+from qwen3nb.evaluation.studies import lora_runs
 from qwen3nb.utils.atomic_files import read_json
 
+PAIRS = TrainingPairs((), {}, {"torch": "1"})
 
-def test_every_training_has_a_key_of_settings_data_and_code(tmp_path, monkeypatch):
+
+def keys_of(folder, pairs=PAIRS):
+    """The key of every training, without training anything."""
     keys = {}
-    monkeypatch.setattr(steps, "_once", lambda folder, key, make: keys.setdefault(folder.name, key))
-    monkeypatch.setattr(
-        "qwen3nb.evaluation.studies.lora_runs.evaluate_trained", lambda *args, **kwargs: None
-    )
-    steps._train(tmp_path)
-    steps.make_adapters(tmp_path)
-    assert set(keys) == {"train", "decoder", "base", "outputs"}
-    assert keys["train"] == keys["decoder"]
-    assert len(set(keys.values())) == 3
+
+    def once(folder, key, make):
+        keys[folder.name] = key
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(steps, "_once", once)
+        patch.setattr(f"{training_pairs.__name__}.load_training_pairs", lambda: pairs)
+        patch.setattr(f"{lora_runs.__name__}.evaluate_trained", lambda *args, **kwargs: None)
+        steps._train(folder)
+        steps.make_language_models(folder)
+    return keys
+
+
+def test_every_training_has_a_key_of_settings_data_and_code(tmp_path):
+    keys = keys_of(tmp_path)
+    assert set(keys) == {"train", "contrastive", "decoder", "base", "outputs"}
+    assert len(set(keys.values())) == 5
     assert len({steps._key({}), steps._key({"a": 1}), steps._key({}, ul2_denoising)}) == 3
+
+
+@pytest.mark.integration
+def test_only_the_contrastive_phase_depends_on_the_pairs(tmp_path):
+    keys = keys_of(tmp_path)
+    pair = TrainingPair("torch", "Add one.", "To every number in the list.")
+    for other in (replace(PAIRS, versions={"torch": "2"}), replace(PAIRS, pairs=(pair,))):
+        again = keys_of(tmp_path, other)
+        assert [name for name in keys if keys[name] != again[name]] == ["contrastive"]
 
 
 def test_a_training_is_repeated_only_when_its_key_changes(tmp_path, capsys):

@@ -92,7 +92,7 @@ def test_the_way_from_a_model_to_a_page_and_the_book(checkout, encoder_folder, m
     """eval.ipynb for an encoder, bm25 and a toy model with a hostile name."""
     from qwen3nb.book.accessibility import images_without_alt
     from qwen3nb.book.build import build_book
-    from qwen3nb.extraction.extract import extract
+    from qwen3nb.report.card.extract import extract
 
     source = make_checkpoint(checkout / "runs" / "checkpoint-3", seed=9)
     extract(source, checkout / "runs" / "bad", label="x<script>alert(1)</script>_*y*")

@@ -5,6 +5,8 @@ import papermill  # noqa: F401 - first, as its command does: it loads our engine
 from helpers.notebooks import notebook_of
 
 from qwen3nb.execution.publish import clean
+from qwen3nb.report.render.cell import Cell
+from qwen3nb.report.render.table import Table
 
 
 def test_cleaning_drops_widgets_and_progress_and_names_the_page():
@@ -20,3 +22,17 @@ def test_cleaning_drops_widgets_and_progress_and_names_the_page():
     assert [output.text for output in cleaned.cells[2].outputs] == ["real warning"]
     assert "remove-cell" in cleaned.cells[1].metadata.tags
     assert node.cells[0].source == "# A page"
+
+
+def test_a_page_has_no_style_but_the_books_and_no_cursor_movements():
+    table = Table(("a",), ((Cell("x"),),), caption="c")
+    node = notebook_of("a", "b")
+    bare = table.to_html()
+    glued = {"application/papermill.record/text/html": table._repr_html_()}
+    node.cells[2].outputs = [
+        nbformat.v4.new_output("display_data", {"text/html": table._repr_html_()}),
+        nbformat.v4.new_output("display_data", glued),
+        nbformat.v4.new_output("stream", name="stderr", text="\x1b[A\n\x1b[A"),
+    ]
+    shown = [output.data for output in clean(node).cells[2].outputs]
+    assert shown == [{"text/html": bare}, {"application/papermill.record/text/html": bare}]

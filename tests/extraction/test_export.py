@@ -9,9 +9,9 @@ from helpers import TEXTS
 from transformers import AutoTokenizer
 
 from qwen3nb.checkpoints.types import CheckpointError
-from qwen3nb.extraction.extract import extract
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.modeling.qwen3_seq2seq import Qwen3ForSeq2SeqLM, Qwen3Seq2SeqConfig
+from qwen3nb.report.card.extract import extract
 
 
 def test_the_export_describes_itself(encoder_folder, checkpoint):

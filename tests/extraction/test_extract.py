@@ -7,7 +7,7 @@ from safetensors.torch import load_file, save_file
 
 from qwen3nb.checkpoints.averaging import average_checkpoints
 from qwen3nb.checkpoints.types import CheckpointError
-from qwen3nb.extraction.extract import extract
+from qwen3nb.extraction.extract import extract_encoder
 
 
 @pytest.fixture
@@ -130,7 +130,7 @@ def test_a_broken_checkpoint_is_refused_and_an_earlier_export_stays(broken, tmp_
     output.mkdir(parents=True)
     (output / "qwen3nb.json").write_text("good")
     with pytest.raises(CheckpointError, match=cause):
-        extract(broken(change), output)
+        extract_encoder(broken(change), output)
     assert [path.name for path in output.parent.iterdir()] == ["encoder"]
     assert (output / "qwen3nb.json").read_text() == "good"
 
@@ -141,12 +141,12 @@ def test_only_an_export_is_replaced(checkpoint, tmp_path):
     (tmp_path / "thesis" / "chapter").write_text("three years")
     for name in ("thesis", "file"):
         with pytest.raises(CheckpointError, match="was not written by an extraction"):
-            extract(checkpoint, tmp_path / name)
+            extract_encoder(checkpoint, tmp_path / name)
         with pytest.raises(CheckpointError, match="was not written by averaging"):
             average_checkpoints([checkpoint], tmp_path / name)
     assert (tmp_path / "thesis" / "chapter").read_text() == "three years"
-    first = extract(checkpoint, tmp_path / "out")
-    again = extract(checkpoint, tmp_path / "out", pooling="cls")
+    first = extract_encoder(checkpoint, tmp_path / "out")
+    again = extract_encoder(checkpoint, tmp_path / "out", pooling="cls")
     assert first.folder == again.folder
     assert json.loads((again.folder / "config.json").read_text())["pooling_mode"] == "cls"
 
@@ -158,10 +158,10 @@ def test_allowances_accept_known_defects(broken, tmp_path):
         poisoned_decoder(tensors, config, folder)
 
     folder = broken(change)
-    done = extract(folder, tmp_path / "encoder", allow=["decoder", "unexpected"])
+    done = extract_encoder(folder, tmp_path / "encoder", allow=["decoder", "unexpected"])
     assert done.max_difference <= 1e-5
     with pytest.raises(ValueError, match="unknown allowance 'missing'; choose one of: decoder"):
-        extract(folder, tmp_path / "encoder", allow=["missing"])
+        extract_encoder(folder, tmp_path / "encoder", allow=["missing"])
 
 
 def test_every_format_gives_the_same_encoder(checkpoint, encoder_folder, tmp_path):
@@ -188,12 +188,12 @@ def test_every_format_gives_the_same_encoder(checkpoint, encoder_folder, tmp_pat
     (sharded / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
     expected = (encoder_folder / "model.safetensors").read_bytes()
     for folder in (pickled, sharded):
-        done = extract(folder, tmp_path / "out")
+        done = extract_encoder(folder, tmp_path / "out")
         assert (done.folder / "model.safetensors").read_bytes() == expected
 
 
 def test_last_pooling_without_an_end_is_warned_of(checkpoint, tmp_path):
-    done = extract(checkpoint, tmp_path / "last", pooling="last")
+    done = extract_encoder(checkpoint, tmp_path / "last", pooling="last")
     assert "last-token pooling without an end-of-text token" in done.warnings[0]
     assert json.loads((done.folder / "qwen3nb.json").read_text())["warnings"] == list(done.warnings)
 
@@ -203,7 +203,7 @@ def test_settings_that_are_stored_but_not_used_are_warned_of(broken, tmp_path):
         config |= {"rope_scaling": {"rope_type": "yarn"}, "hidden_act": "gelu"}
         config |= {"layer_types": ["sliding_attention"] * 2, "attention_bias": True}
 
-    text = " ".join(extract(broken(change), tmp_path / "out").warnings)
+    text = " ".join(extract_encoder(broken(change), tmp_path / "out").warnings)
     for word in ("rope_scaling 'yarn'", "hidden_act 'gelu'", "sliding-window", "attention_bias"):
         assert word in text
 
@@ -222,7 +222,7 @@ def test_a_checkpoint_that_changes_meanwhile_is_noticed(checkpoint, tmp_path, mo
 
     monkeypatch.setattr(module, "verify_export", meanwhile)
     with pytest.raises(CheckpointError, match=r"config\.json: changed while it was being read"):
-        extract(source, tmp_path / "out")
+        extract_encoder(source, tmp_path / "out")
     assert not (tmp_path / "out").exists()
     with pytest.raises(CheckpointError, match="the checkpoint itself"):
-        extract(source, tmp_path)
+        extract_encoder(source, tmp_path)

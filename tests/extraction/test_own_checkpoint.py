@@ -10,9 +10,9 @@ import torch
 from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, AutoTokenizer
 
-from qwen3nb.extraction.extract import extract
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel
+from qwen3nb.report.card.extract import extract
 
 pytestmark = pytest.mark.integration
 VARIABLE = "TEST_CHECKPOINT"

@@ -10,7 +10,7 @@ from transformers import AutoModel, AutoTokenizer
 from qwen3nb.checkpoints.averaging import average_checkpoints, select_checkpoints
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.checkpoints.weight_names import encoder_name
-from qwen3nb.extraction.extract import extract
+from qwen3nb.extraction.extract import extract_encoder
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.modeling.pooling import POOLINGS, pool
 from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel, causal_leak
@@ -20,7 +20,7 @@ from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel, causal_leak
 def test_stock_libraries_compute_what_we_compute(checkpoint, tmp_path, pooling):
     from sentence_transformers import SentenceTransformer
 
-    folder = extract(checkpoint, tmp_path / "encoder", pooling=pooling).folder
+    folder = extract_encoder(checkpoint, tmp_path / "encoder", pooling=pooling).folder
     ours = load_encoder(folder, cache=False).encode(list(TEXTS))
     theirs = SentenceTransformer(str(folder), device="cpu").encode(list(TEXTS))
     np.testing.assert_allclose(ours, theirs, atol=1e-5)
@@ -43,7 +43,7 @@ def test_the_encoder_inside_a_checkpoint_is_the_one_that_is_extracted(checkpoint
 
 
 def test_sixteen_bits_are_written_and_verified(checkpoint, tmp_path):
-    done = extract(checkpoint, tmp_path / "half", dtype="bfloat16")
+    done = extract_encoder(checkpoint, tmp_path / "half", dtype="bfloat16")
     assert all(
         t.dtype == torch.bfloat16 for t in load_file(done.folder / "model.safetensors").values()
     )
@@ -70,7 +70,7 @@ def test_an_export_that_differs_from_its_source_is_not_kept(checkpoint, tmp_path
     save_file(tensors, changed / "model.safetensors")
     monkeypatch.setattr("qwen3nb.extraction.extract.encoder_name", wrong)
     with pytest.raises(CheckpointError, match="differs from its source"):
-        extract(changed, tmp_path / "encoder")
+        extract_encoder(changed, tmp_path / "encoder")
     assert not (tmp_path / "encoder").exists()
 
 
@@ -90,7 +90,7 @@ def test_a_release_that_runs_it_causally_is_refused(
     with pytest.raises(ValueError, match="runs the model causally"):
         load_encoder(encoder_folder, cache=False)
     with pytest.raises(CheckpointError, match="runs causally"):
-        extract(checkpoint, tmp_path / "encoder")
+        extract_encoder(checkpoint, tmp_path / "encoder")
     assert not (tmp_path / "encoder").exists()
 
 
@@ -105,7 +105,7 @@ def test_the_tokens_that_transformers_reads_are_compared(checkpoint, tmp_path, m
 
     monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", other)
     with pytest.raises(CheckpointError, match="other tokens from the same tokenizer files"):
-        extract(checkpoint, tmp_path / "out")
+        extract_encoder(checkpoint, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -130,7 +130,7 @@ def test_exports_of_a_real_training(fixtures, tmp_path, name):
     file = fixtures / "checkpoints" / "expected" / f"{name}.safetensors"
     with safe_open(file, "pt") as expected:
         for how in POOLINGS:
-            done = extract(source, tmp_path / how, pooling=how)
+            done = extract_encoder(source, tmp_path / how, pooling=how)
             assert done.max_difference <= 1e-5
             stock = SentenceTransformer(str(done.folder), device="cpu")
             model = AutoModel.from_pretrained(done.folder).eval()

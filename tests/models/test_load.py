@@ -14,10 +14,10 @@ from helpers.mteb_tasks import WORDS, loaded
 from helpers.sentence_models import mteb_scores, text_mock_tasks, write_sentence_bert
 
 from qwen3nb.evaluation.evaluate import evaluate
-from qwen3nb.extraction.extract import extract
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.sources.resolve import find_source, registry
 from qwen3nb.models.types import SpecError
+from qwen3nb.report.card.extract import extract
 
 PROMPTS = {"query": "query: ", "document": "passage: "}
 INSTRUCTION = {"query": "Instruct: Given a {instruction}, retrieve passages\nQuery:"}

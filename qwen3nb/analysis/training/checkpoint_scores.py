@@ -2,8 +2,12 @@
 
 Checkpoints are recognised by their label: ``demo-checkpoint-400`` is step 400 of ``demo``, and
 ``demo-init`` its step 0; ``seed_7`` or ``seed-7`` in a label is the seed of the training. The
-record of an adapter states all three (``config.training``: configuration, seed, steps). An
-average of checkpoints has no step.
+record of an adapter states all three (``config.training``: configuration, seed, steps). Under any
+other label, an extracted model stores the folder of its checkpoint, which names the training and
+the step. An average of checkpoints has no step.
+
+A training that started from a checkpoint of another one has that checkpoint as its step 0, if its
+``training.json`` says so.
 """
 
 from __future__ import annotations
@@ -12,8 +16,11 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from qwen3nb import paths
 from qwen3nb.analysis.comparison.alignment import common_revision
 from qwen3nb.analysis.training.learning_curve import Curve, Point, curve
+from qwen3nb.analysis.training.origins import checkpoint_of, starting_record, training_folder
+from qwen3nb.checkpoints.checkpoint import step_of
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.records.record import Result
 
@@ -80,10 +87,19 @@ def training_step(result: Result) -> TrainingStep | None:
         return TrainingStep(name, int(training.get("seed", result.seed)), training["steps"])
     match = _CHECKPOINT.fullmatch(result.model.label)
     if match is None:
-        return None
+        return _step_of_folder(result)
     seed = _SEED.search(match["name"])
     name = _SEED.sub("", match["name"]) or "training"
     return TrainingStep(name, int(seed[1]) if seed else 0, int(match["step"] or 0))
+
+
+def _step_of_folder(result: Result) -> TrainingStep | None:
+    """The step by the folder of the checkpoint that the model was extracted from."""
+    folder = checkpoint_of(result)
+    step = None if folder is None else step_of(folder)
+    if folder is None or step is None:
+        return None
+    return TrainingStep(paths.shown(folder.parent).removeprefix("runs/"), 0, step)
 
 
 def trajectories(
@@ -99,7 +115,8 @@ def trajectories(
         metric: by default each task's main metric.
     """
     by_training: dict[tuple[str, str], Trajectory] = {}
-    given = [r for r in results if r.task.key in tasks and training_step(r)]
+    on_tasks = [r for r in results if r.task.key in tasks]
+    given = [r for r in on_tasks if training_step(r)]
     revisions = {
         task: common_revision([r for r in given if r.task.key == task])
         for task in {result.task.key for result in given}
@@ -114,7 +131,21 @@ def trajectories(
         each = by_training.setdefault(key, Trajectory(step.training, task, wanted, {}))
         each.records.setdefault(step.seed, {})[step.step] = result
     order = sorted(by_training, key=lambda key: (list(tasks).index(key[0]), key[1]))
+    for task, training in order:
+        same = [
+            r for r in on_tasks if (r.task.key, str(r.task.revision)) == (task, revisions[task])
+        ]
+        _add_start(by_training[task, training], same)
     return [by_training[key] for key in order]
+
+
+def _add_start(trajectory: Trajectory, results: Sequence[Result]) -> None:
+    """Make the checkpoint that a training started from its step 0, where it has none."""
+    for steps in trajectory.records.values():
+        training = None if 0 in steps else training_folder(steps.values())
+        start = starting_record(training, results) if training is not None else None
+        if start is not None and trajectory.metric in start.metrics:
+            steps[0] = start
 
 
 def trajectory_curve(steps: dict[int, Result], *, metric: str) -> Curve:

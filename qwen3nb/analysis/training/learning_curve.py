@@ -1,4 +1,4 @@
-"""Learning curves, and the best checkpoint of a training.
+"""Learning curves, the best checkpoint of a training, and what the training changed.
 
 Scores are given per step and query. The mean of the best of several checkpoints is biased upwards
 by the selection; a checkpoint is called the best only if it differs significantly from the next.
@@ -20,6 +20,7 @@ from scipy import stats
 
 from qwen3nb.analysis.comparison.alignment import ScoreMatrix, join
 from qwen3nb.analysis.stats.multiple_testing import adjust
+from qwen3nb.analysis.stats.paired_tests import permutation_test
 from qwen3nb.analysis.stats.resampling import draw_seed, sign_flip_extremes
 from qwen3nb.metrics.intervals import (
     Interval,
@@ -35,10 +36,12 @@ __all__ = [
     "BestCheckpoint",
     "Correlation",
     "Curve",
+    "Gain",
     "Point",
     "best_checkpoint",
     "correlation",
     "curve",
+    "gain",
 ]
 
 PerStep = Mapping[int, Mapping[str, float]]
@@ -131,6 +134,31 @@ class BestCheckpoint:
     separable: bool
     tied: tuple[int, ...]
     statement: str
+
+
+@dataclass(frozen=True)
+class Gain:
+    """Difference between the last and the first step of a training; neither is selected.
+
+    Attributes:
+        first: the first step; ``last`` the last.
+        first_mean: mean at the first step; ``last_mean`` at the last.
+        difference: last − first, with its paired ``interval``.
+        p_value: of the paired permutation test, not corrected.
+        n: number of queries.
+        course: ``rising`` or ``falling`` if every step is above or below the one before it,
+            ``uneven`` otherwise, empty for two steps.
+    """
+
+    first: int
+    last: int
+    first_mean: float
+    last_mean: float
+    difference: float
+    interval: Interval | None
+    p_value: float
+    n: int
+    course: str
 
 
 @dataclass(frozen=True)
@@ -234,6 +262,33 @@ def _statement(
         return f"{start}, from which it differs (p = {p:.4f}, Holm), but not from step {names}"
     verdict = f"not significantly different from step {names} (p = {p:.4f}, Holm)"
     return f"{start}, which is no evidence: {verdict}"
+
+
+def gain(scores: PerStep, *, level: float = 0.95, seed: int) -> Gain:
+    """What a training changed: its last step against its first, paired by query.
+
+    Raises:
+        ValueError: fewer than two steps, or no query shared by all.
+    """
+    if len(scores) < 2:
+        raise ValueError(f"expected two or more steps; got {len(scores)}")
+    steps, matrix = _matrix(scores)
+    first, last = matrix.scores[0], matrix.scores[-1]
+    test = permutation_test(last, first, seed=draw_seed(seed, matrix.queries))
+    changes = np.diff(matrix.scores.mean(axis=1))
+    courses = {"rising": bool((changes > 0).all()), "falling": bool((changes < 0).all())}
+    course = next((name for name, holds in courses.items() if holds), "uneven")
+    return Gain(
+        first=steps[0],
+        last=steps[-1],
+        first_mean=float(first.mean()),
+        last_mean=float(last.mean()),
+        difference=test.difference,
+        interval=difference_interval(last - first, level=level),
+        p_value=test.p_value,
+        n=len(matrix.queries),
+        course=course if len(steps) > 2 else "",
+    )
 
 
 def correlation(

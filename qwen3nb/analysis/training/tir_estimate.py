@@ -7,17 +7,27 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
 from qwen3nb.analysis.stats.hierarchical_bootstrap import over_seeds, t_probability
 from qwen3nb.analysis.stats.resampling import draw_seed, percentile_interval
 from qwen3nb.metrics.intervals import Array, Interval, student_interval
 from qwen3nb.utils.choices import one_of
 
-__all__ = ["EXIT_CODES", "Estimate", "Gate", "Measured", "estimate", "mean_estimate"]
+__all__ = [
+    "EXIT_CODES",
+    "Estimate",
+    "Gate",
+    "Measured",
+    "estimate",
+    "mean_estimate",
+    "seeds_needed",
+]
 
 # 1 and 2 are reserved for errors and wrong usage.
 EXIT_CODES = {"PASS": 0, "FAIL": 3, "MARGINAL": 4, "INCONCLUSIVE": 5, "NO RESULT": 6}
 _FEW_SEEDS = 5
+_MOST_SEEDS = 100
 _UNDEFINED = 0.01  # largest share of resamples that may have no TIR
 
 
@@ -209,6 +219,26 @@ def mean_estimate(
         notes=notes,
         partial=len(given) < len(tasks) + len(left_out),
     )
+
+
+def seeds_needed(each: Estimate, gate: Gate) -> int | None:
+    """Number of seeds at which Student's interval would lie in the range of the point estimate.
+
+    Assumes that more seeds leave mean and standard deviation as they are, so with few seeds it is
+    a rough guide. None without a standard deviation, and for more than 100.
+    """
+    if each.tir is None or each.std is None:
+        return None
+    ends = {
+        "PASS": [each.tir - gate.pass_at],
+        "FAIL": [gate.fail_below - each.tir],
+        "MARGINAL": [each.tir - gate.fail_below, gate.pass_at - each.tir],
+    }
+    margin = min(ends[each.by_point])
+    counts = np.arange(2, _MOST_SEEDS + 1)
+    half = stats.t.ppf(0.975, counts - 1) * each.std / np.sqrt(counts)
+    enough = counts[half < margin]
+    return int(enough[0]) if len(enough) else None
 
 
 def _resampled_means(resampled: Array, drawn: tuple[int, int]) -> tuple[Array | None, str]:

@@ -40,6 +40,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from itertools import zip_longest
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -48,7 +49,7 @@ from qwen3nb import paths
 from qwen3nb.datasets.pydocs.modules import MODULES
 from qwen3nb.utils.atomic_files import read_json, sha256_json, write_json
 
-__all__ = ["Entry", "PyDocs", "build_pydocs", "load_pydocs"]
+__all__ = ["Entry", "PyDocs", "build_pydocs", "load_pydocs", "split_docstring"]
 
 CACHE_VERSION = 2  # increase when a rule above or the format of the file changes
 MASK = "[name]"
@@ -170,14 +171,14 @@ def cache_file() -> Path:
 def build_pydocs() -> PyDocs:
     """Build the benchmark from the docstrings of the installed libraries."""
     docstrings = {
-        name: (package, _tidy(inspect.getdoc(function) or ""), name.rpartition(".")[2])
+        name: (package, inspect.getdoc(function) or "", name.rpartition(".")[2])
         for package, modules in MODULES.items()
         for name, function in _functions(modules)
     }
     parsed = {
         name: (package, parts)
         for name, (package, doc, own) in docstrings.items()
-        if (parts := _split(doc, own)) is not None
+        if (parts := split_docstring(doc, own)) is not None
     }
     known = set(parsed)
     sizes = Counter(_subpackage(name, package) for name, (package, _) in parsed.items())
@@ -253,16 +254,24 @@ def _tidy(doc: str) -> str:
     return doc.replace("\r\n", "\n").expandtabs().strip()
 
 
-def _split(doc: str, own: str) -> tuple[str, str, list[str]] | None:
-    """Return summary, document and "See Also" names of a docstring; None if it is too short."""
-    summary, _, rest = _without_signature(doc, own).partition("\n\n")
+def split_docstring(
+    doc: str, own: str, *, shortest: int = DOCUMENT_WORDS[0]
+) -> tuple[str, str, list[str]] | None:
+    """Return summary, document and "See Also" names of a docstring; None if it is too short.
+
+    Args:
+        doc: the docstring, without its indentation.
+        own: name of the function, which is masked in the document.
+        shortest: minimum number of words of the document.
+    """
+    summary, _, rest = _without_signature(_tidy(doc), own).partition("\n\n")
     summary = " ".join(summary.split())
     sections = list(_sections(rest))
     kept = "\n".join(body for title, body in sections if title not in _UNWANTED)
     words = _mask(kept, own).split()[: DOCUMENT_WORDS[1]]
     if not QUERY_WORDS[0] <= len(summary.split()) <= QUERY_WORDS[1]:
         return None
-    if len(words) < DOCUMENT_WORDS[0] or _UNDERLINE.search(summary):
+    if len(words) < shortest or _UNDERLINE.search(summary):
         return None
     related = [name for title, body in sections if title == "See Also" for name in _names(body)]
     return summary, " ".join(words), related
@@ -270,6 +279,8 @@ def _split(doc: str, own: str) -> tuple[str, str, list[str]] | None:
 
 def _without_signature(doc: str, own: str) -> str:
     """Drop leading ``name(...)`` and ``name(...) -> ...`` lines, including wrapped ones."""
+    if f"{own}(" not in doc:  # spares most names a pattern of their own
+        return doc
     lines = doc.split("\n")
     call = re.compile(rf"(?:[\w, ()]+ = )?(?:\w+\.)*{re.escape(own)}\(")
     while lines and (not lines[0].strip() or call.match(lines[0].strip())):
@@ -286,7 +297,7 @@ def _sections(text: str) -> Iterator[tuple[str, str]]:
     """Yield title and body of numpydoc sections; the text before them has an empty title."""
     title, body = "", list[str]()
     lines = [line for line in text.split("\n") if not line.lstrip().startswith((">>>", "..."))]
-    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+    for line, following in zip_longest(lines, lines[1:], fillvalue=""):
         if line.strip() and _UNDERLINE.fullmatch(following):
             yield title, "\n".join(body)
             title, body = line.strip(), []
@@ -297,6 +308,8 @@ def _sections(text: str) -> Iterator[tuple[str, str]]:
 
 def _mask(text: str, own: str) -> str:
     """Replace the function's own name where it is a whole word, ignoring case."""
+    if own.casefold() not in text.casefold():
+        return text
     return re.sub(rf"(?<![A-Za-z0-9]){re.escape(own)}(?![A-Za-z0-9])", MASK, text, flags=re.I)
 
 

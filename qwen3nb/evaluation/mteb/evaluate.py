@@ -218,7 +218,7 @@ def _run_task(
         work=work,
         seed=seed,
         run=run,
-        config=config,
+        config=config | ({"top": scores.top} if scores.top else {}),
         device=model.device,
         precision=model.settings.get("dtype", "float32"),
     )

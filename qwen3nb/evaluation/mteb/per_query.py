@@ -7,6 +7,8 @@ Columns by task type:
     Classification         accuracy     -> text     -> share of repetitions that are correct
     Clustering             v_measure    -> draw     -> value
 
+Of a search, the best documents of every query are kept too (`TaskScores.top`).
+
 If a task has several splits or subsets, ids begin with ``split/subset/``, each metric is the
 mean of its values on these parts, as in MTEB, and the value of every part is kept too.
 
@@ -23,12 +25,13 @@ from typing import Any
 
 from qwen3nb.evaluation.run import EvaluationError
 from qwen3nb.metrics.aggregate import REPORTED, Aggregate, aggregate, reported
-from qwen3nb.metrics.retrieval import score_run
+from qwen3nb.metrics.retrieval import rank_documents, score_run
 from qwen3nb.records.record import Part
 
 __all__ = ["SEARCH_TYPES", "Slice", "TaskScores", "score_task", "task_slices"]
 
 AGREEMENT = 1e-5  # MTEB rounds some of its scores to five decimals
+TOP = 10  # documents of each query that a record keeps
 RETRIEVAL_METRICS = ("nDCG@10", "MRR@10", "Recall@10", "Recall@100", "MAP@100")
 SEARCH_TYPES = ("Retrieval", "Reranking")
 PerQuery = dict[str, dict[str, float]]
@@ -54,7 +57,10 @@ class Slice:
 
 @dataclass(frozen=True)
 class TaskScores:
-    """The scores of one model on one task; see `qwen3nb.records.Result` for the fields."""
+    """The scores of one model on one task; see `qwen3nb.records.Result` for the fields.
+
+    ``top`` holds the ids of each query's best documents, best first; empty if nothing is searched.
+    """
 
     per_query: PerQuery
     metrics: dict[str, Aggregate]
@@ -62,6 +68,7 @@ class TaskScores:
     unit: str
     size: dict[str, int]
     parts: tuple[Part, ...]
+    top: dict[str, list[str]]
 
 
 def task_slices(task: Any) -> list[Slice]:
@@ -120,7 +127,8 @@ def score_task(task: Any, predicted: Mapping[str, Any], outcome: Any, *, seed: i
     for part in parts:
         _check_agreement(task, part.score, part.mteb, on=f" on {part.split}/{part.subset}")
     unit = "readers" if _by_reader(task) else UNITS.get(task.metadata.type, UNIT)
-    return TaskScores(columns, metrics, main, unit, _size(task, evaluated), tuple(parts))
+    top = _top(task, predicted, [each for each, _ in evaluated])
+    return TaskScores(columns, metrics, main, unit, _size(task, evaluated), tuple(parts), top)
 
 
 def _evaluated(task: Any, outcome: Any) -> list[tuple[Slice, dict[str, Any]]]:
@@ -158,12 +166,28 @@ def _search(task: Any, part: Slice, predicted: Any, scores: Any) -> PerQuery:
 
     It scores the queries that were judged at all; one without a relevant document counts as 0.
     """
+    judged, run = _judged_run(task, part, predicted)
+    return score_run(judged, run, _search_metrics(task), zeros=True)
+
+
+def _judged_run(task: Any, part: Slice, predicted: Any) -> tuple[Any, Any]:
+    """Return the judgements and the rankings that MTEB scores."""
     queries = set(part.data["queries"]["id"])
     judged = {query: each for query, each in part.data["relevant_docs"].items() if query in queries}
     run = _without_own_ids(predicted) if task.ignore_identical_ids else predicted
-    if _by_reader(task):
-        judged, run = _merged(judged, run)
-    return score_run(judged, run, _search_metrics(task), zeros=True)
+    return _merged(judged, run) if _by_reader(task) else (judged, run)
+
+
+def _top(task: Any, predicted: Mapping[str, Any], evaluated: list[Slice]) -> dict[str, list[str]]:
+    """Return the best documents of each query that is scored."""
+    if task.metadata.type not in SEARCH_TYPES:
+        return {}
+    top: dict[str, list[str]] = {}
+    for each in evaluated:
+        judged, run = _judged_run(task, each, predicted[each.subset][each.split])
+        for query in judged:
+            top[f"{each.prefix}{query}"] = rank_documents(run.get(query, {}))[:TOP]
+    return top
 
 
 def _without_own_ids(run: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:

@@ -22,12 +22,14 @@ from qwen3nb.records.store import latest
 from qwen3nb.report.card.facts import (
     details,
     origin,
-    read_facts,
     source_folder,
+    stated_facts,
     training_facts,
     training_of,
 )
+from qwen3nb.report.card.hub_rules import HUB_ID
 from qwen3nb.report.card.limitations import limitations
+from qwen3nb.report.card.metadata import front_matter
 from qwen3nb.report.leaderboard.one_model import main_scores_table, parts_table
 from qwen3nb.report.leaderboard.score_table import leaderboard
 from qwen3nb.report.leaderboard.suite import suite_table, summarise
@@ -37,12 +39,8 @@ from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import read_json
 from qwen3nb.utils.markdown import escaped
 
-__all__ = ["card_body", "card_text"]
+__all__ = ["card_body", "card_text", "loaded_name"]
 
-_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
-_TAGS = (
-    "sentence-transformers", "feature-extraction", "sentence-similarity", "mteb", "qwen3", "encoder"
-)  # fmt: skip
 # For states (B, T, D) and a mask (B, T), as a reader of the card would write it.
 _POOLING_CODE = {
     "mean": "vectors = (states * mask.unsqueeze(-1)).sum(1) / mask.sum(1, keepdim=True)",
@@ -60,6 +58,8 @@ def card_body(
     *,
     tier: str = "smoke",
     facts: Path | None = None,
+    license: str = "",
+    hub_id: str = "",
 ) -> str:
     """Return the card as Markdown, without its front matter.
 
@@ -68,6 +68,8 @@ def card_body(
         results: any records; those of this model and on its tier are shown.
         tier: the tier whose tasks the comparison shows.
         facts: a TOML file with facts that only the authors know; see `FACTS`.
+        license: the licence if neither the facts nor the files of the training state one.
+        hub_id: the model's id on the hub, for the examples; by default they name the folder.
 
     Raises:
         ValueError: the folder was not written by `extract`, or a fact is invalid.
@@ -76,6 +78,7 @@ def card_body(
 
     folder = Path(folder)
     provenance = _provenance(folder)
+    stated = stated_facts(source_folder(provenance), facts, license=license)
     # Not HTML: every outside value goes through `escaped`.
     template = Environment(
         loader=PackageLoader("qwen3nb.report.card", "."),
@@ -85,7 +88,8 @@ def card_body(
         autoescape=False,  # noqa: S701 - Markdown, escaped value by value
     ).get_template("card.md.j2")
     return template.render(
-        **_about(folder, provenance, read_facts(facts)),
+        **_about(folder, provenance, stated),
+        name=loaded_name(folder, hub_id),
         **_measured(folder, results, tier=tier),
         version=qwen3nb.__version__,
     )
@@ -106,7 +110,6 @@ def _about(folder: Path, provenance: dict[str, Any], stated: dict[str, Any]) -> 
         "pooling_code": _POOLING_CODE[pooling],
         "normalize": provenance["normalize"],
         "max_length": provenance["max_length"],
-        "folder": re.sub(r"""["'`\\\s<>]""", "-", folder.name),  # inside quotes in a code block
         "toy": str(training.get("data", "")).startswith("PyDocs"),
         "details": _linked(details(read_json(folder / "config.json"), provenance, stated)),
         "origin": _escaped(origin(provenance, fingerprint(source))),
@@ -150,44 +153,31 @@ def card_text(
     *,
     tier: str = "smoke",
     facts: Path | None = None,
+    license: str = "",
+    hub_id: str = "",
 ) -> str:
     """Return the whole card, with the front matter that the hub reads.
 
     Raises:
         ValueError: as in `card_body`.
     """
-    from huggingface_hub import EvalResult, ModelCardData
-
     folder = Path(folder)
-    body = card_body(folder, results, tier=tier, facts=facts)
-    stated = read_facts(facts)
-    evaluated = [
-        EvalResult(
-            task_type=result.task.type,
-            dataset_type=result.task.dataset,
-            dataset_name=result.task.name,
-            dataset_revision=result.task.revision,
-            dataset_config=_only(result.task.subsets),
-            dataset_split=_only(result.task.splits),
-            metric_type=result.task.mteb.metric if result.task.mteb else result.task.main_metric,
-            metric_name=result.task.main_metric,
-            metric_value=result.main.value,
-        )
-        for result in _of_model(folder, results)
-        if result.main.value is not None
-    ]
-    data = ModelCardData(
-        model_name=_provenance(folder)["label"],
-        library_name="transformers",
-        pipeline_tag="sentence-similarity",
-        tags=list(_TAGS),
-        license=stated.get("license"),
-        language=stated.get("language"),
-        datasets=stated.get("datasets"),
-        base_model=stated.get("base_model"),
-        eval_results=evaluated or None,
-    )
-    return f"---\n{data.to_yaml()}\n---\n\n{body}"
+    body = card_body(folder, results, tier=tier, facts=facts, license=license, hub_id=hub_id)
+    provenance = _provenance(folder)
+    stated = stated_facts(source_folder(provenance), facts, license=license)
+    front = front_matter(folder, _of_model(folder, results), stated, name=provenance["label"])
+    return f"---\n{front}\n---\n\n{body}"
+
+
+def loaded_name(folder: Path, hub_id: str) -> str:
+    """Return what the examples load: the id on the hub, or the folder's name, safe in quotes.
+
+    Raises:
+        ValueError: an id that the hub cannot have.
+    """
+    if hub_id and not HUB_ID.fullmatch(hub_id):
+        raise ValueError(f"expected an id on the hub such as organisation/name; got {hub_id!r}")
+    return hub_id or re.sub(r"""["'`\\\s<>]""", "-", folder.name)
 
 
 def _provenance(folder: Path) -> dict[str, Any]:
@@ -207,7 +197,7 @@ def _linked(rows: list[tuple[str, str]]) -> list[tuple[str, str]]:
     """Escape the rows, and link the base model to the hub if it is named by its id there."""
     hub = "https://huggingface.co"
     return [
-        (name, f"[{text}]({hub}/{value})" if _HUB_ID.fullmatch(value) else text)
+        (name, f"[{text}]({hub}/{value})" if HUB_ID.fullmatch(value) else text)
         if name == "base model"
         else (name, text)
         for (name, text), (_, value) in zip(_escaped(rows), rows, strict=True)
@@ -219,10 +209,6 @@ def _citation(text: str) -> dict[str, str]:
     if text.lstrip().startswith("@") and "```" not in text:
         return {"bibtex": text.strip(), "citation": ""}
     return {"bibtex": "", "citation": escaped(text)}
-
-
-def _only(values: Sequence[str]) -> str | None:
-    return values[0] if len(values) == 1 else None
 
 
 def _of_model(folder: Path, results: Sequence[Result]) -> list[Result]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from qwen3nb import paths
+from qwen3nb.report.card.hub_rules import HUB_ID, license_problem, not_a_language
 from qwen3nb.utils.atomic_files import read_json
 from qwen3nb.utils.choices import one_of
 
@@ -18,6 +19,7 @@ __all__ = [
     "origin",
     "read_facts",
     "source_folder",
+    "stated_facts",
     "training_facts",
     "training_of",
 ]
@@ -25,10 +27,13 @@ __all__ = [
 NOT_GIVEN = "not given"
 # Keys of a facts file, for what no file of the model or its training records.
 FACTS = (
-    "license", "language", "datasets", "base_model", "objective", "mixture", "data", "tokens",
-    "hardware", "duration", "citation", "acknowledgements",
+    "license", "license_name", "license_link", "language", "datasets", "base_model",
+    "objective", "mixture", "data", "tokens", "hardware", "duration",
+    "citation", "acknowledgements",
 )  # fmt: skip
 _LISTS = ("language", "datasets")
+# Of these, what the files of a training may state themselves.
+_RECORDED = ("license", "license_name", "license_link", "language", "datasets", "base_model")
 Rows = list[tuple[str, str]]
 
 
@@ -38,7 +43,8 @@ def read_facts(file: Path | None) -> dict[str, Any]:
     ``language`` and ``datasets`` are lists of strings, everything else is a string.
 
     Raises:
-        ValueError: an unknown key (the message lists the known ones), or a value of a wrong type.
+        ValueError: an unknown key (the message lists the known ones), a value of a wrong type, or
+            a licence or language that the hub would refuse.
     """
     if file is None:
         return {}
@@ -52,6 +58,69 @@ def read_facts(file: Path | None) -> dict[str, Any]:
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
             wanted = "a list of strings" if name in _LISTS else "a string"
             raise ValueError(f"{file}: {name} is {value!r}; expected {wanted}")
+    if "license" in facts and (problem := license_problem(facts["license"])):
+        raise ValueError(f"{file}: {problem}")
+    for code in filter(not_a_language, facts.get("language", ())):
+        raise ValueError(f"{file}: language {code!r}; expected a code such as 'en' or 'zh'")
+    return facts
+
+
+def stated_facts(source: Path, file: Path | None, *, license: str = "") -> dict[str, Any]:
+    """Return the facts that are stated anywhere: in a facts file, or in the training's own files.
+
+    The facts file wins over ``training.json``, that over the card of the checkpoint, and that over
+    the name that its configuration keeps of the model that the training began with.
+
+    Args:
+        source: the checkpoint; it may be gone.
+        file: a facts file; see `read_facts`.
+        license: the licence where none of these states one.
+
+    Raises:
+        ValueError: as in `read_facts`, or ``license`` is none that the hub knows.
+    """
+    if license and (problem := license_problem(license)):
+        raise ValueError(problem)
+    training = training_of(source)
+    recorded = {name: training[name] for name in _RECORDED if training.get(name)}
+    known = _known(source) | _listed(recorded)
+    return ({"license": license} if license else {}) | known | read_facts(file)
+
+
+def _known(source: Path) -> dict[str, Any]:
+    """Return what the checkpoint's configuration and its own card, if it has one, state."""
+    known: dict[str, Any] = {}
+    config = source / "config.json"
+    name = read_json(config).get("_name_or_path") if config.is_file() else ""
+    if isinstance(name, str) and HUB_ID.fullmatch(name) and not Path(name).exists():
+        known["base_model"] = name
+    card = source / "README.md"
+    if card.is_file():
+        known |= _listed(_front_matter(card))
+    return known
+
+
+def _front_matter(card: Path) -> dict[str, Any]:
+    """Return the front matter of a card; empty if it has none that can be read."""
+    import yaml
+
+    parts = card.read_text(encoding="utf-8", errors="replace").split("---\n", 2)
+    try:
+        front = yaml.safe_load(parts[1]) if len(parts) == 3 and not parts[0].strip() else {}
+    except yaml.YAMLError:
+        return {}
+    return front if isinstance(front, dict) else {}
+
+
+def _listed(stated: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the recorded facts, with lists where the card has lists; others are left out."""
+    facts: dict[str, Any] = {}
+    for name in _RECORDED:
+        value = stated.get(name)
+        texts = [value] if isinstance(value, str) else value if isinstance(value, list) else []
+        texts = [text for text in texts if isinstance(text, str) and text]
+        if texts:
+            facts[name] = texts if name in _LISTS else texts[0]
     return facts
 
 

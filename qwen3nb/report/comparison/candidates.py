@@ -25,7 +25,8 @@ from qwen3nb.analysis.stats.paired_tests import minimum_detectable_effect, t_tes
 from qwen3nb.analysis.stats.resampling import DRAWS
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
-from qwen3nb.report.comparison.tables import difference_cells, query_text, top_documents
+from qwen3nb.report.comparison.query_texts import query_text, top_documents
+from qwen3nb.report.comparison.tables import difference_cells
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.table import Table
 from qwen3nb.utils.format import interval_text, json_text, number_text, p_value_text

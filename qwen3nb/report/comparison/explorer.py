@@ -1,7 +1,9 @@
 """An interactive plot of two models query by query: which one answers which query better?
 
-The page contains the numbers; the book's copy of plotly's script draws them, and nothing is
-fetched. Readers without scripts have the table of the largest differences.
+A point per query; the query that is selected is shown with its text, its judged documents and what
+both models rank first, at an address of its own. The page contains everything; the book's copy of
+plotly's script draws the points, and nothing is fetched. Readers without scripts have the table of
+the largest differences.
 """
 
 from __future__ import annotations
@@ -12,45 +14,178 @@ import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 import numpy as np
+from scipy.stats import binomtest
 
-from qwen3nb.analysis.comparison.alignment import ScoreMatrix, pair_results
+from qwen3nb.analysis.comparison.alignment import (
+    ScoreMatrix,
+    by_part,
+    newest_records,
+    pair_results,
+    system_names,
+)
+from qwen3nb.analysis.stats.resampling import LEVEL
+from qwen3nb.evaluation.mteb.search_texts import DocumentText, SearchTexts
+from qwen3nb.metrics.intervals import difference_interval
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
+from qwen3nb.report.comparison.explorer_details import (
+    MOST_QUERIES,
+    SHOWN,
+    different_queries,
+    judged_best,
+    query_details,
+)
+from qwen3nb.report.comparison.explorer_plot import GOLDEN, JITTER, jitter, traces_and_layout
+from qwen3nb.report.comparison.query_texts import cut, query_text, texts_at_hand, top_documents
 from qwen3nb.report.render.cell import Cell
+from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.format import short_task
 from qwen3nb.report.render.model_styles import model_colors
 from qwen3nb.report.render.table import Table
+from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.format import interval_text
 
 if TYPE_CHECKING:
+    import pandas as pd
     from plotly.graph_objects import Figure
 
-__all__ = ["Explorer", "explore", "query_texts"]
+__all__ = ["Explorer", "NoExplorer", "explore", "explorer_conclusion", "explorer_link"]
 
-_JITTER = 0.012  # as a share of the score range, so that equal points do not overlap
-_GOLDEN = (5**0.5 - 1) / 2
+_FAR = 0.5  # a difference that the conclusion counts
+_LONGEST = 200  # characters of a query's text in a list
 
 
-@dataclass(frozen=True)
+def explorer_link(query: str, first: str, second: str, *, page: str = "") -> str:
+    """Return the address of a query on the explorer's page, with two models side by side.
+
+    >>> explorer_link("q 1", "a", "b", page="explorer.html")
+    'explorer.html#q=q+1&a=a&b=b'
+    """
+    return f"{page}#{urlencode({'q': query, 'a': first, 'b': second})}"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Explorer:
     """The scores of two or more models on the queries that all of them answered.
 
     Attributes:
         matrix: scores by model and query.
-        texts: query texts by id; a query without a text is shown by its id.
+        records: the record of each model, by its name in the matrix.
+        texts: texts and judgements; without them, ids are shown.
         note: why there are no texts; empty if there are.
     """
 
     matrix: ScoreMatrix
-    texts: Mapping[str, str]
+    records: Mapping[str, Result]
+    texts: SearchTexts | None = None
     note: str = ""
+
+    def __repr__(self) -> str:
+        size = f"{len(self.models)} models, {len(self.matrix.queries)} queries"
+        return f"<Explorer of {self.matrix.task}: {size}>"
 
     @property
     def models(self) -> list[str]:
         """Names of the models, the best mean first."""
         order = np.argsort(-self.matrix.scores.mean(axis=1), kind="stable")
         return [self.matrix.systems[index] for index in order]
+
+    def text(self, query: str) -> str:
+        """Return a query's text, from the record or the data, or its id without either."""
+        record = next(iter(self.records.values()))
+        return query_text(record, query, self.texts)
+
+    def to_frame(self, *, first: str = "", second: str = "") -> pd.DataFrame:
+        """Return a row per query: its text, both scores, their difference; the largest first.
+
+        Args:
+            first: name of a model; by default the best.
+            second: name of another; by default the second best.
+
+        Raises:
+            ValueError: an unknown model; lists the known ones.
+        """
+        import pandas as pd
+
+        models = self._pair(first, second)
+        columns = {name: self.matrix.column(name) for name in models}
+        frame = pd.DataFrame(columns, index=pd.Index(self.matrix.queries, name="query"))
+        frame.insert(0, "text", [cut(self.text(query), _LONGEST) for query in frame.index])
+        frame["difference"] = columns[models[0]] - columns[models[1]]
+        return frame.sort_values("difference", key=lambda d: -d.abs(), kind="stable")
+
+    def query(self, query: str = "", *, first: str = "", second: str = "") -> Table:
+        """Look at one query: its judged documents, and what two models rank first.
+
+        Args:
+            query: its id; by default the one on which the two models differ most.
+            first: name of a model; by default the best.
+            second: name of another; by default the second best.
+
+        Raises:
+            ValueError: an unknown query or model.
+        """
+        models = self._pair(first, second)
+        scores = [self.matrix.column(name) for name in models]
+        largest = self.matrix.queries[int(np.argmax(np.abs(scores[0] - scores[1])))]
+        query = query or largest
+        if query not in self.matrix.queries:
+            raise ValueError(
+                f"unknown query {query!r} of {self.matrix.task}; to_frame() lists all "
+                f"{len(self.matrix.queries)}, such as {largest!r}"
+            )
+        at = self.matrix.queries.index(query)
+        values = " and ".join(f"{n} {s[at]:.3f}" for n, s in zip(models, scores, strict=True))
+        rows = tuple(self._document_rows(query, models))
+        return Table(
+            ("document", "grade", *(f"{name}\nrank" for name in models)),
+            rows,
+            self.note if rows else self.note or self._unranked() or "No document is judged.",
+            kind="words",
+            name="explorer-query",
+            caption=f"Query {query}, “{cut(self.text(query), 300)}”: its judged documents and the "
+            f"first five of each model, by {self.matrix.metric} {values}.",
+        )
+
+    def _pair(self, first: str, second: str) -> tuple[str, str]:
+        given = [one_of("model", name, self.models) for name in (first, second) if name]
+        rest = [name for name in self.models if name not in given]
+        return first or rest.pop(0), second or rest.pop(0)
+
+    def _document_rows(self, query: str, models: tuple[str, str]) -> Iterable[tuple[Cell, ...]]:
+        grades = self.texts.grades(query) if self.texts else {}
+        tops = [top_documents(self.records[name], query) for name in models]
+        shown = dict.fromkeys([*judged_best(grades)[:SHOWN], *tops[0][:SHOWN], *tops[1][:SHOWN]])
+        read = self.texts.documents({query: list(shown)})[query] if self.texts else {}
+        for name in shown:
+            row = read.get(name, DocumentText("", ""))
+            ranks = [top.index(name) + 1 if name in top else None for top in tops]
+            grade = grades.get(name)
+            yield (
+                Cell(row.title or name, cut(row.text, _LONGEST)),
+                Cell("not judged" if grade is None else str(grade), value=grade),
+                *(
+                    Cell(f"after {len(top)}" if rank is None else str(rank), value=rank)
+                    if top
+                    else Cell("not kept")
+                    for rank, top in zip(ranks, tops, strict=True)
+                ),
+            )
+
+    def _unranked(self) -> str:
+        """Say which models' records have no rankings, if any."""
+        without = [name for name in self.models if not self._ranked(name)]
+        if not without:
+            return ""
+        which = "These records" if len(without) == len(self.models) else "Records of "
+        which += "" if len(without) == len(self.models) else ", ".join(without)
+        return f"{which} keep no rankings, as older versions wrote them; evaluate with --fresh."
+
+    def _ranked(self, name: str) -> bool:
+        return bool(self.records[name].config.get("top"))
 
     def figure(self, first: str = "", second: str = "") -> Figure:
         """Draw a point per query, with one model's score on each axis.
@@ -62,46 +197,25 @@ class Explorer:
         Raises:
             ValueError: an unknown model; lists the known ones.
         """
-        from plotly.graph_objects import Figure, Scatter
+        from plotly.graph_objects import Figure
 
-        across, up = first or self.models[0], second or self.models[1]
+        across, up = self._pair(first, second)
         x, y = self.matrix.column(across), self.matrix.column(up)
-        dx, dy = _jitter(len(x))
-        points = Scatter(
-            x=(x + dx).tolist(),
-            y=(y + dy).tolist(),
-            customdata=[
+        dx, dy = jitter(len(x))
+        drawn = traces_and_layout(across, up, metric=self.matrix.metric)
+        points = drawn["points"] | {
+            "x": (x + dx).tolist(),
+            "y": (y + dy).tolist(),
+            "customdata": [
                 [self._wrapped(query), float(a), float(b)]
                 for query, a, b in zip(self.matrix.queries, x, y, strict=True)
             ],
-            mode="markers",
-            marker={"size": 9, "opacity": 0.55, "color": model_colors([across])[across]},
-            hovertemplate="%{customdata[0]}<br>x-axis %{customdata[1]:.3f}, "
-            "y-axis %{customdata[2]:.3f}<extra></extra>",
-        )
-        even = Scatter(x=[0, 1], y=[0, 1], mode="lines", line={"dash": "dot", "width": 1},
-                       hoverinfo="skip")  # fmt: skip
-        return Figure([points, even], self._layout(across, up))
-
-    def _layout(self, across: str, up: str) -> dict[str, Any]:
-        axis = {"range": [-0.04, 1.04], "zeroline": False}
-        metric = self.matrix.metric
-        return {
-            "showlegend": False,
-            "hovermode": "closest",
-            "dragmode": "pan",
-            "paper_bgcolor": "rgba(0,0,0,0)",
-            "plot_bgcolor": "rgba(0,0,0,0)",
-            "margin": {"l": 60, "r": 10, "t": 10, "b": 50},
-            "height": 460,
-            "xaxis": {**axis, "title": {"text": f"{metric}, {html.escape(across)}"}},
-            "yaxis": {**axis, "title": {"text": f"{metric}, {html.escape(up)}"}},
-            "template": "none",
         }
+        return Figure([points, drawn["even"]], drawn["layout"])
 
     def _wrapped(self, query: str) -> str:
         """Return a query's text for a hover box, in lines of 60 characters, escaped."""
-        text = " ".join(self.texts.get(query, query).split())
+        text = " ".join(self.text(query).split())
         lines = textwrap.wrap(text, 60, max_lines=5, placeholder=" …") or [query]
         return "<br>".join(html.escape(line) for line in lines)
 
@@ -112,7 +226,7 @@ class Explorer:
         order = np.argsort(-np.abs(first - second), kind="stable")[:most]
         rows = tuple(
             (
-                Cell(self.texts.get(self.matrix.queries[i], self.matrix.queries[i])),
+                self._query_cell(self.matrix.queries[i], across, up),
                 *(Cell(f"{v:.3f}", value=float(v)) for v in (first[i], second[i])),
                 Cell(f"{first[i] - second[i]:+.3f}", value=float(first[i] - second[i])),
             )
@@ -121,28 +235,42 @@ class Explorer:
         return Table(
             ("query", f"{across}\n{self.matrix.metric}", f"{up}\n{self.matrix.metric}", "Δ"),
             rows,
-            f"{short_task(self.matrix.task)}: the {len(rows)} queries of {len(first)} on which "
-            "the two models with the best means differ most. Selected by their difference, they "
-            "say nothing about the mean.",
+            "Selected by their difference, they say nothing about the mean.",
             kind="words",
+            name="largest-differences",
+            caption=f"{short_task(self.matrix.task)}: the {len(rows)} queries of {len(first)} on "
+            "which the two models with the best means differ most.",
         )
 
+    def _query_cell(self, query: str, first: str, second: str) -> Cell:
+        text = self.text(query)
+        detail = "" if text == query else query
+        return Cell(cut(text, _LONGEST), detail, link=explorer_link(query, first, second))
+
     def _data(self) -> dict[str, Any]:
-        """Return the data that the page's script draws."""
-        dx, dy = _jitter(len(self.matrix.queries))
+        """Return the data that the page's script shows."""
+        models, queries = self.models, self.matrix.queries
+        longest = _LONGEST if len(queries) <= 3000 else _LONGEST // 2
         return {
-            "figure": json.loads(self.figure().to_json()),
             "metric": self.matrix.metric,
-            "models": self.models,
-            "scores": {name: self.matrix.column(name).tolist() for name in self.models},
-            "colors": model_colors(self.models),
-            "texts": [self.texts.get(query, query) for query in self.matrix.queries],
-            "ids": list(self.matrix.queries),
-            "jitter": [dx.tolist(), dy.tolist()],
+            "models": models,
+            "colors": model_colors(models),
+            "ids": list(queries),
+            "texts": [cut(self.text(query), longest) for query in queries],
+            "scores": {
+                name: [round(float(v), 5) for v in self.matrix.column(name)] for name in models
+            },
+            "jitter": [JITTER, GOLDEN],
+            "figure": traces_and_layout(models[0], models[1], metric=self.matrix.metric),
+            "details": query_details(
+                different_queries(self.matrix, models, most=MOST_QUERIES),
+                {name: self.records[name] for name in models},
+                self.texts,
+            ),
         }
 
     def _repr_html_(self) -> str:
-        data = json.dumps(self._data(), allow_nan=False).replace("<", "\\u003c")
+        data = json.dumps(self._data(), allow_nan=False, separators=(",", ":"))
         boxes = "".join(
             f'<label>{caption} <select data-axis="{axis}">'
             + "".join(
@@ -159,30 +287,37 @@ class Explorer:
         return (
             f'<div class="q-explorer"><div class="q-controls">{boxes}</div>'
             f'<div class="q-plot" role="img" aria-label="{html.escape(alt, quote=True)}"></div>'
-            '<div class="q-chosen" role="status">Click on a point to see the query and '
-            "every model's score on it.</div>"
-            f"{_note(self.note)}<noscript><p>This figure needs JavaScript; the table below does "
-            "not.</p></noscript>"
-            f'<script type="application/json">{data}</script></div>'
+            '<div class="q-picked"><p class="q-note">The points are drawn in the book, by a '
+            "script; the tables below need none.</p></div>"
+            f"{_note(self.note)}{_note(self._unranked())}"
+            f'<script type="application/json">{_inert(data)}</script></div>'
         )
 
 
-def _jitter(count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return deterministic small offsets of ``count`` points: two arrays of shape (count,)."""
-    turns = np.arange(count) * _GOLDEN
-    radius = _JITTER * np.sqrt((np.arange(count) * _GOLDEN * _GOLDEN) % 1)
-    return radius * np.cos(2 * np.pi * turns), radius * np.sin(2 * np.pi * turns)
+def _inert(data: str) -> str:
+    """Return JSON that no parser of HTML takes for markup, and no parser of scripts for its end."""
+    for sign in "<>&\u2028\u2029":
+        data = data.replace(sign, f"\\u{ord(sign):04x}")
+    return data
 
 
 @dataclass(frozen=True)
 class NoExplorer:
-    """The reason why there is no explorer, shown in its place."""
+    """The reason why there is no explorer, shown in its stead."""
 
     why: str
 
     def table(self) -> Table:
         """Return an empty table that gives the reason."""
         return Table(("query",), (), self.why)
+
+    def query(self, query: str = "", *, first: str = "", second: str = "") -> Table:
+        """Return an empty table that gives the reason."""
+        return self.table()
+
+    def to_frame(self, *, first: str = "", second: str = "") -> pd.DataFrame:
+        """Return an empty data frame."""
+        return self.table().to_frame()
 
     def _repr_html_(self) -> str:
         return _note(self.why)
@@ -197,7 +332,7 @@ def explore(
     *,
     task: str,
     metric: str = "nDCG@10",
-    texts: Mapping[str, str] | None = None,
+    texts: SearchTexts | None = None,
 ) -> Explorer | NoExplorer:
     """Return the explorer of a task, or the reason why there is none.
 
@@ -205,31 +340,58 @@ def explore(
         results: any records.
         task: name of the task.
         metric: a per-query metric between 0 and 1.
-        texts: query texts by id; by default read with `query_texts`. If the data are not
-            available, ids are shown instead and a note gives the reason.
+        texts: texts and judgements; by default those of the task, if its data are at hand. If
+            they are not, ids are shown instead and a note gives the reason.
     """
-    pairing = pair_results(latest(results), metric=metric, tasks=[task])
+    given = [result for result in latest(results) if result.task.key == task]
+    pairing = pair_results(given, metric=metric, tasks=[task])
     if not pairing.matrices:
         reasons = "; ".join(pairing.left_out) or "there is none"
         return NoExplorer(f"Two models with {metric} on {task} are needed: {reasons}.")
-    if texts is not None:
-        return Explorer(pairing.matrices[0], texts)
-    try:
-        return Explorer(pairing.matrices[0], query_texts(task))
-    except (ValueError, OSError) as error:
-        cause = " ".join(str(error).split())[:200]
-        return Explorer(pairing.matrices[0], {}, f"Query texts are not available: {cause}")
+    matrix = pairing.matrices[0]
+    newest = by_part(newest_records(given)[0])
+    names = system_names(newest)
+    records = {names[r.model.identity, r.seed]: r for r in newest if r.task.key == matrix.task}
+    records = {name: records[name] for name in matrix.systems}
+    note = ""
+    if texts is None:
+        texts, note = texts_at_hand(records[matrix.systems[0]])
+    return Explorer(matrix, records, texts, note)
 
 
-def query_texts(task: str) -> dict[str, str]:
-    """Return the query texts of a retrieval or reranking task, by id.
+def explorer_conclusion(explorer: Explorer | NoExplorer) -> Conclusion:
+    """Say on how many queries the two best models are far apart, and which of them wins there."""
+    if isinstance(explorer, NoExplorer):
+        return Conclusion(explorer.why)
+    first, second = explorer.models[:2]
+    metric, task = explorer.matrix.metric, short_task(explorer.matrix.task)
+    scores = [explorer.matrix.column(name) for name in (first, second)]
+    differences = scores[0] - scores[1]
+    far = np.abs(differences) > _FAR
+    n, count, won = len(differences), int(far.sum()), int((differences > _FAR).sum())
+    ends = difference_interval(differences, level=LEVEL)
+    mean = f"Over all {n} the mean difference is {differences.mean():+.3f}"
+    if ends is not None:
+        mean += f" {interval_text(ends)}" + (", which may be none" if ends[0] <= 0 else "")
+    if not count:
+        largest = float(np.abs(differences).max())
+        text = (
+            f"On none of {n} queries of {task} do the two best models, {first} and {second}, "
+            f"differ by more than {_FAR:g} in {metric}; the largest difference is {largest:.3f}."
+        )
+        return Conclusion(f"{text} {mean}.")
+    zero = int((np.minimum(*scores)[far] == 0).sum())
+    return Conclusion(
+        f"On {count} of {n} queries of {task} the two best models differ by more than {_FAR:g} in "
+        f"{metric}: {first} wins {won} of them and {second} {count - won}{_majority(won, count)}. "
+        f"On {zero} of the {count} the loser scores 0. {mean}."
+    )
 
-    Raises:
-        ValueError: an unknown task, or one without queries.
-        OSError: its data are not available locally and cannot be downloaded.
-    """
-    from qwen3nb.datasets.find_collections import from_mteb
-    from qwen3nb.evaluation.mteb.select import select_tasks
 
-    (selected,) = select_tasks(names=[task])
-    return {key: text for each in from_mteb(selected) for key, text in each.queries.items()}
+def _majority(won: int, count: int) -> str:
+    """Say whether these queries show that one of the two wins more of such queries."""
+    low, high = binomtest(won, count).proportion_ci(LEVEL, method="wilson")
+    share = (
+        f"a share of {100 * won / count:.0f} %, 95 % interval {100 * low:.0f} to {100 * high:.0f}"
+    )
+    return f" ({share})" if low > 0.5 or high < 0.5 else f" ({share}: no majority is shown)"

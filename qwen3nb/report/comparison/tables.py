@@ -1,13 +1,10 @@
-"""Tables of a comparison: differences, power, categories, queries, correlations."""
+"""Tables of a comparison: differences, power, categories, correlations."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-import numpy as np
-
-from qwen3nb.analysis.comparison.alignment import ScoreMatrix
 from qwen3nb.analysis.comparison.by_category import breakdown
 from qwen3nb.analysis.comparison.compare import Comparison
 from qwen3nb.analysis.comparison.correlation_tests import (
@@ -26,7 +23,6 @@ from qwen3nb.utils.format import interval_text, number_text, p_value_text
 
 __all__ = [
     "breakdown_table",
-    "changes_table",
     "correlations_table",
     "difference_cells",
     "differences_table",
@@ -201,48 +197,6 @@ def breakdown_table(comparison: Comparison) -> Table | None:
     return Table(heads, tuple(rows), note, name="categories", caption=caption)
 
 
-def changes_table(
-    comparison: Comparison, *, models: int = 4, most: int = 3, best: int = 5
-) -> Table:
-    """Return the queries on which models and the baseline differ most, on the first task.
-
-    Covers the ``models`` nearest to the baseline, with the top documents of both if the
-    records keep them.
-    """
-    task = next((each.task for each in comparison.differences), "")
-    shown = [each for each in comparison.differences if each.task == task]
-    nearest = sorted(shown, key=lambda each: abs(each.difference))[:models]
-    matrices = [comparison.matrix(each) for each in nearest]
-    rows = [row for matrix in matrices for row in _changes(comparison, matrix, most, best)]
-    heads = ["model", "query", "Δ\nmodel, baseline", f"top {best}\nmodel", "baseline"]
-    if not any(row[3].text for row in rows):  # no record keeps its documents
-        rows, heads = [row[:3] for row in rows], heads[:3]
-    note = (
-        f"On {short_task(task)}; the {models} models nearest to {comparison.baseline}, "
-        f"at most {most} queries each, largest changes first."
-        if rows
-        else "No query changed."
-    )
-    return Table(tuple(heads), tuple(rows), note, kind="words")
-
-
-def _changes(
-    comparison: Comparison, matrix: ScoreMatrix, most: int, best: int
-) -> Iterator[tuple[Cell, ...]]:
-    records = [comparison.records[matrix.task, name] for name in matrix.systems]
-    differences = matrix.scores[0] - matrix.scores[1]
-    for i in map(int, np.argsort(-np.abs(differences), kind="stable")[:most]):
-        if differences[i]:
-            query = matrix.queries[i]
-            values = "{:.3f}, {:.3f}".format(*matrix.scores[:, i])
-            yield (
-                Cell(matrix.systems[0]),
-                Cell(query_text(records[0], query)),
-                Cell(f"{differences[i]:+.3f}", values),
-                *(Cell(", ".join(top_documents(each, query)[:best])) for each in records),
-            )
-
-
 def correlations_table(comparison: Comparison) -> Table | None:
     """Compare every model with the baseline on tasks scored by a correlation, such as STS.
 
@@ -302,15 +256,3 @@ def _corrected(differences: Sequence[CorrelationDifference], correction: str) ->
     values = [each.p_value for each in differences if each.p_value is not None]
     adjusted = iter(adjust(values, how=correction))
     return [None if each.p_value is None else next(adjusted) for each in differences]
-
-
-def top_documents(result: Result, query: str) -> list[str]:
-    """Return the ids of a query's top documents; empty if the record does not keep them."""
-    kept = result.config.get("top")
-    return [str(each) for each in kept.get(query, [])] if isinstance(kept, dict) else []
-
-
-def query_text(result: Result, query: str) -> str:
-    """Return a query's text, or its id if the record does not keep the text."""
-    kept = result.config.get("queries")
-    return str(kept.get(query, query)) if isinstance(kept, dict) else query

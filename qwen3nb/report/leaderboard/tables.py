@@ -105,13 +105,14 @@ def provenance_table(results: Sequence[Result], *, folder: str = "") -> Table:
         anchor = score_anchor(result)
         anchor = f"{anchor}-{result.model.identity[:8]}" if anchor in taken else anchor
         taken.add(anchor)
-        name = Cell(result.task.key, result.model.label if several else "", id=anchor)
-        rows.append((name, *_origin(result, folder=folder)))
+        named = [result.model.label] if several else []
+        detail = "; ".join([*named, f"{result.task.dataset} at {result.task.revision[:12]}"])
+        rows.append((Cell(result.task.key, detail, id=anchor), *_origin(result, folder=folder)))
     return Table(
-        ("score", "metric", "value", "n", "make it again", "per query", "data"),
+        ("score\nits data", "metric\nits formula", "value", "scores\nfile", "make it again"),
         tuple(rows),
-        "A metric links to its formula. The command measures again, beside the stored records; "
-        "the file has the score of every query."
+        "The file is the record, with the score of every query. The command measures again, into "
+        "a folder beside the stored records."
         if rows
         else "No records.",
         kind="words",
@@ -121,16 +122,13 @@ def provenance_table(results: Sequence[Result], *, folder: str = "") -> Table:
 
 
 def _origin(result: Result, *, folder: str) -> tuple[Cell, ...]:
-    """Return the cells of a record: metric, value, n, command, file, revision of the data."""
+    """Return the cells of a record: its metric, value, file and command."""
     metric, task = result.task.main_metric, result.task
-    data = f"{task.dataset} at {task.revision[:12]}{_counts(result)}"
     return (
         Cell(metric, link=formula_link(metric)),
         number(result.main),
-        Cell(f"{result.main.n} {task.unit}", value=result.main.n),
+        Cell(f"{result.main.n} {task.unit}", link=record_link(result, folder=folder)),
         Cell(command_again(result), code=True),
-        Cell("record", link=record_link(result, folder=folder)),
-        Cell(data),
     )
 
 
@@ -154,6 +152,7 @@ def model_and_run_table(results: Sequence[Result]) -> Table:
         "Python": last.environment.python,
         **last.environment.versions,
     }
+    facts |= {f"data of {each.task.key}": counts for each in results if (counts := _counts(each))}
     rows = tuple((Cell(key), Cell(value or "none")) for key, value in facts.items())
     caption = f"{last.model.label} and the software that measured it."
     return Table(columns, rows, kind=kind, name="model-and-run", caption=caption)
@@ -161,7 +160,7 @@ def model_and_run_table(results: Sequence[Result]) -> Table:
 
 def _counts(result: Result) -> str:
     """Return what was counted in the data, such as queries without a relevant document."""
-    return "".join(f"; {name}: {count:,}" for name, count in result.task.counts.items())
+    return "; ".join(f"{name}: {count:,}" for name, count in result.task.counts.items())
 
 
 def _hits(results: Sequence[Result]) -> str:

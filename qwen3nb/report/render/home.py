@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from qwen3nb.records.record import Result
+from qwen3nb.records.record import Result, ResultError
 
 __all__ = [
     "EVAL_DEFAULTS",
@@ -90,11 +90,16 @@ def formula_link(metric: str) -> str:
 def record_link(result: Result, *, folder: str = "") -> str:
     """Return the link to a record's file, with the scores of every query.
 
+    Empty if the record cannot be in a file, because a name in it is not safe in a path.
+
     Args:
         result: the record.
         folder: folder of the records below ``results``.
     """
-    path = result.path()
+    try:
+        path = result.path()
+    except ResultError:
+        return ""
     name = "/".join((path.parent.parent.name, path.parent.name, path.name))
     return "/".join(part for part in ("../records", folder, name) if part)
 

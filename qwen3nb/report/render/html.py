@@ -113,4 +113,6 @@ def _cell(cell: Cell, *, first: bool) -> str:
 
 
 def _code(text: str) -> str:
-    return f'<code class="q-command">{html.escape(text)}</code>' if text else ""
+    """Return a command that breaks between its words, not at their hyphens."""
+    words = " ".join(f"<span>{html.escape(word)}</span>" for word in text.split(" "))
+    return f'<code class="q-command">{words}</code>' if text else ""

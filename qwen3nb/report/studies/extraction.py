@@ -1,4 +1,4 @@
-"""Tables and figures of extraction, checkpoint averaging and ablation."""
+"""Tables, figures and conclusions of extraction and checkpoint averaging."""
 
 from __future__ import annotations
 
@@ -10,29 +10,22 @@ import numpy as np
 
 from qwen3nb.checkpoints.checkpoint import metric_of, open_checkpoint, step_of
 from qwen3nb.checkpoints.types import CheckpointError
-from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.report.render.cell import Cell
+from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.figure import COLORS, Figure, grid, plain
-from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
-from qwen3nb.report.render.format import number
 from qwen3nb.report.render.table import Table
-from qwen3nb.utils.format import interval_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as MplFigure
 
-    from qwen3nb.analysis.comparison.ablation_effects import Effect
     from qwen3nb.checkpoints.drift import TensorDrift
-    from qwen3nb.evaluation.studies.ablation import VariantResult
     from qwen3nb.extraction.extract import Extraction
 
 __all__ = [
-    "ablation_table",
     "averaging_table",
     "checkpoints_table",
     "drift_figure",
-    "effects_figure",
-    "effects_table",
+    "extraction_conclusion",
     "extraction_table",
 ]
 
@@ -61,7 +54,13 @@ def checkpoints_table(
         )
     columns = ("checkpoint", "step", metric, "parameters", "stored as", "digest")
     note = f"In bold: the {len(selected)} selected checkpoints." if selected else ""
-    return Table(columns, tuple(rows), note)
+    return Table(
+        columns,
+        tuple(rows),
+        note,
+        name="checkpoints",
+        caption=f"The {len(rows)} checkpoints of the training, and those that were selected.",
+    )
 
 
 def extraction_table(done: Extraction) -> Table:
@@ -88,7 +87,40 @@ def extraction_table(done: Extraction) -> Table:
         tuple(tuple(map(Cell, row)) for row in rows),
         f"{done.label}: {done.parameters:,} parameters, in {done.folder.name}.",
         kind="words",
+        name="extraction",
+        caption="What was verified on the written export, with the largest difference allowed.",
     )
+
+
+def extraction_conclusion(done: Extraction) -> Conclusion:
+    """Say whether the export computes what its source computes, and in which direction."""
+    from qwen3nb.extraction.verify import MAX_DIFFERENCE
+
+    check = done.verification
+    apart = f"at most {_small(check.max_difference)} apart on {len(check.lengths)} inputs"
+    if check.max_difference <= MAX_DIFFERENCE:
+        first = f"The export computes the same as its source: its states are {apart}"
+    else:
+        first = (
+            f"The export does not compute the same as its source: its states are {apart}, and "
+            f"{MAX_DIFFERENCE:g} is allowed"
+        )
+    if check.leak > 0:
+        direction = (
+            f"it runs bidirectionally: the last token moves the first state by {check.leak:.2g}"
+        )
+    else:
+        direction = "it runs causally: the last token does not move the first state"
+    stored = f" Storing it in 16 bits moves states by at most {_small(check.rounding)}."
+    count = len(done.warnings)
+    warned = f" {count} warning{'s' if count > 1 else ''}: see the table."
+    return Conclusion(
+        f"{first}, and {direction}.{stored if check.rounding else ''}{warned if count else ''}"
+    )
+
+
+def _small(value: float) -> str:
+    return f"{value:.1e}" if value else "0.0"
 
 
 def drift_figure(changes: Sequence[TensorDrift]) -> Figure:
@@ -123,8 +155,8 @@ def _drift(
         own = [c for c in changes if (c.earlier, c.later) == (earlier, later)]
         means = [float(np.mean([c.relative for c in own if c.layer == n])) for n in layers]
         left.plot(layers, means, "o-", color=COLORS[index % len(COLORS)], markersize=3.5,
-                  label=plain(f"{earlier} → {later}"))  # fmt: skip
-    left.set(xlabel="layer", title="by layer, mean over its tensors")
+                  label=plain(" → ".join(map(_step_name, (earlier, later)))))  # fmt: skip
+    left.set(xlabel="layer", title="by layer, from step to step")
     left.set_xticks(layers if len(layers) < 12 else layers[::4])
     left.set_ylabel("relative change of weights")
     left.set_ylim(bottom=0)
@@ -140,6 +172,11 @@ def _drift(
     return figure
 
 
+def _step_name(checkpoint: str) -> str:
+    """Return the step of a checkpoint's folder, short enough for a legend, or its name."""
+    return checkpoint.removeprefix("checkpoint-")
+
+
 def averaging_table(
     distances: dict[str, float], agreement: dict[str, tuple[float, float]]
 ) -> Table:
@@ -147,8 +184,12 @@ def averaging_table(
     rows = [
         (
             Cell(name),
-            Cell(f"{distance:.4f}"),
-            Cell(f"{agreement[name][0]:.4f}", f"lowest {agreement[name][1]:.4f}"),
+            Cell(f"{distance:.4f}", value=distance),
+            Cell(
+                f"{agreement[name][0]:.4f}",
+                f"lowest {agreement[name][1]:.4f}",
+                value=agreement[name][0],
+            ),
         )
         for name, distance in distances.items()
     ]
@@ -157,77 +198,6 @@ def averaging_table(
         tuple(rows),
         "Cosine: mean over the sentences of AuthorSTS, and the lowest of them. Distant weights "
         "with similar vectors differ in directions that do not affect the output.",
-    )
-
-
-def ablation_table(outcomes: Sequence[VariantResult]) -> Table:
-    """All variants with their scores, best first."""
-    ordered = sorted(outcomes, key=lambda each: -(each.result.main.value or 0.0))
-    rows = [
-        (
-            Cell(each.variant.pooling),
-            Cell(each.variant.weights),
-            Cell(each.variant.around),
-            Cell("length 1, cosine" if each.variant.length == "unit" else "kept, dot product"),
-            number(each.result.main, strong=each is ordered[0]),
-        )
-        for each in ordered
-    ]
-    first = ordered[0].result
-    return Table(
-        ("pooling", "weights", "around a text", "vectors", f"{first.task.main_metric}"),
-        tuple(rows),
-        f"{first.task.key}, n = {first.main.n} {first.task.unit}. Intervals: 95 %, "
-        f"{interval_words(each.result.main.interval for each in ordered)}. "
-        "The best value is biased upwards by the selection among variants.",
-    )
-
-
-def effects_table(effects: Sequence[Effect]) -> Table:
-    """The effect of each option, with interval and corrected p-value."""
-    rows = [
-        (
-            Cell(each.factor),
-            Cell(each.level, f"instead of {each.reference}"),
-            Cell(
-                f"{each.estimate.difference:+.4f}",
-                interval_text(each.estimate.interval, digits=4, absent="no interval"),
-            ),
-            Cell(f"{each.p_value:.4f}", strong=each.p_value < 0.05),
-            Cell(str(each.settings)),
-        )
-        for each in effects
-    ]  # fmt: skip
-    return Table(
-        ("option", "setting", "difference", "p\nHolm", "averaged over"),
-        tuple(rows),
-        f"Paired over {effects[0].estimate.n if effects else 0} queries, each averaged over the "
-        f"combinations of the other options; 95 % interval ({interval_words(['paired'])}), "
-        f"two-sided paired permutation test, Holm over these {len(rows)}.",
-    )
-
-
-def effects_figure(effects: Sequence[Effect]) -> Figure:
-    """A forest plot of the effects: difference and interval of each setting."""
-    factors = list(dict.fromkeys(each.factor for each in effects))
-    rows = [
-        ForestRow(
-            f"{each.factor}: {each.level}, not {each.reference}",
-            each.estimate.difference,
-            each.estimate.interval[0] if each.estimate.interval else None,
-            each.estimate.interval[1] if each.estimate.interval else None,
-            color=COLORS[factors.index(each.factor) % len(COLORS)],
-            clear=each.p_value < 0.05,
-        )
-        for each in effects
-    ]
-    n = effects[0].estimate.n if effects else 0
-    return forest_figure(
-        rows,
-        xlabel="mean paired difference over queries, with 95 % interval",
-        name="effects",
-        caption=f"Effect of each option: paired over n = {n} queries, each averaged over the "
-        "combinations of the other options, with 95 % intervals "
-        f"({interval_words(['paired'])}). Filled marks: significant, two-sided paired permutation "
-        f"test, p < 0.05 after Holm over these {len(rows)}.",
+        name="averaging",
+        caption="Distance of each selected checkpoint from their mean, in weights and in vectors.",
     )

@@ -1,17 +1,23 @@
-"""Table of encoding throughput beside sentence-transformers in the same run."""
+"""Encoding throughput beside sentence-transformers in the same run, as a table and in words."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from qwen3nb.report.render.cell import Cell
+from qwen3nb.report.render.conclusion import Conclusion
+from qwen3nb.report.render.figure import COLORS, GREY, Figure, grid, plain
 from qwen3nb.report.render.table import Table
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure as MplFigure
+
     from qwen3nb.bench.encode import EncodeBench
 
-__all__ = ["speed_table"]
+__all__ = ["speed_conclusion", "speed_figure", "speed_table"]
+
+_NOISE = 0.1  # ratios closer to 1 are not called a difference
 
 
 def speed_table(benches: Iterable[EncodeBench]) -> Table:
@@ -45,3 +51,69 @@ def speed_table(benches: Iterable[EncodeBench]) -> Table:
         name="speed",
         caption="Encoding throughput beside sentence-transformers on the same weights and texts.",
     )
+
+
+def speed_figure(benches: Sequence[EncodeBench]) -> Figure | None:
+    """Draw the speed of each method relative to sentence-transformers; None without timings."""
+    if not benches:
+        return None
+    words = "; ".join(
+        f"{bench.model}, {bench.texts}, {timing.name}: {timing.ratio:.2f} times"
+        for bench in benches
+        for timing in bench.timings
+    )
+    return Figure(
+        name="speed",
+        draw=lambda width: _bars(benches, width),
+        caption="Texts per second of each method, relative to sentence-transformers at its best "
+        "batch size (the line at 1): medians of "
+        f"{min(bench.rounds for bench in benches)} rounds, without intervals.",
+        alt=f"Bars of relative speed. {words}.",
+    )
+
+
+def _bars(benches: Sequence[EncodeBench], width: float) -> MplFigure:
+    import matplotlib.pyplot as plt
+
+    columns = min(2 if width > 5 else 1, len(benches))
+    lines = -(-len(benches) // columns)
+    most = max(len(bench.timings) for bench in benches)
+    size = (width, lines * (0.24 * most + 0.8))
+    figure, axes = plt.subplots(lines, columns, figsize=size, squeeze=False)
+    for axis, bench in zip(axes.flat, benches, strict=False):
+        rows = bench.timings[::-1]
+        axis.barh(range(len(rows)), [t.ratio for t in rows], height=0.65, color=COLORS[0])
+        axis.axvline(1, color=GREY, linewidth=1)
+        names = [t.name.replace("sentence-transformers", "s.-t.") for t in rows]
+        axis.set_yticks(range(len(rows)), [plain(name, most=30) for name in names])
+        axis.tick_params(axis="y", length=0)
+        axis.set_title(plain(f"{bench.model}, {bench.texts}", most=44), loc="right")
+        axis.set_xlabel("times as fast")
+        grid(axis)
+    for axis in list(axes.flat)[len(benches) :]:
+        axis.remove()
+    return figure
+
+
+def speed_conclusion(benches: Sequence[EncodeBench]) -> Conclusion:
+    """Say how fast `load_encoder` is beside sentence-transformers, and whether vectors agree."""
+    if not benches:
+        return Conclusion("No model was timed.")
+    speeds = "; ".join(_speed(bench) for bench in benches)
+    last = [bench.timings[-1] for bench in benches]
+    furthest = max(timing.difference for timing in last)
+    same = "The vectors are the same" if all(t.equal for t in last) else "The vectors differ"
+    rounds = min(bench.rounds for bench in benches)
+    return Conclusion(
+        f"Beside sentence-transformers at its best batch size, load_encoder is {speeds}. "
+        f"{same}: at most {furthest:.0e} apart. The times are medians of {rounds} rounds on one "
+        f"machine, without intervals, so ratios within {100 * _NOISE:.0f} % of 1 count as equal."
+    )
+
+
+def _speed(bench: EncodeBench) -> str:
+    ratio = bench.timings[-1].ratio
+    about = f"for {bench.model} on {bench.texts}"
+    if abs(ratio - 1) <= _NOISE:
+        return f"as fast {about} ({ratio:.2f} times)"
+    return f"{ratio:.2f} times as fast{', so slower,' if ratio < 1 else ''} {about}"

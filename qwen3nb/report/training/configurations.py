@@ -46,7 +46,7 @@ def configurations_table(scores: Iterable[Score]) -> Table:
         if rows
         else "No scores of trained configurations.",
         name="configurations",
-        caption="Trained configurations, means over seeds.",
+        caption="Scores of the trained configurations on each task, means over seeds.",
     )
 
 
@@ -75,7 +75,7 @@ def configuration_differences_table(
         tuple(_difference_row(each, alpha) for each in differences),
         note if differences else "No two configurations have a seed and a task in common.",
         name="configuration-differences",
-        caption="Differences between trained configurations.",
+        caption="Differences between every two trained configurations on each data set, tested.",
     )  # fmt: skip
 
 

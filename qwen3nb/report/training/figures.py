@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -9,8 +10,8 @@ import numpy as np
 
 from qwen3nb.report.render.figure import GREY, SMALL, Figure, grid, plain
 from qwen3nb.report.render.format import short_task
-from qwen3nb.report.render.model_styles import model_colors
-from qwen3nb.report.training.tables import SERIES, TITLES, Trainings
+from qwen3nb.report.render.model_styles import ModelStyle, model_styles
+from qwen3nb.report.training.tables import Trainings, logged_series, series_title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["conflict_figure", "loss_figure", "trajectory_figure"]
 
+_UNLIKE = 8  # times longer than the shortest: from here on, steps are on a logarithmic scale
 _LABELLED = 60  # most cells of a heat map that have room for numbers
 
 
@@ -43,21 +45,22 @@ def trajectory_figure(trainings: Trainings) -> Figure | None:
         draw=lambda width: _draw_trajectory(curves, metrics, width),
         caption="Score by training step: mean and 95 % interval over the n given at each panel "
         f"({' and '.join(sorted({curve.interval for curve in curves.values()}))}). "
-        "Step 0 is before training.",
+        "One line per training; step 0 is before training, or the checkpoint that it started from.",
         alt=f"Score by training step. {words}.",
     )
 
 
 def _draw_trajectory(curves: Curves, metrics: Mapping[str, str], width: float) -> MplFigure:
     tasks = list(dict.fromkeys(task for task, _, _ in curves))
-    several = len({(training, seed) for _, training, seed in curves}) > 1
-    colors = model_colors(_line(training, seed) for _, training, seed in curves)
+    lines = _line_names(curves)
+    several = len(lines) > 1
+    styles = model_styles(lines.values())
     figure, panels = _panels(len(tasks), width)
     for axis, task in zip(panels, tasks, strict=True):
         own = {key[1:]: curve for key, curve in curves.items() if key[0] == task}
         for (training, seed), curve in own.items():
-            name = _line(training, seed)
-            _curve(axis, curve, colors[name], plain(name) if several else "")
+            name = lines[training, seed]
+            _curve(axis, curve, styles[name], plain(name) if several else "")
         axis.set_title(plain(short_task(task), most=24))
         n = max(curve.n for curve in own.values())
         axis.set(xlabel="training step", ylabel=f"{metrics[task]}, n = {n}")
@@ -66,18 +69,24 @@ def _draw_trajectory(curves: Curves, metrics: Mapping[str, str], width: float) -
     return figure
 
 
-def _line(training: str, seed: int) -> str:
-    return f"{training}, seed {seed}"
+def _line_names(curves: Curves) -> dict[tuple[str, int], str]:
+    """Name of each line: its training, with the seed where the training has several."""
+    lines = list(dict.fromkeys((training, seed) for _, training, seed in curves))
+    seeds = Counter(training for training, _ in lines)
+    return {
+        (training, seed): f"{training}, seed {seed}" if seeds[training] > 1 else training
+        for training, seed in lines
+    }
 
 
-def _curve(axis: Axes, curve: Curve, color: str, label: str) -> None:
+def _curve(axis: Axes, curve: Curve, look: ModelStyle, label: str) -> None:
     steps = [point.step for point in curve.points]
     means = [point.mean for point in curve.points]
-    axis.plot(steps, means, "o-", color=color, label=label or None, markersize=3.5)
+    axis.plot(steps, means, color=look.color, marker=look.marker, markersize=4, label=label or None)
     known = [(point.step, *point.interval) for point in curve.points if point.interval]
     if known:
         at, low, high = zip(*known, strict=True)
-        axis.vlines(at, low, high, color=color, linewidth=1.8)
+        axis.vlines(at, low, high, color=look.color, linewidth=1.8)
 
 
 def _panels(count: int, width: float) -> tuple[MplFigure, list[Axes]]:
@@ -109,37 +118,56 @@ def _legend(figure: MplFigure, panels: Sequence[Axes]) -> None:
 
 def loss_figure(trainings: Trainings) -> Figure | None:
     """Losses and learning rate by step, one line per training; None without logs."""
-    keys = [key for key in SERIES if any(key in log.series for log in trainings.logs)]
+    keys = logged_series(trainings.logs)
     if not keys:
         return None
     words = "; ".join(
-        f"{log.name}: {TITLES[key]} {log.series[key][0][1]:.3f} to {log.series[key][-1][1]:.3f}"
+        f"{log.name}: {series_title(key)} {log.series[key][0][1]:.3f} to "
+        f"{log.series[key][-1][1]:.3f}"
         for log in trainings.logs
-        for key in keys[:-1]
-        if key in log.series
+        for key in keys
+        if key in log.series and key != "lr"
     )
     return Figure(
         name="losses",
         draw=lambda width: _draw_losses(trainings.logs, keys, width),
-        caption="Losses and learning rate by step, as logged, one line per training; single "
-        "values, so without intervals. Values that were not logged have no line.",
+        caption="Losses, development scores and learning rate by step, as logged, one line per "
+        "training; single values, so without intervals. Values that were not logged have no line.",
         alt=f"Losses by training step. {words}.",
     )
 
 
 def _draw_losses(logs: Sequence[TrainingLog], keys: Sequence[str], width: float) -> MplFigure:
-    colors = model_colors(log.name for log in logs)
+    styles = model_styles(log.name for log in logs)
     figure, panels = _panels(len(keys), width)
     for axis, key in zip(panels, keys, strict=True):
         for log in logs:
             if values := log.series.get(key):
                 steps, heights = zip(*values, strict=True)
-                color, label = colors[log.name], plain(log.name)
-                axis.plot(steps, heights, ".-", color=color, lw=1.3, markersize=4, label=label)
-        axis.set(title=TITLES[key], xlabel="training step")
+                look = styles[log.name]
+                axis.plot(
+                    steps, heights, color=look.color, marker=look.marker, lw=1.3, markersize=3,
+                    label=plain(log.name),
+                )  # fmt: skip
+        axis.set(title=series_title(key), xlabel="training step")
+        _fit_steps(axis, [log.series[key] for log in logs if key in log.series])
         grid(axis, which="y")
     _legend(figure, panels)
     return figure
+
+
+def _fit_steps(axis: Axes, series: Sequence[Sequence[tuple[int, float]]]) -> None:
+    """Scale the steps by logarithm if a short training would be a dot beside a long one."""
+    from matplotlib.ticker import NullFormatter, ScalarFormatter
+
+    steps = [step for values in series for step, _ in values if step > 0]
+    lasts = [values[-1][0] for values in series]
+    if not steps or max(lasts) < _UNLIKE * min(lasts):
+        return
+    axis.set_xscale("symlog", linthresh=min(steps))
+    axis.xaxis.set_major_formatter(ScalarFormatter())
+    axis.xaxis.set_minor_formatter(NullFormatter())
+    axis.set_xlabel("training step, logarithmic")
 
 
 def conflict_figure(trainings: Trainings) -> Figure | None:

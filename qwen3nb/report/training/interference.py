@@ -216,7 +216,10 @@ def interference_table(
     )  # fmt: skip
     if narrow:
         columns, rows = _without(columns, 3), tuple(_without(row, 3) for row in rows)
-    caption = "Task interference ratio and the kill gate's verdicts."
+    caption = (
+        "Task interference ratio (TIR), the share of the specialist's score that joint training "
+        "loses, and the kill gate's verdicts by point and by evidence."
+    )
     return Table(columns, rows, _note(report, rule=rule), name="interference", caption=caption)
 
 
@@ -273,19 +276,25 @@ def interference_seeds_table(report: InterferenceReport) -> Table:
         for seed, ours, joint, delta, tir in zip(
             each.seeds, each.specialists, each.joints, each.deltas, each.tirs, strict=True
         ):
-            shown = Cell("–", "the specialist scores 0") if tir is None else Cell(percent_text(tir))
             rows.append(
                 (
                     Cell(name),
                     Cell(str(seed)),
-                    Cell(f"{ours:.4f}"),
-                    Cell(f"{joint:.4f}"),
-                    Cell(f"{delta:+.4f}"),
-                    shown,
+                    Cell(f"{ours:.4f}", value=ours),
+                    Cell(f"{joint:.4f}", value=joint),
+                    Cell(f"{delta:+.4f}", value=delta),
+                    Cell("–", "the specialist scores 0")
+                    if tir is None
+                    else Cell(percent_text(tir), value=tir),
                 )
             )
-    columns = ("task", "seed", "specialist", "joint", "specialist − joint", "TIR")
-    return Table(columns, tuple(rows), "" if rows else "No pair of runs is comparable.")
+    return Table(
+        ("task", "seed", "specialist", "joint", "specialist − joint", "TIR"),
+        tuple(rows),
+        "" if rows else "No pair of runs is comparable.",
+        name="interference-seeds",
+        caption="Scores of the specialist and the joint adapter of each seed, and the share lost.",
+    )
 
 
 def refusals_table(report: InterferenceReport) -> Table:
@@ -304,7 +313,14 @@ def refusals_table(report: InterferenceReport) -> Table:
     cells = tuple((Cell(kind), Cell(text)) for kind, text in dict.fromkeys(rows))
     note = "Nothing was refused or is missing." if report.runs else "No adapter was found."
     note = "" if rows else note
-    return Table(("", "what"), cells, note, kind="words")
+    return Table(
+        ("kind", "what"),
+        cells,
+        note,
+        kind="words",
+        name="refusals",
+        caption="Pairs that were not compared, missing runs, and caveats.",
+    )
 
 
 def interference_figure(report: InterferenceReport) -> Figure | None:

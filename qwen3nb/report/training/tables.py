@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from qwen3nb import paths
 from qwen3nb.analysis.inventory.training_logs import (
@@ -21,9 +22,9 @@ from qwen3nb.analysis.inventory.training_logs import (
 )
 from qwen3nb.analysis.training.checkpoint_scores import Trajectory, trajectories, trajectory_curve
 from qwen3nb.analysis.training.learning_curve import Curve, best_checkpoint, correlation
+from qwen3nb.analysis.training.origins import objective_of, training_folder
 from qwen3nb.analysis.training.seed_variance import SeedCurve, seed_curve
 from qwen3nb.checkpoints.checkpoint import step_of, trainer_state
-from qwen3nb.checkpoints.provenance import read_provenance
 from qwen3nb.evaluation.mteb.select import split_names
 from qwen3nb.records.record import Result
 from qwen3nb.records.richest_tier import richest_tier
@@ -34,24 +35,29 @@ from qwen3nb.report.render.table import Table
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.format import interval_text, number_text
 
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
 __all__ = [
     "Trainings",
     "best_table",
+    "logged_series",
     "logs_table",
     "loss_correlation_table",
     "read_trainings",
+    "series_title",
     "variance_table",
 ]
 
 _Log = TypeVar("_Log")
-SERIES = ("loss", "eval_loss", "loss_rerank", "loss_emb", "lr")
-TITLES = {
+_TITLES = {
     "loss": "training loss",
     "eval_loss": "evaluation loss",
     "loss_rerank": "loss, reranking",
     "loss_emb": "loss, embedding",
     "lr": "learning rate",
 }
+_SPEED = ("eval_runtime", "eval_samples_per_second", "eval_steps_per_second")
 
 
 @dataclass(frozen=True)
@@ -64,6 +70,7 @@ class Trainings:
         conflicts: gradient conflicts of joint runs.
         problems: unreadable files and truncated lines.
         seed: of the draws.
+        objectives: what the training of each log did, where its folder says so.
     """
 
     trajectories: tuple[Trajectory, ...]
@@ -71,6 +78,7 @@ class Trainings:
     conflicts: tuple[Conflicts, ...]
     problems: tuple[str, ...]
     seed: int
+    objectives: Mapping[str, str] = field(default_factory=dict)
 
     def curves(self) -> dict[tuple[str, str, int], Curve]:
         """Learning curves by task, training and seed, of those with two or more steps."""
@@ -80,6 +88,38 @@ class Trainings:
             for number, steps in each.records.items()
             if len(steps) > 1
         }
+
+    def to_frame(self) -> DataFrame:
+        """Return a row per task, training, seed and step: the score and its 95 % interval."""
+        from pandas import DataFrame
+
+        columns = ("task", "metric", "training", "seed", "step", "score", "low", "high", "n")
+        rows = [
+            (short_task(each.task), each.metric, each.training, number, step, value.value,
+             value.low, value.high, value.n)
+            for each in self.trajectories
+            for number, steps in each.records.items()
+            for step, value in ((s, steps[s].metrics[each.metric]) for s in sorted(steps))
+        ]  # fmt: skip
+        return DataFrame(rows, columns=columns)
+
+    def per_query(self, *, task: str = "", training: str = "") -> DataFrame:
+        """Return one training's scores on one task: a row per query, a column per step.
+
+        Queries that a step lacks are left out. Without such scores, the frame is empty.
+
+        Args:
+            task: its name, with or without ``PyDocsSample``; by default the first.
+            training: its name; by default the first with two or more steps.
+        """
+        from pandas import DataFrame
+
+        for each in self.trajectories:
+            named = task in ("", each.task, short_task(each.task))
+            steps = next(iter(each.scores.values()), {})
+            if named and training in ("", each.training) and len(steps) > 1:
+                return DataFrame({step: steps[step] for step in sorted(steps)}).dropna()
+        return DataFrame()
 
 
 def read_trainings(
@@ -113,7 +153,8 @@ def read_trainings(
     given = latest(results)
     tasks = split_names(task) or list(TIERS[tier or richest_tier(given)].task_keys)
     problems: list[str] = []
-    logs = [] if adapters_only else _state_logs(base, problems)
+    last = {} if adapters_only else _last_checkpoints(base)
+    logs = _state_logs(last, problems)
     conflicts = []
     for file in find_logs(find_outputs(base)):
         logs += _read(file, read_log, problems)
@@ -125,7 +166,10 @@ def read_trainings(
     by_task = trajectories(given, tasks=tasks, metric=metric)
     cut: list[TrainingLog | Conflicts] = [*logs, *conflicts]
     problems += [f"{each.name}: {note}" for each in cut for note in each.notes]
-    return Trainings(tuple(by_task), tuple(logs), tuple(conflicts), tuple(problems), seed)
+    objectives = {_shown(folder): objective_of(folder) for folder in last}
+    return Trainings(
+        tuple(by_task), tuple(logs), tuple(conflicts), tuple(problems), seed, objectives
+    )
 
 
 def _read(file: Path, reader: Callable[[Path], _Log], problems: list[str]) -> list[_Log]:
@@ -136,13 +180,18 @@ def _read(file: Path, reader: Callable[[Path], _Log], problems: list[str]) -> li
         return []
 
 
-def _state_logs(base: Path, problems: list[str]) -> list[TrainingLog]:
-    """Logs of transformers' Trainer, each read from the last checkpoint of its training."""
+def _last_checkpoints(base: Path) -> dict[Path, Path]:
+    """The last checkpoint with a log of transformers' Trainer, by the folder of its training."""
     last: dict[Path, Path] = {}
     for file in base.rglob("checkpoint-*/trainer_state.json"):
         step, other = step_of(file.parent), last.get(file.parents[1])
         if step is not None and (other is None or step > (step_of(other) or 0)):
             last[file.parents[1]] = file.parent
+    return last
+
+
+def _state_logs(last: Mapping[Path, Path], problems: list[str]) -> list[TrainingLog]:
+    """Logs of transformers' Trainer, each read from the last checkpoint of its training."""
     return [
         log
         for folder, checkpoint in sorted(last.items())
@@ -162,13 +211,8 @@ def _log_of(
     trajectory: Trajectory, steps: Mapping[int, Result], logs: Iterable[TrainingLog]
 ) -> TrainingLog | None:
     """Log of the training from which the records' models were extracted, if known."""
-    sources = set()
-    for result in steps.values():
-        folder = paths.root() / str(result.model.spec)
-        provenance = read_provenance(folder) if folder.is_dir() else None
-        if provenance is not None:
-            sources.add(_shown(paths.root() / Path(provenance["source"]["folder"]).parent))
-    names = {*sources, trajectory.training}
+    folder = training_folder(steps[step] for step in sorted(steps, reverse=True))
+    names = {trajectory.training, *([_shown(folder)] if folder else [])}
     return next((log for log in logs if log.name in names), None)
 
 
@@ -199,7 +243,15 @@ def best_table(trainings: Trainings) -> Table:
         if rows
         else "No training has two or more evaluated steps with scores per query."
     )
-    return Table(columns, tuple(rows), note, kind="words")
+    return Table(
+        columns,
+        tuple(rows),
+        note,
+        kind="words",
+        name="best-checkpoints",
+        caption="The checkpoint with the highest mean of each training, and whether it differs "
+        "from the others by more than noise.",
+    )
 
 
 def variance_table(trainings: Trainings) -> Table:
@@ -222,7 +274,14 @@ def variance_table(trainings: Trainings) -> Table:
         "queries; negative estimates are set to 0. "
     )
     note = note if rows else "Variance components need two or more seeds of a training. "
-    return Table(columns, tuple(rows), note + (f"With one seed: {names}." if alone else ""))
+    return Table(
+        columns,
+        tuple(rows),
+        note + (f"With one seed: {names}." if alone else ""),
+        name="variance",
+        caption="How uncertain the mean over seeds and queries is, and which of the two it comes "
+        "from.",
+    )
 
 
 def _split_row(each: Trajectory, split: SeedCurve, index: int) -> tuple[Cell, ...]:
@@ -262,7 +321,14 @@ def loss_correlation_table(trainings: Trainings) -> Table:
         if rows
         else "No training has two checkpoints with an evaluation loss and a score."
     )
-    return Table(columns, tuple(rows), note)
+    return Table(
+        columns,
+        tuple(rows),
+        note,
+        name="loss-correlation",
+        caption="Rank correlation of evaluation loss and score over the checkpoints of a training; "
+        "below 0, a lower loss goes with a higher score.",
+    )
 
 
 def _correlation_row(
@@ -280,19 +346,47 @@ def _correlation_row(
     )
 
 
+def logged_series(logs: Iterable[TrainingLog]) -> list[str]:
+    """Names of the logged series worth showing: losses, development scores, learning rate."""
+    given = {name for log in logs for name in log.series}
+    scores = sorted(n for n in given - {*_TITLES, *_SPEED} if n.startswith("eval_"))
+    *losses, rate = _TITLES
+    return [name for name in (*losses, *scores, rate) if name in given]
+
+
+def series_title(name: str) -> str:
+    """Return a logged series' name in words.
+
+    >>> series_title("eval_ndcg_at_10"), series_title("lr")
+    ('development nDCG@10', 'learning rate')
+    """
+    words = name.removeprefix("eval_").replace("_at_", "@").replace("_", " ")
+    return _TITLES.get(name) or "development " + re.sub(r"\bndcg\b", "nDCG", words)
+
+
 def logs_table(trainings: Trainings) -> Table:
-    """Last step and losses of each log, and problems with reading the files."""
+    """Last step and values of each log, and problems with reading the files."""
     rows = []
     for log in trainings.logs:
         steps = [step for values in log.series.values() for step, _ in values]
         last = [
-            f"{TITLES[key]} {log.series[key][-1][1]:.3f}"
-            for key in SERIES[:-1]
-            if key in log.series
+            f"{series_title(name)} {log.series[name][-1][1]:.3f}"
+            for name in logged_series([log])
+            if name != "lr"
         ]
         rows.append(
-            (Cell(log.name), Cell(str(max(steps, default=0))), Cell(", ".join(last) or "no loss"))
+            (
+                Cell(log.name, trainings.objectives.get(log.name, "")),
+                Cell(str(max(steps, default=0))),
+                Cell("; ".join(last) or "no loss"),
+            )
         )
     rows += [(Cell("–"), Cell("–"), Cell("cannot be read", line)) for line in trainings.problems]
-    note = "" if rows else "No log of a training was found."
-    return Table(("training", "last step", "last values"), tuple(rows), note, kind="words")
+    return Table(
+        ("training", "last step", "last values"),
+        tuple(rows),
+        "" if rows else "No log of a training was found.",
+        kind="words",
+        name="logs",
+        caption="Each training that left a log: what it did, and the last values logged.",
+    )

@@ -190,9 +190,10 @@ def test_figures_of_trainings(outputs):
     results = [*steps_of("a", 0.1, 0.5), *steps_of("b", 0.2, 0.3)]
     trainings = read_trainings(results, tier="smoke", outputs=outputs)
     (legend,) = trajectory_figure(trainings).figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == ["a, seed 0", "b, seed 0"]
+    assert [text.get_text() for text in legend.get_texts()] == ["a", "b"]
     titles = [axis.get_title() for axis in loss_figure(trainings).axes]
     assert titles == ["training loss", "loss, embedding", "learning rate"]
+    assert [axis.get_xscale() for axis in loss_figure(trainings).axes] == ["linear"] * 3
     heat, _, _, _ = conflict_figure(trainings).axes
     assert [tick.get_text() for tick in heat.get_yticklabels()] == ["0", "10", "other"]
     assert heat.collections[0].get_array().mask.sum() == 2

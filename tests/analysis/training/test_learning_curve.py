@@ -9,7 +9,7 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qwen3nb.analysis.training.learning_curve import best_checkpoint, correlation, curve
+from qwen3nb.analysis.training.learning_curve import best_checkpoint, correlation, curve, gain
 from qwen3nb.analysis.training.seed_variance import seed_curve, variance_split
 
 RNG = np.random.default_rng(2)
@@ -138,6 +138,20 @@ def test_correlations_are_scipys(x, seed):
     if result.interval:
         assert result.interval == pytest.approx(tuple(theirs.confidence_interval()), abs=1e-9)
     assert correlation(x, y).value == pytest.approx(scipy.stats.spearmanr(x, y).statistic)
+
+
+def test_a_gain_is_the_last_step_against_the_first():
+    made = gain(steps(s10=0.0, s20=0.3, s30=0.1), seed=0)
+    assert (made.first, made.last, made.n, made.course) == (10, 30, 120, "uneven")
+    assert made.difference == pytest.approx(made.last_mean - made.first_mean)
+    low, high = made.interval
+    assert low < made.difference < high
+    assert made.p_value == pytest.approx(1 / 10_001)
+    assert gain(steps(s10=0.0, s20=0.1, s30=0.2), seed=0).course == "rising"
+    assert gain(steps(s10=0.2, s20=0.1, s30=0.0), seed=0).course == "falling"
+    assert gain(steps(s10=0.0, s20=0.1), seed=0).course == ""
+    with pytest.raises(ValueError, match="expected two or more steps; got 1"):
+        gain(steps(s10=0.0), seed=0)
 
 
 def test_the_interval_of_a_rank_correlation_by_hand():

@@ -35,7 +35,7 @@ array([1, 3])
 
 
 def test_a_docstring_by_hand():
-    summary, text, related = pydocs_module._split(DOC.strip(), "cumsum")
+    summary, text, related = pydocs_module.split_docstring(DOC.strip(), "cumsum")
     assert summary == "Return the cumulative sum of the elements."
     assert text == (
         f"Adds up as it goes, and {MASK} keeps every step of the way in the array that it gives "
@@ -45,9 +45,9 @@ def test_a_docstring_by_hand():
 
 
 def test_what_is_too_short_is_left_out():
-    assert pydocs_module._split("Do it.\n\n" + "word " * 30, "f") is None
-    assert pydocs_module._split("Do it right now.\n\nToo short.", "f") is None
-    assert pydocs_module._split("Do it right now.\n\n" + "word " * 30, "f") is not None
+    assert pydocs_module.split_docstring("Do it.\n\n" + "word " * 30, "f") is None
+    assert pydocs_module.split_docstring("Do it right now.\n\nToo short.", "f") is None
+    assert pydocs_module.split_docstring("Do it right now.\n\n" + "word " * 30, "f") is not None
 
 
 def test_names_are_resolved_to_the_nearest_module():

@@ -64,6 +64,7 @@ def test_a_query_without_a_relevant_document_counts_as_0_and_one_without_judgeme
     scores = score_task(task, ranked, outcome({"test": {"default": 0.5}}), seed=0)
     assert scores.per_query["nDCG@10"] == {"a": 1.0, "b": 0.0}
     assert scores.metrics["nDCG@10"].n == 2
+    assert scores.top == {"a": ["d1", "d2"], "b": ["d1"]}
     qrels["not a query"] = {"d1": 1}
     assert score_task(task, ranked, outcome({"test": {"default": 0.5}}), seed=0) == scores
     with pytest.raises(EvaluationError, match="SciFact: MTEB's ndcg_at_10 is 0.9, the per-query"):
@@ -85,6 +86,18 @@ def test_the_queries_of_one_reader_are_one():
     assert next(iter(scores.metrics)) == "MAP@1000"
     assert scores.metrics["MAP@1000"].n == 2
     assert scores.size == {"documents": 2, "queries": 3}
+    assert scores.top == {"7": ["d1", "d2"], "8": ["d1", "d2"]}
+
+
+def test_the_ten_best_documents_are_kept_without_the_one_with_the_own_id():
+    names = tuple(f"d{i:02d}" for i in range(15))
+    task = loaded(
+        "ArguAna", {"default": {"test": collection({"d14": {"d00": 1}}, documents=names)}}
+    )
+    ranked = {"d14": {name: float(i) for i, name in enumerate(names)}}
+    theirs = outcome({"test": {"default": 0.0}})
+    scores = score_task(task, {"default": {"test": ranked}}, theirs, seed=0)
+    assert scores.top == {"d14": [f"d{i:02d}" for i in range(13, 3, -1)]}
 
 
 def sts(subsets):

@@ -7,7 +7,7 @@ from qwen3nb.analysis.comparison.ablation_effects import effects
 from qwen3nb.evaluation.studies.ablation import Variant, VariantResult, ablate, by_task, variants
 from qwen3nb.metrics.aggregate import aggregate
 from qwen3nb.records.record import ModelInfo, Result, TaskInfo
-from qwen3nb.report.studies.extraction import ablation_table, effects_figure, effects_table
+from qwen3nb.report.studies.ablation import ablation_table, effects_figure, effects_table
 
 
 def test_every_combination_the_reference_first():

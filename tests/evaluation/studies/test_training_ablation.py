@@ -15,7 +15,7 @@ from qwen3nb.evaluation.studies.training_ablation import (
     ablate_trainings,
     find_trainings,
 )
-from qwen3nb.report.studies.extraction import effects_figure, effects_table
+from qwen3nb.report.studies.ablation import effects_figure, effects_table
 
 BASE = np.linspace(0.1, 0.5, 40)
 

@@ -8,19 +8,23 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import yaml
 from helpers.html import HOSTILE
 from helpers.records import amend, make, tier_records
 from sentence_transformers import SentenceTransformer
 
 from qwen3nb.analysis.comparison.compare import compare
-from qwen3nb.extraction.extract import extract
+from qwen3nb.metrics.aggregate import aggregate
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.sources.fingerprint import fingerprint
 from qwen3nb.models.sources.resolve import find_source
-from qwen3nb.records.record import MTEBScore
+from qwen3nb.records.record import MTEBScore, Part
 from qwen3nb.report.card.card import card_body, card_text
-from qwen3nb.report.card.facts import FACTS, read_facts, training_facts
+from qwen3nb.report.card.extract import extract
+from qwen3nb.report.card.facts import FACTS, read_facts, stated_facts, training_facts
+from qwen3nb.report.card.hub_rules import license_problem
 from qwen3nb.report.card.limitations import limitations
+from qwen3nb.report.card.metadata import front_matter
 from qwen3nb.tiers import TIERS
 
 
@@ -69,6 +73,115 @@ def test_the_card_front_matter_is_valid(encoder_folder, evaluated):
     card = ModelCard(card_text(encoder_folder, [evaluated]))
     assert card.data.eval_results[0].metric_value == pytest.approx(0.5)
     assert "qwen3" in card.data.tags
+
+
+def test_the_hub_reads_back_what_was_measured(encoder_folder, evaluated):
+    """Names as MTEB writes them; an entry per split and subset of a task with several."""
+    from huggingface_hub import ModelCard
+    from huggingface_hub.repocard_data import (
+        eval_results_to_model_index,
+        model_index_to_eval_results,
+    )
+
+    several = part_record(evaluated.model)
+    card = ModelCard(card_text(encoder_folder, [evaluated, several], license="mit"))
+    data = card.data.to_dict()
+    assert data["library_name"] == "sentence-transformers"
+    assert data["pipeline_tag"] == "sentence-similarity"
+    assert data["license"] == "mit"
+    assert {"source_sentence", "sentences"} == set(data["widget"][0])
+    assert all(isinstance(tag, str) for tag in data["tags"])
+    assert "mteb" in data["tags"]
+    name, entries = model_index_to_eval_results(data["model-index"])
+    assert eval_results_to_model_index(name, entries) == data["model-index"]
+    assert name == "tiny"
+    assert [
+        (e.dataset_name, e.dataset_config, e.dataset_split, e.metric_type) for e in entries
+    ] == [
+        ("PyDocsSampleRetrieval", None, None, "ndcg_at_10"),
+        ("AmazonCounterfactualClassification (en)", "en", "test", "accuracy"),
+        ("AmazonCounterfactualClassification (de)", "de", "test", "accuracy"),
+    ]
+    assert [round(e.metric_value, 3) for e in entries] == [0.5, 0.25, 0.75]
+    assert all(e.dataset_revision == "r" * 12 for e in entries)
+
+
+def part_record(model):
+    scores = {"test/en/0": 0.0, "test/en/1": 0.5, "test/de/0": 1.0, "test/de/1": 0.5}
+    result = make("tiny", scores, task="AmazonCounterfactualClassification", metric="accuracy")
+    parts = tuple(
+        Part("test", subset, (f"{subset}-Latn",), aggregate(
+            result.per_query, how="mean", columns=("accuracy",), seed=0, parts=(f"test/{subset}/",)
+        ), 0.5)
+        for subset in ("en", "de")
+    )  # fmt: skip
+    amend(result, "task", splits=("test",), subsets=("en", "de"), type="Classification")
+    return replace(result, model=model, parts=parts)
+
+
+def test_a_folder_without_modules_is_a_plain_transformer(encoder_folder, tmp_path):
+    folder = tmp_path / "plain"
+    shutil.copytree(encoder_folder, folder)
+    (folder / "modules.json").unlink()
+    front = yaml.safe_load(front_matter(folder, [], {}, name="plain"))
+    assert (front["library_name"], front["pipeline_tag"]) == ("transformers", "feature-extraction")
+    assert "widget" not in front
+
+
+def test_the_hub_never_gets_what_it_refuses(encoder_folder):
+    stated = {"license": "Apache", "language": ["en", "English"], "datasets": ["a/b", "my data"],
+              "base_model": "/data/runs/base"}  # fmt: skip
+    front = yaml.safe_load(front_matter(encoder_folder, [], stated, name="x"))
+    assert "license" not in front
+    assert "base_model" not in front
+    assert (front["language"], front["datasets"]) == (["en"], ["a/b"])
+    assert license_problem("Apache 2.0").startswith("license is 'Apache 2.0', which the hub does")
+
+
+def test_what_the_files_of_a_training_state_is_on_the_card(checkpoint, tmp_path):
+    source = tmp_path / "checkpoint-10"
+    shutil.copytree(checkpoint, source)
+    config = json.loads((source / "config.json").read_text())
+    (source / "config.json").write_text(json.dumps(config | {"_name_or_path": "Qwen/Qwen3-0.6B"}))
+    own = stated_facts(source, None, license="mit")
+    assert own == {"base_model": "Qwen/Qwen3-0.6B", "license": "mit"}
+    (source / "README.md").write_text("---\nlicense: apache-2.0\nlanguage: en\n---\n# x\n")
+    assert stated_facts(source, None, license="mit")["license"] == "apache-2.0"
+    (source / "training.json").write_text('{"language": ["en", "de"], "license": 3}')
+    assert stated_facts(source, None)["language"] == ["en", "de"]
+    file = tmp_path / "facts.toml"
+    file.write_text('license = "cc-by-4.0"')
+    assert stated_facts(source, file, license="mit")["license"] == "cc-by-4.0"
+    with pytest.raises(ValueError, match="license is 'MIT', which the hub does not know"):
+        stated_facts(source, None, license="MIT")
+    (source / "README.md").write_text("---\nlicense: [broken\n---\n")
+    assert "license" not in stated_facts(source, None)
+
+
+def test_the_examples_load_the_model_from_the_hub_where_it_has_an_id(encoder_folder):
+    body = card_body(encoder_folder, [], hub_id="lab/encoder")
+    assert body.count('"lab/encoder"') == 5
+    assert 'Transformer("encoder")' in card_body(encoder_folder, [])
+    with pytest.raises(ValueError, match="expected an id on the hub"):
+        card_body(encoder_folder, [], hub_id='x/y")')
+
+
+@pytest.mark.integration
+def test_python_and_the_command_line_write_the_same_card(cli, checkpoint, tmp_path):
+    extract(checkpoint, tmp_path / "a" / "encoder", license="mit", label="one")
+    done = cli("extract", checkpoint, tmp_path / "b" / "encoder", "--license", "mit",
+               "--label", "one")  # fmt: skip
+    assert done.exit_code == 0, done.output
+    first, second = ((tmp_path / each / "encoder" / "README.md").read_text() for each in "ab")
+    assert first == second
+    assert "## Citation" in first
+    assert "license: mit" in first
+
+
+def test_a_fact_that_is_refused_leaves_nothing_behind(checkpoint, tmp_path):
+    with pytest.raises(ValueError, match="the hub does not know"):
+        extract(checkpoint, tmp_path / "encoder", license="mine")
+    assert not (tmp_path / "encoder").exists()
 
 
 def test_the_card_escapes_what_the_provenance_says(encoder_folder, tmp_path):
@@ -150,9 +263,12 @@ def test_a_citation_in_bibtex_is_a_block_and_hostile_text_is_not(encoder_folder,
     text = card_text(encoder_folder, [], facts=file)
     blocks = re.findall(r"```bibtex\n(.*?)```", text, flags=re.DOTALL)
     assert blocks[0].strip() == own
-    assert [line for line in blocks[1].splitlines() if line.startswith("@")] == [
-        "@article{qwen3,", "@article{muennighoff2022mteb,",
+    entries = [line for line in blocks[1].splitlines() if line.startswith("@")]
+    assert entries == [
+        "@article{qwen3,", "@inproceedings{reimers2019sentencebert,",
+        "@inproceedings{muennighoff2023mteb,",
     ]  # fmt: skip
+    assert blocks[1].count("doi ") == len(entries)
     assert blocks[1].count("{") == blocks[1].count("}")
     assert "<script>" not in text.split("---\n", 2)[2]
     file.write_text("citation = '''@misc{x}\n```\n<script>'''\n")
@@ -196,6 +312,8 @@ def test_the_card_of_a_folder_of_results(cli, encoder_folder, evaluated, tmp_pat
         ('language = "en"', "language is 'en'; expected a list of strings"),
         ("tokens = 5", "tokens is 5; expected a string"),
         ("tokens =", "not TOML"),
+        ('license = "Apache 2.0"', "the hub does not know; did you mean apache-2.0"),
+        ('language = ["English"]', "language 'English'; expected a code such as 'en'"),
     ],
 )
 def test_a_file_of_facts_that_is_none_is_refused(tmp_path, toml, message):

@@ -12,7 +12,8 @@ from qwen3nb.analysis.comparison.compare import compare
 from qwen3nb.cli.analyze import REGRESSION
 from qwen3nb.cli.main import main
 from qwen3nb.report.comparison.candidates import compare_candidates
-from qwen3nb.report.comparison.tables import breakdown_table, changes_table, differences_table
+from qwen3nb.report.comparison.changes import changes_table
+from qwen3nb.report.comparison.tables import breakdown_table, differences_table
 
 
 def test_the_recommendation_and_everything_behind_it():

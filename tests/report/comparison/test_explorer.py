@@ -1,89 +1,245 @@
 import json
-import re
+from urllib.parse import parse_qs
 
 import numpy as np
 import pytest
+from helpers import REPOSITORY
 from helpers.browser import used
 from helpers.figures import TASK
 from helpers.html import HOSTILE, Tags
 from helpers.records import make
+from helpers.search_texts import search_texts
 
-from qwen3nb.report.comparison.explorer import explore, query_texts
+from qwen3nb.report.comparison.explorer import (
+    NoExplorer,
+    explore,
+    explorer_conclusion,
+    explorer_link,
+)
+from qwen3nb.report.comparison.explorer_details import different_queries, query_details
+
+DOCUMENTS = {f"d{i}": (f"Title {i}", f"text {i}") for i in range(8)}
+QUERIES = {"q0": "zero", "q1": "one", "q2": "two"}
+QRELS = {"q0": {"d0": 1, "d5": 0}, "q1": {"d1": 2}, "q2": {"d7": 1}}
 
 
-@pytest.mark.parametrize("text", HOSTILE)
-def test_the_explorer_holds_texts_and_never_markup(text):
-    results = [make(text, scores=(0.1, 0.5, 0.3)), make("m", scores=(0.2, 0.4, 0.9))]
-    explorer = explore(results, task=TASK, texts=dict.fromkeys(("q0", "q1", "q2"), text))
-    page = explorer._repr_html_()
+def ranked(label, order, scores):
+    result = make(label, scores)
+    result.config["top"] = {
+        query: [f"d{i}" for i in order] for query in result.per_query["nDCG@10"]
+    }
+    return result
+
+
+@pytest.fixture
+def explorer():
+    results = [
+        ranked("a", (0, 1, 2, 3, 4, 5), (0.1, 0.5, 0.3)),
+        ranked("b", (7, 0, 6, 5, 4, 3), (0.2, 0.4, 0.9)),
+    ]
+    return explore(results, task=TASK, texts=search_texts(QUERIES, DOCUMENTS, QRELS))
+
+
+def data_of(page):
     start = page.index('<script type="application/json">') + len('<script type="application/json">')
-    data = json.loads(page[start : page.index("</script>", start)])
-    assert data["texts"] == [text] * 3
+    text = page[start : page.index("</script>", start)]
+    assert not set("<>&") & set(text)
+    return json.loads(text)
+
+
+@pytest.mark.parametrize("text", [*HOSTILE, "\u2028 ' \" </script"])
+def test_the_explorer_holds_texts_and_never_markup(text):
+    results = [make(text, {text: 0.1, "q": 0.5}), make("m", {text: 0.2, "q": 0.9})]
+    for each in results:
+        each.config["top"] = {text: [text]}
+    texts = search_texts({text: text, "q": "other"}, {text: (text, text)}, {text: {text: 1}})
+    explorer = explore(results, task=TASK, texts=texts)
+    page = explorer._repr_html_()
+    data = data_of(page)
+    assert data["ids"][data["texts"].index(" ".join(text.split()))] == text
+    detail = data["details"]["queries"][text]
+    assert (detail["text"], detail["judged"], detail["top"]["m"]) == (text, [text], [text])
     assert data["models"] == explorer.models
-    assert "<" not in page[start : page.index("</script>", start)]
-    assert set(Tags(page).tags) <= {"div", "label", "select", "option", "noscript", "p", "script"}
-    hover = data["figure"]["data"][0]["customdata"][0][0]
-    assert set(re.findall(r"<[^>]*>", hover)) <= {"<br>"}
-    assert set(Tags(explorer.table().to_html()).tags) <= {
-        "div", "table", "thead", "tbody", "tr", "th", "td", "span", "p",
-    }  # fmt: skip
+    assert set(Tags(page).tags) <= {"div", "label", "select", "option", "p", "script"}
+    hover = explorer.figure().data[0].customdata[0][0]
+    assert "<" not in hover.replace("<br>", "")
+    for table in (explorer.table(), explorer.query(text)):
+        assert not {"script", "img", "include"} & set(Tags(table.to_html()).tags)
+    links = [link for link in Tags(explorer.table().to_html()).links if link.startswith("#")]
+    assert all(parse_qs(link[1:])["q"][0] in (text, "q") for link in links)
 
 
-def test_the_explorer_orders_models_and_shows_true_numbers():
-    results = [make("a", scores=(0.1, 0.5, 0.3)), make("b", scores=(0.2, 0.4, 0.9))]
-    explorer = explore(results, task=TASK, texts={"q0": "find it"})
+def test_the_explorer_orders_models_and_shows_true_numbers(explorer):
     assert explorer.models == ["b", "a"]
     points = explorer.figure().data[0]
     assert [list(point[1:]) for point in points.customdata] == [[0.2, 0.1], [0.4, 0.5], [0.9, 0.3]]
-    assert points.customdata[0][0] == "find it"
-    assert points.customdata[1][0] == "q1"
+    assert [point[0] for point in points.customdata] == ["zero", "one", "two"]
     assert np.abs(np.array(points.x) - (0.2, 0.4, 0.9)).max() <= 0.012
-    assert explorer.table().rows[0][0].text == "q2"
-    with pytest.raises(ValueError, match="no system 'x'"):
+    cell = explorer.table().rows[0][0]
+    assert (cell.text, cell.detail, cell.link) == ("two", "q2", "#q=q2&a=b&b=a")
+    frame = explorer.to_frame()
+    assert list(frame.columns) == ["text", "b", "a", "difference"]
+    assert list(frame.index) == ["q2", "q0", "q1"]  # of equal differences, the first
+    assert list(explorer.to_frame(first="a").columns)[1:3] == ["a", "b"]
+    with pytest.raises(ValueError, match="unknown model 'x'; choose one of: b, a"):
         explorer.figure("x")
 
 
-@pytest.mark.integration
+def test_one_query_by_hand(explorer):
+    table = explorer.query()
+    assert table.caption.startswith("Query q2, “two”: its judged documents")
+    assert table.caption.endswith("by nDCG@10 b 0.900 and a 0.300.")
+    rows = [[cell.text for cell in row] for row in table.rows]
+    assert rows[:2] == [
+        ["Title 7", "1", "1", "after 6"],
+        ["Title 0", "not judged", "2", "1"],
+    ]
+    assert table.rows[0][0].detail == "text 7"
+    zero = explorer.query("q0", first="a").rows
+    assert [cell.text for cell in zero[1]] == ["Title 5", "0", "6", "4"]
+    with pytest.raises(ValueError, match="unknown query 'q9' of PyDocsSampleRetrieval"):
+        explorer.query("q9")
+
+
+def test_records_without_rankings_are_named():
+    """Older versions kept none."""
+    results = [ranked("a", (0, 1), (0.1, 0.5)), make("old", (0.2, 0.4))]
+    explorer = explore(results, task=TASK, texts=search_texts({"q0": "zero", "q1": "one"}))
+    page = explorer._repr_html_()
+    assert "Records of old keep no rankings, as older versions" in page
+    assert data_of(page)["details"]["queries"]["q0"]["top"] == {"a": ["d0", "d1"]}
+    (row, _) = explorer.query("q0", first="a").rows
+    assert [cell.text for cell in row][1:] == ["not judged", "1", "not kept"]
+
+
+def test_a_page_holds_the_largest_differences_of_every_pair_and_is_not_large(monkeypatch):
+    rng = np.random.default_rng(0)
+    results = [ranked(name, range(8), rng.uniform(0, 1, 60)) for name in "abc"]
+    texts = search_texts({f"q{i}": "query " * 30 for i in range(60)}, DOCUMENTS)
+    explorer = explore(results, task=TASK, texts=texts)
+    first, second, third = explorer.models
+    kept = different_queries(explorer.matrix, explorer.models, most=20)
+    assert len(set(kept)) == 20
+    for pair in ((first, second), (first, third), (second, third)):
+        largest = explorer.to_frame(first=pair[0], second=pair[1]).index[:3]
+        assert set(largest) <= set(kept)
+    best = explorer.to_frame().index[:10]
+    assert kept[:10] == list(best)
+    records = {name: explorer.records[name] for name in explorer.models}
+    whole = query_details(kept, records, texts)
+    assert list(whole["queries"]) == kept
+    module = "qwen3nb.report.comparison.explorer_details.SIZE"
+    monkeypatch.setattr(module, len(json.dumps(whole)) // 2)
+    part = query_details(kept, records, texts)
+    assert list(part["queries"]) == kept[: len(part["queries"])]
+    assert 5 < len(part["queries"]) < 15
+
+
 def test_without_two_models_or_the_texts_the_page_says_why():
     refused = explore([make("a")], task=TASK)
+    assert isinstance(refused, NoExplorer)
     assert "Two models with nDCG@10" in refused._repr_html_()
-    assert refused.table().rows == ()
+    assert refused.table().rows == refused.query().rows == ()
+    assert explorer_conclusion(refused).text == refused.why
     results = [make("a", task="NoSuchTask"), make("b", task="NoSuchTask")]
     assert "unknown task" in explore(results, task="NoSuchTask")._repr_html_()
 
 
-def test_the_texts_of_an_embedded_task_are_its_queries():
-    texts = query_texts(TASK)
-    assert len(texts) == 200
-    assert all(isinstance(text, str) and text for text in texts.values())
+def test_the_texts_of_own_queries_come_from_their_record():
+    results = [make("a", task="mine-1a"), make("b", (0.1, 0.2, 0.3), task="mine-1a")]
+    for each in results:
+        each.config["queries"] = {"q0": "my query", "q1": "b", "q2": "c"}
+    explorer = explore(results, task="mine-1a")
+    assert (explorer.text("q0"), explorer.note) == ("my query", "")
 
 
-@pytest.mark.integration
-def test_a_click_shows_the_query_and_what_all_score(tmp_path):
+def conclusion(first, second):
+    return explorer_conclusion(explore([make("a", first), make("b", second)], task=TASK,
+                                       texts=search_texts({"q0": "x"}))).text  # fmt: skip
+
+
+def test_the_conclusion_says_no_more_than_the_numbers():
+    clear = conclusion([0.9] * 20 + [0.1], [0.0] * 19 + [0.2, 0.9])
+    assert clear.startswith(
+        "On 21 of 21 queries of Retrieval the two best models differ by more than 0.5 in nDCG@10: "
+        "a wins 20 of them and b 1 (a share of 95 %, 95 % interval 77 to 99). "
+        "On 19 of the 21 the loser scores 0. Over all 21 the mean difference is +0.8"
+    )
+    assert "may be none" not in clear
+    even = conclusion((0.9, 0.1, 0.5), (0.1, 0.8, 0.5))
+    assert "a wins 1 of them and b 1 (a share of 50 %" in even
+    assert "no majority is shown" in even
+    assert even.endswith("which may be none.")
+    near = conclusion((0.5, 0.6), (0.4, 0.6))
+    assert near.startswith(
+        "On none of 2 queries of Retrieval do the two best models, a and b, differ by more than "
+        "0.5 in nDCG@10; the largest difference is 0.100."
+    )
+
+
+def test_a_link_survives_any_id():
+    link = explorer_link("a b&c=d#é", "m+n", '"<x>"', page="explorer.html")
+    page, _, address = link.partition("#")
+    assert page == "explorer.html"
+    assert parse_qs(address) == {"q": ["a b&c=d#é"], "a": ["m+n"], "b": ['"<x>"']}
+
+
+def page_of(explorer, folder):
     from importlib.resources import files
 
-    from helpers import REPOSITORY
-
-    hostile = "<img src=x onerror=alert(1)>"
-    results = [make("a", scores=(0.1, 0.5, 0.3)), make(hostile, scores=(0.2, 0.4, 0.9))]
-    explorer = explore(results, task=TASK, texts={"q0": "zero", "q1": hostile, "q2": "two"})
     scripts = [files("plotly") / "package_data" / "plotly.min.js",
                REPOSITORY / "book" / "_static" / "q-explorer.js"]  # fmt: skip
     tags = "".join(f'<script src="file://{script}"></script>' for script in scripts)
-    page = tmp_path / "page.html"
-    page.write_text(
-        f"<!DOCTYPE html><html><head></head><body>{explorer._repr_html_()}{tags}</body>"
-    )
+    page = folder / "page.html"
+    body = f"{explorer._repr_html_()}{tags}"
+    page.write_text(f"<!DOCTYPE html><html><head></head><body>{body}</body>")
+    return page
+
+
+@pytest.mark.integration
+def test_a_click_shows_the_query_and_its_address_both_rankings(tmp_path):
+    hostile = "<img src=x onerror=alert(1)>"
+    results = [
+        ranked("a", (0, 1, 2), {"q0": 0.1, hostile: 0.5, "q2": 0.3}),
+        ranked(hostile, (1, 5), {"q0": 0.2, hostile: 0.4, "q2": 0.9}),
+    ]
+    texts = search_texts({"q0": "zero", hostile: hostile}, {**DOCUMENTS, "d1": (hostile, hostile)},
+                         {hostile: {"d1": 2}})  # fmt: skip
+    page = page_of(explore(results, task=TASK, texts=texts), tmp_path)
     shown = used(page, """
         const plot = document.querySelector('.q-plot');
-        plot.emit('plotly_click', {points: [{curveNumber: 0, pointIndex: 1}]});
-        const panel = document.querySelector('.q-chosen');
+        const panel = document.querySelector('.q-picked');
+        const all = (what) => [...panel.querySelectorAll(what)].map(e => e.textContent);
+        const changed = () => dispatchEvent(new HashChangeEvent('hashchange'));
+        const hash = () => { changed(); return location.hash };
+        const ids = JSON.parse(document.querySelector('.q-explorer script').textContent).ids;
+        const index = ids.indexOf('<img src=x onerror=alert(1)>');
+        plot.emit('plotly_click', {points: [{curveNumber: 0, pointIndex: index}]});
+        const clicked = hash();
+        const first = [all('.q-question'), all('.q-scores li'), all('.q-side .q-other')];
+        panel.querySelector('.q-other').click();
+        const focused = document.activeElement.dataset.document;
         const list = document.querySelector('[data-axis=x]');
         list.value = 'a';
         list.dispatchEvent(new Event('change'));
-        return [panel.querySelector('p').firstChild.textContent,
-                [...panel.querySelectorAll('li')].map(e => e.textContent),
-                document.querySelectorAll('img').length,
-                plot.data[0].customdata[2].slice(1), plot.layout.xaxis.title.text];
+        const swapped = hash();
+        document.querySelector('[aria-label="next query"]').click();
+        hash();
+        const next = all('.q-question');
+        location.hash = '#q=none&a=nobody';
+        hash();
+        return {clicked, first, focused, swapped, next, unknown: all('p'),
+                images: document.querySelectorAll('img').length,
+                title: plot.layout.xaxis.title.text, lines: panel.querySelectorAll('path').length};
         """, folder=tmp_path / "p")  # fmt: skip
-    assert shown == [hostile, ["a0.500", f"{hostile}0.400"], 0, [0.3, 0.3], "nDCG@10, a"]
+    address = parse_qs(shown["clicked"][1:])
+    assert address == {"q": [hostile], "a": [hostile], "b": ["a"]}
+    question, scores, others = shown["first"]
+    assert (question, scores) == ([hostile], ["a0.500", f"{hostile}0.400"])
+    assert others == ["rank 2 of a", f"rank 1 of {hostile}"]
+    assert shown["focused"] == "d1"
+    assert parse_qs(shown["swapped"][1:])["a"] == ["a"]
+    assert len(shown["next"]) == 1
+    assert shown["next"] != [hostile]
+    assert shown["unknown"] == ["No model nobody on this page.", "This page has no query none."]
+    assert shown["images"] == 0

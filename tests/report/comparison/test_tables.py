@@ -6,7 +6,6 @@ from helpers.records import amend, make, three_models
 from qwen3nb.analysis.comparison.compare import compare
 from qwen3nb.report.comparison.tables import (
     breakdown_table,
-    changes_table,
     correlations_table,
     differences_table,
     power_table,
@@ -29,9 +28,6 @@ def test_differences_with_what_the_queries_can_show():
     assert not power[1][1].strong
     assert power_table(compared(minimum=0.001)).rows[1][1].strong
     assert breakdown_table(comparison) is correlations_table(comparison) is None
-    changes = changes_table(comparison, most=2)
-    assert len(changes.rows) == 4
-    assert len(changes.columns) == 3  # no record keeps its documents
 
 
 def test_correlations_are_compared_by_pairs_of_texts():

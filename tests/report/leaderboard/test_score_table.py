@@ -17,9 +17,7 @@ def test_marks_show_the_contenders_of_the_best():
     cells = {row[0].text: row[1] for row in table.rows}
     assert (cells["a"].strong, cells["a"].mark) == (True, "")
     assert (cells["b"].second, cells["b"].mark, cells["b"].link) == (
-        True,
-        "†",
-        "b.html#score-pydocssampleretrieval",
-    )
+        True, "†", "b.html#score-pydocssampleretrieval",
+    )  # fmt: skip
     assert (cells["c"].second, cells["c"].mark) == (False, "")
     assert table.legend[0][0] == "†"

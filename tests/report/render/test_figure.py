@@ -24,6 +24,7 @@ from qwen3nb.report.render.figure import (
     style,
 )
 from qwen3nb.report.render.forest_plot import Band, ForestRow, forest_figure
+from qwen3nb.report.render.html import unstyled
 from qwen3nb.report.render.model_styles import model_colors
 
 
@@ -149,7 +150,7 @@ def test_no_foreign_string_becomes_markup_or_a_formula(text):
                       caption=text, alt=text),
     ]  # fmt: skip
     for figure in shown:
-        page = figure._repr_html_()
+        page = unstyled(figure._repr_html_())
         tags = set(Tags(page).tags)
         assert tags <= {"figure", "figcaption", "div", "svg", "g", "path", "use", "text", "tspan",
                         "defs", "clippath", "rect"}  # fmt: skip

@@ -6,6 +6,9 @@ import pytest
 from helpers.tables import INJECTIONS, hostile_table
 
 from qwen3nb.report.render.cell import Cell
+from qwen3nb.report.render.conclusion import Conclusion
+from qwen3nb.report.render.html import unstyled
+from qwen3nb.report.render.sections import Sections
 from qwen3nb.report.render.table import TABLE_FORMATS, Table, with_ranks
 
 
@@ -84,3 +87,45 @@ def test_a_table_has_a_length_and_says_what_is_in_it():
     text = repr(table())
     assert text.startswith("<Table mine: 2 rows × 3 columns>")
     assert "not run" in text
+
+
+def test_a_caption_is_above_the_table_and_its_id_comes_from_the_name_or_the_words():
+    row = ((Cell("x", id="score-<x>"),),)
+    shown = Table(("a",), row, name="all models", caption="Models & scores.").to_html()
+    assert shown.startswith(
+        '<div class="q-table" id="tab-all-models"><p class="q-caption">Models &amp; scores.</p>'
+    )
+    assert '<tr id="score-&lt;x&gt;">' in shown
+    assert 'id="tab-models-scores"' in Table(("a",), row, caption="Models & scores.").to_html()
+    assert Table(("a",), row).to_html().startswith('<div class="q-table"><div class="q-scroll">')
+
+
+def test_negative_numbers_have_a_minus_sign_except_where_a_program_reads_them():
+    cell = Cell("-0.020", "[-0.100, -.5], checkpoint-3", value=-0.02, interval=(-0.1, -0.5))
+    rows = ((Cell("qwen3nb eval -1 2026-11-20", code=True), cell, Cell("−1.5")),)
+    minus = Table(("a", "x", "y"), rows)
+    shown = minus.to_html()
+    assert ">−0.020<" in shown
+    assert "[−0.100, −.5], checkpoint-3" in shown
+    assert "<span>-1</span> <span>2026-11-20</span>" in shown
+    assert "$-$0.020" in minus.to_latex()
+    assert minus.to_csv().splitlines()[1] == "qwen3nb eval -1 2026-11-20,-0.02,-0.1,-0.5,-1.5"
+
+
+def test_outside_the_book_tables_bring_their_style_once():
+    inner = Table(("a",), ((Cell("x", "y"),),), name="t", caption="c")
+    sections = Sections((("one", inner), ("two", inner)), "-1 is below 0")
+    for shown in (inner._repr_html_(), sections._repr_html_(), Conclusion("b < -1")._repr_html_()):
+        assert shown.startswith("<style data-q>")
+        assert shown.count("<style") == 1
+        assert "--jp-" in shown
+        assert "<style" not in unstyled(shown)
+    assert unstyled(Conclusion("b < -1")._repr_html_()) == '<p class="q-conclusion">b &lt; −1</p>'
+    assert unstyled(sections._repr_html_()).count('class="q-caption"') == 2
+    assert "<style" not in inner.to_html()
+
+
+def test_a_head_without_text_is_no_header_cell_and_numbers_among_words_are_aligned():
+    words = Table(("", "n"), ((Cell("x"), Cell("3", value=3)),), kind="words").to_html()
+    assert "<thead><tr><td></td>" in words
+    assert '<th scope="col" class="q-right">n</th>' in words

@@ -14,7 +14,7 @@ from qwen3nb.evaluation.retrieval.rerank import rerank
 from qwen3nb.execution.notebook import resolved_parameters
 from qwen3nb.execution.parameters import ParameterError
 from qwen3nb.models.rerankers.load import load_reranker
-from qwen3nb.report.leaderboard.tables import provenance_table
+from qwen3nb.report.leaderboard.tables import model_and_run_table
 from qwen3nb.report.studies.reranking import (
     Reranked,
     cases_table,
@@ -58,7 +58,7 @@ def test_the_page_shows_the_values_of_the_record(done):
     assert f"{difference:+.3f}" in text
     assert f"{result.metrics['oracle nDCG@10'].value:.3f}" in text
     assert f"{result.config['counts']['pairs']:,}" in reranker_table(reranker, [result]).to_html()
-    assert "pairs" in provenance_table([result]).to_html()
+    assert "pairs" in model_and_run_table([result]).to_html()
     scores, labels = page.pairs()
     assert len(scores) == result.config["counts"]["pairs"] == len(labels)
     retrieved = sum(f"d{query[1:]}" in run for query, run in page.run.items())

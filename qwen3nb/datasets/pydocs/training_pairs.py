@@ -1,0 +1,195 @@
+"""Pairs of summary and body to train on, from docstrings that are in no benchmark.
+
+Rules
+-----
+- Public functions, methods and classes in the sources of `LIBRARIES`, none of which PyDocs
+  uses. The files are parsed, not imported. A library that is not installed is left out.
+- Summary and body are cut as in PyDocs; a body has at least 8 words.
+- A pair that repeats a text of PyDocs or AuthorSTS is dropped (`BenchmarkTexts`): libraries
+  copy docstrings from numpy and the standard library.
+- A pair whose summary or body another pair has is dropped: within a batch, the other's body
+  would count as wrong.
+- The libraries in `DEVELOPMENT` are kept apart, to tune on.
+"""
+
+from __future__ import annotations
+
+import ast
+import gc
+import importlib.metadata
+import importlib.util
+import platform
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from qwen3nb import paths
+from qwen3nb.datasets.pydocs.build import QUERY_WORDS, load_pydocs, split_docstring
+from qwen3nb.datasets.pydocs.overlap import BenchmarkTexts
+from qwen3nb.utils.atomic_files import read_json, sha256_json, write_json
+
+__all__ = [
+    "DEVELOPMENT",
+    "LIBRARIES",
+    "TrainingPair",
+    "TrainingPairs",
+    "benchmark_texts",
+    "load_training_pairs",
+]
+
+CACHE_VERSION = 1  # increase when a rule above changes
+SHORTEST = 8
+DEVELOPMENT = ("huggingface_hub", "networkx", "tornado")
+_LIBRARIES = """
+    IPython PIL accelerate anyio babel bs4 click datasets docutils fontTools fsspec
+    huggingface_hub ipykernel jedi jinja2 joblib jupyter_client jupyter_server matplotlib mpmath
+    narwhals nbconvert nbformat networkx packaging peft plotly polars prompt_toolkit pyarrow
+    pydantic pygments pyparsing requests rich seaborn sentence_transformers sphinx sqlalchemy
+    sympy torch tornado traitlets transformers urllib3 zmq
+"""
+LIBRARIES = tuple(_LIBRARIES.split())
+# Tests, copies of other libraries, and the architectures of transformers, which copy each other.
+_SKIPPED = {"_numpy", "_vendor", "models", "test", "testing", "tests", "vendor"}
+_DISTRIBUTIONS = {
+    "PIL": "pillow",
+    "bs4": "beautifulsoup4",
+    "fontTools": "fonttools",
+    "zmq": "pyzmq",
+}
+_Definition = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+@dataclass(frozen=True)
+class TrainingPair:
+    """The docstring of one function, method or class.
+
+    Attributes:
+        library: the package it is in.
+        summary: its first paragraph.
+        text: the rest, with the own name masked.
+    """
+
+    library: str
+    summary: str
+    text: str
+
+
+@dataclass(frozen=True)
+class TrainingPairs:
+    """All pairs, and what was dropped.
+
+    Attributes:
+        pairs: in the order of libraries, files and lines.
+        dropped: number of dropped pairs by reason.
+        versions: versions of the libraries.
+    """
+
+    pairs: tuple[TrainingPair, ...]
+    dropped: dict[str, int]
+    versions: dict[str, str]
+
+    @cached_property
+    def identity(self) -> str:
+        """Digest of the content."""
+        return sha256_json([asdict(pair) for pair in self.pairs])
+
+    @property
+    def train(self) -> list[TrainingPair]:
+        """The pairs to train on."""
+        return [pair for pair in self.pairs if pair.library not in DEVELOPMENT]
+
+    @property
+    def development(self) -> list[TrainingPair]:
+        """The pairs to tune on."""
+        return [pair for pair in self.pairs if pair.library in DEVELOPMENT]
+
+
+def load_training_pairs() -> TrainingPairs:
+    """Load the pairs of the installed libraries, collected once and kept in the cache."""
+    versions = _versions()
+    key = sha256_json([CACHE_VERSION, versions, platform.python_version(), load_pydocs().identity])
+    file = paths.cache() / "pydocs" / f"pairs-{key[:16]}.json"
+    if not file.is_file():
+        write_json(file, asdict(_collect(versions)))
+    value = read_json(file)
+    pairs = tuple(TrainingPair(**fields) for fields in value["pairs"])
+    return TrainingPairs(pairs, value["dropped"], value["versions"])
+
+
+def benchmark_texts() -> BenchmarkTexts:
+    """The texts of PyDocs, all of it, and of AuthorSTS."""
+    from qwen3nb.datasets.pydocs.mteb_tasks import author_sts
+
+    entries = load_pydocs().entries
+    texts = {text for entry in entries for text in (entry.summary, entry.text)}
+    return BenchmarkTexts(texts | {text for row in author_sts() for text in row[:2]})
+
+
+def _versions() -> dict[str, str]:
+    return {
+        library: importlib.metadata.version(_DISTRIBUTIONS.get(library, library))
+        for library in LIBRARIES
+        if importlib.util.find_spec(library) is not None
+    }
+
+
+def _collect(libraries: Iterable[str]) -> TrainingPairs:
+    measured = benchmark_texts()
+    pairs: list[TrainingPair] = []
+    dropped: Counter[str] = Counter()
+    seen: set[str] = set()
+    for library in libraries:
+        for doc, name in _docstrings(library):
+            long_enough = len(doc.split()) >= QUERY_WORDS[0] + SHORTEST
+            parts = split_docstring(doc, name, shortest=SHORTEST) if long_enough else None
+            if parts is None:
+                dropped["too short or too long"] += 1
+            elif {parts[0], parts[1]} & seen:
+                dropped["summary or body of another pair"] += 1
+            elif any(measured.repeated(part) for part in parts[:2]):
+                dropped["repeats the benchmark"] += 1
+            else:
+                pairs.append(TrainingPair(library, parts[0], parts[1]))
+                seen |= {parts[0], parts[1]}
+    return TrainingPairs(tuple(pairs), dict(dropped), _versions())
+
+
+def _docstrings(library: str) -> Iterator[tuple[str, str]]:
+    """Yield docstring and name of all public definitions in a library's files."""
+    spec = importlib.util.find_spec(library)
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        for file in sorted(Path(folder).rglob("*.py")):
+            if not _SKIPPED & set(file.relative_to(folder).parts):
+                yield from _definitions(file.read_text(encoding="utf-8", errors="replace"))
+
+
+def _definitions(source: str) -> Iterator[tuple[str, str]]:
+    with warnings.catch_warnings(), _no_collection():
+        warnings.simplefilter("ignore")  # invalid escapes in the sources of others
+        try:
+            nodes: list[Any] = [ast.parse(source)]
+        except (SyntaxError, ValueError):  # a file for another version of Python
+            return
+        while nodes:
+            node = nodes.pop()
+            nodes += [each for each in getattr(node, "body", ()) if hasattr(each, "body")][::-1]
+            public = isinstance(node, _Definition) and not node.name.startswith("_")
+            if public and (doc := ast.get_docstring(node)):
+                yield doc, node.name
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Keep the garbage collector off: it would look through all nodes again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

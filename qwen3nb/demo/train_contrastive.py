@@ -1,0 +1,222 @@
+"""Train the encoder of the demo's UL2 checkpoint to embed: the contrastive phase.
+
+A step takes pairs of summary and body from docstrings that are in no benchmark
+(`qwen3nb.datasets.pydocs.training_pairs`) and raises the cosine of each summary with its own
+body over that with all other bodies of the batch (InfoNCE, van den Oord et al. 2018). The
+checkpoints are encoder-decoders as before: the decoder's layers keep their weights, and only
+the embedding, which both stacks share, changes for it as well.
+
+The settings and the model to use were chosen on the development pairs alone, from libraries
+that are not trained on: each checkpoint logs its loss and nDCG@10 there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor
+from torch.nn import functional as F
+from transformers import Trainer, set_seed
+
+from qwen3nb import paths
+from qwen3nb.checkpoints.averaging import average_checkpoints, select_checkpoints
+from qwen3nb.checkpoints.checkpoint import step_of
+from qwen3nb.datasets.pydocs.training_pairs import DEVELOPMENT, TrainingPair, TrainingPairs
+from qwen3nb.demo.trainer import (
+    checkpoint_callbacks,
+    copy_files,
+    quietly,
+    silence,
+    training_arguments,
+)
+from qwen3nb.metrics.retrieval import score_rankings
+from qwen3nb.models.modeling.qwen3_seq2seq import Qwen3ForSeq2SeqLM
+from qwen3nb.models.modeling.tiny_tokenizer import END
+from qwen3nb.utils.atomic_files import write_json
+
+__all__ = ["CONTRASTIVE", "METRIC", "ContrastiveSettings", "train_contrastive"]
+
+METRIC = "eval_ndcg_at_10"
+_SIDES = ("summary", "text")
+_TOGETHER = 16  # texts that go through the model at once
+_Row = Mapping[str, list[int]]
+
+
+@dataclass(frozen=True)
+class ContrastiveSettings:
+    """The contrastive phase.
+
+    Attributes:
+        steps: optimisation steps.
+        save_every: steps between checkpoints.
+        batch: pairs per step.
+        length: maximum tokens of a text in training.
+        learning_rate: peak of the learning rate; linear warm-up, then cosine.
+        temperature: divides the cosines.
+        development: pairs to measure on, at full length.
+        averaged: number of checkpoints to average, the best on the development pairs.
+        seed: seed of the draws.
+    """
+
+    steps: int = 400
+    save_every: int = 100
+    batch: int = 64
+    length: int = 48
+    learning_rate: float = 3e-3
+    temperature: float = 0.05
+    development: int = 800
+    averaged: int = 2
+    seed: int = 0
+
+
+CONTRASTIVE = ContrastiveSettings()
+
+
+def train_contrastive(
+    folder: Path, start: Path, pairs: TrainingPairs, settings: ContrastiveSettings = CONTRASTIVE
+) -> Path:
+    """Train from the checkpoint ``start``; write ``checkpoint-N`` and ``average`` to ``folder``."""
+    copy_files(start.parent / "tokenizer", folder / "tokenizer")
+    tokenizer = Tokenizer.from_file(str(start / "tokenizer.json"))
+    train = _tokenized(tokenizer, pairs.train, length=settings.length)
+    development = _tokenized(tokenizer, _spread(pairs.development, settings.development))
+    set_seed(settings.seed)
+    with quietly():
+        trainer = _ContrastiveTrainer(
+            settings,
+            model=Qwen3ForSeq2SeqLM.from_pretrained(start),
+            args=training_arguments(
+                folder, steps=settings.steps, save_every=settings.save_every, batch=settings.batch,
+                learning_rate=settings.learning_rate, seed=settings.seed,
+            ),
+            train_dataset=train,
+            eval_dataset=development,
+            data_collator=_Collate(pad=tokenizer.token_to_id(END)),
+            callbacks=checkpoint_callbacks("contrastive", folder / "tokenizer"),
+        )  # fmt: skip
+        silence(trainer)
+        at_start = trainer.measure()
+        trainer.train()
+    best = select_checkpoints(folder, best=settings.averaged, metric=METRIC, lower_is_better=False)
+    average = average_checkpoints(best, folder / "average", show_progress=False)
+    with quietly():
+        trainer.model = Qwen3ForSeq2SeqLM.from_pretrained(average)
+    described = _description(start, pairs, settings)
+    described["tokens_seen"] = trainer.tokens
+    described["development"] = {"start": at_start, "average": trainer.measure()}
+    write_json(folder / "training.json", described, indent=2)
+    return folder
+
+
+def _description(
+    start: Path, pairs: TrainingPairs, settings: ContrastiveSettings
+) -> dict[str, Any]:
+    """The content of ``training.json``."""
+    libraries = [name for name in pairs.versions if name not in DEVELOPMENT]
+    return {
+        "objective": "InfoNCE on (summary, body) pairs",
+        "start": paths.shown(start),
+        "start_step": step_of(start),
+        "data": f"docstrings of {len(libraries)} installed libraries that are in no benchmark",
+        "libraries": {name: pairs.versions[name] for name in libraries},
+        "pairs": len(pairs.train),
+        "dropped": pairs.dropped,
+        "development libraries": {name: pairs.versions.get(name) for name in DEVELOPMENT},
+        "settings": asdict(settings),
+        "hardware": "CPU",
+        "toy": True,
+    }
+
+
+def _spread(pairs: Sequence[TrainingPair], count: int) -> list[TrainingPair]:
+    """``count`` of the pairs, evenly spread; all if there are fewer."""
+    count = min(count, len(pairs))
+    return [pairs[index * len(pairs) // count] for index in range(count)]
+
+
+def _tokenized(
+    tokenizer: Tokenizer, pairs: Sequence[TrainingPair], *, length: int | None = None
+) -> list[_Row]:
+    """Token ids of both sides of each pair, of the first ``length`` tokens."""
+    sides = [
+        [each.ids[:length] for each in tokenizer.encode_batch(texts)]
+        for texts in ([pair.summary for pair in pairs], [pair.text for pair in pairs])
+    ]
+    return [dict(zip(_SIDES, both, strict=True)) for both in zip(*sides, strict=True)]
+
+
+@dataclass(frozen=True)
+class _Collate:
+    """Collate right-padded ids (B, T) and masks of both sides."""
+
+    pad: int
+
+    def __call__(self, rows: Sequence[_Row]) -> dict[str, Tensor]:
+        batch = {}
+        for side in _SIDES:
+            width = max(len(row[side]) for row in rows)
+            rest = [width - len(row[side]) for row in rows]
+            ids = [[*row[side], *[self.pad] * gap] for row, gap in zip(rows, rest, strict=True)]
+            batch[side] = torch.tensor(ids)
+            batch[f"{side}_mask"] = torch.tensor([[1] * (width - n) + [0] * n for n in rest])
+        return batch
+
+
+class _ContrastiveTrainer(Trainer):
+    """The Trainer with InfoNCE as its loss, and retrieval among the development pairs."""
+
+    def __init__(self, settings: ContrastiveSettings, **options: Any) -> None:
+        super().__init__(**options)
+        self._settings = settings
+        self.tokens = 0
+
+    def compute_loss(self, model: Any, inputs: dict[str, Tensor], *_: Any, **__: Any) -> Tensor:
+        """InfoNCE over the batch."""
+        queries, documents = (_embed(model, inputs, side) for side in _SIDES)
+        self.tokens += sum(int(inputs[f"{side}_mask"].sum()) for side in _SIDES)
+        return self._info_nce(queries, documents)
+
+    def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
+        """Log loss and nDCG@10 on the development pairs."""
+        measured = self.measure()
+        self.log(measured)
+        self.callback_handler.on_evaluate(self.args, self.state, self.control, measured)
+        return measured
+
+    def measure(self) -> dict[str, float]:
+        """Loss, in batches as in training, and nDCG@10 on the development pairs."""
+        rows, size = list(self.eval_dataset), self._settings.batch
+        self.model.eval()
+        with torch.inference_mode():
+            batches = [self.data_collator(rows[at : at + size]) for at in range(0, len(rows), size)]
+            parts = [[_embed(self.model, batch, side) for batch in batches] for side in _SIDES]
+            losses = [float(self._info_nce(*both)) for both in zip(*parts, strict=True)]
+            queries, documents = map(torch.cat, parts)
+            nearest = (queries @ documents.T).topk(min(10, len(rows))).indices.tolist()
+        self.model.train()
+        scores = score_rankings(nearest, [{index} for index in range(len(rows))], ["nDCG@10"])
+        return {"eval_loss": sum(losses) / len(losses), METRIC: scores["nDCG@10"]}
+
+    def _info_nce(self, queries: Tensor, documents: Tensor) -> Tensor:
+        scores = queries @ documents.T / self._settings.temperature
+        return F.cross_entropy(scores, torch.arange(len(scores)))
+
+
+def _embed(model: Any, batch: dict[str, Tensor], side: str) -> Tensor:
+    """Unit vectors (B, H): the mean of the encoder's states over the tokens.
+
+    Texts of similar length go through the model together, so that little of it is padding.
+    """
+    ids, mask = batch[side], batch[f"{side}_mask"]
+    order = mask.sum(dim=1).argsort()
+    means = []
+    for part in order.split(_TOGETHER):
+        kept = mask[part, : int(mask[part].sum(dim=1).max())]
+        states = model.encode(ids[part, : kept.shape[1]], kept)
+        means.append((states * kept.unsqueeze(-1)).sum(dim=1))
+    return F.normalize(torch.cat(means)[order.argsort()], dim=-1)

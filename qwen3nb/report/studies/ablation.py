@@ -1,0 +1,163 @@
+"""Tables, figure and conclusion of an ablation: every variant, and the effect of each option."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from qwen3nb.metrics.intervals import interval_words
+from qwen3nb.report.render.cell import Cell
+from qwen3nb.report.render.conclusion import Conclusion
+from qwen3nb.report.render.figure import COLORS, Figure
+from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
+from qwen3nb.report.render.format import number, short_task
+from qwen3nb.report.render.table import Table
+from qwen3nb.utils.format import interval_text, number_text, p_value_text
+
+if TYPE_CHECKING:
+    from qwen3nb.analysis.comparison.ablation_effects import Effect
+    from qwen3nb.evaluation.studies.ablation import VariantResult
+
+__all__ = ["ablation_conclusion", "ablation_table", "effects_figure", "effects_table"]
+
+_ALPHA = 0.05
+
+
+def ablation_table(outcomes: Sequence[VariantResult]) -> Table:
+    """All variants with their scores, best first."""
+    ordered = sorted(outcomes, key=lambda each: -(each.result.main.value or 0.0))
+    rows = [
+        (
+            Cell(each.variant.pooling),
+            Cell(each.variant.weights),
+            Cell(each.variant.around),
+            Cell("length 1, cosine" if each.variant.length == "unit" else "kept, dot product"),
+            number(each.result.main, strong=each is ordered[0]),
+        )
+        for each in ordered
+    ]
+    first = ordered[0].result
+    return Table(
+        ("pooling", "weights", "around a text", "vectors", f"{first.task.main_metric}"),
+        tuple(rows),
+        f"{first.task.key}, n = {first.main.n} {first.task.unit}. Intervals: 95 %, "
+        f"{interval_words(each.result.main.interval for each in ordered)}. "
+        "The best value is biased upwards by the selection among variants.",
+        name=_name("ablation", first.task.key),
+        caption=f"All {len(rows)} combinations of options on {short_task(first.task.key)}, best "
+        "first.",
+    )
+
+
+def _name(kind: str, task: str) -> str:
+    """Return a name that differs between tasks, for several on one page."""
+    return re.sub(r"[^A-Za-z0-9]+", "-", f"{kind}-{short_task(task)}").strip("-")
+
+
+def effects_table(effects: Sequence[Effect], *, task: str = "", kind: str = "effects") -> Table:
+    """The effect of each option, with interval and corrected p-value.
+
+    Args:
+        effects: of one task, from `effects` or `component_effects`.
+        task: name of the task, for the caption.
+        kind: start of the table's name, where a page has several.
+    """
+    rows = [
+        (
+            Cell(each.factor),
+            Cell(each.level, f"instead of {each.reference}"),
+            Cell(
+                f"{each.estimate.difference:+.4f}",
+                interval_text(each.estimate.interval, digits=4, absent="no interval"),
+                value=each.estimate.difference,
+                interval=each.estimate.interval,
+            ),
+            Cell(f"{each.p_value:.4f}", strong=each.p_value < _ALPHA, value=each.p_value),
+            Cell(str(each.settings)),
+        )
+        for each in effects
+    ]  # fmt: skip
+    return Table(
+        ("option", "setting", "difference", "p\nHolm", "averaged over"),
+        tuple(rows),
+        f"Paired over {effects[0].estimate.n if effects else 0} queries, each averaged over the "
+        f"combinations of the other options; 95 % interval ({interval_words(['paired'])}), "
+        f"two-sided paired permutation test, Holm over these {len(rows)}.",
+        name=f"{_name(kind, task)}-tested",
+        caption=f"Effect of each setting compared with the reference{_on(task)}.",
+    )
+
+
+def _on(task: str) -> str:
+    return f", on {short_task(task)}" if task else ""
+
+
+def effects_figure(effects: Sequence[Effect], *, task: str = "", kind: str = "effects") -> Figure:
+    """A forest plot of the effects: difference and interval of each setting.
+
+    Args:
+        effects: as for `effects_table`, and so are ``task`` and ``kind``.
+        task: name of the task, for the caption.
+        kind: start of the figure's name.
+    """
+    factors = list(dict.fromkeys(each.factor for each in effects))
+    rows = [
+        ForestRow(
+            f"{each.factor}: {each.level}, not {each.reference}",
+            each.estimate.difference,
+            each.estimate.interval[0] if each.estimate.interval else None,
+            each.estimate.interval[1] if each.estimate.interval else None,
+            color=COLORS[factors.index(each.factor) % len(COLORS)],
+            clear=each.p_value < 0.05,
+        )
+        for each in effects
+    ]
+    n = effects[0].estimate.n if effects else 0
+    return forest_figure(
+        rows,
+        xlabel="mean paired difference over queries, with 95 % interval",
+        name=_name(kind, task),
+        caption=f"Effect of each option{_on(task)}: paired over n = {n} queries, each averaged "
+        "over the combinations of the other options, with 95 % intervals "
+        f"({interval_words(['paired'])}). Filled marks: significant, two-sided paired permutation "
+        f"test, p < 0.05 after Holm over these {len(rows)}.",
+    )
+
+
+def ablation_conclusion(measured: Mapping[str, Sequence[Effect]]) -> Conclusion:
+    """Say which options have an effect after correction, and which do not show one.
+
+    Args:
+        measured: effects per task, from `effects`.
+    """
+    sentences = [_on_task(task, effects) for task, effects in measured.items() if effects]
+    return Conclusion(" ".join(sentences) or "No two settings were compared.")
+
+
+def _on_task(task: str, effects: Sequence[Effect]) -> str:
+    """The effects on one task, the largest first."""
+    ordered = sorted(effects, key=lambda each: -abs(each.estimate.difference))
+    shown = [each for each in ordered if each.p_value < _ALPHA]
+    about = f"On {short_task(task)} ({ordered[0].estimate.n} queries, Holm over {len(ordered)})"
+    if not shown:
+        return (
+            f"{about}, no setting has an effect that is more than noise; the largest difference: "
+            f"{_effect(ordered[0])}."
+        )
+    rest = len(ordered) - len(shown)
+    others = f"; the other {rest} show none" if rest > 1 else "; the other one shows none"
+    return (
+        f"{about}, {len(shown)} of {len(ordered)} settings have an effect: "
+        f"{'; '.join(map(_effect, shown))}{others if rest else ''}."
+    )
+
+
+def _effect(each: Effect) -> str:
+    estimate = each.estimate
+    ends = f" {interval_text(estimate.interval)}" if estimate.interval else ""
+    return (
+        f"{each.level} instead of {each.reference} ({each.factor}), "
+        f"{number_text(estimate.difference, sign=True)}{ends}, "
+        f"p {p_value_text(each.p_value, relation=True)}"
+    )

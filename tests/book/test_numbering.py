@@ -1,0 +1,158 @@
+"""Numbers, permalinks and references of built pages, on pages made by hand."""
+
+import re
+import time
+
+import pytest
+from helpers.html import HOSTILE, Tags
+
+from qwen3nb.book.numbering import number_pages
+from qwen3nb.report.render.cell import Cell
+from qwen3nb.report.render.table import Table
+
+NUMBER = re.compile(r'<span class="q-number">([^<]*)</span> ([^<]*?) <a')
+
+
+def table(name="", caption="", text="x"):
+    return Table(("a",), ((Cell(text),),), name=name, caption=caption).to_html()
+
+
+def figure(name, caption):
+    inner = f"<figcaption>{caption}</figcaption>" if caption else ""
+    own = f' id="fig-{name}"' if name else ""
+    return f'<figure class="q-figure"{own}><div><svg id="s"></svg></div>{inner}</figure>'
+
+
+def written(folder, name, *parts):
+    file = folder / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f'<html><body><h1 id="top">T</h1>{"".join(parts)}</body></html>')
+    return file
+
+
+def numbers(file):
+    return NUMBER.findall(file.read_text())
+
+
+def test_captions_are_numbered_in_the_order_of_each_page(tmp_path):
+    one = written(
+        tmp_path, "a.html",
+        table("x", "First."), figure("f", "A curve."), table("bare"), figure("g", ""),
+        table("y", "Second."), figure("h", "Another."),
+    )  # fmt: skip
+    two = written(tmp_path, "runs/b.html", table("x", "On its own page."))
+    assert number_pages(tmp_path) == []
+    assert numbers(one) == [
+        ("Table 1.", "First."), ("Figure 1.", "A curve."), ("Table 2.", "Second."),
+        ("Figure 2.", "Another."),
+    ]  # fmt: skip
+    assert numbers(two) == [("Table 1.", "On its own page.")]
+    page = one.read_text()
+    link = '<a class="q-permalink" href="#tab-y" aria-label="Link to Table 2">#</a>'
+    assert f"Second. {link}</p>" in page
+    assert page.count("q-permalink") == 4
+    assert 'id="tab-bare"' in page
+
+
+def test_every_id_is_unique_and_every_captioned_one_has_one(tmp_path):
+    file = written(
+        tmp_path, "a.html",
+        table("x", "One."), table("x", "Two."), '<h2 id="tab-x-2">A heading</h2>', table("x"),
+        figure("", "No name."), table("", "名前"),
+    )  # fmt: skip
+    number_pages(tmp_path)
+    page = file.read_text()
+    ids = re.findall(r'\sid="([^"]*)"', page)
+    assert ids == [
+        "top", "tab-x", "tab-x-3", "tab-x-2", "tab-x-4", "fig-1", "s", "tab-3",
+    ]  # fmt: skip
+    assert 'href="#tab-x-3" aria-label="Link to Table 2"' in page
+
+
+def test_a_second_build_changes_nothing(tmp_path):
+    see = '<a class="q-see" href="b.html#tab-x">the scores</a> <a href="runs/none.html">later</a>'
+    files = [
+        written(tmp_path, "a.html", table("x", "One."), see, table("x", "Two.")),
+        written(tmp_path, "b.html", figure("f", "A curve."), table("x", "One.")),
+    ]
+    number_pages(tmp_path)
+    first = [file.read_text() for file in files]
+    times = [file.stat().st_mtime_ns for file in files]
+    assert number_pages(tmp_path) == []
+    assert [file.read_text() for file in files] == first
+    assert [file.stat().st_mtime_ns for file in files] == times
+
+
+def test_a_reference_gets_the_number_of_its_target_even_after_that_changed(tmp_path):
+    see = '<a class="q-see" href="runs/b.html#tab-x">the scores</a>'
+    file = written(tmp_path, "a.html", see, '<a class="q-see" href="#top">here</a>')
+    written(tmp_path, "runs/b.html", table("x", "Scores."))
+    assert number_pages(tmp_path) == []
+    assert 'the scores<span class="q-see-number"> (Table 1)</span></a>' in file.read_text()
+    assert '<a class="q-see" href="#top">here</a>' in file.read_text()
+    written(tmp_path, "runs/b.html", table("w", "New."), table("x", "Scores."))
+    number_pages(tmp_path)
+    assert file.read_text().count("(Table") == 1
+    assert "(Table 2)" in file.read_text()
+
+
+def test_targets_that_are_not_there_are_problems(tmp_path):
+    written(
+        tmp_path, "a.html",
+        '<a class="q-see" href="b.html#tab-nothing">x</a>',
+        '<a class="q-see" href="none.html#tab-x">y</a><a href="none.html">z</a>',
+        '<a href="b.html#whatever">an ordinary link</a><a href="https://x.example/none.html">e</a>',
+        '<a href="mailto:a@b.example">m</a><a href="#">top</a><a href="">self</a>',
+        '<a href="data:text/plain,x">d</a><a href="//x.example/y">r</a>',
+    )  # fmt: skip
+    written(tmp_path, "b.html", table("x", "One."))
+    assert number_pages(tmp_path) == [
+        "a.html: the link to 'b.html#tab-nothing': no such anchor on that page",
+        "a.html: the link to 'none.html#tab-x': no such page",
+        "a.html: the link to 'none.html': no such page",
+    ]
+
+
+def test_pages_that_have_not_been_made_are_no_problem_and_no_link(tmp_path):
+    file = written(
+        tmp_path, "index.html",
+        '<a class="q-see" href="runs/leaderboard.html#tab-x">the scores</a>',
+        '<a href="guide/caching.html" title="t">caching</a>',
+        '<a href="records/m/seed_0/t.json">200 queries</a>',
+    )  # fmt: skip
+    assert number_pages(tmp_path) == []
+    assert ' href="' not in file.read_text()
+    assert ">the scores</a>" in file.read_text()
+    written(tmp_path, "runs/leaderboard.html", table("x", "Scores."))
+    number_pages(tmp_path)
+    text = file.read_text()
+    assert '<a class="q-see" href="runs/leaderboard.html#tab-x">the scores<span' in text
+    assert 'data-href="guide/caching.html" title="t"' in text
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_foreign_captions_stay_text(tmp_path, text):
+    file = written(tmp_path, "a.html", table(text, text, text))
+    before = Tags(file.read_text()).tags
+    number_pages(tmp_path)
+    page = file.read_text()
+    assert sorted(Tags(page).tags) == sorted([*before, "span", "a"])
+    assert '<span class="q-number">Table 1.</span>' in page
+
+
+def test_theme_files_are_left_alone(tmp_path):
+    file = written(tmp_path, "_static/x.html", table("x", "One."), '<a href="none.html">x</a>')
+    before = file.read_text()
+    assert number_pages(tmp_path) == []
+    assert file.read_text() == before
+
+
+def test_forty_large_pages_take_less_than_two_seconds(tmp_path):
+    links = "".join(f'<a href="p{i % 40}.html#tab-t{i}">{i}</a>' for i in range(300))
+    filler = '<path d="M 0 0 L 1 1" style="fill: none"/>' * 6000
+    for index in range(40):
+        parts = [table(f"t{i}", f"Table {i} of many.") for i in range(20)]
+        written(tmp_path, f"p{index}.html", *parts, figure("f", "A curve.") + filler, links)
+    start = time.process_time()
+    assert number_pages(tmp_path) == []
+    assert time.process_time() - start < 2

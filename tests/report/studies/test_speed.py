@@ -1,0 +1,54 @@
+"""How fast encoding is, in words that follow from the medians."""
+
+import pytest
+
+from qwen3nb.bench.encode import EncodeBench, EncodeTiming
+from qwen3nb.report.studies.speed import speed_conclusion, speed_figure, speed_table
+
+
+def bench(ratio, *, texts="short sentences", difference=2e-7, cosine=1.0):
+    timings = (
+        EncodeTiming("sentence-transformers, batch 16", 1.0, 1.0, 1.0, 1.0, 1.0, 0.0),
+        EncodeTiming("load_encoder(...).encode", 1 / ratio, 1.0, ratio, 1.0, cosine, difference),
+    )
+    return EncodeBench("m", texts, 64, 1000, 3, 16, True, timings)
+
+
+def said(*benches):
+    return str(speed_conclusion(benches))
+
+
+@pytest.mark.parametrize(
+    ("ratio", "words"),
+    [
+        (3.39, "load_encoder is 3.39 times as fast for m on short sentences. "),
+        (0.5, "load_encoder is 0.50 times as fast, so slower, for m on short sentences. "),
+        (1.05, "load_encoder is as fast for m on short sentences (1.05 times). "),
+        (0.95, "load_encoder is as fast for m on short sentences (0.95 times). "),
+    ],
+)
+def test_the_ratio_has_its_word(ratio, words):
+    assert words in said(bench(ratio))
+
+
+def test_vectors_that_differ_are_said_to():
+    assert "The vectors are the same: at most 2e-07 apart." in said(bench(2))
+    text = said(bench(2), bench(3, texts="mixed lengths", difference=1e-3, cosine=0.99))
+    assert "The vectors differ: at most 1e-03 apart." in text
+    assert "short sentences; 3.00 times as fast for m on mixed lengths" in text
+    assert "medians of 3 rounds on one machine, without intervals" in text
+
+
+def test_without_timings():
+    assert said() == "No model was timed."
+    assert speed_figure([]) is None
+
+
+@pytest.mark.parametrize("width", [3.35, 6.9])
+def test_the_figure_has_a_bar_per_method_and_set(width):
+    figure = speed_figure([bench(2), bench(3, texts="mixed lengths")])
+    first, second = figure.draw(width).axes
+    assert [bar.get_width() for bar in first.patches] == [2, 1]  # from below
+    assert [bar.get_width() for bar in second.patches] == [3, 1]
+    assert "mixed lengths, load_encoder(...).encode: 3.00 times" in figure.alt
+    assert speed_table([bench(2)]).rows[1][3].value == 2

@@ -1,0 +1,198 @@
+"""What each training changed, as a table and in words that follow from the numbers."""
+
+import json
+
+import numpy as np
+import pytest
+from helpers.records import make
+
+from qwen3nb.analysis.inventory.training_logs import TrainingLog
+from qwen3nb.report.training.figures import loss_figure, trajectory_figure
+from qwen3nb.report.training.progress import gains_table, training_conclusion
+from qwen3nb.report.training.tables import Trainings, logs_table, read_trainings
+
+RERANKING = "PyDocsSampleReranking"
+NOISE = np.random.default_rng(0).normal(0, 0.2, 60)
+NOISE -= NOISE.mean()
+
+
+def steps_of(training, *means, first=100, spread=1.0, other=0.0, **fields):
+    """Records of a training with these means; ``other`` is noise of its own at each step."""
+    own = np.random.default_rng(1).normal(0, other, (len(means), 60))
+    return [
+        make(
+            f"{training}-checkpoint-{first + 100 * i}",
+            scores=(mean + spread * NOISE + own[i] - own[i].mean()).tolist(),
+            **fields,
+        )
+        for i, mean in enumerate(means)
+    ]
+
+
+@pytest.fixture
+def said(tmp_path):
+    return lambda *results: str(
+        training_conclusion(read_trainings(results, tier="smoke", outputs=tmp_path))
+    )
+
+
+def test_a_training_that_helps(said):
+    text = said(*steps_of("a", 0.2, 0.3, 0.5, other=0.01))
+    assert text.startswith(
+        "Training a raised nDCG@10 on Retrieval from 0.200 at step 100 to 0.500 at step 300 "
+        "(+0.300 [+0.29"
+    )
+    assert "p < 0.001), rising at every checkpoint." in text
+    assert "Step 300 scores best, and that is more than noise: +0.200 [" in text
+    assert text.endswith("above step 200, the next best (p < 0.001).")
+
+
+def test_a_training_that_hurts(said):
+    text = said(*steps_of("a", 0.5, 0.3, 0.2, other=0.01))
+    assert "lowered nDCG@10 on Retrieval from 0.500 at step 100 to 0.200 at step 300" in text
+    assert "falling at every checkpoint" in text
+    assert "Step 100 scores best" in text
+
+
+def test_a_training_without_effect(said):
+    text = said(*steps_of("a", 0.3, 0.31, 0.302, other=0.2))
+    assert text.startswith("Training a shows no effect on nDCG@10 on Retrieval: 0.300 at step 100")
+    assert "with ups and downs on the way" in text
+    assert "scores best, but that is not more than noise: +0.0" in text
+
+
+def test_two_checkpoints_have_no_course_and_other_tasks_are_named(said):
+    text = said(
+        *steps_of("a", 0.3, 0.3, other=0.2),
+        *steps_of("a", 0.3, 0.4, other=0.01, task=RERANKING),
+    )
+    assert "rising" not in text
+    assert "ups and downs" not in text
+    assert "; it also changed Reranking by +0.100." in text
+
+
+def test_no_training_and_many(said):
+    assert said() == said(*steps_of("a", 0.3))
+    assert said().startswith("No training has two evaluated checkpoints")
+    text = said(*(each for name in "abcde" for each in steps_of(name, 0.2, 0.5, other=0.01)))
+    assert text.count("raised") == 3
+    assert text.endswith("2 more trainings are in the tables.")
+
+
+def test_p_values_of_gains_are_corrected_over_all_of_them(tmp_path):
+    results = [*steps_of("a", 0.2, 0.5, other=0.01), *steps_of("b", 0.3, 0.31, other=0.2)]
+    trainings = read_trainings(results, tier="smoke", outputs=tmp_path)
+    clear, noise = gains_table(trainings).rows
+    assert clear[5].value == pytest.approx(2 / 10_001)  # the smallest, times Holm's 2
+    assert (clear[5].strong, noise[5].strong) == (True, False)
+    assert clear[4].value == pytest.approx(0.3)
+    assert (clear[2].detail, clear[3].detail, clear[6].text) == ("step 100", "step 200", "60")
+    assert "Holm over these 2" in gains_table(trainings).note
+    empty = Trainings((), (), (), (), 0)
+    assert "No training" in gains_table(empty).note
+
+
+def test_seeds_are_named_where_there_are_several(said):
+    text = said(*steps_of("a-seed-1", 0.2, 0.4), *steps_of("a-seed-2", 0.2, 0.4))
+    assert "Training a, seed 1 raised" in text
+    assert "Training a, seed 2 raised" in text
+
+
+def test_scores_are_a_frame(tmp_path):
+    results = steps_of("a", 0.2, 0.5) + steps_of("a", 0.3, 0.4, task=RERANKING)
+    trainings = read_trainings(results, tier="smoke", outputs=tmp_path)
+    frame = trainings.to_frame()
+    assert frame["task"].tolist() == ["Retrieval", "Retrieval", "Reranking", "Reranking"]
+    assert frame["score"].tolist() == pytest.approx([0.2, 0.5, 0.3, 0.4])
+    scores = trainings.per_query()
+    assert (list(scores.columns), len(scores)) == ([100, 200], 60)
+    assert scores.mean().tolist() == pytest.approx([0.2, 0.5])
+    for task in (RERANKING, "Reranking"):
+        assert trainings.per_query(task=task, training="a").mean()[200] == pytest.approx(0.4)
+    assert trainings.per_query(training="b").empty
+
+
+def extracted(home, result, folder, *, start=""):
+    """Give a record an extracted model that names the folder of its checkpoint."""
+    export = home / "exports" / result.model.label
+    export.mkdir(parents=True)
+    (export / "qwen3nb.json").write_text(json.dumps({"source": {"folder": str(folder)}}))
+    object.__setattr__(result.model, "spec", str(export.relative_to(home)))
+    (home / folder).mkdir(parents=True)
+    if start:
+        about = {"objective": "contrastive", "start": start, "settings": {}}
+        (home / folder).parent.joinpath("training.json").write_text(json.dumps(about))
+    return result
+
+
+@pytest.fixture
+def continued(home, monkeypatch):
+    """A training of two checkpoints, and one that started from the last of them."""
+    monkeypatch.setenv("QWEN3NB_HOME", str(home))
+    first = steps_of("ul2", 0.2, 0.3)
+    second = steps_of("pairs", 0.4, 0.6, first=50)
+    for result, step in zip(first, (100, 200), strict=True):
+        extracted(home, result, f"runs/ul2/checkpoint-{step}")
+    for result, step in zip(second, (50, 150), strict=True):
+        extracted(home, result, f"runs/pairs/checkpoint-{step}", start="runs/ul2/checkpoint-200")
+    return first + second
+
+
+def test_a_training_starts_where_it_says(home, continued):
+    trainings = read_trainings(continued, tier="smoke")
+    by_name = {each.training: each for each in trainings.trajectories}
+    assert by_name["ul2"].steps == (100, 200)
+    assert by_name["pairs"].steps == (0, 50, 150)
+    assert by_name["pairs"].records[0][0] is continued[1]
+    conclusion = str(training_conclusion(trainings))
+    assert "pairs raised nDCG@10 on Retrieval from 0.300 at step 0 to 0.600 at step 150" in (
+        conclusion
+    )
+    (axis,) = trajectory_figure(trainings).axes
+    steps = {line.get_label(): list(line.get_xdata()) for line in axis.lines}
+    assert steps == {"ul2": [100, 200], "pairs": [0, 50, 150]}
+
+
+def test_the_start_may_be_named_from_the_training(home, continued):
+    about = home / "runs" / "pairs" / "training.json"
+    about.write_text(json.dumps({"start": "../ul2/checkpoint-200"}))
+    pairs, _ = sorted(
+        read_trainings(continued, tier="smoke").trajectories, key=lambda each: each.training
+    )
+    assert pairs.steps == (0, 50, 150)
+    for start in ("", "runs/nowhere", 7, None):
+        about.write_text(json.dumps({"start": start}))
+        pairs, _ = sorted(
+            read_trainings(continued, tier="smoke").trajectories, key=lambda each: each.training
+        )
+        assert pairs.steps == (50, 150)
+
+
+def test_a_label_without_a_step_has_that_of_its_checkpoint(home, continued):
+    for number, result in enumerate(continued[2:]):
+        object.__setattr__(result.model, "label", f"my-model-{number}")
+    names = {each.training: each.steps for each in read_trainings(continued).trajectories}
+    assert names == {"ul2": (100, 200), "pairs": (0, 50, 150)}
+
+
+def test_logs_say_what_each_training_did(home, continued):
+    state = {"log_history": [{"step": 50, "loss": 0.5, "eval_ndcg_at_10": 0.41, "eval_runtime": 3}]}
+    folder = home / "runs" / "pairs" / "checkpoint-50"
+    (folder / "trainer_state.json").write_text(json.dumps(state))
+    (row,) = logs_table(read_trainings([])).rows
+    assert (row[0].text, row[0].detail) == (
+        "pairs", "contrastive, started from runs/ul2/checkpoint-200",
+    )  # fmt: skip
+    assert row[2].text == "training loss 0.500; development nDCG@10 0.410"
+
+
+def test_a_short_training_is_no_dot_beside_a_long_one():
+    """Of the two panels, only that with both trainings has a logarithmic scale."""
+    both = {"loss": tuple((step, 1.0) for step in (5, 10, 40))}
+    long = {"loss": ((80, 6.0), (1200, 4.0)), "eval_loss": ((400, 4.6), (1200, 4.1))}
+    logs = (TrainingLog("short", both), TrainingLog("long", long))
+    loss, evaluation = loss_figure(Trainings((), logs, (), (), 0)).axes
+    assert (loss.get_xscale(), evaluation.get_xscale()) == ("symlog", "linear")
+    assert (loss.get_xlabel(), evaluation.get_xlabel()) == (
+        "training step, logarithmic", "training step",
+    )  # fmt: skip
