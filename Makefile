@@ -29,7 +29,7 @@ check: $(STAMP) ## check style, types, and that notebooks have no outputs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/nbstripout --verify --keep-id --extra-keys "metadata.papermill cell.metadata.papermill" notebooks/*.ipynb
+	$(BIN)/nbstripout --verify --keep-id --extra-keys "metadata.papermill cell.metadata.papermill" notebooks/*.ipynb notebooks/guide/*.ipynb
 
 book: $(STAMP) ## build the book from the current results, in strict mode
 	$(BIN)/qwen3nb book

@@ -14,6 +14,7 @@ __getattr__, __dir__, __all__ = lazy_names(
             "task_differences_figure",
             "wins_figure",
         ),
+        "qwen3nb.report.evaluation.scores": ("baseline_figure",),
         "qwen3nb.report.leaderboard.figures": (
             "bars_figure",
             "comparison_figure",
@@ -36,6 +37,7 @@ __getattr__, __dir__, __all__ = lazy_names(
             "cosine_figure",
             "spectrum_figure",
         ),
+        "qwen3nb.report.studies.probes": ("probes_figure",),
         "qwen3nb.report.studies.reranking_figures": (
             "calibration_figure",
             "gain_figure",

@@ -11,7 +11,8 @@ install), else the working directory.
     QWEN3NB_RUNS     runs/      models that the demo trains and extracts
     QWEN3NB_CACHE    .cache/    embeddings, built tasks, file digests; safe to delete
     QWEN3NB_MIRROR   (none)     local copies of data sets and models, by hub id
-    QWEN3NB_BOOK     book/      the book's sources; executed notebooks in book/runs/
+    QWEN3NB_BOOK     book/      the book's sources; executed notebooks in book/runs/, lessons
+                                in book/guide/
 """
 
 import os
@@ -24,7 +25,10 @@ __all__ = [
     "find_notebook",
     "is_checkout",
     "mirror",
+    "notebook_name",
+    "notebook_names",
     "notebooks",
+    "page_key",
     "results",
     "root",
     "runs",
@@ -100,6 +104,25 @@ def notebooks() -> Path:
     return root() / "notebooks"
 
 
+def notebook_names() -> list[str]:
+    """Names of all notebooks, sorted: ``eval``, and with their folder ``guide/caching``."""
+    files = [*notebooks().glob("*.ipynb"), *notebooks().glob("[!.]*/*.ipynb")]
+    return sorted(notebook_name(file) for file in files)
+
+
+def notebook_name(notebook: Path) -> str:
+    """Return a notebook's name: ``eval``; in a folder of `notebooks`, ``guide/caching``."""
+    file, top = notebook.resolve(), notebooks().resolve()
+    folder = file.parent.name if file.parent.parent == top else ""
+    return f"{folder}/{file.stem}" if folder else file.stem
+
+
+def page_key(page: Path) -> str:
+    """Return a page's name in logs and notes: ``eval-bm25-smoke``, or ``guide-caching``."""
+    lesson = page.is_relative_to(book()) and page.parent != book_runs()
+    return f"{page.parent.name}-{page.stem}" if lesson else page.stem
+
+
 def find_notebook(notebook: Path | str) -> Path:
     """Return the path of a notebook, given by its path or by its name in `notebooks`.
 
@@ -109,8 +132,10 @@ def find_notebook(notebook: Path | str) -> Path:
     path = Path(notebook)
     if path.is_file():
         return path
-    named = notebooks() / f"{path.name.removesuffix('.ipynb')}.ipynb"
-    if named.is_file():
-        return named
-    names = ", ".join(sorted(file.stem for file in notebooks().glob("*.ipynb"))) or "none"
+    parts = path.with_name(path.name.removesuffix(".ipynb")).parts
+    for name in ("/".join(parts[-2:]), parts[-1]):
+        named = notebooks() / f"{name}.ipynb"
+        if named.is_file():
+            return named
+    names = ", ".join(notebook_names()) or "none"
     raise FileNotFoundError(f"no notebook {str(notebook)!r}; in {notebooks()}: {names}")

@@ -21,6 +21,8 @@ __getattr__, __dir__, __all__ = lazy_names(
             "differences_table",
             "power_table",
         ),
+        "qwen3nb.report.evaluation.by_hand": ("disagreement_table", "query_table"),
+        "qwen3nb.report.evaluation.scores": ("scores_table",),
         "qwen3nb.report.leaderboard.benchmark_tables": ("task_tables",),
         "qwen3nb.report.leaderboard.expected": ("expected_table", "sts_and_msmarco_table"),
         "qwen3nb.report.leaderboard.one_model": ("parts_table", "results_tables"),
@@ -68,8 +70,8 @@ __getattr__, __dir__, __all__ = lazy_names(
             "extraction_table",
         ),
         "qwen3nb.report.studies.probes": ("probes_table",),
+        "qwen3nb.report.studies.reranked_queries": ("cases_table", "reranked_query_table"),
         "qwen3nb.report.studies.reranking": (
-            "cases_table",
             "order_table",
             "rerank_table",
             "reranker_table",

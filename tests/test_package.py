@@ -65,8 +65,8 @@ evaluation.recording evaluation.run evaluation.mteb evaluation.embeddings evalua
 evaluation.evaluate evaluation.studies
 analysis.stats analysis.comparison analysis.inventory analysis.training analysis.calibration
 bench
-report.render report.leaderboard report.comparison report.training report.studies report.card
-report.headline report.paper report.model_report
+report.render report.leaderboard report.evaluation report.comparison report.training report.studies
+report.card report.headline report.paper report.model_report
 execution book demo cli
 stats tables figures conclusions
 """.split()  # noqa: SIM905 - a list of words reads better as lines

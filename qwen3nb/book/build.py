@@ -46,8 +46,17 @@ _PAGES = {
     "training": True,
     "interference": False,
     "calibration": False,
-    "status": False,
 }
+# Lessons, run if the study has their notebooks; the last page lists all runs.
+_LESSONS = (
+    "guide/getting-started",
+    "guide/evaluating-embeddings",
+    "guide/reading-a-comparison",
+    "guide/own-queries",
+    "guide/interference",
+    "guide/caching",
+)
+_LAST = "status"
 
 
 class BookError(RuntimeError):
@@ -140,8 +149,10 @@ def build_book(*, tier: str = "", model: Path | None = None, show_progress: bool
 
     results = load_results(adapters=False)
     tier = _tier_of(tier, results)
-    for name, takes_tier in _PAGES.items():
-        run_notebook(name, {"tier": tier} if takes_tier else {}, show_progress=show_progress)
+    lessons = [each for each in _LESSONS if (paths.notebooks() / f"{each}.ipynb").is_file()]
+    for name in (*_PAGES, *lessons, _LAST):
+        given = {"tier": tier} if _PAGES.get(name) else {}
+        run_notebook(name, given, show_progress=show_progress)
     write_card_page(results, model=model, tier=tier)
     output = paths.root() / "_build"
     # An incremental build keeps the pages and glued values of deleted runs.

@@ -42,6 +42,7 @@ class _Page:
     """The metadata of a page."""
 
     name: str
+    link: str
     notebook: str
     parameters: dict[str, Any]
     finished: str
@@ -65,7 +66,7 @@ def runs_table() -> Table:
     pages = sorted(_pages(), key=lambda page: (not page.failed, page.notebook, page.name))
     rows = tuple(
         (
-            Cell(page.name, link=f"{page.name}.html"),
+            Cell(page.name, link=page.link),
             Cell(page.notebook),
             Cell(_parameters(page)),
             Cell(page.status, strong=bool(page.failed)),
@@ -81,8 +82,9 @@ def runs_table() -> Table:
 
 
 def _pages() -> list[_Page]:
-    """Return the pages in ``book/runs``, without the status page."""
-    files = sorted(paths.book_runs().glob("*.ipynb"))
+    """Return the pages in ``book/runs`` and ``book/guide``, without the status page."""
+    folders = (paths.book_runs(), paths.book() / "guide")
+    files = [file for folder in folders for file in sorted(folder.glob("*.ipynb"))]
     return [page for file in files if file.stem != "status" and (page := _page(file))]
 
 
@@ -94,7 +96,8 @@ def _page(file: Path) -> _Page | None:
         return None
     seconds = ours.get("seconds", metadata.get("papermill", {}).get("duration"))
     return _Page(
-        name=file.stem,
+        name=paths.page_key(file),
+        link=f"{'' if file.parent == paths.book_runs() else '../guide/'}{file.stem}.html",
         notebook=str(ours.get("notebook") or _notebook_of(file.stem)),
         parameters=dict(ours.get("parameters", {})),
         finished=str(ours.get("finished", "")),
@@ -105,7 +108,7 @@ def _page(file: Path) -> _Page | None:
 
 def _notebook_of(page: str) -> str:
     """Infer the notebook of a page without that metadata from the page's name."""
-    stems = [file.stem for file in paths.notebooks().glob("*.ipynb")]
+    stems = paths.notebook_names()
     return max((stem for stem in stems if f"{page}-".startswith(f"{stem}-")), key=len, default="–")
 
 

@@ -7,7 +7,9 @@ when its command is invoked, so `qwen3nb --help` reads none.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,7 @@ from qwen3nb.cli.options import MIRROR, REHEARSE, hide_library_bars, rehearsal, 
 
 if TYPE_CHECKING:
     from qwen3nb.execution.parameters import Parameter
+    from qwen3nb.report.evaluation.run_trace import RunTrace
 
 __all__ = ["FRESH", "NOTEBOOK_COMMANDS", "PARAMETER", "NotebookCommand", "given_parameters"]
 
@@ -32,6 +35,8 @@ PARAMETER = click.option(
     help="A parameter by name, as in papermill; repeatable.",
 )  # fmt: skip
 _DECLARED = "qwen3nb.parameters"
+_WIDEST = 100  # columns of a sentence, at most
+_FOREST = 12  # rows of the forest plot, at most
 
 
 class NotebookCommand(click.Command):
@@ -102,9 +107,67 @@ def given_parameters(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _run(notebook: Path | str, parameters: dict[str, Any], *, fresh: bool) -> None:
-    from qwen3nb.execution.notebook import run_notebook
+    """Run a notebook and print how its page ends; then raise what failed, if something did."""
+    from qwen3nb.execution.notebook import NotebookError, run_notebook
 
-    click.echo(run_notebook(notebook, parameters, fresh=fresh))
+    started = datetime.now(UTC).replace(microsecond=0)
+    try:
+        page = run_notebook(notebook, parameters, fresh=fresh)
+    except NotebookError as error:
+        if error.page is not None:
+            _print_page(error.page, since=started)
+        raise
+    _print_page(page, since=started)
+
+
+def _print_page(page: Path, *, since: datetime) -> None:
+    """Print the scores and the conclusions of a page, whether it was reused, and where it is.
+
+    Args:
+        page: the page of a run.
+        since: when the command started; a page that was finished before is reused.
+    """
+    from qwen3nb.report.evaluation.run_trace import read_conclusions, read_finished, read_trace
+
+    trace = read_trace(page)
+    if trace is not None:
+        _print_scores(trace)
+    for text in read_conclusions(page):
+        click.echo(f"\n{click.wrap_text(text, width=_columns())}")
+    click.echo()
+    finished = read_finished(page)
+    if finished and datetime.fromisoformat(finished) < since:
+        click.echo(f"reused: nothing has changed since {finished[:16].replace('T', ' ')} UTC")
+    elif trace is not None and trace.reused:
+        click.echo(f"reused: {len(trace.reused)} of {len(trace.scores)} records were there")
+    click.echo(page)
+    built = paths.root() / "_build" / "html" / "runs" / f"{page.stem}.html"
+    if finished and built.is_file() and built.stat().st_mtime >= page.stat().st_mtime:
+        click.echo(f"in the book: {built.as_uri()}")
+    elif finished:
+        click.echo("`qwen3nb book` shows it as a page of the book")
+
+
+def _columns() -> int:
+    return min(shutil.get_terminal_size((_WIDEST, 24)).columns, _WIDEST)
+
+
+def _print_scores(trace: RunTrace) -> None:
+    from qwen3nb.report.evaluation.scores import forest_rows, terminal_table
+    from qwen3nb.report.render.console import print_forest, print_table
+
+    print_table(terminal_table(trace.scores, reused=trace.reused, skipped=trace.skipped))
+    click.echo()
+    rows = forest_rows(trace.scores)
+    names = " or ".join(dict.fromkeys(each.baseline for each in trace.scores if each.baseline))
+    few = sorted(rows, key=lambda row: -abs(row.value or 0.0))[:_FOREST]
+    what = (
+        f"the {_FOREST} largest of {len(rows)} differences" if len(rows) > _FOREST else "difference"
+    )
+    print_forest(
+        [row for row in rows if row in few],
+        xlabel=f"{what} from {names}, 95 % interval; filled: significant",
+    )
 
 
 @click.command("eval", cls=NotebookCommand, notebook="eval")
@@ -172,7 +235,7 @@ class _NotebookGroup(click.Group):
     """A group with one command per notebook, by name or path."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(file.stem for file in paths.notebooks().glob("*.ipynb"))
+        return paths.notebook_names()
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command:
         from qwen3nb.execution.parameters import notebook_title

@@ -97,7 +97,7 @@ class Attempt:
             return
         more = [paths.shown(Path(file)) for file in (self.log, self.partial) if file]
         run = FailedRun(
-            page=self.page.stem,
+            page=paths.page_key(self.page),
             notebook=self.notebook,
             parameters=self.values,
             error=without(secrets, error),

@@ -28,6 +28,7 @@ from qwen3nb.analysis.inventory.training_logs import log_files
 from qwen3nb.checkpoints.checkpoint import list_checkpoints, open_checkpoint
 from qwen3nb.execution.attempt import ran_to_its_end
 from qwen3nb.execution.parameters import Parameter, check_parameters, read_parameters
+from qwen3nb.execution.publish import is_widget_warning
 from qwen3nb.models.sources.fingerprint import fingerprint
 from qwen3nb.models.sources.lora import adapter_fingerprint
 from qwen3nb.models.sources.resolve import find_source, find_training
@@ -53,7 +54,15 @@ _WHERE = ("cache", "output_dir")
 
 
 class NotebookError(RuntimeError):
-    """A notebook failed; the message says why, and where the partial notebook is."""
+    """A notebook failed; the message says why, and where the partial notebook is.
+
+    Attributes:
+        page: its page, if it ran to its end and only some of its tasks failed.
+    """
+
+    def __init__(self, message: str, *, page: Path | None = None) -> None:
+        super().__init__(message)
+        self.page = page
 
 
 def is_ours(notebook: nbformat.NotebookNode) -> bool:
@@ -104,10 +113,10 @@ def _folder_slug(folder: Path) -> str:
 
 
 def page_path(notebook: Path, values: Mapping[str, Any]) -> Path:
-    """Return the path of the page that a run publishes."""
-    return (
-        paths.book_runs() / f"{page_name(notebook.stem, values, read_parameters(notebook))}.ipynb"
-    )
+    """Return the path of the page that a run publishes: in ``runs``, a lesson in ``guide``."""
+    folder, _, stem = paths.notebook_name(notebook).rpartition("/")
+    name = page_name(stem, values, read_parameters(notebook))
+    return paths.book() / (folder or "runs") / f"{name}.ipynb"
 
 
 def partial_folder() -> Path:
@@ -218,12 +227,28 @@ def run_notebook(
         return page
     values = resolved_parameters(notebook, parameters)
     page = page_path(notebook, values)
-    partial = partial_folder() / page.name
+    partial = partial_folder() / f"{paths.page_key(page)}.ipynb"
     partial.parent.mkdir(parents=True, exist_ok=True)
     with log.open("w", encoding="utf-8") if log else nullcontext() as output:
         _execute(notebook, partial, parameters, output=output, show_progress=show_progress)
     partial.unlink(missing_ok=True)
     return page
+
+
+class _WithoutNoise:
+    """A terminal that shows the progress of cells, but no warning that a library is not there."""
+
+    def __init__(self, terminal: TextIO) -> None:
+        self._terminal = terminal
+
+    def write(self, text: str) -> None:
+        """Write a text without the lines that warn of missing widgets."""
+        lines = text.splitlines(keepends=True)
+        self._terminal.write("".join(line for line in lines if not is_widget_warning(line)))
+
+    def flush(self) -> None:
+        """Flush the terminal."""
+        self._terminal.flush()
 
 
 def _execute(
@@ -248,10 +273,10 @@ def _execute(
             progress_bar=show_progress,
             stdout_file=output,
             # Without a log, the cells show their progress on the terminal.
-            stderr_file=output or (sys.stderr if show_progress else None),
+            stderr_file=output or (_WithoutNoise(sys.stderr) if show_progress else None),
         )
     except PapermillExecutionError as error:
-        raise NotebookError(_reason(notebook, partial, error)) from error
+        raise _failure(notebook, partial, error) from error
     except DeadKernelError as error:
         raise NotebookError(
             f"{notebook.name}: the kernel died, possibly out of memory\n"
@@ -259,12 +284,15 @@ def _execute(
         ) from error
 
 
-def _reason(notebook: Path, partial: Path, error: Any) -> str:
+def _failure(notebook: Path, partial: Path, error: Any) -> NotebookError:
     """Return why a run failed; if only some of its tasks did, its last lines name them."""
     if ran_to_its_end(nbformat.read(partial, as_version=4)):
         page = paths.book_runs() / partial.name
-        return f"{notebook.name}: not everything succeeded; the rest is in {page}\n{error.evalue}"
-    return (
+        return NotebookError(
+            f"{notebook.name}: not everything succeeded; the rest is in {page}\n{error.evalue}",
+            page=page,
+        )
+    return NotebookError(
         f"{notebook.name}: a cell failed: {error.ename}: {error.evalue}\n"
         f"the notebook up to there: {partial}"
     )

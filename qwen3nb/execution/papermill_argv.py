@@ -59,8 +59,9 @@ def positionals(arguments: Sequence[str]) -> list[int]:
 def completed(arguments: Sequence[str]) -> list[str]:
     """Return papermill's ``arguments``, completed for a notebook of this package.
 
-    A bare name that is no file here is looked up in ``notebooks/``, so that a command works at
-    the top of the checkout too; a missing output path is added.
+    A name such as ``eval.ipynb`` or ``guide/caching.ipynb`` that is no file here is looked up in
+    ``notebooks/``, so that a command works at the top of the checkout too; a missing output path
+    is added.
     """
     arguments = list(arguments)
     given = positionals(arguments)
@@ -82,7 +83,8 @@ def completed(arguments: Sequence[str]) -> list[str]:
 def _located(given: str) -> Path | None:
     """Return the path of a notebook in a checkout, as given or in its ``notebooks/``, or None."""
     notebook = Path(given)
-    if notebook.suffix == ".ipynb" and notebook.name == given and not notebook.is_file():
+    if notebook.suffix == ".ipynb" and len(notebook.parts) < 3 and not notebook.is_file():
         notebook = paths.notebooks() / given
-    ours = notebook.is_file() and paths.is_checkout(notebook.resolve().parent.parent)
+    folders = notebook.resolve().parents[1:3]  # of eval.ipynb, of guide/caching.ipynb
+    ours = notebook.is_file() and any(map(paths.is_checkout, folders))
     return notebook if ours and notebook.suffix == ".ipynb" else None

@@ -33,6 +33,10 @@ from qwen3nb.execution.papermill_argv import completed
 __all__ = ["Engine"]
 
 
+# The kernel of a run listens on this machine only: no warning that its port is not encrypted.
+_QUIET = ("--IPKernelApp.log_level=ERROR",)
+
+
 class Engine(engines.NBClientEngine):
     """papermill's engine; for our notebooks, checks parameters first and publishes a page."""
 
@@ -45,6 +49,7 @@ class Engine(engines.NBClientEngine):
         Raises:
             ParameterError: invalid parameters; no kernel was started.
         """
+        from qwen3nb import paths
         from qwen3nb.execution import notebook as notebooks
         from qwen3nb.execution.attempt import Attempt, cell_error
         from qwen3nb.execution.parameters import check_parameters, declared_parameters
@@ -64,7 +69,8 @@ class Engine(engines.NBClientEngine):
         if output and output.parent == notebooks.partial_folder().resolve():
             page = notebooks.page_path(source, values)
         key = notebooks.run_key(_as_written(nb), values)
-        attempt = Attempt(source.stem, values, page, output)
+        attempt = Attempt(paths.notebook_name(source), values, page, output)
+        options["extra_arguments"] = [*options.get("extra_arguments", ()), *_QUIET]
         with attempt.watched(nb) as secrets:
             nb = super().execute_notebook(nb, kernel_name, output_path=output_path, **options)
         if nb.metadata.papermill.get("exception"):

@@ -9,16 +9,23 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from qwen3nb import paths
 from qwen3nb.report.render.html import unstyled
 from qwen3nb.utils.markdown import escaped
 from qwen3nb.utils.secrets import without
 
-__all__ = ["clean", "page_title", "publish"]
+__all__ = ["clean", "is_widget_warning", "page_title", "publish"]
 
-# Progress bars, and tqdm's warning about missing widgets.
-_NOISE = re.compile(r"\d+%\||\dit/s|TqdmWarning|autonotebook import tqdm|\[IPKernelApp\]")
-
+_WIDGETS = re.compile(r"TqdmWarning|autonotebook import tqdm")  # tqdm's warning that there are none
+_NOISE = re.compile(rf"\d+%\||\dit/s|{_WIDGETS.pattern}|\[IPKernelApp\]")  # and progress bars
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")  # cursor movements of nested bars
+# Tag of a Markdown cell that is left out, with the cells up to the next, if these show nothing.
+_NEEDS_OUTPUT = "needs-output"
+
+
+def is_widget_warning(line: str) -> bool:
+    """Whether a line of output only warns that a notebook has no widgets for progress bars."""
+    return _WIDGETS.search(line) is not None
 
 
 def publish(
@@ -57,7 +64,7 @@ def publish(
         "seconds": round(seconds, 1),
     }
     write_text(page, without(secrets, nbformat.writes(nb)) + "\n")
-    forget_failure(page.stem)
+    forget_failure(paths.page_key(page))
 
 
 def page_title(nb: Any, values: dict[str, Any]) -> str | None:
@@ -90,8 +97,9 @@ def clean(nb: Any, *, title: str | None = None) -> Any:
     """Return a copy of an executed notebook for the book.
 
     Widgets and progress bars are removed (they show a stale 0 %), parameters are hidden
-    (the last table of a page lists them), and the heading is replaced by ``title``. Tables and
-    figures lose the style that they bring: on a page, the book's applies.
+    (the last table of a page lists them), sections tagged ``needs-output`` that show nothing are
+    left out, and the heading is replaced by ``title``. Tables and figures lose the style that
+    they bring: on a page, the book's applies.
     """
     nb = copy.deepcopy(nb)
     nb.metadata.pop("widgets", None)
@@ -101,10 +109,29 @@ def clean(nb: Any, *, title: str | None = None) -> Any:
             cell.metadata["tags"] = sorted({*tags, "remove-cell"})
         if cell.cell_type == "code":
             cell.outputs = [output for output in map(_clean_output, cell.outputs) if output]
+    nb.cells = [cell for section in _sections(nb.cells) for cell in section if _shows(section)]
     first = next((cell for cell in nb.cells if cell.cell_type == "markdown"), None)
     if title and first is not None and first.source.startswith("# "):
         first.source = "\n".join([f"# {title}", *first.source.split("\n")[1:]])
     return nb
+
+
+def _sections(cells: Sequence[Any]) -> list[list[Any]]:
+    """Split cells before each Markdown cell."""
+    sections: list[list[Any]] = []
+    for cell in cells:
+        if cell.cell_type == "markdown" or not sections:
+            sections.append([])
+        sections[-1].append(cell)
+    return sections
+
+
+def _shows(section: Sequence[Any]) -> bool:
+    """Whether a section has something to show, if it says that it needs to."""
+    head, *rest = section
+    if _NEEDS_OUTPUT not in head.metadata.get("tags", ()):
+        return True
+    return any(cell.get("outputs") for cell in rest)
 
 
 def _clean_output(output: Any) -> Any:

@@ -63,7 +63,7 @@ class Job:
     @property
     def name(self) -> str:
         """Name of the page."""
-        return self.page.stem
+        return paths.page_key(self.page)
 
     @property
     def page(self) -> Path:
@@ -253,9 +253,11 @@ def _reason(job: Job, status: int, *, started: float, log: Path) -> str:
     began = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(started))
     if note is None or note.started < began:
         notebook = paths.find_notebook(job.notebook)
-        partial = partial_folder() / job.page.name
+        partial = partial_folder() / f"{job.name}.ipynb"
         executed = partial if partial.is_file() else None
-        attempt = Attempt(notebook.stem, job.values, job.page, executed, started, str(log))
+        attempt = Attempt(
+            paths.notebook_name(notebook), job.values, job.page, executed, started, str(log)
+        )
         attempt.fail(nbformat.read(notebook, as_version=4), _ended(status), _last_line(log),
                      secrets=secret_values())  # fmt: skip
         note = failed_run(job.name)

@@ -13,8 +13,8 @@ from types import SimpleNamespace
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from helpers import REPOSITORY
 from helpers.browser import used
+from helpers.checkout import write_checkout
 from helpers.html import HOSTILE
 from helpers.records import make
 
@@ -38,10 +38,7 @@ def book(tmp_path_factory, encoder_folder, shared_cache):
         patch.setenv("QWEN3NB_HOME", str(home))
         patch.setenv("QWEN3NB_CACHE", str(shared_cache))
         patch.setenv("HF_TOKEN", PLANTED)
-        for name in ("notebooks", "book"):
-            ignored = shutil.ignore_patterns("runs", ".ipynb_*")
-            shutil.copytree(REPOSITORY / name, home / name, ignore=ignored)
-        shutil.copyfile(REPOSITORY / "_config.yml", home / "_config.yml")
+        write_checkout(home)  # without the lessons: tests/execution/test_guide.py runs them
         write_records()
         write_runs(home, encoder_folder)
         html = build_book(show_progress=False).parent

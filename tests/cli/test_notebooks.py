@@ -3,13 +3,18 @@
 import subprocess
 import sys
 
+import nbformat
 import papermill  # noqa: F401 - first, as its command does: it loads our engine
 import pytest
 from helpers import REPOSITORY
 from helpers.notebooks import notebook_of, save
+from helpers.records import make, noisy
 
 from qwen3nb import paths
+from qwen3nb.analysis.comparison.against_baseline import against_baseline
 from qwen3nb.execution.parameters import read_parameters
+from qwen3nb.report.evaluation.run_trace import RunTrace
+from qwen3nb.report.render.conclusion import Conclusion
 
 NOTEBOOKS = sorted((REPOSITORY / "notebooks").glob("*.ipynb"))
 CELL = (
@@ -19,13 +24,13 @@ CELL = (
 
 
 @pytest.fixture
-def runs(monkeypatch):
+def runs(checkout, monkeypatch):
     """What would have run: name of the notebook, parameters, and whether fresh."""
     calls = []
 
     def run_notebook(notebook, parameters, *, fresh):
         calls.append((str(notebook).rpartition("/")[2], parameters, fresh))
-        return "page"
+        return checkout / "page.ipynb"
 
     monkeypatch.setattr("qwen3nb.execution.notebook.run_notebook", run_notebook)
     return calls
@@ -100,6 +105,7 @@ def test_a_rehearsal_limits_every_task_and_has_a_folder_of_its_own(cli, checkout
 
     def run_notebook(notebook, parameters, *, fresh):
         calls.append((parameters, paths.results(), paths.book_runs()))
+        return checkout / "page.ipynb"
 
     monkeypatch.setattr("qwen3nb.execution.notebook.run_notebook", run_notebook)
     for options in ((), ("--limit", 5)):
@@ -205,3 +211,41 @@ def test_a_sweep_takes_the_parameters_of_eval(cli, checkout):
     assert done.output == "would run  small-bm25-smoke-max-length-7\n"
     done = cli("sweep", "--checkpoint", "bm25", "--notebook", "small", "--prefix", "x", "--dry-run")
     assert "unknown parameter 'prefix': none of small" in done.output
+
+
+def page_of(checkout, *, finished, scores=(), conclusion=""):
+    """A page of `eval` with scores and a conclusion, finished at a time."""
+    node = notebook_of("scores", "conclusion")
+    trace = RunTrace(tuple(scores), ("PyDocsSampleRetrieval",), {})
+    sentence = Conclusion(conclusion)
+    for cell, data in (
+        (node.cells[-2], trace._repr_mimebundle_() if scores else {}),
+        (node.cells[-1], {"text/html": sentence._repr_html_(), "text/plain": repr(sentence)}),
+    ):
+        cell.outputs = [nbformat.v4.new_output("display_data", data)]
+    node.metadata["qwen3nb"] = {"finished": finished}
+    page = checkout / "page.ipynb"
+    nbformat.write(node, page)
+    return page
+
+
+def test_eval_ends_with_scores_differences_a_sentence_and_the_page(cli, checkout, runs):
+    scores = against_baseline(
+        [make("m", scores=noisy(0.7))], [make("bm25", scores=noisy(0.5, seed=1))]
+    )
+    page = page_of(
+        checkout, finished="2999-01-01T00:00:00+00:00", scores=scores, conclusion="m is better."
+    )
+    shown = cli("eval", "--checkpoint", "bm25").output
+    order = ["Retrieval", "nDCG@10", "●", "difference from bm25", "m is better.",
+             "reused: 1 of 1 records were there", str(page)]  # fmt: skip
+    positions = [shown.index(each) for each in order]
+    assert positions == sorted(positions)
+    assert f"{scores[0].difference:+.3f}" in shown
+
+
+def test_a_reused_page_says_since_when(cli, checkout, runs):
+    page_of(checkout, finished="2026-01-02T03:04:05+00:00", conclusion="Something holds.")
+    shown = cli("run", "probes", "--checkpoint", "random").output
+    assert "Something holds." in shown
+    assert "reused: nothing has changed since 2026-01-02 03:04 UTC" in shown

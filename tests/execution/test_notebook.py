@@ -116,6 +116,14 @@ def test_the_way_from_a_model_to_a_page_and_the_book(checkout, encoder_folder, m
     assert 'href="runs/eval-bm25-smoke.html"' in landing
     assert "eval-bm25-smoke" in pages
     assert images_without_alt(index.parent) == []
+    heads = re.findall(r"<h2>([^<]+)<", pages["eval-bm25-smoke"])
+    kept = ["Scores", "One query by hand", "Distribution of the scores", "All metrics",
+            "Sanity checks", "Plan", "Provenance"]  # fmt: skip
+    assert [each.strip() for each in heads if each.strip() != "Contents"] == kept
+    bm25 = nbformat.read(checkout / "book" / "runs" / "eval-bm25-smoke.ipynb", as_version=4)
+    outputs = [output for cell in bm25.cells for output in cell.get("outputs", ())]
+    assert not [each for each in outputs if each.get("data", {}).get("text/plain") == "None"]
+    assert ">None<" not in "".join(str(each.get("data", "")) for each in outputs)
 
 
 def test_a_changed_input_is_a_new_run(checkout, make_checkpoint):

@@ -57,5 +57,11 @@ def test_a_bare_name_is_looked_up_in_the_notebooks_of_the_checkout(checkout, mon
     assert Path(given[4]).parent == checkout / "results" / "partial"
     assert completed(["eval.ipynb", "out.ipynb"]) == [named, "out.ipynb"]
     assert completed(["eval.ipynb", "--help-notebook"]) == [named, "--help-notebook"]
+    lesson = checkout / "notebooks" / "guide" / "caching.ipynb"
+    lesson.parent.mkdir()
+    lesson.write_text("{}")
+    for written in ("guide/caching.ipynb", "notebooks/guide/caching.ipynb"):
+        assert Path(completed([written])[0]).resolve() == lesson
+        assert len(completed([written])) == 2
     assert completed(["missing.ipynb"]) == ["missing.ipynb"]
     assert completed(["folder/eval.ipynb"]) == ["folder/eval.ipynb"]

@@ -4,7 +4,7 @@ import nbformat
 import papermill  # noqa: F401 - first, as its command does: it loads our engine
 from helpers.notebooks import notebook_of
 
-from qwen3nb.execution.publish import clean
+from qwen3nb.execution.publish import clean, is_widget_warning
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.table import Table
 
@@ -36,3 +36,21 @@ def test_a_page_has_no_style_but_the_books_and_no_cursor_movements():
     ]
     shown = [output.data for output in clean(node).cells[2].outputs]
     assert shown == [{"text/html": bare}, {"application/papermill.record/text/html": bare}]
+
+
+def test_a_section_that_needs_output_is_left_out_without_it():
+    node = notebook_of("a", "b", "c")
+    first, second, plain = (nbformat.v4.new_markdown_cell(f"## {name}") for name in "xyz")
+    for head in (first, second):
+        head.metadata["tags"] = ["needs-output"]
+    node.cells[2:] = [first, node.cells[2], second, node.cells[3], plain, node.cells[4]]
+    node.cells[3].outputs = [nbformat.v4.new_output("stream", text="a table")]
+    # Only a progress bar: nothing that the page keeps.
+    node.cells[5].outputs = [nbformat.v4.new_output("stream", name="stderr", text="3it/s\r")]
+    kept = [cell.source for cell in clean(node).cells[2:]]
+    assert kept == ["## x", "a", "## z", "c"]
+
+
+def test_a_warning_about_missing_widgets_is_known_and_no_other():
+    assert is_widget_warning("tqdm/auto.py:21: TqdmWarning: IProgress not found.")
+    assert not is_widget_warning("UserWarning: something else")

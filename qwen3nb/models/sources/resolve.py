@@ -217,7 +217,7 @@ def _unknown(spec: str, known: dict[str, Any]) -> str:
 
 
 def _demo() -> Source:
-    folder = paths.runs() / "demo" / "encoder" / "contrastive-average"
+    folder = paths.runs() / "demo" / "encoder" / "contrastive-checkpoint-400"
     if not folder.is_dir():
         raise SpecError(
             f"the demo's model does not exist yet ({folder}); "

@@ -26,6 +26,7 @@ from qwen3nb.report.render.figure import (
 )
 from qwen3nb.report.render.format import short_task
 from qwen3nb.report.render.model_styles import model_colors
+from qwen3nb.report.render.sections import MANY
 from qwen3nb.tiers import TIERS
 
 if TYPE_CHECKING:
@@ -248,14 +249,24 @@ def _group(
             axis.plot([x, x], [main.low, main.high], color=GREY, linewidth=1.1)
 
 
-def per_query_figure(results: Sequence[Result], *, metric: str = "nDCG@10") -> Figure | None:
+def per_query_figure(
+    results: Sequence[Result], *, metric: str = "nDCG@10", most: int = MANY
+) -> Figure | None:
     """Draw the distribution of a retrieval metric over queries, a panel per task.
 
     None if no record has the metric per query.
+
+    Args:
+        results: records of one model.
+        metric: a metric per query, between 0 and 1.
+        most: how many tasks to show, those with most queries.
     """
-    measured = [result for result in results if metric in result.per_query]
-    if not measured:
+    every = [result for result in results if metric in result.per_query]
+    if not every:
         return None
+    largest = sorted(every, key=lambda each: -len(each.per_query[metric]))[:most]
+    measured = [result for result in every if result in largest]
+    left_out = len(every) - len(measured)
     means = ", ".join(
         f"{short_task(r.task.key)} mean {np.mean(list(r.per_query[metric].values())):.3f}, "
         f"n = {len(r.per_query[metric])}"
@@ -265,7 +276,8 @@ def per_query_figure(results: Sequence[Result], *, metric: str = "nDCG@10") -> F
         name="per-query",
         draw=lambda width: _per_query(measured, metric, width),
         caption=f"Queries by their {metric}: {means}. Peaks at both ends: the model either "
-        "finds the document or misses it; a peak in the middle: it finds it, but ranks it low.",
+        "finds the document or misses it; a peak in the middle: it finds it, but ranks it low."
+        + (f" {left_out} tasks with fewer queries are not shown." if left_out else ""),
         alt=f"Histograms of {metric} over queries: {means}.",
         columns=2 if len(measured) > 1 else 1,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from qwen3nb.records.record import Result
 from qwen3nb.report.leaderboard.tables import results_table
@@ -31,7 +32,10 @@ def results_tables(
     tables = [("Main scores", main_scores_table(results, skipped=skipped))]
     for kind, own in sorted(kinds.items()):
         count = f"{len(own)} task{'s' if len(own) > 1 else ''}"
-        tables.append((f"{kind}, all metrics ({count})", results_table(own)))
+        table = replace(
+            results_table(own), name=f"metrics-{kind}", caption=f"Every metric of the {kind} tasks."
+        )
+        tables.append((f"{kind}, all metrics ({count})", table))
     return Sections(tuple(tables), unfolded=1)
 
 
@@ -52,7 +56,8 @@ def main_scores_table(
     ]
     for task, reason in (skipped or {}).items():
         rows.append((Cell(task), Cell("–"), Cell("–"), Cell("not applicable", reason), Cell("–")))
-    return Table(("task", "type", "metric", "value\n95 % interval", "n"), tuple(rows))
+    heads = ("task", "type", "metric", "value\n95 % interval", "n")
+    return Table(heads, tuple(rows), name="main-scores", caption="The main score of every task.")
 
 
 def parts_table(results: Sequence[Result]) -> Table:

@@ -27,7 +27,9 @@ def preflight_table(preflight: Preflight) -> Table:
         )
         for check in preflight.checks
     ]
-    return Table(("what", "needed", "there", "verdict"), tuple(rows), _time(preflight))
+    heads = ("what", "needed", "there", "verdict")
+    return Table(heads, tuple(rows), _time(preflight), name="preflight",
+                 caption="What the run needed, beside what the machine had.")  # fmt: skip
 
 
 def _time(preflight: Preflight) -> str:
@@ -55,7 +57,9 @@ def plan_by_type_table(planned: Sequence[Planned]) -> Table:
     types = sorted({each.type for each in planned})
     rows = [_summary(name, [each for each in planned if each.type == name]) for name in types]
     rows.append(_summary("all", planned))
-    return Table(("MTEB type", "tasks", "to run", "distinct texts", "minutes"), tuple(rows))
+    heads = ("MTEB type", "tasks", "to run", "distinct texts", "minutes")
+    return Table(heads, tuple(rows), name="plan-types",
+                 caption="The plan of the run by type of task.")  # fmt: skip
 
 
 def _summary(name: str, planned: Sequence[Planned]) -> tuple[Cell, ...]:
@@ -90,4 +94,5 @@ def plan_table(planned: Sequence[Planned]) -> Table:
         for each in planned
     )
     columns = ("task", "MTEB type", "data", "distinct texts", "minutes", "status")
-    return Table(columns, rows, kind="words")
+    caption = "The tasks of the run, as planned before the first."
+    return Table(columns, rows, kind="words", name="plan", caption=caption)

@@ -16,6 +16,7 @@ from qwen3nb.analysis.comparison.benchmark_means import (
 )
 from qwen3nb.records.record import Result
 from qwen3nb.report.render.cell import Cell
+from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.table import Table
 from qwen3nb.tiers import BENCHMARKS, GROUPS
 from qwen3nb.utils.format import interval_text
@@ -23,7 +24,7 @@ from qwen3nb.utils.format import interval_text
 if TYPE_CHECKING:
     from qwen3nb.evaluation.studies.reproduce import Reproduction
 
-__all__ = ["Summary", "reproduction_table", "suite_table", "summarise"]
+__all__ = ["Summary", "reproduction_conclusion", "reproduction_table", "suite_table", "summarise"]
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,9 @@ def suite_table(summary: Summary) -> Table:
             " A mean needs a score on every task. Types and both means of MTEB are those of its "
             "public leaderboard."
         )
-        return Table(("mean", "metric", "tasks", "value\n95 % interval"), tuple(rows), note)
+        heads = ("mean", "metric", "tasks", "value\n95 % interval")
+        caption = f"Means of {summary.label} over each benchmark, and by type of task."
+        return Table(heads, tuple(rows), note, name="means", caption=caption)
     rows = [
         (Cell(name), Cell(str(summary.tasks[name])), Cell(_shown(value)))
         for name, value in summary.by_type.items()
@@ -150,7 +153,10 @@ def suite_table(summary: Summary) -> Table:
         " A mean over different tasks has no unit; it only compares models on exactly the same "
         "tasks."
     )
-    return Table(("MTEB type", "n", "mean main score"), tuple(rows), note)
+    return Table(
+        ("MTEB type", "tasks", "mean main score"), tuple(rows), note, name="means",
+        caption=f"Mean main scores of {summary.label} by MTEB's types of task.",
+    )  # fmt: skip
 
 
 def _shown(value: float | None) -> str:
@@ -191,4 +197,27 @@ def reproduction_table(reproductions: Iterable[Reproduction]) -> Table:
         "tolerance. mteb: MTEB's results repository; card: the model's card; stored: first "
         "measured here.",
         kind="words",
+        name="reproduction",
+        caption="Published main scores beside ours, with their difference and tolerance.",
+    )
+
+
+def reproduction_conclusion(reproductions: Iterable[Reproduction]) -> Conclusion:
+    """Say how many published scores are reproduced, and name the one that is farthest off."""
+    done = list(reproductions)
+    run = [each for each in done if each.value is not None]
+    left = f" {len(done) - len(run)} could not be run here." if len(run) < len(done) else ""
+    if not run:
+        return Conclusion(f"No published score could be run here, of {len(done)}.")
+    off = {id(each): (each.value or 0.0) - each.published.value for each in run}
+    worst = max(run, key=lambda each: abs(off[id(each)]) / each.published.tolerance)
+    exact, near, failed = (
+        sum(each.verdict == verdict for each in run) for verdict in ("OK", "OKish", "FAIL")
+    )
+    beyond = f"; {near} within five times it" if near else ""
+    beyond += f"; {failed} not" if failed else ""
+    return Conclusion(
+        f"{exact} of {len(run)} published scores are reproduced within their tolerance{beyond}. "
+        f"The farthest is {worst.published.model} on {worst.published.task}: "
+        f"{off[id(worst)]:+.4f}, tolerance {worst.published.tolerance:g}.{left}"
     )

@@ -56,8 +56,8 @@ def results_table(results: Sequence[Result], *, skipped: Mapping[str, str] | Non
         ("task", "metric", "value", "n"),
         tuple(rows),
         f"Main metric in bold. Intervals: 95 %, {interval_words(used)}, over n.",
-        name="results",
-        caption="Every task and metric, with its 95 % interval over n.",
+        name="metrics",
+        caption="Every metric of every task, each with its 95 % interval.",
     )
 
 
@@ -78,12 +78,14 @@ def checks_table(checks: Iterable[Any]) -> Table:
         for check in checks
     )
     return Table(
-        ("check", "verdict", "found", "expected", "n"),
+        ("check", "verdict", "observed", "expected", "n"),
         rows,
         f"Intervals: 95 %, {interval_words(['wilson', 'fisher'])} (correlations), over queries or "
         "pairs. On substitutes for the data "
         "a target was set for, a missed target only warns, unless the interval includes chance.",
         kind="words",
+        name="checks",
+        caption="Sanity checks: what was observed, what is expected, and the verdict.",
     )
 
 

@@ -10,7 +10,7 @@ from qwen3nb.report.render.html import escaped_text, styled
 __all__ = ["Conclusion"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Conclusion:
     """One or two plain sentences with their numbers; ``str`` and a page show the same words.
 
@@ -22,7 +22,7 @@ class Conclusion:
     text: str
     page: str = ""
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return self.text
 
     def _repr_html_(self) -> str:

@@ -18,6 +18,7 @@ __all__ = [
     "record_link",
     "score_anchor",
     "score_link",
+    "task_anchor",
 ]
 
 _METHODS = "../methods.html"  # from the folders that have pages made from results
@@ -56,7 +57,12 @@ _AGAIN = "again"  # folder for the records of a second run, so that the first on
 
 def score_anchor(result: Result) -> str:
     """Return the id of the row in which the page of a run says where a score comes from."""
-    slug = re.sub(r"[^a-z0-9]+", "-", result.task.key.lower()).strip("-")
+    return task_anchor(result.task.key)
+
+
+def task_anchor(task: str) -> str:
+    """Return the id of that row for the key of a task."""
+    slug = re.sub(r"[^a-z0-9]+", "-", task.lower()).strip("-")
     return f"score-{slug}"
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from qwen3nb.analysis.stats.paired_tests import mean_difference
+from qwen3nb.analysis.stats.paired_tests import MeanDifference, mean_difference
 from qwen3nb.metrics.aggregate import Aggregate, aggregate
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.report.render.cell import Cell
+from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.figure import COLORS, GREY, Figure, grid, plain
-from qwen3nb.report.render.format import number
+from qwen3nb.report.render.format import number, short_task
 from qwen3nb.report.render.table import Table
 from qwen3nb.utils.format import interval_text
 
@@ -20,9 +21,17 @@ if TYPE_CHECKING:
 
     from qwen3nb.evaluation.retrieval.ann import AnnPoint, AnnSuite, Compressed
 
-__all__ = ["ann_figure", "ann_table", "compression_figure", "compression_table", "frontier"]
+__all__ = [
+    "ann_conclusion",
+    "ann_figure",
+    "ann_table",
+    "compression_figure",
+    "compression_table",
+    "frontier",
+]
 
 _MARKERS = "os^DvP"
+_ENOUGH = 0.95  # recall of an index that replaces exact search
 
 
 def mean_of(values: Mapping[str, float], *, seed: int = 0) -> Aggregate:
@@ -70,6 +79,9 @@ def ann_table(suite: AnnSuite, *, seed: int = 0) -> Table:
         f"serialised index. Intervals: 95 %, {interval_words(['wilson'])}, of differences "
         f"{interval_words(['paired'])}, over queries. Bold: no other "
         f"index is both faster ({threads[0]}, batch) and better.",
+        name="ann",
+        caption=f"Every index and setting: recall@{suite.k}, speed, size, and nDCG@10 with its "
+        f"paired difference from exact search over n = {suite.queries:,} queries.",
     )
 
 
@@ -95,14 +107,16 @@ def _row(
 
 def _difference(ours: Mapping[str, float], exact: Mapping[str, float], seed: int) -> Cell:
     """The mean, and its paired difference from exact search with an interval."""
-    queries = sorted(exact)
-    paired = mean_difference(
-        [ours[query] for query in queries], [exact[query] for query in queries]
-    )
-    return Cell(
-        f"{_mean(ours):.3f}",
-        f"{paired.difference:+.3f} {interval_text(paired.interval, absent='(no interval)')}",
-    )
+    return Cell(f"{_mean(ours):.3f}", _effect(_paired(ours, exact)))
+
+
+def _paired(ours: Mapping[str, float], theirs: Mapping[str, float]) -> MeanDifference:
+    queries = sorted(theirs)
+    return mean_difference([ours[query] for query in queries], [theirs[query] for query in queries])
+
+
+def _effect(paired: MeanDifference) -> str:
+    return f"{paired.difference:+.3f} {interval_text(paired.interval, absent='(no interval)')}"
 
 
 def _recall_and_speed(point: AnnPoint, which: int) -> tuple[float, float]:
@@ -199,16 +213,16 @@ def compression_table(suite: AnnSuite, *, seed: int = 0) -> Table:
         "not trained for this loses more. int8: documents in 255 steps per dimension. Intervals: "
         f"95 %, {interval_words(['wilson'])}, of paired differences "
         f"{interval_words(['paired'])}, over queries.",
+        name="compression",
+        caption="Fewer dimensions and fewer bits: nDCG@10 by exact search, with the paired "
+        f"difference from full vectors over n = {suite.queries:,} queries.",
     )
 
 
 def _loss(each: Compressed, full: Compressed, seed: int) -> Cell:
     if each is full:
         return Cell("–")
-    queries = sorted(full.ndcg)
-    paired = mean_difference(
-        [each.ndcg[query] for query in queries], [full.ndcg[query] for query in queries]
-    )
+    paired = _paired(each.ndcg, full.ndcg)
     return Cell(f"{paired.difference:+.3f}", interval_text(paired.interval, absent="(no interval)"))
 
 
@@ -247,3 +261,59 @@ def _compression(suite: AnnSuite, width: float, seed: int) -> MplFigure:
     axis.legend(loc="lower right")
     grid(axis, which="y")
     return figure
+
+
+def ann_conclusion(suite: AnnSuite) -> Conclusion:
+    """Say what the fastest good index gains over exact search, and what smaller vectors lose."""
+    return Conclusion(f"{_faster(suite)} {_smaller(suite)}")
+
+
+def _faster(suite: AnnSuite) -> str:
+    """Compare the fastest index with enough recall with exact search, on the first threads."""
+    where = f"On {suite.documents:,} documents of {short_task(suite.task)}"
+    exact = next((each for each in suite.points if each.family == "flat"), None)
+    good = [each for each in suite.points if _mean(each.recall) >= _ENOUGH and each is not exact]
+    if not good:
+        return f"{where}, no approximate index reaches a recall@{suite.k} of {_ENOUGH:g}."
+    best = max(good, key=lambda each: each.speeds[0].qps)
+    quality = (
+        f"recall@{suite.k} {_mean(best.recall):.3f} and nDCG@10 "
+        f"{_effect(_paired(best.ndcg, suite.exact))} to exact search"
+    )
+    speed = best.speeds[0].qps
+    if exact is None:
+        return f"{where}, {best.name} is the fastest index with {quality}: {speed:,.0f} queries/s."
+    ratio = speed / exact.speeds[0].qps
+    if ratio <= 1:
+        return (
+            f"{where}, no index with a recall@{suite.k} of {_ENOUGH:g} is faster than exact "
+            f"search ({exact.speeds[0].qps:,.0f} queries/s); the next, {best.name}, has {quality}."
+        )
+    return f"{where}, {best.name} answers {ratio:.1f} times as many queries/s, with {quality}."
+
+
+def _smaller(suite: AnnSuite) -> str:
+    """Name the smallest vectors without a loss that is shown."""
+    full, *rest = suite.compressed
+    if not rest:
+        return "Vectors were not compressed."
+    effects = [(each, _paired(each.ndcg, full.ndcg)) for each in rest]
+    kept = [
+        (each, effect)
+        for each, effect in effects
+        if effect.interval is None or effect.interval[1] >= 0
+    ]
+    if not kept:
+        least, effect = max(effects, key=lambda pair: pair[1].difference)
+        return (
+            f"All smaller vectors lose significantly, the least {_form(least)}: {_effect(effect)}."
+        )
+    small, effect = min(kept, key=lambda pair: pair[0].size)
+    return (
+        f"No loss is shown down to {small.size:,} bytes per document instead of {full.size:,} "
+        f"({_form(small)}: {_effect(effect)}, n = {suite.queries})."
+    )
+
+
+def _form(each: Compressed) -> str:
+    return f"{each.kind} of {each.dimension} dimensions"

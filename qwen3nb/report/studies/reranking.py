@@ -1,8 +1,8 @@
-"""Tables of reranking: gains over the first stage, ordering, calibration, examples."""
+"""Tables of reranking: gains over the first stage, ordering, calibration; what they say."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,9 +22,9 @@ from qwen3nb.datasets.trec import read_run
 from qwen3nb.evaluation.retrieval.first_stage import Run
 from qwen3nb.metrics.aggregate import Aggregate, aggregate
 from qwen3nb.metrics.intervals import interval_words
-from qwen3nb.metrics.retrieval import rank_documents
 from qwen3nb.records.record import Result
 from qwen3nb.report.render.cell import Cell
+from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.format import number, short_task
 from qwen3nb.report.render.table import Table
 from qwen3nb.utils.format import interval_text, p_value_text
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Reranked",
-    "cases_table",
     "in_words",
     "order_table",
     "probability",
     "reliability",
+    "rerank_conclusion",
     "rerank_differences",
     "rerank_table",
     "reranked",
@@ -48,7 +48,6 @@ __all__ = [
 METRIC = "nDCG@10"
 ALPHA = 0.05  # level of the corrected tests
 _BINS = 10
-_SHOWN = 160  # characters of a text
 Floats = NDArray[np.float64]
 
 
@@ -148,7 +147,8 @@ def reranker_table(reranker: Reranker, results: Sequence[Result]) -> Table:
     }
     rows = tuple((Cell(name), Cell(value)) for name, value in facts.items())
     note = "Ties are between documents with different tokens. Documents are ranked by log-odds."
-    return Table(("setting", "value"), rows, note, kind="facts")
+    caption = f"The reranker {reranker.label}, its settings and what it scored."
+    return Table(("setting", "value"), rows, note, "facts", name="reranker", caption=caption)
 
 
 def _longest(results: Sequence[Result]) -> str:
@@ -180,6 +180,9 @@ def rerank_table(results: Sequence[Result], *, seed: int = 0) -> Table:
         f"test, corrected by Holm over these {len(rows)} data sets, with the raw p-value below. "
         "A reranker cannot recover what the first stage missed: the best order of its documents "
         "(by an oracle) is the upper bound.",
+        name="rerank",
+        caption=f"{METRIC} before and after reranking, over all queries of each data set, with "
+        "the paired difference.",
     )
 
 
@@ -224,6 +227,43 @@ def in_words(gain: PairedDifference) -> str:
     return "helps" if gain.difference > 0 else "hurts"
 
 
+def rerank_conclusion(results: Sequence[Result], *, seed: int = 0) -> Conclusion:
+    """Say whether reranking helps, on how many data sets, and by how much."""
+    if not results:
+        return Conclusion("Nothing was reranked.")
+    label, gains = results[0].model.label, rerank_differences(results, seed=seed)
+    largest = max(range(len(gains)), key=lambda index: abs(gains[index].difference))
+    effect = _effect(gains[largest])
+    if len(gains) == 1:
+        best = results[0].metrics[f"oracle {METRIC}"].value or 0.0
+        before, after = (f"{gains[0].means[i]:.3f}" for i in (1, 0))
+        return Conclusion(
+            f"Reranking with {label} {_VERBS[in_words(gains[0])]} on {short_task(gains[0].task)}: "
+            f"{METRIC} goes from {before} to {after}, a paired difference of {effect}. The best "
+            f"order of the same candidates would reach {best:.3f}."
+        )
+    words = [in_words(each) for each in gains]
+    counts = [f"{verb} on {words.count(verb) or 'none'}" for verb in ("helps", "hurts")]
+    return Conclusion(
+        f"Of {len(gains)} data sets, reranking with {label} {' and '.join(counts)} by a "
+        f"significant paired difference (the largest, on {short_task(gains[largest].task)}: "
+        f"{effect})."
+    )
+
+
+_VERBS = {
+    "helps": "helps",
+    "hurts": "hurts",
+    "no significant difference": "makes no significant difference",
+}
+
+
+def _effect(gain: PairedDifference) -> str:
+    ends = interval_text(gain.interval, absent="(a single query)")
+    p = p_value_text(gain.corrected, relation=True)
+    return f"{gain.difference:+.3f} {ends}, p {p}, n = {gain.n}"
+
+
 def order_table(pages: Sequence[Reranked], *, seed: int = 0) -> Table:
     """Ordering of relevant candidates above others, and calibration of P(yes)."""
     rows = []
@@ -254,6 +294,9 @@ def order_table(pages: Sequence[Reranked], *, seed: int = 0) -> Table:
         "Relevant above others: how often a relevant candidate of a query scores higher than one "
         "that is not; mean over queries with both kinds. Calibration error: mean distance of "
         "P(yes) from the share of relevant pairs, over ten bins weighted by their pairs.",
+        name="rerank-order",
+        caption="How well log-odds order the candidates of a query, and how far P(yes) is from "
+        "the share of relevant pairs.",
     )
 
 
@@ -286,42 +329,3 @@ def expected_error(chance: Floats, labels: NDArray[np.bool_]) -> float:
     """Expected calibration error (Guo et al. 2017, https://arxiv.org/abs/1706.04599)."""
     bins = reliability(chance, labels)
     return sum(n * abs(mean - share) for mean, share, n in bins) / len(labels)
-
-
-def cases_table(pages: Sequence[Reranked], *, helped: bool, count: int = 3, top: int = 3) -> Table:
-    """The queries that changed most: top documents of both runs, relevant ones in bold."""
-    changed = [
-        (gain, query, page)
-        for page in pages
-        for query, gain in page.result.per_query[f"gain {METRIC}"].items()
-        if gain and (gain > 0) == helped
-    ]
-    cases = sorted(changed, key=lambda case: (-abs(case[0]), case[1]))[:count]
-    rows = [row for gain, query, page in cases for row in _case(page, query, gain, top)]
-    columns = ("query", "rank", "first stage", "reranked")
-    note = "Relevant documents in bold." if rows else "There is no such query."
-    return Table(columns, tuple(rows), note, kind="words")
-
-
-def _case(page: Reranked, query: str, gain: float, top: int) -> list[tuple[Cell, ...]]:
-    both = [rank_documents(run[query])[:top] for run in (page.first, page.run)]
-    rows = []
-    for rank in range(max(map(len, both))):
-        shown = (_document(page, query, ranked, rank) for ranked in both)
-        what = f"{page.name}, {METRIC} {gain:+.3f}"
-        head = Cell(_short(page.collection.queries[query]), what)
-        rows.append((head if rank == 0 else Cell(""), Cell(str(rank + 1)), *shown))
-    return rows
-
-
-def _document(page: Reranked, query: str, ranked: Sequence[str], rank: int) -> Cell:
-    if rank >= len(ranked):
-        return Cell("–")
-    grades: Mapping[str, int] = page.collection.qrels[query]
-    text = _short(page.collection.documents[ranked[rank]])
-    return Cell(text, strong=grades.get(ranked[rank], 0) > 0)
-
-
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _SHOWN else line[: _SHOWN - 1] + "…"

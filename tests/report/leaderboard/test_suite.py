@@ -1,8 +1,9 @@
 import pytest
 from helpers.records import amend, make, tier_records
 
+from qwen3nb.evaluation.studies.reproduce import Published, Reproduction
 from qwen3nb.records.record import MTEBScore
-from qwen3nb.report.leaderboard.suite import suite_table, summarise
+from qwen3nb.report.leaderboard.suite import reproduction_conclusion, suite_table, summarise
 from qwen3nb.tiers import GROUPS, TIERS
 
 FORUMS = GROUPS["CQADupstackRetrieval"]
@@ -53,3 +54,19 @@ def test_benchmarks_that_were_requested_whole_have_their_own_means():
     assert "STS12 (not run)" in suite_table(summary).note
     assert summary.as_dict()["means"]["STS"]["missing"] == ["STS12"]
     assert summarise(tier_records("m"), requested=wanted[:5]).means == ()
+
+
+def test_reproductions_are_counted_and_the_farthest_is_named():
+    def one(task, value):
+        return Reproduction(Published("m", task, 0.5, 0.001, "mteb"), None, value)
+
+    done = [one("A", 0.5002), one("B", 0.503), one("C", 0.49), one("D", None)]
+    assert str(reproduction_conclusion(done)) == (
+        "1 of 3 published scores are reproduced within their tolerance; 1 within five times it; "
+        "1 not. The farthest is m on C: -0.0100, tolerance 0.001. 1 could not be run here."
+    )
+    assert str(reproduction_conclusion(done[:1])) == (
+        "1 of 1 published scores are reproduced within their tolerance. The farthest is m on A: "
+        "+0.0002, tolerance 0.001."
+    )
+    assert str(reproduction_conclusion(done[3:])) == ("No published score could be run here, of 1.")

@@ -11,29 +11,29 @@ def score(value, low, high):
 BM25, RANDOM = score(0.529, 0.491, 0.567), score(0.0, 0.0, 0.008)
 
 
-def said(**scores):
+def sentence(**scores):
     return str(data_conclusion(scores))
 
 
 def test_models_whose_intervals_do_not_overlap_are_told_apart():
-    assert said(random=RANDOM, bm25=BM25) == (
+    assert sentence(random=RANDOM, bm25=BM25) == (
         "PyDocs tells good models from bad ones, and leaves room above: bm25 scores 0.529 [0.491, "
         "0.567] nDCG@10 and random scores 0.000 [0.000, 0.008] nDCG@10, each over 500 queries."
     )
-    assert "leaves little room above" in said(random=RANDOM, best=score(0.96, 0.94, 0.98))
+    assert "leaves little room above" in sentence(random=RANDOM, best=score(0.96, 0.94, 0.98))
 
 
 def test_overlapping_intervals_tell_nothing_apart():
-    text = said(bm25=BM25, other=score(0.5, 0.46, 0.54))
+    text = sentence(bm25=BM25, other=score(0.5, 0.46, 0.54))
     assert text.startswith("PyDocs does not tell these models apart: bm25 scores")
     assert text.endswith("the intervals overlap.")
 
 
 def test_one_model_and_none():
-    assert said(bm25=BM25).endswith("one model cannot show whether PyDocs tells models apart.")
-    assert said().startswith("No model was measured")
+    assert sentence(bm25=BM25).endswith("one model cannot show whether PyDocs tells models apart.")
+    assert sentence().startswith("No model was measured")
     undefined = Aggregate(None, None, None, 0, "mean", columns=("nDCG@10",), undefined="none")
-    assert said(bm25=undefined).startswith("No model was measured")
+    assert sentence(bm25=undefined).startswith("No model was measured")
 
 
 def test_the_table_has_caption_and_name():

@@ -16,31 +16,31 @@ def extraction(*, difference=0.0, rounding=0.0, leak=1.788, warnings=()):
     return Extraction(Path("runs/encoder"), "demo", 926_464, check, tuple(warnings))
 
 
-def said(**options):
+def sentence(**options):
     return str(extraction_conclusion(extraction(**options)))
 
 
 def test_an_equal_export():
-    assert said() == (
+    assert sentence() == (
         "The export computes the same as its source: its states are at most 0.0 apart on 3 inputs, "
         "and it runs bidirectionally: the last token moves the first state by 1.8."
     )
-    assert "at most 2.0e-07 apart" in said(difference=2e-7)
+    assert "at most 2.0e-07 apart" in sentence(difference=2e-7)
 
 
 def test_a_different_or_causal_export_is_not_called_equal():
-    text = said(difference=0.02, leak=0.0)
+    text = sentence(difference=0.02, leak=0.0)
     assert "does not compute the same as its source: its states are at most 2.0e-02 apart" in text
     assert "1e-05 is allowed" in text
     assert "it runs causally: the last token does not move the first state" in text
 
 
 def test_rounding_and_warnings_are_named():
-    text = said(rounding=0.031, warnings=("one",))
+    text = sentence(rounding=0.031, warnings=("one",))
     assert text.endswith(
         "Storing it in 16 bits moves states by at most 3.1e-02. 1 warning: see the table."
     )
-    assert said(warnings=("one", "two")).endswith(" 2 warnings: see the table.")
+    assert sentence(warnings=("one", "two")).endswith(" 2 warnings: see the table.")
 
 
 def test_tables_carry_their_numbers():

@@ -15,9 +15,9 @@ from qwen3nb.execution.notebook import resolved_parameters
 from qwen3nb.execution.parameters import ParameterError
 from qwen3nb.models.rerankers.load import load_reranker
 from qwen3nb.report.leaderboard.tables import model_and_run_table
+from qwen3nb.report.studies.reranked_queries import cases_table
 from qwen3nb.report.studies.reranking import (
     Reranked,
-    cases_table,
     expected_error,
     order_table,
     reliability,

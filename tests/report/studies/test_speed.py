@@ -14,7 +14,7 @@ def bench(ratio, *, texts="short sentences", difference=2e-7, cosine=1.0):
     return EncodeBench("m", texts, 64, 1000, 3, 16, True, timings)
 
 
-def said(*benches):
+def sentence(*benches):
     return str(speed_conclusion(benches))
 
 
@@ -28,19 +28,19 @@ def said(*benches):
     ],
 )
 def test_the_ratio_has_its_word(ratio, words):
-    assert words in said(bench(ratio))
+    assert words in sentence(bench(ratio))
 
 
 def test_vectors_that_differ_are_said_to():
-    assert "The vectors are the same: at most 2e-07 apart." in said(bench(2))
-    text = said(bench(2), bench(3, texts="mixed lengths", difference=1e-3, cosine=0.99))
+    assert "The vectors are the same: at most 2e-07 apart." in sentence(bench(2))
+    text = sentence(bench(2), bench(3, texts="mixed lengths", difference=1e-3, cosine=0.99))
     assert "The vectors differ: at most 1e-03 apart." in text
     assert "short sentences; 3.00 times as fast for m on mixed lengths" in text
     assert "medians of 3 rounds on one machine, without intervals" in text
 
 
 def test_without_timings():
-    assert said() == "No model was timed."
+    assert sentence() == "No model was timed."
     assert speed_figure([]) is None
 
 

@@ -32,7 +32,7 @@ def report(*overalls, runs=6, refused=(), notes=()):
     return InterferenceReport(Interference(groups, Gate(), REQUIRED, 0.95, ()), ("runs",), runs, ())
 
 
-def said(*overalls, **options):
+def sentence(*overalls, **options):
     return str(interference_conclusion(report(*overalls, **options)))
 
 
@@ -43,7 +43,7 @@ LITTLE = (0.015, 0.0151, 0.0149, 0.015, 0.0152)
 
 
 def test_good_news_reads_as_good_news_beside_the_word_of_the_gate():
-    text = said(measured(*FEW))
+    text = sentence(measured(*FEW))
     assert text.startswith("Joint training costs nothing measurable: TIR -1.4 % [")
     assert "over 2 seeds. The kill gate says FAIL by point (a loss below 1 %, so there is no " in (
         text
@@ -56,61 +56,61 @@ def test_good_news_reads_as_good_news_beside_the_word_of_the_gate():
 
 
 def test_enough_seeds_settle_it():
-    text = said(measured(*CLEAR))
+    text = sentence(measured(*CLEAR))
     assert text.startswith("Joint training costs nothing measurable: TIR 0.0 % [")
     assert "FAIL, by point and by evidence: a loss below 1 %, so there is no" in text
     assert "needed" not in text
 
 
 def test_a_cost_is_called_one():
-    text = said(measured(*COST))
+    text = sentence(measured(*COST))
     assert text.startswith("Joint training costs 8.0 % of the specialist's score: TIR 8.0 % [")
     assert "PASS, by point and by evidence: a loss of 2 % or more, enough interference" in text
 
 
 def test_a_little_cost_and_a_gain():
-    text = said(measured(*LITTLE))
+    text = sentence(measured(*LITTLE))
     assert text.startswith("Joint training costs a little: TIR 1.5 % [")
     assert "MARGINAL, by point and by evidence: a loss between 1 % and 2 %" in text
-    gain = said(measured(*(-each for each in COST)))
+    gain = sentence(measured(*(-each for each in COST)))
     assert gain.startswith("Joint training costs nothing, it helps: TIR -8.0 % [")
 
 
 def test_a_cost_that_is_not_shown_is_no_cost():
-    text = said(measured(0.1, -0.02))
+    text = sentence(measured(0.1, -0.02))
     assert text.startswith("Joint training may cost something, but no more than noise is shown:")
     assert "PASS by point (a loss of 2 % or more, enough interference to go on" in text
     assert "INCONCLUSIVE by evidence" in text
 
 
 def test_one_seed_and_few_queries_say_what_is_missing():
-    assert "one seed cannot show how much trainings vary; two or more are needed" in said(
+    assert "one seed cannot show how much trainings vary; two or more are needed" in sentence(
         measured(0.08)
     )
-    assert said(measured(0.08)).startswith("Joint training may cost something")
+    assert sentence(measured(0.08)).startswith("Joint training may cost something")
     wide = measured(*CLEAR, spread=0.03)
-    assert "but the interval over seeds and queries needs more queries" in said(wide)
+    assert "but the interval over seeds and queries needs more queries" in sentence(wide)
 
 
 def test_the_worst_of_several_configurations_speaks():
-    text = said(measured(*CLEAR), measured(*COST))
+    text = sentence(measured(*CLEAR), measured(*COST))
     assert text.startswith("Joint training (the worst of 2 configurations, joint_r16) costs 8.0 %")
 
 
 def test_tasks_left_out_are_named():
     partial = replace(measured(*CLEAR), by_evidence="INCONCLUSIVE")
-    text = said(partial, notes=("without embedding, which has no pair", "2 seeds: a caveat"))
+    text = sentence(partial, notes=("without embedding, which has no pair", "2 seeds: a caveat"))
     assert "INCONCLUSIVE by evidence: not every task could be compared." in text
     assert text.endswith("This is without embedding, which has no pair.")
 
 
 def test_nothing_to_compare_says_why():
-    assert said(runs=0).startswith("No trained adapters have been evaluated")
-    assert said(runs=3) == (
+    assert sentence(runs=0).startswith("No trained adapters have been evaluated")
+    assert sentence(runs=3) == (
         "None of the 3 adapters was trained jointly, so the cost of joint training is unknown."
     )
     none = replace(measured(0.1), tir=None, by_point="NO RESULT", by_evidence="NO RESULT")
-    text = said(none, refused=("a with b: optimiser steps 40 against 80",))
+    text = sentence(none, refused=("a with b: optimiser steps 40 against 80",))
     assert text.startswith("No joint adapter can be compared with its specialist: 1 pair was")
     assert "train both for the same number" in text
 

@@ -30,14 +30,14 @@ def steps_of(training, *means, first=100, spread=1.0, other=0.0, **fields):
 
 
 @pytest.fixture
-def said(tmp_path):
+def sentence(tmp_path):
     return lambda *results: str(
         training_conclusion(read_trainings(results, tier="smoke", outputs=tmp_path))
     )
 
 
-def test_a_training_that_helps(said):
-    text = said(*steps_of("a", 0.2, 0.3, 0.5, other=0.01))
+def test_a_training_that_helps(sentence):
+    text = sentence(*steps_of("a", 0.2, 0.3, 0.5, other=0.01))
     assert text.startswith(
         "Training a raised nDCG@10 on Retrieval from 0.200 at step 100 to 0.500 at step 300 "
         "(+0.300 [+0.29"
@@ -47,22 +47,22 @@ def test_a_training_that_helps(said):
     assert text.endswith("above step 200, the next best (p < 0.001).")
 
 
-def test_a_training_that_hurts(said):
-    text = said(*steps_of("a", 0.5, 0.3, 0.2, other=0.01))
+def test_a_training_that_hurts(sentence):
+    text = sentence(*steps_of("a", 0.5, 0.3, 0.2, other=0.01))
     assert "lowered nDCG@10 on Retrieval from 0.500 at step 100 to 0.200 at step 300" in text
     assert "falling at every checkpoint" in text
     assert "Step 100 scores best" in text
 
 
-def test_a_training_without_effect(said):
-    text = said(*steps_of("a", 0.3, 0.31, 0.302, other=0.2))
+def test_a_training_without_effect(sentence):
+    text = sentence(*steps_of("a", 0.3, 0.31, 0.302, other=0.2))
     assert text.startswith("Training a shows no effect on nDCG@10 on Retrieval: 0.300 at step 100")
     assert "with ups and downs on the way" in text
     assert "scores best, but that is not more than noise: +0.0" in text
 
 
-def test_two_checkpoints_have_no_course_and_other_tasks_are_named(said):
-    text = said(
+def test_two_checkpoints_have_no_course_and_other_tasks_are_named(sentence):
+    text = sentence(
         *steps_of("a", 0.3, 0.3, other=0.2),
         *steps_of("a", 0.3, 0.4, other=0.01, task=RERANKING),
     )
@@ -71,10 +71,10 @@ def test_two_checkpoints_have_no_course_and_other_tasks_are_named(said):
     assert "; it also changed Reranking by +0.100." in text
 
 
-def test_no_training_and_many(said):
-    assert said() == said(*steps_of("a", 0.3))
-    assert said().startswith("No training has two evaluated checkpoints")
-    text = said(*(each for name in "abcde" for each in steps_of(name, 0.2, 0.5, other=0.01)))
+def test_no_training_and_many(sentence):
+    assert sentence() == sentence(*steps_of("a", 0.3))
+    assert sentence().startswith("No training has two evaluated checkpoints")
+    text = sentence(*(each for name in "abcde" for each in steps_of(name, 0.2, 0.5, other=0.01)))
     assert text.count("raised") == 3
     assert text.endswith("2 more trainings are in the tables.")
 
@@ -92,8 +92,8 @@ def test_p_values_of_gains_are_corrected_over_all_of_them(tmp_path):
     assert "No training" in gains_table(empty).note
 
 
-def test_seeds_are_named_where_there_are_several(said):
-    text = said(*steps_of("a-seed-1", 0.2, 0.4), *steps_of("a-seed-2", 0.2, 0.4))
+def test_seeds_are_named_where_there_are_several(sentence):
+    text = sentence(*steps_of("a-seed-1", 0.2, 0.4), *steps_of("a-seed-2", 0.2, 0.4))
     assert "Training a, seed 1 raised" in text
     assert "Training a, seed 2 raised" in text
 

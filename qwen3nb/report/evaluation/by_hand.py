@@ -1,0 +1,257 @@
+"""One query, or a few pairs of sentences, examined by hand: their texts, and what a model does.
+
+The texts come from the data of a task that the evaluation has just used, never from the network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.stats import rankdata
+
+from qwen3nb.datasets.collection import TestCollection
+from qwen3nb.datasets.find_collections import find_collections
+from qwen3nb.datasets.mirror import local_data, missing, needs
+from qwen3nb.evaluation.mteb.select import task_key
+from qwen3nb.evaluation.mteb.subsample import limited
+from qwen3nb.metrics.retrieval import rank_documents
+from qwen3nb.models.encoders.base import Encoder
+from qwen3nb.records.record import Result
+from qwen3nb.report.render.cell import Cell
+from qwen3nb.report.render.format import short_task
+from qwen3nb.report.render.table import Table
+from qwen3nb.utils.format import number_text
+
+__all__ = ["disagreement_table", "query_table", "shortened", "typical_query"]
+
+_TOP = 5
+_SHOWN = 200  # characters of a text
+_ENCODED = 1_000  # documents that are encoded for one query
+_SEARCHED = 50_000  # documents that are searched for one query, of an encoder with stored vectors
+
+
+@dataclass(frozen=True)
+class _Search:
+    """One query of a test collection, its ranking and its score in the record."""
+
+    collection: TestCollection
+    query: str
+    ranked: tuple[str, ...]
+    scores: Mapping[str, float]
+    metric: str
+    score: float
+
+
+def query_table(
+    model: Any,
+    data: Sequence[Any],
+    results: Iterable[Result],
+    *,
+    query: str = "",
+    limit: int = 0,
+) -> Table | None:
+    """Return what a model ranks first for one query, and its judged documents.
+
+    The task is the search task with fewest documents; its corpus is searched again. None without
+    such a task, or if its corpus is too large to be searched for one query.
+
+    Args:
+        model: the loaded model.
+        data: MTEB tasks or folders that the records come from.
+        results: records of the model.
+        query: id of the query; by default the one whose score is nearest to the mean.
+        limit: as in the evaluation.
+
+    Raises:
+        ValueError: no such query; names some that there are.
+    """
+    for result in sorted(_searched(results), key=lambda each: each.task.size["documents"]):
+        if not _affordable(model, result.task.size["documents"]):
+            return None
+        for each in data:
+            collection = _collection(each, result, limit)
+            if collection is not None:
+                why = "" if query else "The query whose score is nearest to the mean. "
+                return _shown(_search(model, collection, result, query), result, why)
+    return None
+
+
+def _searched(results: Iterable[Result]) -> list[Result]:
+    """Return the records of a search in one corpus."""
+    return [
+        each
+        for each in results
+        if each.task.type == "Retrieval"
+        and not each.parts
+        and "documents" in each.task.size
+        and each.task.main_metric in each.per_query
+    ]
+
+
+def _affordable(model: Any, documents: int) -> bool:
+    if not isinstance(model, Encoder):
+        return model.searches_only and documents <= _SEARCHED
+    stored = len(model.cache) if model.cache is not None else 0
+    return documents <= (_SEARCHED if stored >= documents else _ENCODED)
+
+
+def _collection(source: Any, result: Result, limit: int) -> TestCollection | None:
+    """Return the test collection of a record, if ``source`` has it and its data are here."""
+    if isinstance(source, str):
+        collections = find_collections(source)
+    elif task_key(source, limit=limit) == result.task.key and _here(source):
+        with _loaded(source, limit):
+            collections = find_collections(source)
+            named = [replace(each, name=result.task.key) for each in collections]
+            return named[0] if len(named) == 1 else None
+    else:
+        return None
+    return next((each for each in collections if each.name == result.task.key), None)
+
+
+def _here(task: Any) -> bool:
+    """Whether a task is loaded, built in, or its data are on this machine."""
+    built_in = task.metadata.dataset["path"].startswith("qwen3nb/")
+    return bool(task.data_loaded or built_in or not missing(needs([task]), reachable=lambda: False))
+
+
+@contextmanager
+def _loaded(task: Any, limit: int) -> Iterator[None]:
+    if not task.data_loaded:
+        with local_data(task):
+            task.load_data()
+    if hasattr(task, "convert_v1_dataset_format_to_v2"):
+        task.convert_v1_dataset_format_to_v2(num_proc=None)
+    with limited(task, limit):
+        yield
+
+
+def _search(model: Any, collection: TestCollection, result: Result, query: str) -> _Search:
+    metric = result.task.main_metric
+    values = result.per_query[metric]
+    if query and query not in values:
+        known = ", ".join(sorted(values)[:5])
+        raise ValueError(f"unknown query {query!r} of {result.task.key}; such as: {known}")
+    name = query or typical_query(values)
+    scores = _scores(model, collection, collection.queries[name])
+    if collection.skip_self:
+        scores = {document: score for document, score in scores.items() if document != name}
+    return _Search(
+        collection, name, tuple(rank_documents(scores)), scores, metric, float(values[name])
+    )
+
+
+def typical_query(values: Mapping[str, float]) -> str:
+    """Return the query whose score is nearest to the mean; of several, the first by id.
+
+    >>> typical_query({"a": 0.0, "b": 1.0, "c": 0.5})
+    'c'
+    """
+    mean = float(np.mean(list(values.values())))
+    return min(sorted(values), key=lambda query: abs(values[query] - mean))
+
+
+def _scores(model: Any, collection: TestCollection, text: str) -> dict[str, float]:
+    documents = collection.documents
+    if isinstance(model, Encoder):
+        rows = model.encode(list(documents.values()), role="passage")
+        close = model.similarity(model.encode([text], role="query"), rows)[0]
+        return dict(zip(documents, close.tolist(), strict=True))
+    model.index([{"id": name, "text": each} for name, each in documents.items()])
+    ranked = model.search([{"id": "q", "text": text}], top_k=len(documents))["q"]
+    return {name: float(score) for name, score in ranked.items()}
+
+
+def _shown(search: _Search, result: Result, why: str) -> Table:
+    grades = search.collection.qrels[search.query]
+    relevant = {name for name, grade in grades.items() if grade > 0}
+    rest = [name for name in search.ranked[_TOP:] if name in relevant]
+    lost = sorted(relevant - {*search.ranked})
+    rows = [_document(search, name, relevant) for name in [*search.ranked[:_TOP], *rest, *lost]]
+    text = shortened(search.collection.queries[search.query])
+    return Table(
+        ("rank", "document", "score", "judged"),
+        tuple(rows),
+        f"{why}Searched again among all {len(search.collection.documents):,} documents of "
+        f"{short_task(result.task.key)}: the first {_TOP}, then any relevant document below them. "
+        "Relevant documents in bold.",
+        kind="words",
+        name="one-query",
+        caption=f"Query {search.query}: “{text}” has {search.metric} "
+        f"{number_text(search.score)} with {result.model.label}.",
+    )
+
+
+def _document(search: _Search, name: str, relevant: set[str]) -> tuple[Cell, ...]:
+    ranked = name in search.scores
+    grade = search.collection.qrels[search.query].get(name)
+    text = shortened(search.collection.documents.get(name, "(not in the corpus)"))
+    return (
+        Cell(str(search.ranked.index(name) + 1) if ranked else "not retrieved"),
+        Cell(text, name, strong=name in relevant),
+        Cell(f"{search.scores[name]:.3f}") if ranked else Cell("–"),
+        Cell("not judged" if grade is None else ("relevant" if grade > 0 else "not relevant")),
+    )
+
+
+def disagreement_table(
+    data: Sequence[Any], results: Iterable[Result], *, most: int = 3, limit: int = 0
+) -> Table | None:
+    """Return the pairs of sentences whose rank by the model is farthest from that by people.
+
+    None without a task of sentence pairs whose data are here.
+
+    Args:
+        data: MTEB tasks that the records come from.
+        results: records of one model.
+        most: number of pairs.
+        limit: as in the evaluation.
+    """
+    for result in results:
+        if "gold" not in result.per_query or result.parts:
+            continue
+        for task in data:
+            if isinstance(task, str) or task_key(task, limit=limit) != result.task.key:
+                continue
+            if _here(task):
+                with _loaded(task, limit):
+                    return _pairs(task, result, most)
+    return None
+
+
+def _pairs(task: Any, result: Result, most: int) -> Table:
+    rows = task.dataset
+    for level in (task.hf_subsets[0], task.eval_splits[0]):
+        rows = rows.get(level, rows) if isinstance(rows, Mapping) else rows
+    first, second = (rows[column] for column in task.column_names)
+    gold, cosine = (np.array(list(result.per_query[each].values())) for each in ("gold", "cosine"))
+    ranks = [len(gold) + 1 - rankdata(each) for each in (gold, cosine)]
+    far = np.argsort(-np.abs(ranks[0] - ranks[1]), kind="stable")[:most]
+    shown = tuple(
+        (
+            Cell(shortened(first[int(i)])),
+            Cell(shortened(second[int(i)])),
+            Cell(f"{gold[i]:g}", f"rank {ranks[0][i]:g}", value=float(gold[i])),
+            Cell(f"{cosine[i]:.3f}", f"rank {ranks[1][i]:g}", value=float(cosine[i])),
+        )
+        for i in far
+    )
+    return Table(
+        ("sentence", "other sentence", "people", f"{result.model.label}\ncosine"),
+        shown,
+        f"Of {len(gold)} pairs of {short_task(result.task.key)}, those whose two ranks differ "
+        "most; rank 1 is the most similar. They are the worst cases, not typical ones.",
+        kind="words",
+        name="disagreement",
+        caption="Pairs of sentences on which the model and people disagree most.",
+    )
+
+
+def shortened(text: str) -> str:
+    """Return a text on one line, of at most 200 characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= _SHOWN else f"{line[: _SHOWN - 1]}…"

@@ -1,0 +1,266 @@
+"""The scores of one model beside a baseline: table, forest plot, and what they say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from qwen3nb.analysis.comparison.against_baseline import ALPHA, AgainstBaseline
+from qwen3nb.metrics.intervals import interval_words
+from qwen3nb.report.render.cell import Cell
+from qwen3nb.report.render.conclusion import Conclusion
+from qwen3nb.report.render.figure import Figure
+from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
+from qwen3nb.report.render.format import number, short_task
+from qwen3nb.report.render.home import task_anchor
+from qwen3nb.report.render.model_styles import model_colors
+from qwen3nb.report.render.sections import MANY, Sections
+from qwen3nb.report.render.table import Table
+from qwen3nb.utils.format import interval_text, number_text, p_value_text
+
+__all__ = [
+    "baseline_figure",
+    "evaluation_conclusion",
+    "forest_rows",
+    "scores_table",
+    "terminal_table",
+]
+
+_HEADS = (
+    "task\nmetric", "score\n95 % interval", "Δ to the baseline\n95 % interval", "baseline\nscore",
+    "p\ncorrected", "n",
+)  # fmt: skip
+
+
+def scores_table(
+    scores: Sequence[AgainstBaseline], *, skipped: Mapping[str, str] | None = None
+) -> Table | Sections:
+    """Return a row per task: the main score, and its paired difference from the baseline.
+
+    Many tasks are in a folded table per type.
+
+    Args:
+        scores: from `against_baseline`.
+        skipped: why a task has no result, by key.
+    """
+    if len(scores) <= MANY:
+        return _table(scores, "scores", "", skipped or {})
+    types = sorted({each.type for each in scores})
+    tables = []
+    for kind in types:
+        own = [each for each in scores if each.type == kind]
+        plural = "s" if len(own) > 1 else ""
+        tables.append((f"{kind} ({len(own)} task{plural})", _table(own, f"scores-{kind}", kind)))
+    if skipped:
+        rows = tuple(_skipped(task, reason) for task, reason in skipped.items())
+        caption = "Tasks that the model cannot do."
+        tables.append(("Not applicable", Table(_HEADS, rows, name="scores-none", caption=caption)))
+    return Sections(tuple(tables))
+
+
+def _table(
+    scores: Sequence[AgainstBaseline],
+    name: str,
+    kind: str,
+    skipped: Mapping[str, str] | None = None,
+) -> Table:
+    rows = [_row(each) for each in scores]
+    rows += [_skipped(task, reason) for task, reason in (skipped or {}).items()]
+    used = interval_words(each.score.interval for each in scores)
+    note = f"Intervals: 95 %, {used}, over n. In bold: differences that are significant"
+    if any(each.p_value is not None for each in scores):
+        note += (
+            f" (two-sided paired permutation test over queries, p < {ALPHA:g} corrected by Holm "
+            "over all models compared with the baseline on the task)"
+        )
+    if any(each.difference is not None and each.p_value is None for each in scores):
+        note += "; of correlations: the interval of the difference excludes 0"
+    model = scores[0].model if scores else "the model"
+    tasks = f"the {kind} tasks" if kind else "every task"
+    caption = f"Scores of {model} on {tasks}, each with its paired difference from a baseline."
+    return Table(_HEADS, tuple(rows), f"{note}.", name=name, caption=caption)
+
+
+def _row(each: AgainstBaseline) -> tuple[Cell, ...]:
+    task = Cell(short_task(each.task), each.metric)
+    score = number(each.score, link=f"#{task_anchor(each.task)}")
+    n = Cell(f"{each.score.n} {each.unit}", value=each.score.n)
+    if each.difference is None:
+        none = Cell("–", each.why)
+        return task, score, none, Cell(each.baseline or "–"), Cell("–"), n
+    return (
+        task,
+        score,
+        Cell(
+            f"{each.difference:+.3f}", interval_text(each.interval, absent="(no interval)"),
+            strong=each.significant, value=each.difference, interval=each.interval,
+        ),
+        Cell(each.baseline, number_text(each.other)),
+        Cell("–" if each.p_value is None else p_value_text(each.p_value), value=each.p_value),
+        n,
+    )  # fmt: skip
+
+
+def _skipped(task: str, reason: str) -> tuple[Cell, ...]:
+    dashes = (Cell("–") for _ in range(4))
+    return (Cell(short_task(task)), Cell("not applicable", reason), *dashes)
+
+
+def terminal_table(
+    scores: Sequence[AgainstBaseline],
+    *,
+    reused: Sequence[str] = (),
+    skipped: Mapping[str, str] | None = None,
+) -> Table:
+    """Return the scores with a line per task, for a terminal.
+
+    Args:
+        scores: from `against_baseline`.
+        reused: tasks whose record was there already.
+        skipped: why a task has no result, by key.
+    """
+    rows = [
+        (
+            Cell(short_task(each.task)),
+            Cell(each.metric),
+            Cell(number_text(each.score.value)),
+            Cell(interval_text(_ends(each), sign=False)),
+            Cell(number_text(each.difference, sign=True), strong=each.significant),
+            Cell(each.baseline or each.why),
+            Cell(f"{each.score.n} {each.unit}"),
+            Cell("reused" if each.task in reused else "new"),
+        )
+        for each in scores
+    ]
+    heads = ("task", "metric", "score", "95 % interval", "Δ", "to", "n", "record")
+    model = scores[0].model if scores else "the model"
+    return Table(
+        heads, tuple(rows), _not_run(skipped or {}), name="terminal", caption=f"Scores of {model}."
+    )  # fmt: skip
+
+
+def _not_run(skipped: Mapping[str, str]) -> str:
+    """Say which tasks have no result, by reason; only their number if there are many."""
+    by_reason: dict[str, list[str]] = {}
+    for task, reason in skipped.items():
+        by_reason.setdefault(reason, []).append(short_task(task))
+    return "\n".join(
+        f"not applicable: {', '.join(tasks) if len(tasks) <= MANY else f'{len(tasks)} tasks'} "
+        f"({reason})"
+        for reason, tasks in by_reason.items()
+    )
+
+
+def forest_rows(scores: Sequence[AgainstBaseline]) -> list[ForestRow]:
+    """Return a row of a forest plot per task with a difference; significant ones are filled."""
+    compared = [each for each in scores if each.difference is not None]
+    one = len({each.baseline for each in compared}) == 1
+    rows = []
+    for each in compared:
+        low, high = each.interval or (None, None)
+        note = "" if one else f"to {each.baseline}"
+        label, clear = short_task(each.task), each.significant
+        rows.append(ForestRow(label, each.difference, low, high, note=note, clear=clear))
+    return rows
+
+
+def baseline_figure(scores: Sequence[AgainstBaseline]) -> Figure | None:
+    """Draw the paired difference from the baseline on every task; None without a baseline."""
+    rows = forest_rows(sorted(scores, key=lambda each: each.type) if len(scores) > MANY else scores)
+    if not rows:
+        return None
+    model = scores[0].model
+    names = " or ".join(dict.fromkeys(each.baseline for each in scores if each.baseline))
+    color = model_colors([model])[model]
+    return forest_figure(
+        [replace(row, color=color) for row in rows],
+        xlabel=f"difference from {names}, main metric",
+        name="against-baseline",
+        caption=f"Paired difference of {model} from {names} on each task, with its 95 % interval "
+        "over queries, pairs or texts. Right of the line: better than the baseline. Filled: "
+        "significant; open: no difference is shown.",
+    )
+
+
+def evaluation_conclusion(scores: Sequence[AgainstBaseline]) -> Conclusion:
+    """Say on how many tasks a model is better or worse than its baselines."""
+    if not scores:
+        return Conclusion("No task was finished, so there is no score to speak of.")
+    model = scores[0].model
+    by_baseline: dict[str, list[AgainstBaseline]] = {}
+    for each in scores:
+        if each.difference is not None:
+            by_baseline.setdefault(each.baseline, []).append(each)
+    sentences = [
+        _one_task(own[0]) if len(own) == 1 else _tasks(model, name, own)
+        for name, own in by_baseline.items()
+    ]
+    if alone := [each for each in scores if each.difference is None]:
+        sentences.append(_alone(model, alone, bool(by_baseline)))
+    return Conclusion(" ".join(sentences))
+
+
+def _one_task(each: AgainstBaseline) -> str:
+    words = {
+        "better": f"{each.model} is better than {each.baseline}",
+        "worse": f"{each.model} is worse than {each.baseline}",
+        "not shown": f"no difference between {each.model} and {each.baseline} is shown",
+    }[each.verdict]
+    means = f"{each.metric} {number_text(each.score.value)} against {number_text(each.other)}"
+    return f"On {short_task(each.task)}, {words}: {means}, a paired difference of {_effect(each)}."
+
+
+def _effect(each: AgainstBaseline) -> str:
+    p = "" if each.p_value is None else f", p {p_value_text(each.p_value, relation=True)}"
+    ends = interval_text(each.interval, absent="(no interval)")
+    return f"{each.difference:+.3f} {ends}{p}, n = {each.score.n}"
+
+
+def _tasks(model: str, baseline: str, own: Sequence[AgainstBaseline]) -> str:
+    sides = {
+        verdict: [each for each in own if each.verdict == verdict]
+        for verdict in ("better", "worse", "not shown")
+    }
+    better, worse, open_ones = (len(each) for each in sides.values())
+    if not better and not worse:
+        largest = max(own, key=lambda each: abs(each.difference or 0.0))
+        return (
+            f"No difference between {model} and {baseline} is shown on "
+            f"{'either of the two' if len(own) == 2 else f'any of the {len(own)}'} tasks compared "
+            f"with it (the largest, on {short_task(largest.task)}: {_effect(largest)})."
+        )
+    first, second = ("better", "worse") if better >= worse else ("worse", "better")
+    largest = max(sides[first], key=lambda each: abs(each.difference or 0.0))
+    text = f"{model} is {first} than {baseline} on {_count(len(sides[first]), len(own))}"
+    text += f" by a significant paired difference, {second} on {len(sides[second]) or 'none'}"
+    if open_ones:
+        text += f"; on {'one' if open_ones == 1 else open_ones} no difference is shown"
+    return f"{text} (the largest, on {short_task(largest.task)}: {_effect(largest)})."
+
+
+def _count(some: int, every: int) -> str:
+    if some == every:
+        return f"{'both' if every == 2 else f'all {every}'} tasks compared with it"
+    return f"{some} of {every} tasks compared with it"
+
+
+def _alone(model: str, alone: Sequence[AgainstBaseline], others: bool) -> str:
+    """Say what cannot be compared, and what would change that."""
+    best = alone[0]
+    ends = interval_text(_ends(best), sign=False, absent="")
+    one = f"{best.metric} {number_text(best.score.value)} {ends}".strip()
+    if others:
+        names = " and ".join(short_task(each.task) for each in alone[:2])
+        more = f", and {len(alone) - 2} more," if len(alone) > 2 else ""
+        plural = "have" if len(alone) > 1 else "has"
+        return f"{names}{more} {plural} no difference to test ({best.why})."
+    return (
+        f"{model} scores {one} on {short_task(best.task)}, n = {best.score.n}; there is no "
+        f"baseline to compare it with ({best.why}). `qwen3nb eval --checkpoint bm25` or "
+        "`--checkpoint random` on the same tasks makes one."
+    )
+
+
+def _ends(each: AgainstBaseline) -> tuple[float, float] | None:
+    low, high = each.score.low, each.score.high
+    return None if low is None or high is None else (low, high)

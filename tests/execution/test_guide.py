@@ -1,0 +1,67 @@
+"""The lessons of the guide: valid names, cross-references, and a run without the demo."""
+
+import ast
+import importlib
+import re
+
+import nbformat
+import pytest
+from helpers import REPOSITORY
+from helpers.checkout import write_checkout
+from helpers.notebooks import execute_here
+
+import qwen3nb as q
+from qwen3nb import paths
+from qwen3nb.book.build import _LESSONS
+from qwen3nb.execution.notebook import page_path
+
+GUIDE = REPOSITORY / "notebooks" / "guide"
+LESSONS = sorted(GUIDE.glob("*.ipynb"))
+
+
+def test_every_lesson_is_in_the_book_and_in_its_overview():
+    names = {path.stem for path in LESSONS}
+    assert {f"guide/{name}" for name in names} == set(_LESSONS)
+    overview = (REPOSITORY / "book" / "guide" / "index.md").read_text(encoding="utf-8")
+    contents = (REPOSITORY / "book" / "_toc.yml").read_text(encoding="utf-8")
+    assert set(re.findall(r'href="([a-z-]+)\.html"', overview)) == names
+    assert set(re.findall(r"glob: guide/([a-z-]+)\*", contents)) == names
+
+
+@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+def test_all_names_of_the_package_resolve(path):
+    cells = nbformat.read(path, as_version=4).cells
+    source = "\n".join(cell.source for cell in cells if cell.cell_type == "code")
+    for name, inner in re.findall(r"\bq\.(\w+)(?:\.(\w+))?", source):
+        assert hasattr(q, name), name
+        assert not inner or hasattr(getattr(q, name), inner), f"{name}.{inner}"
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("qwen3nb"):
+            module = importlib.import_module(str(node.module))
+            assert all(hasattr(module, each.name) for each in node.names), ast.unparse(node)
+
+
+@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+def test_links_between_lessons_and_images_have_targets(path):
+    text = "\n".join(cell.source for cell in nbformat.read(path, as_version=4).cells)
+    for name in re.findall(r"\]\(([a-z-]+\.ipynb)\)", text):
+        assert (GUIDE / name).is_file(), name
+    for name in re.findall(r"guide/(_images/[a-z]+\.svg)", text):
+        assert (REPOSITORY / "book" / "guide" / name).is_file(), name
+
+
+def test_the_page_of_a_lesson_is_beside_the_overview(home):
+    checkout = write_checkout(home, lessons=True)
+    notebook = paths.find_notebook("guide/caching")
+    assert page_path(notebook, {}) == checkout / "book" / "guide" / "caching.ipynb"
+    assert page_path(paths.find_notebook("interference"), {}).parent == paths.book_runs()
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+def test_a_lesson_runs_without_the_demo_and_keeps_nothing(path, home, monkeypatch, shared_cache):
+    checkout = write_checkout(home, lessons=True)
+    monkeypatch.setenv("QWEN3NB_CACHE", str(shared_cache))  # restored: a lesson sets its own
+    execute_here(checkout / "notebooks" / "guide" / path.name, None, {})
+    assert not paths.results().exists()
+    assert not paths.runs().exists()

@@ -1,0 +1,78 @@
+"""One query and a few pairs by hand, with texts from the task that was evaluated."""
+
+import pytest
+
+import qwen3nb as q
+from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
+from qwen3nb.evaluation.evaluate import evaluate
+from qwen3nb.models.load import load_model
+from qwen3nb.report.evaluation.by_hand import (
+    disagreement_table,
+    query_table,
+    shortened,
+    typical_query,
+)
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory):
+    """bm25, its task and its record, on sixteen queries."""
+    model, task = load_model("bm25"), embedded_task("PyDocsSampleRetrieval")
+    run = evaluate(model, tasks=[task], limit=16, output=tmp_path_factory.mktemp("r"),
+                   show_progress=False)  # fmt: skip
+    return model, task, run.results
+
+
+def test_the_query_nearest_to_the_mean_is_typical():
+    assert typical_query({"b": 0.4, "a": 0.6, "c": 1.0, "d": 0.0}) == "a"  # both are 0.1 away
+    assert shortened("a\n b " + "x" * 300) == "a b " + "x" * 195 + "…"
+
+
+def test_a_search_model_shows_its_first_documents_and_the_relevant_ones(searched):
+    model, task, results = searched
+    table = query_table(model, [task], results, limit=16)
+    (record,) = results
+    values = record.per_query["nDCG@10"]
+    name = typical_query(values)
+    assert f"Query {name}: " in table.caption
+    assert f"nDCG@10 {values[name]:.3f}" in table.caption
+    assert "None" not in table.to_html()
+    relevant = [row for row in table.rows if row[1].strong]
+    assert [row[3].text for row in relevant] == ["relevant"] * len(relevant)
+    assert relevant
+
+
+def test_the_rank_by_hand_is_the_rank_in_the_record(searched):
+    """MRR@10 of the record follows from the ranks that the table shows, for every query."""
+    model, task, results = searched
+    for query, expected in sorted(results[0].per_query["MRR@10"].items())[:6]:
+        table = query_table(model, [task], results, query=query, limit=16)
+        ranks = [row[0].text for row in table.rows if row[1].strong]
+        best = min((int(rank) for rank in ranks if rank.isdigit()), default=99)
+        assert (1 / best if best <= 10 else 0.0) == pytest.approx(expected)
+
+
+def test_an_unknown_query_is_refused(searched):
+    model, task, results = searched
+    with pytest.raises(ValueError, match="unknown query 'nope' of PyDocsSampleRetrieval-limit16"):
+        query_table(model, [task], results, query="nope", limit=16)
+
+
+def test_nothing_is_shown_without_a_search_or_its_task(searched):
+    model, task, results = searched
+    assert query_table(model, [task], [], limit=16) is None
+    assert query_table(model, [], results, limit=16) is None
+    assert query_table(model, [task], results, limit=0) is None  # other data than the record's
+    assert disagreement_table([task], results) is None
+
+
+def test_an_encoder_shows_the_pairs_whose_ranks_differ_most(tmp_path):
+    task = embedded_task("AuthorSTS")
+    results = q.evaluate("random", tasks=[task], output=tmp_path, show_progress=False).results
+    table = disagreement_table([task], results, most=2)
+    ranks = [[float(cell.detail.removeprefix("rank ")) for cell in row[2:]] for row in table.rows]
+    assert len(ranks) == 2
+    assert all(abs(ours - theirs) > 60 for ours, theirs in ranks)  # of 120
+    for row in table.rows:
+        assert row[0].text
+        assert 0 <= row[2].value <= 5

@@ -1,0 +1,201 @@
+"""A model's scores beside a baseline: the table, the plot, and the sentence, pinned to numbers."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers.records import amend, make, noisy, tier_records
+
+import qwen3nb as q
+from qwen3nb.analysis.comparison.against_baseline import against_baseline
+from qwen3nb.records.record import Part
+from qwen3nb.report.evaluation.scores import (
+    baseline_figure,
+    evaluation_conclusion,
+    forest_rows,
+    scores_table,
+    terminal_table,
+)
+from qwen3nb.report.leaderboard.tables import provenance_table
+from qwen3nb.report.render.sections import Sections
+
+TASKS = ("PyDocsSampleRetrieval", "PyDocsSampleReranking")
+
+
+def on_tasks(label, *means, seed=0):
+    return [
+        make(label, task=task, scores=noisy(mean, seed=seed))
+        for task, mean in zip(TASKS, means, strict=False)
+    ]
+
+
+def text(ours, others, **options):
+    return str(evaluation_conclusion(against_baseline(ours, others, **options)))
+
+
+def test_better_on_all_tasks():
+    words = text(on_tasks("m", 0.7, 0.6), on_tasks("bm25", 0.5, 0.5, seed=1))
+    assert words.startswith(
+        "m is better than bm25 on both tasks compared with it by a significant paired difference, "
+        "worse on none (the largest, on Retrieval: +0."
+    )
+    assert words.endswith("p < 0.001, n = 40).")
+
+
+def test_worse_on_one_task_and_nothing_shown_on_the_other():
+    ours, others = on_tasks("m", 0.5, 0.3), on_tasks("bm25", 0.5, 0.5, seed=1)
+    assert text(ours, others).startswith(
+        "m is worse than bm25 on 1 of 2 tasks compared with it by a significant paired difference, "
+        "better on none; on one no difference is shown (the largest, on Reranking: -0."
+    )
+
+
+def test_no_difference_is_said_with_its_interval():
+    ours, others = on_tasks("m", 0.5, 0.5), on_tasks("bm25", 0.5, 0.5, seed=1)
+    (first, second) = against_baseline(ours, others)
+    assert text(ours, others).startswith(
+        "No difference between m and bm25 is shown on either of the two tasks compared with it "
+        "(the largest, on "
+    )
+    assert text(ours[:1], others) == (
+        "On Retrieval, no difference between m and bm25 is shown: nDCG@10 "
+        f"{first.score.value:.3f} against {first.other:.3f}, a paired difference of "
+        f"{first.difference:+.3f} [{first.interval[0]:+.3f}, {first.interval[1]:+.3f}], "
+        f"p = {first.p_value:.4f}, n = 40."
+    )
+    assert second.verdict == "not shown"
+
+
+def test_without_a_baseline_the_score_stands_alone_and_says_what_to_run():
+    assert text(on_tasks("m", 0.5), []).startswith("m scores nDCG@10 0.")
+    assert "no baseline to compare it with (no other model). `qwen3nb eval --checkpoint bm25`" in (
+        text(on_tasks("m", 0.5), [])
+    )
+    assert text([], on_tasks("bm25", 0.5)) == (
+        "No task was finished, so there is no score to speak of."
+    )
+
+
+def test_the_baseline_is_bm25_then_random_then_the_best_other():
+    ours = on_tasks("m", 0.5, 0.5)
+    bm25, random = on_tasks("bm25", 0.4), on_tasks("random", 0.1, 0.1)
+    best, other = on_tasks("best", 0.9, 0.9), on_tasks("other", 0.2, 0.2)
+
+    def baselines(*others, **options):
+        return [each.baseline for each in against_baseline(ours, others, **options)]
+
+    assert baselines(*bm25, *random, *best) == ["bm25", "random"]
+    assert baselines(*best, *other) == ["best", "best"]
+    assert baselines(*bm25, *random, *best, baseline="best") == ["best", "best"]
+    assert baselines(*bm25, baseline="bm25") == ["bm25", ""]
+    assert [each.why for each in against_baseline(ours, bm25, baseline="bm25")] == [
+        "", "no record of bm25",
+    ]  # fmt: skip
+    assert baselines(*ours) == ["", ""]  # never itself
+    old = make("bm25", task=TASKS[0], revision="older", scores=noisy(0.4))
+    assert baselines(old) == ["", ""]  # nor on other data
+
+
+def test_a_difference_is_that_of_the_comparison_of_all_models():
+    ours, bm25 = on_tasks("m", 0.52), on_tasks("bm25", 0.5, seed=1)
+    third = on_tasks("third", 0.7, seed=2)
+    (here,) = against_baseline(ours, [*bm25, *third])
+    there = q.compare([*ours, *bm25, *third], baseline="bm25").difference(
+        "m", "bm25", task=TASKS[0]
+    )
+    assert (here.difference, here.interval, here.p_value) == (
+        there.difference, there.interval, there.corrected,
+    )  # fmt: skip
+    assert there.family == 2
+
+
+def sts(label, noise, *, seed):
+    rng = np.random.default_rng(seed)
+    gold = np.linspace(0, 5, 60)
+    columns = {"cosine": gold / 5 + rng.normal(0, noise, 60), "gold": gold}
+    per_query = {
+        name: {f"{i:05d}": float(v) for i, v in enumerate(values)}
+        for name, values in columns.items()
+    }
+    result = make(label, task="AuthorSTS", metric="Spearman", scores=[0.5])
+    result.per_query.clear()
+    result.per_query.update(per_query)
+    amend(result, "task", type="STS", unit="pairs")
+    return result
+
+
+def test_a_correlation_is_judged_by_the_interval_of_its_difference():
+    (one,) = against_baseline([sts("m", 0.05, seed=0)], [sts("random", 3.0, seed=1)])
+    assert one.p_value is None
+    assert one.interval[0] > 0
+    assert one.verdict == "better"
+    table = scores_table([one])
+    assert "the interval of the difference excludes 0" in table.note
+    assert "permutation" not in table.note
+    (none,) = against_baseline([sts("m", 3.0, seed=2)], [sts("random", 3.0, seed=1)])
+    assert none.verdict == "not shown"
+
+
+def test_the_table_shows_what_is_not_applicable_and_no_none():
+    scores = against_baseline(on_tasks("m", 0.7), on_tasks("bm25", 0.5, seed=1))
+    table = scores_table(scores, skipped={"AuthorSTS": "m has no vectors"})
+    assert [row[0].text for row in table.rows] == ["Retrieval", "AuthorSTS"]
+    assert table.rows[0][2].strong
+    assert table.rows[1][1].detail == "m has no vectors"
+    for shown in (table, scores_table(against_baseline(on_tasks("m", 0.7), []))):
+        assert "None" not in shown.to_html()
+        assert shown.caption
+    terminal = terminal_table(scores, reused=[TASKS[0]], skipped={"X": "why", "Y": "why"})
+    assert [row[-1].text for row in terminal.rows] == ["reused"]
+    assert terminal.note == "not applicable: X, Y (why)"
+    many = {f"T{i}": "why" for i in range(31)}
+    assert terminal_table(scores, skipped=many).note == "not applicable: 31 tasks (why)"
+    assert len({len(row) for row in terminal.rows} | {len(terminal.columns)}) == 1
+
+
+def test_many_tasks_are_folded_by_type():
+    ours, others = tier_records("m"), tier_records("random", mean=0.3, seed=1)
+    scores = against_baseline(ours, others)
+    shown = scores_table(scores, skipped={"X": "no vectors"})
+    assert isinstance(shown, Sections)
+    assert sum(len(table) for _, table in shown.tables) == 62
+    assert shown._repr_html_().count(" open>") == 0
+    names = [table.name for _, table in shown.tables]
+    assert len(set(names)) == len(names)
+
+
+def test_the_plot_has_a_row_per_difference_and_is_absent_without_one():
+    ours, others = on_tasks("m", 0.7, 0.5), on_tasks("bm25", 0.5, 0.5, seed=1)
+    rows = forest_rows(against_baseline(ours, others))
+    assert [(row.label, row.clear) for row in rows] == [("Retrieval", True), ("Reranking", False)]
+    figure = baseline_figure(against_baseline(ours, others))
+    assert "Paired difference of m from bm25" in figure.caption
+    assert baseline_figure(against_baseline(ours, [])) is None
+    assert baseline_figure([]) is None
+
+
+def test_an_unknown_baseline_lists_those_that_have_records():
+    from qwen3nb.analysis.comparison.against_baseline import known_baseline
+
+    records = [*on_tasks("m", 0.5), *on_tasks("bm25", 0.5)]
+    assert known_baseline(records, "") == ""
+    assert known_baseline(records, "bm25") == "bm25"
+    with pytest.raises(ValueError, match="unknown baseline 'bm52'; choose one of: bm25, m"):
+        known_baseline(records, "bm52")
+
+
+def test_a_task_in_several_subsets_has_no_single_difference():
+    """Its score is the mean of the subsets, not the correlation over all of their pairs."""
+    parts = tuple(
+        Part("test", name, ("eng-Latn",), make("m").main, 0.5) for name in ("en-en", "de-de")
+    )
+    ours, others = sts("m", 0.05, seed=0), sts("random", 3.0, seed=1)
+    (one,) = against_baseline([replace(ours, parts=parts)], [replace(others, parts=parts)])
+    assert (one.difference, one.why) == (None, "its subsets are paired one by one")
+
+
+def test_a_score_links_to_the_row_that_says_where_it_comes_from():
+    scores = against_baseline(on_tasks("m", 0.7), [])
+    (row,) = scores_table(scores).rows
+    (home,) = provenance_table(on_tasks("m", 0.7)).rows
+    assert row[1].link == f"#{home[0].id}" == "#score-pydocssampleretrieval"
