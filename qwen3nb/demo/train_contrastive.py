@@ -27,6 +27,7 @@ from qwen3nb import paths
 from qwen3nb.checkpoints.averaging import average_checkpoints, select_checkpoints
 from qwen3nb.checkpoints.checkpoint import step_of
 from qwen3nb.datasets.pydocs.training_pairs import DEVELOPMENT, TrainingPair, TrainingPairs
+from qwen3nb.demo.train_ul2 import token_id
 from qwen3nb.demo.trainer import (
     checkpoint_callbacks,
     copy_files,
@@ -96,7 +97,7 @@ def train_contrastive(
             ),
             train_dataset=train,
             eval_dataset=development,
-            data_collator=_Collate(pad=tokenizer.token_to_id(END)),
+            data_collator=_Collate(pad=token_id(tokenizer, END)),
             callbacks=checkpoint_callbacks("contrastive", folder / "tokenizer"),
         )  # fmt: skip
         silence(trainer)
