@@ -5,6 +5,7 @@ from qwen3nb.utils.lazy_names import lazy_names
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
+        "qwen3nb.book.status": ("status_conclusion",),
         "qwen3nb.report.comparison.conclusion": ("comparison_conclusion",),
         "qwen3nb.report.comparison.explorer": ("explorer_conclusion",),
         "qwen3nb.report.comparison.lead": ("leaderboard_conclusion",),

@@ -69,7 +69,7 @@ def page_links(results: Iterable[Result]) -> dict[str, str]:
     Only published pages are included: that of the evaluation, else the first that links to a
     record of the run. `qwen3nb.report.render.home.score_link` gives the row of one score.
     """
-    from qwen3nb.execution.notebook import page_name
+    from qwen3nb.execution.page_names import page_name
     from qwen3nb.execution.parameters import read_parameters
 
     declared = read_parameters(paths.notebooks() / "eval.ipynb")
@@ -151,8 +151,9 @@ def build_book(*, tier: str = "", model: Path | None = None, show_progress: bool
     tier = _tier_of(tier, results)
     lessons = [each for each in _LESSONS if (paths.notebooks() / f"{each}.ipynb").is_file()]
     for name in (*_PAGES, *lessons, _LAST):
-        given = {"tier": tier} if _PAGES.get(name) else {}
-        run_notebook(name, given, show_progress=show_progress)
+        # The book's own pages keep their plain names on whichever tier it shows.
+        given, plain = ({"tier": tier}, name) if _PAGES.get(name) else ({}, "")
+        run_notebook(name, given, name=plain, show_progress=show_progress)
     write_card_page(results, model=model, tier=tier)
     output = paths.root() / "_build"
     # An incremental build keeps the pages and glued values of deleted runs.

@@ -1,4 +1,7 @@
-"""A Sphinx extension that keeps the book free of remote resources.
+"""A Sphinx extension: what this book adds to Jupyter Book, and what it takes away.
+
+Directives show the reading path and the banner of toy models, and every page ends with what it
+was made with. The book is kept free of remote resources.
 
 Formulas become MathML, which browsers render natively, so that MathJax is not fetched. The remote
 scripts of thebe, which the book does not use, are removed from every page. Plotly's script (5 MB)
@@ -10,7 +13,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from qwen3nb.book.mending import mend_pages
 from qwen3nb.book.numbering import finish_pages
+from qwen3nb.book.page_footer import add_footer
+from qwen3nb.book.toy_banner import toy_labels, toy_text
+from qwen3nb.records.store import load_results
 
 if TYPE_CHECKING:
     from docutils import nodes
@@ -41,10 +48,13 @@ QUESTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register the extension with Sphinx."""
     app.add_directive("reading-path", _directive())
+    app.add_directive("toy-banner", _toy_banner())
     app.add_html_math_renderer("mathml", (_visit_inline, None), (_visit_block, None))
     app.connect("html-page-context", _add_plotly, priority=400)
+    app.connect("html-page-context", add_footer, priority=600)
     app.connect("html-page-context", _drop_remote, priority=900)
     app.connect("build-finished", finish_pages)
+    app.connect("build-finished", mend_pages)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
@@ -72,7 +82,6 @@ def _add_plotly(
         return
     import shutil
     from importlib.resources import as_file, files
-    from pathlib import Path
 
     static = Path(app.outdir) / "_static"
     static.mkdir(parents=True, exist_ok=True)
@@ -118,6 +127,28 @@ def _directive() -> type:
             return [nodes.definition_list("", *entries, classes=["q-path"])]
 
     return ReadingPath
+
+
+def _toy_banner() -> type:
+    """Return the directive's class, as `_directive` does."""
+    from docutils import nodes
+    from docutils.parsers.rst import Directive
+
+    class ToyBanner(Directive):
+        """An admonition that names the toys among the models with results; nothing without."""
+
+        def run(self) -> list[nodes.Node]:
+            self.state.document.settings.env.note_reread()  # the results may change
+            results = load_results(adapters=False)
+            toys = toy_labels(results)
+            if not toys:
+                return []
+            text = toy_text(toys, models=len({result.model.label for result in results}))
+            title = nodes.title(text="Some of these models are toys")
+            body = nodes.paragraph(text=text)
+            return [nodes.admonition("", title, body, classes=["important", "q-toys"])]
+
+    return ToyBanner
 
 
 def _pages(book: Path, patterns: tuple[str, ...]) -> dict[str, str]:

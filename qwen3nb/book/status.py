@@ -20,6 +20,7 @@ from qwen3nb.records.failures import failed_runs
 from qwen3nb.records.record import Environment, Result
 from qwen3nb.records.store import load_failures, load_results, result_files, verify_files
 from qwen3nb.report.render.cell import Cell
+from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.table import Table
 from qwen3nb.utils.atomic_files import read_json
 from qwen3nb.utils.hardware import cores, gpu_names, processor, total_memory
@@ -30,6 +31,7 @@ __all__ = [
     "machine_table",
     "runs_table",
     "software_table",
+    "status_conclusion",
     "verification_table",
 ]
 
@@ -78,7 +80,46 @@ def runs_table() -> Table:
     failed = sum(bool(page.failed) for page in pages)
     columns = ("page", "notebook", "parameters", "status", "duration", "finished (UTC)")
     note = f"{len(pages)} pages, {failed} of failed runs." if pages else "No pages yet."
-    return Table(columns, rows, note, kind="words")
+    caption = "Every page of this book: its notebook, the parameters of its run, and how it ended."
+    return Table(columns, rows, note, kind="words", caption=caption, name="runs")
+
+
+def status_conclusion(results: Iterable[Result] | None = None) -> Conclusion:
+    """Say how many runs failed, and whether all records have the same software and data."""
+    results = load_results() if results is None else list(results)
+    pages = list(_pages())
+    failed = sorted(page.name for page in pages if page.failed)
+    runs = f"{len(pages)} of {len(pages)} runs finished"
+    if failed:
+        runs = f"{len(failed)} of {len(pages)} runs failed ({_shortened(failed)})"
+    older = sum(not _is_current(result) for result in results)
+    software = f"{older} of {len(results)} records were made with other versions than are installed"
+    if not older:
+        software = f"all {len(results)} records were made with the versions installed here"
+    mixed = sorted(task for task, made in _by_task(results).items() if len(_revisions(made)) > 1)
+    data = "each task has one revision of its data"
+    if mixed:
+        data = f"do not compare numbers across the revisions of {_shortened(mixed)}"
+    return Conclusion(f"{runs}; {software}; {data}." if results else f"{runs}; no records yet.")
+
+
+def _is_current(result: Result) -> bool:
+    made = result.environment.versions
+    return all(
+        made.get(name, version) == version
+        for name, version in Environment.current().versions.items()
+    )
+
+
+def _by_task(results: Iterable[Result]) -> dict[str, list[Result]]:
+    by_task = defaultdict(list)
+    for result in results:
+        by_task[result.task.key].append(result)
+    return dict(by_task)
+
+
+def _revisions(results: Iterable[Result]) -> set[str]:
+    return {result.task.revision for result in results}
 
 
 def _pages() -> list[_Page]:
@@ -160,7 +201,9 @@ def failed_runs_table() -> Table:
         for where, reason in sorted(load_failures().items())
     ]
     columns = ("run or task", "why", "details in")
-    return Table(columns, tuple(rows), "" if rows else "Nothing failed.", kind="words")
+    note = "" if rows else "Nothing failed."
+    caption = "Every run and task that failed, and why."
+    return Table(columns, tuple(rows), note, kind="words", caption=caption, name="failures")
 
 
 def machine_table() -> Table:
@@ -175,8 +218,8 @@ def machine_table() -> Table:
         "Python": platform.python_version(),
     }
     rows = tuple((Cell(name), Cell(value)) for name, value in facts.items())
-    note = "The machine that built this page; each record names its own."
-    return Table(("what", "value"), rows, note, kind="facts")
+    caption = "The machine that built this page; each record names its own."
+    return Table(("what", "value"), rows, kind="facts", caption=caption, name="machine")
 
 
 def software_table(results: Iterable[Result] | None = None) -> Table:
@@ -192,7 +235,8 @@ def software_table(results: Iterable[Result] | None = None) -> Table:
         others = [f"{other}: {_names(made)}" for other, made in sorted(by_version.items())]
         rows.append((Cell(package), Cell(version), Cell(str(len(same))), _others(others)))
     columns = ("package", "installed", "records made with it", "records made with others")
-    return Table(columns, tuple(rows), kind="words")
+    caption = "Installed versions, and how many records were made with them or with others."
+    return Table(columns, tuple(rows), kind="words", caption=caption, name="software")
 
 
 def data_versions_table(results: Iterable[Result] | None = None) -> Table:
@@ -201,11 +245,8 @@ def data_versions_table(results: Iterable[Result] | None = None) -> Table:
     The revision of a task is that of its newest record.
     """
     results = load_results() if results is None else list(results)
-    by_task = defaultdict(list)
-    for result in results:
-        by_task[result.task.key].append(result)
     rows = []
-    for task, made in sorted(by_task.items()):
+    for task, made in sorted(_by_task(results).items()):
         last = max(made, key=lambda result: result.finished).task
         older = defaultdict(list)
         for result in made:
@@ -216,12 +257,17 @@ def data_versions_table(results: Iterable[Result] | None = None) -> Table:
         cells = (Cell(task), Cell(last.dataset, str(last.revision)[:12]), Cell(str(same)))
         rows.append((*cells, _others(others)))
     columns = ("task", "data set\nrevision", "records of it", "records of other revisions")
-    return Table(columns, tuple(rows), "" if rows else "No records yet.", kind="words")
+    note = "" if rows else "No records yet."
+    caption = "The data of each task, by the revision of its newest record."
+    return Table(columns, tuple(rows), note, kind="words", caption=caption, name="data")
 
 
 def _names(results: Iterable[Result]) -> str:
     """Return the model and task of the first records, and the number of the rest."""
-    names = sorted({f"{each.model.label} on {each.task.key}" for each in results})
+    return _shortened(sorted({f"{each.model.label} on {each.task.key}" for each in results}))
+
+
+def _shortened(names: list[str]) -> str:
     rest = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
     return ", ".join(names[:_MOST]) + rest
 
@@ -253,4 +299,7 @@ def verification_table(*, verify: bool = True) -> Table:
         "from its per-query scores and the model's identity from its settings, and its runs and "
         "MTEB's result are those it was made from."
     )
-    return Table(("what", "value"), tuple(rows), note, kind="facts")
+    caption = "Whether the records agree with themselves and with the files they were made from."
+    return Table(
+        ("what", "value"), tuple(rows), note, kind="facts", caption=caption, name="verification"
+    )

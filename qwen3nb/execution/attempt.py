@@ -24,7 +24,8 @@ from typing import Any
 import nbformat
 
 from qwen3nb import paths
-from qwen3nb.execution.publish import clean, page_title, publish
+from qwen3nb.execution.page_names import page_title
+from qwen3nb.execution.publish import clean, made_with, publish, without_empty_sections
 from qwen3nb.records.failures import FailedRun, note_failure
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.table import Table
@@ -152,6 +153,7 @@ def _failed_page(nb: Any, run: FailedRun) -> Any:
         "parameters": run.parameters,
         "failed": run.failed,
         "seconds": run.seconds,
+        **made_with(),
     }
     notice = _admonition("This run failed", "It has no results. Its last output:")
     title = _markdown("title", f"# {_title(nb, run) or escaped(run.page)} (failed)")
@@ -178,7 +180,7 @@ def ran_to_its_end(nb: Any) -> bool:
 
 def _with_failures(nb: Any, run: FailedRun) -> Any:
     """Return the executed notebook as a page, with a notice below its title."""
-    nb = clean(nb, title=_title(nb, run))
+    nb = without_empty_sections(clean(nb, title=_title(nb, run)))
     nb.cells = [cell for cell in nb.cells if RAISES not in cell.metadata.get("tags", ())]
     nb.metadata["qwen3nb"] = {
         **nb.metadata["qwen3nb"],
@@ -187,6 +189,7 @@ def _with_failures(nb: Any, run: FailedRun) -> Any:
         "finished": run.failed,
         "failed": run.failed,
         "seconds": run.seconds,
+        **made_with(),
     }
     head, rest = _split_title(nb.cells)
     notice = _admonition("Some of it failed", "Everything else is below. What failed:")

@@ -13,8 +13,6 @@ interrupted run leaves the book as it was.
 
 from __future__ import annotations
 
-import hashlib
-import re
 import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -27,12 +25,12 @@ from qwen3nb import paths
 from qwen3nb.analysis.inventory.training_logs import log_files
 from qwen3nb.checkpoints.checkpoint import list_checkpoints, open_checkpoint
 from qwen3nb.execution.attempt import ran_to_its_end
-from qwen3nb.execution.parameters import Parameter, check_parameters, read_parameters
+from qwen3nb.execution.page_names import page_name
+from qwen3nb.execution.parameters import check_parameters, read_parameters
 from qwen3nb.execution.publish import is_widget_warning
 from qwen3nb.models.sources.fingerprint import fingerprint
 from qwen3nb.models.sources.lora import adapter_fingerprint
 from qwen3nb.models.sources.resolve import find_source, find_training
-from qwen3nb.models.types import SpecError
 from qwen3nb.utils.atomic_files import file_stamp, sha256_file, sha256_json
 
 __all__ = [
@@ -40,7 +38,6 @@ __all__ = [
     "NotebookError",
     "finished_page",
     "is_ours",
-    "page_name",
     "page_path",
     "partial_folder",
     "resolved_parameters",
@@ -49,8 +46,6 @@ __all__ = [
 ]
 
 ENGINE = "qwen3nb"
-# Parameters that change where files are, but nothing on the page.
-_WHERE = ("cache", "output_dir")
 
 
 class NotebookError(RuntimeError):
@@ -70,52 +65,13 @@ def is_ours(notebook: nbformat.NotebookNode) -> bool:
     return "qwen3nb" in notebook.metadata
 
 
-def page_name(notebook: str, values: Mapping[str, Any], declared: Mapping[str, Parameter]) -> str:
-    """Return the page name of a run: notebook, model or training, non-default parameters.
+def page_path(notebook: Path, values: Mapping[str, Any], *, name: str = "") -> Path:
+    """Return the path of the page that a run publishes: in ``runs``, a lesson in ``guide``.
 
-    Equal parameters give equal names, different ones different names. A notebook without a
-    model or a training has one page, and one for each choice of tasks.
+    It is named by `page_name`, unless ``name`` is given.
     """
-    if "checkpoint" not in values and "training" not in values:
-        task = re.sub(r"[^A-Za-z0-9.]+", "-", str(values.get("task") or "")).strip("-")
-        return f"{notebook}-{task}" if task else notebook
-    parts = [notebook]
-    for name, value in values.items():
-        if name == "checkpoint":
-            parts.append(_model_slug(str(value)))
-        elif name == "training":
-            parts.append("demo" if value == "demo" else _folder_slug(find_training(value)))
-        elif name == "tier":
-            parts.append(str(value))
-        elif value != declared[name].default and name not in _WHERE:
-            parts.append(f"{name}-{value}")
-    return "-".join(re.sub(r"[^A-Za-z0-9.]+", "-", part).strip("-") for part in parts)
-
-
-def _model_slug(spec: str) -> str:
-    """Return a readable, unique name: the end of a path, with a digest outside the root."""
-    try:
-        folder = find_source(spec).folder
-    except SpecError:
-        return spec
-    if folder is None or (not Path(spec).exists() and not (paths.root() / spec).exists()):
-        return spec
-    return _folder_slug(folder)
-
-
-def _folder_slug(folder: Path) -> str:
-    resolved = folder.resolve()
-    if resolved.is_relative_to(paths.root()):
-        short = str(resolved.relative_to(paths.root())).removeprefix("runs/")
-        return short.removesuffix("/checkpoints/final")  # a training's adapters
-    digest = hashlib.sha256(str(resolved).encode()).hexdigest()[:6]
-    return f"{resolved.parent.name}-{resolved.name}-{digest}"
-
-
-def page_path(notebook: Path, values: Mapping[str, Any]) -> Path:
-    """Return the path of the page that a run publishes: in ``runs``, a lesson in ``guide``."""
     folder, _, stem = paths.notebook_name(notebook).rpartition("/")
-    name = page_name(stem, values, read_parameters(notebook))
+    name = name or page_name(stem, values, read_parameters(notebook))
     return paths.book() / (folder or "runs") / f"{name}.ipynb"
 
 
@@ -179,7 +135,7 @@ def resolved_parameters(notebook: Path, parameters: Mapping[str, Any]) -> dict[s
     return check_parameters(read_parameters(notebook), parameters)
 
 
-def finished_page(notebook: Path, parameters: Mapping[str, Any]) -> Path | None:
+def finished_page(notebook: Path, parameters: Mapping[str, Any], *, name: str = "") -> Path | None:
     """Return the page of a finished run with the same inputs, or None.
 
     Also None if a later run of that page failed, or if the notebook must always run because
@@ -187,7 +143,7 @@ def finished_page(notebook: Path, parameters: Mapping[str, Any]) -> Path | None:
     """
     node = nbformat.read(notebook, as_version=4)
     values = resolved_parameters(notebook, parameters)
-    page = page_path(notebook, values)
+    page = page_path(notebook, values, name=name)
     if not page.is_file() or node.metadata["qwen3nb"].get("always"):
         return None
     try:
@@ -205,6 +161,7 @@ def run_notebook(
     fresh: bool = False,
     show_progress: bool = True,
     log: Path | None = None,
+    name: str = "",
 ) -> Path:
     """Run a notebook and return its published page; a finished run with equal inputs is reused.
 
@@ -214,6 +171,7 @@ def run_notebook(
         fresh: run even if a finished page with the same inputs exists.
         show_progress: whether to show a progress bar over the cells.
         log: a file for the output of the cells.
+        name: name of the page; by default it says what distinguishes the run, see `page_name`.
 
     Raises:
         ParameterError: invalid parameters; nothing was run.
@@ -222,15 +180,17 @@ def run_notebook(
     """
     notebook = paths.find_notebook(notebook)
     parameters = dict(parameters or {})
-    page = None if fresh else finished_page(notebook, parameters)
+    page = None if fresh else finished_page(notebook, parameters, name=name)
     if page is not None:
         return page
     values = resolved_parameters(notebook, parameters)
-    page = page_path(notebook, values)
+    page = page_path(notebook, values, name=name)
     partial = partial_folder() / f"{paths.page_key(page)}.ipynb"
     partial.parent.mkdir(parents=True, exist_ok=True)
     with log.open("w", encoding="utf-8") if log else nullcontext() as output:
-        _execute(notebook, partial, parameters, output=output, show_progress=show_progress)
+        _execute(
+            notebook, partial, parameters, name=name, output=output, show_progress=show_progress
+        )
     partial.unlink(missing_ok=True)
     return page
 
@@ -256,6 +216,7 @@ def _execute(
     partial: Path,
     parameters: Mapping[str, Any],
     *,
+    name: str,
     output: TextIO | None,
     show_progress: bool,
 ) -> None:
@@ -270,6 +231,7 @@ def _execute(
             partial,
             parameters=parameters,
             engine_name=ENGINE,
+            page_name=name,
             progress_bar=show_progress,
             stdout_file=output,
             # Without a log, the cells show their progress on the terminal.

@@ -42,7 +42,12 @@ class Engine(engines.NBClientEngine):
 
     @classmethod
     def execute_notebook(
-        cls, nb: Any, kernel_name: str, output_path: str | None = None, **options: Any
+        cls,
+        nb: Any,
+        kernel_name: str,
+        output_path: str | None = None,
+        page_name: str = "",
+        **options: Any,
     ) -> Any:
         """Run ``nb``; papermill calls this after it has injected the parameters.
 
@@ -67,7 +72,7 @@ class Engine(engines.NBClientEngine):
         _refuse_book(output)
         page = None
         if output and output.parent == notebooks.partial_folder().resolve():
-            page = notebooks.page_path(source, values)
+            page = notebooks.page_path(source, values, name=page_name)
         key = notebooks.run_key(_as_written(nb), values)
         attempt = Attempt(paths.notebook_name(source), values, page, output)
         options["extra_arguments"] = [*options.get("extra_arguments", ()), *_QUIET]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import re
 from collections.abc import Sequence
@@ -10,17 +11,20 @@ from pathlib import Path
 from typing import Any
 
 from qwen3nb import paths
+from qwen3nb.execution.page_names import page_title
+from qwen3nb.records.record import Environment
 from qwen3nb.report.render.html import unstyled
-from qwen3nb.utils.markdown import escaped
+from qwen3nb.utils.git_commit import git_commit
 from qwen3nb.utils.secrets import without
 
-__all__ = ["clean", "is_widget_warning", "page_title", "publish"]
+__all__ = ["clean", "is_widget_warning", "made_with", "publish", "without_empty_sections"]
+
+_MAIN = ("qwen3nb", "torch", "transformers", "sentence-transformers", "mteb")
+_HEADING = re.compile(r"(#{1,6})\s")
 
 _WIDGETS = re.compile(r"TqdmWarning|autonotebook import tqdm")  # tqdm's warning that there are none
 _NOISE = re.compile(rf"\d+%\||\dit/s|{_WIDGETS.pattern}|\[IPKernelApp\]")  # and progress bars
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")  # cursor movements of nested bars
-# Tag of a Markdown cell that is left out, with the cells up to the next, if these show nothing.
-_NEEDS_OUTPUT = "needs-output"
 
 
 def is_widget_warning(line: str) -> bool:
@@ -54,7 +58,7 @@ def publish(
     from qwen3nb.records.failures import forget_failure
     from qwen3nb.utils.atomic_files import write_text
 
-    nb = clean(nb, title=page_title(nb, values))
+    nb = without_empty_sections(clean(nb, title=page_title(nb, values)))
     nb.metadata["qwen3nb"] = {
         **nb.metadata["qwen3nb"],
         "key": key,
@@ -62,44 +66,83 @@ def publish(
         "parameters": values,
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         "seconds": round(seconds, 1),
+        **made_with(),
     }
     write_text(page, without(secrets, nbformat.writes(nb)) + "\n")
     forget_failure(paths.page_key(page))
 
 
-def page_title(nb: Any, values: dict[str, Any]) -> str | None:
-    """Return ``label · tier`` for a run on a checkpoint and a tier, else ``heading · label``.
+def made_with() -> dict[str, Any]:
+    """Return the commit and the main versions that a page made now comes from."""
+    installed = Environment.current().versions
+    versions = {name: installed[name] for name in _MAIN if installed.get(name)}
+    return {"commit": git_commit(paths.root()), "versions": versions}
 
-    A run on one's own data is titled with the names of their folders instead of the tier, a page
-    without a model with its tasks, if any were named.
+
+def without_empty_sections(nb: Any) -> Any:
+    """Return a copy of an executed notebook without the sections that show nothing.
+
+    A section shows nothing if its code was to show something and none of it has an output, such
+    as a table of the categories of queries without categories. One of text alone stays, and so
+    does one of code that only computes.
     """
-    from qwen3nb.models.sources.resolve import find_source
+    nb = copy.deepcopy(nb)
+    sections: list[list[Any]] = [[]]
+    for cell in nb.cells:
+        if cell.cell_type == "code":
+            cell.outputs = [output for output in cell.outputs if not _is_none(output)]
+        if _level(cell):
+            sections.append([])
+        sections[-1].append(cell)
+    kept: list[list[Any]] = []
+    for section in reversed(sections):
+        level = _level(section[0]) if section else 0
+        ends = not kept or 0 < _level(kept[0][0]) <= level  # no section of its own remains below
+        if level < 2 or not (_shows_nothing(section) or (ends and _is_bare(section))):
+            kept.insert(0, section)
+    nb.cells = [cell for section in kept for cell in section]
+    return nb
 
-    if "training" in values:
-        heading = next((c.source for c in nb.cells if c.cell_type == "markdown"), "# Training")
-        folder = Path(values["training"]).name
-        return f"{heading.split(chr(10))[0].removeprefix('# ')} · {escaped(folder)}"
-    if "checkpoint" not in values:
-        heading = next((c.source for c in nb.cells if c.cell_type == "markdown"), "# Run")
-        task, title = values.get("task"), heading.split("\n")[0].removeprefix("# ")
-        return f"{title} · {escaped(str(task))}" if task else None
-    folders = ", ".join(Path(each.strip()).name for each in values.get("data", "").split(","))
-    parts = [find_source(values["checkpoint"]).label, folders or values.get("tier", "")]
-    if "tier" not in values:
-        heading = next((c.source for c in nb.cells if c.cell_type == "markdown"), "# Run")
-        parts.insert(0, heading.split("\n")[0].removeprefix("# "))
-    if values.get("pooling", "auto") != "auto":
-        parts.append(values["pooling"])
-    return " · ".join(escaped(str(part)) for part in parts if part)
+
+def _is_none(output: Any) -> bool:
+    """Return whether an output shows nothing but ``None``."""
+    return set(output.get("data", ())) == {"text/plain"} and output.data["text/plain"] == "None"
+
+
+def _level(cell: Any) -> int:
+    """Return the level of the heading that a cell begins with; 0 without one."""
+    match = _HEADING.match(cell.source) if cell.cell_type == "markdown" else None
+    return len(match[1]) if match else 0
+
+
+def _is_bare(section: list[Any]) -> bool:
+    return len(section) == 1 and "\n" not in section[0].source.strip()
+
+
+def _shows_nothing(section: list[Any]) -> bool:
+    code = [cell for cell in section[1:] if cell.cell_type == "code"]
+    only_code = len(code) == len(section) - 1
+    silent = not any(cell.outputs for cell in code)
+    return only_code and silent and any(map(_ends_in_value, code))
+
+
+def _ends_in_value(cell: Any) -> bool:
+    """Return whether a cell that a reader sees ends in something to show."""
+    if "remove-cell" in cell.metadata.get("tags", ()):
+        return False
+    try:
+        last = ast.parse(cell.source).body[-1:]
+    except SyntaxError:  # a magic of IPython
+        return False
+    return any(isinstance(node, ast.Expr) for each in last for node in ast.walk(each))
 
 
 def clean(nb: Any, *, title: str | None = None) -> Any:
     """Return a copy of an executed notebook for the book.
 
     Widgets and progress bars are removed (they show a stale 0 %), parameters are hidden
-    (the last table of a page lists them), sections tagged ``needs-output`` that show nothing are
-    left out, and the heading is replaced by ``title``. Tables and figures lose the style that
-    they bring: on a page, the book's applies.
+    (the last table of a page lists them), and the heading is replaced by ``title``. Tables and
+    figures lose the style that they bring: on a page, the book's applies.
     """
     nb = copy.deepcopy(nb)
     nb.metadata.pop("widgets", None)
@@ -109,29 +152,10 @@ def clean(nb: Any, *, title: str | None = None) -> Any:
             cell.metadata["tags"] = sorted({*tags, "remove-cell"})
         if cell.cell_type == "code":
             cell.outputs = [output for output in map(_clean_output, cell.outputs) if output]
-    nb.cells = [cell for section in _sections(nb.cells) for cell in section if _shows(section)]
     first = next((cell for cell in nb.cells if cell.cell_type == "markdown"), None)
     if title and first is not None and first.source.startswith("# "):
         first.source = "\n".join([f"# {title}", *first.source.split("\n")[1:]])
     return nb
-
-
-def _sections(cells: Sequence[Any]) -> list[list[Any]]:
-    """Split cells before each Markdown cell."""
-    sections: list[list[Any]] = []
-    for cell in cells:
-        if cell.cell_type == "markdown" or not sections:
-            sections.append([])
-        sections[-1].append(cell)
-    return sections
-
-
-def _shows(section: Sequence[Any]) -> bool:
-    """Whether a section has something to show, if it says that it needs to."""
-    head, *rest = section
-    if _NEEDS_OUTPUT not in head.metadata.get("tags", ()):
-        return True
-    return any(cell.get("outputs") for cell in rest)
 
 
 def _clean_output(output: Any) -> Any:

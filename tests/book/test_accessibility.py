@@ -4,7 +4,7 @@ import pytest
 from helpers import REPOSITORY
 from helpers.browser import used
 
-from qwen3nb.book.accessibility import images_without_alt
+from qwen3nb.book.accessibility import accessibility_problems
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.html import unstyled
 from qwen3nb.report.render.table import Table
@@ -100,44 +100,65 @@ def test_without_the_script_the_table_is_a_table(page):
     assert "<input" not in text
 
 
-def test_on_a_phone_only_the_box_of_a_wide_table_or_figure_scrolls(tmp_path):
+def test_on_a_phone_only_the_box_of_a_wide_table_scrolls(tmp_path):
     from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
 
     wide = Table(tuple(f"column {i}" for i in range(12)), ((Cell("a long name"),) * 12,) * 3)
     words = Table(("a", "b"), ((Cell("name"), Cell("word " * 40 + "x" * 300)),), kind="facts")
     figure = forest_figure([ForestRow("m", 1.0, 0.5, 1.5)], xlabel="x", caption="said " * 40)
-    style = (REPOSITORY / "book" / "_static" / "q-render.css").as_uri()
+    static = REPOSITORY / "book" / "_static"
+    style = "".join(
+        f'<link rel="stylesheet" href="{(static / name).as_uri()}">'
+        for name in ("q-render.css", "qwen3nb.css")
+    )
+    script = f'<script src="{(static / "q-page.js").as_uri()}"></script>'
     body = wide.to_html() + words.to_html() + unstyled(figure._repr_html_())
     file = tmp_path / "page.html"
     file.write_text(
-        f'<html><head><link rel="stylesheet" href="{style}"></head><body style="margin:0">'
-        f'<div id="page" style="width:360px">{body}</div></body></html>'
+        f'<html><head>{style}{script}</head><body style="margin:0">'
+        f'<div id="page" style="width:360px">{body}</div>'
+        f'<script src="{SCRIPT.as_uri()}"></script></body></html>'
     )
     result = used(file, """
         const page = document.getElementById('page');
-        const boxes = [...page.querySelectorAll('.q-scroll, figure > div')];
-        return [page.scrollWidth, boxes.map(box => [box.clientWidth <= 360,
-                                                    box.scrollWidth > box.clientWidth])];
-        """, folder=tmp_path / "p")  # fmt: skip
+        const boxes = [...page.querySelectorAll('.q-scroll, figure > div')]
+          .filter(box => box.offsetWidth);
+        return [page.scrollWidth, boxes.map(box => [
+          box.clientWidth <= 360, box.scrollWidth > box.clientWidth, box.tabIndex])];
+        """, folder=tmp_path / "p", width=500)  # fmt: skip
     assert result[0] <= 360
-    assert result[1] == [[True, True], [True, False], [True, True]]
+    assert result[1] == [[True, True, 0], [True, False, -1], [True, False, -1]]
 
 
 @pytest.mark.parametrize(
-    ("page", "missing"),
+    ("page", "problem"),
     [
-        ('<img src="a.png" alt="A curve that climbs.">', []),
-        ('<img src="a.png">', ["a.png"]),
-        ('<img alt="" src="a.png">', ["a.png"]),
-        ('<img alt="_images/a.png" src="_images/a.png">', ["_images/a.png"]),
-        ('<svg role="img" aria-label="A curve."></svg>', []),
-        ("<svg role='img'></svg>", ["svg"]),
-        ('<svg aria-hidden="true"></svg>', []),
+        ('<img src="a.png" alt="A curve that climbs.">', ""),
+        ('<img src="a.png">', "image without alternative text: a.png"),
+        ('<img alt="" src="a.png">', "image without alternative text: a.png"),
+        ('<img alt="_images/a.png" src="_images/a.png">',
+         "image without alternative text: _images/a.png"),
+        ('<svg role="img" aria-label="A curve."></svg>', ""),
+        ("<svg role='img'></svg>", "drawing without alternative text"),
+        ('<svg aria-hidden="true"></svg>', ""),
+        ('<p id="a"></p><p id="b"></p>', ""),
+        ('<p id="a"></p><i id="a"></i>', "id 'a' is used 2 times"),
+        ('<table><tr><th scope="col"><b>n</b></th></tr></table>', ""),
+        ("<table><tr><th>n</th><th> <p></p></th></tr></table>", "a table head without text"),
+        ('<th aria-label="n"></th>', ""),
+        ('<div role="region">x</div>', "region without a name"),
+        ('<div role="region" aria-labelledby="h">x</div>', ""),
     ],
-)
-def test_images_without_an_alternative_are_found(tmp_path, page, missing):
+)  # fmt: skip
+def test_what_a_parser_can_see_is_reported(tmp_path, page, problem):
     (tmp_path / "p.html").write_text(f"<html><body>{page}</body></html>")
-    assert images_without_alt(tmp_path) == [("p.html", each) for each in missing]
+    assert accessibility_problems(tmp_path) == ([("p.html", problem)] if problem else [])
+
+
+def test_templates_of_the_theme_are_no_pages(tmp_path):
+    (tmp_path / "_static").mkdir()
+    (tmp_path / "_static" / "p.html").write_text("<img src=x>")
+    assert accessibility_problems(tmp_path) == []
 
 
 def test_commands_can_be_copied_and_boxes_that_scroll_are_reached_by_keyboard(tmp_path):

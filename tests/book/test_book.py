@@ -13,11 +13,12 @@ from types import SimpleNamespace
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from helpers.browser import used
+from helpers.browser import AXE, axe, used
 from helpers.checkout import write_checkout
 from helpers.html import HOSTILE
 from helpers.records import make
 
+from qwen3nb.book.accessibility import accessibility_problems
 from qwen3nb.book.build import build_book, remote_resources
 from qwen3nb.execution.notebook import run_notebook
 
@@ -160,6 +161,30 @@ def test_every_picture_says_what_it_shows(book):
                 assert (attributes.get("alt") or "").strip(), (file.name, attributes)
             elif "q-svg" in (attributes.get("class") or ""):
                 assert (attributes.get("aria-label") or "").strip(), (file.name, attributes)
+
+
+def test_a_parser_sees_nothing_that_fails_assistive_technology(book):
+    assert accessibility_problems(book.html) == []
+
+
+@pytest.mark.parametrize("width", [500, 1350])
+@pytest.mark.parametrize("name", [*NAMES, "methods", "references"])
+def test_axe_finds_no_violation(book, tmp_path, name, width):
+    page = book.html / f"{name}.html"
+    assert used(page, AXE, folder=tmp_path / "p", width=width, library=axe()) == []
+
+
+def test_every_page_says_what_it_was_made_with(book):
+    for file in pages(book):
+        if file.name not in ("genindex.html", "search.html"):
+            text = file.read_text()
+            assert text.count('<footer class="q-footer">') == 1, file.name
+            assert re.search(r"Again: <code>qwen3nb (book|eval|run) ?", text), file.name
+            assert "Cite this" in text
+
+
+def test_there_is_no_banner_without_toys(book):
+    assert "toys" not in (book.html / "index.html").read_text()
 
 
 def test_thirty_runs_stay_small(book):

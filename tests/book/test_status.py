@@ -15,6 +15,7 @@ from qwen3nb.book.status import (
     machine_table,
     runs_table,
     software_table,
+    status_conclusion,
     verification_table,
 )
 from qwen3nb.records.failures import note_failure
@@ -113,3 +114,21 @@ def test_whether_records_hold(home):
     assert table[1] == ["verified", "1 of 2 are consistent"]
     assert "nDCG@10: value is 0.9" in table[2][1]
     assert rows(verification_table(verify=False))[1] == ["verified", "not verified"]
+
+
+def test_the_conclusion_counts_what_failed_and_what_differs(checkout):
+    assert str(status_conclusion([])) == "0 of 0 runs finished; no records yet."
+    page("a", notebook="eval", finished="2026-11-20T12:04:21+00:00")
+    same = [replace(make("m"), environment=Environment.current())]
+    assert str(status_conclusion(same)) == (
+        "1 of 1 runs finished; all 1 records were made with the versions installed here; each "
+        "task has one revision of its data."
+    )
+    page("b", notebook="eval", failed="2026-11-20T12:05:00+00:00")
+    old = make("old")
+    amend(old, "environment", versions={"torch": "1.0"})
+    amend(old, "task", revision="0123456789abcdef")
+    assert str(status_conclusion([*same, old])) == (
+        "1 of 2 runs failed (b); 1 of 2 records were made with other versions than are installed; "
+        "do not compare numbers across the revisions of PyDocsSampleRetrieval."
+    )

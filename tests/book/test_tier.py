@@ -11,8 +11,8 @@ def built(monkeypatch):
     """What `build_book` would run; records are those that a test sets."""
     runs = []
 
-    def stop(name, parameters, **_):
-        runs.append((name, parameters))
+    def stop(notebook, parameters, **_):
+        runs.append((notebook, parameters))
         raise InterruptedError
 
     monkeypatch.setattr("qwen3nb.execution.notebook.run_notebook", stop)

@@ -12,7 +12,7 @@ import nbformat
 import papermill  # noqa: F401 - first, as its command does: it loads our engine
 import pytest
 from helpers.failures import failure, moment
-from helpers.notebooks import call, notebook_of, save
+from helpers.notebooks import VERIFY, call, notebook_of, save
 from helpers.records import make
 
 from qwen3nb import paths
@@ -45,9 +45,9 @@ def shown(page):
 
 @pytest.mark.integration
 def test_a_run_that_fails_has_a_page_that_says_so_and_a_success_replaces_it(checkout):
-    path = save(notebook_of("print('before 0.123')", "1 / x"), "small")
+    path = save(notebook_of("print('before 0.123')", "1 / verify", parameters=VERIFY), "small")
     with pytest.raises(NotebookError, match="a cell failed: ZeroDivisionError") as error:
-        run_notebook(path, {"x": 0}, show_progress=False)
+        run_notebook(path, {"verify": False}, show_progress=False)
     assert "the notebook up to there: " in str(error.value)
     page = checkout / "book" / "runs" / "small.ipynb"
     sources, outputs, node = shown(page)
@@ -56,30 +56,32 @@ def test_a_run_that_fails_has_a_page_that_says_so_and_a_success_replaces_it(chec
     assert "ZeroDivisionError: division by zero" in outputs
     assert "more in results/partial/small.ipynb" in outputs
     assert "0.123" not in page.read_text()
-    assert node.metadata.qwen3nb.parameters == {"x": 0}
+    assert node.metadata.qwen3nb.parameters == {"verify": False}
     note = failed_run("small")
     assert (note.error, note.message, note.parameters) == (
-        "ZeroDivisionError", "division by zero", {"x": 0},
+        "ZeroDivisionError", "division by zero", {"verify": False},
     )  # fmt: skip
-    assert finished_page(path, {"x": 0}) is None
+    assert finished_page(path, {"verify": False}) is None
     (partial,) = (checkout / "results" / "partial").iterdir()
     assert "before" in partial.read_text()
 
-    assert run_notebook(path, {"x": 1}, show_progress=False) == page
+    assert run_notebook(path, {"verify": True}, show_progress=False) == page
     assert "failed" not in page.read_text()
     assert failed_runs() == []
-    assert finished_page(path, {"x": 1}) == page
+    assert finished_page(path, {"verify": True}) == page
 
 
 @pytest.mark.integration
 def test_an_earlier_page_is_kept_under_a_notice_for_bare_papermill_too(checkout):
-    node = notebook_of("print('earlier 0.123')", "assert x, '<b>no</b>'")
+    node = notebook_of("print('earlier 0.123')", "assert verify, '<b>no</b>'", parameters=VERIFY)
     node.cells[0].source = "# A page\n\nWhat it is about."
     path = save(node, "small")
-    page = run_notebook(path, {"x": 1}, show_progress=False)
+    page = run_notebook(path, {"verify": True}, show_progress=False)
     before = shown(page)
     for attempt in (1, 2):
-        done = call("small.ipynb", "-p", "x", "0", folder=path.parent, stdin=subprocess.DEVNULL)
+        done = call(
+            "small.ipynb", "-p", "verify", "False", folder=path.parent, stdin=subprocess.DEVNULL
+        )
         assert done.returncode == 1, attempt
         sources, outputs, node = shown(page)
         assert sources.startswith("# A page\n:::{admonition} A later run failed")
@@ -88,22 +90,23 @@ def test_an_earlier_page_is_kept_under_a_notice_for_bare_papermill_too(checkout)
         assert outputs.endswith(before[1])
     assert [cell.source for cell in node.cells[-3:]] == [c.source for c in before[2].cells[-3:]]
     # The page's own run does not count as finished either: it is run again.
-    assert node.metadata.qwen3nb.key == run_key(nbformat.read(path, 4), {"x": 1})
-    assert finished_page(path, {"x": 1}) is None
-    assert run_notebook(path, {"x": 1}, show_progress=False) == page
+    assert node.metadata.qwen3nb.key == run_key(nbformat.read(path, 4), {"verify": True})
+    assert finished_page(path, {"verify": True}) is None
+    assert run_notebook(path, {"verify": True}, show_progress=False) == page
     assert shown(page)[1] == before[1]
 
 
 @pytest.mark.integration
 def test_a_run_that_only_raises_what_failed_at_its_end_shows_everything_else(checkout):
-    node = notebook_of("print('done 0.123')", "assert x, 'T: broken\\n  U: <b>lost</b>'")
+    last = "assert verify, 'T: broken\\n  U: <b>lost</b>'"
+    node = notebook_of("print('done 0.123')", last, parameters=VERIFY)
     node.cells[0].source = "# A page\n\nWhat it is about."
     node.cells[-1].metadata["tags"] = ["raises-failures"]
     path = save(node, "small")
     with pytest.raises(
         NotebookError, match="the rest is in .*small.ipynb\nT: broken\n  U: <b>lost</b>$"
     ):
-        run_notebook(path, {"x": 0}, show_progress=False)
+        run_notebook(path, {"verify": False}, show_progress=False)
     page = checkout / "book" / "runs" / "small.ipynb"
     sources, outputs, published = shown(page)
     assert sources.startswith("# A page\n:::{admonition} Some of it failed")
@@ -120,14 +123,14 @@ def test_a_run_that_only_raises_what_failed_at_its_end_shows_everything_else(che
     assert ours.finished == ours.failed
     assert "finished, with failures" in runs_table().to_html()
     assert failed_run("small").reason == "AssertionError: U: <b>lost</b>"
-    assert finished_page(path, {"x": 0}) is None
+    assert finished_page(path, {"verify": False}) is None
 
     # An error before the last cell is a failed run: what is below it was never computed.
-    node.cells[-2].source = "1 / x"
+    node.cells[-2].source = "1 / verify"
     save(node, "small")
     page.unlink()
     with pytest.raises(NotebookError, match="ZeroDivisionError"):
-        run_notebook(path, {"x": 0}, show_progress=False)
+        run_notebook(path, {"verify": False}, show_progress=False)
     assert shown(page)[0].startswith("# small (failed)")
 
 

@@ -11,65 +11,30 @@ from helpers import REPOSITORY
 from helpers.notebooks import notebook_of, save
 
 from qwen3nb.execution import notebook as notebooks
-from qwen3nb.execution.notebook import page_name, run_notebook
+from qwen3nb.execution.notebook import run_notebook
 from qwen3nb.execution.parameters import (
     check_parameters,
     declared_parameters,
-    read_parameters,
 )
 from qwen3nb.execution.sweep import Job, sweep
 from qwen3nb.records.store import load_results
-
-
-@pytest.fixture
-def declared():
-    return read_parameters(REPOSITORY / "notebooks" / "eval.ipynb")
-
-
-def test_pages_of_different_runs_have_different_names(declared, home, encoder_folder):
-    def name(**given):
-        return page_name("eval", check_parameters(declared, given), declared)
-
-    shutil.copytree(encoder_folder, home / "runs" / "a" / "encoder")
-    elsewhere = name(checkpoint=str(encoder_folder))
-    names = [
-        name(checkpoint="random"),
-        name(checkpoint="random", seed=1),
-        name(checkpoint="random:64"),
-        name(checkpoint="random", tier="pydocs"),
-        name(checkpoint="runs/a/encoder"),
-        name(checkpoint="runs/a/encoder", pooling="last"),
-        elsewhere,
-    ]
-    assert len(set(names)) == len(names)
-    assert names[0] == "eval-random-smoke"
-    assert names[4] == "eval-a-encoder-smoke"
-    assert all(set(each) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-")
-               for each in names)  # fmt: skip
-
-
-def test_a_comparison_of_named_tasks_has_a_page_of_its_own():
-    declared = read_parameters(REPOSITORY / "notebooks" / "compare.ipynb")
-
-    def name(**given):
-        return page_name("compare", check_parameters(declared, given), declared)
-
-    assert name() == name(tier="fast") == "compare"
-    assert name(task="SciFact,STS12") == "compare-SciFact-STS12"
 
 
 @pytest.mark.integration
 def test_a_finished_run_is_published_whole_and_reused(checkout):
     path = save(notebook_of("print(x)", "import sys; print('warn', file=sys.stderr)"), "small")
     page = run_notebook(path, {"x": 5}, show_progress=False)
-    assert page == checkout / "book" / "runs" / "small.ipynb"
+    assert page == checkout / "book" / "runs" / "small-x-5.ipynb"
     node = nbformat.read(page, as_version=4)
     assert any("5" in str(cell.outputs) for cell in node.cells if cell.cell_type == "code")
     assert node.metadata.qwen3nb.parameters == {"x": 5}
     stamp = page.stat().st_mtime_ns
     assert run_notebook(path, {"x": 5}, show_progress=False).stat().st_mtime_ns == stamp
-    assert run_notebook(path, {"x": 6}, show_progress=False).stat().st_mtime_ns != stamp
-    assert run_notebook(path, {"x": 6}, fresh=True, show_progress=False) == page
+    assert run_notebook(path, {"x": 6}, show_progress=False).name == "small-x-6.ipynb"
+    assert run_notebook(path, {"x": 5}, fresh=True, show_progress=False) == page
+    assert page.stat().st_mtime_ns != stamp
+    named = run_notebook(path, {"x": 6}, name="small", show_progress=False)
+    assert named == page.with_name("small.ipynb")
     assert list((checkout / "results" / "partial").iterdir()) == []
 
 
@@ -90,7 +55,7 @@ def test_tokens_do_not_reach_the_kernel_or_the_page(checkout, monkeypatch):
 @pytest.mark.integration
 def test_the_way_from_a_model_to_a_page_and_the_book(checkout, encoder_folder, make_checkpoint):
     """eval.ipynb for an encoder, bm25 and a toy model with a hostile name."""
-    from qwen3nb.book.accessibility import images_without_alt
+    from qwen3nb.book.accessibility import accessibility_problems
     from qwen3nb.book.build import build_book
     from qwen3nb.report.card.extract import extract
 
@@ -115,7 +80,7 @@ def test_the_way_from_a_model_to_a_page_and_the_book(checkout, encoder_folder, m
     # Links from the landing page lead to pages.
     assert 'href="runs/eval-bm25-smoke.html"' in landing
     assert "eval-bm25-smoke" in pages
-    assert images_without_alt(index.parent) == []
+    assert accessibility_problems(index.parent) == []
     heads = re.findall(r"<h2>([^<]+)<", pages["eval-bm25-smoke"])
     kept = ["Scores", "One query by hand", "Distribution of the scores", "All metrics",
             "Sanity checks", "Plan", "Provenance"]  # fmt: skip

@@ -21,7 +21,7 @@ def test_the_bare_papermill_command_works_as_typed(checkout, stdin):
     before = (checkout / "notebooks" / "small.ipynb").read_bytes()
     done = call("small.ipynb", "-p", "x", "7", folder=checkout / "notebooks", **stdin)
     assert done.returncode == 0, done.stderr
-    assert "hello 7" in (checkout / "book" / "runs" / "small.ipynb").read_text()
+    assert "hello 7" in (checkout / "book" / "runs" / "small-x-7.ipynb").read_text()
     assert (checkout / "notebooks" / "small.ipynb").read_bytes() == before
     assert list((checkout / "results" / "partial").iterdir()) == []
 
@@ -32,7 +32,7 @@ def test_the_bare_command_works_at_the_top_of_the_checkout(checkout, output):
     save(notebook_of("print('hello', x)"), "small")
     done = call("small.ipynb", *output, "-p", "x", "7", folder=checkout)
     assert done.returncode == 0, done.stderr
-    made = checkout / (output[0] if output else "book/runs/small.ipynb")
+    made = checkout / (output[0] if output else "book/runs/small-x-7.ipynb")
     assert "hello 7" in made.read_text()
     assert call("missing.ipynb", folder=checkout).returncode != 0
 

@@ -2,9 +2,11 @@
 
 import nbformat
 import papermill  # noqa: F401 - first, as its command does: it loads our engine
+import pytest
 from helpers.notebooks import notebook_of
 
-from qwen3nb.execution.publish import clean, is_widget_warning
+from qwen3nb.execution.publish import clean, is_widget_warning, publish, without_empty_sections
+from qwen3nb.records.record import Environment
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.table import Table
 
@@ -24,6 +26,57 @@ def test_cleaning_drops_widgets_and_progress_and_names_the_page():
     assert node.cells[0].source == "# A page"
 
 
+def notebook(*cells):
+    """Make a notebook: Markdown from strings, code from pairs of a source and an output."""
+    node = nbformat.v4.new_notebook()
+    for cell in cells:
+        if isinstance(cell, str):
+            node.cells.append(nbformat.v4.new_markdown_cell(cell))
+        else:
+            data = {"text/plain": cell[1]}
+            outputs = [nbformat.v4.new_output("display_data", data)] if cell[1] else []
+            node.cells.append(nbformat.v4.new_code_cell(cell[0], outputs=outputs))
+    return node
+
+
+TABLE, NOTHING, LOAD = ("table", "a table"), ("table", ""), ("rows = load()", "")
+
+
+@pytest.mark.parametrize(
+    ("cells", "kept"),
+    [
+        (["# T", LOAD, "## A", TABLE, "## B", NOTHING], 4),
+        (["# T", "## A\n\nSays what it shows.", NOTHING, "## B", TABLE], 3),
+        (["# T", "## A", LOAD, "## B", TABLE], 5),  # code that shows nothing by design
+        (["# T", "## A", LOAD, NOTHING, "## B", TABLE], 3),
+        (["# T", "## A", NOTHING, TABLE], 4),
+        (["# T", "## A", NOTHING, "Text of its own."], 4),
+        (["# T", "## A", ("table", "None")], 1),
+        (["# T", "## A", "### B", NOTHING, "## C", TABLE], 3),  # nothing is left below A
+        (["# T", "## A", "### B", TABLE, "### C", NOTHING], 4),
+        (["# T", "## A", "Text.", "### B", NOTHING], 3),
+        (["# T", NOTHING], 2),
+        ([TABLE, "## A", TABLE], 3),
+        (["# T", "## A", ("%time x", ""), "## B", TABLE], 5),
+    ],
+)
+def test_a_section_that_shows_nothing_is_not_on_the_page(cells, kept):
+    node = notebook(*cells)
+    assert len(without_empty_sections(node).cells) == kept
+    assert len(node.cells) == len(cells)
+
+
+def test_a_page_says_what_it_was_made_with(home):
+    node = notebook_of("pass")
+    publish(node, home / "book" / "runs" / "p.ipynb", values={}, key="k", notebook="p")
+    ours = nbformat.read(home / "book" / "runs" / "p.ipynb", as_version=4).metadata.qwen3nb
+    assert ours.versions["torch"] == Environment.current().versions["torch"]
+    assert set(ours.versions) == {
+        "qwen3nb", "torch", "transformers", "sentence-transformers", "mteb"
+    }  # fmt: skip
+    assert ours.commit == ""  # not a checkout
+
+
 def test_a_page_has_no_style_but_the_books_and_no_cursor_movements():
     table = Table(("a",), ((Cell("x"),),), caption="c")
     node = notebook_of("a", "b")
@@ -36,19 +89,6 @@ def test_a_page_has_no_style_but_the_books_and_no_cursor_movements():
     ]
     shown = [output.data for output in clean(node).cells[2].outputs]
     assert shown == [{"text/html": bare}, {"application/papermill.record/text/html": bare}]
-
-
-def test_a_section_that_needs_output_is_left_out_without_it():
-    node = notebook_of("a", "b", "c")
-    first, second, plain = (nbformat.v4.new_markdown_cell(f"## {name}") for name in "xyz")
-    for head in (first, second):
-        head.metadata["tags"] = ["needs-output"]
-    node.cells[2:] = [first, node.cells[2], second, node.cells[3], plain, node.cells[4]]
-    node.cells[3].outputs = [nbformat.v4.new_output("stream", text="a table")]
-    # Only a progress bar: nothing that the page keeps.
-    node.cells[5].outputs = [nbformat.v4.new_output("stream", name="stderr", text="3it/s\r")]
-    kept = [cell.source for cell in clean(node).cells[2:]]
-    assert kept == ["## x", "a", "## z", "c"]
 
 
 def test_a_warning_about_missing_widgets_is_known_and_no_other():

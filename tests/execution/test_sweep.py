@@ -11,7 +11,7 @@ from pathlib import Path
 import papermill  # noqa: F401 - first, as its command does: it loads our engine
 import psutil
 import pytest
-from helpers.notebooks import notebook_of, save
+from helpers.notebooks import VERIFY, notebook_of, save
 
 from qwen3nb import paths
 from qwen3nb.execution import sweep as sweeps
@@ -132,8 +132,9 @@ def test_a_file_that_is_wrong_is_refused_with_what_would_do(tmp_path, text, mess
 
 
 def test_runs_that_would_write_over_each_other_are_refused(small):
-    with pytest.raises(ParameterError, match="the page plain; they differ in x"):
-        check_jobs([Job("plain", {"x": 1}), Job("plain", {"x": 2})])
+    save(notebook_of("pass", parameters=VERIFY), "seen")
+    with pytest.raises(ParameterError, match="the page seen; they differ in verify"):
+        check_jobs([Job("seen", {"verify": True}), Job("seen", {"verify": False})])
     with pytest.raises(ParameterError, match="the page plain; they are the same"):
         check_jobs([Job("plain", {}), Job("plain", {"x": 1})])
     with pytest.raises(ParameterError, match="unknown parameter 'z'"):
@@ -234,14 +235,14 @@ def test_each_run_has_a_gpu_to_itself(small, monkeypatch):
 
 @pytest.mark.integration
 def test_a_sweep_goes_on_past_a_failure_and_starts_where_it_ended(small):
-    save(notebook_of("assert x, 'it is nought'"), "failing")
-    jobs = [Job("failing", {"x": 0}), Job("plain", {})]
+    save(notebook_of("assert verify, 'it is nought'", parameters=VERIFY), "failing")
+    jobs = [Job("failing", {"verify": False}), Job("plain", {})]
     outcomes = sweep(jobs, show_progress=False)
     assert [outcome.status for outcome in outcomes] == ["failed", "done"]
     assert outcomes[0].reason == "AssertionError: it is nought"
     assert "AssertionError" in outcomes[0].log.read_text()
     assert "results/logs/failing.log" in failed_run("failing").more
-    again = [Job("failing", {"x": 1}), jobs[1]]
+    again = [Job("failing", {"verify": True}), jobs[1]]
     assert [outcome.status for outcome in sweep(again, show_progress=False)] == ["done", "reused"]
     fresh = sweep(again[1:], fresh=True, show_progress=False)
     assert [outcome.status for outcome in fresh] == ["done"]
@@ -284,10 +285,10 @@ def test_the_command_lists_what_it_would_run(cli, small):
 
 @pytest.mark.integration
 def test_the_command_says_what_failed_with_its_exit_status(cli, small, tmp_path):
-    save(notebook_of("assert x, 'it is nought'"), "failing")
+    save(notebook_of("assert verify, 'it is nought'", parameters=VERIFY), "failing")
     file = tmp_path / "sweep.toml"
-    file.write_text('book = false\n[[runs]]\nnotebook = "failing"\nparameters = { x = 0 }\n'
-                    '[[runs]]\nnotebook = "plain"\n')  # fmt: skip
+    file.write_text('book = false\n[[runs]]\nnotebook = "failing"\n'
+                    'parameters = { verify = false }\n[[runs]]\nnotebook = "plain"\n')  # fmt: skip
     done = cli("sweep", file)
     assert done.exit_code == 1
     assert "2 runs: 1 done, 0 reused, 1 failed" in done.output

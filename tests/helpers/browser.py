@@ -2,9 +2,11 @@
 
 import html
 import json
+import os
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -23,18 +25,37 @@ def chromium():
     return path
 
 
-def used(page, script, *, folder, width=1200):
-    """What ``script`` (the body of a function) returns, run on the page in the file ``page``.
+def axe():
+    """The path of axe-core's script; the test is skipped where there is none."""
+    folder = os.environ.get("QWEN3NB_FIXTURES")
+    path = Path(folder) / "axe" / "axe.min.js" if folder else None
+    if path is None or not path.is_file():
+        pytest.skip("no axe here; put axe.min.js of axe-core into $QWEN3NB_FIXTURES/axe/")
+    return path
 
-    A script error on the page is an assertion error here.
+
+# What axe finds wrong: rule, and the first elements.
+AXE = """
+return (await axe.run(document, {resultTypes: ['violations']})).violations.map(
+  each => [each.id, each.nodes.slice(0, 3).map(node => node.html.slice(0, 200))]);
+"""
+
+
+def used(page, script, *, folder, width=1200, library=None):
+    """What ``script`` (the body of an async function) returns, run on the page in a file.
+
+    A script error on the page is an assertion error here. A ``library`` is loaded first.
     """
     probe = page.with_name(f"probe-{page.name}")
     catch = "<script>window.errors=[];addEventListener('error',e=>errors.push(e.message))</script>"
     run = (
-        f"<script>addEventListener('load',()=>{{const said=(()=>{{{script}}})();"
+        "<script>addEventListener('load',async()=>{let said;"
+        f"try{{said=await(async()=>{{{script}}})()}}catch(e){{errors.push(String(e))}}"
         "const out=document.createElement('pre');out.id='probe';"
         "out.textContent=JSON.stringify({said,errors});document.body.append(out)})</script>"
     )
+    if library is not None:
+        catch += f'<script src="{library.resolve().as_uri()}"></script>'
     text = page.read_text(encoding="utf-8")
     head = text.find("<head>") + len("<head>") if "<head>" in text else 0
     probe.write_text(text[:head] + catch + text[head:] + run, encoding="utf-8")
@@ -48,4 +69,4 @@ def used(page, script, *, folder, width=1200):
     assert match, f"the script did not reach its end: {done.stderr[-1000:]}"
     answer = json.loads(html.unescape(match[1]))
     assert answer["errors"] == []
-    return answer["said"]
+    return answer.get("said")

@@ -13,6 +13,8 @@ import papermill  # noqa: F401 - first, as its command does: it loads our engine
 
 from qwen3nb import paths
 
+# A parameter that changes nothing on a page, and so does not name it.
+VERIFY = "verify: bool = True  # whether to verify"
 PAPERMILL = str(Path(sys.executable).with_name("papermill"))
 
 
@@ -40,7 +42,7 @@ def call(*arguments, folder, **options):
     )  # fmt: skip
 
 
-def execute_here(notebook, partial, parameters, *, output=None, show_progress=False):
+def execute_here(notebook, partial, parameters, *, name="", output=None, show_progress=False):
     """Run the code cells of a notebook in this process: as a kernel would, without its start."""
     node = nbformat.read(notebook, as_version=4)
     names = {"display": lambda *shown: [_drawn(each) for each in shown], "__name__": "__main__"}

@@ -10,6 +10,7 @@ from typing import Any
 from qwen3nb import paths
 from qwen3nb.report.card.hub_rules import HUB_ID, license_problem, not_a_language
 from qwen3nb.utils.atomic_files import read_json
+from qwen3nb.utils.book_settings import book_settings
 from qwen3nb.utils.choices import one_of
 
 __all__ = [
@@ -74,13 +75,16 @@ def stated_facts(source: Path, file: Path | None, *, license: str = "") -> dict[
     Args:
         source: the checkpoint; it may be gone.
         file: a facts file; see `read_facts`.
-        license: the licence where none of these states one.
+        license: the licence where none of these states one; by default that of the book, if the
+            hub knows it.
 
     Raises:
         ValueError: as in `read_facts`, or ``license`` is none that the hub knows.
     """
     if license and (problem := license_problem(license)):
         raise ValueError(problem)
+    book = book_settings().license
+    license = license or ("" if license_problem(book) else book)
     training = training_of(source)
     recorded = {name: training[name] for name in _RECORDED if training.get(name)}
     known = _known(source) | _listed(recorded)

@@ -160,13 +160,17 @@ class Figure:
         """Whether `figure` has been accessed, and so may have been changed."""
         return "figure" in self.__dict__  # set by the cached property above
 
-    def svg(self) -> str:
+    def svg(self, *, columns: int = 0) -> str:
         """Return SVG for a page: text in the page's colour and font, unique ids, alt text.
 
         The same data give the same bytes.
+
+        Args:
+            columns: 1 or 2; by default the figure as `figure` shows it.
         """
         with style():
-            text = _rendered(self._drawn, "svg", fonttype="none").decode()
+            drawn = self.draw(WIDTHS[columns]) if columns else self._drawn
+            text = _rendered(drawn, "svg", fonttype="none").decode()
         text = text[text.index("<svg") :]
         text = re.sub(GREY, "currentColor", text, flags=re.IGNORECASE)
         # The SVG's style sheet would apply to the whole page; its metadata name the library.
@@ -223,7 +227,15 @@ class Figure:
         caption = f"<figcaption>{text}</figcaption>" if text else ""
         name = anchor("fig", self.name, _line(self.caption))
         own = f' id="{name}"' if name else ""
-        return styled(f'<figure class="q-figure"{own}><div>{self.svg()}</div>{caption}</figure>')
+        return styled(f'<figure class="q-figure"{own}>{self._drawings()}{caption}</figure>')
+
+    def _drawings(self) -> str:
+        """Return the figure as a page shows it and, for phones, as one column of a paper has it."""
+        if self.columns == 1 or self._edited:
+            kind = "q-one" if self.columns == 1 else "q-wide q-only"
+            return f'<div class="{kind}">{self.svg()}</div>'
+        narrow = f'<div class="q-narrow" style="display:none">{self.svg(columns=1)}</div>'
+        return f'<div class="q-wide">{self.svg()}</div>{narrow}'
 
 
 @contextmanager

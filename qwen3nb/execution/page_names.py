@@ -1,0 +1,173 @@
+"""What tells pages apart: the name, the title and the command of a run.
+
+All three carry the parameters that are not at their defaults, so that no run overwrites the
+page of another and copies are distinct in the sidebar.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from qwen3nb import paths
+from qwen3nb.execution.parameters import Parameter, declared_parameters
+from qwen3nb.models.sources.resolve import find_source, find_training
+from qwen3nb.models.types import SpecError
+from qwen3nb.records.richest_tier import richest_tier
+from qwen3nb.records.store import load_results
+from qwen3nb.utils.markdown import escaped
+
+__all__ = ["page_command", "page_name", "page_title"]
+
+# Parameters that change where files are, or how something is computed, but nothing on the page.
+_UNNAMED = ("cache", "output_dir", "fresh", "verify")
+# Parameters that select tasks; each takes the place of the tier's.
+_SELECTIONS = ("task", "tasks", "benchmark", "data")
+_TITLED = ("checkpoint", "training", "tier", *_SELECTIONS)
+_PLAIN = ("pooling", "dtype", "correction", "metric")  # values that need no name in a title
+_LONGEST = 120  # characters of a name; file systems allow 255 bytes, with the suffix
+_MOST = 3  # entries of a list that a title spells out
+
+
+def page_name(notebook: str, values: Mapping[str, Any], declared: Mapping[str, Parameter]) -> str:
+    """Return the page name of a run: notebook, model or training, non-default parameters.
+
+    Equal parameters give equal names, different ones different names. A page without a model or
+    a training names its tier only if another one is the richest with results, which is what the
+    book shows.
+    """
+    parts = [notebook]
+    for name, value in values.items():
+        if name == "checkpoint":
+            parts.append(_model_slug(str(value)))
+        elif name == "training":
+            parts.append("demo" if value == "demo" else _folder_slug(find_training(value)))
+        elif name == "tier":
+            parts += [str(value)] if _names_tier(values) else []
+        elif _distinguishes(name, value, declared):
+            parts.append(str(value) if name == "task" else f"{name}-{_value_slug(name, value)}")
+    return _shortened("-".join(filter(None, map(_slug, parts))), parts)
+
+
+def _names_tier(values: Mapping[str, Any]) -> bool:
+    if "checkpoint" in values or "training" in values:
+        return True
+    if any(values.get(name) for name in _SELECTIONS):
+        return False
+    return bool(values["tier"] != richest_tier(load_results(adapters=False)))
+
+
+def _distinguishes(name: str, value: Any, declared: Mapping[str, Parameter]) -> bool:
+    return name not in _UNNAMED and name in declared and value != declared[name].default
+
+
+def _slug(part: str) -> str:
+    return re.sub(r"[^A-Za-z0-9.]+", "-", part).strip("-")
+
+
+def _value_slug(name: str, value: Any) -> str:
+    return _folder_slug(Path(value).expanduser()) if name == "outputs" else str(value)
+
+
+def _shortened(name: str, parts: list[str]) -> str:
+    """Cut a long name, and make it unique by a digest of what it was made from."""
+    if len(name) <= _LONGEST:
+        return name
+    digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:8]
+    return f"{name[: _LONGEST - 9].rstrip('-.')}-{digest}"
+
+
+def _model_slug(spec: str) -> str:
+    """Return a readable, unique name: the end of a path, with a digest outside the root."""
+    try:
+        folder = find_source(spec).folder
+    except SpecError:
+        return spec
+    if folder is None or (not Path(spec).exists() and not (paths.root() / spec).exists()):
+        return spec
+    return _folder_slug(folder)
+
+
+def _folder_slug(folder: Path) -> str:
+    resolved = folder.resolve()
+    if resolved.is_relative_to(paths.root()):
+        short = str(resolved.relative_to(paths.root())).removeprefix("runs/")
+        return short.removesuffix("/checkpoints/final")  # a training's adapters
+    digest = hashlib.sha256(str(resolved).encode()).hexdigest()[:6]
+    return f"{resolved.parent.name}-{resolved.name}-{digest}"
+
+
+def page_title(nb: Any, values: Mapping[str, Any]) -> str | None:
+    """Return the title of a run's page, escaped; None if nothing distinguishes it.
+
+    ``label · tier`` for a run on a checkpoint and a tier, else ``heading · label``; then the
+    parameters that are not at their defaults. Tasks and folders take the place of the tier.
+    """
+    declared = declared_parameters(nb)
+    parts = _subject(nb, values)
+    selected = [
+        _listed(values[name])
+        for name in _SELECTIONS
+        if values.get(name) and (name == "data" or _distinguishes(name, values[name], declared))
+    ]
+    tier = [values["tier"]] if "tier" in values and _names_tier(values) else []
+    options = [
+        _spelled(name, value)
+        for name, value in values.items()
+        if name not in _TITLED and _distinguishes(name, value, declared)
+    ]
+    more = [*(selected or tier), *options]
+    plain = len(parts) == 1 and not more and "checkpoint" not in values
+    return None if plain else " · ".join(escaped(str(part)) for part in (*parts, *more))
+
+
+def _subject(nb: Any, values: Mapping[str, Any]) -> list[str]:
+    """Return the heading of a notebook, and its model or training; of `eval`, only the model."""
+    first: str = next((cell.source for cell in nb.cells if cell.cell_type == "markdown"), "# Run")
+    heading = first.split("\n")[0].removeprefix("# ")
+    if "checkpoint" in values:
+        label = find_source(values["checkpoint"]).label
+        return [label] if "tier" in values else [heading, label]
+    return [heading, Path(values["training"]).name] if "training" in values else [heading]
+
+
+def _listed(value: str) -> str:
+    """Return the entries of a list; paths by their last part, long lists counted."""
+    entries = [Path(each.strip()).name for each in value.split(",")]
+    rest = f" and {len(entries) - _MOST} more" if len(entries) > _MOST else ""
+    return ", ".join(entries[:_MOST]) + rest
+
+
+def _spelled(name: str, value: Any) -> str:
+    words = name.replace("_", " ")
+    if isinstance(value, bool):
+        return words if value else f"no {words}"
+    return str(value) if name in _PLAIN else f"{words} {_listed(str(value))}"
+
+
+def page_command(
+    notebook: str, values: Mapping[str, Any], declared: Mapping[str, Parameter]
+) -> str:
+    """Return the command that makes a page again: ``qwen3nb eval --checkpoint bm25``.
+
+    Parameters at their defaults are left out; so are those that the notebook no longer has.
+    """
+    words = ["qwen3nb", "eval"] if notebook == "eval" else ["qwen3nb", "run", notebook]
+    for name, value in values.items():
+        required = name in ("checkpoint", "training")
+        if name in declared and (required or value != declared[name].default):
+            words += _option(name, value)
+    return shlex.join(words)
+
+
+def _option(name: str, value: Any) -> list[str]:
+    option = name.replace("_", "-")
+    if isinstance(value, bool):
+        return [f"--{option}" if value else f"--no-{option}"]
+    text = str(value)
+    # click would read a value that begins with a dash as an option.
+    return [f"--{option}={text}"] if text.startswith("-") else [f"--{option}", text]

@@ -1,0 +1,68 @@
+"""What ``_config.yml`` says about a book: title, authors, year, address, licence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from qwen3nb import paths
+
+__all__ = ["BookSettings", "book_settings"]
+
+
+@dataclass(frozen=True)
+class BookSettings:
+    """A book's own facts; empty if its configuration does not state them.
+
+    Attributes:
+        title: title of the book.
+        author: its authors, as written there.
+        year: the year of the copyright.
+        url: where it is published.
+        license: its licence, and by default that of the models it describes.
+    """
+
+    title: str = ""
+    author: str = ""
+    year: str = ""
+    url: str = ""
+    license: str = ""
+
+
+def book_settings(config: Path | None = None) -> BookSettings:
+    """Read the settings from ``_config.yml`` of the checkout, or from the file ``config``.
+
+    The address is ``url`` below ``qwen3nb``, else ``baseurl`` below ``html``.
+
+    Raises:
+        ValueError: the file is not YAML, or not a table.
+    """
+    import yaml
+
+    file = config or paths.root() / "_config.yml"
+    if not file.is_file():
+        return BookSettings()
+    try:
+        stated = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
+    except yaml.YAMLError as error:
+        raise ValueError(f"{file}: not YAML: {error}") from None
+    if not isinstance(stated, dict):
+        raise ValueError(f"{file}: expected `name: value` on each line")
+    ours, html = _section(stated, "qwen3nb"), _section(stated, "html")
+    return BookSettings(
+        title=_text(stated.get("title")),
+        author=_text(stated.get("author")),
+        year=_text(stated.get("copyright")),
+        url=_text(ours.get("url")) or _text(html.get("baseurl")),
+        license=_text(ours.get("license")),
+    )
+
+
+def _section(stated: dict[str, Any], name: str) -> dict[str, Any]:
+    section = stated.get(name)
+    return section if isinstance(section, dict) else {}
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else " ".join(str(value).split())

@@ -1,0 +1,32 @@
+"""The commit of a checkout."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+__all__ = ["git_commit"]
+
+_LENGTH = 12
+
+
+def git_commit(folder: Path) -> str:
+    """Return the abbreviated commit of the checkout at ``folder``, empty if there is none.
+
+    Changes of tracked files that are not committed are marked: ``0123456789ab-modified``.
+    """
+    # Only the folder's own repository: one further up says nothing about it.
+    if not (folder / ".git").exists():
+        return ""
+    commit = _git(folder, "rev-parse", f"--short={_LENGTH}", "HEAD")
+    modified = commit and _git(folder, "status", "--porcelain", "--untracked-files=no")
+    return f"{commit}-modified" if modified else commit
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(folder), *arguments]  # S607: whichever git the reader uses
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    except (OSError, subprocess.TimeoutExpired):  # no git here
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""

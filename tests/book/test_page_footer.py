@@ -1,0 +1,119 @@
+"""The end of a page, and the banner of toys: what they say, escaped."""
+
+import html
+import json
+import re
+from dataclasses import replace
+
+import pytest
+from helpers.html import HOSTILE
+from helpers.records import make
+
+from qwen3nb.book.citation import citation
+from qwen3nb.book.page_footer import Made, footer_html, made
+from qwen3nb.book.toy_banner import toy_labels, toy_text
+from qwen3nb.utils.book_settings import BookSettings
+
+BOOK = BookSettings("My book", "Ada Lovelace, Charles Babbage", "2026", "https://x.org/b", "MIT")
+BUILD = Made("1 May 2026", "abc")
+
+
+def page(folder, **ours):
+    file = folder / "p.ipynb"
+    file.write_text(json.dumps({"metadata": {"qwen3nb": ours}}))
+    return file
+
+
+def test_a_page_of_a_run_says_when_with_what_and_how_to_make_it_again(checkout):
+    file = page(checkout, notebook="eval", parameters={"checkpoint": "bm25", "tier": "fast"},
+                finished="2026-11-20T12:04:21+00:00", commit="0123456789ab",
+                versions={"mteb": "2.26", "qwen3nb": "0.1.0"})  # fmt: skip
+    own = made(file, build=BUILD)
+    assert own.command == "qwen3nb eval --checkpoint bm25 --tier fast"
+    text = re.sub("<[^>]*>", "", footer_html(own, title="bm25 · fast", settings=BOOK))
+    assert text.startswith(
+        "Made on 20 November 2026 at commit 0123456789ab with qwen3nb\xa00.1.0, mteb\xa02.26. "
+        "Again: qwen3nb eval --checkpoint bm25 --tier fastCite this@misc{my2026,"
+    )
+    assert text.endswith("Licence: MIT")
+
+
+def test_other_pages_are_as_old_as_the_build(tmp_path):
+    assert made(tmp_path / "methods.md", build=BUILD) == BUILD
+    (tmp_path / "mine.ipynb").write_text('{"metadata": {}}')
+    assert made(tmp_path / "mine.ipynb", build=BUILD) == BUILD
+
+
+def test_a_failed_or_renamed_run_claims_nothing(checkout):
+    file = page(checkout, notebook="gone", failed="2026-11-20T12:04:21+00:00")
+    own = made(file, build=BUILD)
+    assert (own.command, own.commit, own.whole) == ("", "", False)
+    assert "<p>Failed on 20 November 2026.</p>" in footer_html(own, title="t", settings=BOOK)
+
+
+def test_the_citation_is_of_this_page_of_this_book():
+    assert citation(BOOK, title="bm25 · 50 %", commit="abc", date="1 May 2026") == (
+        "@misc{my2026,\n"
+        "  title  = {{My book}},\n"
+        "  author = {Ada Lovelace and Charles Babbage},\n"
+        "  year   = {2026},\n"
+        "  url    = {https://x.org/b},\n"
+        "  note   = {Page ``bm25 $\\cdot$ 50 \\%'', commit abc, made on 1 May 2026}\n"
+        "}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("author", "field"),
+    [
+        ("The qwen3nb developers", "{{The qwen3nb developers}}"),
+        ("Ada Lovelace", "{Ada Lovelace}"),
+        ("A. B. and C. D., E. F.", "{A. B. and C. D. and E. F.}"),
+    ],
+)
+def test_a_group_is_one_author(author, field):
+    assert f"author = {field}," in citation(replace(BOOK, author=author), commit="a")
+
+
+def test_what_is_not_configured_is_left_out():
+    entry = citation(BookSettings(title="T"), title="T")
+    assert re.findall(r"^  (\w+)", entry, re.M) == ["title"]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_foreign_text_in_a_footer_is_text(text):
+    own = Made(text, text, ((text, text),), text)
+    settings = BookSettings(text, text, text, text, text)
+    shown = footer_html(own, title=text, settings=settings)
+    tags = set(re.findall(r"<(\w+)", shown))
+    assert tags <= {"footer", "p", "details", "summary", "div", "pre", "code"}
+    assert f"Licence: {html.escape(text)}" in shown
+
+
+def model(home, label, spec, **training):
+    folder = home / spec
+    folder.mkdir(parents=True)
+    if training:
+        (folder.parent / "training.json").write_text(json.dumps(training))
+    record = make(label)
+    return replace(record, model=replace(record.model, spec=spec))
+
+
+def test_toys_are_the_demo_and_what_says_so(home):
+    results = [
+        model(home, "demo-init", "runs/demo/encoder/init"),
+        model(home, "mine", "runs/mine/step", toy=False),
+        model(home, "marked", "runs/marked/step", toy=True),
+        model(home, "demo-like", "runs/elsewhere/x"),
+        make("bm25"),
+    ]
+    assert toy_labels(results) == ["demo-init", "marked"]
+    extracted = home / "runs" / "mine" / "step" / "qwen3nb.json"
+    extracted.write_text(json.dumps({"source": {"folder": "runs/marked/step"}}))
+    assert toy_labels(results) == ["demo-init", "marked", "mine"]
+    assert toy_labels(results[3:]) == []
+
+
+def test_the_banner_names_them():
+    assert toy_text(["a", "b"], models=5).startswith("2 of 5 models here (a, b) were trained")
+    assert toy_text(["a"], models=3).startswith("1 of 3 models here (a) was trained")
