@@ -18,8 +18,9 @@ def lesson_training() -> Path:
 
     The short training writes the same files in seconds; scores of its checkpoints mean nothing.
     """
-    with suppress(SpecError):  # the demo has not been run here
-        return find_training("demo")
+    for training in (str(paths.runs() / "demo" / "contrastive"), "demo"):
+        with suppress(SpecError):  # the demo has not been run here
+            return find_training(training)
     folder = paths.cache() / "lesson" / "train"
     if not folder.is_dir():
         _train(folder)

@@ -59,12 +59,15 @@ def run_demo(*, at_once: int = 0) -> Path:
 
 
 def _jobs(demo: Path) -> list[Job]:
-    """All notebooks but the timing; the longest first, so that none is left alone at the end."""
+    """All notebooks but the timing: the longest first, so that none is left alone at the end.
+
+    Baselines come before the encoders, whose pages compare them with what there is.
+    """
     encoders = sorted(each for each in (demo / "encoder").iterdir() if each.is_dir())
     jobs = [Job("ablation", {"training": paths.shown(demo / "contrastive")})]
+    jobs += [Job("eval", {"checkpoint": name}) for name in BASELINES]
     jobs += [Job("eval", {"checkpoint": paths.shown(folder)}) for folder in encoders]
     jobs.append(Job("eval", {"checkpoint": paths.shown(demo / "decoder"), "pooling": "mean"}))
-    jobs += [Job("eval", {"checkpoint": name}) for name in BASELINES]
     jobs += [Job(name, {"checkpoint": "all-MiniLM-L6-v2"}) for name in ("probes", "ann")]
     jobs.append(Job("extract", {"training": "demo"}))
     if paths.mirror() is not None:

@@ -26,7 +26,8 @@ from transformers import Trainer, set_seed
 from qwen3nb import paths
 from qwen3nb.checkpoints.averaging import average_checkpoints, select_checkpoints
 from qwen3nb.checkpoints.checkpoint import step_of
-from qwen3nb.datasets.pydocs.training_pairs import DEVELOPMENT, TrainingPair, TrainingPairs
+from qwen3nb.datasets.pydocs.training_pairs import DEVELOPMENT, DocstringPair, TrainingPairs
+from qwen3nb.demo.train_ul2 import token_id
 from qwen3nb.demo.trainer import (
     checkpoint_callbacks,
     copy_files,
@@ -96,7 +97,7 @@ def train_contrastive(
             ),
             train_dataset=train,
             eval_dataset=development,
-            data_collator=_Collate(pad=tokenizer.token_to_id(END)),
+            data_collator=_Collate(pad=token_id(tokenizer, END)),
             callbacks=checkpoint_callbacks("contrastive", folder / "tokenizer"),
         )  # fmt: skip
         silence(trainer)
@@ -133,14 +134,14 @@ def _description(
     }
 
 
-def _spread(pairs: Sequence[TrainingPair], count: int) -> list[TrainingPair]:
+def _spread(pairs: Sequence[DocstringPair], count: int) -> list[DocstringPair]:
     """``count`` of the pairs, evenly spread; all if there are fewer."""
     count = min(count, len(pairs))
     return [pairs[index * len(pairs) // count] for index in range(count)]
 
 
 def _tokenized(
-    tokenizer: Tokenizer, pairs: Sequence[TrainingPair], *, length: int | None = None
+    tokenizer: Tokenizer, pairs: Sequence[DocstringPair], *, length: int | None = None
 ) -> list[_Row]:
     """Token ids of both sides of each pair, of the first ``length`` tokens."""
     sides = [

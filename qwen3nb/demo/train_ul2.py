@@ -30,7 +30,15 @@ from qwen3nb.models.modeling.qwen3_seq2seq import IGNORED, Qwen3ForSeq2SeqLM, Qw
 from qwen3nb.models.modeling.tiny_tokenizer import END, SENTINELS, write_tokenizer
 from qwen3nb.utils.atomic_files import write_json
 
-__all__ = ["DECODER", "UL2", "Ul2Settings", "train_decoder", "train_seq2seq", "training_texts"]
+__all__ = [
+    "DECODER",
+    "UL2",
+    "Ul2Settings",
+    "token_id",
+    "train_decoder",
+    "train_seq2seq",
+    "training_texts",
+]
 
 
 @dataclass(frozen=True)
@@ -86,21 +94,22 @@ def training_texts() -> tuple[list[str], list[str]]:
 
 def seq2seq_config(tokenizer: Tokenizer, settings: Ul2Settings) -> Qwen3Seq2SeqConfig:
     """The configuration; the embedding is padded to a multiple of 64 rows."""
-    end = _id(tokenizer, END)
+    end = token_id(tokenizer, END)
     return Qwen3Seq2SeqConfig(
         **_sizes(tokenizer, settings),
         _head_dim=32,
         max_position_embeddings=512,
         rope_theta=10000.0,
         num_sentinel_tokens=len(SENTINELS),
-        sentinel_token_start_id=_id(tokenizer, SENTINELS[0]),
+        sentinel_token_start_id=token_id(tokenizer, SENTINELS[0]),
         decoder_start_token_id=end,
         pad_token_id=end,
         eos_token_id=end,
     )
 
 
-def _id(tokenizer: Tokenizer, token: str) -> int:
+def token_id(tokenizer: Tokenizer, token: str) -> int:
+    """The id of a token that the tokenizer must have."""
     number = tokenizer.token_to_id(token)
     if number is None:
         raise ValueError(f"the tokenizer has no token {token!r}")
@@ -158,7 +167,7 @@ def train_decoder(folder: Path, settings: Ul2Settings = DECODER) -> Path:
     """Train a tiny Qwen3 language model on the same texts."""
     train, held_out = training_texts()
     tokenizer = write_tokenizer(train, folder, vocabulary=settings.vocabulary)
-    end = _id(tokenizer, END)
+    end = token_id(tokenizer, END)
     set_seed(settings.seed)
     model = Qwen3ForCausalLM(
         Qwen3Config(
@@ -198,8 +207,8 @@ def _denoised(
     generator = np.random.default_rng(seed)
     ids = _ids(tokenizer, texts, settings.length)
     modes = {each.mode: tokenizer.encode(f"{each.mode} ").ids for each in DENOISERS}
-    sentinels = [_id(tokenizer, name) for name in SENTINELS]
-    end = _id(tokenizer, END)
+    sentinels = [token_id(tokenizer, name) for name in SENTINELS]
+    end = token_id(tokenizer, END)
     return [
         denoise(ids[pick], modes=modes, sentinels=sentinels, end=end, generator=generator)
         for pick in generator.integers(0, len(ids), size=count)
@@ -217,7 +226,7 @@ def _run_trainer(
     settings: Ul2Settings,
     checkpoints: bool,
 ) -> None:
-    end = _id(tokenizer, END)
+    end = token_id(tokenizer, END)
     trainer = Trainer(
         model=model,
         args=training_arguments(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from qwen3nb.analysis.comparison.compare import Comparison
 from qwen3nb.analysis.comparison.ranking_by_type import CategoryBoards
@@ -15,9 +14,7 @@ from qwen3nb.report.leaderboard.findings import Finding, findings, findings_html
 from qwen3nb.report.render.format import short_task
 from qwen3nb.report.studies.reranking import ALPHA, METRIC, rerank_differences
 from qwen3nb.report.training.interference import InterferenceReport, interference_report
-
-if TYPE_CHECKING:
-    from qwen3nb.analysis.training.tir_estimate import Estimate, Gate
+from qwen3nb.report.training.interference_words import interference_conclusion
 
 __all__ = ["headline_findings", "headline_lead", "interference_finding", "rerank_finding"]
 
@@ -76,46 +73,14 @@ def headline_findings(
 def interference_finding(report: InterferenceReport) -> Finding | None:
     """Return what joint training costs; None if no pair can be compared.
 
-    Of several joint configurations, the one that costs most.
+    The headline is the finding of `interference_conclusion`, below it are its numbers, and what
+    the kill gate's words mean.
     """
-    estimates = report.interference
-    groups = [group for group in estimates.groups if group.overall.tir is not None]
-    if not groups:
+    groups = report.interference.groups
+    if all(group.overall.tir is None for group in groups):
         return None
-    worst = max(groups, key=lambda group: group.overall.tir or 0.0).overall
-    ends = worst.interval or worst.seed_interval
-    interval = f" [{100 * ends[0]:+.1f}, {100 * ends[1]:+.1f}]" if ends else ""
-    seeds = f"{len(worst.seeds)} seed{'s' if len(worst.seeds) > 1 else ''}"
-    return Finding(
-        f"Joint training {_cost(worst, estimates.gate)}",
-        f"Share of the specialist's score that it loses: {100 * (worst.tir or 0.0):+.1f} %"
-        f"{interval} over {seeds}. "
-        f"{_gate_words(worst, estimates.gate)}",
-        "interference.html",
-    )
-
-
-def _cost(estimate: Estimate, gate: Gate) -> str:
-    """Say what joint training costs; a cost only if all intervals are above 0."""
-    known = [ends for ends in (estimate.interval, estimate.seed_interval) if ends is not None]
-    tir = 100 * (estimate.tir or 0.0)
-    if len(estimate.seeds) < 2 or not known:
-        return "was measured with one seed, which cannot show its cost"
-    if min(low for low, _ in known) > 0:
-        little = "" if tir >= 100 * gate.pass_at else ", less than the gate asks for"
-        return f"costs {tir:.1f} %{little}"
-    if max(high for _, high in known) < 0:
-        return f"costs nothing: it gains {-tir:.1f} %"
-    return "costs nothing measurable"
-
-
-def _gate_words(estimate: Estimate, gate: Gate) -> str:
-    """Return the gate's verdicts, and what its words mean to a newcomer."""
-    return (
-        f"The kill gate, which asks whether interference is worth treating (PASS from "
-        f"{100 * gate.pass_at:g} %, FAIL below {100 * gate.fail_below:g} %), says "
-        f"{estimate.by_point} by point, {estimate.by_evidence} by evidence."
-    )
+    headline, _, numbers = interference_conclusion(report).text.partition(": ")
+    return Finding(headline, numbers, "interference.html")
 
 
 def rerank_finding(

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from qwen3nb.datasets.pydocs import training_pairs
-from qwen3nb.datasets.pydocs.training_pairs import TrainingPair, TrainingPairs
+from qwen3nb.datasets.pydocs.training_pairs import DocstringPair, TrainingPairs
 from qwen3nb.demo import steps, ul2_denoising
 from qwen3nb.evaluation.studies import lora_runs
 from qwen3nb.utils.atomic_files import read_json
@@ -37,7 +37,7 @@ def test_every_training_has_a_key_of_settings_data_and_code(tmp_path):
 @pytest.mark.integration
 def test_only_the_contrastive_phase_depends_on_the_pairs(tmp_path):
     keys = keys_of(tmp_path)
-    pair = TrainingPair("torch", "Add one.", "To every number in the list.")
+    pair = DocstringPair("torch", "Add one.", "To every number in the list.")
     for other in (replace(PAIRS, versions={"torch": "2"}), replace(PAIRS, pairs=(pair,))):
         again = keys_of(tmp_path, other)
         assert [name for name in keys if keys[name] != again[name]] == ["contrastive"]

@@ -6,7 +6,7 @@ import torch
 
 from qwen3nb.checkpoints.averaging import select_checkpoints
 from qwen3nb.checkpoints.checkpoint import list_checkpoints, metric_of, open_checkpoint
-from qwen3nb.datasets.pydocs.training_pairs import TrainingPair, TrainingPairs
+from qwen3nb.datasets.pydocs.training_pairs import DocstringPair, TrainingPairs
 from qwen3nb.demo.train_contrastive import (
     CONTRASTIVE,
     METRIC,
@@ -25,7 +25,7 @@ def made_pairs():
     nouns = ["row", "file", "table", "image", "path", "token", "array", "graph"]
     verbs = ["read", "write", "close", "merge"]
     made = [
-        TrainingPair(
+        DocstringPair(
             "networkx" if verb == "merge" else "torch",
             f"{verb.title()} one {noun}.",
             f"To {verb} it, the {noun} must exist." * (1 + len(noun) % 3),

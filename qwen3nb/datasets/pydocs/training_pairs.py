@@ -36,7 +36,7 @@ from qwen3nb.utils.atomic_files import read_json, sha256_json, write_json
 __all__ = [
     "DEVELOPMENT",
     "LIBRARIES",
-    "TrainingPair",
+    "DocstringPair",
     "TrainingPairs",
     "benchmark_texts",
     "load_training_pairs",
@@ -65,7 +65,7 @@ _Definition = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 @dataclass(frozen=True)
-class TrainingPair:
+class DocstringPair:
     """The docstring of one function, method or class.
 
     Attributes:
@@ -89,7 +89,7 @@ class TrainingPairs:
         versions: versions of the libraries.
     """
 
-    pairs: tuple[TrainingPair, ...]
+    pairs: tuple[DocstringPair, ...]
     dropped: dict[str, int]
     versions: dict[str, str]
 
@@ -99,12 +99,12 @@ class TrainingPairs:
         return sha256_json([asdict(pair) for pair in self.pairs])
 
     @property
-    def train(self) -> list[TrainingPair]:
+    def train(self) -> list[DocstringPair]:
         """The pairs to train on."""
         return [pair for pair in self.pairs if pair.library not in DEVELOPMENT]
 
     @property
-    def development(self) -> list[TrainingPair]:
+    def development(self) -> list[DocstringPair]:
         """The pairs to tune on."""
         return [pair for pair in self.pairs if pair.library in DEVELOPMENT]
 
@@ -117,7 +117,7 @@ def load_training_pairs() -> TrainingPairs:
     if not file.is_file():
         write_json(file, asdict(_collect(versions)))
     value = read_json(file)
-    pairs = tuple(TrainingPair(**fields) for fields in value["pairs"])
+    pairs = tuple(DocstringPair(**fields) for fields in value["pairs"])
     return TrainingPairs(pairs, value["dropped"], value["versions"])
 
 
@@ -140,7 +140,7 @@ def _versions() -> dict[str, str]:
 
 def _collect(libraries: Iterable[str]) -> TrainingPairs:
     measured = benchmark_texts()
-    pairs: list[TrainingPair] = []
+    pairs: list[DocstringPair] = []
     dropped: Counter[str] = Counter()
     seen: set[str] = set()
     for library in libraries:
@@ -154,7 +154,7 @@ def _collect(libraries: Iterable[str]) -> TrainingPairs:
             elif any(measured.repeated(part) for part in parts[:2]):
                 dropped["repeats the benchmark"] += 1
             else:
-                pairs.append(TrainingPair(library, parts[0], parts[1]))
+                pairs.append(DocstringPair(library, parts[0], parts[1]))
                 seen |= {parts[0], parts[1]}
     return TrainingPairs(tuple(pairs), dict(dropped), _versions())
 

@@ -14,7 +14,7 @@ from qwen3nb import paths
 from qwen3nb.analysis.comparison.alignment import comparable
 from qwen3nb.analysis.comparison.compare import Comparison
 from qwen3nb.analysis.comparison.differences import PairedDifference
-from qwen3nb.analysis.training.checkpoint_scores import training_step
+from qwen3nb.analysis.training.checkpoint_scores import trajectories
 from qwen3nb.checkpoints.provenance import read_provenance
 from qwen3nb.records.record import Result
 from qwen3nb.report.render.format import short_task
@@ -90,7 +90,7 @@ def findings(
         for (name, _), record in comparison.records.items()
         if name == task and record.main.value is not None
     ]
-    results.sort(key=lambda each: -(each.main.value or 0.0))
+    results.sort(key=_value_of, reverse=True)
     on_task = _OnTask(results, comparison, _sources(results), links or {}, short_task(task))
     makers: Sequence[Callable[[_OnTask], Finding | None]] = (_training, _extracted, _averaging)
     training, *others = [make(on_task) for make in makers]
@@ -98,34 +98,25 @@ def findings(
 
 
 def _training(on_task: _OnTask) -> Finding | None:
-    """Compare the best later checkpoint of a training with its on_task.
+    """Compare the best later checkpoint of a training with its start.
 
     Of several trainings, that of the best checkpoint. The p-value is corrected, as everywhere,
     over a family of comparisons that has those of the other checkpoints, too.
     """
-    steps = {id(each): training_step(each) for each in on_task.results}
-    for best in on_task.results:
-        step = steps[id(best)]
-        series = [
-            (other.step, each)
-            for each in on_task.results
-            if step and (other := steps[id(each)])
-            and (other.training, other.seed) == (step.training, step.seed)
-        ]  # fmt: skip
-        if len({number for number, _ in series}) > 1:
-            return _trained(on_task, series)
-    return None
-
-
-def _trained(on_task: _OnTask, series: Sequence[tuple[int, Result]]) -> Finding | None:
-    """Say what one training gives; ``series`` are its steps and records, the best on_task."""
-    start = min(number for number, _ in series)
-    first = next(each for number, each in series if number == start)
-    best = next(each for number, each in series if number > start)
+    series = [
+        (each, steps)
+        for each in trajectories(on_task.results, tasks=_keys(on_task.results))
+        for steps in each.records.values()
+        if len(steps) > 1
+    ]
+    if not series:
+        return None
+    training, steps = max(series, key=lambda pair: _value_of(_best_later(pair[1])))
+    best, first = _best_later(steps), steps[min(steps)]
     gap = on_task.gap(best, first)
     if gap is None:
         return None
-    name, metric = _training_name(best), gap.metric
+    name, metric = _training_name(training.training), gap.metric
     if not on_task.significant(gap):
         headline = f"{name} makes no difference in {metric} that these {gap.n} queries show"
     else:
@@ -139,11 +130,25 @@ def _trained(on_task: _OnTask, series: Sequence[tuple[int, Result]]) -> Finding 
     )
 
 
-def _training_name(result: Result) -> str:
+def _keys(results: Iterable[Result]) -> list[str]:
+    return list(dict.fromkeys(result.task.key for result in results))
+
+
+def _best_later(steps: Mapping[int, Result]) -> Result:
+    """Return the best checkpoint after the first."""
+    start = min(steps)
+    return max((each for step, each in steps.items() if step > start), key=_value_of)
+
+
+def _value_of(result: Result) -> float:
+    return result.main.value or 0.0
+
+
+def _training_name(training: str) -> str:
     """Return what a training is called: its objective if its name says so, else its name."""
-    step = training_step(result)
-    name = step.training if step else result.model.label
-    return "Contrastive training" if "contrastive" in name.lower() else f"Training {name}"
+    if "contrastive" in training.lower():
+        return "Contrastive training"
+    return f"Training {training}"
 
 
 def _extracted(on_task: _OnTask) -> Finding | None:

@@ -84,8 +84,8 @@ def test_texts_that_repeat_a_benchmark_are_recognised():
 
 
 def test_public_definitions_are_read_without_an_import():
-    found = [(name, doc.split("\n")[0]) for doc, name in module._definitions(SOURCE)]
-    assert found == [
+    definitions = [(name, doc.split("\n")[0]) for doc, name in module._definitions(SOURCE)]
+    assert definitions == [
         ("Table", "Hold rows of numbers."),
         ("close", "Write all rows and close the file."),
         ("short", "One line."),

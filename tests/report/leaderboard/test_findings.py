@@ -146,27 +146,25 @@ def estimated(tir, interval, seed_interval, *, seeds=(1, 2)):
 @pytest.mark.parametrize(
     ("tir", "interval", "seed_interval", "headline", "verdicts"),
     [
-        (-0.01, (-0.07, 0.03), (-0.2, 0.2), "costs nothing measurable", ("FAIL", "INCONCLUSIVE")),
-        (0.03, (-0.01, 0.07), (-0.2, 0.3), "costs nothing measurable", ("PASS", "INCONCLUSIVE")),
-        (0.05, (0.03, 0.07), (-0.1, 0.2), "costs nothing measurable", ("PASS", "INCONCLUSIVE")),
-        (0.05, (0.03, 0.07), (0.021, 0.08), "costs 5.0 %", ("PASS", "PASS")),
-        (0.015, (0.012, 0.018), (0.011, 0.019), "costs 1.5 %, less than the gate asks for",
-         ("MARGINAL", "MARGINAL")),
-        (-0.05, (-0.07, -0.03), (-0.08, -0.02), "costs nothing: it gains 5.0 %", ("FAIL", "FAIL")),
+        (-0.01, (-0.07, 0.03), (-0.2, 0.2), "costs nothing measurable", "FAIL INCONCLUSIVE"),
+        (0.03, (-0.01, 0.07), (-0.2, 0.3), "may cost something, but no more than noise is shown",
+         "PASS INCONCLUSIVE"),
+        (0.05, (0.03, 0.07), (0.021, 0.08), "costs 5.0 % of the specialist's score", "PASS"),
+        (0.015, (0.012, 0.018), (0.011, 0.019), "costs a little", "MARGINAL"),
+        (-0.05, (-0.07, -0.03), (-0.08, -0.02), "costs nothing, it helps", "FAIL"),
     ],
 )  # fmt: skip
-def test_joint_training_costs_what_all_intervals_show(
+def test_joint_training_is_reported_with_the_gates_words_beside_it(
     tir, interval, seed_interval, headline, verdicts
 ):
     finding = interference_finding(estimated(tir, interval, seed_interval))
     assert finding.headline == f"Joint training {headline}"
-    assert f"loses: {100 * tir:+.1f} % [{100 * interval[0]:+.1f}" in finding.evidence
-    assert "says {} by point, {} by evidence.".format(*verdicts) in finding.evidence
+    assert finding.evidence.startswith("TIR ")
+    assert all(verdict in finding.evidence for verdict in verdicts.split())
+    assert finding.page == "interference.html"
 
 
-def test_one_seed_shows_no_cost_and_nothing_trained_is_no_finding(home):
-    finding = interference_finding(estimated(0.05, (0.03, 0.07), None, seeds=(1,)))
-    assert finding.headline.endswith("one seed, which cannot show its cost")
+def test_nothing_trained_is_no_finding(home):
     assert interference_finding(interference_report()) is None  # nothing was trained here
     assert "No results yet" in headline_findings(compare([]), task=TASK)
     assert "No results yet" in headline_lead(compare([]), task=TASK)
