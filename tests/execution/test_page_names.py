@@ -131,7 +131,7 @@ def test_the_command_of_a_page_gives_its_parameters_back(notebook, given, monkey
     monkeypatch.setenv("QWEN3NB_HOME", str(REPOSITORY))
     monkeypatch.setattr(
         "qwen3nb.execution.notebook.run_notebook",
-        lambda file, given, **_: runs.append((Path(file).stem, given)),
+        lambda file, given, **_: runs.append((Path(file).stem, given)) or Path("page"),
     )
     program, *words = shlex.split(line)
     assert program == "qwen3nb"
