@@ -2,7 +2,8 @@
 // keyboard reaches what is in it, and nothing folded away on paper.
 (function () {
   "use strict";
-  const BOXES = "figure.q-figure > div, div.math, .highlight pre, .pst-scrollable-table-container";
+  const BOXES = "figure.q-figure > div, div.math, .highlight pre, .pst-scrollable-table-container, "
+    + ".text_html:has(table.dataframe)";
 
   // What a screen reader says of a box: the caption of its table or figure.
   function name(box) {

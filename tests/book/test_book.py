@@ -148,6 +148,8 @@ def test_every_link_within_the_book_leads_somewhere(book):
             target = (file.parent / unquote(parts.path)).resolve() if parts.path else file
             if not target.exists():
                 broken.append((file.name, link))
+            elif target.name == "explorer.html" and parts.fragment.startswith("q="):
+                continue  # the state of its script: a query and two models
             elif parts.fragment and target in by_file:
                 missing = unquote(parts.fragment) not in by_file[target].ids
                 broken += [(file.name, link)] if missing else []
