@@ -74,9 +74,9 @@ def finish_pages(app: Sphinx, exception: Exception | None) -> None:
 def number_pages(outdir: Path) -> list[str]:
     """Number the figures and tables of all pages below ``outdir``; return what is wrong.
 
-    A link to a page below ``runs`` or ``guide`` that has not been made becomes plain text. Any
-    other link to a page that is not there, or a reference to an anchor that is not there, is a
-    problem.
+    A link to a page below ``runs`` or ``guide`` that has not been made becomes plain text, and a
+    reference to a table that such a page does not have leads to the page. Any other link to a
+    page, and any other reference to an anchor, that is not there is a problem.
     """
     files = (each for each in sorted(outdir.rglob("*.html")) if not _is_foreign(each, outdir))
     pages = {file: _numbered(file) for file in files}
@@ -172,13 +172,13 @@ def _resolve_links(page: _BuiltPage, pages: dict[Path, _BuiltPage], outdir: Path
             if not _may_be_missing(file, outdir):
                 problems.append(_problem(page, outdir, target, "no such page"))
             return f'<a{before}data-href="{target}"{behind}>{text}</a>'
-        number = ""
-        if see and parts.fragment:
-            name, other = unquote(parts.fragment), pages.get(file)
-            if other is not None and name not in other.ids:
-                problems.append(_problem(page, outdir, target, "no such anchor on that page"))
-            label = other.numbers.get(name, "") if other is not None else ""
-            number = f'<span class="q-see-number"> ({label})</span>' if label else ""
+        name, other = unquote(parts.fragment), pages.get(file)
+        label = other.numbers.get(name, "") if see and other is not None else ""
+        # On a page made by a run, a table that has nothing to show is not there.
+        expected = see and name and not _may_be_missing(file, outdir)
+        if expected and other is not None and name not in other.ids:
+            problems.append(_problem(page, outdir, target, "no such anchor on that page"))
+        number = f'<span class="q-see-number"> ({label})</span>' if label else ""
         return f'<a{before}href="{target}"{behind}>{text}{number}</a>'
 
     page.text = _LINK.sub(resolved, page.text)

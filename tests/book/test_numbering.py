@@ -114,6 +114,8 @@ def test_targets_that_are_not_there_are_problems(tmp_path):
 
 
 def test_pages_that_have_not_been_made_are_no_problem_and_no_link(tmp_path):
+    written(tmp_path, "runs/compare.html", table("y", "Differences."))
+    part = written(tmp_path, "a.html", '<a class="q-see" href="runs/compare.html#tab-x">x</a>')
     file = written(
         tmp_path, "index.html",
         '<a class="q-see" href="runs/leaderboard.html#tab-x">the scores</a>',
@@ -121,6 +123,7 @@ def test_pages_that_have_not_been_made_are_no_problem_and_no_link(tmp_path):
         '<a href="records/m/seed_0/t.json">200 queries</a>',
     )  # fmt: skip
     assert number_pages(tmp_path) == []
+    assert part.read_text().count('href="runs/compare.html#tab-x">x</a>') == 1
     assert ' href="' not in file.read_text()
     assert ">the scores</a>" in file.read_text()
     written(tmp_path, "runs/leaderboard.html", table("x", "Scores."))

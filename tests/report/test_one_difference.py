@@ -76,7 +76,7 @@ def test_tables_and_figures_show_the_same_numbers(comparison, results, task):
             assert row[2].detail == f"raw {p_value_text(each.p_value)}"
             assert row[5].text == str(each.n)
     axis = task_differences_figure(comparison, task=task).axes[0]
-    marks = [line for line in axis.lines if line.get_marker() == "o"]
+    marks = [line for line in axis.lines if line.get_marker() != "None"]
     assert sorted(float(m.get_xdata()[0]) for m in marks) == pytest.approx(
         sorted(each.difference for each in expected.values())
     )

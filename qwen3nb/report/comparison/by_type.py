@@ -14,7 +14,7 @@ from qwen3nb.analysis.stats.multiple_testing import NAMES, adjust
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.figure import GREY, SMALL, grid, plain
 from qwen3nb.report.render.format import short_task
-from qwen3nb.report.render.model_styles import model_colors
+from qwen3nb.report.render.model_styles import ModelStyle, model_styles
 from qwen3nb.report.render.sections import MANY, Sections
 from qwen3nb.report.render.table import Table
 
@@ -137,10 +137,10 @@ def draw_by_model(comparison: Comparison, width: float) -> MplFigure:
     figure, axes = plt.subplots(
         lines, columns, figsize=size, sharex=True, sharey=True, squeeze=False
     )
-    colors = model_colors([*models, comparison.baseline])
+    styles = model_styles([*models, comparison.baseline])
     for axis, model in zip(axes.flat, models, strict=False):
         own = [each for each in comparison.differences if each.first == model]
-        _forest(axis, own, rows, colors[model], comparison)
+        _forest(axis, own, rows, styles[model], comparison)
         _divide(axis, [kind for kind, _ in tasks], named=width > 5)
         axis.set_title(plain(model, most=34))
         axis.tick_params(labelbottom=True)
@@ -153,18 +153,22 @@ def draw_by_model(comparison: Comparison, width: float) -> MplFigure:
 
 
 def _forest(
-    axis: Axes, own: Sequence[PairedDifference], rows: dict[tuple[str, str], int], color: str,
+    axis: Axes,
+    own: Sequence[PairedDifference],
+    rows: dict[tuple[str, str], int],
+    style: ModelStyle,
     comparison: Comparison,
-) -> None:  # fmt: skip
+) -> None:
     how = comparison.procedure
     axis.axvspan(-how.minimum, how.minimum, color=GREY, alpha=0.13, linewidth=0)
     axis.axvline(0, color=GREY, linewidth=1)
     for each in own:
         row = rows[each.task, each.metric]
         if each.interval is not None:
-            axis.plot(each.interval, [row, row], color=color, linewidth=1.3, solid_capstyle="butt")
-        fill = color if each.corrected < how.alpha else "none"
-        axis.plot([each.difference], [row], "o", mec=color, mfc=fill, markersize=3)
+            axis.plot(each.interval, [row, row], color=style.color, linewidth=1.3,
+                      solid_capstyle="butt")  # fmt: skip
+        fill = style.color if each.corrected < how.alpha else "none"
+        axis.plot([each.difference], [row], style.marker, mec=style.color, mfc=fill, markersize=3)
     axis.set_ylim(-0.7, len(rows) - 0.3)
     axis.set_xlabel(f"Δ to {plain(comparison.baseline, most=24)}")
     axis.tick_params(axis="y", length=0)

@@ -13,7 +13,7 @@ from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.report.comparison.by_type import draw_by_model, draw_wins
 from qwen3nb.report.render.figure import GREY, SMALL, Figure, grid, plain
 from qwen3nb.report.render.format import short_task
-from qwen3nb.report.render.model_styles import model_colors
+from qwen3nb.report.render.model_styles import ModelStyle, model_styles
 from qwen3nb.report.render.sections import MANY
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def _draw_differences(
 
     how = comparison.procedure
     names = list(dict.fromkeys(each.first for each in comparison.differences))
-    colors = model_colors([*names, comparison.baseline])
+    styles = model_styles([*names, comparison.baseline])
     columns = min(3 if width > 5 else 1, len(tasks))
     lines = -(-len(tasks) // columns)
     height = lines * (0.21 * len(names) + 0.8)
@@ -73,7 +73,7 @@ def _draw_differences(
         axis.axvline(0, color=GREY, linewidth=1)
         for each in task.with_baseline:
             row = len(names) - 1 - names.index(each.first)
-            _forest_row(axis, row, each, colors[each.first], how.alpha)
+            _forest_row(axis, row, each, styles[each.first], how.alpha)
         axis.set_title(plain(short_task(task.task), most=24))
         axis.set_xlabel(f"Δ {task.metric}, n = {task.with_baseline[0].n}")
         axis.tick_params(axis="y", length=0)
@@ -85,11 +85,14 @@ def _draw_differences(
     return figure
 
 
-def _forest_row(axis: Axes, row: int, each: PairedDifference, color: str, alpha: float) -> None:
+def _forest_row(
+    axis: Axes, row: int, each: PairedDifference, style: ModelStyle, alpha: float
+) -> None:
     if each.interval is not None:
-        axis.plot(each.interval, [row, row], color=color, linewidth=1.8, solid_capstyle="butt")
-    fill = color if each.corrected < alpha else "none"
-    axis.plot([each.difference], [row], "o", mec=color, mfc=fill, markersize=4.5)
+        axis.plot(each.interval, [row, row], color=style.color, linewidth=1.8,
+                  solid_capstyle="butt")  # fmt: skip
+    fill = style.color if each.corrected < alpha else "none"
+    axis.plot([each.difference], [row], style.marker, mec=style.color, mfc=fill, markersize=4.5)
 
 
 def pairs_figure(comparison: Comparison) -> Figure | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from qwen3nb.analysis.comparison.alignment import comparable
 from qwen3nb.analysis.comparison.compare import Comparison
@@ -15,7 +15,7 @@ from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.figure import Figure
 from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
 from qwen3nb.report.render.format import short_task
-from qwen3nb.report.render.model_styles import model_colors
+from qwen3nb.report.render.model_styles import ModelStyle, model_styles
 from qwen3nb.utils.format import interval_text
 
 __all__ = ["Follower", "Lead", "find_lead", "lead_figure", "leaderboard_conclusion"]
@@ -215,9 +215,9 @@ def lead_figure(
         return None
     shown = lead.followers[: most - 1]
     left_out = len(lead.followers) - len(shown)
-    colors = model_colors([lead.name, *(each.name for each in shown)])
-    rows = [ForestRow(lead.name, 0.0, color=colors[lead.name])]
-    rows += [_row(each, colors[each.name]) for each in shown]
+    styles = model_styles([lead.name, *(each.name for each in shown)])
+    rows = [ForestRow(lead.name, 0.0, **asdict(styles[lead.name]))]
+    rows += [_row(each, styles[each.name]) for each in shown]
     ends = "; ".join(
         f"{each.name}: {-each.behind:+.3f} {interval_text(_turned(each.interval), absent='')}"
         for each in shown
@@ -235,9 +235,9 @@ def lead_figure(
     )
 
 
-def _row(each: Follower, color: str) -> ForestRow:
+def _row(each: Follower, style: ModelStyle) -> ForestRow:
     low, high = _turned(each.interval) or (None, None)
-    return ForestRow(each.name, -each.behind, low, high, color=color, clear=each.significant)
+    return ForestRow(each.name, -each.behind, low, high, clear=each.significant, **asdict(style))
 
 
 def _turned(interval: Interval | None) -> Interval | None:

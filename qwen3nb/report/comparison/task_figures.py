@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from qwen3nb.analysis.comparison.compare import Comparison
@@ -11,7 +12,7 @@ from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.report.render.figure import COLORS, GREY, SMALL, Figure, plain
 from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
 from qwen3nb.report.render.format import short_task
-from qwen3nb.report.render.model_styles import model_colors
+from qwen3nb.report.render.model_styles import ModelStyle, model_styles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,13 +31,13 @@ def task_differences_figure(comparison: Comparison, *, task: str) -> Figure | No
     if not differences:
         return None
     how, baseline = comparison.procedure, comparison.baseline
-    colors = model_colors([each.first for each in differences])
+    styles = model_styles([each.first for each in differences])
     sizes = {each.n for each in differences}
     n = f"n = {sizes.pop()}" if len(sizes) == 1 else f"n = {min(sizes)} to {max(sizes)}"
     metric = differences[0].metric
     words = "; ".join(f"{each.first}: {each}" for each in differences)
     return forest_figure(
-        [_forest_row(each, colors[each.first], how.alpha) for each in differences],
+        [_forest_row(each, styles[each.first], how.alpha) for each in differences],
         xlabel=f"{metric} minus that of {baseline}",
         name=f"differences-{task}",
         caption=f"{short_task(task)}: mean difference of {metric} from {baseline} over the same "
@@ -47,10 +48,10 @@ def task_differences_figure(comparison: Comparison, *, task: str) -> Figure | No
     )
 
 
-def _forest_row(each: PairedDifference, color: str, alpha: float) -> ForestRow:
+def _forest_row(each: PairedDifference, style: ModelStyle, alpha: float) -> ForestRow:
     low, high = each.interval or (None, None)
     return ForestRow(
-        each.first, each.difference, low, high, color=color, clear=each.corrected < alpha
+        each.first, each.difference, low, high, clear=each.corrected < alpha, **asdict(style)
     )
 
 

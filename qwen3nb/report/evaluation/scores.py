@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from qwen3nb.analysis.comparison.against_baseline import ALPHA, AgainstBaseline
 from qwen3nb.metrics.intervals import interval_words
@@ -13,7 +13,7 @@ from qwen3nb.report.render.figure import Figure
 from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
 from qwen3nb.report.render.format import number, short_task
 from qwen3nb.report.render.home import task_anchor
-from qwen3nb.report.render.model_styles import model_colors
+from qwen3nb.report.render.model_styles import model_styles
 from qwen3nb.report.render.sections import MANY, Sections
 from qwen3nb.report.render.table import Table
 from qwen3nb.utils.format import interval_text, number_text, p_value_text
@@ -171,9 +171,9 @@ def baseline_figure(scores: Sequence[AgainstBaseline]) -> Figure | None:
         return None
     model = scores[0].model
     names = " or ".join(dict.fromkeys(each.baseline for each in scores if each.baseline))
-    color = model_colors([model])[model]
+    style = model_styles([model])[model]
     return forest_figure(
-        [replace(row, color=color) for row in rows],
+        [replace(row, **asdict(style)) for row in rows],
         xlabel=f"difference from {names}, main metric",
         name="against-baseline",
         caption=f"Paired difference of {model} from {names} on each task, with its 95 % interval "

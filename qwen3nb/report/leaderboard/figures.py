@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from qwen3nb.report.render.figure import (
     plain,
 )
 from qwen3nb.report.render.format import short_task
-from qwen3nb.report.render.model_styles import model_colors
+from qwen3nb.report.render.model_styles import ModelStyle, model_styles
 from qwen3nb.report.render.sections import MANY
 from qwen3nb.tiers import TIERS
 
@@ -45,7 +45,7 @@ class _ScoreGrid:
         models: names, the best on the first column first.
         scores: score per model and column.
         measures: metric and n of each column.
-        colors: colour per model.
+        styles: colour and marker per model.
         what: what a column is.
     """
 
@@ -53,7 +53,7 @@ class _ScoreGrid:
     models: tuple[str, ...]
     scores: Mapping[tuple[str, str], Aggregate]
     measures: Mapping[str, str]
-    colors: Mapping[str, str]
+    styles: Mapping[str, ModelStyle]
     what: str = "task"
 
     @property
@@ -84,7 +84,7 @@ def _means(results: Iterable[Result], tier: str) -> _ScoreGrid:
                 )
     models = tuple(grid.names.values())
     measures = {each.name: f"{each.measure}, {each.over}" for each in grid.columns}
-    return _ScoreGrid(tuple(measures), models, scores, measures, model_colors(models), "mean")
+    return _ScoreGrid(tuple(measures), models, scores, measures, model_styles(models), "mean")
 
 
 def _task_scores(results: Iterable[Result], tasks: tuple[str, ...]) -> _ScoreGrid:
@@ -100,7 +100,7 @@ def _task_scores(results: Iterable[Result], tasks: tuple[str, ...]) -> _ScoreGri
         return value is None, -(value or 0.0), name
 
     models = tuple(sorted(names.values(), key=key))
-    return _ScoreGrid(tasks, models, scores, measures, model_colors(models))
+    return _ScoreGrid(tasks, models, scores, measures, model_styles(models))
 
 
 def comparison_figure(results: Iterable[Result], *, tier: str, tasks: Sequence[str] = ()) -> Figure:
@@ -148,7 +148,7 @@ def _comparison(scores: _ScoreGrid, width: float) -> MplFigure:
     for axis, column in zip(panels, shown, strict=False):
         for row, name in enumerate(rows):
             if (name, column) in scores.scores:
-                _interval(axis, row, scores.scores[name, column], scores.colors[name])
+                _interval(axis, row, scores.scores[name, column], scores.styles[name])
         axis.set_title(plain(short_task(column), most=34))
         axis.set_xlabel(scores.measures.get(column, ""))
         axis.set_xlim(left=min(0.0, axis.get_xlim()[0]))
@@ -163,14 +163,14 @@ def _comparison(scores: _ScoreGrid, width: float) -> MplFigure:
     return figure
 
 
-def _interval(axis: Axes, row: int, score: Aggregate, color: str) -> None:
-    """Draw a point with its interval, in the colour of its model."""
+def _interval(axis: Axes, row: int, score: Aggregate, style: ModelStyle) -> None:
+    """Draw a point with its interval, in the style of its model."""
     value, low, high = score.value, score.low, score.high
     if value is None:
         return
     if low is not None and high is not None:
-        axis.plot([low, high], [row, row], color=color, linewidth=1.8, solid_capstyle="butt")
-    axis.plot([value], [row], "o", color=color, markersize=4)
+        axis.plot([low, high], [row, row], color=style.color, linewidth=1.8, solid_capstyle="butt")
+    axis.plot([value], [row], style.marker, color=style.color, markersize=4)
 
 
 def bars_figure(
@@ -215,7 +215,7 @@ def _bars(scores: _ScoreGrid, models: Sequence[str], width: float) -> MplFigure:
         tasks = scores.columns[line * per_line : (line + 1) * per_line]
         for center, task in enumerate(tasks):
             _group(axis, center, [scores.scores.get((name, task)) for name in models],
-                   [scores.colors[name] for name in models])  # fmt: skip
+                   [scores.styles[name] for name in models])  # fmt: skip
         measures = [scores.measures.get(task, "") for task in tasks]
         if width < 5:
             measures = [each.replace(", ", "\n") for each in measures]
@@ -227,24 +227,29 @@ def _bars(scores: _ScoreGrid, models: Sequence[str], width: float) -> MplFigure:
         axis.axhline(0, color=GREY, linewidth=0.7)
         axis.set_ylabel("main metric" if scores.what == "task" else "mean")
         grid(axis, which="y")
-    bars = [Rectangle((0, 0), 1, 1, color=scores.colors[name]) for name in models]
+    bars = [Rectangle((0, 0), 1, 1, **_filled(scores.styles[name])) for name in models]
     named = [plain(name, most=26) for name in models]
     figure.legend(bars, named, loc="outside lower center", ncols=4 if width > 5 else 2,
                   handlelength=0.9, columnspacing=1.2)  # fmt: skip
     return figure
 
 
+def _filled(style: ModelStyle) -> dict[str, Any]:
+    """Return how a bar is filled: its hatching tells it apart without colour."""
+    return {"facecolor": style.color, "hatch": style.hatch, "edgecolor": "white", "linewidth": 0}
+
+
 def _group(
-    axis: Axes, center: int, scores: Sequence[Aggregate | None], colors: Sequence[str]
+    axis: Axes, center: int, scores: Sequence[Aggregate | None], styles: Sequence[ModelStyle]
 ) -> None:
     """Draw one task: a bar per model, side by side."""
     wide = 0.84 / max(len(scores), 1)
-    for index, (main, color) in enumerate(zip(scores, colors, strict=True)):
+    for index, (main, style) in enumerate(zip(scores, styles, strict=True)):
         x = center - 0.42 + wide * (index + 0.5)
         if main is None or main.value is None:
-            axis.plot([x], [0.0], "x", color=color, markersize=3.5, clip_on=False)
+            axis.plot([x], [0.0], "x", color=style.color, markersize=3.5, clip_on=False)
             continue
-        axis.bar(x, main.value, width=wide * 0.9, color=color, alpha=0.85)
+        axis.bar(x, main.value, width=wide * 0.9, **_filled(style))
         if main.low is not None and main.high is not None:
             axis.plot([x, x], [main.low, main.high], color=GREY, linewidth=1.1)
 

@@ -16,7 +16,7 @@ from qwen3nb.records.store import latest
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.figure import GREY, SMALL, Figure, grid, plain
 from qwen3nb.report.render.format import short_task
-from qwen3nb.report.render.model_styles import model_colors
+from qwen3nb.report.render.model_styles import model_styles
 from qwen3nb.report.render.sections import MANY
 from qwen3nb.report.render.table import Table
 from qwen3nb.tiers import BENCHMARKS, GROUPS, TIERS
@@ -226,12 +226,12 @@ def _draw_ranks(board: Ranking, width: float) -> MplFigure:
 
     count = len(board.standings)
     rows = {each.system: count - 1 - index for index, each in enumerate(board.standings)}
-    colors = model_colors(rows)
+    styles = model_styles(rows)
     figure, axis = plt.subplots(figsize=(width, 0.21 * count + 0.75))
     for each in board.standings:
-        row, color = rows[each.system], colors[each.system]
-        axis.plot(each.rank_interval, [row, row], color=color, linewidth=2)
-        axis.plot([each.rank], [row], "o", color=color, markersize=4.5)
+        row, style = rows[each.system], styles[each.system]
+        axis.plot(each.rank_interval, [row, row], color=style.color, linewidth=2)
+        axis.plot([each.rank], [row], style.marker, color=style.color, markersize=4.5)
     for number, group in enumerate(board.groups):
         x = count + 0.6 + 0.45 * number
         ends = [rows[group[0]] + 0.3, rows[group[-1]] - 0.3]

@@ -28,6 +28,7 @@ class ForestRow:
         note: shown after the numbers, such as ``n = 260``; without a value, the reason.
         clear: whether the marker is filled; by default, whether the interval excludes the
             line of no effect.
+        marker: its shape, which tells models apart without colour.
     """
 
     label: str
@@ -37,6 +38,7 @@ class ForestRow:
     color: str = ""
     note: str = ""
     clear: bool | None = None
+    marker: str = "o"
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,7 @@ def _row(axis: Axes, height: int, row: ForestRow, zero: float | None) -> None:
             solid_capstyle="butt",
         )
     face = "none" if clear is False else color
-    axis.plot([row.value], [height], "o", color=color, markersize=4.5, markerfacecolor=face)
+    axis.plot([row.value], [height], row.marker, color=color, markersize=4.5, markerfacecolor=face)
 
 
 def _bands(axis: Axes, bands: tuple[Band, ...], width: float) -> None:

@@ -32,7 +32,11 @@ def test_foreign_names_stay_text_in_figures(text):
 def test_figures_of_compared_models():
     (axis,) = differences_figure(compared()).axes
     assert [tick.get_text() for tick in axis.get_yticklabels()] == ["same", "good"]
-    faces = [line.get_markerfacecolor() for line in axis.lines if line.get_marker() == "o"]
+    faces = [
+        line.get_markerfacecolor()
+        for line in axis.lines
+        if line.get_marker() not in ("None", None, "")
+    ]
     assert [face == "none" for face in faces] == [False, True]
     names, _ = pairs_figure(compared()).axes
     assert names.get_yticklabels()[0].get_text() == "good"

@@ -52,7 +52,7 @@ def test_the_figure_has_the_best_on_its_line_and_the_others_behind():
     figure = lead_figure(compare(results, tier="smoke"), task=TASK)
     (axis, *_) = figure.axes
     assert [tick.get_text() for tick in axis.get_yticklabels()][-1] == "a"
-    marks = [line for line in axis.lines if line.get_marker() == "o"]
+    marks = [line for line in axis.lines if line.get_marker() != "None"]
     filled = {round(float(m.get_xdata()[0]), 1): m.get_markerfacecolor() != "none" for m in marks}
     assert filled[0.0]
     assert filled[-0.4]  # c is behind

@@ -32,7 +32,7 @@ def test_a_difference_is_filled_where_the_test_says_so():
     results = [make("a", scores=scores), make("b", scores=scores - 0.1),
                make("c", scores=scores[::-1] - 0.001)]  # fmt: skip
     axis = task_differences_figure(compare(results), task=TASK).axes[0]
-    marks = [line for line in axis.lines if line.get_marker() == "o"]
+    marks = [line for line in axis.lines if line.get_marker() != "None"]
     hollow = [line.get_markerfacecolor() == "none" for line in marks]
     assert hollow == [False, True]  # b differs from a, c does not
     assert [round(float(line.get_xdata()[0]), 3) for line in marks] == [-0.1, -0.001]
