@@ -69,7 +69,7 @@ def test_the_way_from_a_model_to_a_page_and_the_book(checkout, encoder_folder, m
 
     index = build_book(show_progress=False)
     pages = {page.stem: page.read_text() for page in index.parent.rglob("*.html")}
-    landing = pages["index"]
+    landing = index.read_text()  # the guide has an index too
     for result in load_results():
         if result.task.name == "PyDocsSampleRetrieval":
             assert f"{result.main.value:.3f}" in landing
