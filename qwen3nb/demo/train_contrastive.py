@@ -130,6 +130,7 @@ def _description(
         "development libraries": {name: pairs.versions.get(name) for name in DEVELOPMENT},
         "settings": asdict(settings),
         "hardware": "CPU",
+        "language": ["en"],
         "toy": True,
     }
 

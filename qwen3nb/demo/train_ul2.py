@@ -156,6 +156,7 @@ def train_seq2seq(folder: Path, settings: Ul2Settings = UL2) -> Path:
             "tokens_seen": sum(len(e.source) + len(e.target) for e in examples[0]),
             "settings": vars(settings),
             "hardware": "CPU",
+            "language": ["en"],
             "toy": True,
         },
         indent=2,

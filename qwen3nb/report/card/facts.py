@@ -220,7 +220,7 @@ def training_facts(training: Mapping[str, Any], facts: Mapping[str, Any]) -> Row
         ("data", training.get("data") or facts.get("data") or ", ".join(facts.get("datasets", ()))),
         ("tokens seen", f"{tokens:,}" if tokens else facts.get("tokens")),
         ("steps", settings.get("steps") or trainer.get("global_step")),
-        ("epochs", trainer.get("epoch")),
+        ("epochs", _rounded(trainer.get("epoch"))),
         ("texts per step", settings.get("batch") or trainer.get("train_batch_size")),
         ("peak learning rate", settings.get("learning_rate") or max(rates, default=None)),
         ("eval_loss at this step", _at_step(log, trainer.get("global_step"), "eval_loss")),
@@ -229,6 +229,10 @@ def training_facts(training: Mapping[str, Any], facts: Mapping[str, Any]) -> Row
         ("seed", settings.get("seed")),
     ]
     return _stated(rows)
+
+
+def _rounded(number: object) -> str | None:
+    return f"{number:.3g}" if isinstance(number, int | float) else None
 
 
 def _mixture(training: Mapping[str, Any]) -> str:
