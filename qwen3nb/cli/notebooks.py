@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -129,14 +130,16 @@ def _print_page(page: Path, *, since: datetime) -> None:
     """
     from qwen3nb.report.evaluation.run_trace import read_conclusions, read_finished, read_trace
 
-    trace = read_trace(page)
+    trace, finished = read_trace(page), read_finished(page)
+    whole = bool(finished) and datetime.fromisoformat(finished) < since
+    if trace is not None and whole:
+        trace = replace(trace, reused=tuple(each.task for each in trace.scores))
     if trace is not None:
         _print_scores(trace)
     for text in read_conclusions(page):
         click.echo(f"\n{click.wrap_text(text, width=_columns())}")
     click.echo()
-    finished = read_finished(page)
-    if finished and datetime.fromisoformat(finished) < since:
+    if whole:
         click.echo(f"reused: nothing has changed since {finished[:16].replace('T', ' ')} UTC")
     elif trace is not None and trace.reused:
         click.echo(f"reused: {len(trace.reused)} of {len(trace.scores)} records were there")

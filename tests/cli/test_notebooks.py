@@ -213,10 +213,10 @@ def test_a_sweep_takes_the_parameters_of_eval(cli, checkout):
     assert "unknown parameter 'prefix': none of small" in done.output
 
 
-def page_of(checkout, *, finished, scores=(), conclusion=""):
+def page_of(checkout, *, finished, scores=(), conclusion="", reused=("PyDocsSampleRetrieval",)):
     """A page of `eval` with scores and a conclusion, finished at a time."""
     node = notebook_of("scores", "conclusion")
-    trace = RunTrace(tuple(scores), ("PyDocsSampleRetrieval",), {})
+    trace = RunTrace(tuple(scores), reused, {})
     sentence = Conclusion(conclusion)
     for cell, data in (
         (node.cells[-2], trace._repr_mimebundle_() if scores else {}),
@@ -242,6 +242,17 @@ def test_eval_ends_with_scores_differences_a_sentence_and_the_page(cli, checkout
     positions = [shown.index(each) for each in order]
     assert positions == sorted(positions)
     assert f"{scores[0].difference:+.3f}" in shown
+
+
+def test_every_score_of_a_reused_page_is_reused(cli, checkout, runs):
+    scores = against_baseline([make("m", scores=noisy(0.7))], [])
+    page_of(checkout, finished="2026-01-02T03:04:05+00:00", scores=scores, reused=())
+    row = next(
+        line
+        for line in cli("eval", "--checkpoint", "bm25").output.splitlines()
+        if line.lstrip().startswith("Retrieval")
+    )
+    assert row.split()[-1] == "reused"
 
 
 def test_a_reused_page_says_since_when(cli, checkout, runs):
