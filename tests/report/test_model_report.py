@@ -50,7 +50,9 @@ def test_one_command_evaluates_compares_and_writes_the_card(cli, home, encoder_f
     text = (out / "comparison.md").read_text()
     for each in ("## STS", "## Retrieval", "Spearman", "MRR@10", "Recall@100", "Avg", "## Failed"):
         assert each in text
-    assert len(ModelCard((out / "MODEL_CARD.md").read_text()).data.eval_results) == 2
+    listed = ModelCard((out / "MODEL_CARD.md").read_text()).data.eval_results
+    assert {each.dataset_name for each in listed} == set(TASKS.split(","))
+    assert {"cosine_spearman", "ndcg_at_10"} <= {each.metric_type for each in listed}
     assert len(list((out / "mteb").glob("*/*/PyDocsSampleRetrieval.json"))) == 3
 
     again = cli(*call, "--baselines", "bm25")

@@ -108,14 +108,14 @@ def _article(style: str) -> str:
     """Return an article in a style that shows every figure and table."""
     lines = [
         _CLASSES[style],
-        r"\usepackage{booktabs,graphicx,natbib}",
+        r"\usepackage{booktabs,graphicx,natbib,url}",
         r"\usepackage[T1]{fontenc}",
         r"\setcounter{totalnumber}{20}\setcounter{dbltopnumber}{10}",
         r"\renewcommand{\floatpagefraction}{.6}\renewcommand{\dblfloatpagefraction}{.6}",
         r"\extrafloats{200}",
         r"\title{Results}\author{}\date{\today}",
         r"\begin{document}",
-        r"\maketitle",
+        r"\maketitle\sloppy",
         r"Every figure and table of the results; \texttt{figures.tex} and \texttt{tables.tex} go",
         r"into an article of one's own.\nocite{*}",
         r"\input{tables}",

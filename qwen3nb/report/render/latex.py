@@ -1,7 +1,7 @@
 r"""Tables as LaTeX: booktabs rules, best in bold, second best underlined, every value escaped.
 
-The output compiles with ``\usepackage{booktabs}`` and no other package, in pdfLaTeX of
-2020 and later, where UTF-8 is the input encoding.
+The output compiles with ``\usepackage{booktabs,graphicx}`` and no other package, in pdfLaTeX of
+2020 and later, where UTF-8 is the input encoding. A table wider than its column is scaled down.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ _MARKUP = Markup(
     r"\textbf{{{}}}", r"\underline{{{}}}", r"\textsubscript{{{}}}", r"\textsuperscript{{{}}}"
 )
 _NARROW = 4  # table columns that fit one column of a paper; wider tables span both
+_FIT = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{"
 _SMALLER = 6  # table columns that fit the page in the font of captions
 
 
@@ -78,13 +79,13 @@ def latex_table(
     if name:
         lines.append(rf"\label{{tab:{re.sub('[^A-Za-z0-9]+', '-', name)}}}")
     lines += [
-        rf"\begin{{tabular}}{{{first}{other * (len(columns) - 1)}}}",
+        _FIT + rf"\begin{{tabular}}{{{first}{other * (len(columns) - 1)}}}",
         r"\toprule",
         " & ".join(_head(column, side=other) for column in columns) + r" \\",
         r"\midrule",
         *(" & ".join(_row(row, first=first, other=other)) + r" \\" for row in rows),
         r"\bottomrule",
-        r"\end{tabular}",
+        r"\end{tabular}}",
         *(rf"\par\medskip{{\footnotesize {latex_text(note)}\par}}" for note in notes),
         rf"\end{{{float_}}}",
     ]

@@ -74,7 +74,7 @@ def test_the_article_compiles(papers, style):
         assert done.returncode == 0, done.stdout.decode(errors="replace")[-2000:]
     log = (folder / "paper.log").read_text(errors="replace")
     assert "Float too large" not in log
-    assert max(map(float, re.findall(r"Overfull \\hbox \(([\d.]+)pt", log)), default=0) < 20
+    assert max(map(float, re.findall(r"Overfull \\hbox \(([\d.]+)pt", log)), default=0) < 1
 
 
 @pytest.mark.integration

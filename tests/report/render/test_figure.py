@@ -153,7 +153,7 @@ def test_no_foreign_string_becomes_markup_or_a_formula(text):
         page = unstyled(figure._repr_html_())
         tags = set(Tags(page).tags)
         assert tags <= {"figure", "figcaption", "div", "svg", "g", "path", "use", "text", "tspan",
-                        "defs", "clippath", "rect"}  # fmt: skip
+                        "defs", "clippath", "pattern", "rect"}  # fmt: skip
         svg = page[page.index("<svg") : page.index("</svg>") + 6]
         fromstring(svg)  # noqa: S314 - our own
 

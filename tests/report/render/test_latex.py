@@ -42,7 +42,7 @@ def test_nothing_foreign_is_a_command_of_latex(text):
         "toprule", "midrule", "bottomrule", "par", "medskip", "footnotesize", "textbf",
         "underline", "textsubscript", "textsuperscript", "scriptsize", "texttt", "textbackslash",
         "textasciicircum", "textasciitilde", "textless", "textgreater", "textbar",
-        "textasciigrave", "Delta", "leq",
+        "textasciigrave", "Delta", "leq", "resizebox", "ifdim", "width", "linewidth", "else", "fi",
     }  # fmt: skip
 
 
@@ -73,7 +73,7 @@ def compile_latex(body, folder):
     if shutil.which("pdflatex") is None:
         pytest.skip("no pdflatex here (Debian: texlive-latex-base, texlive-latex-recommended)")
     source = (
-        "\\documentclass[a4paper]{article}\n\\usepackage{booktabs}\n\\begin{document}\n"
+        "\\documentclass[a4paper]{article}\n\\usepackage{booktabs,graphicx}\n\\begin{document}\n"
         f"{body}\n\\end{{document}}\n"
     )
     (folder / "t.tex").write_text(source, encoding="utf-8")
