@@ -64,7 +64,8 @@ def _jobs(demo: Path) -> list[Job]:
     Baselines come before the encoders, whose pages compare them with what there is.
     """
     encoders = sorted(each for each in (demo / "encoder").iterdir() if each.is_dir())
-    jobs = [Job("ablation", {"training": paths.shown(demo / "contrastive")})]
+    ablated = {"training": paths.shown(demo / "contrastive"), "normalization": False}
+    jobs = [Job("ablation", ablated)]
     jobs += [Job("eval", {"checkpoint": name}) for name in BASELINES]
     jobs += [Job("eval", {"checkpoint": paths.shown(folder)}) for folder in encoders]
     jobs.append(Job("eval", {"checkpoint": paths.shown(demo / "decoder"), "pooling": "mean"}))
