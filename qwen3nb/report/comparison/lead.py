@@ -32,7 +32,8 @@ class Follower:
         name: of the model.
         behind: the best model's score minus its own, paired over the queries.
         interval: of that difference; None for a single query.
-        significant: whether the corrected test shows it.
+        significant: whether both the corrected test and the interval show it. On few queries the
+            interval of a mean over tasks may hold 0 where the test rejects it.
     """
 
     name: str
@@ -104,7 +105,7 @@ def _on_task(comparison: Comparison, records: list[Result]) -> Lead:
         if gap is None:
             unpaired.append(names[id(each)])
             continue
-        significant = gap.corrected < alpha
+        significant = gap.corrected < alpha and _excludes_zero(gap.interval)
         followers.append(Follower(names[id(each)], gap.difference, gap.interval, significant))
     main = best.main
     return Lead(
@@ -120,6 +121,11 @@ def _on_task(comparison: Comparison, records: list[Result]) -> Lead:
     )
 
 
+def _excludes_zero(interval: Interval | None) -> bool:
+    """Return whether an interval, if there is one, does not hold 0."""
+    return interval is None or not interval[0] <= 0 <= interval[1]
+
+
 def _on_benchmark(board: Ranking) -> Lead:
     best, *others = board.standings
     return Lead(
@@ -131,7 +137,12 @@ def _on_benchmark(board: Ranking) -> Lead:
         queries=f"{sum(board.queries):,} queries",
         test=f"paired permutation test, Holm over all pairs, alpha {board.alpha:g}",
         followers=tuple(
-            Follower(each.system, each.behind, each.behind_interval, each.separable)
+            Follower(
+                each.system,
+                each.behind,
+                each.behind_interval,
+                each.separable and _excludes_zero(each.behind_interval),
+            )
             for each in others
         ),
         unranked=tuple(line for line in board.left_out if " is not ranked: " in line),
@@ -228,8 +239,8 @@ def lead_figure(
         name="lead",
         caption=f"{lead.where}: how far each model is from the best, {lead.name} ({lead.measure} "
         f"{lead.value:.3f}), paired over the same {lead.queries}, with the 95 % interval of "
-        f"the difference. Filled: significantly different ({lead.test}); open: not."
-        + (f" Not shown: {left_out} more." if left_out else ""),
+        f"the difference. Filled: different by the test ({lead.test}) and by the interval; open: "
+        "not." + (f" Not shown: {left_out} more." if left_out else ""),
         alt=f"Forest plot of differences from {lead.name} on {lead.where}. {ends}.",
         columns=1,
     )

@@ -219,7 +219,7 @@ def _value(result: Result) -> str:
 def findings_html(findings: Sequence[Finding]) -> str:
     """Return findings as HTML cards, escaped."""
     if not findings:
-        return '<p class="q-note">No results yet; run `make demo` to make some.</p>'
+        return '<p class="q-note">These records support no further finding.</p>'
     return '<div class="q-findings">' + "".join(map(_card, findings)) + "</div>"
 
 

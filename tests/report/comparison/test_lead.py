@@ -1,5 +1,7 @@
 """Who leads, in a sentence whose words follow its numbers, and in a figure."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from helpers.records import make, noisy, tier_records
@@ -76,3 +78,20 @@ def test_on_a_tier_with_benchmarks_it_is_about_the_mean_of_the_first():
     assert low < second.behind < high
     assert f"[{low:.3f}, {high:.3f}], a difference that these 1,040 queries show." in text
     assert text.endswith("part is not ranked: no score on SciFact.")
+
+
+@pytest.mark.parametrize(
+    ("interval", "shown"), [((-0.01, 0.1), False), ((0.01, 0.1), True), (None, True)]
+)
+def test_a_lead_is_shown_only_if_its_interval_agrees_with_the_test(monkeypatch, interval, shown):
+    """On few queries the interval of a mean over tasks may hold 0 where the test rejects it."""
+    comparison = compare([make("poor", scores=BASE), make("good", scores=BASE + 0.1)])
+    between = type(comparison).between
+
+    def with_interval(self, one, other):
+        return replace(between(self, one, other), interval=interval)
+
+    monkeypatch.setattr(type(comparison), "between", with_interval)
+    words = leaderboard_conclusion(comparison, task=TASK).text
+    assert words.startswith("good is best" if shown else "good scores highest")
+    assert ("not a difference that these" in words) is not shown

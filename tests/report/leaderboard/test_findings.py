@@ -107,7 +107,7 @@ def test_findings_are_escaped(text):
     tags = Tags(page)
     assert set(tags.tags) == {"div", "p", "a"}
     assert tags.links == [f"runs/{text}"]
-    assert "No results yet" in findings_html([])
+    assert "no further finding" in findings_html([])
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_joint_training_is_reported_with_the_gates_words_beside_it(
 
 def test_nothing_trained_is_no_finding(home):
     assert interference_finding(interference_report()) is None  # nothing was trained here
-    assert "No results yet" in headline_findings(compare([]), task=TASK)
+    assert "no further finding" in headline_findings(compare([]), task=TASK)
     assert "No results yet" in headline_lead(compare([]), task=TASK)
 
 
