@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from html.parser import HTMLParser
 from pathlib import Path
 
+from qwen3nb.book.built_pages import built_pages
+
 __all__ = ["accessibility_problems"]
 
 _NAMES = ("aria-label", "aria-labelledby")
@@ -20,9 +22,7 @@ def accessibility_problems(html: Path) -> list[tuple[str, str]]:
     name.
     """
     problems = []
-    for page in sorted(html.rglob("*.html")):
-        if "_static" in page.relative_to(html).parts:  # templates of the theme
-            continue
+    for page in built_pages(html):
         checked = _Checker()
         checked.feed(page.read_text(encoding="utf-8"))
         name = str(page.relative_to(html))

@@ -10,6 +10,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from qwen3nb import paths
+from qwen3nb.book.built_pages import built_pages
 
 __all__ = ["copy_linked_records", "pages_with_records"]
 
@@ -31,7 +32,7 @@ def copy_linked_records(outdir: Path) -> int:
     results = paths.results().resolve()
     wanted = {
         name
-        for page in outdir.rglob("*.html")
+        for page in built_pages(outdir)
         for name in linked_records(page.read_text(encoding="utf-8"))
     }
     count = 0

@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from qwen3nb.book.built_pages import built_pages
 from qwen3nb.utils.atomic_files import write_text
 
 if TYPE_CHECKING:
@@ -39,10 +40,7 @@ def mend_pages(app: Sphinx, exception: Exception | None) -> None:
     """Mend all pages at the end of a build."""
     if exception is not None or app.builder.format != "html":
         return
-    outdir = Path(app.outdir)
-    for file in sorted(outdir.rglob("*.html")):
-        if "_static" in file.relative_to(outdir).parts:
-            continue
+    for file in built_pages(Path(app.outdir)):
         text = file.read_text(encoding="utf-8")
         if (mended := mend_page(text)) != text:
             write_text(file, mended)

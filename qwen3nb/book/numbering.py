@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
+from qwen3nb.book.built_pages import built_pages
 from qwen3nb.book.linked_records import copy_linked_records
 from qwen3nb.utils.atomic_files import write_text
 
@@ -43,7 +44,6 @@ _SEE = re.compile(r'\bclass="[^"]*\bq-see\b')
 _FOREIGN = re.compile(r"[a-z][a-z0-9+.-]*:|//", re.IGNORECASE)
 # Folders whose pages and files are made by runs: what is not there has not been made yet.
 _MADE = ("runs", "guide", "records")
-_NOT_OURS = ("_static", "_sources")
 
 
 @dataclass
@@ -78,18 +78,13 @@ def number_pages(outdir: Path) -> list[str]:
     reference to a table that such a page does not have leads to the page. Any other link to a
     page, and any other reference to an anchor, that is not there is a problem.
     """
-    files = (each for each in sorted(outdir.rglob("*.html")) if not _is_foreign(each, outdir))
-    pages = {file: _numbered(file) for file in files}
+    pages = {file: _numbered(file) for file in built_pages(outdir)}
     problems = []
     for page in pages.values():
         problems += _resolve_links(page, pages, outdir)
         if page.text != page.before:
             write_text(page.file, page.text)
     return problems
-
-
-def _is_foreign(file: Path, outdir: Path) -> bool:
-    return file.relative_to(outdir).parts[0] in _NOT_OURS
 
 
 def _numbered(file: Path) -> _BuiltPage:

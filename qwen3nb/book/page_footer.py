@@ -9,6 +9,7 @@ import html
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from qwen3nb.utils.git_commit import git_commit
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
-__all__ = ["Made", "add_footer", "footer_html", "made"]
+__all__ = ["Footers", "Made", "footer_html", "made"]
 
 
 @dataclass(frozen=True)
@@ -110,18 +111,26 @@ def _line(page: Made) -> str:
     return f"{' '.join(parts)}.{again}"
 
 
-def add_footer(
-    app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object
-) -> None:
-    """Put the footer at the end of a page of the book; an index or the search has none."""
-    if doctree is None or "body" not in context:
-        return
-    today = datetime.now(UTC).isoformat()
-    build = Made(date=_day(today), commit=git_commit(paths.root()))
-    settings = book_settings()
-    own = made(Path(app.env.doc2path(page)), build=build)
-    title = _plain(str(context.get("title", "")))
-    context["body"] += footer_html(own, title=title, settings=settings)
+class Footers:
+    """Puts a footer at the end of each page; what all pages share is read once per build."""
+
+    @cached_property
+    def _build(self) -> Made:
+        return Made(date=_day(datetime.now(UTC).isoformat()), commit=git_commit(paths.root()))
+
+    @cached_property
+    def _settings(self) -> BookSettings:
+        return book_settings()
+
+    def add(
+        self, app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object
+    ) -> None:
+        """Add the footer to a page of the book; an index or the search has none."""
+        if doctree is None or "body" not in context:
+            return
+        own = made(Path(app.env.doc2path(page)), build=self._build)
+        title = _plain(str(context.get("title", "")))
+        context["body"] += footer_html(own, title=title, settings=self._settings)
 
 
 def _plain(title: str) -> str:

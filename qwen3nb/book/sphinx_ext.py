@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from qwen3nb.book.mending import mend_pages
 from qwen3nb.book.numbering import finish_pages
-from qwen3nb.book.page_footer import add_footer
+from qwen3nb.book.page_footer import Footers
 from qwen3nb.book.toy_banner import toy_labels, toy_text
 from qwen3nb.records.store import load_results
 
@@ -51,7 +51,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("toy-banner", _toy_banner())
     app.add_html_math_renderer("mathml", (_visit_inline, None), (_visit_block, None))
     app.connect("html-page-context", _add_plotly, priority=400)
-    app.connect("html-page-context", add_footer, priority=600)
+    app.connect("html-page-context", Footers().add, priority=600)
     app.connect("html-page-context", _drop_remote, priority=900)
     app.connect("build-finished", finish_pages)
     app.connect("build-finished", mend_pages)

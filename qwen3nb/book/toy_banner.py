@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from qwen3nb import paths
-from qwen3nb.checkpoints.provenance import read_provenance
-from qwen3nb.records.record import ModelInfo, Result
+from qwen3nb.analysis.training.origins import checkpoint_of
+from qwen3nb.records.record import Result
 from qwen3nb.utils.atomic_files import read_json
 
 __all__ = ["toy_labels", "toy_text"]
@@ -20,8 +20,8 @@ def toy_labels(results: Iterable[Result]) -> list[str]:
     the folder of the model or of the checkpoint it was extracted from), or if it is one of the
     demo's own: ``demo-…`` below ``runs/demo``.
     """
-    models = {result.model.label: result.model for result in results}
-    return sorted(label for label, model in models.items() if _is_toy(model))
+    models = {result.model.label: result for result in results}
+    return sorted(label for label, result in models.items() if _is_toy(result))
 
 
 def toy_text(labels: Iterable[str], *, models: int) -> str:
@@ -36,23 +36,22 @@ def toy_text(labels: Iterable[str], *, models: int) -> str:
     )
 
 
-def _is_toy(model: ModelInfo) -> bool:
+def _is_toy(result: Result) -> bool:
+    model = result.model
     folder = paths.root() / model.spec
     if not model.spec or not folder.is_dir():
         return False
     demo = (paths.runs() / "demo").resolve()
     if model.label.startswith("demo-") and folder.resolve().is_relative_to(demo):
         return True
-    return any(_says_toy(each / "training.json") for each in _trainings(folder))
+    return any(_says_toy(each / "training.json") for each in _trainings(folder, result))
 
 
-def _trainings(folder: Path) -> list[Path]:
+def _trainings(folder: Path, result: Result) -> list[Path]:
     """Return the folders that may describe a model's training."""
-    folders = [folder, folder.parent]
-    if provenance := read_provenance(folder):
-        source = paths.root() / str(provenance.get("source", {}).get("folder", ""))
-        folders += [source, source.parent]
-    return folders
+    checkpoint = checkpoint_of(result)
+    evaluated = [folder] if checkpoint is None else [folder, checkpoint]
+    return [each for own in evaluated for each in (own, own.parent)]
 
 
 def _says_toy(file: Path) -> bool:

@@ -144,7 +144,8 @@ def _print_page(page: Path, *, since: datetime) -> None:
     elif trace is not None and trace.reused:
         click.echo(f"reused: {len(trace.reused)} of {len(trace.scores)} records were there")
     click.echo(page)
-    built = paths.root() / "_build" / "html" / "runs" / f"{page.stem}.html"
+    folder = "runs" if page.parent == paths.book_runs() else page.parent.name
+    built = paths.root() / "_build" / "html" / folder / f"{page.stem}.html"
     if finished and built.is_file() and built.stat().st_mtime >= page.stat().st_mtime:
         click.echo(f"in the book: {built.as_uri()}")
     elif finished:

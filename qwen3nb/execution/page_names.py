@@ -19,6 +19,7 @@ from qwen3nb.models.sources.resolve import find_source, find_training
 from qwen3nb.models.types import SpecError
 from qwen3nb.records.richest_tier import richest_tier
 from qwen3nb.records.store import load_results
+from qwen3nb.utils.command_line import option_words
 from qwen3nb.utils.markdown import escaped
 
 __all__ = ["page_command", "page_name", "page_title"]
@@ -160,14 +161,5 @@ def page_command(
     for name, value in values.items():
         required = name in ("checkpoint", "training")
         if name in declared and (required or value != declared[name].default):
-            words += _option(name, value)
+            words += option_words(name, value)
     return shlex.join(words)
-
-
-def _option(name: str, value: Any) -> list[str]:
-    option = name.replace("_", "-")
-    if isinstance(value, bool):
-        return [f"--{option}" if value else f"--no-{option}"]
-    text = str(value)
-    # click would read a value that begins with a dash as an option.
-    return [f"--{option}={text}"] if text.startswith("-") else [f"--{option}", text]

@@ -47,6 +47,7 @@ __all__ = [
     "correlation_influence",
     "correlation_interval",
     "difference_interval",
+    "excludes_zero",
     "f1_interval",
     "interval_words",
     "mean_interval",
@@ -254,6 +255,11 @@ def _rank_influence(ranks: Array, other: Array) -> Array:
 
 def _quantile(freedom: int, level: float) -> float:
     return float(stdtrit(freedom, (1 + level) / 2))
+
+
+def excludes_zero(interval: Interval) -> bool:
+    """Return whether 0 is outside an interval, ends included."""
+    return not interval[0] <= 0 <= interval[1]
 
 
 def interval_words(methods: Iterable[str]) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from qwen3nb.analysis.comparison.compare import Comparison, compare
 from qwen3nb.analysis.comparison.correlation_tests import compare_correlations
 from qwen3nb.metrics.aggregate import REPORTED, Aggregate
-from qwen3nb.metrics.intervals import Interval
+from qwen3nb.metrics.intervals import Interval, excludes_zero
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
 from qwen3nb.utils.choices import one_of
@@ -62,7 +62,7 @@ class AgainstBaseline:
         """Whether a difference is shown: by the corrected p-value, or else by the interval."""
         if self.p_value is not None:
             return self.p_value < ALPHA
-        return self.interval is not None and not self.interval[0] <= 0 <= self.interval[1]
+        return self.interval is not None and excludes_zero(self.interval)
 
     @property
     def verdict(self) -> str:

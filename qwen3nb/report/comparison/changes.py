@@ -10,9 +10,9 @@ from qwen3nb.analysis.comparison.alignment import ScoreMatrix
 from qwen3nb.analysis.comparison.compare import Comparison
 from qwen3nb.evaluation.mteb.search_texts import SearchTexts
 from qwen3nb.report.comparison.explorer import explorer_link
-from qwen3nb.report.comparison.query_texts import cut, query_text, texts_at_hand, top_documents
+from qwen3nb.report.comparison.query_texts import query_text, texts_at_hand, top_documents
 from qwen3nb.report.render.cell import Cell
-from qwen3nb.report.render.format import short_task
+from qwen3nb.report.render.format import cut, short_task
 from qwen3nb.report.render.table import Table
 
 __all__ = ["changes_table"]

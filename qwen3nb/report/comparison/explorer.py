@@ -39,10 +39,10 @@ from qwen3nb.report.comparison.explorer_details import (
     query_details,
 )
 from qwen3nb.report.comparison.explorer_plot import GOLDEN, JITTER, jitter, traces_and_layout
-from qwen3nb.report.comparison.query_texts import cut, query_text, texts_at_hand, top_documents
+from qwen3nb.report.comparison.query_texts import query_text, texts_at_hand, top_documents
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.conclusion import Conclusion
-from qwen3nb.report.render.format import short_task
+from qwen3nb.report.render.format import cut, short_task
 from qwen3nb.report.render.model_styles import model_colors
 from qwen3nb.report.render.table import Table
 from qwen3nb.utils.choices import one_of

@@ -16,7 +16,8 @@ import numpy as np
 from qwen3nb.analysis.comparison.alignment import ScoreMatrix
 from qwen3nb.evaluation.mteb.search_texts import SearchTexts
 from qwen3nb.records.record import Result
-from qwen3nb.report.comparison.query_texts import cut, top_documents
+from qwen3nb.report.comparison.query_texts import top_documents
+from qwen3nb.report.render.format import cut
 
 __all__ = ["MOST_QUERIES", "SHOWN", "different_queries", "judged_best", "query_details"]
 

@@ -8,7 +8,7 @@ from qwen3nb.analysis.comparison.alignment import comparable
 from qwen3nb.analysis.comparison.compare import Comparison
 from qwen3nb.analysis.comparison.ranking import Ranking
 from qwen3nb.analysis.comparison.ranking_by_type import CategoryBoards
-from qwen3nb.metrics.intervals import Interval
+from qwen3nb.metrics.intervals import Interval, excludes_zero
 from qwen3nb.records.record import Result
 from qwen3nb.report.leaderboard.ranking import task_count
 from qwen3nb.report.render.conclusion import Conclusion
@@ -105,7 +105,7 @@ def _on_task(comparison: Comparison, records: list[Result]) -> Lead:
         if gap is None:
             unpaired.append(names[id(each)])
             continue
-        significant = gap.corrected < alpha and _excludes_zero(gap.interval)
+        significant = gap.corrected < alpha and _agrees(gap.interval)
         followers.append(Follower(names[id(each)], gap.difference, gap.interval, significant))
     main = best.main
     return Lead(
@@ -121,9 +121,9 @@ def _on_task(comparison: Comparison, records: list[Result]) -> Lead:
     )
 
 
-def _excludes_zero(interval: Interval | None) -> bool:
-    """Return whether an interval, if there is one, does not hold 0."""
-    return interval is None or not interval[0] <= 0 <= interval[1]
+def _agrees(interval: Interval | None) -> bool:
+    """Return whether an interval, if there is one, shows a difference."""
+    return interval is None or excludes_zero(interval)
 
 
 def _on_benchmark(board: Ranking) -> Lead:
@@ -141,7 +141,7 @@ def _on_benchmark(board: Ranking) -> Lead:
                 each.system,
                 each.behind,
                 each.behind_interval,
-                each.separable and _excludes_zero(each.behind_interval),
+                each.separable and _agrees(each.behind_interval),
             )
             for each in others
         ),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from qwen3nb.evaluation.mteb.search_texts import SearchTexts
 from qwen3nb.records.record import Result
+from qwen3nb.report.render.format import cut
 
-__all__ = ["cut", "query_text", "texts_at_hand", "top_documents"]
+__all__ = ["query_text", "texts_at_hand", "top_documents"]
 
 
 def top_documents(result: Result, query: str) -> list[str]:
@@ -37,13 +38,3 @@ def texts_at_hand(result: Result) -> tuple[SearchTexts | None, str]:
         return SearchTexts.of_task(result.task), ""
     except (ValueError, OSError) as error:
         return None, f"Query texts are not available: {cut(str(error), 200)}"
-
-
-def cut(text: str, longest: int) -> str:
-    """Return a text on one line, cut with an ellipsis if it is longer.
-
-    >>> cut("Sort a list  in reverse order.", 12)
-    'Sort a list…'
-    """
-    line = " ".join(text.split())
-    return line if len(line) <= longest else f"{line[: longest - 1].rstrip()}…"

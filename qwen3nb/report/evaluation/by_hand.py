@@ -22,7 +22,7 @@ from qwen3nb.metrics.retrieval import rank_documents
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.records.record import Result
 from qwen3nb.report.render.cell import Cell
-from qwen3nb.report.render.format import short_task
+from qwen3nb.report.render.format import cut, short_task
 from qwen3nb.report.render.table import Table
 from qwen3nb.utils.format import number_text
 
@@ -253,5 +253,4 @@ def _pairs(task: Any, result: Result, most: int) -> Table:
 
 def shortened(text: str) -> str:
     """Return a text on one line, of at most 200 characters."""
-    line = " ".join(text.split())
-    return line if len(line) <= _SHOWN else f"{line[: _SHOWN - 1]}…"
+    return cut(text, _SHOWN)

@@ -1,4 +1,4 @@
-"""Cells for numbers, and short task names."""
+"""Cells for numbers, short task names, and texts on one line."""
 
 from __future__ import annotations
 
@@ -21,3 +21,13 @@ def number(value: Aggregate, *, strong: bool = False, link: str = "") -> Cell:
 def short_task(name: str) -> str:
     """Shorten a task's name for a narrow column: ``PyDocsSampleRetrieval`` to ``Retrieval``."""
     return re.sub(r"^PyDocs(Sample)?(?=.)", "", name)
+
+
+def cut(text: str, longest: int) -> str:
+    """Return a text on one line, cut with an ellipsis if it is longer.
+
+    >>> cut("Sort a list  in reverse order.", 12)
+    'Sort a list…'
+    """
+    line = " ".join(text.split())
+    return line if len(line) <= longest else f"{line[: longest - 1].rstrip()}…"

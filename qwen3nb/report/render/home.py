@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from qwen3nb.records.record import Result, ResultError
+from qwen3nb.utils.command_line import option_words
 
 __all__ = [
     "EVAL_DEFAULTS",
@@ -121,7 +122,7 @@ def command_again(result: Result) -> str:
         return ""  # the evaluation has no such option
     else:
         words = _eval_words(result)
-    return " ".join(map(shlex.quote, words))
+    return shlex.join(words)
 
 
 def _eval_words(result: Result) -> list[str]:
@@ -131,18 +132,11 @@ def _eval_words(result: Result) -> list[str]:
     words = ["qwen3nb", "eval", "--checkpoint", spec]
     words += ["--data", data] if data else ["--tasks", result.task.name]
     used = config if "checkpoint" in config else {**settings, "seed": result.seed}
-    words += _options({name: used.get(name, default) for name, default in EVAL_DEFAULTS.items()})
+    for name, default in EVAL_DEFAULTS.items():
+        value = used.get(name, default)
+        if value is not None and value != default:
+            words += option_words(name, value)
     return [*words, "--output-dir", _AGAIN, "--fresh"]
-
-
-def _options(values: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the options of parameters that are not at their defaults."""
-    for name, value in values.items():
-        if value is None or value == EVAL_DEFAULTS[name]:
-            continue
-        yield f"--{name.replace('_', '-')}"
-        if value is not True:
-            yield str(value)
 
 
 def _rerank_words(result: Result) -> list[str]:
