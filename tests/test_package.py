@@ -65,6 +65,7 @@ evaluation.recording evaluation.run evaluation.mteb evaluation.embeddings evalua
 evaluation.evaluate evaluation.studies
 analysis.stats analysis.comparison analysis.inventory analysis.training analysis.calibration
 bench
+cluster
 report.render report.leaderboard report.evaluation report.comparison report.training report.studies
 report.card report.headline report.paper report.model_report
 execution book demo cli
