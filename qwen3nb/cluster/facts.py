@@ -85,7 +85,7 @@ def known_digests() -> dict[str, str]:
     return dict(read_json(_memory())) if _memory().is_file() else {}
 
 
-def main(question_file: str, answer_file: str) -> None:
+def answer_question(question_file: str, answer_file: str) -> None:
     """Answer a question that is stored as JSON."""
     question = Question(**read_json(Path(question_file)))
     write_json(_memory(), {**question.digests, **known_digests()})
@@ -93,4 +93,4 @@ def main(question_file: str, answer_file: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    answer_question(*sys.argv[1:])

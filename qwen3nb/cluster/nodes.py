@@ -153,8 +153,8 @@ def check_nodes(
     facts = {DRIVER: facts_here(question)}
     question = replace(question, digests=known_digests())
     request = sent_environment(), str(Path.cwd())
-    asked = {node.name: _ask(ray, node, question, *request) for node in nodes}
-    for name, answer in asked.items():
+    answers = {node.name: _ask(ray, node, question, *request) for node in nodes}
+    for name, answer in answers.items():
         try:
             facts[name] = ray.get(answer)
         except ray.exceptions.RayError as error:

@@ -103,7 +103,7 @@ def _kill_family() -> None:
             continue
 
 
-def main(worker: str, raylet: str, scratch: str, *command: str) -> int:
+def start_guard(worker: str, raylet: str, scratch: str, *command: str) -> int:
     """Run a command with a guard, and wait for the guard."""
     above = [os.getpid(), int(worker), int(raylet)]
     if pid := os.fork():
@@ -112,4 +112,4 @@ def main(worker: str, raylet: str, scratch: str, *command: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(start_guard(*sys.argv[1:]))

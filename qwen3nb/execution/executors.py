@@ -165,7 +165,7 @@ def on_cluster(
             environment["QWEN3NB_CACHE"] = str(paths.cache())
         else:
             check_nodes(ray, nodes, models=models, adapters=adapters)
-        share = Share.of(nodes, at_once=at_once, gpus_each=gpus_each)
+        share = NodeShare.of(nodes, at_once=at_once, gpus_each=gpus_each)
         with _marked_results() as mark:
             yield RayExecutor(ray, nodes, share, environment, mark, at_once=at_most)
 
@@ -182,7 +182,7 @@ def _marked_results() -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class Share:
+class NodeShare:
     """What a run gets of a node; the same on all nodes, so that the threads are.
 
     Attributes:
@@ -196,7 +196,7 @@ class Share:
     memory: int
 
     @classmethod
-    def of(cls, nodes: Sequence[Node], *, at_once: int, gpus_each: float) -> Share:
+    def of(cls, nodes: Sequence[Node], *, at_once: int, gpus_each: float) -> NodeShare:
         """Return the share of a run that ``at_once`` of them get on the smallest node."""
         usable = [node for node in nodes if node.gpus] or list(nodes)
         if not usable:
@@ -217,7 +217,7 @@ class RayExecutor:
     """
 
     def __init__(
-        self, ray: Any, nodes: Sequence[Node], share: Share, environment: dict[str, str],
+        self, ray: Any, nodes: Sequence[Node], share: NodeShare, environment: dict[str, str],
         mark: str, *, at_once: int,
     ) -> None:  # fmt: skip
         """Run on a cluster that is connected and checked."""
