@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +39,8 @@ class Question:
 
 def facts_here(question: Question) -> dict[str, str]:
     """Return what this process's results depend on, by name."""
-    # They load torch, which a worker of Ray does not need.
+    # It loads torch, as models do, which a worker of Ray does not need.
     from qwen3nb.models.inference.onednn_linear import linear_library
-    from qwen3nb.models.sources.fingerprint import fingerprint
-    from qwen3nb.models.sources.lora import adapter_fingerprint
-    from qwen3nb.models.sources.resolve import find_source
 
     environment = Environment.current()
     facts = {"python": environment.python, **environment.versions}
@@ -50,11 +48,23 @@ def facts_here(question: Question) -> dict[str, str]:
     facts["notebooks"] = _notebooks_digest()
     facts["linear layers"] = _or_error(linear_library)
     for spec in question.models:
-        facts[f"model {spec}"] = _or_error(lambda s=spec: _digest(fingerprint(find_source(s))))
+        facts[f"model {spec}"] = _or_error(partial(_model_digest, spec))
     for folder in question.adapters:
-        path = Path(folder).expanduser()
-        facts[f"adapter {folder}"] = _or_error(lambda p=path: _digest(adapter_fingerprint(p)))
+        facts[f"adapter {folder}"] = _or_error(partial(_adapter_digest, folder))
     return facts
+
+
+def _model_digest(spec: str) -> str:
+    from qwen3nb.models.sources.fingerprint import fingerprint
+    from qwen3nb.models.sources.resolve import find_source
+
+    return _digest(fingerprint(find_source(spec)))
+
+
+def _adapter_digest(folder: str) -> str:
+    from qwen3nb.models.sources.lora import adapter_fingerprint
+
+    return _digest(adapter_fingerprint(Path(folder).expanduser()))
 
 
 def _notebooks_digest() -> str:
