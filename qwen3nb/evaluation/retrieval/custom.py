@@ -31,7 +31,7 @@ from qwen3nb.metrics.retrieval import rank_documents, score_run
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.load import load_model
 from qwen3nb.models.search.bm25 import BM25
-from qwen3nb.models.search.exact import search
+from qwen3nb.models.search.dense import search_texts
 from qwen3nb.models.search.fusion import Fusion, fuse
 from qwen3nb.records.record import Result, TaskInfo
 
@@ -119,12 +119,11 @@ def search_domain(model: Model, domain: Domain, *, depth: int = _DEPTH) -> Run:
     if isinstance(model, Fusion):
         runs = [search_domain(part, domain, depth=_FUSED) for part in model.parts]
         return {query: _best(scores, depth) for query, scores in fuse(runs).items()}
-    documents = model.encode(list(domain.texts.values()), role="passage")
-    queries = model.encode(list(domain.queries.values()), role="query")
     boosts = np.array([domain.factors[name] for name in domain.texts])
-    hits = search(
-        queries, documents, k=depth, cosine=True, boosts=boosts, keep_ties=True, zeros=True
-    )
+    hits = search_texts(
+        model, list(domain.queries.values()), domain.texts.values(), total=len(domain.texts),
+        k=depth, cosine=True, boosts=boosts, keep_ties=True, zeros=True,
+    )  # fmt: skip
     return hits.run(domain.queries, list(domain.texts))
 
 

@@ -14,7 +14,7 @@ Shapes: Q queries, N documents, D dimensions, K columns of a result.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -53,12 +53,14 @@ class Hits:
     ids: Ids
     scores: Floats
 
-    def run(self, queries: Iterable[str], documents: Sequence[str]) -> dict[str, dict[str, float]]:
+    def run(
+        self, queries: Iterable[str], documents: Sequence[str] | Mapping[int, str]
+    ) -> dict[str, dict[str, float]]:
         """Return the hits as a run: a score per query and document name.
 
         Args:
             queries: names of the Q queries.
-            documents: names of the N documents.
+            documents: names of the N documents, or of those among the hits, by position.
         """
         return {
             query: {documents[i]: s for i, s in zip(ids, scores, strict=True) if i >= 0}
