@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.encoders.encode_blocks import encode_blocks
 from qwen3nb.models.search.exact import Hits, search
-from qwen3nb.models.search.mteb_rows import joined_document, joined_query
+from qwen3nb.models.search.mteb_rows import document_ids, joined_document, joined_query
 from qwen3nb.models.search.vector_store import VectorStore, stored_vectors
 
 if TYPE_CHECKING:
@@ -110,8 +110,7 @@ class DenseSearch:
     def _names(self, hits: Hits) -> dict[int, str]:
         """Return the names of the documents that were hit, not of the whole corpus."""
         positions = np.unique(hits.ids[hits.ids >= 0]).tolist()
-        names = self._corpus.select(positions)["id"]
-        return {row: str(name) for row, name in zip(positions, names, strict=True)}
+        return dict(zip(positions, document_ids(self._corpus, positions), strict=True))
 
     def _rerank(
         self,
@@ -134,8 +133,8 @@ class DenseSearch:
     def _positions(self, candidates: Mapping[str, Sequence[str]]) -> dict[str, int]:
         """Return the positions of all candidates in the corpus."""
         wanted = {name for each in candidates.values() for name in each}
-        names = enumerate(map(str, self._corpus["id"]))
-        positions = {name: row for row, name in names if name in wanted}
+        names = document_ids(self._corpus, range(len(self._corpus)))
+        positions = {name: row for row, name in enumerate(names) if name in wanted}
         if lost := sorted(wanted - positions.keys()):
             raise ValueError(
                 f"candidate {lost[0]!r} is not in the corpus ({len(lost)} in total); are the "

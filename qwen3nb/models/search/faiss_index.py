@@ -3,9 +3,9 @@
 Every index is built from the same vectors with one seed and one thread, because several
 threads build a different HNSW graph each time. Vectors are added in blocks of 65,536, so that
 beside the index no more of them are in memory; IVF and PQ are trained on the sample that FAISS
-draws itself from all of them, SQ8 on the extremes of each dimension. Recall compares similarities, not ids: a
-document as similar as the k-th true neighbour counts as a neighbour, whichever of the tied
-documents exact search returns. An index's memory is its serialised size.
+draws itself from all of them, SQ8 on the extremes of each dimension. Recall compares
+similarities, not ids: a document as similar as the k-th true neighbour counts as a neighbour,
+whichever of the tied documents exact search returns. An index's memory is its serialised size.
 
 Shapes: N documents, Q queries, D dimensions.
 
@@ -44,6 +44,7 @@ __all__ = [
 
 Vectors = NDArray[np.float32]
 Ids = NDArray[np.int64]
+Shape = tuple[int, int]  # N, D
 SINGLES = 0.5  # minimum seconds to time single queries, at least 20 of them
 BATCHES = 0.2  # minimum seconds to repeat batches, at least three times
 TOLERANCE = 1e-6  # similarities closer than this are ties
@@ -228,9 +229,7 @@ def _to_gpu(index: Any, device: str) -> Any:
     return moved
 
 
-def _ivf(
-    faiss: Any, shape: tuple[int, int], seed: int, options: dict[str, int]
-) -> tuple[str, Any, int]:
+def _ivf(faiss: Any, shape: Shape, seed: int, options: dict[str, int]) -> tuple[str, Any, int]:
     n, dimension = shape
     nlist = options.pop("nlist", max(1, min(4 * math.isqrt(n), n // _TRAINED)))
     _refuse(options)
@@ -241,9 +240,7 @@ def _ivf(
     return made, index, nlist
 
 
-def _hnsw(
-    faiss: Any, shape: tuple[int, int], seed: int, options: dict[str, int]
-) -> tuple[str, Any, int]:
+def _hnsw(faiss: Any, shape: Shape, seed: int, options: dict[str, int]) -> tuple[str, Any, int]:
     links = options.pop("m", 32)
     effort = options.pop("efConstruction", 200)
     _refuse(options)
@@ -255,9 +252,7 @@ def _hnsw(
     return f"{made}, efConstruction {effort}", index, 2**31 - 1
 
 
-def _pq(
-    faiss: Any, shape: tuple[int, int], seed: int, options: dict[str, int]
-) -> tuple[str, Any, None]:
+def _pq(faiss: Any, shape: Shape, seed: int, options: dict[str, int]) -> tuple[str, Any, None]:
     n, dimension = shape
     bits = options.pop("bits", 8 if n >= _TRAINED * 256 else 4)
     largest = next(m for m in range(max(1, dimension // 4), 0, -1) if dimension % m == 0)
@@ -275,9 +270,7 @@ def _pq(
     return f"PQ{parts}x{bits}", index, None
 
 
-def _binary(
-    faiss: Any, shape: tuple[int, int], seed: int, options: dict[str, int]
-) -> tuple[str, Any, int]:
+def _binary(faiss: Any, shape: Shape, seed: int, options: dict[str, int]) -> tuple[str, Any, int]:
     _refuse(options)
     n, dimension = shape
     return f"sign bits {dimension}", faiss.IndexBinaryFlat(-(-dimension // 8) * 8), n
