@@ -147,9 +147,7 @@ def memory_limit() -> int:
     if not given:
         return available_memory() // _SHARE
     if not given.isdecimal():
-        raise ValueError(
-            f"expected {LIMIT} as a number of bytes, such as 8000000000; got {given!r}"
-        )
+        raise ValueError(f"expected {LIMIT} in bytes, such as 8000000000; got {given!r}")
     return int(given)
 
 
