@@ -6,6 +6,7 @@ from datasets import Dataset
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from qwen3nb.bench import search as bench
 from qwen3nb.models.encoders import encode_blocks as blocks_module
 from qwen3nb.models.encoders.encode_blocks import block_size, encode_blocks
 from qwen3nb.models.load import load_encoder
@@ -115,3 +116,18 @@ def test_an_encoder_as_a_search_model(encoder, kind, limit, monkeypatch, tmp_pat
     assert among["q2"]["d3"] == pytest.approx(similarities[2, 3], abs=1e-6)
     with pytest.raises(ValueError, match="candidate 'x' is not in the corpus"):
         model.search(queries, top_k=2, top_ranked={"q0": ["x"]})
+
+
+def test_the_bench_compares_blocks_and_a_file_with_vectors_held(tmp_path, monkeypatch):
+    monkeypatch.setenv("QWEN3NB_CACHE", str(tmp_path))
+    model = load_encoder("random:384", cache=False, show_progress=False)
+    np.save(tmp_path / "queries.npy", model.encode(QUERIES))
+    for method in ("held", "blocks", "file"):
+        bench._encode_and_search(method, tmp_path, 5, 60, model)
+        ids = np.load(tmp_path / f"{method}.npy")
+        np.testing.assert_array_equal(ids, np.load(tmp_path / "held.npy"))
+    timings = [bench.SearchTiming("held", 60, 2.0, 50.0, 1.0)]
+    timings += [bench.SearchTiming("blocks", 60, 1.0, 5.0, 1.0)]
+    line = bench.CorpusBench(5, 5, tuple(timings)).table().splitlines()[-1]
+    assert "(x 0.50)" in line
+    assert "(x 0.10)  same ids 100.0%" in line
