@@ -253,8 +253,9 @@ def _searching(model: Model, task: Any) -> Any:
     MTEB's own search holds the scores of all queries with 50,000 documents, and of a reranking
     task all vectors; its scores depend on how the matrix library rounds.
     """
-    dense = isinstance(model, Encoder) and task.metadata.type in SEARCH_TYPES
-    return DenseSearch(model) if dense else model
+    if isinstance(model, Encoder) and task.metadata.type in SEARCH_TYPES:
+        return DenseSearch(model)
+    return model
 
 
 def _load(task: Any) -> None:

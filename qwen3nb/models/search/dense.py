@@ -101,7 +101,7 @@ class DenseSearch:
         return hits.run(names, self._names(hits))
 
     @property
-    def _scoring(self) -> dict[str, bool]:
+    def _scoring(self) -> dict[str, Any]:
         return {"cosine": self._encoder.similarity_name == "cosine", "zeros": True}
 
     def _documents(self) -> Iterator[str]:

@@ -18,7 +18,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from io import FileIO
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -132,9 +132,8 @@ def stored_vectors(
     folder = paths.cache()
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=folder, buffering=0) as handle:
-        file = cast(FileIO, handle)
-        _keep(blocks, shape, lambda _, part: _write(file, part))
-        yield VectorStore(_reader(file, encoder.dimension), shape)
+        _keep(blocks, shape, lambda _, part: _write(handle, part))
+        yield VectorStore(_reader(handle, encoder.dimension), shape)
 
 
 def memory_limit() -> int:
@@ -169,7 +168,7 @@ def _keep(
 
 
 def _write(file: FileIO, part: Floats) -> None:
-    left = memoryview(np.ascontiguousarray(part)).cast("B")
+    left = np.ascontiguousarray(part).data.cast("B")
     while left:
         left = left[file.write(left) :]
 
