@@ -81,15 +81,25 @@ def bench_cache(**options: Any) -> None:
 @click.option("--dimension", type=click.IntRange(min=1), default=384, show_default=True)
 @click.option("--queries", type=click.IntRange(min=1), default=500, show_default=True)
 @click.option("-k", "k", type=click.IntRange(min=1), default=100, show_default=True)
+@click.option(
+    "--corpus", "corpora", type=click.IntRange(min=1), multiple=True,
+    help="Encode and search a corpus of so many documents instead, by blocks and held; repeat.",
+)  # fmt: skip
 @without_traceback
-def bench_search(**options: Any) -> None:
+def bench_search(corpora: tuple[int, ...], **options: Any) -> None:
     """Measure time and memory of search over a corpus and over one twice as large.
 
     \b
     qwen3nb bench search --documents 50000
+    qwen3nb bench search --corpus 50000 --corpus 200000 --corpus 400000
     """
+    from qwen3nb.bench.search import bench_corpora
     from qwen3nb.bench.search import bench_search as run
 
+    if corpora:
+        sizes = {name: options[name] for name in ("queries", "k")}
+        click.echo(bench_corpora(corpora=corpora, **sizes).table())
+        return
     click.echo(run(**options).table())
 
 

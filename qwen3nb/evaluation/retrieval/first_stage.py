@@ -22,7 +22,7 @@ from qwen3nb.datasets.rows import DataError
 from qwen3nb.datasets.trec import cut_run, read_run, write_run
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.search.bm25 import BM25
-from qwen3nb.models.search.exact import search
+from qwen3nb.models.search.dense import search_texts
 from qwen3nb.models.search.fusion import FUSION, fuse
 from qwen3nb.models.sources.resolve import find_source
 from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json, write_json
@@ -188,10 +188,11 @@ def _given(collection: TestCollection) -> Run:
 
 
 def _dense(collection: TestCollection, encoder: Encoder, depth: int) -> Run:
-    documents = encoder.encode(list(collection.documents.values()), role="passage")
-    queries = encoder.encode(list(collection.queries.values()), role="query")
-    cosine = encoder.similarity_name == "cosine"
-    hits = search(queries, documents, k=depth, cosine=cosine, zeros=True)
+    hits = search_texts(
+        encoder, list(collection.queries.values()), collection.documents.values(),
+        total=len(collection.documents), k=depth, cosine=encoder.similarity_name == "cosine",
+        zeros=True,
+    )  # fmt: skip
     return hits.run(collection.queries, list(collection.documents))
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from qwen3nb.models.encoders.base import Encoder
+from qwen3nb.models.encoders.encode_blocks import encode_blocks
 from qwen3nb.models.types import EncoderError
 from qwen3nb.utils.atomic_files import new_file
 from qwen3nb.utils.progress import tqdm
@@ -67,17 +68,13 @@ def encode_to_file(
         EncoderError: a text that cannot be encoded, or a number of texts other than ``total``.
     """
     before = (encoder.stats.cached, encoder.stats.encoded)
-    rows, source = 0, iter(texts)
+    rows = 0
     with new_file(file) as handle, _one_bar(encoder, total) as bar:
         handle.write(_header(0, encoder.dimension))
-        while part := list(itertools.islice(source, _AT_ONCE)):
-            try:
-                vectors = encoder.encode(part, role=role)
-            except EncoderError as error:
-                raise EncoderError(f"counting from text {rows}: {error}") from None
+        for vectors in encode_blocks(encoder, texts, size=_AT_ONCE, role=role):
             handle.write(vectors.astype("<f4", copy=False).data)
-            rows += len(part)
-            bar.update(len(part))
+            rows += len(vectors)
+            bar.update(len(vectors))
         if total not in (None, rows):
             raise EncoderError(f"expected {total} texts; got {rows}; did the input change?")
         handle.seek(0)

@@ -14,7 +14,7 @@ Shapes: Q queries, N documents, D dimensions, K columns of a result.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -53,12 +53,14 @@ class Hits:
     ids: Ids
     scores: Floats
 
-    def run(self, queries: Iterable[str], documents: Sequence[str]) -> dict[str, dict[str, float]]:
+    def run(
+        self, queries: Iterable[str], documents: Sequence[str] | Mapping[int, str]
+    ) -> dict[str, dict[str, float]]:
         """Return the hits as a run: a score per query and document name.
 
         Args:
             queries: names of the Q queries.
-            documents: names of the N documents.
+            documents: names of the N documents, or of those among the hits, by position.
         """
         return {
             query: {documents[i]: s for i, s in zip(ids, scores, strict=True) if i >= 0}
@@ -238,6 +240,17 @@ def _product(
     return scores if factors is None else boosted(scores, factors[pairs[1]]).astype(np.float32)
 
 
+def _rank_keys(rows: Ids, scores: Floats) -> NDArray[np.uint64]:
+    """Return integers that sort like the rows, then like the scores from high to low.
+
+    The bits of a positive float sort as it does, those of a negative one the other way round.
+    """
+    bits = (scores + np.float32(0)).view(np.uint32)  # -0 becomes 0
+    falling = np.where(bits >> 31, bits, ~bits & np.uint32(0x7FFFFFFF))
+    keys: NDArray[np.uint64] = rows.astype(np.uint64) << np.uint64(32) | falling
+    return keys
+
+
 class _Best:
     """The best documents so far of one tile of queries."""
 
@@ -266,7 +279,7 @@ class _Best:
     def _add(self, rows: Ids, ids: Ids, scores: Floats) -> None:
         rows, ids = np.concatenate([self._rows, rows]), np.concatenate([self._ids, ids])
         scores = np.concatenate([self._scores, scores])
-        order = np.lexsort((ids, -scores, rows))
+        order = np.argsort(_rank_keys(rows, scores), kind="stable")  # equal ones stay in order
         rows, ids, scores = rows[order], ids[order], scores[order]
         rank = np.arange(len(rows)) - np.searchsorted(rows, rows)
         last = rank == self._k - 1
@@ -310,7 +323,7 @@ def _screen(backend: str, *, boosts: bool) -> Screen:
 
 
 # Each returns at least all pairs whose score is neither below the k-th best of the block
-# minus the error, nor below ``floor``.
+# minus the error, nor below ``floor``; those of one query in the order of the documents.
 
 
 def _by_numpy(
@@ -372,7 +385,7 @@ def _by_faiss(
     inside[full] = False
     rows = np.nonzero(inside)[0]
     more_rows, more_ids = _by_numpy(queries[full], documents, k, floor[full], error[full])
-    return (
-        np.concatenate([rows, full[more_rows]]),
-        np.concatenate([ids[inside], more_ids]).astype(np.int64),
-    )
+    rows = np.concatenate([rows, full[more_rows]])
+    columns = np.concatenate([ids[inside], more_ids]).astype(np.int64)
+    order = np.lexsort((columns, rows))
+    return rows[order], columns[order]
