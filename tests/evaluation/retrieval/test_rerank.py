@@ -24,6 +24,7 @@ from qwen3nb.metrics.retrieval import rank_documents
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.rerankers.load import load_reranker
 from qwen3nb.records.record import Result
+from qwen3nb.records.runs import first_run_file
 from qwen3nb.records.store import verify_files
 from qwen3nb.report.leaderboard.tables import cost_table
 from qwen3nb.tiers import Tier
@@ -49,16 +50,17 @@ def run_suite(reranker, data=None, **options):
     return rerank(reranker, data, show_progress=False, **options)
 
 
+def first_run(result):
+    return read_run(first_run_file(result.path(), result.config))
+
+
 def test_search_then_rerank_in_one_call(reranker, beir):
     suite = run_suite(reranker, [beir], depth=10)
 
     (result,) = suite.results
     (collection,) = find_collections(beir)
     record = result.path()
-    reranked, first = (
-        read_run(record.with_suffix(".trec")),
-        read_run(record.with_suffix(".first.trec")),
-    )
+    reranked, first = read_run(record.with_suffix(".trec")), first_run(result)
     assert result.task.name == "words.bm25-10"
     assert len(cost_table([result]).rows) == 1  # what the leaderboard's page shows of it
     assert verify_files([record]) == {}
@@ -136,7 +138,7 @@ def test_other_first_stages_by_one_parameter(reranker, beir, tmp_path):
     }
     suite = run_suite(reranker, [beir], first=str(file), depth=5)
     assert suite.results[0].task.name == "words.mine-5"
-    assert read_run(suite.results[0].path().with_suffix(".first.trec")) == dense_run
+    assert first_run(suite.results[0]) == dense_run
     assert sparse_run != dense_run
 
 
@@ -332,7 +334,7 @@ def test_the_official_ms_marco_takes_the_place_of_the_task(reranker, beir, tmp_p
     assert result.task.name == "MSMARCO-dev.given-10"
     assert result.task.main_metric == "MRR@10"
     assert result.per_query["first MRR@10"] == {"7": 1.0, "9": 1 / 10}  # ranks of the run
-    run = read_run(result.path().with_suffix(".first.trec"))
+    run = first_run(result)
     assert rank_documents(run["7"]) == [str(d) for d in range(10)]  # cut to the depth
     judge = pytrec_eval.RelevanceEvaluator({"7": {"0": 1}, "9": {"9": 1}}, {"recip_rank"})
     theirs = judge.evaluate(read_run(result.path().with_suffix(".trec")))
