@@ -93,16 +93,16 @@ def load_run(file: Path) -> RunArrays:
 
 def _columns(file: Path, first: int, lines: list[str]) -> Columns:
     """Return queries, documents and scores of lines, whose first has the number ``first``."""
-    rows = [line.split() for line in lines]
-    if all(len(fields) == 6 for fields in rows):
-        queries, _, documents, _, values, _ = zip(*rows, strict=True)
+    text = "".join(lines)
+    fields = text.split()
+    columns = [tuple(fields[each::6]) for each in range(6)]
+    if "\n".join(map(" ".join, zip(*columns, strict=False))) + "\n" == text:
         with suppress(ValueError):  # the line of the bad number is named below
-            scores = tuple(map(float, values))
+            scores = tuple(map(float, columns[4]))
             if all(map(math.isfinite, scores)):
-                return queries, documents, scores
-    parsed = [
-        _fields(file, number, fields) for number, fields in enumerate(rows, start=first) if fields
-    ]
+                return columns[0], columns[2], scores
+    rows = [line.split() for line in lines]
+    parsed = [_fields(file, number, row) for number, row in enumerate(rows, start=first) if row]
     return tuple(zip(*parsed, strict=True)) or ((), (), ())  # type: ignore[return-value]
 
 

@@ -118,15 +118,17 @@ def rank_documents(scores: Mapping[str, float]) -> list[str]:
     return sorted(scores, key=lambda document: (np.float32(scores[document]), document))[::-1]
 
 
-def ranking(run: Run, query: str) -> list[str]:
-    """Return the documents of ``query`` from best to worst; none if the run lacks it.
+def ranking(run: Run, query: str, depth: int | None = None) -> list[str]:
+    """Return the ``depth`` best documents of ``query``, by default all; none if it is missing.
 
     Raises:
         ValueError: see `rank_documents`.
     """
     if query not in run:
         return []
-    return run.ranked(query) if isinstance(run, RunArrays) else rank_documents(run[query])
+    if isinstance(run, RunArrays):
+        return run.ranked(query, depth)
+    return rank_documents(run[query])[:depth]
 
 
 def score_run(
@@ -157,7 +159,7 @@ def score_run(
                     column[query] = 0.0
             continue
         try:
-            ranked = ranking(run, query)[:deepest]
+            ranked = ranking(run, query, deepest)
         except ValueError as error:
             raise ValueError(f"query {query!r}: {error}") from None
         grades = [

@@ -6,7 +6,7 @@ Shapes: Q queries, N scores of all queries, one query after the other.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import repeat
@@ -71,8 +71,8 @@ class RunArrays(Mapping[str, Mapping[str, float]]):
         """The documents of ``query``, in the order of the arrays."""
         return self._named(self.documents[self.part(query)])
 
-    def ranked(self, query: str) -> list[str]:
-        """The documents of ``query`` from best to worst, as `rank_documents` sorts them.
+    def ranked(self, query: str, depth: int | None = None) -> list[str]:
+        """The first ``depth`` documents of ``query``, sorted as by `rank_documents`.
 
         Raises:
             ValueError: a score is NaN or infinite; names the document.
@@ -85,7 +85,7 @@ class RunArrays(Mapping[str, Mapping[str, float]]):
             raise ValueError(f"document {name!r}: expected a finite score; got {score}")
         with np.errstate(over="ignore"):
             order = np.lexsort((documents, scores.astype(np.float32)))
-        return self._named(documents[order[::-1]])
+        return self._named(documents[order[::-1][:depth]])
 
     def retrieved(self) -> list[str]:
         """The documents that have a score, ascending."""
@@ -133,13 +133,11 @@ class RunBuilder:
         self, queries: Sequence[str], documents: Sequence[str], scores: Iterable[float]
     ) -> None:
         """Add query, document and score of each row; queries may come in any order."""
-        known = self._queries
-        self._rows.extend([known.setdefault(query, len(known)) for query in queries])
+        self._rows.extend(_numbers(queries, self._queries))
         self._extend(documents, scores)
 
-    def _extend(self, documents: Iterable[str], scores: Iterable[float]) -> None:
-        known = self._names
-        self._documents.extend([known.setdefault(name, len(known)) for name in documents])
+    def _extend(self, documents: Collection[str], scores: Iterable[float]) -> None:
+        self._documents.extend(_numbers(documents, self._names))
         self._scores.extend(scores)
 
     def run(self) -> RunArrays:
@@ -155,6 +153,13 @@ class RunBuilder:
             documents, scores = documents[order], scores[order]
         offsets = _ends(np.bincount(rows, minlength=len(self._queries)))
         return RunArrays(tuple(self._queries), offsets, names, position[documents], scores)
+
+
+def _numbers(names: Collection[str], known: dict[str, int]) -> Iterator[int]:
+    """Return the number of each name; a new one gets the next."""
+    for name in dict.fromkeys(names):
+        known.setdefault(name, len(known))
+    return map(known.__getitem__, names)
 
 
 def _ends(lengths: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:

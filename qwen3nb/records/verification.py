@@ -16,7 +16,7 @@ from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.records.record import FIRST_SCHEMA, Result, ResultError, checksum, problems
-from qwen3nb.records.runs import run_problems
+from qwen3nb.records.runs import run_digest, run_digests
 from qwen3nb.utils.atomic_files import read_json
 
 __all__ = ["file_problems", "without_checksum"]
@@ -64,8 +64,44 @@ def _contents(file: Path, result: Result) -> Iterator[str]:
         yield f"contains the task {result.task.key!r}"
     if not file.parent.parent.name.endswith(f"-{result.model.identity[:8]}"):
         yield "is in the folder of a model with another identity"
-    yield from run_problems(file, result)
+    yield from _run_problems(file, result)
     yield from _mteb_problems(file, result)
+
+
+def _run_problems(file: Path, result: Result) -> Iterator[str]:
+    """Compare the runs beside the record with their digests, or with its queries."""
+    digests = run_digests(file, result.config)
+    if digests is not None:
+        for run, digest in digests.items():
+            if not run.is_file():
+                yield f"its run {run.name} is missing"
+            elif run_digest(run) != digest:
+                yield f"its run {run.name} is not the one that was scored"
+        return
+    queries = set(next(iter(result.per_query.values()), {}))
+    runs = {end: file.with_suffix(end) for end in (".first.trec", ".trec")}
+    documents = {end: _documents(run) for end, run in runs.items() if run.is_file()}
+    for end, listed in documents.items():
+        name = runs[end].name
+        if listed is None:
+            yield f"its run {name} has a line that is cut or malformed"
+        elif set(listed) != queries:
+            yield f"its run {name} has {len(listed)} queries, its scores {len(queries)}"
+    first, last = documents.get(".first.trec"), documents.get(".trec")
+    if first and last and first != last:
+        yield f"its run {runs['.trec'].name} has other documents than the first stage's"
+
+
+def _documents(run: Path) -> dict[str, set[str]] | None:
+    """Documents per query of a TREC run; None if a line is cut."""
+    text = run.read_text(encoding="utf-8", errors="replace")
+    documents: dict[str, set[str]] = {}
+    for line in text.splitlines():
+        fields = line.split()
+        if len(fields) != 6:
+            return None
+        documents.setdefault(fields[0], set()).add(fields[2])
+    return documents if text.endswith("\n") else None
 
 
 def _mteb_problems(file: Path, result: Result) -> Iterator[str]:

@@ -73,7 +73,7 @@ def score_candidates(
         block: queries per block.
     """
     candidates = first.by_name()
-    score = _Score(reranker, collection, candidates, journal, fresh)
+    scorer = _CandidateScorer(reranker, collection, candidates, journal, fresh)
     log_odds = np.empty(len(candidates.scores))
     counts = dict.fromkeys(("pairs", *_COUNTS), 0)
     longest: dict[str, Any] = {}
@@ -84,7 +84,7 @@ def score_candidates(
     with bar:
         for start in range(0, len(candidates), block):
             queries = candidates.queries[start : start + block]
-            done = _score_block(score, queries, bar)
+            done = _score_block(scorer, queries, bar)
             at = int(candidates.offsets[start])
             log_odds[at : at + len(done.log_odds)] = done.log_odds
             counts = {name: count + done.counts[name] for name, count in counts.items()}
@@ -92,24 +92,24 @@ def score_candidates(
     return ScoredCandidates(replace(candidates, scores=log_odds), counts, longest)
 
 
-def _score_block(score: _Score, queries: Sequence[str], bar: Any) -> _Block:
+def _score_block(scorer: _CandidateScorer, queries: Sequence[str], bar: Any) -> _Block:
     log_odds: list[NDArray[np.float64]] = []
     counts = dict.fromkeys(("pairs", *_COUNTS), 0)
     longest: dict[str, Any] = {}
     for query in queries:
-        done = score.of(query)
+        done = scorer.of(query)
         log_odds.append(np.array(done["log_odds"], dtype=np.float64))
         counts["pairs"] += len(log_odds[-1])
         for each in _COUNTS:
             counts[each] += done.get(each, 0)
         if done.get("queries_cut"):
-            longest = max(longest, score.length(query), key=_tokens)
+            longest = max(longest, scorer.length(query), key=_tokens)
         bar.update()
     return _Block(np.concatenate(log_odds), counts, longest)
 
 
 @dataclass(frozen=True)
-class _Score:
+class _CandidateScorer:
     """Scores the candidates of a query, unless the journal has their scores."""
 
     reranker: Reranker

@@ -36,7 +36,7 @@ def cases_table(pages: Sequence[Reranked], *, helped: bool, count: int = 3, top:
 
 
 def _case(page: Reranked, query: str, gain: float, top: int) -> list[tuple[Cell, ...]]:
-    both = [ranking(run, query)[:top] for run in (page.first, page.run)]
+    both = [ranking(run, query, top) for run in (page.first, page.run)]
     rows = []
     for rank in range(max(map(len, both))):
         shown = (_document(page, query, ranked, rank) for ranked in both)
@@ -72,7 +72,7 @@ def reranked_query_table(pages: Sequence[Reranked], *, query: str = "", top: int
         raise ValueError(f"unknown query {query!r}; such as: {known}")
     gains = page.result.per_query[f"gain {METRIC}"]
     name = query or typical_query(gains)
-    before, after = (ranking(run, name)[:top] for run in (page.first, page.run))
+    before, after = (ranking(run, name, top) for run in (page.first, page.run))
     rows = tuple(
         (
             Cell(str(rank + 1)),

@@ -28,7 +28,6 @@ from qwen3nb.records.runs import first_run_file
 from qwen3nb.records.store import verify_files
 from qwen3nb.report.leaderboard.tables import cost_table
 from qwen3nb.tiers import Tier
-from qwen3nb.utils.journal import Journal
 
 
 @pytest.fixture(scope="session")
@@ -98,6 +97,21 @@ def test_a_record_that_is_there_is_reused_and_one_of_other_data_is_not(reranker,
     with (beir / "corpus.jsonl").open("a") as file:
         file.write(json.dumps({"_id": "new", "title": "", "text": "sort row"}) + "\n")
     assert run_suite(reranker, [beir], depth=5).reused == ()
+
+
+def test_rerankers_share_the_run_of_the_first_stage(reranker, beir, tmp_path):
+    other = load_reranker(write_reranker(tmp_path / "other", seed=3), device="cpu")
+    (one,), (two,) = (run_suite(each, [beir], depth=5).results for each in (reranker, other))
+    assert one.config["first_run"] == two.config["first_run"]
+    (shared,) = (paths.results() / "first_stages").iterdir()
+    assert first_run_file(two.path(), two.config) == shared
+    assert not list(paths.results().rglob("*.first.trec"))
+    inode = shared.stat().st_ino
+    assert run_suite(reranker, [beir], depth=5, fresh=True).reused == ()
+    assert shared.stat().st_ino == inode  # not written again
+    shared.unlink()  # a record without its runs is not reused
+    assert run_suite(reranker, [beir], depth=5).reused == ()
+    assert verify_files([one.path(), two.path()]) == {}
 
 
 def test_groups_are_averaged_into_one_and_the_mean_counts_them_once(reranker, beir, tmp_path):
@@ -257,22 +271,6 @@ def test_runs_in_trec_format(tmp_path):
         file.write_text(text)
         with pytest.raises(DataError, match=message):
             read_run(file)
-
-
-def test_a_journal_survives_a_torn_line(tmp_path):
-    file = tmp_path / "j.jsonl"
-    Journal(file).add("a", [1, 2.5])
-    Journal(file).add("b", {"x": 1})
-    whole = file.read_bytes()
-    for cut in range(len(whole) - 1):
-        file.write_bytes(whole[:cut])
-        journal = Journal(file)
-        assert journal.get("b") is None
-        journal.add("c", cut)
-        assert Journal(file).get("c") == cut
-    file.write_bytes(whole.replace(b"2.5", b"2.6"))
-    assert Journal(file).damaged == 1
-    assert Journal(file).get("b") == {"x": 1}
 
 
 def test_a_long_query_is_cut_counted_and_named(folder, beir):
