@@ -130,6 +130,21 @@ def bench_rerank(no_memory: bool, **options: Any) -> None:
     run(memory=not no_memory, say=click.echo, **options)
 
 
+@bench.command("runs")
+@click.option("--queries", type=click.IntRange(min=1), default=6980, show_default=True)
+@click.option("--depth", type=click.IntRange(min=1), default=1000, show_default=True)
+@without_traceback
+def bench_runs(**options: Any) -> None:
+    """Hold, score, write and read the runs of a reranking, compared with dictionaries; no model.
+
+    \b
+    qwen3nb bench runs
+    """
+    from qwen3nb.bench.runs import bench_runs as run
+
+    click.echo(run(**options).table())
+
+
 @bench.command("statistics")
 @click.option("--systems", type=click.IntRange(min=2), default=10, show_default=True)
 @click.option("--tasks", type=click.IntRange(min=1), default=20, show_default=True)

@@ -16,7 +16,8 @@ from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.records.record import FIRST_SCHEMA, Result, ResultError, checksum, problems
-from qwen3nb.utils.atomic_files import read_json, sha256_file
+from qwen3nb.records.runs import run_digest, run_digests
+from qwen3nb.utils.atomic_files import read_json
 
 __all__ = ["file_problems", "without_checksum"]
 
@@ -69,13 +70,12 @@ def _contents(file: Path, result: Result) -> Iterator[str]:
 
 def _run_problems(file: Path, result: Result) -> Iterator[str]:
     """Compare the runs beside the record with their digests, or with its queries."""
-    digests = result.config.get("runs")
-    if isinstance(digests, dict):
-        for name, digest in digests.items():
-            run = file.with_name(Path(str(name)).name)
+    digests = run_digests(file, result.config)
+    if digests is not None:
+        for run, digest in digests.items():
             if not run.is_file():
                 yield f"its run {run.name} is missing"
-            elif sha256_file(run) != digest:
+            elif run_digest(run) != digest:
                 yield f"its run {run.name} is not the one that was scored"
         return
     queries = set(next(iter(result.per_query.values()), {}))
