@@ -19,17 +19,16 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 import numpy as np
-import numpy.typing as npt
 
+from qwen3nb.metrics.intervals import Array
 from qwen3nb.records.errors import ResultError
 from qwen3nb.records.side_files import SideFile, encode_table, string_column
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Array", "QueryColumn", "QueryScores", "StoredScores"]
+__all__ = ["QueryColumn", "QueryScores", "StoredScores"]
 
-Array = npt.NDArray[np.float64]
 _ID = "query_id"
 _RECENT = 1024  # columns that stay in memory: 57 MB of 6,980 queries each
 
@@ -162,7 +161,7 @@ class QueryScores(Mapping[str, Mapping[str, float]]):
         import pandas as pd
 
         columns = {name: self.array(name) for name in self}
-        return pd.DataFrame(columns, index=pd.Index(self.queries, dtype=object))
+        return pd.DataFrame(columns, index=list(self.queries))
 
     def plain(self) -> dict[str, dict[str, float]]:
         """Return everything as dictionaries."""
@@ -234,13 +233,13 @@ class StoredScores(QueryScores):
         """
         return _stored_column(self.file, column, rows=self._number, count=self.counts[column])
 
-    def check(self) -> None:
-        """Read the query ids from the file, even if another record has brought them.
-
-        Raises:
-            ResultError: as `array`, or the ids are not those of the record.
-        """
-        _stored_ids(self.file, self.ids)
+    def problems(self) -> list[str]:
+        """Return what is wrong with the file's query ids, even if another record brought them."""
+        try:
+            _stored_ids(self.file, self.ids)
+        except ResultError as error:
+            return [str(error)]
+        return []
 
     def encoded(self) -> bytes:
         """Return the bytes of the file."""
