@@ -15,8 +15,10 @@ from statistics import fmean
 from typing import Any
 
 from qwen3nb import paths
-from qwen3nb.records.record import FIRST_SCHEMA, Result, ResultError, checksum, problems
+from qwen3nb.records.errors import ResultError
+from qwen3nb.records.record import FIRST_SCHEMA, Result, checksum, problems
 from qwen3nb.records.runs import run_digest, run_digests
+from qwen3nb.records.side_files import side_file_problems
 from qwen3nb.utils.atomic_files import read_json
 
 __all__ = ["file_problems", "without_checksum"]
@@ -29,12 +31,15 @@ def file_problems(file: Path, *, checksums_only: bool = False) -> list[str]:
 
     Args:
         file: of a record.
-        checksums_only: whether to leave out everything but the checksum.
+        checksums_only: whether to leave out everything but the checksum and the digests of the
+            files beside the record.
     """
     try:
         result = Result.load(file)
-        wrong = list(_signature(read_json(file)))
-        return wrong if checksums_only else [*wrong, *_contents(file, result)]
+        raw = read_json(file)
+        lost = list(side_file_problems(file, raw))
+        wrong = [*_signature(raw), *lost]
+        return wrong if checksums_only or lost else [*wrong, *_contents(file, result)]
     except (OSError, ValueError, KeyError) as error:
         return [str(error)]
 
