@@ -15,7 +15,7 @@ import hashlib
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -23,6 +23,9 @@ import numpy.typing as npt
 
 from qwen3nb.records.errors import ResultError
 from qwen3nb.records.side_files import SideFile, encode_table, string_column
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["Array", "QueryColumn", "QueryScores", "StoredScores"]
 
@@ -135,6 +138,9 @@ class QueryScores(Mapping[str, Mapping[str, float]]):
 
     __hash__ = None  # type: ignore[assignment]  # a mapping
 
+    def __array__(self, *_: Any, **__: Any) -> Array:
+        raise TypeError(f"{self!r} is a mapping; for a DataFrame, use to_frame()")
+
     def __deepcopy__(self, memo: Any) -> QueryScores:
         return self  # nothing in it can change
 
@@ -150,6 +156,13 @@ class QueryScores(Mapping[str, Mapping[str, float]]):
     @property
     def _size(self) -> int:
         return len(self.queries)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a row per query, by its id, and a column per metric."""
+        import pandas as pd
+
+        columns = {name: self.array(name) for name in self}
+        return pd.DataFrame(columns, index=pd.Index(self.queries, dtype=object))
 
     def plain(self) -> dict[str, dict[str, float]]:
         """Return everything as dictionaries."""
@@ -335,6 +348,10 @@ class QueryColumn(Mapping[str, float]):
         """Return the scores of the queries that have one."""
         array = self._scores.array(self._name)
         return [float(value) for value in array[~np.isnan(array)]]
+
+    def __array__(self, *_: Any, **__: Any) -> Array:
+        # pandas would take any mapping but a dict for the list of its keys.
+        raise TypeError(f"{self!r} is a mapping; pass dict(…) of it, or array({self._name!r})")
 
     def __repr__(self) -> str:
         return f"<QueryColumn {self._name}: {len(self)} queries>"
