@@ -12,7 +12,7 @@ They are stored beside the record (`qwen3nb.records.side_files`): a row per quer
 from __future__ import annotations
 
 import hashlib
-from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +34,9 @@ _ID = "query_id"
 _RECENT = 1024  # columns that stay in memory: 57 MB of 6,980 queries each
 
 
+_WRONG_IDS = "{}: its query ids are not those that its record names"
+
+
 class _Queries:
     """Query ids in the order of the rows; equal ids of several records are one object."""
 
@@ -43,6 +46,10 @@ class _Queries:
     @cached_property
     def rows(self) -> dict[str, int]:
         return {query: row for row, query in enumerate(self.ids)}
+
+    @cached_property
+    def order(self) -> npt.NDArray[np.intp]:
+        return np.array(sorted(range(len(self.ids)), key=self.ids.__getitem__), np.intp)
 
 
 _known: WeakValueDictionary[str, _Queries] = WeakValueDictionary()  # by digest, while in use
@@ -106,6 +113,28 @@ class QueryScores(Mapping[str, Mapping[str, float]]):
             KeyError: there is no such column.
         """
         return self._arrays[column]
+
+    def sample(self, columns: Sequence[str], part: str = "") -> Array:
+        """Return the values (n, columns) of the queries whose id begins with ``part``, by id.
+
+        Raises:
+            KeyError: there is no such column.
+            ValueError: columns that do not cover the same queries, or a value that is not finite.
+        """
+        rows = self._queries.order
+        if part:
+            rows = rows[[self.queries[row].startswith(part) for row in rows]]
+        values = np.stack([self.array(column)[rows] for column in columns], axis=1)
+        absent = np.isnan(values)
+        for name, differs in zip(columns, (absent != absent[:, :1]).any(axis=0), strict=True):
+            if differs:
+                raise ValueError(f"columns {columns[0]!r} and {name!r} cover different queries")
+        if absent.any():
+            rows, values = rows[~absent[:, 0]], values[~absent[:, 0]]
+        if not np.isfinite(values).all():
+            query = self.queries[rows[np.argwhere(~np.isfinite(values))[0, 0]]]
+            raise ValueError(f"query {query!r} has a value that is not finite")
+        return values
 
     def row(self, query: str) -> int:
         """Return the place of a query in `queries`.
@@ -234,13 +263,21 @@ class StoredScores(QueryScores):
         """
         return _stored_column(self.file, column, rows=self._number, count=self.counts[column])
 
-    def check(self) -> None:
-        """Read the query ids from the file, even if another record has brought them.
+    def loaded(self) -> QueryScores:
+        """Return all scores, held in memory, from one reading of the file.
 
         Raises:
-            ResultError: as `array`, or the ids are not those of the record.
+            ResultError: as `array`, or the query ids are not those of the record.
         """
-        _stored_ids(self.file, self.ids)
+        ids, *columns = self.file.columns((_ID, *self.counts))
+        arrays = {
+            name: _checked(self.file, name, column.to_numpy(), rows=self._number, count=count)
+            for (name, count), column in zip(self.counts.items(), columns, strict=True)
+        }
+        scores = QueryScores(tuple(ids.to_pylist()), arrays)
+        if scores.ids != self.ids:
+            raise ResultError(_WRONG_IDS.format(self.file.path))
+        return scores
 
     def encoded(self) -> bytes:
         """Return the bytes of the file."""
@@ -256,7 +293,11 @@ def _stored(file: SideFile, ids: str, queries: int, columns: dict[str, int]) -> 
 
 @lru_cache(maxsize=_RECENT)
 def _stored_column(file: SideFile, column: str, *, rows: int, count: int) -> Array:
-    array = _read_only(file.column(column).to_numpy())
+    return _checked(file, column, file.column(column).to_numpy(), rows=rows, count=count)
+
+
+def _checked(file: SideFile, column: str, values: Array, *, rows: int, count: int) -> Array:
+    array = _read_only(values)
     if (len(array), _present(array)) != (rows, count):
         raise ResultError(
             f"{file.path}: column {column!r} has {_present(array)} scores in {len(array)} rows; "
@@ -268,7 +309,7 @@ def _stored_column(file: SideFile, column: str, *, rows: int, count: int) -> Arr
 def _stored_ids(file: SideFile, digest: str) -> tuple[str, ...]:
     ids = tuple(file.column(_ID).to_pylist())
     if _digest(ids) != digest:
-        raise ResultError(f"{file.path}: its query ids are not those that its record names")
+        raise ResultError(_WRONG_IDS.format(file.path))
     return ids
 
 

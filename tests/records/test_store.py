@@ -10,8 +10,8 @@ from helpers.records import amend, make
 
 from qwen3nb.metrics.aggregate import aggregate, reported
 from qwen3nb.records.record import MTEBScore, Result
-from qwen3nb.records.store import verify, verify_files
-from qwen3nb.records.verification import without_checksum
+from qwen3nb.records.store import check_files, verify
+from qwen3nb.records.verification import Finding
 
 
 def wrong(result):
@@ -94,12 +94,12 @@ def test_what_nothing_depends_on_is_in_the_checksum(home, part, changes):
     file.write_text(json.dumps(value))
     (line,) = verify(file)
     assert "checksum" in line
-    assert verify_files([file], checksums_only=True)[file] == [line.partition(": ")[2]]
+    (found,) = check_files([file], checksums_only=True)
+    assert found == (file, Finding((line.partition(": ")[2],)))
     # Without a checksum, as older versions wrote records, it is not seen, but counted.
-    assert without_checksum([file]) == []
     file.write_text(json.dumps(value | {"checksum": ""}))
     assert verify(file) == []
-    assert without_checksum([file]) == [file]
+    assert list(check_files([file])) == [(file, Finding((), has_checksum=False))]
 
 
 def test_the_settings_give_the_identity(home):
