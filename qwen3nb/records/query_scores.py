@@ -12,6 +12,7 @@ They are stored beside the record (`qwen3nb.records.side_files`): a row per quer
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_left
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -50,6 +51,18 @@ class _Queries:
     @cached_property
     def order(self) -> npt.NDArray[np.intp]:
         return np.array(sorted(range(len(self.ids)), key=self.ids.__getitem__), np.intp)
+
+    @cached_property
+    def ordered(self) -> list[str]:
+        return sorted(self.ids)
+
+    def of_part(self, part: str) -> npt.NDArray[np.intp]:
+        """Rows of the queries whose id begins with ``part``, by id: neighbours in their order."""
+        start = bisect_left(self.ordered, part)
+        end = bisect_left(
+            self.ordered, True, lo=start, key=lambda query: not query.startswith(part)
+        )
+        return self.order[start:end]
 
 
 _known: WeakValueDictionary[str, _Queries] = WeakValueDictionary()  # by digest, while in use
@@ -121,9 +134,7 @@ class QueryScores(Mapping[str, Mapping[str, float]]):
             KeyError: there is no such column.
             ValueError: columns that do not cover the same queries, or a value that is not finite.
         """
-        rows = self._queries.order
-        if part:
-            rows = rows[[self.queries[row].startswith(part) for row in rows]]
+        rows = self._queries.of_part(part)
         values = np.stack([self.array(column)[rows] for column in columns], axis=1)
         absent = np.isnan(values)
         for name, differs in zip(columns, (absent != absent[:, :1]).any(axis=0), strict=True):

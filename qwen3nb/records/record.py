@@ -426,8 +426,13 @@ def problems(result: Result, *, draws: Draws | None = None) -> list[str]:
         result: the record.
         draws: where the percentile intervals of many records share what they draw.
     """
-    wrong = []
     draws = draws or Draws()
+    if isinstance(result.per_query, StoredScores):
+        try:
+            result = replace(result, per_query=result.per_query.loaded())
+        except ResultError as error:  # nothing can be recomputed
+            return [str(error)]
+    wrong = []
     if result.model.settings and sha256_json(result.model.settings) != result.model.identity:
         wrong.append("its identity does not follow from the model's settings")
     if result.task.main_metric not in result.metrics:

@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.metrics.aggregate import Draws
-from qwen3nb.records.errors import ResultError
-from qwen3nb.records.query_scores import StoredScores
 from qwen3nb.records.record import FIRST_SCHEMA, Result, problems, read_record
 from qwen3nb.records.side_files import side_file_problems
 from qwen3nb.utils.atomic_files import sha256_file, sha256_json
@@ -49,7 +47,7 @@ class Verifier:
     """
 
     def __init__(self, *, checksums_only: bool = False) -> None:
-        """Leave out everything but the checksums if ``checksums_only``."""
+        """Check everything, or only checksums and the digests of the files beside the records."""
         self._checksums_only = checksums_only
         self._draws = Draws()
         self._mteb: dict[Path, list[Path]] = {}
@@ -62,20 +60,15 @@ class Verifier:
             return Finding((str(error),))
         has_checksum = bool(result.checksum)
         try:
-            wrong = [*_signature(raw), *side_file_problems(file, raw)]
-            if not self._checksums_only:
+            lost = list(side_file_problems(file, raw))
+            wrong = [*_signature(raw), *lost]
+            if not (lost or self._checksums_only):
                 wrong += self._contents(file, result)
         except (OSError, ValueError, KeyError) as error:
             return Finding((str(error),), has_checksum)
-        return Finding(tuple(dict.fromkeys(wrong)), has_checksum)
+        return Finding(tuple(wrong), has_checksum)
 
     def _contents(self, file: Path, result: Result) -> Iterator[str]:
-        if isinstance(result.per_query, StoredScores):
-            try:
-                result = replace(result, per_query=result.per_query.loaded())
-            except ResultError as error:  # nothing can be recomputed
-                yield str(error)
-                return
         yield from problems(result, draws=self._draws)
         if file.name != f"{result.task.key}.json":
             yield f"contains the task {result.task.key!r}"
