@@ -251,11 +251,11 @@ def verify(files: tuple[Path, ...], checksums: bool) -> None:
     bar = tqdm(total=len(records), desc="verify", unit="record", leave=False, disable=None)
     problems, unsigned = {}, 0
     with bar, closing(check_files(records, checksums_only=checksums)) as checked:
-        for file, finding in checked:
+        for file, check in checked:
             bar.update()
-            unsigned += not finding.has_checksum
-            if finding.problems:
-                problems[file] = finding.problems
+            unsigned += not check.has_checksum
+            if check.problems:
+                problems[file] = check.problems
     for file, messages in problems.items():
         for message in messages:
             click.echo(f"{file}: {message}", err=True)

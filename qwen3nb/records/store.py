@@ -11,8 +11,8 @@ from typing import Any
 from qwen3nb import paths
 from qwen3nb.records.record import Result, problems
 from qwen3nb.records.results import Results
-from qwen3nb.records.verification import Finding, Verifier
-from qwen3nb.records.verify_in_processes import findings_of_processes
+from qwen3nb.records.verification import RecordCheck, Verifier
+from qwen3nb.records.verify_in_processes import checks_of_processes
 from qwen3nb.utils.hardware import cores
 
 # Seconds after which records are verified on all cores, if the rest would take this long on one.
@@ -101,7 +101,7 @@ def verify_files(files: Iterable[Path]) -> dict[Path, list[str]]:
 
 def check_files(
     files: Sequence[Path], *, checksums_only: bool = False
-) -> Generator[tuple[Path, Finding]]:
+) -> Generator[tuple[Path, RecordCheck]]:
     """Yield each record's file with what is found in it, in the order of ``files``.
 
     Many records are verified on all cores: once the first have shown that the rest would take
@@ -114,7 +114,7 @@ def check_files(
         spent = time.monotonic() - started
         rest = files[done:]
         if spent > _PATIENCE and spent / done * len(rest) > _START_UP and cores() > 1:
-            checked = findings_of_processes(rest, checksums_only=checksums_only, processes=cores())
+            checked = checks_of_processes(rest, checksums_only=checksums_only, processes=cores())
             with closing(checked):
                 yield from zip(rest, checked, strict=True)
             return

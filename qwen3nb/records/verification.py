@@ -21,14 +21,14 @@ from qwen3nb.records.record import FIRST_SCHEMA, Result, problems, read_record
 from qwen3nb.records.side_files import side_file_problems
 from qwen3nb.utils.atomic_files import sha256_file, sha256_json
 
-__all__ = ["Finding", "Verifier"]
+__all__ = ["RecordCheck", "Verifier"]
 
 _TOLERANCE = 1e-6  # MTEB's file is rounded to six digits
 _IDENTITY = 40  # digits of a model's identity in the name of MTEB's folder
 
 
 @dataclass(frozen=True)
-class Finding:
+class RecordCheck:
     """What was found in the file of a record.
 
     Attributes:
@@ -52,12 +52,12 @@ class Verifier:
         self._draws = Draws()
         self._mteb: dict[Path, list[Path]] = {}
 
-    def check(self, file: Path) -> Finding:
+    def check(self, file: Path) -> RecordCheck:
         """Return what is wrong with the record in ``file``; an unreadable file is a problem."""
         try:
             result, raw = read_record(file)
         except (OSError, ValueError) as error:
-            return Finding((str(error),))
+            return RecordCheck((str(error),))
         has_checksum = bool(result.checksum)
         try:
             lost = list(side_file_problems(file, raw))
@@ -65,8 +65,8 @@ class Verifier:
             if not (lost or self._checksums_only):
                 wrong += self._contents(file, result)
         except (OSError, ValueError, KeyError) as error:
-            return Finding((str(error),), has_checksum)
-        return Finding(tuple(wrong), has_checksum)
+            return RecordCheck((str(error),), has_checksum)
+        return RecordCheck(tuple(wrong), has_checksum)
 
     def _contents(self, file: Path, result: Result) -> Iterator[str]:
         yield from problems(result, draws=self._draws)

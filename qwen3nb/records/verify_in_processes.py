@@ -16,17 +16,17 @@ from dataclasses import asdict
 from pathlib import Path
 from queue import SimpleQueue
 
-from qwen3nb.records.verification import Finding, Verifier
+from qwen3nb.records.verification import RecordCheck, Verifier
 
-__all__ = ["findings_of_processes"]
+__all__ = ["checks_of_processes"]
 
 _CHUNK = 16  # records in a line
 _CHECKSUMS_ONLY = "--checksums"
 
 
-def findings_of_processes(
+def checks_of_processes(
     files: Sequence[Path], *, checksums_only: bool, processes: int
-) -> Generator[Finding]:
+) -> Generator[RecordCheck]:
     """Yield what is found in each file, in their order; no process is left when it ends.
 
     Raises:
@@ -39,8 +39,8 @@ def findings_of_processes(
         idle.put(worker)
     threads = ThreadPoolExecutor(len(workers))
     try:
-        for findings in threads.map(lambda chunk: _findings(chunk, idle), chunks):
-            yield from findings
+        for checks in threads.map(lambda chunk: _checks(chunk, idle), chunks):
+            yield from checks
     finally:
         for worker in workers:
             worker.kill()
@@ -60,7 +60,7 @@ def _start(*, checksums_only: bool) -> subprocess.Popen[str]:
     )
 
 
-def _findings(chunk: Sequence[Path], idle: SimpleQueue[subprocess.Popen[str]]) -> list[Finding]:
+def _checks(chunk: Sequence[Path], idle: SimpleQueue[subprocess.Popen[str]]) -> list[RecordCheck]:
     """Let the next idle process check some files."""
     worker = idle.get()
     assert worker.stdin is not None  # noqa: S101 - both are pipes
@@ -79,15 +79,17 @@ def _findings(chunk: Sequence[Path], idle: SimpleQueue[subprocess.Popen[str]]) -
             f"answer on {chunk[0]} and the {len(chunk) - 1} files after it; "
             "verify these by themselves"
         )
-    return [Finding(tuple(each["problems"]), each["has_checksum"]) for each in json.loads(answer)]
+    return [
+        RecordCheck(tuple(each["problems"]), each["has_checksum"]) for each in json.loads(answer)
+    ]
 
 
 def _serve(*, checksums_only: bool) -> None:
-    """Answer each line of files with their findings, until there is no more."""
+    """Answer each line of files with their checks, until there is no more."""
     verifier = Verifier(checksums_only=checksums_only)
     for line in sys.stdin:
-        findings = [asdict(verifier.check(Path(file))) for file in json.loads(line)]
-        print(json.dumps(findings), flush=True)
+        checks = [asdict(verifier.check(Path(file))) for file in json.loads(line)]
+        print(json.dumps(checks), flush=True)
 
 
 if __name__ == "__main__":

@@ -16,8 +16,8 @@ from qwen3nb.metrics.aggregate import aggregate, reported
 from qwen3nb.records import store
 from qwen3nb.records.record import MTEBScore, Result
 from qwen3nb.records.store import check_files, verify
-from qwen3nb.records.verification import Finding
-from qwen3nb.records.verify_in_processes import findings_of_processes
+from qwen3nb.records.verification import RecordCheck
+from qwen3nb.records.verify_in_processes import checks_of_processes
 
 
 def wrong(result):
@@ -101,11 +101,11 @@ def test_what_nothing_depends_on_is_in_the_checksum(home, part, changes):
     (line,) = verify(file)
     assert "checksum" in line
     (found,) = check_files([file], checksums_only=True)
-    assert found == (file, Finding((line.partition(": ")[2],)))
+    assert found == (file, RecordCheck((line.partition(": ")[2],)))
     # Without a checksum, as older versions wrote records, it is not seen, but counted.
     file.write_text(json.dumps(value | {"checksum": ""}))
     assert verify(file) == []
-    assert list(check_files([file])) == [(file, Finding((), has_checksum=False))]
+    assert list(check_files([file])) == [(file, RecordCheck((), has_checksum=False))]
 
 
 def test_changed_scores_are_in_the_checksum(home):
@@ -139,8 +139,8 @@ def test_processes_find_the_same_in_the_same_order(home, monkeypatch):
 def test_no_process_is_left_by_who_stops_reading(home):
     files = [make(f"m{i}", scores=(0.1, i / 40)).save() for i in range(40)]
     before = set(psutil.Process().children())
-    checked = findings_of_processes(files, checksums_only=True, processes=2)
-    assert next(checked) == Finding(())
+    checked = checks_of_processes(files, checksums_only=True, processes=2)
+    assert next(checked) == RecordCheck(())
     assert len(set(psutil.Process().children()) - before) == 2
     checked.close()
     assert set(psutil.Process().children()) == before
@@ -151,7 +151,7 @@ def test_a_process_that_ends_early_is_an_error(monkeypatch):
     with pytest.raises(
         ChildProcessError, match=r"ended with status 1 before its answer on a\.json"
     ):
-        list(findings_of_processes([Path("a.json")], checksums_only=True, processes=2))
+        list(checks_of_processes([Path("a.json")], checksums_only=True, processes=2))
 
 
 def test_the_settings_give_the_identity(home):
