@@ -20,7 +20,7 @@ from qwen3nb.bench.synthetic_records import RecordSet, write_records
 from qwen3nb.utils.atomic_files import read_json, write_json
 from qwen3nb.utils.markdown import markdown_table
 
-__all__ = ["RecordsTiming", "Task", "bench_records", "prepared", "table", "tasks"]
+__all__ = ["RecordsTiming", "Task", "bench_records", "prepared", "records_table", "tasks"]
 
 _JOBS = 3000  # of the plan
 _EVERY = 0.05  # seconds between two looks at the memory
@@ -107,13 +107,13 @@ def bench_records(
         ValueError: no such task, ``folder`` has other files, or a task failed; with its output.
     """
     with tempfile.TemporaryDirectory() as scratch:
-        chosen = [each for each in tasks(Path(scratch) / "tables") if only in ("", each.name)]
-        if not chosen:
+        selected = [each for each in tasks(Path(scratch) / "tables") if only in ("", each.name)]
+        if not selected:
             names = ", ".join(each.name for each in tasks(Path()))
             raise ValueError(f"task: expected one of {names}; got {only!r}")
         results = prepared(records, folder or Path(scratch) / "results", say=say)
         timings = []
-        for task in chosen:
+        for task in selected:
             timings.append(_timed(task, results))
             say(f"{task.name}: {timings[-1].seconds:.1f} s")
     return timings
@@ -197,7 +197,7 @@ def _resident(pid: int) -> int:
     return total
 
 
-def table(timings: list[RecordsTiming]) -> str:
+def records_table(timings: list[RecordsTiming]) -> str:
     """The timings as a table, with the limits."""
     rows = [
         (

@@ -139,11 +139,11 @@ def bench_records(folder: Path | None, only: str, **options: Any) -> None:
     qwen3nb bench records --folder /tmp/records --only compare
     """
     from qwen3nb.bench.records import bench_records as run
-    from qwen3nb.bench.records import table
+    from qwen3nb.bench.records import records_table
     from qwen3nb.bench.synthetic_records import RecordSet
 
     timings = run(RecordSet(**options), folder=folder, only=only, say=click.echo)
-    click.echo(f"\n{table(timings)}")
+    click.echo(f"\n{records_table(timings)}")
 
 
 @bench.command("statistics")

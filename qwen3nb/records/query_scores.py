@@ -22,15 +22,15 @@ from weakref import WeakValueDictionary
 import numpy as np
 import numpy.typing as npt
 
+from qwen3nb.metrics.intervals import Array
 from qwen3nb.records.errors import ResultError
 from qwen3nb.records.side_files import SideFile, encode_table, string_column
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Array", "QueryColumn", "QueryScores", "StoredScores"]
+__all__ = ["QueryColumn", "QueryScores", "StoredScores"]
 
-Array = npt.NDArray[np.float64]
 _ID = "query_id"
 _RECENT = 1024  # columns that stay in memory: 57 MB of 6,980 queries each
 
@@ -202,7 +202,7 @@ class QueryScores(Mapping[str, Mapping[str, float]]):
         import pandas as pd
 
         columns = {name: self.array(name) for name in self}
-        return pd.DataFrame(columns, index=pd.Index(self.queries, dtype=object))
+        return pd.DataFrame(columns, index=list(self.queries))
 
     def plain(self) -> dict[str, dict[str, float]]:
         """Return everything as dictionaries."""

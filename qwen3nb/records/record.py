@@ -326,14 +326,12 @@ def read_record(file: Path) -> tuple[Result, dict[str, Any]]:
 
 def _without_rows(result: Result) -> dict[str, Any]:
     """Return the fields of a record as JSON, without what has a row per query."""
-    config = {name: value for name, value in result.config.items() if not _is_top(name, value)}
+    config = dict(result.config)
+    if isinstance(config.get("top"), Mapping):
+        del config["top"]
     value = asdict(replace(result, per_query={}, config=config))
     del value["per_query"], value["checksum"]
     return value
-
-
-def _is_top(name: str, value: object) -> bool:
-    return name == "top" and isinstance(value, Mapping)
 
 
 def _write_rows(result: Result, path: Path) -> dict[str, Any]:
@@ -342,7 +340,8 @@ def _write_rows(result: Result, path: Path) -> dict[str, Any]:
     if scores := result.scores:
         file = write_side_file(path, "scores", scores.encoded())
         entries["scores"] = scores.entry(file)
-    if _is_top("top", top := result.config.get("top")):
+    top = result.config.get("top")
+    if isinstance(top, Mapping):
         file = write_side_file(path, "top", encode_top(top))
         entries["top"] = {"file": file.name, "sha256": file.sha256, "queries": len(top)}
     return entries

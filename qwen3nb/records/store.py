@@ -93,9 +93,9 @@ def verify(records: Result | Iterable[Result] | Path | str | None = None) -> lis
     ]
 
 
-def verify_files(files: Iterable[Path]) -> dict[Path, list[str]]:
+def verify_files(files: Iterable[Path], *, checksums_only: bool = False) -> dict[Path, list[str]]:
     """Return the problems of each file that has any; see `qwen3nb.records.verification`."""
-    with closing(check_files(list(files))) as checked:
+    with closing(check_files(list(files), checksums_only=checksums_only)) as checked:
         return {file: list(each.problems) for file, each in checked if each.problems}
 
 
