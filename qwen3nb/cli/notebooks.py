@@ -267,12 +267,13 @@ def run(**options: Any) -> None:
 @without_traceback
 def _run_given(typed: tuple[tuple[str, str], ...], fresh: bool, **parameters: Any) -> None:
     """Run the notebook of the invoked command; options of `run` apply to it as well."""
-    from qwen3nb.execution.parameters import typed_parameters
+    from qwen3nb.execution.parameters import read_parameters, typed_parameters
 
     ctx = click.get_current_context()
     before = ctx.parent.params if ctx.parent else {}
     command: Any = ctx.command
-    values = typed_parameters(command.notebook, dict((*before.get("typed", ()), *typed)))
+    given = dict((*before.get("typed", ()), *typed))
+    values = typed_parameters(read_parameters(command.notebook), given)
     values |= given_parameters(parameters)
     _run(command.notebook, values, fresh=fresh or before.get("fresh", False))
 

@@ -107,14 +107,18 @@ def _parameters(flags: dict[str, Any]) -> dict[str, str]:
 
 
 def _print_plan(jobs: Sequence[Job], *, fresh: bool) -> None:
+    from qwen3nb import paths
+    from qwen3nb.execution.parameters import Once
+
+    once = Once()
     for job in jobs:
         try:
-            state = "reused" if not fresh and job.finished() else "would run"
+            state = "reused" if not fresh and job.finished(once) else "would run"
         except (ValueError, OSError) as error:
             state, reason = "would fail", f": {error}"
         else:
             reason = ""
-        click.echo(f"{state:10} {job.name}{reason}")
+        click.echo(f"{state:10} {paths.page_key(job.resolved(once)[1])}{reason}")
 
 
 def _run(jobs: Sequence[Job], plan: SweepPlan, *, fresh: bool) -> list[Outcome]:

@@ -19,10 +19,10 @@ from qwen3nb.records.record import (
     Result,
     RunCost,
     TaskInfo,
+    read_record,
     result_path,
 )
 from qwen3nb.records.side_files import side_file_problems
-from qwen3nb.utils.atomic_files import read_json
 from qwen3nb.utils.hardware import peak_memory
 
 __all__ = ["Work", "assemble", "means", "model_info", "record_path", "stored"]
@@ -147,8 +147,8 @@ def stored(file: Path, *, identity: str, same: Callable[[Result], bool]) -> Resu
     if not file.is_file():
         return None
     try:
-        result = Result.load(file)
-        lost = any(side_file_problems(file, read_json(file)))
+        result, raw = read_record(file)
+        lost = any(side_file_problems(file, raw))
     except ResultError:
         return None
     own = (

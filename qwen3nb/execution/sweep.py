@@ -32,7 +32,7 @@ from qwen3nb.execution.notebook import (
     partial_folder,
     resolved_parameters,
 )
-from qwen3nb.execution.parameters import ParameterError
+from qwen3nb.execution.parameters import Once, ParameterError
 from qwen3nb.execution.subprocesses import Children, interrupted_by_sigterm
 from qwen3nb.models.sources.resolve import find_source
 from qwen3nb.records.failures import failed_run
@@ -68,16 +68,24 @@ class Job:
     @property
     def page(self) -> Path:
         """Path of the page."""
-        return page_path(paths.find_notebook(self.notebook), self.values)
+        return self.resolved(Once())[1]
 
     @property
     def values(self) -> dict[str, Any]:
         """Values of all parameters, with defaults filled in."""
         return resolved_parameters(paths.find_notebook(self.notebook), self.parameters)
 
-    def finished(self) -> bool:
+    def resolved(self, once: Once) -> tuple[dict[str, Any], Path]:
+        """Return the values and the page; jobs share what they resolve through ``once``."""
+        notebook = once(paths.find_notebook, self.notebook)
+        values = resolved_parameters(notebook, self.parameters, once=once)
+        return values, page_path(notebook, values, once=once)
+
+    def finished(self, once: Once | None = None) -> bool:
         """Return whether a finished page with the same inputs exists."""
-        return finished_page(paths.find_notebook(self.notebook), self.parameters) is not None
+        once = once or Once()
+        notebook = once(paths.find_notebook, self.notebook)
+        return finished_page(notebook, self.parameters, once=once) is not None
 
 
 @dataclass(frozen=True)
@@ -193,15 +201,18 @@ def check_jobs(jobs: Sequence[Job]) -> None:
         ParameterError: an invalid job, or two jobs with the same page.
         FileNotFoundError: no such notebook.
     """
-    pages: dict[str, Job] = {}
+    pages: dict[Path, Job] = {}
     one_gpu_each = bool(gpus())
+    once = Once()
     for job in jobs:
-        values = job.values
-        other = pages.setdefault(job.name, job)
+        values, page = job.resolved(once)
+        other = pages.setdefault(page, job)
         if other is not job:
-            differ = [name for name in values if values[name] != other.values[name]]
+            theirs = other.values
+            differ = [name for name in values if values[name] != theirs[name]]
             how = f"differ in {', '.join(differ)}" if differ else "are the same"
-            raise ParameterError(f"two runs would write the page {job.name}; they {how}")
+            name = paths.page_key(page)
+            raise ParameterError(f"two runs would write the page {name}; they {how}")
         device = str(values.get("device", ""))
         if one_gpu_each and re.fullmatch(r"cuda:[1-9]\d*", device):
             raise ParameterError(
@@ -211,7 +222,9 @@ def check_jobs(jobs: Sequence[Job]) -> None:
 
 def fitting(jobs: Sequence[Job]) -> int:
     """Return how many jobs fit in parallel: one per core, at most four, as memory allows."""
-    largest = max((_weights(job) for job in jobs), default=0)
+    # Jobs on one checkpoint need the same memory; without one, that of the notebook's default.
+    kinds = {job.parameters.get("checkpoint") or (job.notebook,): job for job in jobs}
+    largest = max(map(_weights, kinds.values()), default=0)
     fit = available_memory() // (_BASE_MEMORY + _TIMES_WEIGHTS * largest)
     return max(1, min(4, cores(), fit))
 
