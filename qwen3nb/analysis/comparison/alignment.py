@@ -7,8 +7,8 @@ dropped silently.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Pairing",
     "ScoreMatrix",
+    "SystemScores",
     "by_part",
     "common_revision",
     "comparable",
@@ -32,11 +33,63 @@ __all__ = [
     "pair_against",
     "pair_results",
     "score_columns",
+    "shared_queries",
     "system_names",
 ]
 
 _LEVELS = ("subset", "split")  # of a part, in the order of a task's key
 Columns = Mapping[str, Mapping[str, float]]  # system, then query id, to score
+
+
+@dataclass(frozen=True, eq=False)
+class SystemScores(Mapping[str, float]):
+    """One system's scores on a task: an array, read like a dictionary by query id.
+
+    Attributes:
+        queries: n ids, sorted; systems that answered the same queries share one tuple.
+        scores: (n,), in the order of the ids.
+    """
+
+    queries: tuple[str, ...]
+    scores: Array
+
+    @classmethod
+    def of(cls, values: Mapping[str, float]) -> SystemScores:
+        """Return the scores of any mapping; one that is such scores already is returned as is."""
+        if isinstance(values, SystemScores):
+            return values
+        return cls(*_in_order(tuple(values), np.array(list(values.values()), dtype=float)))
+
+    def __getitem__(self, query: str) -> float:
+        at = bisect_left(self.queries, query)
+        if at == len(self) or self.queries[at] != query:
+            raise KeyError(query)
+        return float(self.scores[at])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.queries)
+
+    def __len__(self) -> int:
+        return len(self.queries)
+
+    def __repr__(self) -> str:
+        return f"<SystemScores of {len(self)} queries>"
+
+    def on(self, queries: tuple[str, ...]) -> Array:
+        """Return the scores on some of the queries, in their order."""
+        if queries == self.queries:
+            return self.scores
+        at = {query: index for index, query in enumerate(self.queries)}
+        scores: Array = self.scores[[at[query] for query in queries]]
+        return scores
+
+
+def _in_order(queries: tuple[str, ...], scores: Array) -> tuple[tuple[str, ...], Array]:
+    """Return query ids and their scores, sorted by id."""
+    order = sorted(range(len(queries)), key=queries.__getitem__)
+    if order == list(range(len(queries))):
+        return queries, scores
+    return tuple(queries[index] for index in order), scores[order]
 
 
 @dataclass(frozen=True)
@@ -123,17 +176,29 @@ def join(columns: Columns, *, task: str = "", metric: str = "") -> ScoreMatrix:
     """
     if len(columns) < 2:
         raise ValueError(f"{task}: expected two or more systems; got {list(columns)}")
-    shared = set.intersection(*(set(values) for values in columns.values()))
-    if not shared:
+    systems = {system: SystemScores.of(values) for system, values in columns.items()}
+    queries = shared_queries([each.queries for each in systems.values()])
+    if not queries:
         sizes = ", ".join(f"{system} has {len(values)}" for system, values in columns.items())
         raise ValueError(f"{task}: no query is shared by all systems ({sizes})")
-    queries = tuple(sorted(shared))
-    scores = np.array([[values[query] for query in queries] for values in columns.values()], float)
+    scores = np.array([each.on(queries) for each in systems.values()])
     if len(bad := np.argwhere(~np.isfinite(scores))):
         system, query = list(columns)[bad[0][0]], queries[bad[0][1]]
         raise ValueError(f"{task}: {system} has no finite value on query {query!r}")
-    unpaired = {system: tuple(sorted(set(values) - shared)) for system, values in columns.items()}
+    unpaired = {system: _without(each.queries, queries) for system, each in systems.items()}
     return ScoreMatrix(task, metric, tuple(columns), queries, scores, unpaired)
+
+
+def shared_queries(several: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    """Return the query ids, sorted, that are in all of several sorted tuples."""
+    first, *others = several
+    if all(queries == first for queries in others):
+        return first
+    return tuple(sorted(set(first).intersection(*others)))
+
+
+def _without(queries: tuple[str, ...], shared: tuple[str, ...]) -> tuple[str, ...]:
+    return () if queries == shared else tuple(sorted({*queries} - {*shared}))
 
 
 def pair_results(
@@ -320,7 +385,7 @@ def score_columns(
     names: Mapping[tuple[str, int], str],
     metric: str,
     revision: str,
-) -> tuple[dict[str, Mapping[str, float]], list[str]]:
+) -> tuple[dict[str, SystemScores], list[str]]:
     """Per-query scores of the systems that can be compared, and why others cannot.
 
     Args:
@@ -330,7 +395,7 @@ def score_columns(
         metric: the per-query metric.
         revision: of the data; records of another revision are left out.
     """
-    columns: dict[str, Mapping[str, float]] = {}
+    columns: dict[str, SystemScores] = {}
     reasons = []
     for result in records:
         name = names[result.model.identity, result.seed]
@@ -341,10 +406,10 @@ def score_columns(
             )
         elif not (values := result.per_query.get(metric)):
             reasons.append(f"{task}: {name} has no {metric} per query")
-        elif bad := [query for query in sorted(values) if not math.isfinite(values[query])]:
-            reasons.append(f"{task}: {name} has no finite value on query {bad[0]!r}")
+        elif len(bad := np.flatnonzero(~np.isfinite((own := SystemScores.of(values)).scores))):
+            reasons.append(f"{task}: {name} has no finite value on query {own.queries[bad[0]]!r}")
         else:
-            columns[name] = values
+            columns[name] = own
     return columns, reasons
 
 
