@@ -11,12 +11,12 @@ from typing import Any
 
 from qwen3nb.metrics.aggregate import Aggregate, aggregate
 from qwen3nb.models.counters import Stats
+from qwen3nb.records.errors import ResultError
 from qwen3nb.records.record import (
     Environment,
     ModelInfo,
     Part,
     Result,
-    ResultError,
     RunCost,
     TaskInfo,
     result_path,

@@ -15,7 +15,9 @@ from statistics import fmean
 from typing import Any
 
 from qwen3nb import paths
-from qwen3nb.records.record import FIRST_SCHEMA, Result, ResultError, checksum, problems
+from qwen3nb.records.errors import ResultError
+from qwen3nb.records.record import FIRST_SCHEMA, Result, checksum, problems
+from qwen3nb.records.side_files import side_file_problems
 from qwen3nb.utils.atomic_files import read_json, sha256_file
 
 __all__ = ["file_problems", "without_checksum"]
@@ -32,7 +34,8 @@ def file_problems(file: Path, *, checksums_only: bool = False) -> list[str]:
     """
     try:
         result = Result.load(file)
-        wrong = list(_signature(read_json(file)))
+        raw = read_json(file)
+        wrong = [*_signature(raw), *side_file_problems(file, raw)]
         return wrong if checksums_only else [*wrong, *_contents(file, result)]
     except (OSError, ValueError, KeyError) as error:
         return [str(error)]

@@ -6,7 +6,8 @@ from dataclasses import asdict, replace
 import pytest
 from helpers.records import amend, make
 
-from qwen3nb.records.record import Environment, MTEBScore, Result, ResultError
+from qwen3nb.records.errors import ResultError
+from qwen3nb.records.record import Environment, MTEBScore, Result
 from qwen3nb.records.store import verify
 
 
