@@ -24,6 +24,7 @@ import itertools
 import math
 import warnings
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -352,6 +353,7 @@ def minimum_detectable_effect(
     return _detectable(n, alpha=alpha, wanted=power) * deviation / math.sqrt(n)
 
 
+@lru_cache
 def _detectable(n: int, *, alpha: float, wanted: float) -> float:
     """Noncentrality at which the test reaches the power, in standard errors."""
     root = math.sqrt(n)
