@@ -78,9 +78,10 @@ def write_records(folder: Path, records: RecordSet, *, processes: int = 0) -> in
     """
     groups = list(product(range(records.tasks), range(records.seeds)))
     write = partial(_write_group, folder, records)
+    processes = min(processes or cores(), len(groups))
     if processes == 1:
         return sum(map(write, groups))
-    with ProcessPoolExecutor(processes or cores(), mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
         return sum(pool.map(write, groups))
 
 

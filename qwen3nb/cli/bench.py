@@ -120,6 +120,32 @@ def bench_rerank(no_memory: bool, **options: Any) -> None:
     run(memory=not no_memory, say=click.echo, **options)
 
 
+@bench.command("records")
+@click.option("--models", type=click.IntRange(min=1), default=50, show_default=True)
+@click.option("--tasks", type=click.IntRange(min=1), default=20, show_default=True)
+@click.option("--seeds", type=click.IntRange(min=1), default=3, show_default=True)
+@click.option("--queries", type=click.IntRange(min=2), default=6980, show_default=True)
+@click.option("--top/--no-top", default=True, help="Whether records keep the best documents.")
+@click.option("--folder", type=FILE, help="Where to keep the records for another run.")
+@click.option("--only", default="", help="One task, such as compare.  [default: all]")
+@without_traceback
+def bench_records(folder: Path | None, only: str, **options: Any) -> None:
+    """Write synthetic records, then time and measure what reads them, beside the limits.
+
+    The limits are for the default size, 3,000 records of 1.1 GB, on two cores.
+
+    \b
+    qwen3nb bench records --models 10 --tasks 5 --seeds 1 --queries 2000
+    qwen3nb bench records --folder /tmp/records --only compare
+    """
+    from qwen3nb.bench.records import bench_records as run
+    from qwen3nb.bench.records import records_table
+    from qwen3nb.bench.synthetic_records import RecordSet
+
+    timings = run(RecordSet(**options), folder=folder, only=only, say=click.echo)
+    click.echo(f"\n{records_table(timings)}")
+
+
 @bench.command("statistics")
 @click.option("--systems", type=click.IntRange(min=2), default=10, show_default=True)
 @click.option("--tasks", type=click.IntRange(min=1), default=20, show_default=True)

@@ -15,18 +15,20 @@ import hashlib
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 import numpy as np
-import numpy.typing as npt
 
+from qwen3nb.metrics.intervals import Array
 from qwen3nb.records.errors import ResultError
 from qwen3nb.records.side_files import SideFile, encode_table, string_column
 
-__all__ = ["Array", "QueryColumn", "QueryScores", "StoredScores"]
+if TYPE_CHECKING:
+    import pandas as pd
 
-Array = npt.NDArray[np.float64]
+__all__ = ["QueryColumn", "QueryScores", "StoredScores"]
+
 _ID = "query_id"
 _RECENT = 1024  # columns that stay in memory: 57 MB of 6,980 queries each
 
@@ -135,6 +137,9 @@ class QueryScores(Mapping[str, Mapping[str, float]]):
 
     __hash__ = None  # type: ignore[assignment]  # a mapping
 
+    def __array__(self, *_: Any, **__: Any) -> Array:
+        raise TypeError(f"{self!r} is a mapping; for a DataFrame, use to_frame()")
+
     def __deepcopy__(self, memo: Any) -> QueryScores:
         return self  # nothing in it can change
 
@@ -150,6 +155,13 @@ class QueryScores(Mapping[str, Mapping[str, float]]):
     @property
     def _size(self) -> int:
         return len(self.queries)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a row per query, by its id, and a column per metric."""
+        import pandas as pd
+
+        columns = {name: self.array(name) for name in self}
+        return pd.DataFrame(columns, index=list(self.queries))
 
     def plain(self) -> dict[str, dict[str, float]]:
         """Return everything as dictionaries."""
@@ -221,13 +233,13 @@ class StoredScores(QueryScores):
         """
         return _stored_column(self.file, column, rows=self._number, count=self.counts[column])
 
-    def check(self) -> None:
-        """Read the query ids from the file, even if another record has brought them.
-
-        Raises:
-            ResultError: as `array`, or the ids are not those of the record.
-        """
-        _stored_ids(self.file, self.ids)
+    def problems(self) -> list[str]:
+        """Return what is wrong with the file's query ids, even if another record brought them."""
+        try:
+            _stored_ids(self.file, self.ids)
+        except ResultError as error:
+            return [str(error)]
+        return []
 
     def encoded(self) -> bytes:
         """Return the bytes of the file."""
@@ -335,6 +347,10 @@ class QueryColumn(Mapping[str, float]):
         """Return the scores of the queries that have one."""
         array = self._scores.array(self._name)
         return [float(value) for value in array[~np.isnan(array)]]
+
+    def __array__(self, *_: Any, **__: Any) -> Array:
+        # pandas would take any mapping but a dict for the list of its keys.
+        raise TypeError(f"{self!r} is a mapping; pass dict(…) of it, or array({self._name!r})")
 
     def __repr__(self) -> str:
         return f"<QueryColumn {self._name}: {len(self)} queries>"

@@ -305,14 +305,12 @@ class Result:
 
 def _without_rows(result: Result) -> dict[str, Any]:
     """Return the fields of a record as JSON, without what has a row per query."""
-    config = {name: value for name, value in result.config.items() if not _is_top(name, value)}
+    config = dict(result.config)
+    if isinstance(config.get("top"), Mapping):
+        del config["top"]
     value = asdict(replace(result, per_query={}, config=config))
     del value["per_query"], value["checksum"]
     return value
-
-
-def _is_top(name: str, value: object) -> bool:
-    return name == "top" and isinstance(value, Mapping)
 
 
 def _write_rows(result: Result, path: Path) -> dict[str, Any]:
@@ -321,7 +319,8 @@ def _write_rows(result: Result, path: Path) -> dict[str, Any]:
     if scores := result.scores:
         file = write_side_file(path, "scores", scores.encoded())
         entries["scores"] = scores.entry(file)
-    if _is_top("top", top := result.config.get("top")):
+    top = result.config.get("top")
+    if isinstance(top, Mapping):
         file = write_side_file(path, "top", encode_top(top))
         entries["top"] = {"file": file.name, "sha256": file.sha256, "queries": len(top)}
     return entries
@@ -402,6 +401,8 @@ def problems(result: Result) -> list[str]:
     main score is MTEB's.
     """
     wrong = []
+    if isinstance(result.per_query, StoredScores):
+        wrong += result.per_query.problems()
     if result.model.settings and sha256_json(result.model.settings) != result.model.identity:
         wrong.append("its identity does not follow from the model's settings")
     if result.task.main_metric not in result.metrics:

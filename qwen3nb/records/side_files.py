@@ -197,6 +197,9 @@ def remove_unnamed(record: Path, *, replaced: Collection[Path]) -> None:
         idle = file.name in old or _age(file) > _ABANDONED
         if own.fullmatch(file.name) and file.name not in named and idle:
             file.unlink(missing_ok=True)
+    for file in record.parent.glob(f".{record.stem}.*.tmp"):  # of writers that were killed
+        if _age(file) > _ABANDONED:
+            file.unlink(missing_ok=True)
 
 
 def side_file_problems(record: Path, value: dict[str, Any]) -> Iterator[str]:

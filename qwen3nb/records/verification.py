@@ -30,13 +30,15 @@ def file_problems(file: Path, *, checksums_only: bool = False) -> list[str]:
 
     Args:
         file: of a record.
-        checksums_only: whether to leave out everything but the checksum.
+        checksums_only: whether to leave out everything but the checksum and the digests of the
+            files beside the record.
     """
     try:
         result = Result.load(file)
         raw = read_json(file)
-        wrong = [*_signature(raw), *side_file_problems(file, raw)]
-        return wrong if checksums_only else [*wrong, *_contents(file, result)]
+        lost = list(side_file_problems(file, raw))
+        wrong = [*_signature(raw), *lost]
+        return wrong if checksums_only or lost else [*wrong, *_contents(file, result)]
     except (OSError, ValueError, KeyError) as error:
         return [str(error)]
 

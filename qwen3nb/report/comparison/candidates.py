@@ -381,7 +381,7 @@ def _model(result: Result) -> dict[str, Any]:
         "finished": result.finished,
         "run": result.run,
         "metrics": {name: asdict(value) for name, value in result.metrics.items()},
-        "per_query": result.per_query,
+        "per_query": result.scores.plain(),
         "top": {query: top_documents(result, query)[:_BEST] for query in sorted(queries)},
     }
 

@@ -118,7 +118,7 @@ class Trainings:
             named = task in ("", each.task, short_task(each.task))
             steps = next(iter(each.scores.values()), {})
             if named and training in ("", each.training) and len(steps) > 1:
-                return DataFrame({step: steps[step] for step in sorted(steps)}).dropna()
+                return DataFrame({step: dict(steps[step]) for step in sorted(steps)}).dropna()
         return DataFrame()
 
 
