@@ -15,7 +15,7 @@ from helpers.records import amend, make
 from qwen3nb.metrics.aggregate import aggregate, reported
 from qwen3nb.records import runs, store
 from qwen3nb.records.record import MTEBScore, Result
-from qwen3nb.records.store import check_files, verify
+from qwen3nb.records.store import check_files, verify, verify_files
 from qwen3nb.records.verification import RecordCheck
 from qwen3nb.records.verify_in_processes import checks_of_processes
 from qwen3nb.utils.atomic_files import sha256_file
