@@ -42,11 +42,6 @@ from numpy.typing import NDArray
 
 from qwen3nb.utils.atomic_files import sync_folder
 
-try:
-    import fcntl
-except ImportError:  # Windows: no segment is shared, so each process begins its own
-    fcntl = None  # type: ignore[assignment]
-
 __all__ = [
     "INDEX", "MOST_BYTES", "SEGMENT", "Segment", "SegmentWriter", "bytes_per_vector",
     "find_segments", "prefixes", "remove_segment", "rows_of", "sound_rows",
@@ -100,7 +95,7 @@ def sound_rows(records: Records) -> NDArray[np.bool_]:
 
 
 def _checksums(records: Records) -> NDArray[np.uint32]:
-    size, data = records.itemsize, memoryview(np.ascontiguousarray(records).view(np.uint8))
+    size, data = records.itemsize, np.ascontiguousarray(records).view(np.uint8).data
     sums = (crc32(data[at + _CRC : at + size]) for at in range(0, len(data), size))
     return np.fromiter(sums, dtype=np.uint32, count=len(records))
 
@@ -295,7 +290,7 @@ def _is_full(file: Path, dimension: int, full: int) -> bool:
 
 
 def _write_all(handle: int, at: int, records: Records) -> None:
-    data = memoryview(records.view(np.uint8))
+    data = records.view(np.uint8).data
     os.lseek(handle, at, os.SEEK_SET)
     while data:
         data = data[os.write(handle, data) :]
@@ -320,7 +315,9 @@ def _locked(file: Path, flags: int, *, unlockable: bool) -> int | None:
 
 def _lock(handle: int) -> bool | None:
     """Lock an open file and return whether that worked; None if it cannot be locked at all."""
-    if fcntl is None:
+    try:
+        import fcntl
+    except ImportError:  # Windows
         return None
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -337,11 +334,15 @@ def remove_segment(file: Path) -> bool:
         handle = os.open(file, os.O_RDWR)
     except FileNotFoundError:
         return True
+    except PermissionError:
+        return False
     try:
         if _lock(handle) is False:
             return False
         _index_of(file).unlink(missing_ok=True)
         file.unlink(missing_ok=True)
+    except PermissionError:
+        return False
     finally:
         os.close(handle)
     return True

@@ -109,11 +109,11 @@ def test_vectors_that_do_not_fit_are_refused_with_the_way_out(encoder_folder, mo
     # FEVERHardNegatives is part of FEVER: two millions are the least, three the most.
     monkeypatch.setattr(looks, "free_disk", lambda folder: int(2.1e6 * size))
     preflight(encoder).require()
-    monkeypatch.setattr(looks, "free_disk", lambda folder: 2 * GB)
-    monkeypatch.setenv("QWEN3NB_CACHE_LIMIT", "1GB")
+    monkeypatch.setattr(looks, "free_disk", lambda folder: GB // 4)
+    monkeypatch.setenv("QWEN3NB_CACHE_LIMIT", "200MB")
     limited = preflight(load_encoder(encoder_folder, show_progress=False))
     limited.require()
-    assert {each.name: each.text for each in limited.resources}["disk"] == "1.0 GB of vectors"
+    assert {each.name: each.needed for each in limited.checks}["disk"] == "0.2 GB of vectors"
     monkeypatch.setattr(looks, "free_disk", lambda folder: 0)
     preflight(load_encoder(encoder_folder, cache=False, show_progress=False)).require()
 
