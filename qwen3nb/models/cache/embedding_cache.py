@@ -30,6 +30,7 @@ from qwen3nb.models.cache.cache_limit import Room
 from qwen3nb.models.cache.segments import (
     Segment,
     SegmentWriter,
+    bytes_per_vector,
     find_segments,
     prefixes,
     rows_of,
@@ -149,7 +150,7 @@ class EmbeddingCache:
 
     def _store(self, keys: Keys, vectors: NDArray[np.float32]) -> bool:
         records = rows_of(keys, vectors)
-        self._room.reserve(records.nbytes)
+        self._room.reserve(len(keys) * bytes_per_vector(vectors.shape[1]))
         self.folder.mkdir(parents=True, exist_ok=True)
         self._describe()
         while len(records):

@@ -223,11 +223,12 @@ class SegmentWriter:
             folder: where the segments are.
             dimension: of the vectors.
             full: bytes from which a segment is full.
-            own: segments that this process began; only these are continued where files
+            own: segments that the caller began; only these are continued where files
                 cannot be locked. A new one is added.
         """
+        machine = _machine()
         for file, each in find_segments(folder).items():
-            if each != dimension or not file.name.startswith(f"{_machine()}-"):
+            if each != dimension or not file.name.startswith(f"{machine}-"):
                 continue
             with contextlib.suppress(FileNotFoundError):  # just removed
                 if _is_full(file, dimension, full):
@@ -236,7 +237,7 @@ class SegmentWriter:
                 if handle is not None:
                     return cls(file, handle, dimension)
         while True:
-            file = folder / f"{_machine()}-{secrets.token_hex(4)}-{dimension}{SEGMENT}"
+            file = folder / f"{machine}-{secrets.token_hex(4)}-{dimension}{SEGMENT}"
             handle = _locked(file, os.O_RDWR | os.O_CREAT | os.O_EXCL, unlockable=True)
             if handle is not None:
                 own.add(file)
