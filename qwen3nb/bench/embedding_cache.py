@@ -7,8 +7,9 @@ write durably, the cache after every 512 vectors, as when encoding; both read in
 the plain file by ``np.load``.
 
 `bench_growth` fills one cache to several sizes and says for each stretch how fast it went, in
-wall and CPU seconds, and how many bytes were written; then how fast the newest vectors, and a
-few of any age, are read by a process that has just opened the cache.
+wall and CPU seconds and beside a plain file to which now and then the same bytes are appended
+(the ratio that a busy disk leaves alone), and how many bytes were written; then how fast the
+newest vectors, and a few of any age, are read by a process that has just opened the cache.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +33,17 @@ __all__ = ["CacheBench", "CacheGrowth", "GrowthStep", "bench_cache", "bench_grow
 
 _CHUNK = 512  # vectors stored at once, as in an encoding
 _IO = Path("/proc/self/io")
+_COMPARED = 8  # one of so many chunks is also appended to a plain file
+_COLUMNS = {  # fields of a step, with head and format
+    "stored": ("stored", ",.0f"),
+    "per_second": ("written/s", ",.0f"),
+    "per_cpu_second": ("per CPU s", ",.0f"),
+    "relative": ("of append", ".2f"),
+    "written": ("B written", ",.0f"),
+    "size": ("B kept", ",.0f"),
+    "read_per_second": ("read/s", ",.0f"),
+    "few_seconds": ("100 in s", ".4f"),
+}
 _FEW = 100  # vectors of any age that are read at once
 
 
@@ -157,6 +170,7 @@ class GrowthStep:
         stored: vectors stored after it.
         per_second: vectors written per second.
         per_cpu_second: vectors written per CPU second of this process.
+        relative: speed of writing over that of appending to a plain file, synced as often.
         written: bytes per vector that went to the disk; None where the system does not say.
         size: bytes of all files per stored vector.
         read_per_second: vectors read per second, of those stored last.
@@ -166,6 +180,7 @@ class GrowthStep:
     stored: int
     per_second: float
     per_cpu_second: float
+    relative: float
     written: float | None
     size: float
     read_per_second: float
@@ -186,25 +201,16 @@ class CacheGrowth:
 
     def table(self) -> str:
         """The stretches as plain text, and how much the largest differs from the smallest."""
-        formats = {
-            "stored": ",.0f",
-            "per_second": ",.0f",
-            "per_cpu_second": ",.0f",
-            "written": ",.0f",
-            "size": ",.0f",
-            "read_per_second": ",.0f",
-            "few_seconds": ".4f",
-        }
-        heads = ["stored", "written/s", "per CPU s", "B written", "B kept", "read/s", "100 in s"]
-        rows = [
-            [format(value, shape) if (value := getattr(step, name)) is not None else "?"
-             for name, shape in formats.items()]
-            for step in self.steps
-        ]  # fmt: skip
-        ratios = ["max/min", *(f"{self.ratio(name):.2f}" for name in list(formats)[1:])]
+        rows = [[_cell(getattr(step, name), name) for name in _COLUMNS] for step in self.steps]
+        heads = [head for head, _ in _COLUMNS.values()]
+        ratios = ["max/min", *(f"{self.ratio(name):.2f}" for name in list(_COLUMNS)[1:])]
         lines = ["".join(f"{each:>12}" for each in row) for row in [heads, *rows, ratios]]
         title = f"one cache of {self.dimension} float32, {4 * self.dimension:,} bytes a vector"
         return "\n".join([title, *lines])
+
+
+def _cell(value: float | None, name: str) -> str:
+    return "?" if value is None else format(value, _COLUMNS[name][1])
 
 
 def bench_growth(
@@ -225,6 +231,7 @@ def bench_growth(
     values = np.random.default_rng(0).standard_normal((_CHUNK, dimension), dtype=np.float32)
     with tempfile.TemporaryDirectory(dir=folder) as name:
         cache = Path(name) / "cache" / "x"
+        cache.parent.mkdir()
         starts = [0, *sizes[:-1]]
         steps = tuple(
             _grow(cache, start, end, values, newest=sizes[0])
@@ -236,20 +243,26 @@ def bench_growth(
 def _grow(
     folder: Path, start: int, end: int, values: NDArray[np.float32], *, newest: int
 ) -> GrowthStep:
-    wall, cpu, before = time.perf_counter(), time.process_time(), _written()
-    with EmbeddingCache(folder) as cache:
-        for at in range(start, end, _CHUNK):
+    times, plain, written = [], [], 0
+    cpu, count = 0.0, end - start
+    with EmbeddingCache(folder) as cache, (folder.parent / "plain").open("wb") as append:
+        for number, at in enumerate(range(start, end, _CHUNK)):
             rows = range(at, min(at + _CHUNK, end))
+            wall, used, before = time.perf_counter(), time.process_time(), _written()
             if not cache.put({_key(row): values[row % _CHUNK] for row in rows}):
                 raise OSError(f"{folder}: cannot be written")
-    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    after, count = _written(), end - start
+            times.append(time.perf_counter() - wall)
+            cpu += time.process_time() - used
+            written += _written() - before
+            if number % _COMPARED == 0:
+                plain.append(_append_seconds(append, values[: len(rows)]))
     recent = range(end - newest, end)
     return GrowthStep(
         stored=end,
-        per_second=count / wall,
+        per_second=count / sum(times),
         per_cpu_second=count / cpu,
-        written=None if before is None or after is None else (after - before) / count,
+        relative=median(plain) / median(times[::_COMPARED]),
+        written=written / count if _IO.is_file() else None,
         size=sum(file.stat().st_size for file in folder.iterdir()) / end,
         read_per_second=len(recent) / _read_seconds(folder, recent, values),
         few_seconds=_read_seconds(folder, range(0, end, max(1, end // _FEW)), values),
@@ -270,9 +283,17 @@ def _key(row: int) -> bytes:
     return text_key(f"text {row}")
 
 
-def _written() -> int | None:
-    """Return the bytes that this process has sent to the disk, or None if unknown."""
+def _append_seconds(file: BinaryIO, values: NDArray[np.float32]) -> float:
+    started = time.perf_counter()
+    file.write(values.tobytes())
+    file.flush()
+    os.fsync(file.fileno())
+    return time.perf_counter() - started
+
+
+def _written() -> int:
+    """Return the bytes that this process has sent to the disk, or 0 if unknown."""
     if not _IO.is_file():
-        return None
+        return 0
     lines = dict(line.split(": ") for line in _IO.read_text(encoding="ascii").splitlines())
     return int(lines["write_bytes"])
