@@ -56,6 +56,7 @@ FLOORS = tuple(
     """
 paths tiers utils metrics records checkpoints
 models.types models.batching models.counters models.mteb_meta models.modeling models.sources
+models.cache
 models.inference models.encoders models.search models.rerankers models.load
 extraction
 datasets.rows datasets.trec datasets.judgements datasets.mirror datasets.words

@@ -64,16 +64,25 @@ def bench_encode(models: tuple[str, ...], texts: int, **options: Any) -> None:
 @click.option("--vectors", type=click.IntRange(min=1), default=100_000, show_default=True)
 @click.option("--dimension", type=click.IntRange(min=1), default=1024, show_default=True)
 @click.option("--rounds", type=click.IntRange(min=1), default=3, show_default=True)
+@click.option(
+    "--growth", default="100000,200000,500000,1000000,2000000", show_default=True,
+    metavar="SIZES", help="Then fill one cache of 384 dimensions to these sizes; 0: do not.",
+)  # fmt: skip
+@click.option("--folder", type=FILE, help="Where to write; 3 GB for 2 million.")
 @without_traceback
-def bench_cache(**options: Any) -> None:
-    """Write and read vectors with the cache and with a plain .npy file.
+def bench_cache(growth: str, folder: Path | None, **options: Any) -> None:
+    """Write and read vectors with the cache and a plain .npy file; then let a cache grow.
 
     \b
     qwen3nb bench cache --vectors 100000 --dimension 1024
     """
     from qwen3nb.bench.embedding_cache import bench_cache as run
+    from qwen3nb.bench.embedding_cache import bench_growth
 
-    click.echo(run(**options).table())
+    click.echo(run(folder=folder, **options).table())
+    if growth != "0":
+        sizes = [int(each) for each in growth.split(",")]
+        click.echo(f"\n{bench_growth(sizes, folder=folder).table()}")
 
 
 @bench.command("search")

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from qwen3nb.cli.errors import without_traceback
-from qwen3nb.cli.options import DEVICE, DTYPE, FILE, POOLING
+from qwen3nb.cli.options import CACHE_LIMIT, DEVICE, DTYPE, FILE, POOLING, SIZE
 
 __all__ = ["VECTOR_COMMANDS"]
 
@@ -23,6 +23,7 @@ def cache() -> None:
     qwen3nb cache info
     qwen3nb cache verify
     qwen3nb cache prune --older-than 30 --dry-run
+    qwen3nb cache prune --to 50GB
     """
 
 
@@ -30,16 +31,17 @@ def cache() -> None:
 @without_traceback
 def cache_info() -> None:
     """List the models whose vectors are cached, the most recently used first."""
-    from qwen3nb.models.encoders.cache_admin import cache_folder, list_caches
+    from qwen3nb.models.cache.cache_admin import cache_folder, list_caches
 
     caches = list_caches()
-    click.echo(f"{cache_folder()}: {len(caches)} files, {_size(sum(c.bytes for c in caches))}")
+    click.echo(f"{cache_folder()}: {len(caches)} models, {_size(sum(c.bytes for c in caches))}")
     for each in caches:
         count = each.texts()
         used = datetime.fromtimestamp(each.used, tz=UTC).strftime("%Y-%m-%d")
-        texts = f"{count:,} texts" if count is not None else "not readable"
+        left = "damaged" if each.aside else "of an older release, moved when the model is used"
+        texts = f"{count:,} texts" if count is not None else left
         click.echo(
-            f"{each.label}  {texts}  {_size(each.bytes)}  last used {used}  {each.file.name}"
+            f"{each.label}  {texts}  {_size(each.bytes)}  last used {used}  {each.path.name}"
         )
         keys = ("pooling", "dtype", "max_length", "normalize", "prefix")
         known = [f"{key} {each.settings[key]}" for key in keys if each.settings.get(key)]
@@ -51,7 +53,7 @@ def cache_info() -> None:
 @without_traceback
 def cache_verify() -> None:
     """Check every cached vector; exits with 1 if one is damaged."""
-    from qwen3nb.models.encoders.cache_admin import list_caches, verify_cache
+    from qwen3nb.models.cache.cache_admin import list_caches, verify_cache
 
     total, damaged = 0, 0
     for each in list_caches():
@@ -59,8 +61,8 @@ def cache_verify() -> None:
         total += held
         damaged += bool(problems)
         for problem in problems:
-            click.echo(f"{each.file} ({each.label}): {problem}", err=True)
-    click.echo(f"{total:,} vectors hold; {damaged} files are damaged")
+            click.echo(f"{each.path} ({each.label}): {problem}", err=True)
+    click.echo(f"{total:,} vectors hold; those of {damaged} models are damaged")
     if damaged:
         sys.exit(1)
 
@@ -70,20 +72,26 @@ def cache_verify() -> None:
     "--older-than", type=click.FloatRange(min=0), metavar="DAYS", help="Unused for this long."
 )
 @click.option("--model", "label", metavar="LABEL", help="Of this model, as named by `cache info`.")
-@click.option("--damaged", is_flag=True, help="Damaged files and quarantined ones.")
-@click.option("--all", "everything", is_flag=True, help="All files.")
-@click.option("--dry-run", is_flag=True, help="List the files and remove nothing.")
+@click.option("--damaged", is_flag=True, help="Segments with damaged vectors, quarantined files.")
+@click.option("--all", "everything", is_flag=True, help="All vectors.")
+@click.option("--to", "size", type=SIZE, help="The least recently used, until SIZE is left.")
+@click.option("--dry-run", is_flag=True, help="List what would go and remove nothing.")
 @without_traceback
-def cache_prune(dry_run: bool, **conditions: Any) -> None:
-    """Remove the files that meet all given conditions."""
-    from qwen3nb.models.encoders.cache_admin import list_caches, prune, to_prune
+def cache_prune(dry_run: bool, size: int | None, **conditions: Any) -> None:
+    """Remove what meets all given conditions, or what exceeds a size."""
+    from qwen3nb.models.cache.cache_admin import list_caches, prune, prune_to, to_prune
 
-    files = to_prune(list_caches(), **conditions)
-    for each in files:
-        click.echo(f"{each.label}  {_size(each.bytes)}  {each.file.name}")
-    freed = sum(each.bytes for each in files) if dry_run else prune(files)
+    if size is not None:
+        if dry_run or any(each not in (None, False) for each in conditions.values()):
+            raise click.UsageError("--to removes by size alone; give no other option")
+        click.echo(f"{_size(prune_to(size))} freed")
+        return
+    selected = to_prune(list_caches(), **conditions)
+    for each in selected:
+        click.echo(f"{each.label}  {_size(each.bytes)}  {each.path.name}")
+    freed = sum(each.bytes for each in selected) if dry_run else prune(selected)
     what = "would be freed; nothing was removed" if dry_run else "freed"
-    click.echo(f"{len(files)} files, {_size(freed)} {what}")
+    click.echo(f"{len(selected)} models, {_size(freed)} {what}")
 
 
 def _size(count: float) -> str:
@@ -106,6 +114,7 @@ def _size(count: float) -> str:
 @click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
 @DEVICE
 @DTYPE
+@CACHE_LIMIT
 @without_traceback
 def encode(
     spec: str, source: Path, output: Path, role: str | None, no_cache: bool, **options: Any

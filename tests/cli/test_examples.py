@@ -27,7 +27,7 @@ RECORD = "results/demo-average-1a2b3c4d/seed_0/AuthorSTS.json"
 # Options after an example that make it short; of an option given twice the last one counts.
 SHORTER = {
     "bench calibration": "--simulations 20",
-    "bench cache": "--vectors 64 --dimension 8 --rounds 1",
+    "bench cache": "--vectors 64 --dimension 8 --rounds 1 --growth 64",
     "bench encode": "--texts 4 --rounds 1 --model encoder",
     "bench rerank": "--size tiny --documents 4 --rounds 1 --no-memory",
     "bench runs": "--queries 3 --depth 20",
