@@ -17,8 +17,8 @@ from qwen3nb.tiers import TIERS
 from qwen3nb.utils.byte_sizes import parse_size
 
 __all__ = [
-    "CACHE_LIMIT", "DEVICE", "DTYPE", "FILE", "MIRROR", "POOLING", "REHEARSE", "SIZE", "TIER",
-    "hide_library_bars", "paths_given", "rehearsal", "seed_option", "use_mirror",
+    "CACHE_LIMIT", "DEVICE", "DTYPE", "FILE", "MIRROR", "POOLING", "RAY", "REHEARSE", "SIZE",
+    "TIER", "hide_library_bars", "paths_given", "rehearsal", "seed_option", "use_mirror",
 ]  # fmt: skip
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -41,6 +41,14 @@ MIRROR = click.option(
     type=click.Path(path_type=Path, file_okay=False),
     envvar="QWEN3NB_MIRROR",
     help="Folder of local data sets and models, as DIR/<organisation>/<name>.",
+)
+RAY = click.option(
+    "--ray",
+    is_flag=False,
+    flag_value="local",
+    metavar="[ADDRESS]",
+    help="Run on a Ray cluster: auto, host:port or ray://host:port; without an address, on a Ray "
+    "of this machine.",
 )
 REHEARSE = click.option(
     "--rehearse",

@@ -36,6 +36,7 @@ SHORTER = {
     "rerank-outputs": "--depth 2",
     "rerank-suite": "--depth 2",
     "sweep --checkpoint": "--dry-run",
+    "sweep sweep.toml --ray": "--dry-run",  # on a cluster: tests/cluster/test_two_nodes.py
 }
 
 # Commands that are run in full elsewhere: the function they call, and the file that runs it.
