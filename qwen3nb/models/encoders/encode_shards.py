@@ -11,9 +11,10 @@ The plan is made in one reading of the input, which checks every line, and one t
 its digests; neither holds it in memory. A later call keeps the plan, refuses another model,
 role or input, and encodes only the parts that are not there.
 
-Vectors are those of `encode_to_file`, to the last bit. On a CPU with oneDNN they do not
-depend on their neighbours at all; elsewhere they may, by rounding, so parts begin at
-multiples of the 4,096 texts that are batched together, if there are that many per part.
+Vectors are those of `encode_to_file`, to the last bit, however many parts there are. The last
+bits of a vector may depend on its neighbours in a batch (not those of BERT on this package's
+fast path, but those of Qwen3, and of padded models), so parts begin at multiples of the 4,096
+texts that `encode_to_file` batches together, and there are fewer if the texts are too few.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def encode_shards(
         source: a file with one ``{"text": ...}`` per line.
         folder: the folder to write, or to finish.
         shards: number of parts; None for that of the folder, else one per 65,536 texts.
-            Fewer if there are not as many texts.
+            At most one per 4,096 texts.
         role: ``query`` or ``passage``; selects the prompt.
 
     Raises:
@@ -138,8 +139,11 @@ def check_folder(folder: Path) -> None:
         raise ValueError(f"{folder}: this folder is not writable")
 
 
-def cut_texts(source: Path, folder: Path, *, shards: int | None) -> TextCuts:
-    """Check the input and cut it into parts, or as the plan of ``folder`` says.
+def cut_texts(source: Path, folder: Path, *, shards: int | None, at_least: int = 1) -> TextCuts:
+    """Check the input and cut it into ``shards`` parts, or as the plan of ``folder`` says.
+
+    Without a number or a plan, a part has 65,536 texts, and there are ``at_least`` so many. In
+    any case, there is at most one per 4,096 texts.
 
     Raises:
         ValueError: a malformed line; a plan of another input, or with other parts.
@@ -153,9 +157,8 @@ def cut_texts(source: Path, folder: Path, *, shards: int | None) -> TextCuts:
     texts, step, marks = _line_offsets(source)
     if not texts:
         raise ValueError(f'{source} is empty; expected one {{"text": "…"}} per line')
-    wanted = shards or -(-texts // TEXTS_PER_SHARD)
-    grain = max(step, AT_ONCE) if texts >= wanted * AT_ONCE else step
-    firsts = _firsts(texts, wanted, grain=grain)
+    wanted = shards or max(at_least, -(-texts // TEXTS_PER_SHARD))
+    firsts = _firsts(texts, wanted, grain=max(step, AT_ONCE))
     return _with_digests(source, texts, firsts, [marks[first // step] for first in firsts])
 
 
@@ -166,7 +169,7 @@ def _check_same(folder: Path, plan: ShardedVectors, source: Path, *, shards: int
             f"{plan.source.bytes:,} bytes, SHA-256 {plan.source.sha256[:12]}…; got {source}. "
             "Choose a new folder"
         )
-    if shards is not None and len(_firsts(plan.texts, shards, grain=1)) != len(plan.shards):
+    if shards is not None and len(_firsts(plan.texts, shards, grain=AT_ONCE)) != len(plan.shards):
         raise ValueError(
             f"{folder} is planned in {len(plan.shards)} parts; got --shards {shards}. Leave it "
             "out to resume, or choose a new folder"

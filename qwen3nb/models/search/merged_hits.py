@@ -26,8 +26,7 @@ def merge_hits(parts: Sequence[Hits], k: int) -> Hits:
     """
     ids = np.concatenate([part.ids for part in parts], axis=1)
     scores = np.concatenate([part.scores for part in parts], axis=1)
-    width = min(k, int((ids >= 0).sum(axis=1).max(initial=0)))
-    order = np.lexsort((ids, -scores, ids < 0), axis=1)[:, :width]
+    order = np.lexsort((ids, -scores, ids < 0), axis=1)[:, :k]
     return Hits(
         ids=np.take_along_axis(ids, order, axis=1),
         scores=np.take_along_axis(scores, order, axis=1),
