@@ -16,7 +16,7 @@ from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.tiers import TIERS
 
 __all__ = [
-    "DEVICE", "DTYPE", "FILE", "MIRROR", "POOLING", "REHEARSE", "TIER", "hide_library_bars",
+    "DEVICE", "DTYPE", "FILE", "MIRROR", "POOLING", "RAY", "REHEARSE", "TIER", "hide_library_bars",
     "paths_given", "rehearsal", "seed_option", "use_mirror",
 ]  # fmt: skip
 
@@ -40,6 +40,14 @@ MIRROR = click.option(
     type=click.Path(path_type=Path, file_okay=False),
     envvar="QWEN3NB_MIRROR",
     help="Folder of local data sets and models, as DIR/<organisation>/<name>.",
+)
+RAY = click.option(
+    "--ray",
+    is_flag=False,
+    flag_value="local",
+    metavar="[ADDRESS]",
+    help="Run on a Ray cluster: auto, host:port or ray://host:port; without an address, on a Ray "
+    "of this machine.",
 )
 REHEARSE = click.option(
     "--rehearse",

@@ -14,6 +14,7 @@ import pytest
 from helpers.notebooks import VERIFY, notebook_of, save
 
 from qwen3nb import paths
+from qwen3nb.execution import executors
 from qwen3nb.execution import sweep as sweeps
 from qwen3nb.execution.parameters import ParameterError
 from qwen3nb.execution.subprocesses import Children, kill_tree
@@ -223,7 +224,7 @@ class FakeChildren(Children):
 def test_each_run_has_a_gpu_to_itself(small, monkeypatch):
     fake = FakeChildren()
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
-    monkeypatch.setattr(sweeps, "Children", lambda: fake)
+    monkeypatch.setattr(executors, "Children", lambda: fake)
     jobs = [Job("small", {"checkpoint": "bm25", "x": x}) for x in range(8)]
     outcomes = sweep(jobs, at_once=8, show_progress=False)
     assert [outcome.status for outcome in outcomes] == ["done"] * 8
