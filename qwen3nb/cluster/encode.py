@@ -14,6 +14,7 @@ first writer gets, so that it does no harm if a worker counted as dead finishes 
 from __future__ import annotations
 
 import os
+import platform
 import time
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -115,6 +116,8 @@ def encode_on_cluster(
     source, folder = source.resolve(), folder.resolve()
     with connected(address) as ray:
         device = str(options.get("device", "auto"))
+        if device.startswith("cuda:"):
+            raise ClusterError(f"--device {device}: Ray gives each worker a GPU; expected cuda")
         size = worker_size(nodes_of(ray), device=device, threads=threads)
         cuts = cut_texts(source, folder, shards=shards, at_least=_PARTS * size.count)
         job = _EncodeJob(
@@ -157,8 +160,8 @@ def worker_size(nodes: Sequence[Node], *, device: str, threads: int | None) -> W
 class ShardWorker:
     """An actor: a model, loaded once, that encodes parts."""
 
-    def load(self, job: _EncodeJob) -> tuple[dict[str, str], ShardModel]:
-        """Load the model; return what its vectors depend on.
+    def load(self, job: _EncodeJob) -> tuple[str, dict[str, str], ShardModel]:
+        """Load the model; return the machine's name and what the vectors depend on.
 
         Raises:
             ClusterError: this node does not see the files of the driver.
@@ -172,10 +175,9 @@ class ShardWorker:
         self._check_files()
         self._encoder = load_encoder(job.model, **job.options)
         model = model_of(self._encoder, job.role)
-        facts = {
-            name: value for name, value in facts_here(Question()).items() if name != "notebooks"
-        }
-        return facts | {f"model {job.model}": model.identity[:12]}, model
+        facts = facts_here(Question()) | {f"model {job.model}": model.identity[:12]}
+        facts.pop("notebooks")  # none runs
+        return platform.node(), facts, model
 
     def _check_files(self) -> None:
         source, folder = self._job.source, self._job.folder
@@ -183,7 +185,7 @@ class ShardWorker:
         for path, seen in ((source, size == self._job.bytes), (folder, folder.is_dir())):
             if not seen:
                 raise ClusterError(
-                    f"a node does not see the {path} of the driver; both the input and the "
+                    f"{platform.node()} does not see the {path} of the driver; the input and the "
                     "folder of the vectors must be on a disk that all nodes share"
                 )
 
@@ -286,8 +288,8 @@ class _Run:
         answer = self._answer(reference)
         if answer is None:
             return  # it died more often than Ray starts it again
-        facts, model = answer
-        self._facts[f"worker {len(self._facts) + 1}"] = facts
+        machine, facts, model = answer
+        self._facts[f"{machine} (worker {len(self._facts) + 1})"] = facts
         agree(self._facts)
         self._vectors = start_shards(self._job.folder, self._cuts, model)
         self._idle.append(worker)

@@ -44,9 +44,8 @@ def search_on_cluster(
         part = ray.remote(search_shard).options(num_cpus=1, max_retries=_RETRIES)
         merge = ray.remote(merged).options(num_cpus=0, max_retries=_RETRIES)
         shared = ray.put(queries)
-        level = [
-            part.remote(shared, folder, vectors, shard, k, options) for shard in vectors.shards
-        ]
+        common = folder, vectors, k, options
+        level = [part.remote(shared, shard, *common) for shard in vectors.shards]
         while len(level) > 1:
             groups = [level[start : start + _FAN] for start in range(0, len(level), _FAN)]
             level = [merge.remote(k, *group) for group in groups]
@@ -59,9 +58,9 @@ def search_on_cluster(
 
 def search_shard(
     queries: Floats,
+    shard: Shard,
     folder: Path,
     vectors: ShardedVectors,
-    shard: Shard,
     k: int,
     options: dict[str, Any],
 ) -> Hits:

@@ -29,6 +29,7 @@ from pathlib import Path
 
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.encoders.encode_file import AT_ONCE, encode_to_file, text_bar, texts_from
+from qwen3nb.models.encoders.prompts import ROLES
 from qwen3nb.models.search.shards import (
     MANIFEST,
     PLAN,
@@ -40,6 +41,7 @@ from qwen3nb.models.search.shards import (
     read_shard_plan,
 )
 from qwen3nb.utils.atomic_files import sha256_file, write_json
+from qwen3nb.utils.choices import one_of
 
 __all__ = [
     "EncodedShards", "TextCuts", "check_folder", "cut_texts", "encode_shard", "encode_shards",
@@ -112,7 +114,13 @@ def encode_shards(
 
 
 def model_of(encoder: Encoder, role: str | None) -> ShardModel:
-    """Return what a plan says of ``encoder`` and ``role``."""
+    """Return what a plan says of ``encoder`` and ``role``.
+
+    Raises:
+        ValueError: an unknown role.
+    """
+    if role is not None:
+        one_of("role", role, ROLES)
     return ShardModel(
         label=encoder.label,
         identity=encoder.identity,
