@@ -79,15 +79,10 @@ def cache_verify(folder: Path | None) -> None:
 def _verify_shards(folder: Path) -> None:
     from qwen3nb.models.search.shards import damaged_shards, read_manifest
 
-    damaged = damaged_shards(folder)
+    vectors, damaged = read_manifest(folder), damaged_shards(folder)
     for file in damaged:
-        click.echo(
-            f"{folder / file}: is not what was written; delete it and encode again", err=True
-        )
-    vectors = read_manifest(folder)
-    click.echo(
-        f"{len(vectors.shards)} parts, {vectors.texts:,} vectors; {len(damaged)} are damaged"
-    )
+        click.echo(f"{folder / file}: another checksum; delete it and encode again", err=True)
+    click.echo(f"{vectors.texts:,} vectors; {len(damaged)} of {len(vectors.shards)} parts damaged")
     if damaged:
         sys.exit(1)
 
