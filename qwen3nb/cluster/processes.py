@@ -1,10 +1,11 @@
 """A process of a Ray task that ends when its worker does, or the node's Ray, with its family.
 
-Ray ends only its own workers. What a worker has started lives on, and a notebook's kernel has a
-session of its own. A guard is therefore the parent of the process: it looks every fifth of a
-second whether the worker and the raylet above it still live; if not, Ray counts the task as lost
-and repeats it elsewhere, so the guard kills the process with all its descendants, and removes
-what they have written.
+Ray ends its workers and what they started themselves, but not what that started in turn, such as
+a notebook's kernel, and nothing at all if the node's Ray is killed. A guard is therefore the
+parent of the process: it looks every fifth of a second whether the processes above it still live;
+if not, Ray counts the task as lost and repeats it elsewhere, so the guard kills the process with
+all its descendants, and removes what they have written. Above the guard is a process that only
+waits for it, for Ray to end in its place.
 
     python -m qwen3nb.cluster.processes WORKER RAYLET SCRATCH COMMAND...
 """
@@ -58,31 +59,38 @@ def run_guarded(
     return 128 - status if status > 128 else status
 
 
-def guard(worker: int, raylet: int, scratch: Path, command: Sequence[str]) -> int:
-    """Run a command until it ends or its worker or raylet is gone; return a shell's status."""
+def guard(above: Sequence[int], scratch: Path, command: Sequence[str]) -> int:
+    """Run a command until it ends or a process above is gone; return a shell's status.
+
+    Args:
+        above: our parent, its parent and so on: the last but one is the worker.
+        scratch: removed with the command.
+        command: the program and its arguments.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL)
     while child.poll() is None:
-        if not _serves(worker, raylet):
+        if not _alive(above):
             _kill_family()
             shutil.rmtree(scratch, ignore_errors=True)
-            if os.getppid() == worker:  # else the driver is not told until the worker ends
-                os.kill(worker, signal.SIGKILL)
+            if _alive(above[:-1]):  # only Ray is dead: the driver is told once the worker is, too
+                os.kill(above[-2], signal.SIGKILL)
             return _LOST
         time.sleep(_SECONDS)
     _kill_family()
     return child.returncode if child.returncode >= 0 else 128 - child.returncode
 
 
-def _serves(worker: int, raylet: int) -> bool:
-    """Whether our parent is still the worker, and its parent a raylet that lives."""
+def _alive(above: Sequence[int]) -> bool:
+    """Whether each process is still the parent of the one before; a zombie is not alive."""
     try:
-        return (
-            os.getppid() == worker
-            and psutil.Process(worker).ppid() == raylet
-            and psutil.Process(raylet).status() != psutil.STATUS_ZOMBIE
-        )
+        process = psutil.Process()
+        for pid in above:
+            if process.ppid() != pid:
+                return False
+            process = psutil.Process(pid)
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False
 
@@ -95,6 +103,13 @@ def _kill_family() -> None:
             continue
 
 
+def main(worker: str, raylet: str, scratch: str, *command: str) -> int:
+    """Run a command with a guard, and wait for the guard."""
+    above = [os.getpid(), int(worker), int(raylet)]
+    if pid := os.fork():
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return guard(above, Path(scratch), command)
+
+
 if __name__ == "__main__":
-    _worker, _raylet, _scratch, *_command = sys.argv[1:]
-    sys.exit(guard(int(_worker), int(_raylet), Path(_scratch), _command))
+    sys.exit(main(*sys.argv[1:]))

@@ -13,7 +13,6 @@ by `add`. What the cluster ran is listed by `alive`; nothing of it outlives the 
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import tempfile
@@ -23,6 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
+import pytest
 
 MARK = "QWEN3NB_TEST_CLUSTER"
 STORE = 80 << 20  # bytes of shared memory of a node, near the least that Ray takes
@@ -41,36 +41,25 @@ class TwoNodes:
         from ray.cluster_utils import Cluster
 
         self.folder, self.cpus, self.mark, self.dead = folder, cpus, uuid.uuid4().hex, []
-        with self._marked():
-            self.cluster = Cluster(shutdown_at_exit=False)
-            self.left = self._node(
-                "left", include_dashboard=False, no_monitor=True, _system_config=QUICK
-            )
-            self.right = self._node("right")
-
-    @contextmanager
-    def _marked(self):
-        """Mark all that the cluster starts, by a variable that its processes inherit."""
-        os.environ[MARK] = self.mark
-        try:
-            yield
-        finally:
-            del os.environ[MARK]
+        self.cluster = Cluster(shutdown_at_exit=False)
+        self.left = self.add("left", include_dashboard=False, no_monitor=True, _system_config=QUICK)
+        self.right = self.add("right")
 
     @property
     def address(self):
         return self.cluster.address
 
-    def _node(self, name, **options):
-        return self.cluster.add_node(
-            node_name=name, num_cpus=self.cpus, object_store_memory=STORE,
-            temp_dir=str(self.folder), include_log_monitor=False, **options,
-        )  # fmt: skip
-
-    def add(self, name):
-        """Add a node, such as one in the place of a dead one."""
-        with self._marked():
-            return self._node(name)
+    def add(self, name, environment=None, **options):
+        """Add a node, such as one in the place of a dead one, with variables of its own."""
+        cache = self.folder / f"cache-{name}"
+        own = {MARK: self.mark, "QWEN3NB_CACHE": str(cache), **(environment or {})}
+        with pytest.MonkeyPatch.context() as patch:
+            for variable, value in own.items():
+                patch.setenv(variable, value)  # inherited by all that the node starts
+            return self.cluster.add_node(
+                node_name=name, num_cpus=self.cpus, object_store_memory=STORE,
+                temp_dir=str(self.folder), include_log_monitor=False, **options,
+            )  # fmt: skip
 
     def kill(self, node):
         """Kill the raylet of a node as a lost machine would: at once, without a word."""
@@ -85,6 +74,10 @@ class TwoNodes:
     def alive(self):
         """Return the processes that the cluster started, directly or not, and that still run."""
         return [process for process in psutil.process_iter() if self._is_ours(process)]
+
+    def runs(self):
+        """Return the processes of runs that still run: guards, commands and kernels."""
+        return [process for process in self.alive() if _is_of_a_run(process)]
 
     def _is_ours(self, process):
         try:
@@ -106,6 +99,14 @@ class TwoNodes:
         deadline = time.monotonic() + 10
         while self.alive() and time.monotonic() < deadline:
             time.sleep(0.05)
+
+
+def _is_of_a_run(process):
+    try:
+        line = " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        return False
+    return any(word in line for word in ("-m qwen3nb.", "ipykernel"))
 
 
 @contextmanager
