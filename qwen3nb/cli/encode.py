@@ -164,28 +164,41 @@ def encode(
     """
     if threads is not None and ray is None:
         raise click.UsageError("--threads is for the workers of --ray; OMP_NUM_THREADS otherwise")
+    common: dict[str, Any] = {"source": source, "role": role, **options}
     if ray is not None:
-        from qwen3nb.cluster.encode import encode_on_cluster
-
-        _print_resumed(output)
-        done = encode_on_cluster(
-            spec, source, output, address=ray, shards=shards, role=role, threads=threads, **options
+        encode_on_cluster(
+            spec=spec, folder=output, address=ray, shards=shards, threads=threads, **common
         )
-        _print_shards(done, shards)
     elif shards is not None:
-        from qwen3nb.models.encoders.encode_shards import check_folder, encode_shards
-        from qwen3nb.models.load import load_encoder
-
-        check_folder(output)
-        _print_resumed(output)
-        encoder = load_encoder(spec, cache=False, **options)
-        _print_shards(encode_shards(encoder, source, output, shards=shards, role=role), shards)
+        _encode_shards(spec, folder=output, shards=shards, **common)
     else:
-        _encode_one_file(spec, source, output, role=role, cache=not no_cache, **options)
+        _encode_one_file(spec, output=output, cache=not no_cache, **common)
+
+
+def encode_on_cluster(*, spec: str, folder: Path, shards: int | None, **options: Any) -> None:
+    """Encode parts with Ray and print what came of it."""
+    from qwen3nb.cluster import encode as cluster
+
+    _print_resumed(folder)
+    done = cluster.encode_on_cluster(spec, folder=folder, shards=shards, **options)
+    _print_shards(done, shards)
+
+
+def _encode_shards(
+    spec: str, *, source: Path, folder: Path, shards: int, role: str | None, **options: Any
+) -> None:
+    from qwen3nb.models.encoders.encode_shards import check_folder, encode_shards
+    from qwen3nb.models.load import load_encoder
+
+    check_folder(folder)
+    _print_resumed(folder)
+    encoder = load_encoder(spec, cache=False, **options)
+    done = encode_shards(encoder, source, folder, shards=shards, role=role)
+    _print_shards(done, shards)
 
 
 def _encode_one_file(
-    spec: str, source: Path, output: Path, *, role: str | None, **options: Any
+    spec: str, *, source: Path, output: Path, role: str | None, **options: Any
 ) -> None:
     from qwen3nb.models.encoders.encode_file import (
         check_output,
