@@ -70,8 +70,9 @@ def page_links(results: Iterable[Result]) -> dict[str, str]:
     record of the run. `qwen3nb.report.render.home.score_link` gives the row of one score.
     """
     from qwen3nb.execution.page_names import page_name
-    from qwen3nb.execution.parameters import read_parameters
+    from qwen3nb.execution.parameters import Once, read_parameters
 
+    once = Once()
     declared = read_parameters(paths.notebooks() / "eval.ipynb")
     links: dict[str, str] = {}
     others = pages_with_records()
@@ -79,7 +80,7 @@ def page_links(results: Iterable[Result]) -> dict[str, str]:
         values = {
             name: result.config.get(name, parameter.default) for name, parameter in declared.items()
         }
-        name = page_name("eval", values, declared)
+        name = page_name("eval", values, declared, once=once)
         if (paths.book_runs() / f"{name}.ipynb").is_file():
             links[result.run] = f"{name}.html"
         elif page := others.get(record_link(result)):

@@ -18,7 +18,14 @@ import click
 
 from qwen3nb import paths
 from qwen3nb.cli.errors import without_traceback
-from qwen3nb.cli.options import MIRROR, REHEARSE, hide_library_bars, rehearsal, use_mirror
+from qwen3nb.cli.options import (
+    CACHE_LIMIT,
+    MIRROR,
+    REHEARSE,
+    hide_library_bars,
+    rehearsal,
+    use_mirror,
+)
 
 if TYPE_CHECKING:
     from qwen3nb.execution.parameters import Parameter
@@ -187,6 +194,7 @@ def _print_scores(trace: RunTrace) -> None:
 @REHEARSE
 @FRESH
 @MIRROR
+@CACHE_LIMIT
 @without_traceback
 def evaluate(
     dry_run: bool,
@@ -245,9 +253,9 @@ class _NotebookGroup(click.Group):
         from qwen3nb.execution.parameters import notebook_title
 
         notebook = _notebook(name)
-        return FRESH(PARAMETER(click.command(
+        return CACHE_LIMIT(FRESH(PARAMETER(click.command(
             name, cls=NotebookCommand, notebook=notebook, help=notebook_title(notebook)
-        )(_run_given)))  # fmt: skip
+        )(_run_given))))  # fmt: skip
 
 
 @click.group("run", cls=_NotebookGroup, subcommand_metavar="NOTEBOOK [ARGS]...")
@@ -267,12 +275,13 @@ def run(**options: Any) -> None:
 @without_traceback
 def _run_given(typed: tuple[tuple[str, str], ...], fresh: bool, **parameters: Any) -> None:
     """Run the notebook of the invoked command; options of `run` apply to it as well."""
-    from qwen3nb.execution.parameters import typed_parameters
+    from qwen3nb.execution.parameters import read_parameters, typed_parameters
 
     ctx = click.get_current_context()
     before = ctx.parent.params if ctx.parent else {}
     command: Any = ctx.command
-    values = typed_parameters(command.notebook, dict((*before.get("typed", ()), *typed)))
+    given = dict((*before.get("typed", ()), *typed))
+    values = typed_parameters(read_parameters(command.notebook), given)
     values |= given_parameters(parameters)
     _run(command.notebook, values, fresh=fresh or before.get("fresh", False))
 

@@ -25,6 +25,7 @@ import nbformat
 
 from qwen3nb import paths
 from qwen3nb.execution.page_names import page_title
+from qwen3nb.execution.parameters import Once
 from qwen3nb.execution.publish import clean, made_with, publish, without_empty_sections
 from qwen3nb.records.failures import FailedRun, note_failure
 from qwen3nb.report.render.cell import Cell
@@ -56,6 +57,7 @@ class Attempt:
         partial: path of the notebook while it is executed.
         started: start time in seconds since the epoch.
         log: file with its output, if it is part of a sweep.
+        once: what was resolved to name the page; its title agrees with that.
     """
 
     notebook: str
@@ -64,6 +66,7 @@ class Attempt:
     partial: Path | None = None
     started: float = field(default_factory=time.time)
     log: str = field(default_factory=lambda: os.environ.get(LOG, ""))
+    once: Once = field(default_factory=Once)
 
     @contextmanager
     def watched(self, nb: Any) -> Iterator[list[str]]:
@@ -88,7 +91,7 @@ class Attempt:
         seconds = time.time() - self.started
         publish(
             nb, self.page, values=self.values, key=key, notebook=self.notebook,
-            seconds=seconds, secrets=secrets,
+            seconds=seconds, secrets=secrets, once=self.once,
         )  # fmt: skip
         return True
 
@@ -109,11 +112,17 @@ class Attempt:
             more=tuple(more),
         )
         if ran_to_its_end(nb):
-            page = _with_failures(nb, run)
+            page = _with_failures(nb, run, title=self._title(nb))
         else:
-            page = _with_notice(self.page, run) or _failed_page(nb, run)
+            page = _with_notice(self.page, run) or _failed_page(nb, run, title=self._title(nb))
         write_text(self.page, without(secrets, nbformat.writes(page)) + "\n")
         note_failure(run)
+
+    def _title(self, nb: Any) -> str | None:
+        try:
+            return page_title(nb, self.values, once=self.once)
+        except (ValueError, OSError):  # the model is missing or broken
+            return None
 
 
 def cell_error(nb: Any) -> tuple[str, str]:
@@ -142,7 +151,7 @@ def _shortened(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:half]}\n…\n{text[-half:]}"
 
 
-def _failed_page(nb: Any, run: FailedRun) -> Any:
+def _failed_page(nb: Any, run: FailedRun, *, title: str | None) -> Any:
     """Create a page that reports only the failure."""
     page = nbformat.v4.new_notebook()
     for name in ("kernelspec", "language_info"):
@@ -156,16 +165,9 @@ def _failed_page(nb: Any, run: FailedRun) -> Any:
         **made_with(),
     }
     notice = _admonition("This run failed", "It has no results. Its last output:")
-    title = _markdown("title", f"# {_title(nb, run) or escaped(run.page)} (failed)")
-    page.cells = [title, notice, _error_cell(run), _html("facts", _facts(run))]
+    head = _markdown("title", f"# {title or escaped(run.page)} (failed)")
+    page.cells = [head, notice, _error_cell(run), _html("facts", _facts(run))]
     return page
-
-
-def _title(nb: Any, run: FailedRun) -> str | None:
-    try:
-        return page_title(nb, run.parameters)
-    except (ValueError, OSError):  # the model is missing or broken
-        return None
 
 
 def ran_to_its_end(nb: Any) -> bool:
@@ -178,9 +180,9 @@ def ran_to_its_end(nb: Any) -> bool:
     return len(failed) == 1 and RAISES in failed[0]
 
 
-def _with_failures(nb: Any, run: FailedRun) -> Any:
+def _with_failures(nb: Any, run: FailedRun, *, title: str | None) -> Any:
     """Return the executed notebook as a page, with a notice below its title."""
-    nb = without_empty_sections(clean(nb, title=_title(nb, run)))
+    nb = without_empty_sections(clean(nb, title=title))
     nb.cells = [cell for cell in nb.cells if RAISES not in cell.metadata.get("tags", ())]
     nb.metadata["qwen3nb"] = {
         **nb.metadata["qwen3nb"],

@@ -13,6 +13,7 @@ interrupted run leaves the book as it was.
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -26,12 +27,13 @@ from qwen3nb.analysis.inventory.training_logs import log_files
 from qwen3nb.checkpoints.checkpoint import list_checkpoints, open_checkpoint
 from qwen3nb.execution.attempt import ran_to_its_end
 from qwen3nb.execution.page_names import page_name
-from qwen3nb.execution.parameters import check_parameters, read_parameters
+from qwen3nb.execution.parameters import Once, check_parameters, read_parameters
 from qwen3nb.execution.publish import is_widget_warning
 from qwen3nb.models.sources.fingerprint import fingerprint
 from qwen3nb.models.sources.lora import adapter_fingerprint
 from qwen3nb.models.sources.resolve import find_source, find_training
 from qwen3nb.utils.atomic_files import file_stamp, sha256_file, sha256_json
+from qwen3nb.utils.code_digest import code_digest
 
 __all__ = [
     "ENGINE",
@@ -65,14 +67,17 @@ def is_ours(notebook: nbformat.NotebookNode) -> bool:
     return "qwen3nb" in notebook.metadata
 
 
-def page_path(notebook: Path, values: Mapping[str, Any], *, name: str = "") -> Path:
+def page_path(
+    notebook: Path, values: Mapping[str, Any], *, name: str = "", once: Once | None = None
+) -> Path:
     """Return the path of the page that a run publishes: in ``runs``, a lesson in ``guide``.
 
     It is named by `page_name`, unless ``name`` is given.
     """
-    folder, _, stem = paths.notebook_name(notebook).rpartition("/")
-    name = name or page_name(stem, values, read_parameters(notebook))
-    return paths.book() / (folder or "runs") / f"{name}.ipynb"
+    once = once or Once()
+    folder, _, stem = once(paths.notebook_name, notebook).rpartition("/")
+    name = name or page_name(stem, values, once(read_parameters, notebook), once=once)
+    return once(paths.book) / (folder or "runs") / f"{name}.ipynb"
 
 
 def partial_folder() -> Path:
@@ -80,19 +85,23 @@ def partial_folder() -> Path:
     return paths.results() / "partial"
 
 
-def run_key(notebook: nbformat.NotebookNode, values: Mapping[str, Any]) -> str:
+def run_key(
+    notebook: nbformat.NotebookNode, values: Mapping[str, Any], *, once: Once | None = None
+) -> str:
     """Return a digest of everything a page depends on: source, parameters, model, code.
 
     A notebook that reads results (``metadata.qwen3nb.reads``) also depends on the records,
-    one that reads the outputs of trainings on their logs and scores.
+    one that reads the outputs of trainings on their logs and scores. Keys of many pages share
+    what they hash through ``once``.
     """
+    once = once or Once()
     parts: dict[str, Any] = {
         "cells": [[cell.cell_type, cell.source] for cell in notebook.cells],
         "parameters": dict(values),
-        "code": _code_digest(),
+        "code": once(code_digest),
     }
     if "checkpoint" in values:
-        parts["model"] = fingerprint(find_source(values["checkpoint"]))
+        parts["model"] = once(_model_fingerprint, values["checkpoint"])
     folders = [Path(each.strip()).expanduser() for each in str(values.get("data", "")).split(",")]
     if files := sorted(file for each in folders if str(each) != "." for file in _files(each)):
         parts["data"] = [file_stamp(file) for file in files]
@@ -103,9 +112,7 @@ def run_key(notebook: nbformat.NotebookNode, values: Mapping[str, Any]) -> str:
         files = [file for folder in folders for file in open_checkpoint(folder).stamps]
         parts["training"] = [file_stamp(file) for file in files]
     if notebook.metadata["qwen3nb"].get("reads") == "results":
-        patterns = ("*/seed_*/*.json", "*/seed_*/*.error.txt", "failed/*.json")
-        files = sorted(file for each in patterns for file in paths.results().glob(each))
-        parts["results"] = [[str(file), sha256_file(file)] for file in files]
+        parts["results"] = once(_results_digests)
     if "outputs" in values:
         files = log_files(
             Path(values["outputs"]).expanduser() if values["outputs"] else paths.runs()
@@ -114,44 +121,65 @@ def run_key(notebook: nbformat.NotebookNode, values: Mapping[str, Any]) -> str:
     return sha256_json(parts)
 
 
+def _model_fingerprint(spec: str) -> dict[str, Any]:
+    return fingerprint(find_source(spec))
+
+
+def _results_digests() -> list[list[str]]:
+    """Return the path and digest of every record and of every note of a failure."""
+    patterns = ("*/seed_*/*.json", "*/seed_*/*.error.txt", "failed/*.json")
+    files = sorted(file for each in patterns for file in paths.results().glob(each))
+    return [[str(file), sha256_file(file)] for file in files]
+
+
 def _files(folder: Path) -> list[Path]:
     """Return the files in a folder of data; none if there is no such folder."""
     return [file for file in folder.rglob("*") if file.is_file()] if folder.is_dir() else []
 
 
-def _code_digest() -> str:
-    """Return a digest of the files of this package."""
-    package = Path(__file__).resolve().parent.parent
-    files = sorted(
-        file
-        for file in package.rglob("*")
-        if file.suffix in {".py", ".toml", ".tsv", ".j2", ".json", ".mplstyle"}
-    )
-    return sha256_json([[str(file.relative_to(package)), sha256_file(file)] for file in files])
-
-
-def resolved_parameters(notebook: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:
+def resolved_parameters(
+    notebook: Path, parameters: Mapping[str, Any], *, once: Once | None = None
+) -> dict[str, Any]:
     """Check ``parameters`` against a notebook file; return all values, as `check_parameters`."""
-    return check_parameters(read_parameters(notebook), parameters)
+    once = once or Once()
+    return check_parameters(once(read_parameters, notebook), parameters, once=once)
 
 
-def finished_page(notebook: Path, parameters: Mapping[str, Any], *, name: str = "") -> Path | None:
+def finished_page(
+    notebook: Path,
+    parameters: Mapping[str, Any],
+    *,
+    name: str = "",
+    once: Once | None = None,
+) -> Path | None:
     """Return the page of a finished run with the same inputs, or None.
 
     Also None if a later run of that page failed, or if the notebook must always run because
     it shows the current state (``metadata.qwen3nb.always``).
     """
-    node = nbformat.read(notebook, as_version=4)
-    values = resolved_parameters(notebook, parameters)
-    page = page_path(notebook, values, name=name)
-    if not page.is_file() or node.metadata["qwen3nb"].get("always"):
+    once = once or Once()
+    values = resolved_parameters(notebook, parameters, once=once)
+    page = page_path(notebook, values, name=name, once=once)
+    if not page.is_file():
         return None
+    node = once(_as_node, notebook)
+    if node.metadata["qwen3nb"].get("always"):
+        return None
+    key = _published_key(page)
+    return page if key and key == run_key(node, values, once=once) else None
+
+
+def _as_node(notebook: Path) -> nbformat.NotebookNode:
+    return nbformat.read(notebook, as_version=4)
+
+
+def _published_key(page: Path) -> str:
+    """Return the key of a finished page; empty if it failed, is damaged or not one of ours."""
     try:
-        done = nbformat.read(page, as_version=4).metadata["qwen3nb"]
-        key = None if "failed" in done else done["key"]
-    except (ValueError, KeyError, AttributeError):  # not one of our pages, or a damaged one
-        return None
-    return page if key is not None and key == run_key(node, values) else None
+        done = json.loads(page.read_bytes())["metadata"]["qwen3nb"]
+        return "" if "failed" in done else str(done["key"])
+    except (ValueError, KeyError, TypeError):
+        return ""
 
 
 def run_notebook(
@@ -180,16 +208,22 @@ def run_notebook(
     """
     notebook = paths.find_notebook(notebook)
     parameters = dict(parameters or {})
-    page = None if fresh else finished_page(notebook, parameters, name=name)
-    if page is not None:
+    once = Once()
+    if not fresh and (page := finished_page(notebook, parameters, name=name, once=once)):
         return page
-    values = resolved_parameters(notebook, parameters)
-    page = page_path(notebook, values, name=name)
+    values = resolved_parameters(notebook, parameters, once=once)
+    page = page_path(notebook, values, name=name, once=once)
     partial = partial_folder() / f"{paths.page_key(page)}.ipynb"
     partial.parent.mkdir(parents=True, exist_ok=True)
     with log.open("w", encoding="utf-8") if log else nullcontext() as output:
         _execute(
-            notebook, partial, parameters, name=name, output=output, show_progress=show_progress
+            notebook,
+            partial,
+            parameters,
+            name=page.stem,
+            once=once,
+            output=output,
+            show_progress=show_progress,
         )
     partial.unlink(missing_ok=True)
     return page
@@ -217,6 +251,7 @@ def _execute(
     parameters: Mapping[str, Any],
     *,
     name: str,
+    once: Once,
     output: TextIO | None,
     show_progress: bool,
 ) -> None:
@@ -232,6 +267,7 @@ def _execute(
             parameters=parameters,
             engine_name=ENGINE,
             page_name=name,
+            once=once,
             progress_bar=show_progress,
             stdout_file=output,
             # Without a log, the cells show their progress on the terminal.

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from qwen3nb import paths
-from qwen3nb.execution.parameters import Parameter, declared_parameters
+from qwen3nb.execution.parameters import Once, Parameter, declared_parameters
 from qwen3nb.models.sources.resolve import find_source, find_training
 from qwen3nb.models.types import SpecError
 from qwen3nb.records.richest_tier import richest_tier
@@ -34,32 +34,43 @@ _LONGEST = 120  # characters of a name; file systems allow 255 bytes, with the s
 _MOST = 3  # entries of a list that a title spells out
 
 
-def page_name(notebook: str, values: Mapping[str, Any], declared: Mapping[str, Parameter]) -> str:
+def page_name(
+    notebook: str,
+    values: Mapping[str, Any],
+    declared: Mapping[str, Parameter],
+    *,
+    once: Once | None = None,
+) -> str:
     """Return the page name of a run: notebook, model or training, non-default parameters.
 
     Equal parameters give equal names, different ones different names. A page without a model or
     a training names its tier only if another one is the richest with results, which is what the
-    book shows.
+    book shows. Names of many pages share what they resolve through ``once``.
     """
+    once = once or Once()
     parts = [notebook]
     for name, value in values.items():
         if name == "checkpoint":
-            parts.append(_model_slug(str(value)))
+            parts.append(once(_model_slug, str(value)))
         elif name == "training":
-            parts.append("demo" if value == "demo" else _folder_slug(find_training(value)))
+            parts.append(once(_training_slug, str(value)))
         elif name == "tier":
-            parts += [str(value)] if _names_tier(values) else []
+            parts += [str(value)] if _names_tier(values, once) else []
         elif _distinguishes(name, value, declared):
             parts.append(str(value) if name == "task" else f"{name}-{_value_slug(name, value)}")
     return _shortened("-".join(filter(None, map(_slug, parts))), parts)
 
 
-def _names_tier(values: Mapping[str, Any]) -> bool:
+def _names_tier(values: Mapping[str, Any], once: Once) -> bool:
     if "checkpoint" in values or "training" in values:
         return True
     if any(values.get(name) for name in _SELECTIONS):
         return False
-    return bool(values["tier"] != richest_tier(load_results(adapters=False)))
+    return bool(values["tier"] != once(_shown_tier))
+
+
+def _shown_tier() -> str:
+    return richest_tier(load_results(adapters=False))
 
 
 def _distinguishes(name: str, value: Any, declared: Mapping[str, Parameter]) -> bool:
@@ -93,6 +104,10 @@ def _model_slug(spec: str) -> str:
     return _folder_slug(folder)
 
 
+def _training_slug(spec: str) -> str:
+    return spec if spec == "demo" else _folder_slug(find_training(spec))
+
+
 def _folder_slug(folder: Path) -> str:
     resolved = folder.resolve()
     if resolved.is_relative_to(paths.root()):
@@ -102,7 +117,7 @@ def _folder_slug(folder: Path) -> str:
     return f"{resolved.parent.name}-{resolved.name}-{digest}"
 
 
-def page_title(nb: Any, values: Mapping[str, Any]) -> str | None:
+def page_title(nb: Any, values: Mapping[str, Any], *, once: Once | None = None) -> str | None:
     """Return the title of a run's page, escaped; None if nothing distinguishes it.
 
     ``label · tier`` for a run on a checkpoint and a tier, else ``heading · label``; then the
@@ -115,7 +130,7 @@ def page_title(nb: Any, values: Mapping[str, Any]) -> str | None:
         for name in _SELECTIONS
         if values.get(name) and (name == "data" or _distinguishes(name, values[name], declared))
     ]
-    tier = [values["tier"]] if "tier" in values and _names_tier(values) else []
+    tier = [values["tier"]] if "tier" in values and _names_tier(values, once or Once()) else []
     options = [
         _spelled(name, value)
         for name, value in values.items()

@@ -47,6 +47,7 @@ class Engine(engines.NBClientEngine):
         kernel_name: str,
         output_path: str | None = None,
         page_name: str = "",
+        once: Any = None,
         **options: Any,
     ) -> Any:
         """Run ``nb``; papermill calls this after it has injected the parameters.
@@ -57,7 +58,7 @@ class Engine(engines.NBClientEngine):
         from qwen3nb import paths
         from qwen3nb.execution import notebook as notebooks
         from qwen3nb.execution.attempt import Attempt, cell_error
-        from qwen3nb.execution.parameters import check_parameters, declared_parameters
+        from qwen3nb.execution.parameters import Once, check_parameters, declared_parameters
 
         if not notebooks.is_ours(nb):
             return super().execute_notebook(nb, kernel_name, output_path=output_path, **options)
@@ -67,14 +68,15 @@ class Engine(engines.NBClientEngine):
             for name, value in nb.metadata.papermill.get("parameters", {}).items()
             if not name.startswith("PAPERMILL_")
         }
-        values = check_parameters(declared_parameters(nb), given)
+        once = once or Once()
+        values = check_parameters(declared_parameters(nb), given, once=once)
         output = Path(output_path).resolve() if output_path else None
         _refuse_book(output)
         page = None
         if output and output.parent == notebooks.partial_folder().resolve():
-            page = notebooks.page_path(source, values, name=page_name)
-        key = notebooks.run_key(_as_written(nb), values)
-        attempt = Attempt(paths.notebook_name(source), values, page, output)
+            page = notebooks.page_path(source, values, name=page_name, once=once)
+        key = notebooks.run_key(_as_written(nb), values, once=once)
+        attempt = Attempt(paths.notebook_name(source), values, page, output, once=once)
         options["extra_arguments"] = [*options.get("extra_arguments", ()), *_QUIET]
         with attempt.watched(nb) as secrets:
             nb = super().execute_notebook(nb, kernel_name, output_path=output_path, **options)

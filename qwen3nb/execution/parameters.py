@@ -14,13 +14,14 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import click
 
 from qwen3nb.execution.parameter_checks import CHECKS
 
 __all__ = [
+    "Once",
     "Parameter",
     "ParameterError",
     "check_parameters",
@@ -30,6 +31,9 @@ __all__ = [
     "read_parameters",
     "typed_parameters",
 ]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _TYPES: dict[str, tuple[type, ...]] = {
     "str": (str,),
@@ -44,6 +48,25 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "float": float,
     "bool": {"True": True, "False": False}.__getitem__,
 }
+
+
+class Once:
+    """Results of functions, each computed once for the same arguments.
+
+    Made anew for each pass over many runs: by the next pass, what its results were read from, such
+    as the folder of a model, may be another.
+    """
+
+    def __init__(self) -> None:
+        self._results: dict[tuple[Any, ...], Any] = {}
+
+    def __call__(self, function: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
+        """Return ``function(*args, **options)``, computed now or before."""
+        key = (function, args, *options.items())
+        if key not in self._results:
+            self._results[key] = function(*args, **options)
+        result: T = self._results[key]
+        return result
 
 
 class ParameterError(click.ClickException, ValueError):
@@ -145,8 +168,15 @@ def _source(cell: Mapping[str, Any]) -> str:
     return "".join(cell["source"])
 
 
-def check_parameters(declared: Mapping[str, Parameter], given: Mapping[str, Any]) -> dict[str, Any]:
+def check_parameters(
+    declared: Mapping[str, Parameter], given: Mapping[str, Any], *, once: Once | None = None
+) -> dict[str, Any]:
     """Return the values of all parameters, with defaults filled in.
+
+    Args:
+        declared: the parameters of the notebook.
+        given: values by name.
+        once: where the checks of many runs share their results.
 
     Raises:
         ParameterError: unknown names, wrong types or invalid choices, all in one message.
@@ -157,7 +187,7 @@ def check_parameters(declared: Mapping[str, Parameter], given: Mapping[str, Any]
         if (problem := _mistyped(name, value, declared)) is not None
     ]
     values = {name: given.get(name, parameter.default) for name, parameter in declared.items()}
-    if problems := problems or _invalid(values):
+    if problems := problems or _invalid(values, once or Once()):
         raise ParameterError("\n".join(problems))
     return values
 
@@ -175,25 +205,24 @@ def _mistyped(name: str, value: Any, declared: Mapping[str, Parameter]) -> str |
     return f"{name} is {value!r} ({type(value).__name__}); expected {expected}{raw}"
 
 
-def _invalid(values: Mapping[str, Any]) -> list[str]:
+def _invalid(values: Mapping[str, Any], once: Once) -> list[str]:
     """Return the messages of all failed checks."""
     problems = []
     for name, check in CHECKS.items():
         if name in values:
             try:
-                check(values[name])
+                once(check, values[name])
             except (ValueError, OSError) as error:
                 problems.append(str(error))
     return problems
 
 
-def typed_parameters(notebook: Path, given: Mapping[str, str]) -> dict[str, Any]:
-    """Convert strings from the command line to the types that the notebook declares.
+def typed_parameters(declared: Mapping[str, Parameter], given: Mapping[str, str]) -> dict[str, Any]:
+    """Convert strings from the command line to the types that a notebook declares.
 
     Raises:
         ParameterError: a value that cannot be converted.
     """
-    declared = read_parameters(notebook)
     typed: dict[str, Any] = {}
     for name, text in given.items():
         kind = declared[name].type if name in declared else "str"

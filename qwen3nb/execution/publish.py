@@ -12,6 +12,7 @@ from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.execution.page_names import page_title
+from qwen3nb.execution.parameters import Once
 from qwen3nb.records.record import Environment
 from qwen3nb.report.render.html import unstyled
 from qwen3nb.utils.git_commit import git_commit
@@ -41,6 +42,7 @@ def publish(
     notebook: str = "",
     seconds: float = 0.0,
     secrets: Sequence[str] = (),
+    once: Once | None = None,
 ) -> None:
     """Clean an executed notebook and write it into the book atomically.
 
@@ -52,13 +54,14 @@ def publish(
         notebook: name of the source notebook.
         seconds: duration of the run.
         secrets: strings to remove from the page.
+        once: what was resolved to name the page; its title agrees with that.
     """
     import nbformat
 
     from qwen3nb.records.failures import forget_failure
     from qwen3nb.utils.atomic_files import write_text
 
-    nb = without_empty_sections(clean(nb, title=page_title(nb, values)))
+    nb = without_empty_sections(clean(nb, title=page_title(nb, values, once=once)))
     nb.metadata["qwen3nb"] = {
         **nb.metadata["qwen3nb"],
         "key": key,

@@ -5,6 +5,8 @@
     notebooks = ["eval"]
     at_once = 0      # 0: as many as fit
     book = true      # build the book afterwards
+    ray = "auto"     # a Ray cluster, as --ray; "local": a Ray of this machine; "": none
+    gpus_each = 1.0  # GPUs of a run on a cluster that has any
 
     [parameters]     # for every notebook that declares them
     batch_size = 64
@@ -21,13 +23,18 @@ from __future__ import annotations
 import itertools
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from qwen3nb import paths
-from qwen3nb.execution.parameters import ParameterError, read_parameters, typed_parameters
+from qwen3nb.execution.parameters import (
+    Parameter,
+    ParameterError,
+    read_parameters,
+    typed_parameters,
+)
 from qwen3nb.execution.sweep import Job
 
 __all__ = ["SweepPlan", "read_plan"]
@@ -46,6 +53,8 @@ class SweepPlan:
         runs: further notebooks with their own parameters.
         at_once: parallel processes; 0: as many as fit.
         book: whether to build the book afterwards.
+        ray: address of a Ray cluster; empty: runs on this machine.
+        gpus_each: GPUs of a run on a cluster that has any.
     """
 
     checkpoints: tuple[str, ...] = ()
@@ -56,6 +65,8 @@ class SweepPlan:
     runs: tuple[tuple[str, Mapping[str, Any]], ...] = ()
     at_once: int = 0
     book: bool = True
+    ray: str = ""
+    gpus_each: float = 1.0
 
     def jobs(self) -> list[Job]:
         """Return all runs, without duplicates.
@@ -67,28 +78,35 @@ class SweepPlan:
         notebooks = self.notebooks
         if not notebooks and (self.checkpoints or self.tiers or not self.runs):
             notebooks = ("eval",)
-        declared = {name: _declared(name) for name in (*notebooks, *(n for n, _ in self.runs))}
+        declared = {
+            name: read_parameters(paths.find_notebook(name))
+            for name in dict.fromkeys((*notebooks, *(n for n, _ in self.runs)))
+        }
+        shared = {name: self._shared(known) for name, known in declared.items()}
         self._refuse_unused(declared)
         checkpoints = [path for each in self.checkpoints for path in expanded(each)]
-        jobs = []
+        jobs: list[Job] = []
         for name in notebooks:
             axes: list[list[dict[str, str]]] = [
                 [{axis: value} for value in values] if axis in declared[name] and values else [{}]
                 for axis, values in (("checkpoint", checkpoints), ("tier", self.tiers))
             ]
             for point in itertools.product(*axes):
-                jobs.append(self._job(name, {k: v for part in point for k, v in part.items()}))
-        jobs += [self._job(name, own) for name, own in self.runs]
-        return [job for i, job in enumerate(jobs) if job not in jobs[:i]]
+                own = {k: v for part in point for k, v in part.items()}
+                jobs.append(Job(name, {**shared[name], **own}))
+        jobs += [Job(name, {**shared[name], **own}) for name, own in self.runs]
+        unique: dict[Any, Job] = {}
+        for job in jobs:
+            unique.setdefault(_key(job), job)
+        return list(unique.values())
 
-    def _job(self, name: str, own: Mapping[str, Any]) -> Job:
-        notebook = paths.find_notebook(name)
-        declared = _declared(name)
-        shared = {key: value for key, value in self.parameters.items() if key in declared}
-        texts = {key: value for key, value in self.typed.items() if key in declared}
-        return Job(name, {**shared, **typed_parameters(notebook, texts), **own})
+    def _shared(self, declared: Mapping[str, Parameter]) -> dict[str, Any]:
+        """Return the values for every notebook that one of them declares."""
+        shared = {name: value for name, value in self.parameters.items() if name in declared}
+        texts = {name: value for name, value in self.typed.items() if name in declared}
+        return {**shared, **typed_parameters(declared, texts)}
 
-    def _refuse_unused(self, declared: Mapping[str, Any]) -> None:
+    def _refuse_unused(self, declared: Mapping[str, Mapping[str, Parameter]]) -> None:
         """Raise if a given value is not a parameter of any notebook."""
         problems = []
         for axis, values in (("checkpoint", self.checkpoints), ("tier", self.tiers)):
@@ -107,8 +125,12 @@ class SweepPlan:
             raise ParameterError("\n".join(problems))
 
 
-def _declared(name: str) -> set[str]:
-    return set(read_parameters(paths.find_notebook(name)))
+def _key(job: Job) -> tuple[str, frozenset[tuple[str, Any]]]:
+    """Return what two equal runs have in common; a list or table is refused later, by its type."""
+    return job.notebook, frozenset(
+        (name, value if isinstance(value, Hashable) else repr(value))
+        for name, value in job.parameters.items()
+    )
 
 
 def expanded(spec: str) -> list[str]:
@@ -161,6 +183,18 @@ def _yes_or_no(value: Any) -> bool:
     return value
 
 
+def _string(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("a string")
+    return value
+
+
+def _share(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise ValueError("a number above 0")
+    return float(value)
+
+
 def _runs(value: Any) -> tuple[tuple[str, Mapping[str, Any]], ...]:
     wanted = "[[runs]] tables with `notebook`, a name, and optionally `parameters`, a table"
     if not isinstance(value, list):
@@ -188,6 +222,8 @@ KEYS: dict[str, Callable[[Any], Any]] = {
     "runs": _runs,
     "at_once": _count,
     "book": _yes_or_no,
+    "ray": _string,
+    "gpus_each": _share,
 }
 
 

@@ -1,11 +1,14 @@
 """The record of one model on one task: its schema, its file, its consistency.
 
     results/<label>-<identity>/seed_<n>/<task>.json
+    results/<label>-<identity>/seed_<n>/<task>.<digest>.scores.parquet
 
 A record stores the score of every query; its aggregates are derived from these scores and
-can be recomputed (`problems`). Records are written whole or not at all, as strict JSON, and
+can be recomputed (`problems`). What has a row per query, the scores and each query's best
+documents, is in files beside the JSON (`qwen3nb.records.side_files`), which holds their digests;
+they are read when they are needed. Records are written whole or not at all, as strict JSON, and
 looked up by the identity of model and task, never by name alone. A record's checksum is the
-SHA-256 of everything else in it.
+SHA-256 of everything else in its JSON.
 """
 
 from __future__ import annotations
@@ -14,33 +17,49 @@ import json
 import math
 import platform
 import re
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from qwen3nb import paths
-from qwen3nb.metrics.aggregate import PERCENTILE, REPORTED, Aggregate, aggregate
+from qwen3nb.metrics.aggregate import (
+    AGGREGATES,
+    PERCENTILE,
+    REPORTED,
+    Aggregate,
+    Draws,
+    aggregate_samples,
+    sample_of,
+)
+from qwen3nb.metrics.intervals import Array
+from qwen3nb.records.errors import ResultError
+from qwen3nb.records.query_scores import QueryScores, StoredScores
+from qwen3nb.records.side_files import named_files, remove_unnamed, write_side_file
+from qwen3nb.records.top_documents import StoredTop, encode_top
 from qwen3nb.utils.atomic_files import read_json, sha256_json, write_json
+from qwen3nb.utils.choices import one_of
 
 __all__ = [
     "FIRST_SCHEMA",
     "SCHEMA",
+    "SECOND_SCHEMA",
     "Environment",
     "MTEBScore",
     "ModelInfo",
     "Part",
     "Result",
-    "ResultError",
     "RunCost",
     "TaskInfo",
     "checksum",
     "problems",
+    "read_record",
     "result_path",
 ]
 
-SCHEMA = "qwen3nb.result/2"
+SCHEMA = "qwen3nb.result/3"
+SECOND_SCHEMA = "qwen3nb.result/2"  # with the scores and the best documents in the JSON
 FIRST_SCHEMA = "qwen3nb.result/1"
 _SIZES = ("documents", "queries", "texts")  # among the task's other fields in the first schema
 _VERSIONS = (
@@ -57,10 +76,6 @@ _VERSIONS = (
 )
 _TOLERANCE = 1e-9
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-
-
-class ResultError(ValueError):
-    """A record that cannot be read or is inconsistent; names the file and the cause."""
 
 
 @dataclass(frozen=True)
@@ -166,9 +181,12 @@ class Environment:
     platform: str = ""
     device: str = "cpu"
     precision: str = "float32"
+    linear: str = ""  # onednn or mkl, in float32 on a CPU
 
     @classmethod
-    def current(cls, *, device: str = "cpu", precision: str = "float32") -> Environment:
+    def current(
+        cls, *, device: str = "cpu", precision: str = "float32", linear: str = ""
+    ) -> Environment:
         """Return the environment of this process."""
         return cls(
             versions={name: _installed(name) for name in _VERSIONS},
@@ -176,6 +194,7 @@ class Environment:
             platform=platform.platform(),
             device=device,
             precision=precision,
+            linear=linear,
         )
 
 
@@ -209,10 +228,11 @@ class Result:
         task: the task and its data.
         metrics: aggregate per metric name.
         per_query: column, then query id, to value. If the task has several splits or subsets,
-            ids begin with the part, as in ``test/en/q7``.
+            ids begin with the part, as in ``test/en/q7``. Of a record that was loaded, the values
+            are read from the file beside it when they are needed; see `scores`.
         seed: seed of the run, for intervals and random vectors.
         config: the parameters of the run; of a search also ``top``, the ids of each query's best
-            documents, best first, which older records lack.
+            documents, best first, which older records lack. It, too, is read when it is needed.
         environment: versions, device, precision.
         cost: seconds, texts per second, peak memory.
         run: id of the run, shared by all its records.
@@ -225,7 +245,7 @@ class Result:
     model: ModelInfo
     task: TaskInfo
     metrics: dict[str, Aggregate]
-    per_query: dict[str, dict[str, float]]
+    per_query: Mapping[str, Mapping[str, float]]
     seed: int
     config: dict[str, Any] = field(default_factory=dict)
     environment: Environment = field(default_factory=Environment)
@@ -257,28 +277,92 @@ class Result:
         name = f"{self.model.label}-{self.model.identity[:8]}"
         return result_path(folder, name, self.seed, self.task.key)
 
+    @property
+    def scores(self) -> QueryScores:
+        """The per-query scores as arrays, one per column."""
+        return QueryScores.of(self.per_query)
+
     def save(self, folder: Path | None = None) -> Path:
-        """Write the record with its checksum, whole or not at all, and return its path."""
-        value = {"schema": SCHEMA, **asdict(self)}
-        return write_json(self.path(folder), value | {"checksum": checksum(value)})
+        """Write the record with its checksum, whole or not at all, and return its path.
+
+        Raises:
+            ResultError: a name, a query id or a score that cannot be stored.
+        """
+        path = self.path(folder)
+        replaced = named_files(path)
+        value = {"schema": SCHEMA, **_without_rows(self), **_write_rows(self, path)}
+        write_json(path, value | {"checksum": checksum(value)})
+        remove_unnamed(path, replaced=replaced)
+        return path
+
+    def in_one_file(self) -> dict[str, Any]:
+        """Return the record as one JSON value, with all that `save` keeps in files beside it."""
+        rows: dict[str, Any] = {"per_query": self.scores.plain()}
+        if isinstance(top := self.config.get("top"), Mapping):
+            rows["config"] = self.config | {"top": {query: list(top[query]) for query in top}}
+        value = {"schema": SECOND_SCHEMA, **_without_rows(self), **rows}
+        return value | {"checksum": checksum(value)}
 
     @classmethod
     def load(cls, file: Path) -> Result:
-        """Read a record of the current or the previous schema.
+        """Read a record of the current or a previous schema; its scores are read when needed.
 
         Raises:
             ResultError: not JSON, not of a known schema, or a field is missing.
         """
-        try:
-            value = read_json(file)
-            schema = value.get("schema") if isinstance(value, dict) else type(value).__name__
-            if schema not in (SCHEMA, FIRST_SCHEMA):
-                raise ResultError(f"{file}: schema is {schema!r}, expected {SCHEMA!r}")
-            return cls(**_typed(_from_first(value) if schema == FIRST_SCHEMA else value))
-        except ResultError:
-            raise
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ResultError(f"{file}: not a result record ({error!r})") from None
+        return read_record(file)[0]
+
+
+def read_record(file: Path) -> tuple[Result, dict[str, Any]]:
+    """Return the record in a file, and the JSON that it was read from.
+
+    Raises:
+        ResultError: as `Result.load`.
+    """
+    try:
+        value = read_json(file)
+        return Result(**_typed(_with_rows(value, Path(file)))), value
+    except ResultError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ResultError(f"{file}: not a result record ({error!r})") from None
+
+
+def _without_rows(result: Result) -> dict[str, Any]:
+    """Return the fields of a record as JSON, without what has a row per query."""
+    config = dict(result.config)
+    if isinstance(config.get("top"), Mapping):
+        del config["top"]
+    value = asdict(replace(result, per_query={}, config=config))
+    del value["per_query"], value["checksum"]
+    return value
+
+
+def _write_rows(result: Result, path: Path) -> dict[str, Any]:
+    """Write what has a row per query to files beside ``path``; return what names them."""
+    entries: dict[str, Any] = {"scores": None, "top": None}
+    if scores := result.scores:
+        file = write_side_file(path, "scores", scores.encoded())
+        entries["scores"] = scores.entry(file)
+    top = result.config.get("top")
+    if isinstance(top, Mapping):
+        file = write_side_file(path, "top", encode_top(top))
+        entries["top"] = {"file": file.name, "sha256": file.sha256, "queries": len(top)}
+    return entries
+
+
+def _with_rows(value: Any, file: Path) -> dict[str, Any]:
+    """Return the fields of a record's JSON of any schema, with its rows per query."""
+    schema = value.get("schema") if isinstance(value, dict) else type(value).__name__
+    if schema not in (SCHEMA, SECOND_SCHEMA, FIRST_SCHEMA):
+        raise ResultError(f"{file}: schema is {schema!r}, expected {SCHEMA!r}")
+    if schema != SCHEMA:
+        value = _from_first(value) if schema == FIRST_SCHEMA else value
+        return value | {"per_query": QueryScores.of(value["per_query"])}
+    scores, top = value["scores"], value["top"]
+    config = value["config"] | ({"top": StoredTop.named(file, top)} if top else {})
+    per_query = StoredScores.named(file, scores) if scores else {}
+    return value | {"per_query": per_query, "config": config}
 
 
 def _typed(value: dict[str, Any]) -> dict[str, Any]:
@@ -335,12 +419,22 @@ def checksum(value: dict[str, Any]) -> str:
     return sha256_json(json.loads(json.dumps(content, allow_nan=False)))
 
 
-def problems(result: Result) -> list[str]:
+def problems(result: Result, *, draws: Draws | None = None) -> list[str]:
     """Return what does not follow from the rest of the record; empty if it is consistent.
 
     Aggregates follow from the per-query scores, the identity from the settings, and a reported
     main score is MTEB's.
+
+    Args:
+        result: the record.
+        draws: where the percentile intervals of many records share what they draw.
     """
+    draws = draws or Draws()
+    if isinstance(result.per_query, StoredScores):
+        try:
+            result = replace(result, per_query=result.per_query.loaded())
+        except ResultError as error:  # nothing can be recomputed
+            return [str(error)]
     wrong = []
     if result.model.settings and sha256_json(result.model.settings) != result.model.identity:
         wrong.append("its identity does not follow from the model's settings")
@@ -353,14 +447,7 @@ def problems(result: Result) -> list[str]:
                 wrong.append(f"{name}: value is {stored.value}, MTEB reported {mteb.value}")
             continue
         try:
-            again = aggregate(
-                result.per_query,
-                how=stored.how,
-                columns=stored.columns,
-                seed=result.seed,
-                percentile=stored.interval == PERCENTILE,
-                parts=stored.parts,
-            )
+            again = _recomputed(result, stored, draws)
         except (ValueError, KeyError) as error:
             wrong.append(f"{name}: cannot be recomputed ({error})")
             continue
@@ -369,6 +456,28 @@ def problems(result: Result) -> list[str]:
             if not _same(ours, theirs):
                 wrong.append(f"{name}: {part} is {theirs}, per-query scores give {ours}")
     return wrong
+
+
+def _recomputed(result: Result, stored: Aggregate, draws: Draws) -> Aggregate:
+    """Compute an aggregate of a record again, from its per-query scores."""
+    one_of("aggregate", stored.how, AGGREGATES)
+    return aggregate_samples(
+        [_sample(result.per_query, stored.columns, part) for part in stored.parts or ("",)],
+        how=stored.how,
+        columns=stored.columns,
+        seed=result.seed,
+        percentile=stored.interval == PERCENTILE,
+        parts=stored.parts,
+        draws=draws,
+    )
+
+
+def _sample(
+    per_query: Mapping[str, Mapping[str, float]], columns: tuple[str, ...], part: str
+) -> Array:
+    if isinstance(per_query, QueryScores):
+        return per_query.sample(columns, part)
+    return sample_of(per_query, columns, part)
 
 
 def _aggregates(result: Result) -> Iterator[tuple[str, Aggregate]]:

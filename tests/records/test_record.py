@@ -6,7 +6,8 @@ from dataclasses import asdict, replace
 import pytest
 from helpers.records import amend, make
 
-from qwen3nb.records.record import Environment, MTEBScore, Result, ResultError
+from qwen3nb.records.errors import ResultError
+from qwen3nb.records.record import Environment, MTEBScore, Result
 from qwen3nb.records.store import verify
 
 
@@ -66,6 +67,7 @@ def test_the_repr_shows_model_task_and_score():
 
 def test_the_environment_names_versions_and_device():
     here = Environment.current(device="cuda:0", precision="bfloat16")
+    assert here.linear == ""
     assert (here.device, here.precision) == ("cuda:0", "bfloat16")
     assert here.versions["numpy"].startswith("2")
     assert here.python.startswith("3")

@@ -328,7 +328,7 @@ def _write_back(each: TrainedAdapter, results: Iterable[Result]) -> None:
         name = main.lower()
         value = {
             "dataset": result.config.get("collection", result.task.key),
-            "per_query": result.per_query.get(main, {}),
+            "per_query": dict(result.per_query.get(main, {})),
             "aggregate": {name: result.main.value},
             "config": each.settings,
             "model": result.model.identity,

@@ -16,9 +16,11 @@ id, or by a folder in the mirror or in a hub cache, whose path says which model 
 from __future__ import annotations
 
 import difflib
+import functools
 import importlib.util
 import re
 import tomllib
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -40,7 +42,8 @@ _LABEL = re.compile(r"[^A-Za-z0-9._-]+")
 DEMO = "demo"
 
 
-def registry() -> dict[str, dict[str, Any]]:
+@functools.cache
+def registry() -> Mapping[str, Mapping[str, Any]]:
     """Return the baselines, by name."""
     return tomllib.loads(Path(__file__).with_name("registry.toml").read_text(encoding="utf-8"))
 
@@ -177,14 +180,14 @@ def _with_settings(local: Source, registered: Source) -> Source:
     )
 
 
-def _name_of(hub_id: str, known: dict[str, dict[str, Any]]) -> str | None:
+def _name_of(hub_id: str, known: Mapping[str, Mapping[str, Any]]) -> str | None:
     """Return the name in the registry of a hub model; the hub ignores case."""
     return next(
         (name for name, each in known.items() if each["id"].lower() == hub_id.lower()), None
     )
 
 
-def _registered_folder(local: Source, spec: str, known: dict[str, dict[str, Any]]) -> Source:
+def _registered_folder(local: Source, spec: str, known: Mapping[str, Mapping[str, Any]]) -> Source:
     """Return ``local`` with the registry's settings if its path says that it is such a model."""
     assert local.folder is not None  # noqa: S101 - found by its folder
     hub_id, revision = _hub_layout(local.folder)
@@ -206,7 +209,7 @@ def _hub_layout(folder: Path) -> tuple[str | None, str | None]:
     return None, None
 
 
-def _unknown(spec: str, known: dict[str, Any]) -> str:
+def _unknown(spec: str, known: Mapping[str, Any]) -> str:
     names = ["bm25", "random", DEMO, *known]
     near = difflib.get_close_matches(spec, names, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
@@ -226,7 +229,7 @@ def _demo() -> Source:
     return _folder(DEMO, folder)
 
 
-def _registered(name: str, entry: dict[str, Any]) -> Source:
+def _registered(name: str, entry: Mapping[str, Any]) -> Source:
     common: dict[str, Any] = {
         "prompts": named_prompts(entry.get("prompts", {})),
         "revision": entry["revision"],

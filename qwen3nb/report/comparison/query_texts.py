@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from qwen3nb.evaluation.mteb.search_texts import SearchTexts
 from qwen3nb.records.record import Result
 from qwen3nb.report.render.format import cut
@@ -12,7 +14,7 @@ __all__ = ["query_text", "texts_at_hand", "top_documents"]
 def top_documents(result: Result, query: str) -> list[str]:
     """Return the ids of a query's top documents; empty if the record does not keep them."""
     kept = result.config.get("top")
-    if not isinstance(kept, dict):
+    if not isinstance(kept, Mapping):
         return []
     task = result.task
     whole = "/".join([*task.splits, *task.subsets, query])  # its id in the record of all parts

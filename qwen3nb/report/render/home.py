@@ -7,7 +7,8 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from qwen3nb.records.record import Result, ResultError
+from qwen3nb.records.errors import ResultError
+from qwen3nb.records.record import Result
 from qwen3nb.utils.command_line import option_words
 
 __all__ = [

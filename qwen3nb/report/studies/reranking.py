@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qwen3nb.analysis.comparison.alignment import join
 from qwen3nb.analysis.comparison.differences import (
     PairedDifference,
     corrected,
     paired_differences,
 )
+from qwen3nb.analysis.stats.score_matrix import join
 from qwen3nb.datasets.collection import TestCollection
 from qwen3nb.datasets.find_collections import find_collections
 from qwen3nb.datasets.trec import load_run

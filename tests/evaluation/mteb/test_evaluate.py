@@ -8,7 +8,8 @@ from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.run import EvaluationError
 from qwen3nb.models.load import load_model
-from qwen3nb.records.record import SCHEMA, Result, ResultError
+from qwen3nb.records.errors import ResultError
+from qwen3nb.records.record import SCHEMA, Result
 from qwen3nb.records.store import load_failures, result_files, verify, verify_files
 from qwen3nb.tiers import TIERS
 
