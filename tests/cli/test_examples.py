@@ -47,6 +47,10 @@ ELSEWHERE = {
     ),
     "book": ("book.build.build_book", "tests/execution/test_notebook.py"),
     "demo": ("demo.pipeline.run_demo", ".ci/run"),
+    "encode --model encoder --input texts.jsonl --output vectors --ray": (
+        "cli.encode.encode_on_cluster",
+        "tests/cluster/test_encode.py",
+    ),
 }
 
 # Exit codes other than 0 that an example announces.

@@ -27,6 +27,7 @@ def encode_blocks(
     *,
     size: int | None = None,
     total: int | None = None,
+    first: int = 0,
     **options: Any,
 ) -> Iterator[Vectors]:
     """Yield the vectors of ``texts``, in order, in blocks (n, D) of float32.
@@ -38,6 +39,7 @@ def encode_blocks(
         texts: any number of strings.
         size: texts per block; None for 32 MiB of vectors.
         total: number of texts, if known; if it takes several blocks, a bar shows them.
+        first: position of the first text in a larger input, for errors.
         options: options of `Encoder.encode`, such as ``role``.
 
     Raises:
@@ -50,7 +52,7 @@ def encode_blocks(
         total=total, desc=f"{encoder.label}: corpus", unit=" texts", leave=False, disable=not shown
     ) as bar:
         while part := list(itertools.islice(source, size)):
-            yield _encoded(encoder, part, rows, options)
+            yield _encoded(encoder, part, first + rows, options)
             rows += len(part)
             bar.update(len(part))
 

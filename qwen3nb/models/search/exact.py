@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qwen3nb.models.search.npy_file import read_blocks
+from qwen3nb.models.search.shards import shard_blocks
 from qwen3nb.utils.choices import one_of
 
 __all__ = ["BACKENDS", "Hits", "boosted", "search"]
@@ -87,7 +88,8 @@ def search(
 
     Args:
         queries: (Q, D).
-        corpus: (N, D) in memory, a .npy file of that shape, or blocks (n, D) in order.
+        corpus: (N, D) in memory, a .npy file of that shape, a folder of parts as written by
+            ``encode --shards``, or blocks (n, D) in order.
         k: hits per query.
         backend: the library that screens the documents: ``numpy``, ``torch`` or ``faiss``.
         block: documents read and compared at once.
@@ -143,7 +145,7 @@ def _check_boosts(boosts: Doubles | None, documents: int) -> None:
 
 def _blocks(corpus: Floats | Path | Iterable[Floats], size: int) -> Iterator[Floats]:
     if isinstance(corpus, Path):
-        yield from read_blocks(corpus, size)
+        yield from (shard_blocks if corpus.is_dir() else read_blocks)(corpus, size)
         return
     for part in [corpus] if isinstance(corpus, np.ndarray) else corpus:
         for start in range(0, len(part), size):

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["fill", "read_blocks"]
+__all__ = ["check_npy", "fill", "read_blocks"]
 
 
 def read_blocks(file: Path, size: int) -> Iterator[NDArray[np.float32]]:
@@ -35,6 +35,22 @@ def read_blocks(file: Path, size: int) -> Iterator[NDArray[np.float32]]:
                     f"{file} is truncated: expected {rows} rows of {dimension} float32"
                 )
             yield part
+
+
+def check_npy(file: Path, *, rows: int, dimension: int) -> None:
+    """Refuse anything but a whole .npy file of float32 (``rows``, ``dimension``).
+
+    Raises:
+        ValueError: no such file, another shape, or a size that is not the header's.
+    """
+    if not file.is_file():
+        raise ValueError(f"{file}: no such file")
+    *shape, offset = _header(file)
+    if shape != [rows, dimension]:
+        raise ValueError(f"{file}: expected float32 ({rows}, {dimension}); got {tuple(shape)}")
+    size, expected = file.stat().st_size, offset + 4 * rows * dimension
+    if size != expected:
+        raise ValueError(f"{file}: expected {expected:,} bytes; got {size:,}")
 
 
 def fill(vectors: NDArray[np.float32], handle: FileIO) -> bool:
