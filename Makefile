@@ -2,7 +2,7 @@
 PYTHON ?= python3.11
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-EXTRAS := cpu,demo,test,dev
+EXTRAS := cpu,demo,ray,test,dev
 STAMP  := $(VENV)/.installed
 
 .PHONY: install demo test check book lab clean help
@@ -15,7 +15,7 @@ install: $(STAMP) ## create .venv and install everything into it
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	@echo "» installing into $(VENV): about 2.6 GB, a few minutes"
+	@echo "» installing into $(VENV): about 2.9 GB, a few minutes"
 	$(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt --editable '.[$(EXTRAS)]'
 	@touch $@
 

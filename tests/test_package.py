@@ -56,7 +56,9 @@ FLOORS = tuple(
     """
 paths tiers utils metrics records checkpoints
 models.types models.batching models.counters models.mteb_meta models.modeling models.sources
-models.inference models.encoders models.search models.rerankers models.load
+models.cache
+models.inference models.search.npy_file models.search.shards models.encoders models.search
+models.rerankers models.load
 extraction
 datasets.rows datasets.trec datasets.judgements datasets.mirror datasets.words
 datasets.pydocs
@@ -65,6 +67,7 @@ evaluation.recording evaluation.run evaluation.mteb evaluation.embeddings evalua
 evaluation.evaluate evaluation.studies
 analysis.stats analysis.comparison analysis.inventory analysis.training analysis.calibration
 bench
+cluster
 report.render report.leaderboard report.evaluation report.comparison report.training report.studies
 report.card report.headline report.paper report.model_report
 execution book demo cli
@@ -174,7 +177,7 @@ def test_the_constraints_pin_what_changes_numbers_and_agree_with_the_requirement
         each.name: each
         for each in map(Requirement, (each for each in lines if each[:1] not in "#"))
     }
-    assert set(pins) == {"torch", "plotly", "mteb"}
+    assert set(pins) == {"torch", "plotly", "mteb", "ray"}
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
     for needed in map(Requirement, project["dependencies"]):
         if needed.name in pins:

@@ -79,8 +79,8 @@ def tasks(output: Path) -> list[Task]:
     tables = (*command, "tables", "--tier", "full", "--format", "csv", "--out", str(output))
     return [
         Task("load_results", ("-c", _LOAD), 10, 0.3),
-        Task("leaderboard", ("-c", f"{_LOAD}; q.leaderboard(records, tier='full')"), 60, 2),
-        Task("compare", ("-c", f"{_LOAD}; q.compare(records, tier='full')"), 60, 2),
+        Task("leaderboard", ("-c", f"{_LOAD}; q.leaderboard(records, tasks=records.tasks)"), 60, 2),
+        Task("compare", ("-c", f"{_LOAD}; q.compare(records)"), 60, 2),
         Task("tables", tables, 60, 2),
         Task("verify --checksums", (*command, "verify", "--checksums"), 60),
         Task("verify", (*command, "verify"), 300),
@@ -211,4 +211,6 @@ def records_table(timings: list[RecordsTiming]) -> str:
         )
         for each in timings
     ]
-    return markdown_table(("task", "wall", "processor", "peak memory", "limit", "within"), rows)
+    return markdown_table(
+        ("task", "wall", "processor", "peak memory", "limit", "within"), rows, cell=str
+    )

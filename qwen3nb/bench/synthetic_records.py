@@ -128,6 +128,18 @@ def _top(queries: tuple[str, ...], rng: np.random.Generator) -> dict[str, list[s
     return dict(zip(queries, documents, strict=True))
 
 
+def _model(number: int, spec: str) -> ModelInfo:
+    settings = {
+        "model": {"kind": "synthetic", "weights": sha256_json(number)},
+        "prompts": {},
+        "max_length": 512,
+        "normalize": True,
+        "dtype": "float32",
+    }
+    label = f"synthetic-checkpoint-{number}"
+    return ModelInfo(label, sha256_json(settings), spec, settings, parameters=1000)
+
+
 def _result(
     scores: QueryScores,
     *,
@@ -139,13 +151,10 @@ def _result(
 ) -> Result:
     n = len(scores.queries)
     spec = f"runs/synthetic/checkpoint-{model}"
-    settings = {"kind": "synthetic", "number": model, "pooling": "mean", "max_length": 512}
     metrics = means(scores.plain(), seed=seed)
     value = metrics[_MAIN].value
     return Result(
-        model=ModelInfo(
-            f"synthetic-checkpoint-{model}", sha256_json(settings), spec, settings, 1000
-        ),
+        model=_model(model, spec),
         task=TaskInfo(
             name=key,
             type="Retrieval",

@@ -21,6 +21,7 @@ from qwen3nb.cli.encode import VECTOR_COMMANDS
 from qwen3nb.cli.errors import without_traceback
 from qwen3nb.cli.notebooks import NOTEBOOK_COMMANDS
 from qwen3nb.cli.options import (
+    CACHE_LIMIT,
     DEVICE,
     DTYPE,
     FILE,
@@ -196,6 +197,7 @@ def push(folder: Path, repository: str, dry_run: bool, **options: Any) -> None:
 @click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
 @DEVICE
 @DTYPE
+@CACHE_LIMIT
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
 @without_traceback
 def quick(model: str, max_length: int, as_json: bool, **options: Any) -> None:

@@ -12,7 +12,7 @@ import click
 
 from qwen3nb.cli.errors import without_traceback
 from qwen3nb.cli.notebooks import FRESH, PARAMETER, NotebookCommand, given_parameters
-from qwen3nb.cli.options import MIRROR, REHEARSE, rehearsal, use_mirror
+from qwen3nb.cli.options import CACHE_LIMIT, MIRROR, RAY, REHEARSE, rehearsal, use_mirror
 
 if TYPE_CHECKING:
     from qwen3nb.execution.sweep import Job, Outcome
@@ -41,24 +41,34 @@ __all__ = ["sweep_command"]
     type=click.IntRange(min=0),
     help="Parallel runs; 0 for as many as fit, at most four.",
 )
+@RAY
+@click.option(
+    "--gpus-each",
+    type=click.FloatRange(min=0, min_open=True),
+    help="GPUs of a run on a cluster that has any; 0.5 lets two share one.  [default: 1]",
+)
 @click.option("--no-book", is_flag=True, help="Do not build the book afterwards.")
 @click.option("--dry-run", is_flag=True, help="List the runs and run nothing.")
 @REHEARSE
 @FRESH
 @MIRROR
+@CACHE_LIMIT
 @without_traceback
 def sweep_command(file: Path | None, mirror: Path | None, **flags: Any) -> None:
     """Run every checkpoint on every tier in every notebook, then build the book.
 
-    FILE is TOML with the keys checkpoints, tiers, notebooks, parameters, runs, at_once and
-    book; options override it. Options of eval.ipynb, and -p, apply to every notebook that
-    declares the parameter. --checkpoint, --tier and --notebook are repeatable.
+    FILE is TOML with the keys checkpoints, tiers, notebooks, parameters, runs, at_once,
+    book, ray and gpus_each; options override it. Options of eval.ipynb, and -p, apply to
+    every notebook that declares the parameter. --checkpoint, --tier and --notebook are
+    repeatable.
 
     Finished runs are reused. A failed run does not stop the others; the exit status is
-    then 1. With GPUs, each run uses one of them.
+    then 1. With GPUs, each run uses one of them. With --ray, runs are spread over the nodes
+    of a cluster, and this machine publishes their pages and records.
 
     \b
     qwen3nb sweep sweep.toml
+    qwen3nb sweep sweep.toml --ray auto
     qwen3nb sweep --checkpoint "runs/ul2/checkpoint-*" --checkpoint bm25 --tier smoke
     qwen3nb sweep sweep.toml --max-length 256 --dry-run
     qwen3nb sweep --checkpoint bm25 --checkpoint encoder --tier full --rehearse
@@ -96,7 +106,12 @@ def _plan(file: Path | None, flags: dict[str, Any]) -> SweepPlan:
     shared = {name: value for name, value in plan.parameters.items() if name not in typed}
     at_once = plan.at_once if flags["at_once"] is None else flags["at_once"]
     book = plan.book and not flags["no_book"]
-    return replace(plan, **lists, parameters=shared, typed=typed, at_once=at_once, book=book)
+    ray = plan.ray if flags["ray"] is None else flags["ray"]
+    gpus_each = plan.gpus_each if flags["gpus_each"] is None else flags["gpus_each"]
+    return replace(
+        plan, **lists, parameters=shared, typed=typed, at_once=at_once, book=book, ray=ray,
+        gpus_each=gpus_each,
+    )  # fmt: skip
 
 
 def _parameters(flags: dict[str, Any]) -> dict[str, str]:
@@ -125,7 +140,9 @@ def _run(jobs: Sequence[Job], plan: SweepPlan, *, fresh: bool) -> list[Outcome]:
     """Run the jobs, build the book from the finished ones, and return the failed ones."""
     from qwen3nb.execution.sweep import sweep
 
-    outcomes = sweep(jobs, at_once=plan.at_once, fresh=fresh)
+    outcomes = sweep(
+        jobs, at_once=plan.at_once, fresh=fresh, ray=plan.ray, gpus_each=plan.gpus_each
+    )
     failed = [each for each in outcomes if each.status == "failed"]
     reused = sum(each.status == "reused" for each in outcomes)
     done = len(outcomes) - reused - len(failed)

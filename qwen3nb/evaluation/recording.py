@@ -103,12 +103,21 @@ def assemble(
         per_query=per_query,
         seed=seed,
         config=config,
-        environment=Environment.current(device=device, precision=precision),
+        environment=_environment(model, device=device, precision=precision),
         cost=work.cost(),
         run=run,
         finished=datetime.now(UTC).isoformat(timespec="seconds"),
         parts=parts,
     )
+
+
+def _environment(model: ModelInfo, *, device: str, precision: str) -> Environment:
+    linear = ""
+    if model.parameters and device == "cpu" and precision == "float32":
+        from qwen3nb.models.inference.onednn_linear import linear_library
+
+        linear = linear_library()
+    return Environment.current(device=device, precision=precision, linear=linear)
 
 
 def model_info(model: Any) -> ModelInfo:

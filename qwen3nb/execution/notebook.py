@@ -33,6 +33,7 @@ from qwen3nb.models.sources.fingerprint import fingerprint
 from qwen3nb.models.sources.lora import adapter_fingerprint
 from qwen3nb.models.sources.resolve import find_source, find_training
 from qwen3nb.utils.atomic_files import file_stamp, sha256_file, sha256_json
+from qwen3nb.utils.code_digest import code_digest
 
 __all__ = [
     "ENGINE",
@@ -97,7 +98,7 @@ def run_key(
     parts: dict[str, Any] = {
         "cells": [[cell.cell_type, cell.source] for cell in notebook.cells],
         "parameters": dict(values),
-        "code": once(_code_digest),
+        "code": once(code_digest),
     }
     if "checkpoint" in values:
         parts["model"] = once(_model_fingerprint, values["checkpoint"])
@@ -134,17 +135,6 @@ def _results_digests() -> list[list[str]]:
 def _files(folder: Path) -> list[Path]:
     """Return the files in a folder of data; none if there is no such folder."""
     return [file for file in folder.rglob("*") if file.is_file()] if folder.is_dir() else []
-
-
-def _code_digest() -> str:
-    """Return a digest of the files of this package."""
-    package = Path(__file__).resolve().parent.parent
-    files = sorted(
-        file
-        for file in package.rglob("*")
-        if file.suffix in {".py", ".toml", ".tsv", ".j2", ".json", ".mplstyle"}
-    )
-    return sha256_json([[str(file.relative_to(package)), sha256_file(file)] for file in files])
 
 
 def resolved_parameters(

@@ -12,9 +12,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-__all__ = ["Children", "interrupted_by_sigterm", "kill_tree"]
+__all__ = ["STOPPED", "Children", "interrupted_by_sigterm", "kill_tree"]
 
-_STOPPED = -signal.SIGTERM
+STOPPED = -signal.SIGTERM  # status of what was not started, since all are stopped
 
 
 class Children:
@@ -38,7 +38,7 @@ class Children:
         with log.open("wb") as file:
             with self._lock:
                 if self._stopped:
-                    return _STOPPED
+                    return STOPPED
                 process = subprocess.Popen(
                     command,
                     stdin=subprocess.DEVNULL,

@@ -1,21 +1,18 @@
-"""Run several notebooks on this machine in parallel.
+"""Run several notebooks in parallel, on this machine or on a Ray cluster.
 
 Each run is a separate process, so that a failure or lack of memory in one does not stop
 the others. A run already finished with the same inputs is not run again. With GPUs, each
-run uses one of them.
+run uses one of them. Where the processes are is up to `qwen3nb.execution.executors`.
 """
 
 from __future__ import annotations
 
-import os
-import queue
 import re
 import signal
-import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +22,8 @@ import nbformat
 
 from qwen3nb import paths
 from qwen3nb.evaluation.mteb.preflight import weight_bytes
-from qwen3nb.execution.attempt import LOG, Attempt
+from qwen3nb.execution.attempt import Attempt
+from qwen3nb.execution.executors import Command, Ended, Executor, LocalExecutor, on_cluster
 from qwen3nb.execution.notebook import (
     finished_page,
     page_path,
@@ -33,9 +31,9 @@ from qwen3nb.execution.notebook import (
     resolved_parameters,
 )
 from qwen3nb.execution.parameters import Once, ParameterError
-from qwen3nb.execution.subprocesses import Children, interrupted_by_sigterm
+from qwen3nb.execution.subprocesses import interrupted_by_sigterm
 from qwen3nb.models.sources.resolve import find_source
-from qwen3nb.records.failures import failed_run
+from qwen3nb.records.failures import FailedRun, failed_run
 from qwen3nb.utils.hardware import available_memory, cores, gpus
 from qwen3nb.utils.progress import tqdm
 from qwen3nb.utils.secrets import secret_values, without
@@ -98,6 +96,7 @@ class Outcome:
         seconds: duration of the job.
         log: file with its output.
         reason: why it failed, on one line.
+        node: the node of a cluster that it ran on; empty for this machine.
     """
 
     job: Job
@@ -105,70 +104,46 @@ class Outcome:
     seconds: float
     log: Path
     reason: str = ""
-
-
-@dataclass
-class _Workers:
-    """Settings and resources for running jobs in parallel, with one GPU each if available."""
-
-    at_once: int
-    fresh: bool
-    gpus: queue.Queue[str] | None
-    children: Children
-
-    @contextmanager
-    def environment(self, log: Path) -> Any:
-        """Yield the environment of a run, with a GPU that no other run uses meanwhile."""
-        threads = str(max(1, cores() // self.at_once))
-        shared = {
-            "OMP_NUM_THREADS": threads,
-            # Threads that spin while waiting take cores away from other runs.
-            "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE"),
-            "TOKENIZERS_PARALLELISM": "false",
-            LOG: str(log),
-        }
-        if self.gpus is None:
-            yield {**os.environ, **shared}
-            return
-        gpu = self.gpus.get()
-        try:
-            yield {**os.environ, **shared, "CUDA_VISIBLE_DEVICES": gpu}
-        finally:
-            self.gpus.put(gpu)
+    node: str = ""
 
 
 def sweep(
-    jobs: Sequence[Job], *, at_once: int = 0, fresh: bool = False, show_progress: bool = True
+    jobs: Sequence[Job],
+    *,
+    at_once: int = 0,
+    fresh: bool = False,
+    show_progress: bool = True,
+    ray: str = "",
+    gpus_each: float = 1.0,
 ) -> list[Outcome]:
     """Run every job and return the outcomes in the order of ``jobs``.
 
     Args:
         jobs: the jobs; all are checked before the first one starts.
-        at_once: parallel processes; 0 for `fitting`. With GPUs, at most one per GPU.
+        at_once: parallel processes; 0 for `fitting`. With GPUs, at most one per GPU. On a
+            cluster, those of its smallest node.
         fresh: run jobs again even if their page is up to date.
         show_progress: whether to show a progress bar and a line per finished job.
+        ray: a Ray cluster for the runs, see `qwen3nb.cluster.connect`; empty: this machine.
+        gpus_each: GPUs of a run on a cluster that has any; a fraction shares one.
 
     Raises:
         ParameterError: a job is invalid; nothing was run.
+        ClusterError: no cluster, or its nodes would not compute the same; nothing was run.
         Stopped: interrupted by Ctrl-C or SIGTERM. Running jobs were killed; pages are intact.
     """
     check_jobs(jobs)
-    devices = gpus()
-    at_once = min(at_once or fitting(jobs), len(devices) or len(jobs) or 1)
-    workers = _Workers(at_once, fresh, _queue_of(devices), Children())
     outcomes: dict[int, Outcome] = {}
     bar = tqdm(total=len(jobs), desc="notebooks", unit="run", disable=not show_progress)
     try:
-        with interrupted_by_sigterm(), bar, ThreadPoolExecutor(at_once) as pool:
-            waiting = {pool.submit(_run, job, workers): i for i, job in enumerate(jobs)}
-            try:
-                for future in as_completed(waiting):
-                    outcomes[waiting[future]] = future.result()
-                    _print_outcome(future.result(), bar)
-            except BaseException:
-                workers.children.stop()
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
+        with (
+            interrupted_by_sigterm(),
+            bar,
+            _executor(jobs, ray=ray, at_once=at_once, gpus_each=gpus_each) as executor,
+        ):
+            for index, outcome in _outcomes(jobs, executor, fresh=fresh):
+                outcomes[index] = outcome
+                _print_outcome(outcome, bar)
     except KeyboardInterrupt:
         raise Stopped(
             f"stopped after {len(outcomes)} of {len(jobs)} runs. "
@@ -177,19 +152,46 @@ def sweep(
     return [outcomes[index] for index in range(len(jobs))]
 
 
-def _queue_of(devices: Sequence[str]) -> queue.Queue[str] | None:
-    if not devices:
-        return None
-    waiting: queue.Queue[str] = queue.Queue()
-    for device in devices:
-        waiting.put(device)
-    return waiting
+def _executor(
+    jobs: Sequence[Job], *, ray: str, at_once: int, gpus_each: float
+) -> AbstractContextManager[Executor]:
+    """Return what is to execute the jobs: this machine, or a cluster."""
+    if not ray:
+        return nullcontext(LocalExecutor(min(at_once or fitting(jobs), len(jobs) or 1)))
+    values = [job.values for job in jobs]
+    if any(own.get("output_dir") for own in values):
+        raise ParameterError(
+            "a node of a cluster writes to no folder of results; this machine publishes what it "
+            "made. Give no output_dir; QWEN3NB_RESULTS moves all results"
+        )
+    models = dict.fromkeys(str(own["checkpoint"]) for own in values if "checkpoint" in own)
+    adapters = dict.fromkeys(str(own["adapter"]) for own in values if own.get("adapter"))
+    return on_cluster(
+        ray, at_most=len(jobs), at_once=at_once, gpus_each=gpus_each,
+        models=tuple(models), adapters=tuple(adapters),
+    )  # fmt: skip
+
+
+def _outcomes(
+    jobs: Sequence[Job], executor: Executor, *, fresh: bool
+) -> Iterator[tuple[int, Outcome]]:
+    """Yield the index and outcome of each job as it ends; stop all if that is interrupted."""
+    with ThreadPoolExecutor(executor.at_once) as pool:
+        waiting = {pool.submit(_run, job, executor, fresh): i for i, job in enumerate(jobs)}
+        try:
+            for future in as_completed(waiting):
+                yield waiting[future], future.result()
+        except BaseException:
+            executor.stop()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def _print_outcome(outcome: Outcome, bar: Any) -> None:
     bar.update(1)
     if not bar.disable:
-        bar.write(f"  {outcome.status:7} {outcome.seconds:6.1f} s  {outcome.job.name}")
+        where = f"  on {outcome.node}" if outcome.node else ""
+        bar.write(f"  {outcome.status:7} {outcome.seconds:6.1f} s  {outcome.job.name}{where}")
         if outcome.reason:
             bar.write(f"          {outcome.reason}\n          see {paths.shown(outcome.log)}")
 
@@ -224,9 +226,13 @@ def fitting(jobs: Sequence[Job]) -> int:
     """Return how many jobs fit in parallel: one per core, at most four, as memory allows."""
     # Jobs on one checkpoint need the same memory; without one, that of the notebook's default.
     kinds = {job.parameters.get("checkpoint") or (job.notebook,): job for job in jobs}
-    largest = max(map(_weights, kinds.values()), default=0)
-    fit = available_memory() // (_BASE_MEMORY + _TIMES_WEIGHTS * largest)
+    fit = available_memory() // max(map(_memory, kinds.values()), default=_BASE_MEMORY)
     return max(1, min(4, cores(), fit))
+
+
+def _memory(job: Job) -> int:
+    """Return the bytes that a job may need."""
+    return _BASE_MEMORY + _TIMES_WEIGHTS * _weights(job)
 
 
 def _weights(job: Job) -> int:
@@ -235,36 +241,41 @@ def _weights(job: Job) -> int:
     return weight_bytes(find_source(values["checkpoint"])) if "checkpoint" in values else 0
 
 
-def _run(job: Job, workers: _Workers) -> Outcome:
+def _run(job: Job, executor: Executor, fresh: bool) -> Outcome:
     started = time.time()
     log = paths.results() / "logs" / f"{job.name}.log"
     try:
-        reused = not workers.fresh and job.finished()
+        reused = not fresh and job.finished()
     except (ValueError, OSError):  # a broken model; its run reports the cause
         reused = False
     if reused:
         return Outcome(job, "reused", time.time() - started, log)
     log.parent.mkdir(parents=True, exist_ok=True)
-    with workers.environment(log) as environment:
-        status = workers.children.run(_command(job, workers), log=log, environment=environment)
-    stopped = workers.children.stopped  # killed by us: not a failure
-    reason = _reason(job, status, started=started, log=log) if status and not stopped else ""
-    return Outcome(job, "failed" if status else "done", time.time() - started, log, reason)
+    earlier = failed_run(job.name)
+    ended = executor.run(_command(job, fresh=fresh), log=log)
+    failed = ended.status != 0 and not executor.stopped  # killed by us: not a failure
+    reason = _reason(job, ended, started=started, log=log, earlier=earlier) if failed else ""
+    seconds = time.time() - started if ended.seconds is None else ended.seconds
+    return Outcome(job, "failed" if ended.status else "done", seconds, log, reason, ended.node)
 
 
-def _command(job: Job, workers: _Workers) -> list[str]:
-    command = [sys.executable, "-m", "qwen3nb.cli.main", "run", job.notebook]
-    command += ["--fresh"] if workers.fresh else []
+def _command(job: Job, *, fresh: bool) -> Command:
+    arguments = ["run", job.notebook, *(["--fresh"] if fresh else [])]
     for name, value in job.parameters.items():
-        command += ["-p", name, str(value)]
-    return command
+        arguments += ["-p", name, str(value)]
+    return Command(job.name, tuple(arguments), job.page, _memory(job), _stays_here(job))
 
 
-def _reason(job: Job, status: int, *, started: float, log: Path) -> str:
+def _stays_here(job: Job) -> bool:
+    """Whether a job reads the records, or writes a model: both are this machine's."""
+    notebook = nbformat.read(paths.find_notebook(job.notebook), as_version=4)
+    return notebook.metadata["qwen3nb"].get("reads") == "results" or "output" in job.values
+
+
+def _reason(job: Job, ended: Ended, *, started: float, log: Path, earlier: FailedRun | None) -> str:
     """Return why a job failed; write its page if the process died before doing so."""
-    note = failed_run(job.name)
-    began = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(started))
-    if note is None or note.started < began:
+    note, status = failed_run(job.name), ended.status
+    if note is None or note == earlier:
         notebook = paths.find_notebook(job.notebook)
         partial = partial_folder() / f"{job.name}.ipynb"
         executed = partial if partial.is_file() else None

@@ -5,6 +5,8 @@
     notebooks = ["eval"]
     at_once = 0      # 0: as many as fit
     book = true      # build the book afterwards
+    ray = "auto"     # a Ray cluster, as --ray; "local": a Ray of this machine; "": none
+    gpus_each = 1.0  # GPUs of a run on a cluster that has any
 
     [parameters]     # for every notebook that declares them
     batch_size = 64
@@ -51,6 +53,8 @@ class SweepPlan:
         runs: further notebooks with their own parameters.
         at_once: parallel processes; 0: as many as fit.
         book: whether to build the book afterwards.
+        ray: address of a Ray cluster; empty: runs on this machine.
+        gpus_each: GPUs of a run on a cluster that has any.
     """
 
     checkpoints: tuple[str, ...] = ()
@@ -61,6 +65,8 @@ class SweepPlan:
     runs: tuple[tuple[str, Mapping[str, Any]], ...] = ()
     at_once: int = 0
     book: bool = True
+    ray: str = ""
+    gpus_each: float = 1.0
 
     def jobs(self) -> list[Job]:
         """Return all runs, without duplicates.
@@ -177,6 +183,18 @@ def _yes_or_no(value: Any) -> bool:
     return value
 
 
+def _string(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("a string")
+    return value
+
+
+def _share(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise ValueError("a number above 0")
+    return float(value)
+
+
 def _runs(value: Any) -> tuple[tuple[str, Mapping[str, Any]], ...]:
     wanted = "[[runs]] tables with `notebook`, a name, and optionally `parameters`, a table"
     if not isinstance(value, list):
@@ -204,6 +222,8 @@ KEYS: dict[str, Callable[[Any], Any]] = {
     "runs": _runs,
     "at_once": _count,
     "book": _yes_or_no,
+    "ray": _string,
+    "gpus_each": _share,
 }
 
 

@@ -181,9 +181,12 @@ class Environment:
     platform: str = ""
     device: str = "cpu"
     precision: str = "float32"
+    linear: str = ""  # onednn or mkl, in float32 on a CPU
 
     @classmethod
-    def current(cls, *, device: str = "cpu", precision: str = "float32") -> Environment:
+    def current(
+        cls, *, device: str = "cpu", precision: str = "float32", linear: str = ""
+    ) -> Environment:
         """Return the environment of this process."""
         return cls(
             versions={name: _installed(name) for name in _VERSIONS},
@@ -191,6 +194,7 @@ class Environment:
             platform=platform.platform(),
             device=device,
             precision=precision,
+            linear=linear,
         )
 
 

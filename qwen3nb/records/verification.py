@@ -18,8 +18,9 @@ from typing import Any
 from qwen3nb import paths
 from qwen3nb.metrics.aggregate import Draws
 from qwen3nb.records.record import FIRST_SCHEMA, Result, problems, read_record
+from qwen3nb.records.runs import run_digest, run_digests
 from qwen3nb.records.side_files import side_file_problems
-from qwen3nb.utils.atomic_files import sha256_file, sha256_json
+from qwen3nb.utils.atomic_files import sha256_json
 
 __all__ = ["RecordCheck", "Verifier"]
 
@@ -102,13 +103,12 @@ def _signature(raw: dict[str, Any]) -> Iterator[str]:
 
 def _run_problems(file: Path, result: Result) -> Iterator[str]:
     """Compare the runs beside the record with their digests, or with its queries."""
-    digests = result.config.get("runs")
-    if isinstance(digests, dict):
-        for name, digest in digests.items():
-            run = file.with_name(Path(str(name)).name)
+    digests = run_digests(file, result.config)
+    if digests is not None:
+        for run, digest in digests.items():
             if not run.is_file():
                 yield f"its run {run.name} is missing"
-            elif sha256_file(run) != digest:
+            elif run_digest(run) != digest:
                 yield f"its run {run.name} is not the one that was scored"
         return
     runs = {end: file.with_suffix(end) for end in (".first.trec", ".trec")}

@@ -16,6 +16,7 @@ import pytest
 from helpers.notebooks import VERIFY, notebook_of, save
 
 from qwen3nb import paths
+from qwen3nb.execution import executors
 from qwen3nb.execution import sweep as sweeps
 from qwen3nb.execution.parameters import ParameterError
 from qwen3nb.execution.subprocesses import Children, kill_tree
@@ -167,6 +168,8 @@ def test_a_file_says_it_all(small, tmp_path):
         ("at_once = true", "at_once is True; expected an integer of 0 or more"),
         ("at_once = -1", "expected an integer"),
         ("book = 1", "book is 1; expected true or false"),
+        ("ray = true", "ray is True; expected a string"),
+        ("gpus_each = 0", "gpus_each is 0; expected a number above 0"),
         ("parameters = 1", "expected a table"),
         ("runs = [1]", "expected [[runs]] tables"),
         ("[[runs]]\nnotebok = 'x'", "expected [[runs]] tables"),
@@ -182,6 +185,35 @@ def test_a_file_that_is_wrong_is_refused_with_what_would_do(tmp_path, text, mess
         read_plan(file)
     assert str(error.value.message).startswith(f"{file}: ")
     assert message in str(error.value.message)
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "expected"),
+    [
+        ("", (), ("", 1.0)),
+        ("", ("--ray",), ("local", 1.0)),
+        ("", ("--ray", "ray://head:10001", "--gpus-each", "0.5"), ("ray://head:10001", 0.5)),
+        ('ray = "auto"\ngpus_each = 2\n', (), ("auto", 2.0)),
+        ('ray = "auto"\n', ("--ray",), ("local", 1.0)),
+    ],
+)
+def test_a_cluster_is_named_in_the_file_or_by_an_option(
+    cli, small, tmp_path, monkeypatch, text, options, expected
+):
+    given = []
+    monkeypatch.setattr(sweeps, "sweep", lambda jobs, **all_: given.append(all_) or [])
+    file = tmp_path / "sweep.toml"
+    file.write_text(f'notebooks = ["plain"]\nbook = false\n{text}')
+    assert cli("sweep", file, *options, "--dry-run").output == "would run  plain\n"
+    assert not given
+    assert cli("sweep", file, *options).exit_code == 0
+    assert (given[0]["ray"], given[0]["gpus_each"]) == expected
+
+
+def test_nodes_write_to_no_folder_of_results(small):
+    save(notebook_of("pass", parameters='output_dir: str = ""  # a folder'), "writing")
+    with pytest.raises(ParameterError, match="Give no output_dir"):
+        sweep([Job("writing", {"output_dir": "x"})], ray="local", show_progress=False)
 
 
 def test_runs_that_would_write_over_each_other_are_refused(small):
@@ -276,7 +308,7 @@ class FakeChildren(Children):
 def test_each_run_has_a_gpu_to_itself(small, monkeypatch):
     fake = FakeChildren()
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
-    monkeypatch.setattr(sweeps, "Children", lambda: fake)
+    monkeypatch.setattr(executors, "Children", lambda: fake)
     jobs = [Job("small", {"checkpoint": "bm25", "x": x}) for x in range(8)]
     outcomes = sweep(jobs, at_once=8, show_progress=False)
     assert [outcome.status for outcome in outcomes] == ["done"] * 8

@@ -67,6 +67,7 @@ def test_the_repr_shows_model_task_and_score():
 
 def test_the_environment_names_versions_and_device():
     here = Environment.current(device="cuda:0", precision="bfloat16")
+    assert here.linear == ""
     assert (here.device, here.precision) == ("cuda:0", "bfloat16")
     assert here.versions["numpy"].startswith("2")
     assert here.python.startswith("3")

@@ -13,11 +13,12 @@ import pytest
 from helpers.records import amend, make
 
 from qwen3nb.metrics.aggregate import aggregate, reported
-from qwen3nb.records import store
+from qwen3nb.records import runs, store
 from qwen3nb.records.record import MTEBScore, Result
-from qwen3nb.records.store import check_files, verify
+from qwen3nb.records.store import check_files, verify, verify_files
 from qwen3nb.records.verification import RecordCheck
 from qwen3nb.records.verify_in_processes import checks_of_processes
+from qwen3nb.utils.atomic_files import sha256_file
 
 
 def wrong(result):
@@ -199,6 +200,23 @@ def test_runs_are_compared_with_their_digests(home):
     assert verify(file) == []
     file.with_name(name).write_text(RUN.replace("2.0", "2.5", 1))
     assert "is not the one that was scored" in verify(file)[0]
+
+
+def test_a_run_that_records_share_is_read_once(home, monkeypatch):
+    read = []
+    monkeypatch.setattr(runs, "sha256_file", lambda file: read.append(file) or sha256_file(file))
+    digest = hashlib.sha256(RUN.encode()).hexdigest()
+    config = {"runs": {}, "first_run": {"name": "words-1.trec", "sha256": digest}}
+    files = [make(model, scores=(0.1, 0.4), config=config).save() for model in ("one", "other")]
+    assert "run words-1.trec is missing" in verify(files[0])[0]
+    shared = runs.first_run_file(files[0], config)
+    assert shared == home / "results" / "first_stages" / "words-1.trec"
+    shared.parent.mkdir()
+    shared.write_text(RUN)
+    assert verify_files(files) == {}
+    assert read == [shared]
+    shared.write_text(RUN.replace("2.0", "2.5", 1))
+    assert len(verify_files(files)) == 2
 
 
 @pytest.mark.parametrize(

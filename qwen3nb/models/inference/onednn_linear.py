@@ -4,31 +4,40 @@ PyTorch's ``F.linear`` calls MKL, which leaves a tenth to a half of an AMD proce
 depending on its generation. oneDNN, in the same wheel, does not, and can store the weights
 in the order in which it reads them. The result is float32 either way and differs only in
 the last bits (about 3e-6 of a state). The processor alone decides, so that every load on a
-machine computes the same: oneDNN on AMD, MKL on others, where little is gained.
+machine computes the same: oneDNN on AMD, MKL on others, where little is gained. Where machines
+of several kinds share a study, the environment variable ``QWEN3NB_LINEAR`` (``auto``,
+``onednn`` or ``mkl``) makes the choice for all of them; ``onednn`` on a machine that cannot run
+it is an error. The choice is in every record, and in no identity.
 
 oneDNN has no suitable public interface (PyTorch 2.13): `torch.utils.mkldnn` copies every
 input and output and gains nothing, a 1 x 1 convolution reorders its weights at each call
 and gains nothing, `torch.compile` takes tens of seconds to start. The operator that
 `torch.compile` uses is therefore called directly, with a fallback: if it is missing or
-refuses the shapes, nothing changes.
+refuses the shapes, nothing changes unless oneDNN was asked for by name.
 
 Shapes: T tokens, I inputs, O outputs.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from qwen3nb.utils.hardware import vendor
+from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.hardware import processor, vendor
 
-__all__ = ["PrepackedLinear", "prepack"]
+__all__ = ["LINEAR", "PrepackedLinear", "linear_library", "prepack"]
+
+LINEAR = "QWEN3NB_LINEAR"  # the environment variable
 
 _TOKENS = 512  # rows that weights are reordered for
 _FASTER = "AuthenticAMD"  # vendor of the processors on which oneDNN is faster
+_SMALL = (64, 64)  # inputs and outputs of the layer that shows whether oneDNN runs at all
 _UNAVAILABLE = (AttributeError, NotImplementedError, RuntimeError, TypeError)
 
 
@@ -52,14 +61,46 @@ class PrepackedLinear(nn.Module):
         return out
 
 
+def linear_library() -> Literal["onednn", "mkl"]:
+    """Return the library of the linear layers in float32 on this machine's CPU.
+
+    Raises:
+        ValueError: ``QWEN3NB_LINEAR`` is not one of its choices, or names oneDNN and this
+            machine cannot run it.
+    """
+    choice = _choice()
+    if choice == "mkl" or (choice == "auto" and vendor() != _FASTER):
+        return "mkl"
+    if _usable([_SMALL]):
+        return "onednn"
+    if choice == "onednn":
+        raise _cannot_run(_SMALL)
+    return "mkl"
+
+
+def _choice() -> str:
+    return one_of(LINEAR, os.environ.get(LINEAR) or "auto", ("auto", "onednn", "mkl"))
+
+
+def _cannot_run(*shapes: tuple[int, int]) -> ValueError:
+    layers = ", ".join(f"{inputs} x {outputs}" for inputs, outputs in shapes)
+    return ValueError(
+        f"{LINEAR}=onednn, but PyTorch {torch.__version__} on this machine ({processor()}) has no "
+        f"oneDNN for layers of {layers}; set {LINEAR}=mkl, on every machine of the study"
+    )
+
+
 def prepack(model: nn.Module, *, force: bool = False) -> bool:
-    """Replace the linear layers of ``model`` on an AMD processor; return whether it was done.
+    """Replace the linear layers of ``model`` if `linear_library` says so; return whether it did.
 
     The weights move into the new layers, so memory does not grow.
 
     Args:
         model: on a CPU in float32; any other model is left unchanged.
-        force: replace on any processor, if the operator exists.
+        force: replace whatever `linear_library` says, if the operator exists.
+
+    Raises:
+        ValueError: ``QWEN3NB_LINEAR`` names oneDNN, and it cannot run these layers.
     """
     layers = [
         (parent, name, child)
@@ -69,9 +110,12 @@ def prepack(model: nn.Module, *, force: bool = False) -> bool:
     ]
     if any(p.device.type != "cpu" or p.dtype != torch.float32 for p in model.parameters()):
         return False
-    if not layers or not (force or vendor() == _FASTER):
+    if not layers or not (force or linear_library() == "onednn"):
         return False
-    if not _usable({(child.in_features, child.out_features) for _, _, child in layers}):
+    shapes = {(child.in_features, child.out_features) for _, _, child in layers}
+    if not _usable(shapes):
+        if _choice() == "onednn":
+            raise _cannot_run(*sorted(shapes))
         return False
     for parent, name, child in layers:
         setattr(parent, name, PrepackedLinear(child.weight, child.bias))

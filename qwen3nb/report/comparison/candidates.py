@@ -18,9 +18,10 @@ from qwen3nb.analysis.comparison.candidates import (
     recommend,
     rule,
 )
-from qwen3nb.analysis.comparison.compare import Comparison, TaskComparison, compare
+from qwen3nb.analysis.comparison.compare import Comparison, compare
 from qwen3nb.analysis.comparison.differences import PairedDifference
 from qwen3nb.analysis.comparison.history import TrendPoint, trend
+from qwen3nb.analysis.comparison.task_comparison import TaskComparison
 from qwen3nb.analysis.stats.paired_tests import minimum_detectable_effect, t_test
 from qwen3nb.analysis.stats.resampling import DRAWS
 from qwen3nb.records.record import Result

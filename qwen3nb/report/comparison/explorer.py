@@ -20,13 +20,13 @@ import numpy as np
 from scipy.stats import binomtest
 
 from qwen3nb.analysis.comparison.alignment import (
-    ScoreMatrix,
     by_part,
     newest_records,
     pair_results,
     system_names,
 )
 from qwen3nb.analysis.stats.resampling import LEVEL
+from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.evaluation.mteb.search_texts import DocumentText, SearchTexts
 from qwen3nb.metrics.intervals import difference_interval
 from qwen3nb.records.record import Result

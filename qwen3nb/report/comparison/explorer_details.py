@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from qwen3nb.analysis.comparison.alignment import ScoreMatrix
+from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.evaluation.mteb.search_texts import SearchTexts
 from qwen3nb.records.record import Result
 from qwen3nb.report.comparison.query_texts import top_documents

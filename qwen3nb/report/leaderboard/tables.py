@@ -151,6 +151,7 @@ def model_and_run_table(results: Sequence[Result]) -> Table:
         "run": last.run,
         "finished (UTC)": last.finished,
         "device": f"{last.environment.device}, {last.environment.precision}",
+        **({"linear layers": linear} if (linear := last.environment.linear) else {}),
         "Python": last.environment.python,
         **last.environment.versions,
     }

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qwen3nb.analysis.comparison.alignment import (
-    join,
     model_names,
     newest_records,
     pair_against,
     pair_results,
 )
+from qwen3nb.analysis.stats.score_matrix import join
 
 TASK = "PyDocsSampleRetrieval"
 COLUMNS = st.dictionaries(

@@ -12,7 +12,7 @@ from qwen3nb.evaluation.mteb.cost import EncodingSpeed
 from qwen3nb.evaluation.mteb.plan import Planned
 from qwen3nb.evaluation.mteb.preflight import PreflightError, load_checked, preflight, weight_bytes
 from qwen3nb.evaluation.mteb.select import select_tasks, tier_tasks
-from qwen3nb.models.encoders.embedding_cache import bytes_per_vector
+from qwen3nb.models.cache.segments import bytes_per_vector
 from qwen3nb.models.load import load_encoder, load_model
 from qwen3nb.models.sources.resolve import find_source
 from qwen3nb.tables import preflight_table
@@ -109,6 +109,11 @@ def test_vectors_that_do_not_fit_are_refused_with_the_way_out(encoder_folder, mo
     # FEVERHardNegatives is part of FEVER: two millions are the least, three the most.
     monkeypatch.setattr(looks, "free_disk", lambda folder: int(2.1e6 * size))
     preflight(encoder).require()
+    monkeypatch.setattr(looks, "free_disk", lambda folder: GB // 4)
+    monkeypatch.setenv("QWEN3NB_CACHE_LIMIT", "200MB")
+    limited = preflight(load_encoder(encoder_folder, show_progress=False))
+    limited.require()
+    assert {each.name: each.needed for each in limited.checks}["disk"] == "0.2 GB of vectors"
     monkeypatch.setattr(looks, "free_disk", lambda folder: 0)
     preflight(load_encoder(encoder_folder, cache=False, show_progress=False)).require()
 

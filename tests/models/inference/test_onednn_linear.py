@@ -11,18 +11,49 @@ from qwen3nb.models.inference import onednn_linear as linear
     ("vendor", "used"), [("AuthenticAMD", True), ("GenuineIntel", False), ("", False)]
 )
 def test_the_processor_alone_decides(monkeypatch, vendor, used):
+    monkeypatch.delenv("QWEN3NB_LINEAR", raising=False)
     monkeypatch.setattr(linear, "vendor", lambda: vendor)
+    assert linear.linear_library() == ("onednn" if used else "mkl")
     assert runner("bert").onednn is used
     assert runner("bert", linear="onednn").onednn
     assert not runner("bert", linear="torch").onednn
 
 
-def test_a_release_without_the_operator_uses_torch(monkeypatch):
-    def missing(*_):
-        raise AttributeError("'_OpNamespace' 'mkldnn' object has no attribute 'x'")
+@pytest.mark.parametrize("vendor", ["AuthenticAMD", "GenuineIntel"])
+def test_a_variable_decides_for_every_processor(monkeypatch, vendor):
+    monkeypatch.setattr(linear, "vendor", lambda: vendor)
+    for library in ("onednn", "mkl"):
+        monkeypatch.setenv("QWEN3NB_LINEAR", library)
+        assert linear.linear_library() == library
+        assert runner("bert").onednn is (library == "onednn")
+    monkeypatch.setenv("QWEN3NB_LINEAR", "openblas")
+    with pytest.raises(ValueError, match=r"QWEN3NB_LINEAR 'openblas'; choose one of: auto, onednn"):
+        linear.linear_library()
 
+
+def missing(*_):
+    raise AttributeError("'_OpNamespace' 'mkldnn' object has no attribute 'x'")
+
+
+def test_a_release_without_the_operator_uses_torch(monkeypatch):
+    monkeypatch.delenv("QWEN3NB_LINEAR", raising=False)
+    monkeypatch.setattr(linear, "vendor", lambda: "AuthenticAMD")
     monkeypatch.setattr(linear, "PrepackedLinear", missing)
+    assert linear.linear_library() == "mkl"
     assert runner("bert", linear="onednn").onednn is False
+
+
+def test_a_machine_that_cannot_run_what_is_named_refuses(monkeypatch):
+    monkeypatch.setenv("QWEN3NB_LINEAR", "onednn")
+    usable = linear._usable
+    monkeypatch.setattr(linear, "_usable", lambda shapes: linear._SMALL in shapes)
+    with pytest.raises(ValueError, match=r"no oneDNN for layers of \d+ x \d+.*QWEN3NB_LINEAR=mkl"):
+        runner("bert")
+    monkeypatch.setattr(linear, "_usable", usable)
+    monkeypatch.setattr(linear, "PrepackedLinear", missing)
+    for refused in (linear.linear_library, lambda: runner("bert")):
+        with pytest.raises(ValueError, match="QWEN3NB_LINEAR=onednn, but PyTorch"):
+            refused()
 
 
 def test_packing_leaves_the_callers_random_numbers_alone():

@@ -1,0 +1,96 @@
+"""What the results of a machine depend on: versions, code, notebooks, models, linear layers.
+
+python -m qwen3nb.cluster.facts QUESTION ANSWER     this machine's facts, as JSON
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from qwen3nb import paths
+from qwen3nb.records.record import Environment
+from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json, write_json
+from qwen3nb.utils.code_digest import code_digest
+
+__all__ = ["Question", "facts_here", "known_digests"]
+
+_DIGITS = 12  # of a digest, where it is shown
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a node is asked.
+
+    Attributes:
+        models: models as given, whose content counts.
+        adapters: folders of adapters, likewise.
+        digests: the driver's memory of digests: files on a shared disk are not read again.
+    """
+
+    models: tuple[str, ...] = ()
+    adapters: tuple[str, ...] = ()
+    digests: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def facts_here(question: Question) -> dict[str, str]:
+    """Return what this process's results depend on, by name."""
+    # They load torch, which a worker of Ray does not need.
+    from qwen3nb.models.inference.onednn_linear import linear_library
+    from qwen3nb.models.sources.fingerprint import fingerprint
+    from qwen3nb.models.sources.lora import adapter_fingerprint
+    from qwen3nb.models.sources.resolve import find_source
+
+    environment = Environment.current()
+    facts = {"python": environment.python, **environment.versions}
+    facts["code"] = code_digest()[:_DIGITS]
+    facts["notebooks"] = _notebooks_digest()
+    facts["linear layers"] = _or_error(linear_library)
+    for spec in question.models:
+        facts[f"model {spec}"] = _or_error(lambda s=spec: _digest(fingerprint(find_source(s))))
+    for folder in question.adapters:
+        path = Path(folder).expanduser()
+        facts[f"adapter {folder}"] = _or_error(lambda p=path: _digest(adapter_fingerprint(p)))
+    return facts
+
+
+def _notebooks_digest() -> str:
+    files = [paths.notebooks() / f"{name}.ipynb" for name in paths.notebook_names()]
+    return (
+        _digest([sha256_file(file) for file in files]) if files else f"none in {paths.notebooks()}"
+    )
+
+
+def _digest(value: Any) -> str:
+    return sha256_json(value)[:_DIGITS]
+
+
+def _or_error(function: Callable[[], str]) -> str:
+    """Return a fact, or why there is none; its first line, which has to name the cause."""
+    try:
+        return function()
+    except (ValueError, OSError, ImportError, RuntimeError) as error:
+        return f"none ({type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''})"
+
+
+def _memory() -> Path:
+    return paths.cache() / "digests.json"
+
+
+def known_digests() -> dict[str, str]:
+    """Return this machine's memory of the digests of files, by their stamps."""
+    return dict(read_json(_memory())) if _memory().is_file() else {}
+
+
+def answer_question(question_file: str, answer_file: str) -> None:
+    """Answer a question that is stored as JSON."""
+    question = Question(**read_json(Path(question_file)))
+    write_json(_memory(), {**question.digests, **known_digests()})
+    write_json(Path(answer_file), facts_here(question))
+
+
+if __name__ == "__main__":
+    answer_question(*sys.argv[1:])

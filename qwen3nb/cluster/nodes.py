@@ -1,0 +1,198 @@
+"""The nodes of a cluster: what they offer, and whether they would compute the same.
+
+Before the first run, every node says which versions, code, notebooks and models it has, and which
+library computes its linear layers. The driver says the same of itself, and chooses that library
+for all. If any two differ, nothing is run: a table whose rows come from different programs
+compares the programs.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from qwen3nb import paths
+from qwen3nb.cluster.connect import ClusterError
+from qwen3nb.cluster.facts import Question, facts_here, known_digests
+from qwen3nb.cluster.processes import run_guarded
+from qwen3nb.utils.atomic_files import read_json, write_json
+
+__all__ = [
+    "DRIVER",
+    "Node",
+    "agree",
+    "check_nodes",
+    "disagreements",
+    "node_environment",
+    "nodes_of",
+    "sent_environment",
+]
+
+DRIVER = "this machine"
+
+# Variables that a node takes from the driver, by how they begin, but for those of its own.
+_SENT = (
+    "QWEN3NB_", "HF_", "HUGGING", "TRANSFORMERS_", "TOKENIZERS_", "MTEB_", "OMP_", "MKL_",
+    "OPENBLAS_", "RAYON_", "TORCH_", "PYTORCH_", "CUBLAS_", "NVIDIA_TF32_", "PYTHONHASHSEED",
+    "PYTHONWARNINGS", "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY",
+    "NO_PROXY",
+)  # fmt: skip
+_OWN = ("QWEN3NB_CACHE", "QWEN3NB_RESULTS", "QWEN3NB_BOOK", "QWEN3NB_RUN_LOG")
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node that can take runs.
+
+    Attributes:
+        id: Ray's name of it.
+        name: what it is called: its address, or the name it was started with.
+        cpus: its cores.
+        gpus: its GPUs.
+        memory: bytes for runs.
+    """
+
+    id: str
+    name: str
+    cpus: int
+    gpus: float
+    memory: int
+
+
+def nodes_of(ray: Any) -> list[Node]:
+    """Return the living nodes with at least one core, by name; names differ."""
+    nodes = [
+        Node(
+            each["NodeID"],
+            each.get("NodeName") or each["NodeManagerAddress"],
+            int(each["Resources"].get("CPU", 0)),
+            each["Resources"].get("GPU", 0.0),
+            int(each["Resources"].get("memory", 0)),
+        )
+        for each in ray.nodes()
+        if each["Alive"]
+    ]
+    return sorted((_distinct(each, nodes) for each in nodes if each.cpus), key=lambda n: n.name)
+
+
+def _distinct(node: Node, nodes: Sequence[Node]) -> Node:
+    """Several nodes of one machine share its address; tell them apart by Ray's names."""
+    if sum(each.name == node.name for each in nodes) == 1:
+        return node
+    return Node(node.id, f"{node.name} ({node.id[:6]})", node.cpus, node.gpus, node.memory)
+
+
+def sent_environment() -> dict[str, str]:
+    """Return the variables that runs on nodes get: those of this process that concern them.
+
+    They may hold a token for the hub: they are arguments of tasks, and never printed.
+    """
+    from qwen3nb.models.inference.onednn_linear import LINEAR, linear_library  # loads torch
+
+    sent = {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith(_SENT) and name not in _OWN
+    }
+    own = {"QWEN3NB_HOME": str(paths.root()), LINEAR: linear_library()}
+    return sent | own
+
+
+def node_environment(sent: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of a run on this node: its own, those sent, and a cache of its own.
+
+    The cache is that of ``QWEN3NB_CACHE`` in the node's environment, else a folder of temporary
+    files: the cache's database must not lie on a disk that nodes share.
+    """
+    cache = Path(tempfile.gettempdir()) / f"qwen3nb-cache-{getpass.getuser()}"
+    return {"QWEN3NB_CACHE": str(cache)} | os.environ | sent
+
+
+def disagreements(facts: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """Return a line per fact that differs between machines: what each of them has."""
+    names = list(dict.fromkeys(name for own in facts.values() for name in own))
+    lines = []
+    for name in names:
+        having: dict[str, list[str]] = {}
+        for machine, own in facts.items():
+            having.setdefault(own.get(name) or "none", []).append(machine)
+        if len(having) > 1:
+            each = (f"{value} on {', '.join(machines)}" for value, machines in having.items())
+            lines.append(f"{name}: {'; '.join(each)}")
+    return lines
+
+
+def agree(facts: Mapping[str, Mapping[str, str]]) -> None:
+    """Check that all machines have the same.
+
+    Raises:
+        ClusterError: they differ; names the facts and the machines.
+    """
+    if lines := disagreements(facts):
+        raise ClusterError(
+            "the nodes would not compute the same, so nothing was run. Make them alike, or start "
+            "the cluster without those that differ:\n" + "\n".join(f"  {line}" for line in lines)
+        )
+
+
+def check_nodes(
+    ray: Any, nodes: Iterable[Node], *, models: Iterable[str] = (), adapters: Iterable[str] = ()
+) -> None:
+    """Check that the nodes and this machine have the same versions, code and models.
+
+    Raises:
+        ClusterError: they differ, or a node cannot say.
+    """
+    question = Question(tuple(models), tuple(adapters))
+    facts = {DRIVER: facts_here(question)}
+    question = replace(question, digests=known_digests())
+    request = sent_environment(), str(Path.cwd())
+    answers = {node.name: _ask(ray, node, question, *request) for node in nodes}
+    for name, answer in answers.items():
+        try:
+            facts[name] = ray.get(answer)
+        except ray.exceptions.RayError as error:
+            lines = str(error).strip().splitlines()
+            raise ClusterError(
+                f"node {name} cannot run qwen3nb: {lines[-1] if lines else error!r}. Install the "
+                "same version there, in the environment that Ray was started from"
+            ) from None
+    agree(facts)
+
+
+def _ask(
+    ray: Any, node: Node, question: Question, environment: Mapping[str, str], folder: str
+) -> Any:
+    """Return a reference to the facts of a node, which are gathered at once."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    here = NodeAffinitySchedulingStrategy(node.id, soft=False)
+    task = ray.remote(facts_of_node).options(
+        num_cpus=0, max_retries=0, scheduling_strategy=here, name=f"facts of {node.name}"
+    )
+    return task.remote(question, environment, folder)
+
+
+def facts_of_node(
+    question: Question, environment: Mapping[str, str], folder: str
+) -> dict[str, str]:
+    """Return the facts of this node, as a run on it would see them; called by Ray."""
+    with tempfile.TemporaryDirectory(prefix="qwen3nb-facts-", ignore_cleanup_errors=True) as name:
+        scratch = Path(name)
+        write_json(scratch / "question.json", asdict(question))
+        files = [str(scratch / each) for each in ("question.json", "answer.json")]
+        status = run_guarded(
+            [sys.executable, "-m", "qwen3nb.cluster.facts", *files], scratch=scratch,
+            log=scratch / "log", environment=node_environment(environment),
+            folder=Path(folder) if Path(folder).is_dir() else scratch,
+        )  # fmt: skip
+        if status:
+            log = (scratch / "log").read_text(encoding="utf-8", errors="replace").strip()
+            raise RuntimeError(log.rpartition("\n")[2] or f"ended with status {status}")
+        return dict(read_json(scratch / "answer.json"))

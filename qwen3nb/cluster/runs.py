@@ -1,0 +1,168 @@
+"""Run a command on a node of a cluster, in scratch space of the node; bring back its files.
+
+A node writes to its scratch only. The files come back as one archive, in parts, so that neither
+end holds more than a part in memory; Ray keeps parts that do not fit its store on disk. Whoever
+asked for the run publishes them; see `qwen3nb.execution.executors`.
+"""
+
+from __future__ import annotations
+
+import sys
+import tarfile
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from qwen3nb.cluster.nodes import node_environment
+from qwen3nb.cluster.processes import run_guarded
+
+__all__ = ["Delivery", "Request", "run_on_node", "unpacked"]
+
+_PART = 8 << 20  # bytes
+# Records and notes, which a run may reuse or show beside its own; each is only ever replaced whole.
+_KNOWN = ("*/seed_*/*.json", "*/seed_*/*.parquet", "*/seed_*/*.error.txt", "failed/*.json")
+
+
+@dataclass(frozen=True)
+class Request:
+    """A run for a node.
+
+    Attributes:
+        arguments: of the command ``qwen3nb``.
+        page: name of the page's file below the book, such as ``runs/eval-bm25-smoke.ipynb``.
+        environment: variables from the driver.
+        folder: the driver's working directory, used where the node has it.
+        results: the driver's folder of records, used where the node sees it.
+        book: the driver's folder of the book.
+        mark: a file in ``results``: the node sees that folder if it sees the file.
+    """
+
+    arguments: tuple[str, ...]
+    page: str
+    environment: Mapping[str, str] = field(repr=False)
+    folder: str
+    results: str
+    book: str
+    mark: str
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """What came of a run.
+
+    Attributes:
+        status: exit status, negative for a signal.
+        node: Ray's name of the node.
+        seconds: duration on the node.
+        parts: references to the parts of the archive of its files, in order.
+    """
+
+    status: int
+    node: str
+    seconds: float
+    parts: tuple[Any, ...]
+
+
+def run_on_node(request: Request) -> Delivery:
+    """Run a command; called by Ray on the node that it chose."""
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="qwen3nb-run-", ignore_cleanup_errors=True) as name:
+        scratch = Path(name).resolve()
+        _link_known(request, scratch)
+        folder = Path(request.folder)
+        status = run_guarded(
+            [sys.executable, "-m", "qwen3nb.cli.main", *request.arguments],
+            scratch=scratch, log=scratch / "log",
+            environment=_environment(request, scratch),
+            folder=folder if folder.is_dir() else scratch,
+        )  # fmt: skip
+        archive = _packed(scratch, request, failed=status != 0)
+        parts = tuple(_stored_parts(archive))
+    return Delivery(status, _node(), time.monotonic() - started, parts)
+
+
+def _node() -> str:
+    import ray
+
+    return str(ray.get_runtime_context().get_node_id())
+
+
+def _environment(request: Request, scratch: Path) -> dict[str, str]:
+    own = {"QWEN3NB_RESULTS": scratch / "results", "QWEN3NB_BOOK": scratch / "book"}
+    return node_environment(request.environment) | {name: str(own[name]) for name in own}
+
+
+def _link_known(request: Request, scratch: Path) -> None:
+    """Let a run find the records of earlier runs, and its earlier page, if the node sees them."""
+    results, book = Path(request.results), Path(request.book)
+    if not (results / request.mark).is_file():
+        return
+    known = [(file, results, "results") for pattern in _KNOWN for file in results.glob(pattern)]
+    if (book / request.page).is_file():
+        known.append((book / request.page, book, "book"))
+    for file, top, name in known:
+        link = scratch / name / file.relative_to(top)
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(file)
+
+
+def _packed(scratch: Path, request: Request, *, failed: bool) -> Path:
+    """Return an archive of the files that a run has written, and its log."""
+    archive = scratch / "files.tar"
+    with tarfile.open(archive, "w") as tar:
+        for file in _written(scratch, failed=failed):
+            name = file.relative_to(scratch)
+            if file.suffix == ".ipynb" or "failed" in name.parts:
+                _rename_scratch(file, scratch, request)
+            tar.add(file, arcname=str(name))
+    return archive
+
+
+def _written(scratch: Path, *, failed: bool) -> Iterator[Path]:
+    yield scratch / "log"
+    for top in ("results", "book"):
+        for file in sorted((scratch / top).rglob("*")):
+            partial = file.is_relative_to(scratch / "results" / "partial")
+            if file.is_file() and not file.is_symlink() and (failed or not partial):
+                yield file
+
+
+def _rename_scratch(file: Path, scratch: Path, request: Request) -> None:
+    """Name in a page, or in a note, the driver's folders in the place of the node's scratch."""
+    text = file.read_text(encoding="utf-8")
+    for name, real in (("results", request.results), ("book", request.book)):
+        own = str(scratch / name)
+        text = text.replace(own, real)
+    file.write_text(text, encoding="utf-8")
+
+
+def _stored_parts(archive: Path) -> Iterator[Any]:
+    import ray
+
+    with archive.open("rb") as file:
+        while part := file.read(_PART):
+            yield ray.put(part)
+
+
+@contextmanager
+def unpacked(delivery: Delivery, *, get: Any) -> Iterator[Path]:
+    """Yield a folder with the files of a delivery: ``log``, ``results/`` and ``book/``.
+
+    Args:
+        delivery: what came back from the node.
+        get: ``ray.get``; raises what Ray raises if a part is lost.
+    """
+    with tempfile.TemporaryDirectory(prefix="qwen3nb-files-") as name:
+        archive = Path(name) / "files.tar"
+        with archive.open("wb") as file:
+            for part in delivery.parts:
+                file.write(get(part))
+        folder = Path(name) / "files"
+        with tarfile.open(archive) as tar:
+            tar.extractall(folder, filter="data")
+        archive.unlink()
+        yield folder

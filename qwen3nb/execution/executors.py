@@ -1,0 +1,379 @@
+"""Where the runs of a sweep are executed: on this machine, or on a Ray cluster.
+
+Both run ``qwen3nb run NOTEBOOK`` as a process of its own. On a cluster it writes to scratch space
+of its node, and this machine alone publishes what it has written: completely or not at all, with
+records after the files that they name, and the page last, since it says that the run is finished.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import re
+import shutil
+import sys
+import threading
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, Protocol
+
+from qwen3nb import paths
+from qwen3nb.cluster.connect import LOCAL, ClusterError, connected
+from qwen3nb.cluster.nodes import Node, check_nodes, nodes_of, sent_environment
+from qwen3nb.cluster.runs import Delivery, Request, run_on_node, unpacked
+from qwen3nb.execution.attempt import LOG
+from qwen3nb.execution.subprocesses import STOPPED, Children
+from qwen3nb.records.side_files import named_files, remove_unnamed
+from qwen3nb.utils.atomic_files import new_file, write_text
+from qwen3nb.utils.hardware import cores, gpus
+
+__all__ = ["Command", "Ended", "Executor", "LocalExecutor", "RayExecutor", "on_cluster"]
+
+_REPEATS = 3  # of a run whose node was lost
+_AHEAD = 128  # runs that wait at the cluster, at most, so that no node waits for one
+_SUMMARY = re.compile(r"all_results_(\d{8}_\d{6})\.json")
+_SECOND = "%Y%m%d_%H%M%S"
+
+
+@dataclass(frozen=True)
+class Command:
+    """A run of ``qwen3nb`` in a process of its own.
+
+    Attributes:
+        name: name of its page in logs.
+        arguments: of the command line.
+        page: path of its page.
+        memory: bytes that it may need.
+        here: whether it needs what only this machine has.
+    """
+
+    name: str
+    arguments: tuple[str, ...]
+    page: Path
+    memory: int = 0
+    here: bool = False
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a run ended.
+
+    Attributes:
+        status: exit status, negative for a signal.
+        node: the node that it ran on; empty for this machine.
+        seconds: duration where it ran; None if that is not known apart.
+    """
+
+    status: int
+    node: str = ""
+    seconds: float | None = None
+
+
+class Executor(Protocol):
+    """Executes commands in any number of threads, until it is stopped."""
+
+    @property
+    def at_once(self) -> int:
+        """How many commands to give it at a time."""
+
+    @property
+    def stopped(self) -> bool:
+        """Whether `stop` was called."""
+
+    def run(self, command: Command, *, log: Path) -> Ended:
+        """Execute a command with its output in ``log``, and wait for its end."""
+
+    def stop(self) -> None:
+        """Kill what runs, with all its descendants, and refuse more."""
+
+
+class LocalExecutor:
+    """Child processes of this one; each has a GPU to itself, if there are any."""
+
+    def __init__(self, at_once: int, *, children: Children | None = None) -> None:
+        """Run at most ``at_once`` at a time, and one per GPU."""
+        devices = gpus()
+        self.at_once = min(at_once, len(devices) or at_once)
+        self._children = children or Children()
+        self._slots: queue.Queue[str] = queue.Queue()
+        for device in devices[: self.at_once] or [""] * self.at_once:
+            self._slots.put(device)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether `stop` was called."""
+        return self._children.stopped
+
+    def run(self, command: Command, *, log: Path) -> Ended:
+        """Run a command as a child process."""
+        gpu = self._slots.get()
+        try:
+            own = {"CUDA_VISIBLE_DEVICES": gpu} if gpu else {}
+            environment = {**os.environ, **_settings(cores() // self.at_once, log), **own}
+            program = [sys.executable, "-m", "qwen3nb.cli.main", *command.arguments]
+            return Ended(self._children.run(program, log=log, environment=environment))
+        finally:
+            self._slots.put(gpu)
+
+    def stop(self) -> None:
+        """Kill the children with their kernels."""
+        self._children.stop()
+
+
+def _settings(threads: int, log: Path) -> dict[str, str]:
+    """Return the variables of a run that shares its machine with others."""
+    return {
+        "OMP_NUM_THREADS": str(max(1, threads)),
+        # Threads that spin while waiting take cores away from other runs.
+        "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE"),
+        "TOKENIZERS_PARALLELISM": "false",
+        LOG: str(log),
+    }
+
+
+@contextmanager
+def on_cluster(
+    address: str,
+    *,
+    at_most: int,
+    at_once: int = 0,
+    gpus_each: float = 1.0,
+    models: Sequence[str] = (),
+    adapters: Sequence[str] = (),
+) -> Iterator[RayExecutor]:
+    """Yield an executor on a Ray cluster whose nodes agree with this machine.
+
+    Args:
+        address: see `qwen3nb.cluster.connect`.
+        at_most: how many runs there are.
+        at_once: runs on the smallest node at a time; 0: one per core, at most four.
+        gpus_each: GPUs of a run, where nodes have any; a fraction shares one.
+        models: models of the runs, which every node must see alike.
+        adapters: folders of adapters, likewise.
+
+    Raises:
+        ClusterError: no cluster, or its nodes disagree; nothing was run.
+    """
+    with connected(address) as ray:
+        nodes = nodes_of(ray)
+        environment = sent_environment()
+        if address == LOCAL:  # one node, of this very environment
+            environment["QWEN3NB_CACHE"] = str(paths.cache())
+        else:
+            check_nodes(ray, nodes, models=models, adapters=adapters)
+        share = NodeShare.of(nodes, at_once=at_once, gpus_each=gpus_each)
+        with _marked_results() as mark:
+            yield RayExecutor(ray, nodes, share, environment, mark, at_once=at_most)
+
+
+@contextmanager
+def _marked_results() -> Iterator[str]:
+    """Put a file into the folder of records, by which a node knows whether it sees that folder."""
+    mark = paths.results() / f".sweep-{uuid.uuid4().hex}"
+    write_text(mark, "")
+    try:
+        yield mark.name
+    finally:
+        mark.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class NodeShare:
+    """What a run gets of a node; the same on all nodes, so that the threads are.
+
+    Attributes:
+        cpus: cores, and threads.
+        gpus: GPUs, or a fraction of one; 0 if no node has any.
+        memory: bytes for runs on the largest node: what a run is counted for, at most.
+    """
+
+    cpus: int
+    gpus: float
+    memory: int
+
+    @classmethod
+    def of(cls, nodes: Sequence[Node], *, at_once: int, gpus_each: float) -> NodeShare:
+        """Return the share of a run that ``at_once`` of them get on the smallest node."""
+        usable = [node for node in nodes if node.gpus] or list(nodes)
+        if not usable:
+            raise ClusterError("the cluster has no node with a core for runs; add one")
+        smallest = min(node.cpus for node in usable)
+        has_gpus = any(node.gpus for node in usable)
+        runs = at_once or (
+            max(1, int(max(node.gpus for node in usable) / gpus_each)) if has_gpus else 4
+        )
+        cpus = max(1, smallest // min(runs, smallest))
+        return cls(cpus, gpus_each if has_gpus else 0.0, max(node.memory for node in usable))
+
+
+class RayExecutor:
+    """Tasks of a Ray cluster, each with a process that dies with its worker or its node.
+
+    A run whose node was lost is repeated elsewhere, up to three times; one that failed is not.
+    """
+
+    def __init__(
+        self, ray: Any, nodes: Sequence[Node], share: NodeShare, environment: dict[str, str],
+        mark: str, *, at_once: int,
+    ) -> None:  # fmt: skip
+        """Run on a cluster that is connected and checked."""
+        self.at_once = max(1, min(at_once, _AHEAD))
+        self._ray, self._share, self._environment, self._mark = ray, share, environment, mark
+        self._names = {node.id: node.name for node in nodes}
+        self._here = LocalExecutor(1)
+        self._on_node = ray.remote(run_on_node)
+        self._publishing, self._lock = threading.Lock(), threading.Lock()
+        self._waiting: set[Any] = set()
+        self._stopped = False
+
+    @property
+    def stopped(self) -> bool:
+        """Whether `stop` was called."""
+        return self._stopped
+
+    def run(self, command: Command, *, log: Path) -> Ended:
+        """Run a command on a node, and publish what it has written."""
+        if command.here:
+            return self._here.run(command, log=log)
+        errors = self._ray.exceptions
+        for _ in range(_REPEATS):
+            try:
+                return self._run_on_node(command, log)
+            except (errors.ObjectLostError, errors.OwnerDiedError):  # with its node, on the way
+                continue
+            except errors.RayError as error:
+                return self._without_delivery(error, log)
+        return self._without_delivery(RuntimeError("its files were lost with their node"), log)
+
+    def _run_on_node(self, command: Command, log: Path) -> Ended:
+        delivery = self._delivery(command, log)
+        if delivery is None:
+            return Ended(STOPPED)
+        with unpacked(delivery, get=self._ray.get) as folder, self._publishing:
+            publish_files(folder, log=log, page=command.page, failed=delivery.status != 0)
+        node = self._names.get(delivery.node, delivery.node)
+        return Ended(delivery.status, node, delivery.seconds)
+
+    def _without_delivery(self, error: Exception, log: Path) -> Ended:
+        """Return the end of a run that Ray gave up, and say why in its log."""
+        if self._stopped:
+            return Ended(STOPPED)
+        write_text(log, f"{type(error).__name__}: {_last_line(str(error))}\n")
+        return Ended(1)
+
+    def _delivery(self, command: Command, log: Path) -> Delivery | None:
+        """Return what came of a run; None if it was not started, since all are stopped."""
+        with self._lock:
+            if self._stopped:
+                return None
+            reference = self._task(command).remote(self._request(command, log))
+            self._waiting.add(reference)
+        try:
+            delivery: Delivery = self._ray.get(reference)
+            return delivery
+        finally:
+            with self._lock:
+                self._waiting.discard(reference)
+
+    def _task(self, command: Command) -> Any:
+        return self._on_node.options(
+            name=command.name,
+            num_cpus=self._share.cpus,
+            num_gpus=self._share.gpus,
+            memory=min(command.memory, self._share.memory),
+            max_retries=_REPEATS,
+            retry_exceptions=False,
+            scheduling_strategy="SPREAD",
+        )
+
+    def _request(self, command: Command, log: Path) -> Request:
+        return Request(
+            arguments=command.arguments,
+            page=str(command.page.relative_to(paths.book())),
+            environment=self._environment | _settings(self._share.cpus, log),
+            folder=str(Path.cwd()),
+            results=str(paths.results()),
+            book=str(paths.book()),
+            mark=self._mark,
+        )
+
+    def stop(self) -> None:
+        """Kill the runs on all nodes."""
+        with self._lock:
+            self._stopped = True
+            waiting = list(self._waiting)
+        self._here.stop()
+        for reference in waiting:
+            self._ray.cancel(reference, force=True)
+
+
+def _last_line(text: str) -> str:
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "no reason")
+
+
+def publish_files(folder: Path, *, log: Path, page: Path, failed: bool) -> None:
+    """Publish the files of a run: records after the files that they name, the page last.
+
+    Args:
+        folder: the files as the run has written them: ``log``, ``results/`` and ``book/``.
+        log: where the log goes.
+        page: path of its page.
+        failed: whether the run failed; if not, the note of an earlier failure goes.
+    """
+    from qwen3nb.records.failures import forget_failure
+
+    _replace(folder / "log", log)
+    tops = {"results": paths.results(), "book": paths.book()}
+    files = [
+        (file, tops[name] / file.relative_to(folder / name))
+        for name in tops
+        for file in sorted((folder / name).rglob("*"))
+        if file.is_file()
+    ]
+    for file, target in sorted(files, key=lambda pair: _turn(pair[1], page)):
+        _publish_file(file, target)
+    if not failed:
+        forget_failure(paths.page_key(page))
+
+
+def _turn(target: Path, page: Path) -> int:
+    """Return when a file is published: records after others, the page last."""
+    return 2 if target == page else int(_is_record(target))
+
+
+def _is_record(target: Path) -> bool:
+    return target.suffix == ".json" and re.fullmatch(r"seed_\d+", target.parent.name) is not None
+
+
+def _publish_file(file: Path, target: Path) -> None:
+    if target.suffix == ".jsonl" and target.is_file():  # MTEB's list of tasks: other runs add to it
+        known = target.read_text(encoding="utf-8").splitlines()
+        new = [line for line in file.read_text(encoding="utf-8").splitlines() if line not in known]
+        write_text(target, "".join(f"{line}\n" for line in [*known, *new]))
+        return
+    if _SUMMARY.fullmatch(target.name):
+        target = _unused(target)
+    replaced = named_files(target) if _is_record(target) else ()
+    _replace(file, target)
+    if _is_record(target):
+        remove_unnamed(target, replaced=replaced)
+        target.with_suffix(".error.txt").unlink(missing_ok=True)
+
+
+def _unused(target: Path) -> Path:
+    """Return the name of a summary for its second, or the next second that has none."""
+    while target.exists():
+        moment = datetime.strptime(target.stem[len("all_results_") :], _SECOND)
+        later = moment + timedelta(seconds=1)
+        target = target.with_name(f"all_results_{later:{_SECOND}}.json")
+    return target
+
+
+def _replace(file: Path, target: Path) -> None:
+    """Copy a file to a name that appears, or is replaced, in one step."""
+    with file.open("rb") as source, new_file(target) as copy:
+        shutil.copyfileobj(source, copy, length=1 << 20)

@@ -1,0 +1,88 @@
+"""Nodes: what they offer, what they say of themselves, and what is refused."""
+
+import json
+import os
+import types
+
+import pytest
+
+from qwen3nb import paths
+from qwen3nb.cluster import facts
+from qwen3nb.cluster.connect import ClusterError
+from qwen3nb.cluster.facts import Question, facts_here
+from qwen3nb.cluster.nodes import agree, node_environment, nodes_of, sent_environment
+
+SAME = {"python": "3.11.9", "torch": "2.13.0", "code": "0f3a", "model demo": "77aa"}
+
+
+def node(name, number, *, alive=True, **resources):
+    return {"NodeID": f"{number:056x}", "NodeName": name, "NodeManagerAddress": "10.0.0.1",
+            "Alive": alive, "Resources": {"CPU": 4.0, "memory": 8e9, **resources}}  # fmt: skip
+
+
+def test_nodes_that_live_and_have_cores_are_listed_under_names_that_differ():
+    ray = types.SimpleNamespace(
+        nodes=lambda: [node("b", 1, GPU=2.0), node("a", 2), node("dead", 3, alive=False),
+                       node("head", 4, CPU=0.0), node("twin", 16), node("twin", 1 << 220)]
+    )  # fmt: skip
+    listed = nodes_of(ray)
+    assert [each.name for each in listed] == ["a", "b", "twin (000000)", "twin (100000)"]
+    assert (listed[1].cpus, listed[1].gpus, listed[1].memory) == (4, 2.0, 8_000_000_000)
+
+
+def test_machines_that_agree_pass():
+    agree({"this machine": SAME, "left": SAME, "right": dict(SAME)})
+
+
+def test_a_difference_is_refused_with_what_each_machine_has():
+    other = SAME | {"torch": "2.10.0", "model demo": "none (FileNotFoundError: no folder 'demo')"}
+    with pytest.raises(ClusterError) as error:
+        agree({"this machine": SAME, "left": SAME, "right": other})
+    assert error.value.message.splitlines()[1:] == [
+        "  torch: 2.13.0 on this machine, left; 2.10.0 on right",
+        "  model demo: 77aa on this machine, left; "
+        "none (FileNotFoundError: no folder 'demo') on right",
+    ]
+    assert "nothing was run" in error.value.message
+
+
+def test_a_machine_without_a_package_differs_from_one_that_has_it():
+    with pytest.raises(ClusterError, match="mteb: 2.26 on left; none on right"):
+        agree({"left": {"mteb": "2.26"}, "right": {}})
+    with pytest.raises(ClusterError, match="mteb: 2.26 on left; none on right"):
+        agree({"left": {"mteb": "2.26"}, "right": {"mteb": ""}})
+
+
+def test_facts_follow_the_content_of_a_model_not_its_path(checkout, make_checkpoint):
+    first, second, other = (make_checkpoint(checkout / f"m{i}", seed=i // 2) for i in range(3))
+    known = facts_here(Question(models=(str(first), str(second), str(other), "bm25", "no-model")))
+    models = {name: value for name, value in known.items() if name.startswith("model ")}
+    assert models[f"model {first}"] == models[f"model {second}"] != models[f"model {other}"]
+    assert models["model no-model"].startswith("none (SpecError: ")
+    assert {"python", "torch", "mteb", "code", "notebooks", "linear layers"} <= known.keys()
+    (checkout / "notebooks" / "eval.ipynb").write_text("{}")
+    assert facts_here(Question())["notebooks"] != known["notebooks"]
+
+
+def test_a_question_is_answered_in_a_file(checkout, tmp_path, monkeypatch):
+    monkeypatch.setenv("QWEN3NB_CACHE", str(tmp_path / "cache"))
+    question, answer = tmp_path / "question.json", tmp_path / "answer.json"
+    question.write_text(json.dumps({"models": ["bm25"], "adapters": [], "digests": {"a": "b"}}))
+    facts.answer_question(str(question), str(answer))
+    assert json.loads(answer.read_text()) == facts_here(Question(models=("bm25",)))
+    assert json.loads((paths.cache() / "digests.json").read_text()) == {"a": "b"}
+
+
+def test_a_node_gets_what_concerns_a_run_and_keeps_its_own_cache(checkout, monkeypatch):
+    for name in ("HF_TOKEN", "QWEN3NB_CACHE", "QWEN3NB_RESULTS", "PATH", "CUDA_VISIBLE_DEVICES"):
+        monkeypatch.setenv(name, "of the driver")
+    monkeypatch.setenv("QWEN3NB_LINEAR", "mkl")
+    sent = sent_environment()
+    kept = {name: sent[name] for name in ("HF_TOKEN", "QWEN3NB_LINEAR", "QWEN3NB_HOME")}
+    assert list(kept.values()) == ["of the driver", "mkl", str(checkout)]
+    assert not {"QWEN3NB_CACHE", "QWEN3NB_RESULTS", "PATH", "CUDA_VISIBLE_DEVICES"} & sent.keys()
+    monkeypatch.setenv("QWEN3NB_CACHE", "of the node")
+    assert node_environment(sent)["QWEN3NB_CACHE"] == "of the node"
+    monkeypatch.delenv("QWEN3NB_CACHE")
+    assert "qwen3nb-cache-" in node_environment(sent)["QWEN3NB_CACHE"]
+    assert node_environment(sent)["PATH"] == os.environ["PATH"]

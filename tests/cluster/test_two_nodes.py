@@ -1,0 +1,149 @@
+"""A sweep on two nodes: the same records as here, with a node killed, stopped, or refused."""
+
+import json
+import os
+import shutil
+import signal
+import threading
+import time
+
+import pytest
+from helpers import REPOSITORY
+from helpers.beir import write_words
+from helpers.notebooks import notebook_of, save
+from helpers.two_nodes import two_nodes
+
+from qwen3nb import paths
+from qwen3nb.cluster.connect import ClusterError
+from qwen3nb.evaluation.evaluate import evaluate
+from qwen3nb.execution.sweep import Job, Stopped, sweep
+from qwen3nb.records.failures import failed_runs
+from qwen3nb.records.store import load_results, verify
+
+pytestmark = pytest.mark.integration
+
+PARAMETERS = """\
+checkpoint: str = "bm25"  # a model
+data: str = ""  # a folder"""
+# A run says that it has begun, and evaluates when it may.
+WAITING = """\
+import os, time, uuid
+from pathlib import Path
+gate = Path(data).parent
+(gate / f"begun-{uuid.uuid4().hex}").write_text(os.environ["QWEN3NB_CACHE"])
+while not (gate / "go").exists():
+    time.sleep(0.1)
+from qwen3nb.evaluation.evaluate import evaluate
+evaluate(checkpoint, data=Path(data), show_progress=False)"""
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with two_nodes() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def waiting(checkout):
+    """A notebook whose runs wait for the file ``go`` beside their data."""
+    write_words(checkout / "gate" / "words")
+    save(notebook_of(WAITING, parameters=PARAMETERS), "waiting")
+    return checkout / "gate"
+
+
+def jobs_of(gate, *checkpoints):
+    data = str(gate / "words")
+    return [Job("waiting", {"checkpoint": str(each), "data": data}) for each in checkpoints]
+
+
+class Meanwhile(threading.Thread):
+    """Does something once as many runs wait, while the test's own thread sweeps."""
+
+    def __init__(self, gate, count, action):
+        super().__init__(daemon=True)
+        self.gate, self.count, self.action, self.error = gate, count, action, None
+        self.start()
+
+    def run(self):
+        try:
+            until(lambda: len(list(self.gate.glob("begun-*"))) >= self.count, seconds=120)
+            self.action()
+        except BaseException as error:  # noqa: BLE001 - raised by the test
+            self.error = error
+        (self.gate / "go").touch()
+
+    def done(self):
+        self.join()
+        if self.error is not None:
+            raise self.error
+
+
+def until(condition, *, seconds):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it took too long"
+        time.sleep(0.05)
+
+
+def scores(result):
+    return json.dumps(
+        [result.model.identity, result.task.key, result.per_query, result.metrics], default=repr
+    )
+
+
+def test_a_node_that_dies_costs_nothing_but_time(cluster, waiting, checkpoint, tmp_path):
+    jobs = jobs_of(waiting, "bm25", "random", checkpoint)
+    meanwhile = Meanwhile(waiting, 2, lambda: cluster.kill(cluster.right))
+    outcomes = sweep(jobs, ray=cluster.address, show_progress=False)
+    meanwhile.done()
+    assert [outcome.status for outcome in outcomes] == ["done"] * 3, outcomes
+    assert {outcome.node for outcome in outcomes} == {"left"}
+    begun = [file.read_text() for file in waiting.glob("begun-*")]
+    assert len(begun) == 4  # one of them twice: its node died
+    assert sum("cache-right" in each for each in begun) == 1
+    check_published(outcomes)
+    for job in jobs:
+        evaluate(job.parameters["checkpoint"], data=waiting / "words", output=tmp_path / "here",
+                 show_progress=False)  # fmt: skip
+    here = load_results(tmp_path / "here")
+    assert list(map(scores, load_results())) == list(map(scores, here))
+    assert len(here) == 3
+    until(lambda: not cluster.runs(), seconds=5)
+    assert {each.status for each in sweep(jobs, show_progress=False)} == {"reused"}
+
+
+def check_published(outcomes):
+    """Every page, record and log is there once, and nothing else."""
+    assert verify() == []
+    assert failed_runs() == []
+    assert all(outcome.log.is_file() and outcome.job.finished() for outcome in outcomes)
+    pages = {file.name for file in paths.book_runs().iterdir()}
+    assert pages == {outcome.job.page.name for outcome in outcomes}
+    records = [file for file in paths.results().glob("*/seed_0/*") if file.suffix == ".json"]
+    assert len(records) == len(outcomes)
+    assert not [each for each in paths.results().rglob("*") if each.name.startswith(".sweep-")]
+    assert not (paths.results() / "partial").exists()
+
+
+def test_an_interrupted_sweep_ends_its_runs_on_the_nodes(cluster, waiting):
+    interrupt = lambda: os.kill(os.getpid(), signal.SIGINT)  # noqa: E731
+    meanwhile = Meanwhile(waiting, 1, interrupt)
+    with pytest.raises(Stopped, match="stopped after 0 of 2 runs"):
+        sweep(jobs_of(waiting, "bm25", "random"), ray=cluster.address, show_progress=False)
+    meanwhile.done()
+    until(lambda: not cluster.runs(), seconds=5)
+    assert not paths.book_runs().exists()
+    assert not list(paths.results().glob("*/seed_*"))
+
+
+def test_a_node_with_other_code_is_refused_by_name(cluster, waiting, tmp_path):
+    package = shutil.copytree(REPOSITORY / "qwen3nb", tmp_path / "other" / "qwen3nb")
+    (package / "tiers.py").open("a").write("# another version\n")
+    cluster.add("stale", environment={"PYTHONPATH": str(package.parent)})
+    with pytest.raises(ClusterError) as error:
+        sweep(jobs_of(waiting, "bm25"), ray=cluster.address, show_progress=False)
+    (line,) = error.value.message.splitlines()[1:]
+    assert line.startswith("  code: ")
+    assert " on this machine, left; " in line
+    assert line.endswith(" on stale")
+    assert not list(waiting.glob("begun-*"))

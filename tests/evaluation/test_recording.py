@@ -1,0 +1,35 @@
+"""The records of evaluations."""
+
+import pytest
+
+from qwen3nb.evaluation.recording import Work, assemble
+from qwen3nb.records.record import ModelInfo, Result, TaskInfo
+
+TASK = TaskInfo(name="x", type="Retrieval", main_metric="m")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "device", "precision", "linear"),
+    [
+        (10, "cpu", "float32", "mkl"),
+        (10, "cpu", "bfloat16", ""),
+        (10, "cuda:0", "float32", ""),
+        (None, "cpu", "float32", ""),
+    ],
+)
+def test_a_record_names_the_library_that_multiplied(
+    tmp_path, monkeypatch, parameters, device, precision, linear
+):
+    monkeypatch.setenv("QWEN3NB_LINEAR", "mkl")
+    result = assemble(
+        model=ModelInfo("a", "f" * 64, parameters=parameters),
+        task=TASK,
+        per_query={"m": {"q1": 1.0, "q2": 0.0}},
+        work=Work(),
+        seed=0,
+        run="r",
+        config={},
+        device=device,
+        precision=precision,
+    )
+    assert Result.load(result.save(tmp_path)).environment.linear == linear

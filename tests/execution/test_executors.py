@@ -1,0 +1,100 @@
+"""What a node made is published whole, in order, and over nothing of another run."""
+
+import pytest
+
+from qwen3nb import paths
+from qwen3nb.cluster.connect import ClusterError
+from qwen3nb.cluster.nodes import Node
+from qwen3nb.cluster.runs import Request
+from qwen3nb.execution import executors
+from qwen3nb.execution.executors import NodeShare, publish_files
+from qwen3nb.records.failures import FailedRun, failed_run, note_failure
+
+PAGE = "runs/eval-x.ipynb"
+
+
+def written(folder, **texts):
+    files = {"log": "a log", "book/runs/eval-x.ipynb": "page", **texts}
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+def publish(folder, *, failed=False):
+    log = paths.results() / "logs" / "eval-x.log"
+    publish_files(folder, log=log, page=paths.book() / PAGE, failed=failed)
+    return log
+
+
+RUN = {
+    "results/x-1a/seed_0/T.json": "{}",
+    "results/x-1a/seed_0/T.0123456789ab.scores.parquet": "scores",
+    "results/x-1a/seed_0/T.trec": "run",
+    "results/mteb/results/x/1/T.json": "{}",
+}
+
+
+def test_records_come_after_their_files_and_the_page_comes_last(home, tmp_path, monkeypatch):
+    order, real = [], executors._replace
+    monkeypatch.setattr(
+        executors, "_replace", lambda file, target: (order.append(target), real(file, target))
+    )
+    publish(written(tmp_path / "files", **RUN))
+    names = [target.relative_to(home).as_posix() for target in order]
+    assert set(names) == {*RUN, "results/logs/eval-x.log", f"book/{PAGE}"}
+    assert names[-2:] == ["results/x-1a/seed_0/T.json", f"book/{PAGE}"]
+
+
+def test_a_success_takes_away_the_notes_of_earlier_failures(home, tmp_path):
+    note_failure(FailedRun("eval-x", "eval", {}, "Error", "no", "2026", "2026", 1.0))
+    trace = paths.results() / "x-1a" / "seed_0" / "T.error.txt"
+    trace.parent.mkdir(parents=True)
+    trace.write_text("Traceback")
+    publish(written(tmp_path / "failed"), failed=True)
+    assert failed_run("eval-x") is not None
+    assert trace.is_file()
+    publish(written(tmp_path / "files", **RUN))
+    assert failed_run("eval-x") is None
+    assert not trace.exists()
+
+
+def test_files_that_several_runs_share_keep_what_is_of_the_others(home, tmp_path):
+    summary = "results/summaries/all_results_20261231_235959.json"
+    lines = "results/mteb/results/x/1/run_settings.jsonl"
+    publish(written(tmp_path / "one", **{summary: "first", lines: '{"a": 1}\n'}))
+    publish(written(tmp_path / "two", **{summary: "second", lines: '{"a": 1}\n{"b": 2}\n'}))
+    copies = sorted((home / "results" / "summaries").iterdir())
+    assert [file.name[12:-5] for file in copies] == ["20261231_235959", "20270101_000000"]
+    assert [file.read_text() for file in copies] == ["first", "second"]
+    assert (home / lines).read_text() == '{"a": 1}\n{"b": 2}\n'
+
+
+def nodes(*sizes):
+    return [Node(str(i), str(i), cpus, gpus, 10) for i, (cpus, gpus) in enumerate(sizes)]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "options", "expected"),
+    [
+        ([(1, 0), (1, 0)], {}, (1, 0)),
+        ([(16, 0), (8, 0)], {}, (2, 0)),  # four on the smallest
+        ([(16, 0), (8, 0)], {"at_once": 2}, (4, 0)),
+        ([(2, 0)], {"at_once": 8}, (1, 0)),
+        ([(64, 0), (16, 8)], {}, (2, 1.0)),  # where GPUs are, on their nodes only
+        ([(16, 2)], {"gpus_each": 0.5}, (4, 0.5)),
+    ],
+)
+def test_a_run_gets_the_same_share_on_all_nodes(sizes, options, expected):
+    share = NodeShare.of(nodes(*sizes), **{"at_once": 0, "gpus_each": 1.0, **options})
+    assert (share.cpus, share.gpus) == expected
+
+
+def test_a_cluster_without_cores_is_refused():
+    with pytest.raises(ClusterError, match="no node with a core"):
+        NodeShare.of([], at_once=0, gpus_each=1.0)
+
+
+def test_a_request_shows_no_token():
+    request = Request(("run",), PAGE, {"HF_TOKEN": "hf_secret"}, "/", "/r", "/b", "m")
+    assert "hf_secret" not in repr(request)
