@@ -101,8 +101,8 @@ def test_what_nothing_depends_on_is_in_the_checksum(home, part, changes):
     file.write_text(json.dumps(value))
     (line,) = verify(file)
     assert "checksum" in line
-    (found,) = check_files([file], checksums_only=True)
-    assert found == (file, RecordCheck((line.partition(": ")[2],)))
+    (check,) = check_files([file], checksums_only=True)
+    assert check == (file, RecordCheck((line.partition(": ")[2],)))
     # Without a checksum, as older versions wrote records, it is not seen, but counted.
     file.write_text(json.dumps(value | {"checksum": ""}))
     assert verify(file) == []
@@ -115,12 +115,12 @@ def test_changed_scores_are_in_the_checksum(home):
     before = scores.read_bytes()
     scores.write_bytes(before[:-1] + bytes([before[-1] ^ 1]))
     for only in (True, False):
-        ((_, found),) = check_files([file], checksums_only=only)
-        (line,) = found.problems
+        ((_, check),) = check_files([file], checksums_only=only)
+        (line,) = check.problems
         assert "was changed after it was written" in line
     scores.unlink()
-    ((_, found),) = check_files([file], checksums_only=True)
-    assert "is missing" in found.problems[0]
+    ((_, check),) = check_files([file], checksums_only=True)
+    assert "is missing" in check.problems[0]
 
 
 @pytest.mark.integration
@@ -129,7 +129,7 @@ def test_processes_find_the_same_in_the_same_order(home, monkeypatch):
     files[3].write_text("{")
     files[30].rename(files[30].with_name("Other.json"))
     alone = list(check_files(files))
-    assert [bool(found.problems) for _, found in alone] == [i in (3, 30) for i in range(40)]
+    assert [bool(check.problems) for _, check in alone] == [i in (3, 30) for i in range(40)]
     monkeypatch.setattr(store, "_PATIENCE", 0.0)
     monkeypatch.setattr(store, "_START_UP", 0.0)
     monkeypatch.setattr(store, "cores", lambda: 2)
