@@ -8,13 +8,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.records.record import Environment
 from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json, write_json
-from qwen3nb.utils.code_digest import code_digest
+from qwen3nb.utils.code_version import code_digest
 
 __all__ = ["Question", "facts_here", "known_digests"]
 
@@ -44,16 +45,21 @@ def facts_here(question: Question) -> dict[str, str]:
     from qwen3nb.models.sources.lora import adapter_fingerprint
     from qwen3nb.models.sources.resolve import find_source
 
+    def model(spec: str) -> str:
+        return _digest(fingerprint(find_source(spec)))
+
+    def adapter(folder: str) -> str:
+        return _digest(adapter_fingerprint(Path(folder).expanduser()))
+
     environment = Environment.current()
     facts = {"python": environment.python, **environment.versions}
     facts["code"] = code_digest()[:_DIGITS]
     facts["notebooks"] = _notebooks_digest()
     facts["linear layers"] = _or_error(linear_library)
     for spec in question.models:
-        facts[f"model {spec}"] = _or_error(lambda s=spec: _digest(fingerprint(find_source(s))))
+        facts[f"model {spec}"] = _or_error(partial(model, spec))
     for folder in question.adapters:
-        path = Path(folder).expanduser()
-        facts[f"adapter {folder}"] = _or_error(lambda p=path: _digest(adapter_fingerprint(p)))
+        facts[f"adapter {folder}"] = _or_error(partial(adapter, folder))
     return facts
 
 

@@ -111,7 +111,7 @@ def node_environment(sent: Mapping[str, str]) -> dict[str, str]:
     files: the cache's database must not lie on a disk that nodes share.
     """
     cache = Path(tempfile.gettempdir()) / f"qwen3nb-cache-{getpass.getuser()}"
-    return {"QWEN3NB_CACHE": str(cache)} | os.environ | sent
+    return {"QWEN3NB_CACHE": str(cache), **os.environ, **sent}
 
 
 def disagreements(facts: Mapping[str, Mapping[str, str]]) -> list[str]:
