@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 import click
 
 from qwen3nb import paths
+from qwen3nb.models.cache.byte_sizes import parse_size
 from qwen3nb.models.modeling.dtypes import DTYPES
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.tiers import TIERS
-from qwen3nb.utils.byte_sizes import parse_size
 
 __all__ = [
     "CACHE_LIMIT", "DEVICE", "DTYPE", "FILE", "MIRROR", "POOLING", "RAY", "REHEARSE", "SIZE",

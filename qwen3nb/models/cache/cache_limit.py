@@ -18,9 +18,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from qwen3nb.models.cache.byte_sizes import parse_size
 from qwen3nb.models.cache.segments import INDEX, MOST_BYTES, SEGMENT, remove_segment
 from qwen3nb.models.cache.sqlite_layout import DAMAGED, OLD, sqlite_files
-from qwen3nb.utils.byte_sizes import parse_size
 
 __all__ = ["LIMIT", "Room", "shrink", "total_bytes"]
 
