@@ -26,7 +26,7 @@ def test_the_bench_of_records(home, tmp_path):
     arguments = ["bench", "records", *size, "--folder", str(tmp_path / "records"), "--only"]
     done = CliRunner().invoke(main, [*arguments, "load_results"])
     assert done.exit_code == 0, done.output
-    assert "0.3 GB | yes |" in done.output
+    assert "| 10 s, 0.3 GB |" in done.output
     assert "2 records written" in done.output
     again = CliRunner().invoke(main, [*arguments, "nothing"])
     assert "expected one of load_results, leaderboard" in again.output
