@@ -42,7 +42,7 @@ def different_queries(matrix: ScoreMatrix, models: Sequence[str], *, most: int) 
     """
     pairs = list(itertools.combinations(models, 2))
     orders = [
-        np.argsort(-np.abs(matrix.column(a) - matrix.column(b)), kind="stable").tolist()
+        np.argsort(-np.abs(matrix.column(a) - matrix.column(b)), kind="stable")[:most].tolist()
         for a, b in pairs
     ]
     in_turn = itertools.chain.from_iterable(zip(*orders, strict=True))
