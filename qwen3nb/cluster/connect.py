@@ -55,8 +55,10 @@ def connected(address: str = LOCAL) -> Iterator[Any]:
     with _defaults(_SETTINGS), _own_signals():
         try:
             ray.init(address=target, **_quiet(target))
-        except (ConnectionError, RuntimeError, ValueError) as error:
-            raise ClusterError(f"cannot join the Ray cluster at {target}: {error}") from None
+        except Exception as error:  # noqa: BLE001 - Ray raises bare ones, too
+            ray.shutdown()
+            what = "start Ray on this machine" if target == LOCAL else f"join Ray at {target}"
+            raise ClusterError(f"cannot {what}: {error}") from None
     try:
         yield ray
     finally:

@@ -136,7 +136,9 @@ def test_an_interrupted_sweep_ends_its_runs_on_the_nodes(cluster, waiting):
     assert not list(paths.results().glob("*/seed_*"))
 
 
-def test_a_node_with_other_code_is_refused_by_name(cluster, waiting, tmp_path):
+def test_a_node_with_other_code_is_refused_by_name(cluster, waiting, tmp_path, monkeypatch):
+    monkeypatch.chdir(waiting)  # a folder without a package of its own
+    (waiting / "go").touch()
     package = shutil.copytree(REPOSITORY / "qwen3nb", tmp_path / "other" / "qwen3nb")
     (package / "tiers.py").open("a").write("# another version\n")
     cluster.add("stale", environment={"PYTHONPATH": str(package.parent)})

@@ -42,8 +42,20 @@ class TwoNodes:
 
         self.folder, self.cpus, self.mark, self.dead = folder, cpus, uuid.uuid4().hex, []
         self.cluster = Cluster(shutdown_at_exit=False)
-        self.left = self.add("left", include_dashboard=False, no_monitor=True, _system_config=QUICK)
-        self.right = self.add("right")
+
+    def start(self):
+        """Start both nodes; on a busy machine, Ray may take a node for dead before it is up."""
+        self.left = self._patiently("left", include_dashboard=False, no_monitor=True,
+                                    _system_config=QUICK)  # fmt: skip
+        self.right = self._patiently("right")
+
+    def _patiently(self, name, **options):
+        try:
+            return self.add(name, **options)
+        except Exception as error:
+            if "timed out during startup" not in str(error):
+                raise
+            return self.add(name, **options)
 
     @property
     def address(self):
@@ -114,11 +126,10 @@ def two_nodes(*, cpus=1):
     """Start a cluster of two nodes with ``cpus`` cores each; end it with all that it runs."""
     # Short: the path of a Unix socket has at most 107 bytes.
     folder = Path(tempfile.mkdtemp(prefix="q3-", dir="/tmp"))
-    cluster = None
+    cluster = TwoNodes(folder, cpus=cpus)
     try:
-        cluster = TwoNodes(folder, cpus=cpus)
+        cluster.start()
         yield cluster
     finally:
-        if cluster is not None:
-            cluster.shut_down()
+        cluster.shut_down()
         shutil.rmtree(folder, ignore_errors=True)
