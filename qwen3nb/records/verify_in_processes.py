@@ -8,6 +8,7 @@ JSON lines: the command gets a list of files and answers with what is wrong with
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Generator, Sequence
@@ -89,7 +90,10 @@ def _serve(*, checksums_only: bool) -> None:
     verifier = Verifier(checksums_only=checksums_only)
     for line in sys.stdin:
         checks = [asdict(verifier.check(Path(file))) for file in json.loads(line)]
-        print(json.dumps(checks), flush=True)
+        try:
+            print(json.dumps(checks), flush=True)
+        except BrokenPipeError:  # the command was killed
+            os._exit(1)
 
 
 if __name__ == "__main__":
