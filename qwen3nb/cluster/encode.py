@@ -130,7 +130,7 @@ def encode_on_cluster(
             threads=size.cores,
             environment=sent_environment(),
         )
-        run = _Run(ray, job, cuts)
+        run = _Encoding(ray, job, cuts)
         with run.workers(size, show_progress=show_progress):
             return run.finish()
 
@@ -219,7 +219,7 @@ class TextCounter:
         return sum(self._done.values())
 
 
-class _Run:
+class _Encoding:
     """The driver's side: which worker has which part."""
 
     def __init__(self, ray: Any, job: _EncodeJob, cuts: TextCuts) -> None:
