@@ -78,15 +78,15 @@ class Explorer:
         records: the record of each model, by its name in the matrix.
         texts: texts and judgements; without them, ids are shown.
         note: why there are no texts; empty if there are.
-        offered: names of the models that the page offers; by default the best. `to_frame`, `query`
-            and `figure` take any.
+        selection: names of the models to be offered by the page; by default the best. `to_frame`,
+            `query` and `figure` take any.
     """
 
     matrix: ScoreMatrix
     records: Mapping[str, Result]
     texts: SearchTexts | None = None
     note: str = ""
-    offered: tuple[str, ...] = ()
+    selection: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         size = f"{len(self.models)} models, {len(self.matrix.queries)} queries"
@@ -101,7 +101,7 @@ class Explorer:
     @property
     def offered(self) -> list[str]:
         """Names of the models that the page offers, the best mean first."""
-        return [name for name in self.models if not self.offered or name in self.offered][
+        return [name for name in self.models if not self.selection or name in self.selection][
             :MOST_MODELS
         ]
 
@@ -201,7 +201,7 @@ class Explorer:
         left_out = len(self.models) - len(self.offered)
         if not left_out:
             return ""
-        which = "chosen" if self.offered else "best"
+        which = "chosen" if self.selection else "best"
         return (
             f"This page offers the {len(self.offered)} {which} of {len(self.models)} models; for "
             f"others: qwen3nb run explorer -p task {self.matrix.task} -p models "
@@ -386,16 +386,16 @@ def explore(
     note = ""
     if texts is None:
         texts, note = texts_at_hand(records[matrix.systems[0]])
-    return Explorer(matrix, records, texts, note, _offered(models, matrix.systems))
+    return Explorer(matrix, records, texts, note, _selection(models, matrix.systems))
 
 
-def _offered(models: str | Sequence[str], known: Sequence[str]) -> tuple[str, ...]:
+def _selection(models: str | Sequence[str], known: Sequence[str]) -> tuple[str, ...]:
     """Return the models of a choice, which may be empty."""
     named = split_names(models) if isinstance(models, str) else models
-    offered = tuple(dict.fromkeys(one_of("model", name, known) for name in named))
-    if len(offered) == 1:
-        raise ValueError(f"expected two or more models; got {offered[0]!r} alone")
-    return offered
+    selection = tuple(dict.fromkeys(one_of("model", name, known) for name in named))
+    if len(selection) == 1:
+        raise ValueError(f"expected two or more models; got {selection[0]!r} alone")
+    return selection
 
 
 def explorer_conclusion(explorer: Explorer | NoExplorer) -> Conclusion:
