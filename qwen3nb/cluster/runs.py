@@ -116,7 +116,7 @@ def _packed(scratch: Path, request: Request, *, failed: bool) -> Path:
     with tarfile.open(archive, "w") as tar:
         for file in _written(scratch, failed=failed):
             name = file.relative_to(scratch)
-            if file.suffix == ".ipynb" or "failed" in name.parts:
+            if file.suffix == ".ipynb" or name.parts[0] == "log" or "failed" in name.parts:
                 _rename_scratch(file, scratch, request)
             tar.add(file, arcname=str(name))
     return archive
@@ -132,12 +132,12 @@ def _written(scratch: Path, *, failed: bool) -> Iterator[Path]:
 
 
 def _rename_scratch(file: Path, scratch: Path, request: Request) -> None:
-    """Name in a page, or in a note, the driver's folders in the place of the node's scratch."""
-    text = file.read_text(encoding="utf-8")
+    """Name the driver's folders in the place of the node's scratch, in a page, note or log."""
+    text = file.read_text(encoding="utf-8", errors="surrogateescape")
     for name, real in (("results", request.results), ("book", request.book)):
         own = str(scratch / name)
         text = text.replace(own, real)
-    file.write_text(text, encoding="utf-8")
+    file.write_text(text, encoding="utf-8", errors="surrogateescape")
 
 
 def _stored_parts(archive: Path) -> Iterator[Any]:
