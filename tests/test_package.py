@@ -56,7 +56,9 @@ FLOORS = tuple(
     """
 paths tiers utils metrics records checkpoints
 models.types models.batching models.counters models.mteb_meta models.modeling models.sources
-models.inference models.encoders models.search models.rerankers models.load
+models.cache
+models.inference models.search.npy_file models.search.shards models.encoders models.search
+models.rerankers models.load
 extraction
 datasets.rows datasets.trec datasets.judgements datasets.mirror datasets.words
 datasets.pydocs

@@ -1,9 +1,15 @@
-"""Benchmark the embedding cache against a plain .npy file of the same vectors.
+"""Benchmark the embedding cache: against a plain .npy file, and as it grows.
 
-The methods take turns in each round, in a fresh folder; a ratio is the median of the plain
-file over that of the cache. Files are warm, so the speed of the disk is excluded on both
-sides, which favours the plain file. Both write durably, the cache after every 512 vectors,
-as when encoding; both read into new memory, the plain file by ``np.load``.
+`bench_cache` writes and reads the same vectors in both ways. The methods take turns in each
+round, in a fresh folder; a ratio is the median of the plain file over that of the cache. Files
+are warm, so the speed of the disk is excluded on both sides, which favours the plain file. Both
+write durably, the cache after every 512 vectors, as when encoding; both read into new memory,
+the plain file by ``np.load``.
+
+`bench_growth` fills one cache to several sizes and says for each stretch how fast it went, in
+wall and CPU seconds and beside a plain file to which now and then the same bytes are appended
+(the ratio that a busy disk leaves alone), and how many bytes were written; then how fast the
+newest vectors, and a few of any age, are read by a process that has just opened the cache.
 """
 
 from __future__ import annotations
@@ -11,20 +17,34 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from qwen3nb.models.encoders.embedding_cache import EmbeddingCache, text_key
+from qwen3nb.models.cache.embedding_cache import EmbeddingCache, text_key
 
-__all__ = ["CacheBench", "bench_cache"]
+__all__ = ["CacheBench", "CacheGrowth", "GrowthStep", "bench_cache", "bench_growth"]
 
-_CHUNK = 512  # vectors per transaction, as in an encoding
+_CHUNK = 512  # vectors stored at once, as in an encoding
+_IO = Path("/proc/self/io")
+_COMPARED = 8  # one of so many chunks is also appended to a plain file
+_COLUMNS = {  # fields of a step, with head and format
+    "stored": ("stored", ",.0f"),
+    "per_second": ("written/s", ",.0f"),
+    "per_cpu_second": ("per CPU s", ",.0f"),
+    "relative": ("of append", ".2f"),
+    "written": ("B written", ",.0f"),
+    "size": ("B kept", ",.0f"),
+    "read_per_second": ("read/s", ",.0f"),
+    "few_seconds": ("100 in s", ".4f"),
+}
+_FEW = 100  # vectors of any age that are read at once
 
 
 @dataclass(frozen=True)
@@ -97,7 +117,7 @@ def bench_cache(
     times: dict[str, list[float]] = {}
     for _ in range(rounds):
         with tempfile.TemporaryDirectory(dir=folder) as name:
-            plain, cache = Path(name) / "plain.npy", EmbeddingCache(Path(name) / "x.sqlite")
+            plain, cache = Path(name) / "plain.npy", EmbeddingCache(Path(name) / "cache" / "x")
             methods: dict[str, Callable[[], NDArray[np.float32]]] = {
                 "plain_write": partial(_write_plain, plain, values),
                 "cache_write": partial(_write_cache, cache, keys, values),
@@ -130,7 +150,7 @@ def _write_cache(
         for start in range(0, len(keys), _CHUNK):
             part = slice(start, start + _CHUNK)
             if not cache.put(dict(zip(keys[part], values[part], strict=True))):
-                raise OSError(f"{cache.file}: cannot be written")
+                raise OSError(f"{cache.folder}: cannot be written")
     return values
 
 
@@ -140,3 +160,140 @@ def _read_cache(
     vectors = np.empty(shape, dtype=np.float32)
     cache.fill(keys, vectors)
     return vectors
+
+
+@dataclass(frozen=True)
+class GrowthStep:
+    """One stretch of a growing cache.
+
+    Attributes:
+        stored: vectors stored after it.
+        per_second: vectors written per second.
+        per_cpu_second: vectors written per CPU second of this process.
+        relative: speed of writing over that of appending to a plain file, synced as often.
+        written: bytes per vector that went to the disk; None where the system does not say.
+        size: bytes of all files per stored vector.
+        read_per_second: vectors read per second, of those stored last.
+        few_seconds: seconds to open the cache and read a hundred vectors of any age.
+    """
+
+    stored: int
+    per_second: float
+    per_cpu_second: float
+    relative: float
+    written: float | None
+    size: float
+    read_per_second: float
+    few_seconds: float
+
+
+@dataclass(frozen=True)
+class CacheGrowth:
+    """A cache as it grows; see `bench_growth`."""
+
+    dimension: int
+    steps: tuple[GrowthStep, ...]
+
+    def ratio(self, name: str) -> float:
+        """Return the largest over the smallest value of a field of `GrowthStep`."""
+        values = [value for step in self.steps if (value := getattr(step, name)) is not None]
+        return float(max(values) / min(values)) if values else float("nan")
+
+    def table(self) -> str:
+        """The stretches as plain text, and how much the largest differs from the smallest."""
+        rows = [[_cell(getattr(step, name), name) for name in _COLUMNS] for step in self.steps]
+        heads = [head for head, _ in _COLUMNS.values()]
+        ratios = ["max/min", *(f"{self.ratio(name):.2f}" for name in list(_COLUMNS)[1:])]
+        lines = ["".join(f"{each:>12}" for each in row) for row in [heads, *rows, ratios]]
+        title = f"one cache of {self.dimension} float32, {4 * self.dimension:,} bytes a vector"
+        return "\n".join([title, *lines])
+
+
+def _cell(value: float | None, name: str) -> str:
+    return "?" if value is None else format(value, _COLUMNS[name][1])
+
+
+def bench_growth(
+    sizes: Sequence[int], *, dimension: int = 384, folder: Path | None = None
+) -> CacheGrowth:
+    """Fill a cache to each of ``sizes`` and measure every stretch.
+
+    Args:
+        sizes: numbers of stored vectors, ascending.
+        dimension: dimension of the vectors.
+        folder: where to write; None for the system's temporary folder.
+
+    Raises:
+        ValueError: sizes that do not ascend, or vectors that differ from those written.
+    """
+    if not sizes or any(a >= b for a, b in zip([0, *sizes], sizes, strict=False)):
+        raise ValueError(f"expected ascending sizes; got {', '.join(map(str, sizes)) or 'none'}")
+    values = np.random.default_rng(0).standard_normal((_CHUNK, dimension), dtype=np.float32)
+    with tempfile.TemporaryDirectory(dir=folder) as name:
+        cache = Path(name) / "cache" / "x"
+        cache.parent.mkdir()
+        starts = [0, *sizes[:-1]]
+        steps = tuple(
+            _grow(cache, start, end, values, newest=sizes[0])
+            for start, end in zip(starts, sizes, strict=True)
+        )
+    return CacheGrowth(dimension=dimension, steps=steps)
+
+
+def _grow(
+    folder: Path, start: int, end: int, values: NDArray[np.float32], *, newest: int
+) -> GrowthStep:
+    times, plain, written = [], [], 0
+    cpu, count = 0.0, end - start
+    with EmbeddingCache(folder) as cache, (folder.parent / "plain").open("wb") as append:
+        for number, at in enumerate(range(start, end, _CHUNK)):
+            rows = range(at, min(at + _CHUNK, end))
+            wall, used, before = time.perf_counter(), time.process_time(), _written()
+            if not cache.put({_key(row): values[row % _CHUNK] for row in rows}):
+                raise OSError(f"{folder}: cannot be written")
+            times.append(time.perf_counter() - wall)
+            cpu += time.process_time() - used
+            written += _written() - before
+            if number % _COMPARED == 0:
+                plain.append(_append_seconds(append, values[: len(rows)]))
+    recent = range(end - newest, end)
+    return GrowthStep(
+        stored=end,
+        per_second=count / sum(times),
+        per_cpu_second=count / cpu,
+        relative=median(plain) / median(times[::_COMPARED]),
+        written=written / count if _IO.is_file() else None,
+        size=sum(file.stat().st_size for file in folder.iterdir()) / end,
+        read_per_second=len(recent) / _read_seconds(folder, recent, values),
+        few_seconds=_read_seconds(folder, range(0, end, max(1, end // _FEW)), values),
+    )
+
+
+def _read_seconds(folder: Path, rows: range, values: NDArray[np.float32]) -> float:
+    keys = [_key(row) for row in rows]
+    started = time.perf_counter()
+    read = _read_cache(EmbeddingCache(folder), keys, (len(keys), values.shape[1]))
+    seconds = time.perf_counter() - started
+    if not all(np.array_equal(read[at], values[row % _CHUNK]) for at, row in enumerate(rows)):
+        raise ValueError("the vectors read differ from those written")
+    return seconds
+
+
+def _key(row: int) -> bytes:
+    return text_key(f"text {row}")
+
+
+def _append_seconds(file: BinaryIO, values: NDArray[np.float32]) -> float:
+    started = time.perf_counter()
+    file.write(values.tobytes())
+    file.flush()
+    os.fsync(file.fileno())
+    return time.perf_counter() - started
+
+
+def _written() -> int:
+    """Return the bytes that this process has sent to the disk, or 0 if unknown."""
+    if not _IO.is_file():
+        return 0
+    lines = dict(line.split(": ") for line in _IO.read_text(encoding="ascii").splitlines())
+    return int(lines["write_bytes"])

@@ -4,6 +4,10 @@ Each measurement runs in a child process, which reports its peak (VmHWM of Linux
 end; the peak of the imports alone is measured likewise and subtracted. The naive method
 holds the corpus and all scores in float32 and sorts them completely. Rounding decides its
 near ties, so ids are compared with those of float64 scores.
+
+`bench_corpora` measures what encoding a corpus and searching it takes by the size of the
+corpus: with all vectors held, in blocks that are searched as they are encoded, and with the
+vectors in a file, as for several passes.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,7 +27,10 @@ import numpy as np
 
 from qwen3nb.utils.hardware import peak_memory
 
-__all__ = ["SearchBench", "SearchTiming", "bench_search"]
+__all__ = ["CorpusBench", "SearchBench", "SearchTiming", "bench_corpora", "bench_search"]
+
+CORPORA = (50_000, 200_000, 400_000)
+_DIMENSION = 384  # of the encoded vectors
 
 
 @dataclass(frozen=True)
@@ -84,6 +91,67 @@ class SearchBench:
         return "\n".join(lines)
 
 
+@dataclass(frozen=True)
+class CorpusBench:
+    """Encoding a corpus and searching it, by the size of the corpus.
+
+    Attributes:
+        queries: number of queries.
+        k: documents per query.
+        timings: for each size, with the vectors ``held``, in ``blocks`` and in a ``file``;
+            their agreement is with the ids of ``held``.
+    """
+
+    queries: int
+    k: int
+    timings: tuple[SearchTiming, ...]
+
+    def table(self) -> str:
+        """The timings as plain text, with ratios to the vectors held."""
+        lines = [f"{self.queries} queries, dimension {_DIMENSION}, k {self.k}, random vectors"]
+        held = {each.documents: each for each in self.timings if each.method == "held"}
+        for each in self.timings:
+            base = held[each.documents]
+            lines.append(
+                f"{each.method:<7} {each.documents:>10,} documents  {each.seconds:7.1f} CPU s "
+                f"(x {each.seconds / base.seconds:.2f})  peak {each.megabytes:7.0f} MB "
+                f"(x {each.megabytes / base.megabytes:.2f})  same ids {each.agreement:.1%}"
+            )
+        return "\n".join(lines)
+
+
+def bench_corpora(
+    *, corpora: Sequence[int] = CORPORA, queries: int = 500, k: int = 100
+) -> CorpusBench:
+    """Measure encoding and searching with vectors held, by blocks, and in a file.
+
+    Args:
+        corpora: numbers of documents, which random vectors of 384 dimensions stand for.
+        queries: number of queries.
+        k: documents per query.
+
+    Raises:
+        ValueError: not Linux, or a child process failed; with its error output.
+    """
+    _check_linux()
+    timings: list[SearchTiming] = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        _write(folder / "queries.npy", queries, _DIMENSION, seed=1)
+        for size in corpora:
+            for method in ("held", "blocks", "file"):
+                idle = _child(f"idle-{method}", folder, k, size)
+                done = _child(method, folder, k, size)
+                same = np.load(folder / f"{method}.npy") == np.load(folder / "held.npy")
+                megabytes = (done["peak"] - idle["peak"]) / 1e6
+                timings.append(
+                    SearchTiming(
+                        method, size, done["cpu"], megabytes, float(same.all(axis=1).mean())
+                    )
+                )
+    return CorpusBench(queries, k, tuple(timings))
+
+
 def bench_search(
     *, documents: int = 50_000, dimension: int = 384, queries: int = 500, k: int = 100
 ) -> SearchBench:
@@ -98,8 +166,7 @@ def bench_search(
     Raises:
         ValueError: not Linux, or a child process failed; with its error output.
     """
-    if sys.platform != "linux":
-        raise ValueError(f"peak memory is read from /proc: expected Linux, got {sys.platform}")
+    _check_linux()
     import importlib.util
 
     methods = ["naive", "torch", "numpy", "encode_to_file"]
@@ -124,6 +191,11 @@ def bench_search(
     return SearchBench(dimension=dimension, queries=queries, k=k, timings=tuple(timings))
 
 
+def _check_linux() -> None:
+    if sys.platform != "linux":
+        raise ValueError(f"peak memory is read from /proc: expected Linux, got {sys.platform}")
+
+
 def _write(file: Path, rows: int, dimension: int, *, seed: int) -> None:
     """Random vectors of length 1."""
     values = np.random.default_rng(seed).standard_normal((rows, dimension), dtype=np.float32)
@@ -140,13 +212,13 @@ def _child(method: str, folder: Path, k: int, size: int) -> dict[str, Any]:
 
 
 def _main(method: str, folder: Path, k: int, size: int) -> None:
-    """In the child process: run one method, and print seconds and peak."""
+    """In the child process: run one method, and print seconds, CPU seconds and peak."""
     work = _prepared(method.removeprefix("idle-"), folder, k, size)
-    started = time.perf_counter()
+    started, processor = time.perf_counter(), time.process_time()
     if not method.startswith("idle-"):
         work()
-    seconds = time.perf_counter() - started
-    print(json.dumps({"seconds": seconds, "peak": peak_memory()}))
+    seconds, cpu = time.perf_counter() - started, time.process_time() - processor
+    print(json.dumps({"seconds": seconds, "cpu": cpu, "peak": peak_memory()}))
 
 
 def _prepared(method: str, folder: Path, k: int, size: int) -> Callable[[], None]:
@@ -155,6 +227,8 @@ def _prepared(method: str, folder: Path, k: int, size: int) -> Callable[[], None
         return partial(_in_full, folder, k, method)
     if method == "encode_to_file":
         return _encoding(folder, size)
+    if method in ("held", "blocks", "file"):
+        return partial(_encode_and_search, method, folder, k, size, _random_encoder())
     from qwen3nb.models.search.exact import search
 
     queries = np.load(folder / "queries.npy")
@@ -181,16 +255,43 @@ def _in_full(folder: Path, k: int, method: str) -> None:
 def _encoding(folder: Path, size: int) -> Callable[[], None]:
     """Encode ``size`` texts by random vectors, without cache: the cost besides the model."""
     from qwen3nb.models.encoders.encode_file import encode_to_file
-    from qwen3nb.models.load import load_encoder
 
-    encoder = load_encoder("random:384", cache=False, show_progress=False)
-    encoder.encode(["warm"])
+    encoder = _random_encoder()
 
     def run() -> None:
-        texts = (f"document {index} {'word ' * (index % 50)}" for index in range(size))
-        encode_to_file(encoder, texts, folder / "encoded.npy", total=size)
+        encode_to_file(encoder, _texts(size), folder / "encoded.npy", total=size)
 
     return run
+
+
+def _random_encoder() -> Any:
+    """Return an encoder that costs little, without cache, and warm."""
+    from qwen3nb.models.load import load_encoder
+    from qwen3nb.models.search.exact import search
+
+    encoder = load_encoder(f"random:{_DIMENSION}", cache=False, show_progress=False)
+    search(encoder.encode(["warm"]), encoder.encode(["warm"]), k=1)
+    return encoder
+
+
+def _texts(size: int) -> Iterator[str]:
+    return (f"document {index} {'word ' * (index % 50)}" for index in range(size))
+
+
+def _encode_and_search(method: str, folder: Path, k: int, size: int, encoder: Any) -> None:
+    from qwen3nb.models.encoders.encode_blocks import encode_blocks
+    from qwen3nb.models.search.exact import search
+    from qwen3nb.models.search.vector_store import stored_vectors
+
+    queries = np.load(folder / "queries.npy")
+    if method == "held":
+        hits = search(queries, encoder.encode(list(_texts(size))), k=k)
+    elif method == "blocks":
+        hits = search(queries, encode_blocks(encoder, _texts(size)), k=k)
+    else:
+        with stored_vectors(encoder, _texts(size), total=size, limit=0) as vectors:
+            hits = search(queries, vectors.blocks(), k=k)
+    np.save(folder / f"{method}.npy", hits.ids)
 
 
 if __name__ == "__main__":

@@ -12,9 +12,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from qwen3nb.analysis.comparison.alignment import ScoreMatrix
 from qwen3nb.analysis.comparison.differences import corrected, paired_differences
 from qwen3nb.analysis.stats.resampling import percentile_interval, resampled_means
+from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.metrics.aggregate import aggregate
 from qwen3nb.metrics.intervals import INTERVALS, Array, Interval, difference_interval
 from qwen3nb.utils.markdown import markdown_table

@@ -11,6 +11,9 @@ from urllib.parse import unquote
 
 from qwen3nb import paths
 from qwen3nb.book.built_pages import built_pages
+from qwen3nb.records.errors import ResultError
+from qwen3nb.records.record import Result
+from qwen3nb.utils.atomic_files import write_json
 
 __all__ = ["copy_linked_records", "pages_with_records"]
 
@@ -40,11 +43,18 @@ def copy_linked_records(outdir: Path) -> int:
         source = (results / name).resolve()
         if not source.is_relative_to(results) or not source.is_file():
             continue
-        copy = outdir / "records" / source.relative_to(results)
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(source, copy)
+        _copy(source, outdir / "records" / source.relative_to(results))
         count += 1
     return count
+
+
+def _copy(source: Path, copy: Path) -> None:
+    """Copy a record as one file, with its per-query scores; a browser shows it."""
+    try:
+        write_json(copy, Result.load(source).in_one_file())
+    except ResultError:  # not a record that can be read: it is shown as it is
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(source, copy)
 
 
 def pages_with_records() -> dict[str, str]:

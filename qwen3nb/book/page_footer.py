@@ -19,7 +19,7 @@ from qwen3nb.execution.page_names import page_command
 from qwen3nb.execution.parameters import ParameterError, read_parameters
 from qwen3nb.utils.atomic_files import read_json
 from qwen3nb.utils.book_settings import BookSettings, book_settings
-from qwen3nb.utils.git_commit import git_commit
+from qwen3nb.utils.code_version import git_commit
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx

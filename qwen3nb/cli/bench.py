@@ -64,16 +64,25 @@ def bench_encode(models: tuple[str, ...], texts: int, **options: Any) -> None:
 @click.option("--vectors", type=click.IntRange(min=1), default=100_000, show_default=True)
 @click.option("--dimension", type=click.IntRange(min=1), default=1024, show_default=True)
 @click.option("--rounds", type=click.IntRange(min=1), default=3, show_default=True)
+@click.option(
+    "--growth", default="100000,200000,500000,1000000,2000000", show_default=True,
+    metavar="SIZES", help="Then fill one cache of 384 dimensions to these sizes; 0: do not.",
+)  # fmt: skip
+@click.option("--folder", type=FILE, help="Where to write; 3 GB for 2 million.")
 @without_traceback
-def bench_cache(**options: Any) -> None:
-    """Write and read vectors with the cache and with a plain .npy file.
+def bench_cache(growth: str, folder: Path | None, **options: Any) -> None:
+    """Write and read vectors with the cache and a plain .npy file; then let a cache grow.
 
     \b
     qwen3nb bench cache --vectors 100000 --dimension 1024
     """
     from qwen3nb.bench.embedding_cache import bench_cache as run
+    from qwen3nb.bench.embedding_cache import bench_growth
 
-    click.echo(run(**options).table())
+    click.echo(run(folder=folder, **options).table())
+    if growth != "0":
+        sizes = [int(each) for each in growth.split(",")]
+        click.echo(f"\n{bench_growth(sizes, folder=folder).table()}")
 
 
 @bench.command("search")
@@ -81,15 +90,25 @@ def bench_cache(**options: Any) -> None:
 @click.option("--dimension", type=click.IntRange(min=1), default=384, show_default=True)
 @click.option("--queries", type=click.IntRange(min=1), default=500, show_default=True)
 @click.option("-k", "k", type=click.IntRange(min=1), default=100, show_default=True)
+@click.option(
+    "--corpus", "corpora", type=click.IntRange(min=1), multiple=True,
+    help="Encode and search a corpus of so many documents instead, by blocks and held; repeat.",
+)  # fmt: skip
 @without_traceback
-def bench_search(**options: Any) -> None:
+def bench_search(corpora: tuple[int, ...], **options: Any) -> None:
     """Measure time and memory of search over a corpus and over one twice as large.
 
     \b
     qwen3nb bench search --documents 50000
+    qwen3nb bench search --corpus 50000 --corpus 200000 --corpus 400000
     """
+    from qwen3nb.bench.search import bench_corpora
     from qwen3nb.bench.search import bench_search as run
 
+    if corpora:
+        sizes = {name: options[name] for name in ("queries", "k")}
+        click.echo(bench_corpora(corpora=corpora, **sizes).table())
+        return
     click.echo(run(**options).table())
 
 
@@ -118,6 +137,47 @@ def bench_rerank(no_memory: bool, **options: Any) -> None:
 
     hide_library_bars()
     run(memory=not no_memory, say=click.echo, **options)
+
+
+@bench.command("runs")
+@click.option("--queries", type=click.IntRange(min=1), default=6980, show_default=True)
+@click.option("--depth", type=click.IntRange(min=1), default=1000, show_default=True)
+@without_traceback
+def bench_runs(**options: Any) -> None:
+    """Hold, score, write and read the runs of a reranking, compared with dictionaries; no model.
+
+    \b
+    qwen3nb bench runs
+    """
+    from qwen3nb.bench.runs import bench_runs as run
+
+    click.echo(run(**options).table())
+
+
+@bench.command("records")
+@click.option("--models", type=click.IntRange(min=1), default=50, show_default=True)
+@click.option("--tasks", type=click.IntRange(min=1), default=20, show_default=True)
+@click.option("--seeds", type=click.IntRange(min=1), default=3, show_default=True)
+@click.option("--queries", type=click.IntRange(min=2), default=6980, show_default=True)
+@click.option("--top/--no-top", default=True, help="Whether records keep the best documents.")
+@click.option("--folder", type=FILE, help="Where to keep the records for another run.")
+@click.option("--only", default="", help="One task, such as compare.  [default: all]")
+@without_traceback
+def bench_records(folder: Path | None, only: str, **options: Any) -> None:
+    """Write synthetic records, then time and measure what reads them, beside the limits.
+
+    The limits are for the default size, 3,000 records of 1.1 GB, on two cores.
+
+    \b
+    qwen3nb bench records --models 10 --tasks 5 --seeds 1 --queries 2000
+    qwen3nb bench records --folder /tmp/records --only compare
+    """
+    from qwen3nb.bench.records import bench_records as run
+    from qwen3nb.bench.records import records_table
+    from qwen3nb.bench.synthetic_records import RecordSet
+
+    timings = run(RecordSet(**options), folder=folder, only=only, say=click.echo)
+    click.echo(f"\n{records_table(timings)}")
 
 
 @bench.command("statistics")

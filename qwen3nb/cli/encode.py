@@ -5,12 +5,15 @@ from __future__ import annotations
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from qwen3nb.cli.errors import without_traceback
-from qwen3nb.cli.options import DEVICE, DTYPE, FILE, POOLING
+from qwen3nb.cli.options import CACHE_LIMIT, DEVICE, DTYPE, FILE, POOLING, RAY, SIZE
+
+if TYPE_CHECKING:
+    from qwen3nb.models.encoders.encode_shards import EncodedShards
 
 __all__ = ["VECTOR_COMMANDS"]
 
@@ -23,6 +26,7 @@ def cache() -> None:
     qwen3nb cache info
     qwen3nb cache verify
     qwen3nb cache prune --older-than 30 --dry-run
+    qwen3nb cache prune --to 50GB
     """
 
 
@@ -30,16 +34,17 @@ def cache() -> None:
 @without_traceback
 def cache_info() -> None:
     """List the models whose vectors are cached, the most recently used first."""
-    from qwen3nb.models.encoders.cache_admin import cache_folder, list_caches
+    from qwen3nb.models.cache.cache_admin import cache_folder, list_caches
 
     caches = list_caches()
-    click.echo(f"{cache_folder()}: {len(caches)} files, {_size(sum(c.bytes for c in caches))}")
+    click.echo(f"{cache_folder()}: {len(caches)} models, {_size(sum(c.bytes for c in caches))}")
     for each in caches:
         count = each.texts()
         used = datetime.fromtimestamp(each.used, tz=UTC).strftime("%Y-%m-%d")
-        texts = f"{count:,} texts" if count is not None else "not readable"
+        left = "damaged" if each.aside else "of an older release, moved when the model is used"
+        texts = f"{count:,} texts" if count is not None else left
         click.echo(
-            f"{each.label}  {texts}  {_size(each.bytes)}  last used {used}  {each.file.name}"
+            f"{each.label}  {texts}  {_size(each.bytes)}  last used {used}  {each.path.name}"
         )
         keys = ("pooling", "dtype", "max_length", "normalize", "prefix")
         known = [f"{key} {each.settings[key]}" for key in keys if each.settings.get(key)]
@@ -48,19 +53,38 @@ def cache_info() -> None:
 
 
 @cache.command("verify")
+@click.argument("folder", required=False, type=FILE)
 @without_traceback
-def cache_verify() -> None:
-    """Check every cached vector; exits with 1 if one is damaged."""
-    from qwen3nb.models.encoders.cache_admin import list_caches, verify_cache
+def cache_verify(folder: Path | None) -> None:
+    """Check every cached vector, or those in FOLDER; exits with 1 if one is damaged.
 
+    FOLDER holds vectors in parts, as `qwen3nb encode --shards` writes them; their checksums
+    are in its manifest.
+    """
+    from qwen3nb.models.cache.cache_admin import list_caches, verify_cache
+
+    if folder is not None:
+        _verify_shards(folder)
+        return
     total, damaged = 0, 0
     for each in list_caches():
         held, problems = verify_cache(each)
         total += held
         damaged += bool(problems)
         for problem in problems:
-            click.echo(f"{each.file} ({each.label}): {problem}", err=True)
-    click.echo(f"{total:,} vectors hold; {damaged} files are damaged")
+            click.echo(f"{each.path} ({each.label}): {problem}", err=True)
+    click.echo(f"{total:,} vectors hold; those of {damaged} models are damaged")
+    if damaged:
+        sys.exit(1)
+
+
+def _verify_shards(folder: Path) -> None:
+    from qwen3nb.models.search.shards import damaged_shards, read_manifest
+
+    vectors, damaged = read_manifest(folder), damaged_shards(folder)
+    for file in damaged:
+        click.echo(f"{folder / file}: another checksum; delete it and encode again", err=True)
+    click.echo(f"{vectors.texts:,} vectors; {len(damaged)} of {len(vectors.shards)} parts damaged")
     if damaged:
         sys.exit(1)
 
@@ -70,20 +94,26 @@ def cache_verify() -> None:
     "--older-than", type=click.FloatRange(min=0), metavar="DAYS", help="Unused for this long."
 )
 @click.option("--model", "label", metavar="LABEL", help="Of this model, as named by `cache info`.")
-@click.option("--damaged", is_flag=True, help="Damaged files and quarantined ones.")
-@click.option("--all", "everything", is_flag=True, help="All files.")
-@click.option("--dry-run", is_flag=True, help="List the files and remove nothing.")
+@click.option("--damaged", is_flag=True, help="Segments with damaged vectors, quarantined files.")
+@click.option("--all", "everything", is_flag=True, help="All vectors.")
+@click.option("--to", "size", type=SIZE, help="The least recently used, until SIZE is left.")
+@click.option("--dry-run", is_flag=True, help="List what would go and remove nothing.")
 @without_traceback
-def cache_prune(dry_run: bool, **conditions: Any) -> None:
-    """Remove the files that meet all given conditions."""
-    from qwen3nb.models.encoders.cache_admin import list_caches, prune, to_prune
+def cache_prune(dry_run: bool, size: int | None, **conditions: Any) -> None:
+    """Remove what meets all given conditions, or what exceeds a size."""
+    from qwen3nb.models.cache.cache_admin import list_caches, prune, prune_to, to_prune
 
-    files = to_prune(list_caches(), **conditions)
-    for each in files:
-        click.echo(f"{each.label}  {_size(each.bytes)}  {each.file.name}")
-    freed = sum(each.bytes for each in files) if dry_run else prune(files)
+    if size is not None:
+        if dry_run or any(each not in (None, False) for each in conditions.values()):
+            raise click.UsageError("--to removes by size alone; give no other option")
+        click.echo(f"{_size(prune_to(size))} freed")
+        return
+    selected = to_prune(list_caches(), **conditions)
+    for each in selected:
+        click.echo(f"{each.label}  {_size(each.bytes)}  {each.path.name}")
+    freed = sum(each.bytes for each in selected) if dry_run else prune(selected)
     what = "would be freed; nothing was removed" if dry_run else "freed"
-    click.echo(f"{len(files)} files, {_size(freed)} {what}")
+    click.echo(f"{len(selected)} models, {_size(freed)} {what}")
 
 
 def _size(count: float) -> str:
@@ -98,26 +128,87 @@ def _size(count: float) -> str:
 @click.option("--model", "spec", required=True, help="A folder, registry name, hub id or random.")
 @click.option("--input", "source", required=True, type=FILE,
               help='A file with one {"text": ...} per line.')  # fmt: skip
-@click.option("--output", required=True, type=FILE, help="The .npy file to write.")
+@click.option("--output", required=True, type=FILE,
+              help="The .npy file to write, or with --shards or --ray, the folder.")  # fmt: skip
 @click.option("--role", type=click.Choice(("query", "passage")), help="Selects the prompt.")
 @click.option("--no-cache", is_flag=True, help="Neither read nor write cached vectors.")
+@click.option("--shards", type=click.IntRange(min=1),
+              help="Write a folder of so many parts, at most one per 4,096 texts.  "
+              "[default with --ray: one per 65,536 texts, at least four per worker]")  # fmt: skip
+@RAY
+@click.option("--threads", type=click.IntRange(min=1),
+              help="Of a worker without a GPU, with --ray.  [default: at most 4]")  # fmt: skip
 @POOLING
 @click.option("--max-length", type=click.IntRange(min=1), help="Tokens.  [default: the model's]")
 @click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
 @DEVICE
 @DTYPE
+@CACHE_LIMIT
 @without_traceback
 def encode(
-    spec: str, source: Path, output: Path, role: str | None, no_cache: bool, **options: Any
+    spec: str,
+    source: Path,
+    output: Path,
+    role: str | None,
+    shards: int | None,
+    ray: str | None,
+    threads: int | None,
+    no_cache: bool,
+    **options: Any,
 ) -> None:
     """Encode the texts in a file to float32 vectors, one row per text.
 
     Memory use does not grow with the file, and cached vectors are not computed again.
 
+    With --shards or --ray, OUTPUT is a folder of .npy files with a manifest. The same command
+    resumes: finished parts are kept (and vectors not cached besides). With --ray, a worker per
+    GPU, or per four cores without any, encodes parts; --input and --output must be on a disk
+    that all nodes share. The vectors are the same as those of one file.
+
     \b
     qwen3nb encode --model encoder --input texts.jsonl --output vectors.npy
     qwen3nb encode --model e5-base-v2 --role query --input q.jsonl --output q.npy
+    qwen3nb encode --model encoder --input texts.jsonl --output vectors --shards 8
+    qwen3nb encode --model encoder --input texts.jsonl --output vectors --ray auto
     """
+    if threads is not None and ray is None:
+        raise click.UsageError("--threads is for the workers of --ray; OMP_NUM_THREADS otherwise")
+    common: dict[str, Any] = {"source": source, "role": role, **options}
+    if ray is not None:
+        encode_on_cluster(
+            spec=spec, folder=output, address=ray, shards=shards, threads=threads, **common
+        )
+    elif shards is not None:
+        _encode_shards(spec, folder=output, shards=shards, **common)
+    else:
+        _encode_one_file(spec, output=output, cache=not no_cache, **common)
+
+
+def encode_on_cluster(*, spec: str, folder: Path, shards: int | None, **options: Any) -> None:
+    """Encode parts with Ray and print what came of it."""
+    from qwen3nb.cluster import encode as cluster
+
+    _print_resumed(folder)
+    done = cluster.encode_on_cluster(spec, folder=folder, shards=shards, **options)
+    _print_shards(done, shards)
+
+
+def _encode_shards(
+    spec: str, *, source: Path, folder: Path, shards: int, role: str | None, **options: Any
+) -> None:
+    from qwen3nb.models.encoders.encode_shards import check_folder, encode_shards
+    from qwen3nb.models.load import load_encoder
+
+    check_folder(folder)
+    _print_resumed(folder)
+    encoder = load_encoder(spec, cache=False, **options)
+    done = encode_shards(encoder, source, folder, shards=shards, role=role)
+    _print_shards(done, shards)
+
+
+def _encode_one_file(
+    spec: str, *, source: Path, output: Path, role: str | None, **options: Any
+) -> None:
     from qwen3nb.models.encoders.encode_file import (
         check_output,
         check_texts,
@@ -128,11 +219,31 @@ def encode(
 
     check_output(output)
     count = check_texts(source)
-    encoder = load_encoder(spec, cache=not no_cache, **options)
+    encoder = load_encoder(spec, **options)
     done = encode_to_file(encoder, read_texts(source), output, role=role, total=count)
     click.echo(
         f"{output}: {done.rows:,} x {done.dimension} float32; {done.hits:,} distinct texts from "
         f"the cache, {done.misses:,} computed"
+    )
+
+
+def _print_resumed(folder: Path) -> None:
+    from qwen3nb.models.search.shards import PLAN, read_shard_plan
+
+    if (folder / PLAN).is_file():
+        shards = read_shard_plan(folder).shards
+        there = sum((folder / each.file).is_file() for each in shards)
+        click.echo(f"{folder}: resuming, {there} of {len(shards)} parts are there")
+
+
+def _print_shards(done: EncodedShards, wanted: int | None) -> None:
+    vectors = done.vectors
+    count = len(vectors.shards)
+    kept = f"; {done.kept} were there before" if done.kept else ""
+    fewer = f", one per 4,096 texts, not {wanted}" if wanted and count < wanted else ""
+    click.echo(
+        f"{done.folder}: {vectors.texts:,} x {vectors.dimension} float32 in {count} "
+        f"part{'s' if count > 1 else ''}{fewer}{kept}"
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from qwen3nb.cli.encode import VECTOR_COMMANDS
 from qwen3nb.cli.errors import without_traceback
 from qwen3nb.cli.notebooks import NOTEBOOK_COMMANDS
 from qwen3nb.cli.options import (
+    CACHE_LIMIT,
     DEVICE,
     DTYPE,
     FILE,
@@ -195,6 +197,7 @@ def push(folder: Path, repository: str, dry_run: bool, **options: Any) -> None:
 @click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
 @DEVICE
 @DTYPE
+@CACHE_LIMIT
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
 @without_traceback
 def quick(model: str, max_length: int, as_json: bool, **options: Any) -> None:
@@ -239,22 +242,29 @@ def verify(files: tuple[Path, ...], checksums: bool) -> None:
     qwen3nb verify
     qwen3nb verify results/demo-average-1a2b3c4d/seed_0/AuthorSTS.json
     """
-    from qwen3nb.records.store import result_files, verify_files
-    from qwen3nb.records.verification import without_checksum
+    from qwen3nb.records.store import check_files, result_files
+    from qwen3nb.utils.progress import tqdm
 
     records = [
         file
         for path in (files or (None,))
         for file in ([path] if path is not None and path.is_file() else result_files(path))
     ]
-    problems = verify_files(records, checksums_only=checksums)
+    bar = tqdm(total=len(records), desc="verify", unit="record", leave=False, disable=None)
+    problems, unsigned = {}, 0
+    with bar, closing(check_files(records, checksums_only=checksums)) as checked:
+        for file, check in checked:
+            bar.update()
+            unsigned += not check.has_checksum
+            if check.problems:
+                problems[file] = check.problems
     for file, messages in problems.items():
         for message in messages:
             click.echo(f"{file}: {message}", err=True)
     click.echo(f"{len(records) - len(problems)} of {len(records)} records hold")
-    if unsigned := without_checksum(records):
+    if unsigned:
         click.echo(
-            f"{len(unsigned)} without checksum, as older versions wrote them: a changed revision, "
+            f"{unsigned} without checksum, as older versions wrote them: a changed revision, "
             "size, time or cost is not seen there"
         )
     if problems:

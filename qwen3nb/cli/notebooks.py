@@ -18,7 +18,14 @@ import click
 
 from qwen3nb import paths
 from qwen3nb.cli.errors import without_traceback
-from qwen3nb.cli.options import MIRROR, REHEARSE, hide_library_bars, rehearsal, use_mirror
+from qwen3nb.cli.options import (
+    CACHE_LIMIT,
+    MIRROR,
+    REHEARSE,
+    hide_library_bars,
+    rehearsal,
+    use_mirror,
+)
 
 if TYPE_CHECKING:
     from qwen3nb.execution.parameters import Parameter
@@ -187,6 +194,7 @@ def _print_scores(trace: RunTrace) -> None:
 @REHEARSE
 @FRESH
 @MIRROR
+@CACHE_LIMIT
 @without_traceback
 def evaluate(
     dry_run: bool,
@@ -245,9 +253,9 @@ class _NotebookGroup(click.Group):
         from qwen3nb.execution.parameters import notebook_title
 
         notebook = _notebook(name)
-        return FRESH(PARAMETER(click.command(
+        return CACHE_LIMIT(FRESH(PARAMETER(click.command(
             name, cls=NotebookCommand, notebook=notebook, help=notebook_title(notebook)
-        )(_run_given)))  # fmt: skip
+        )(_run_given))))  # fmt: skip
 
 
 @click.group("run", cls=_NotebookGroup, subcommand_metavar="NOTEBOOK [ARGS]...")

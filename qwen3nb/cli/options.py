@@ -11,13 +11,14 @@ from typing import Any, TypeVar
 import click
 
 from qwen3nb import paths
+from qwen3nb.models.cache.byte_sizes import parse_size
 from qwen3nb.models.modeling.dtypes import DTYPES
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.tiers import TIERS
 
 __all__ = [
-    "DEVICE", "DTYPE", "FILE", "MIRROR", "POOLING", "RAY", "REHEARSE", "TIER", "hide_library_bars",
-    "paths_given", "rehearsal", "seed_option", "use_mirror",
+    "CACHE_LIMIT", "DEVICE", "DTYPE", "FILE", "MIRROR", "POOLING", "RAY", "REHEARSE", "SIZE",
+    "TIER", "hide_library_bars", "paths_given", "rehearsal", "seed_option", "use_mirror",
 ]  # fmt: skip
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -54,6 +55,37 @@ REHEARSE = click.option(
     is_flag=True,
     help="Run every task on 16 rows, to its end; records and page go to results/rehearsal/.",
 )
+
+
+class _Size(click.ParamType):
+    """A number of bytes, as in 50GB."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> int:
+        if isinstance(value, int):
+            return value
+        try:
+            return parse_size(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def _limit_cache(ctx: click.Context, _: click.Parameter, value: int | None) -> None:
+    """Make this process, and those it starts, obey a limit until the command ends."""
+    if value is not None:
+        before = os.environ.get(_LIMIT)
+        ctx.call_on_close(lambda: _set_variables({_LIMIT: before}))
+        os.environ[_LIMIT] = str(value)
+
+
+SIZE = _Size()
+CACHE_LIMIT = click.option(
+    "--cache-limit", type=SIZE, expose_value=False, callback=_limit_cache,
+    help="Keep at most this much of vectors, of all models, such as 50GB; the least recently "
+    "used go first.  [QWEN3NB_CACHE_LIMIT]",
+)  # fmt: skip
+_LIMIT = "QWEN3NB_CACHE_LIMIT"
 _REHEARSED = 16  # rows, queries and unjudged documents
 
 

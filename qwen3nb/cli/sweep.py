@@ -12,7 +12,7 @@ import click
 
 from qwen3nb.cli.errors import without_traceback
 from qwen3nb.cli.notebooks import FRESH, PARAMETER, NotebookCommand, given_parameters
-from qwen3nb.cli.options import MIRROR, RAY, REHEARSE, rehearsal, use_mirror
+from qwen3nb.cli.options import CACHE_LIMIT, MIRROR, RAY, REHEARSE, rehearsal, use_mirror
 
 if TYPE_CHECKING:
     from qwen3nb.execution.sweep import Job, Outcome
@@ -52,6 +52,7 @@ __all__ = ["sweep_command"]
 @REHEARSE
 @FRESH
 @MIRROR
+@CACHE_LIMIT
 @without_traceback
 def sweep_command(file: Path | None, mirror: Path | None, **flags: Any) -> None:
     """Run every checkpoint on every tier in every notebook, then build the book.

@@ -15,7 +15,7 @@ from typing import Any
 from qwen3nb import paths
 from qwen3nb.records.record import Environment
 from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json, write_json
-from qwen3nb.utils.code_digest import code_digest
+from qwen3nb.utils.code_version import code_digest
 
 __all__ = ["Question", "facts_here", "known_digests"]
 
@@ -39,8 +39,17 @@ class Question:
 
 def facts_here(question: Question) -> dict[str, str]:
     """Return what this process's results depend on, by name."""
-    # It loads torch, as models do, which a worker of Ray does not need.
+    # They load torch, which a worker of Ray does not need.
     from qwen3nb.models.inference.onednn_linear import linear_library
+    from qwen3nb.models.sources.fingerprint import fingerprint
+    from qwen3nb.models.sources.lora import adapter_fingerprint
+    from qwen3nb.models.sources.resolve import find_source
+
+    def model(spec: str) -> str:
+        return _digest(fingerprint(find_source(spec)))
+
+    def adapter(folder: str) -> str:
+        return _digest(adapter_fingerprint(Path(folder).expanduser()))
 
     environment = Environment.current()
     facts = {"python": environment.python, **environment.versions}
@@ -48,23 +57,10 @@ def facts_here(question: Question) -> dict[str, str]:
     facts["notebooks"] = _notebooks_digest()
     facts["linear layers"] = _or_error(linear_library)
     for spec in question.models:
-        facts[f"model {spec}"] = _or_error(partial(_model_digest, spec))
+        facts[f"model {spec}"] = _or_error(partial(model, spec))
     for folder in question.adapters:
-        facts[f"adapter {folder}"] = _or_error(partial(_adapter_digest, folder))
+        facts[f"adapter {folder}"] = _or_error(partial(adapter, folder))
     return facts
-
-
-def _model_digest(spec: str) -> str:
-    from qwen3nb.models.sources.fingerprint import fingerprint
-    from qwen3nb.models.sources.resolve import find_source
-
-    return _digest(fingerprint(find_source(spec)))
-
-
-def _adapter_digest(folder: str) -> str:
-    from qwen3nb.models.sources.lora import adapter_fingerprint
-
-    return _digest(adapter_fingerprint(Path(folder).expanduser()))
 
 
 def _notebooks_digest() -> str:

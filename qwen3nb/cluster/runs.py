@@ -24,7 +24,14 @@ __all__ = ["Delivery", "Request", "run_on_node", "unpacked"]
 
 _PART = 8 << 20  # bytes
 # Records and notes, which a run may reuse or show beside its own; each is only ever replaced whole.
-_KNOWN = ("*/seed_*/*.json", "*/seed_*/*.parquet", "*/seed_*/*.error.txt", "failed/*.json")
+_KNOWN = (
+    "*/seed_*/*.json",
+    "*/seed_*/*.parquet",
+    "*/seed_*/*.trec",
+    "*/seed_*/*.error.txt",
+    "first_stages/*.trec",
+    "failed/*.json",
+)
 
 
 @dataclass(frozen=True)

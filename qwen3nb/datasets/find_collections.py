@@ -16,7 +16,7 @@ from qwen3nb.datasets.collection import TestCollection
 from qwen3nb.datasets.judgements import Grades, keep_judgement, read_grade
 from qwen3nb.datasets.mirror import local_data
 from qwen3nb.datasets.rows import DataError, numbered_tsv_rows, required, tsv_rows, variant
-from qwen3nb.datasets.trec import read_run
+from qwen3nb.datasets.trec import load_run
 from qwen3nb.models.search.mteb_rows import (
     ENGLISH,
     joined_document,
@@ -95,7 +95,7 @@ def from_msmarco(folder: Path) -> TestCollection:
     else:
         documents = dict(tsv_rows(required(folder, "collection.tsv"), 2))
     if run is not None:
-        ranked = read_run(run)
+        ranked = load_run(run)
         candidates = {q: sorted(s, key=lambda d, s=s: -s[d]) for q, s in ranked.items()}  # type: ignore[misc]
     collection = TestCollection(
         "MSMARCO-dev", documents, queries, qrels, candidates, ordered=run is not None

@@ -12,60 +12,113 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from contextlib import suppress
+from itertools import islice, pairwise
 from pathlib import Path
 
+import numpy as np
+
 from qwen3nb.datasets.rows import DataError, open_text
-from qwen3nb.metrics.retrieval import Run, rank_documents
-from qwen3nb.utils.atomic_files import write_text
+from qwen3nb.metrics.retrieval import Run, ranking
+from qwen3nb.metrics.run_arrays import RunArrays, RunBuilder
+from qwen3nb.utils.atomic_files import new_file
 
-__all__ = ["cut_run", "read_run", "write_run"]
+__all__ = ["load_run", "read_run", "write_run"]
 
+Columns = tuple[tuple[str, ...], tuple[str, ...], tuple[float, ...]]
+_BLOCK = 8192  # lines
 _BLANK = re.compile(r"\s")
 
 
 def write_run(file: Path, run: Run, *, tag: str) -> Path:
-    """Write ``run`` atomically.
+    """Write ``run`` atomically, one query after the other.
 
     Raises:
         DataError: an id is empty or contains white space, which the format cannot express.
     """
-    lines = []
-    for query in sorted(run):
-        for rank, document in enumerate(rank_documents(run[query]), start=1):
-            for name in (query, document):
-                if not name or _BLANK.search(name):
-                    raise DataError(
-                        f"{file}: the id {name!r} is empty or has white space, which a TREC run "
-                        "cannot express"
-                    )
-            lines.append(f"{query} Q0 {document} {rank} {float(run[query][document])!r} {tag}\n")
-    return write_text(file, "".join(lines))
+    with new_file(file) as handle:
+        for query in sorted(run):
+            ranked = ranking(run, query)
+            _check_ids(file, query, ranked)
+            scores = run[query]
+            lines = [
+                f"{query} Q0 {document} {rank} {float(scores[document])!r} {tag}\n"
+                for rank, document in enumerate(ranked, start=1)
+            ]
+            handle.write("".join(lines).encode("utf-8"))
+    return file
+
+
+def _check_ids(file: Path, query: str, documents: list[str]) -> None:
+    names = (query, *documents) if documents else ()
+    if all(names) and not _BLANK.search("".join(names)):
+        return
+    name = next(each for each in names if not each or _BLANK.search(each))
+    raise DataError(
+        f"{file}: the id {name!r} is empty or has white space, which a TREC run cannot express"
+    )
 
 
 def read_run(file: Path) -> dict[str, dict[str, float]]:
     """Read the score per query and document.
 
     Raises:
+        DataError: see `load_run`.
+    """
+    return {query: dict(scores) for query, scores in load_run(file).items()}
+
+
+def load_run(file: Path) -> RunArrays:
+    """Read a run as arrays, documents in the order of their lines.
+
+    Raises:
         DataError: a malformed line, a score that is not a finite number, or a duplicate
             document; names file and line.
     """
-    run: dict[str, dict[str, float]] = {}
+    builder = RunBuilder()
+    with open_text(file) as lines:
+        first = 1
+        while block := list(islice(lines, _BLOCK)):
+            queries, documents, scores = _columns(file, first, block)
+            builder.add_rows(queries, documents, scores)
+            first += len(block)
+    run = builder.run()
+    if not run:
+        raise DataError(f"{file}: empty; expected lines of a run")
+    for start, stop in pairwise(run.offsets.tolist()):
+        if len(np.unique(run.documents[start:stop])) < stop - start:
+            raise _duplicate(file)
+    return run
+
+
+def _columns(file: Path, first: int, lines: list[str]) -> Columns:
+    """Return queries, documents and scores of lines, whose first has the number ``first``."""
+    text = "".join(lines)
+    fields = text.split()
+    columns = [tuple(fields[each::6]) for each in range(6)]
+    if "\n".join(map(" ".join, zip(*columns, strict=False))) + "\n" == text:
+        with suppress(ValueError):  # the line of the bad number is named below
+            scores = tuple(map(float, columns[4]))
+            if all(map(math.isfinite, scores)):
+                return columns[0], columns[2], scores
+    rows = [line.split() for line in lines]
+    parsed = [_fields(file, number, row) for number, row in enumerate(rows, start=first) if row]
+    return tuple(zip(*parsed, strict=True)) or ((), (), ())  # type: ignore[return-value]
+
+
+def _duplicate(file: Path) -> DataError:
+    """Describe the first line that has a document of its query again."""
+    seen: set[tuple[str, str]] = set()
     with open_text(file) as lines:
         for number, line in enumerate(lines, start=1):
             fields = line.split()
             if not fields:
                 continue
-            query, document, score = _fields(file, number, fields)
-            scores = run.setdefault(query, {})
-            if document in scores:
-                raise DataError(
-                    f"{file}:{number}: duplicate document {document!r} of query {query!r}"
-                )
-            scores[document] = score
-    if not run:
-        raise DataError(f"{file}: empty; expected lines of a run")
-    return run
+            query, document, _ = _fields(file, number, fields)
+            if (query, document) in seen:
+                break
+            seen.add((query, document))
+    return DataError(f"{file}:{number}: duplicate document {document!r} of query {query!r}")
 
 
 def _fields(file: Path, number: int, fields: list[str]) -> tuple[str, str, float]:
@@ -82,11 +135,3 @@ def _fields(file: Path, number: int, fields: list[str]) -> tuple[str, str, float
     if not math.isfinite(score):
         raise DataError(f"{file}:{number}: expected a finite score; got {score}")
     return fields[0], fields[2] if len(fields) == 6 else fields[1], score
-
-
-def cut_run(run: Mapping[str, Mapping[str, float]], depth: int) -> dict[str, dict[str, float]]:
-    """Keep the ``depth`` best documents of each query."""
-    return {
-        query: {document: scores[document] for document in rank_documents(scores)[:depth]}
-        for query, scores in run.items()
-    }

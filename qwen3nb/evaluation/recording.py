@@ -19,8 +19,10 @@ from qwen3nb.records.record import (
     Result,
     RunCost,
     TaskInfo,
+    read_record,
     result_path,
 )
+from qwen3nb.records.side_files import side_file_problems
 from qwen3nb.utils.hardware import peak_memory
 
 __all__ = ["Work", "assemble", "means", "model_info", "record_path", "stored"]
@@ -148,17 +150,19 @@ def stored(file: Path, *, identity: str, same: Callable[[Result], bool]) -> Resu
     """Return the record in ``file`` if it can be reused, else None.
 
     A record is reused if it belongs to the model with ``identity``, was made with the
-    installed versions, and ``same`` accepts it. An unreadable record counts as missing: the
-    task runs again and the file is replaced.
+    installed versions, and ``same`` accepts it. A record that cannot be read, or whose files
+    beside it are missing or changed, counts as missing: the task runs again and it is replaced.
     """
     if not file.is_file():
         return None
     try:
-        result = Result.load(file)
+        result, raw = read_record(file)
+        lost = any(side_file_problems(file, raw))
     except ResultError:
         return None
     own = (
-        result.model.identity == identity
+        not lost
+        and result.model.identity == identity
         and result.environment.versions == Environment.current().versions
     )
     return result if own and same(result) else None

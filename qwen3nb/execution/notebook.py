@@ -33,7 +33,7 @@ from qwen3nb.models.sources.fingerprint import fingerprint
 from qwen3nb.models.sources.lora import adapter_fingerprint
 from qwen3nb.models.sources.resolve import find_source, find_training
 from qwen3nb.utils.atomic_files import file_stamp, sha256_file, sha256_json
-from qwen3nb.utils.code_digest import code_digest
+from qwen3nb.utils.code_version import code_digest
 
 __all__ = [
     "ENGINE",

@@ -15,7 +15,7 @@ from qwen3nb.execution.page_names import page_title
 from qwen3nb.execution.parameters import Once
 from qwen3nb.records.record import Environment
 from qwen3nb.report.render.html import unstyled
-from qwen3nb.utils.git_commit import git_commit
+from qwen3nb.utils.code_version import git_commit
 from qwen3nb.utils.secrets import without
 
 __all__ = ["clean", "is_widget_warning", "made_with", "publish", "without_empty_sections"]

@@ -47,6 +47,7 @@ __all__ = [
     "correlation_influence",
     "correlation_interval",
     "difference_interval",
+    "difference_intervals",
     "excludes_zero",
     "f1_interval",
     "interval_words",
@@ -89,20 +90,46 @@ def difference_interval(differences: Array, *, level: float) -> Interval | None:
     largest is taken as the bound. None for a single query; a point for equal differences other
     than 0, of which a sample has no spread.
     """
-    n = len(differences)
+    return difference_intervals(differences[None], level=level)[0]
+
+
+def difference_intervals(differences: Array, *, level: float) -> list[Interval | None]:
+    """Intervals of the means of many rows of paired differences (rows, n)."""
+    n = differences.shape[1]
     if n < 2:
-        return None
-    mean = float(differences.mean())
-    if mean and np.ptp(differences) == 0:
-        return float(differences[0]), float(differences[0])
-    sizes = np.abs(differences)
-    bound = max(1.0, float(sizes.max()))
-    weight = float((sizes < _TINY).mean()) ** 4
-    total = n + 2 * weight
-    centre = n * mean / total
-    squares = float(((differences - centre) ** 2).sum())
+        return [None] * len(differences)
+    means = differences.mean(axis=1)
+    highest, lowest = differences.max(axis=1), differences.min(axis=1)
+    bounds = np.maximum(1.0, np.maximum(highest, -lowest))
+    tied = np.count_nonzero(np.abs(differences) < _TINY, axis=1) / n
+    weights = np.array([share**4 for share in tied.tolist()])
+    totals = n + 2 * weights
+    centres = n * means / totals
+    deviations = differences - centres[:, None]
+    squares = np.square(deviations, out=deviations).sum(axis=1)
+    constant = (highest == lowest) & (means != 0)
+    quantile = _quantile(n - 1, level)
+    rows = zip(means, bounds, weights, totals, centres, squares, constant, lowest, strict=True)
+    return [
+        (float(value), float(value))
+        if alone
+        else _difference_ends(*map(float, sums), quantile=quantile)
+        for *sums, alone, value in rows
+    ]
+
+
+def _difference_ends(
+    mean: float,
+    bound: float,
+    weight: float,
+    total: float,
+    centre: float,
+    squares: float,
+    *,
+    quantile: float,
+) -> Interval:
     squares += weight * ((bound - centre) ** 2 + (bound + centre) ** 2)
-    half = _quantile(n - 1, level) * math.sqrt(squares / (total * (total - 1)))
+    half = quantile * math.sqrt(squares / (total * (total - 1)))
     return max(-bound, min(centre - half, mean)), min(bound, max(centre + half, mean))
 
 

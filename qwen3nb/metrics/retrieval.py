@@ -18,7 +18,17 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-__all__ = ["METRICS", "Qrels", "Run", "rank_documents", "score_rankings", "score_run"]
+from qwen3nb.metrics.run_arrays import RunArrays
+
+__all__ = [
+    "METRICS",
+    "Qrels",
+    "Run",
+    "rank_documents",
+    "ranking",
+    "score_rankings",
+    "score_run",
+]
 
 Qrels = Mapping[str, Mapping[str, int]]
 Run = Mapping[str, Mapping[str, float]]
@@ -108,6 +118,19 @@ def rank_documents(scores: Mapping[str, float]) -> list[str]:
     return sorted(scores, key=lambda document: (np.float32(scores[document]), document))[::-1]
 
 
+def ranking(run: Run, query: str, depth: int | None = None) -> list[str]:
+    """Return the ``depth`` best documents of ``query``, by default all; none if it is missing.
+
+    Raises:
+        ValueError: see `rank_documents`.
+    """
+    if query not in run:
+        return []
+    if isinstance(run, RunArrays):
+        return run.ranked(query, depth)
+    return rank_documents(run[query])[:depth]
+
+
 def score_run(
     qrels: Qrels, run: Run, metrics: Iterable[str] = ("nDCG@10",), *, zeros: bool = False
 ) -> dict[str, dict[str, float]]:
@@ -127,6 +150,7 @@ def score_run(
     """
     wanted = {metric: _parse(metric) for metric in metrics}
     values: dict[str, dict[str, float]] = {metric: {} for metric in wanted}
+    deepest = max((k for _, k in wanted.values()), default=0)
     for query, judged in qrels.items():
         ideal = sorted((grade for grade in judged.values() if grade > 0), reverse=True)
         if not ideal:
@@ -135,7 +159,7 @@ def score_run(
                     column[query] = 0.0
             continue
         try:
-            ranked = rank_documents(run.get(query, {}))
+            ranked = ranking(run, query, deepest)
         except ValueError as error:
             raise ValueError(f"query {query!r}: {error}") from None
         grades = [

@@ -12,23 +12,30 @@ They are stored beside the record (`qwen3nb.records.side_files`): a row per quer
 from __future__ import annotations
 
 import hashlib
-from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
+from bisect import bisect_left
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
 
+from qwen3nb.metrics.intervals import Array
 from qwen3nb.records.errors import ResultError
 from qwen3nb.records.side_files import SideFile, encode_table, string_column
 
-__all__ = ["Array", "QueryColumn", "QueryScores", "StoredScores"]
+if TYPE_CHECKING:
+    import pandas as pd
 
-Array = npt.NDArray[np.float64]
+__all__ = ["QueryColumn", "QueryScores", "StoredScores"]
+
 _ID = "query_id"
 _RECENT = 1024  # columns that stay in memory: 57 MB of 6,980 queries each
+
+
+_WRONG_IDS = "{}: its query ids are not those that its record names"
 
 
 class _Queries:
@@ -40,6 +47,22 @@ class _Queries:
     @cached_property
     def rows(self) -> dict[str, int]:
         return {query: row for row, query in enumerate(self.ids)}
+
+    @cached_property
+    def order(self) -> npt.NDArray[np.intp]:
+        return np.array(sorted(range(len(self.ids)), key=self.ids.__getitem__), np.intp)
+
+    @cached_property
+    def ordered(self) -> list[str]:
+        return sorted(self.ids)
+
+    def of_part(self, part: str) -> npt.NDArray[np.intp]:
+        """Rows of the queries whose id begins with ``part``, by id: neighbours in their order."""
+        start = bisect_left(self.ordered, part)
+        end = bisect_left(
+            self.ordered, True, lo=start, key=lambda query: not query.startswith(part)
+        )
+        return self.order[start:end]
 
 
 _known: WeakValueDictionary[str, _Queries] = WeakValueDictionary()  # by digest, while in use
@@ -104,6 +127,26 @@ class QueryScores(Mapping[str, Mapping[str, float]]):
         """
         return self._arrays[column]
 
+    def sample(self, columns: Sequence[str], part: str = "") -> Array:
+        """Return the values (n, columns) of the queries whose id begins with ``part``, by id.
+
+        Raises:
+            KeyError: there is no such column.
+            ValueError: columns that do not cover the same queries, or a value that is not finite.
+        """
+        rows = self._queries.of_part(part)
+        values = np.stack([self.array(column)[rows] for column in columns], axis=1)
+        absent = np.isnan(values)
+        for name, differs in zip(columns, (absent != absent[:, :1]).any(axis=0), strict=True):
+            if differs:
+                raise ValueError(f"columns {columns[0]!r} and {name!r} cover different queries")
+        if absent.any():
+            rows, values = rows[~absent[:, 0]], values[~absent[:, 0]]
+        if not np.isfinite(values).all():
+            query = self.queries[rows[np.argwhere(~np.isfinite(values))[0, 0]]]
+            raise ValueError(f"query {query!r} has a value that is not finite")
+        return values
+
     def row(self, query: str) -> int:
         """Return the place of a query in `queries`.
 
@@ -135,6 +178,9 @@ class QueryScores(Mapping[str, Mapping[str, float]]):
 
     __hash__ = None  # type: ignore[assignment]  # a mapping
 
+    def __array__(self, *_: Any, **__: Any) -> Array:
+        raise TypeError(f"{self!r} is a mapping; for a DataFrame, use to_frame()")
+
     def __deepcopy__(self, memo: Any) -> QueryScores:
         return self  # nothing in it can change
 
@@ -150,6 +196,13 @@ class QueryScores(Mapping[str, Mapping[str, float]]):
     @property
     def _size(self) -> int:
         return len(self.queries)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a row per query, by its id, and a column per metric."""
+        import pandas as pd
+
+        columns = {name: self.array(name) for name in self}
+        return pd.DataFrame(columns, index=list(self.queries))
 
     def plain(self) -> dict[str, dict[str, float]]:
         """Return everything as dictionaries."""
@@ -221,13 +274,21 @@ class StoredScores(QueryScores):
         """
         return _stored_column(self.file, column, rows=self._number, count=self.counts[column])
 
-    def check(self) -> None:
-        """Read the query ids from the file, even if another record has brought them.
+    def loaded(self) -> QueryScores:
+        """Return all scores, held in memory, from one reading of the file.
 
         Raises:
-            ResultError: as `array`, or the ids are not those of the record.
+            ResultError: as `array`, or the query ids are not those of the record.
         """
-        _stored_ids(self.file, self.ids)
+        ids, *columns = self.file.columns((_ID, *self.counts))
+        arrays = {
+            name: _checked(self.file, name, column.to_numpy(), rows=self._number, count=count)
+            for (name, count), column in zip(self.counts.items(), columns, strict=True)
+        }
+        scores = QueryScores(tuple(ids.to_pylist()), arrays)
+        if scores.ids != self.ids:
+            raise ResultError(_WRONG_IDS.format(self.file.path))
+        return scores
 
     def encoded(self) -> bytes:
         """Return the bytes of the file."""
@@ -243,7 +304,11 @@ def _stored(file: SideFile, ids: str, queries: int, columns: dict[str, int]) -> 
 
 @lru_cache(maxsize=_RECENT)
 def _stored_column(file: SideFile, column: str, *, rows: int, count: int) -> Array:
-    array = _read_only(file.column(column).to_numpy())
+    return _checked(file, column, file.column(column).to_numpy(), rows=rows, count=count)
+
+
+def _checked(file: SideFile, column: str, values: Array, *, rows: int, count: int) -> Array:
+    array = _read_only(values)
     if (len(array), _present(array)) != (rows, count):
         raise ResultError(
             f"{file.path}: column {column!r} has {_present(array)} scores in {len(array)} rows; "
@@ -255,7 +320,7 @@ def _stored_column(file: SideFile, column: str, *, rows: int, count: int) -> Arr
 def _stored_ids(file: SideFile, digest: str) -> tuple[str, ...]:
     ids = tuple(file.column(_ID).to_pylist())
     if _digest(ids) != digest:
-        raise ResultError(f"{file.path}: its query ids are not those that its record names")
+        raise ResultError(_WRONG_IDS.format(file.path))
     return ids
 
 
@@ -335,6 +400,10 @@ class QueryColumn(Mapping[str, float]):
         """Return the scores of the queries that have one."""
         array = self._scores.array(self._name)
         return [float(value) for value in array[~np.isnan(array)]]
+
+    def __array__(self, *_: Any, **__: Any) -> Array:
+        # pandas would take any mapping but a dict for the list of its keys.
+        raise TypeError(f"{self!r} is a mapping; pass dict(…) of it, or array({self._name!r})")
 
     def __repr__(self) -> str:
         return f"<QueryColumn {self._name}: {len(self)} queries>"

@@ -24,12 +24,22 @@ from pathlib import Path
 from typing import Any
 
 from qwen3nb import paths
-from qwen3nb.metrics.aggregate import PERCENTILE, REPORTED, Aggregate, aggregate
+from qwen3nb.metrics.aggregate import (
+    AGGREGATES,
+    PERCENTILE,
+    REPORTED,
+    Aggregate,
+    Draws,
+    aggregate_samples,
+    sample_of,
+)
+from qwen3nb.metrics.intervals import Array
 from qwen3nb.records.errors import ResultError
 from qwen3nb.records.query_scores import QueryScores, StoredScores
 from qwen3nb.records.side_files import named_files, remove_unnamed, write_side_file
 from qwen3nb.records.top_documents import StoredTop, encode_top
 from qwen3nb.utils.atomic_files import read_json, sha256_json, write_json
+from qwen3nb.utils.choices import one_of
 
 __all__ = [
     "FIRST_SCHEMA",
@@ -44,6 +54,7 @@ __all__ = [
     "TaskInfo",
     "checksum",
     "problems",
+    "read_record",
     "result_path",
 ]
 
@@ -299,24 +310,32 @@ class Result:
         Raises:
             ResultError: not JSON, not of a known schema, or a field is missing.
         """
-        try:
-            return cls(**_typed(_with_rows(read_json(file), Path(file))))
-        except ResultError:
-            raise
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ResultError(f"{file}: not a result record ({error!r})") from None
+        return read_record(file)[0]
+
+
+def read_record(file: Path) -> tuple[Result, dict[str, Any]]:
+    """Return the record in a file, and the JSON that it was read from.
+
+    Raises:
+        ResultError: as `Result.load`.
+    """
+    try:
+        value = read_json(file)
+        return Result(**_typed(_with_rows(value, Path(file)))), value
+    except ResultError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ResultError(f"{file}: not a result record ({error!r})") from None
 
 
 def _without_rows(result: Result) -> dict[str, Any]:
     """Return the fields of a record as JSON, without what has a row per query."""
-    config = {name: value for name, value in result.config.items() if not _is_top(name, value)}
+    config = dict(result.config)
+    if isinstance(config.get("top"), Mapping):
+        del config["top"]
     value = asdict(replace(result, per_query={}, config=config))
     del value["per_query"], value["checksum"]
     return value
-
-
-def _is_top(name: str, value: object) -> bool:
-    return name == "top" and isinstance(value, Mapping)
 
 
 def _write_rows(result: Result, path: Path) -> dict[str, Any]:
@@ -325,7 +344,8 @@ def _write_rows(result: Result, path: Path) -> dict[str, Any]:
     if scores := result.scores:
         file = write_side_file(path, "scores", scores.encoded())
         entries["scores"] = scores.entry(file)
-    if _is_top("top", top := result.config.get("top")):
+    top = result.config.get("top")
+    if isinstance(top, Mapping):
         file = write_side_file(path, "top", encode_top(top))
         entries["top"] = {"file": file.name, "sha256": file.sha256, "queries": len(top)}
     return entries
@@ -399,12 +419,22 @@ def checksum(value: dict[str, Any]) -> str:
     return sha256_json(json.loads(json.dumps(content, allow_nan=False)))
 
 
-def problems(result: Result) -> list[str]:
+def problems(result: Result, *, draws: Draws | None = None) -> list[str]:
     """Return what does not follow from the rest of the record; empty if it is consistent.
 
     Aggregates follow from the per-query scores, the identity from the settings, and a reported
     main score is MTEB's.
+
+    Args:
+        result: the record.
+        draws: where the percentile intervals of many records share what they draw.
     """
+    draws = draws or Draws()
+    if isinstance(result.per_query, StoredScores):
+        try:
+            result = replace(result, per_query=result.per_query.loaded())
+        except ResultError as error:  # nothing can be recomputed
+            return [str(error)]
     wrong = []
     if result.model.settings and sha256_json(result.model.settings) != result.model.identity:
         wrong.append("its identity does not follow from the model's settings")
@@ -417,14 +447,7 @@ def problems(result: Result) -> list[str]:
                 wrong.append(f"{name}: value is {stored.value}, MTEB reported {mteb.value}")
             continue
         try:
-            again = aggregate(
-                result.per_query,
-                how=stored.how,
-                columns=stored.columns,
-                seed=result.seed,
-                percentile=stored.interval == PERCENTILE,
-                parts=stored.parts,
-            )
+            again = _recomputed(result, stored, draws)
         except (ValueError, KeyError) as error:
             wrong.append(f"{name}: cannot be recomputed ({error})")
             continue
@@ -433,6 +456,28 @@ def problems(result: Result) -> list[str]:
             if not _same(ours, theirs):
                 wrong.append(f"{name}: {part} is {theirs}, per-query scores give {ours}")
     return wrong
+
+
+def _recomputed(result: Result, stored: Aggregate, draws: Draws) -> Aggregate:
+    """Compute an aggregate of a record again, from its per-query scores."""
+    one_of("aggregate", stored.how, AGGREGATES)
+    return aggregate_samples(
+        [_sample(result.per_query, stored.columns, part) for part in stored.parts or ("",)],
+        how=stored.how,
+        columns=stored.columns,
+        seed=result.seed,
+        percentile=stored.interval == PERCENTILE,
+        parts=stored.parts,
+        draws=draws,
+    )
+
+
+def _sample(
+    per_query: Mapping[str, Mapping[str, float]], columns: tuple[str, ...], part: str
+) -> Array:
+    if isinstance(per_query, QueryScores):
+        return per_query.sample(columns, part)
+    return sample_of(per_query, columns, part)
 
 
 def _aggregates(result: Result) -> Iterator[tuple[str, Aggregate]]:

@@ -115,14 +115,26 @@ class SideFile:
         Raises:
             ResultError: as `open`, or the column is missing.
         """
+        return self.columns((name,))[0]
+
+    def columns(self, names: Iterable[str]) -> list[pa.ChunkedArray]:
+        """Return columns, for which the file is read once.
+
+        Raises:
+            ResultError: as `open`, or a column is missing.
+        """
         table = self.open()
-        names = table.schema_arrow.names
-        if name not in names:
+        numbers = {name: number for number, name in enumerate(table.schema_arrow.names)}
+        wanted = list(names)
+        if missing := [name for name in wanted if name not in numbers]:
             raise ResultError(
-                f"{paths.shown(Path(self.path))}: has no column {name!r}; it has {names}"
+                f"{paths.shown(Path(self.path))}: has no column {missing[0]!r}; "
+                f"it has {list(numbers)}"
             )
         # By number: a name with a dot would be read as that of a field inside a column.
-        return table.reader.read_all(column_indices=[names.index(name)], use_threads=False)[0]
+        indices = sorted(numbers[name] for name in set(wanted))
+        read = table.reader.read_all(column_indices=indices, use_threads=False)
+        return [read[indices.index(numbers[name])] for name in wanted]
 
 
 def encode_table(columns: dict[str, Any]) -> bytes:
@@ -196,6 +208,9 @@ def remove_unnamed(record: Path, *, replaced: Collection[Path]) -> None:
     for file in record.parent.glob(f"{record.stem}.*.parquet"):
         idle = file.name in old or _age(file) > _ABANDONED
         if own.fullmatch(file.name) and file.name not in named and idle:
+            file.unlink(missing_ok=True)
+    for file in record.parent.glob(f".{record.stem}.*.tmp"):  # of writers that were killed
+        if _age(file) > _ABANDONED:
             file.unlink(missing_ok=True)
 
 

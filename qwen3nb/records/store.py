@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.records.record import Result, problems
 from qwen3nb.records.results import Results
-from qwen3nb.records.verification import file_problems
+from qwen3nb.records.verification import RecordCheck, Verifier
+from qwen3nb.records.verify_in_processes import checks_of_processes
+from qwen3nb.utils.hardware import cores
+
+# Seconds after which records are verified on all cores, if the rest would take this long on one.
+_PATIENCE = 1.0
+_START_UP = 3.0
 
 # Settings by which one model gets several rows if its records differ in them, each with the
 # value that an older record without the setting implies.
@@ -87,8 +95,29 @@ def verify(records: Result | Iterable[Result] | Path | str | None = None) -> lis
 
 def verify_files(files: Iterable[Path], *, checksums_only: bool = False) -> dict[Path, list[str]]:
     """Return the problems of each file that has any; see `qwen3nb.records.verification`."""
-    checked = ((file, file_problems(file, checksums_only=checksums_only)) for file in files)
-    return {file: wrong for file, wrong in checked if wrong}
+    with closing(check_files(list(files), checksums_only=checksums_only)) as checked:
+        return {file: list(each.problems) for file, each in checked if each.problems}
+
+
+def check_files(
+    files: Sequence[Path], *, checksums_only: bool = False
+) -> Generator[tuple[Path, RecordCheck]]:
+    """Yield each record's file with what is found in it, in the order of ``files``.
+
+    Many records are verified on all cores: once the first have shown that the rest would take
+    longer than processes take to start.
+    """
+    verifier = Verifier(checksums_only=checksums_only)
+    started = time.monotonic()
+    for done, file in enumerate(files, start=1):
+        yield file, verifier.check(file)
+        spent = time.monotonic() - started
+        rest = files[done:]
+        if spent > _PATIENCE and spent / done * len(rest) > _START_UP and cores() > 1:
+            checked = checks_of_processes(rest, checksums_only=checksums_only, processes=cores())
+            with closing(checked):
+                yield from zip(rest, checked, strict=True)
+            return
 
 
 def latest(results: Iterable[Result]) -> list[Result]:

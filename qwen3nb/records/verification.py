@@ -9,81 +9,113 @@ checksum, a change of what nothing else depends on, such as a revision, a size o
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from qwen3nb import paths
-from qwen3nb.records.errors import ResultError
-from qwen3nb.records.record import FIRST_SCHEMA, Result, checksum, problems
+from qwen3nb.metrics.aggregate import Draws
+from qwen3nb.records.record import FIRST_SCHEMA, Result, problems, read_record
+from qwen3nb.records.runs import run_digest, run_digests
 from qwen3nb.records.side_files import side_file_problems
-from qwen3nb.utils.atomic_files import read_json, sha256_file
+from qwen3nb.utils.atomic_files import sha256_json
 
-__all__ = ["file_problems", "without_checksum"]
+__all__ = ["RecordCheck", "Verifier"]
 
 _TOLERANCE = 1e-6  # MTEB's file is rounded to six digits
+_IDENTITY = 40  # digits of a model's identity in the name of MTEB's folder
 
 
-def file_problems(file: Path, *, checksums_only: bool = False) -> list[str]:
-    """Return what is wrong with the record in ``file``; an unreadable file is a problem.
+@dataclass(frozen=True)
+class RecordCheck:
+    """What was found in the file of a record.
 
-    Args:
-        file: of a record.
-        checksums_only: whether to leave out everything but the checksum.
+    Attributes:
+        problems: what is wrong, a line each; empty if the record holds.
+        has_checksum: whether the record has one; also true of a file that cannot be read.
     """
-    try:
-        result = Result.load(file)
-        raw = read_json(file)
-        wrong = [*_signature(raw), *side_file_problems(file, raw)]
-        return wrong if checksums_only else [*wrong, *_contents(file, result)]
-    except (OSError, ValueError, KeyError) as error:
-        return [str(error)]
+
+    problems: tuple[str, ...]
+    has_checksum: bool = True
 
 
-def without_checksum(files: Iterable[Path]) -> list[Path]:
-    """Return the files of readable records that have no checksum."""
-    return [file for file in files if not _checksum(file)]
+class Verifier:
+    """Verifies records; what several of them need is computed or listed once for all.
 
+    The files must not change while one verifier is in use.
+    """
 
-def _checksum(file: Path) -> str:
-    try:
-        return Result.load(file).checksum
-    except ResultError:
-        return "unknown"
+    def __init__(self, *, checksums_only: bool = False) -> None:
+        """Check everything, or only checksums and the digests of the files beside the records."""
+        self._checksums_only = checksums_only
+        self._draws = Draws()
+        self._mteb: dict[Path, list[Path]] = {}
+
+    def check(self, file: Path) -> RecordCheck:
+        """Return what is wrong with the record in ``file``; an unreadable file is a problem."""
+        try:
+            result, raw = read_record(file)
+        except (OSError, ValueError) as error:
+            return RecordCheck((str(error),))
+        has_checksum = bool(result.checksum)
+        try:
+            lost = list(side_file_problems(file, raw))
+            wrong = [*_signature(raw), *lost]
+            if not (lost or self._checksums_only):
+                wrong += self._contents(file, result)
+        except (OSError, ValueError, KeyError) as error:
+            return RecordCheck((str(error),), has_checksum)
+        return RecordCheck(tuple(wrong), has_checksum)
+
+    def _contents(self, file: Path, result: Result) -> Iterator[str]:
+        yield from problems(result, draws=self._draws)
+        if file.name != f"{result.task.key}.json":
+            yield f"contains the task {result.task.key!r}"
+        if not file.parent.parent.name.endswith(f"-{result.model.identity[:8]}"):
+            yield "is in the folder of a model with another identity"
+        yield from _run_problems(file, result)
+        if result.task.mteb is not None and not result.task.selection:
+            yield from _mteb_problems(self._mteb_files(file, result), result)
+
+    def _mteb_files(self, file: Path, result: Result) -> list[Path]:
+        """Return MTEB's own results of the record's model and task."""
+        folder = file.parent.parent.parent / "mteb" / "results"
+        if folder not in self._mteb:
+            self._mteb[folder] = list(folder.glob("*/*"))  # a model, then its identity
+        own = result.model.identity[:_IDENTITY]
+        files = (
+            each / f"{result.task.name}.json"
+            for each in self._mteb[folder]
+            if each.name.startswith(own)
+        )
+        return [each for each in files if each.exists()]
 
 
 def _signature(raw: dict[str, Any]) -> Iterator[str]:
     if raw["schema"] != FIRST_SCHEMA and "checksum" not in raw:
         yield "it has no field for its checksum: it was changed after it was written"
-    if raw.get("checksum") and raw["checksum"] != checksum(raw):
+    content = {name: value for name, value in raw.items() if name != "checksum"}
+    if raw.get("checksum") and raw["checksum"] != sha256_json(content):
         yield "its content is not that of its checksum: it was changed after it was written"
-
-
-def _contents(file: Path, result: Result) -> Iterator[str]:
-    yield from problems(result)
-    if file.name != f"{result.task.key}.json":
-        yield f"contains the task {result.task.key!r}"
-    if not file.parent.parent.name.endswith(f"-{result.model.identity[:8]}"):
-        yield "is in the folder of a model with another identity"
-    yield from _run_problems(file, result)
-    yield from _mteb_problems(file, result)
 
 
 def _run_problems(file: Path, result: Result) -> Iterator[str]:
     """Compare the runs beside the record with their digests, or with its queries."""
-    digests = result.config.get("runs")
-    if isinstance(digests, dict):
-        for name, digest in digests.items():
-            run = file.with_name(Path(str(name)).name)
+    digests = run_digests(file, result.config)
+    if digests is not None:
+        for run, digest in digests.items():
             if not run.is_file():
                 yield f"its run {run.name} is missing"
-            elif sha256_file(run) != digest:
+            elif run_digest(run) != digest:
                 yield f"its run {run.name} is not the one that was scored"
         return
-    queries = set(next(iter(result.per_query.values()), {}))
     runs = {end: file.with_suffix(end) for end in (".first.trec", ".trec")}
     documents = {end: _documents(run) for end, run in runs.items() if run.is_file()}
+    if not documents:
+        return
+    queries = set(next(iter(result.per_query.values()), {}))
     for end, listed in documents.items():
         name = runs[end].name
         if listed is None:
@@ -107,13 +139,10 @@ def _documents(run: Path) -> dict[str, set[str]] | None:
     return documents if text.endswith("\n") else None
 
 
-def _mteb_problems(file: Path, result: Result) -> Iterator[str]:
-    """Compare with the main score in MTEB's own file, if it is of the same data."""
-    folder = file.parent.parent.parent / "mteb" / "results"
-    if result.task.mteb is None or result.task.selection:
-        return
-    own = f"*/{result.model.identity[:40]}*/{result.task.name}.json"
-    for theirs in folder.glob(own):
+def _mteb_problems(files: list[Path], result: Result) -> Iterator[str]:
+    """Compare with the main score in MTEB's own files, which are of the same data."""
+    assert result.task.mteb is not None  # noqa: S101 - so they were looked up
+    for theirs in files:
         try:
             value = _mteb_value(json.loads(theirs.read_bytes()))  # MTEB writes NaN
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -36,10 +36,11 @@ _BLOCK = 1 << 20
 
 
 @contextmanager
-def new_file(path: Path) -> Iterator[BinaryIO]:
+def new_file(path: Path, *, replace: bool = True) -> Iterator[BinaryIO]:
     """Open a binary file that is renamed to ``path`` when the block succeeds.
 
-    Its folder is created if needed. If the block raises, ``path`` is left as it was.
+    Its folder is created if needed. If the block raises, ``path`` is left as it was. Without
+    ``replace``, so it is too if there is a file by then: of several writers, the first wins.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
@@ -49,32 +50,48 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         Path(name).chmod(0o644)
-        Path(name).replace(path)
+        if replace:
+            Path(name).replace(path)
+        else:
+            _rename_once(Path(name), path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
 
 
-def write_bytes(path: Path, data: bytes) -> Path:
-    """Write ``data`` to ``path`` atomically, creating its folder if needed."""
-    with new_file(path) as file:
+def _rename_once(file: Path, path: Path) -> None:
+    """Rename ``file`` to ``path``, or remove it if that exists."""
+    try:
+        os.link(file, path)
+    except FileExistsError:
+        pass
+    except OSError:  # a file system without hard links
+        if not path.exists():
+            file.replace(path)
+    file.unlink(missing_ok=True)
+
+
+def write_bytes(path: Path, data: bytes, *, replace: bool = True) -> Path:
+    """Write ``data`` to ``path`` atomically, creating its folder if needed; see `new_file`."""
+    with new_file(path, replace=replace) as file:
         file.write(data)
     return path
 
 
-def write_text(path: Path, text: str) -> Path:
-    """Write ``text`` as UTF-8, atomically."""
-    return write_bytes(path, text.encode("utf-8"))
+def write_text(path: Path, text: str, *, replace: bool = True) -> Path:
+    """Write ``text`` as UTF-8, atomically; see `new_file`."""
+    return write_bytes(path, text.encode("utf-8"), replace=replace)
 
 
-def write_json(path: Path, value: Any, *, indent: int | None = 1) -> Path:
-    """Write strict JSON, atomically.
+def write_json(path: Path, value: Any, *, indent: int | None = 1, replace: bool = True) -> Path:
+    """Write strict JSON, atomically; see `new_file`.
 
     Raises:
         ValueError: a NaN or infinity anywhere in ``value``.
     """
-    return write_text(path, json.dumps(value, allow_nan=False, indent=indent) + "\n")
+    text = json.dumps(value, allow_nan=False, indent=indent) + "\n"
+    return write_text(path, text, replace=replace)
 
 
 def read_json(path: Path) -> Any:

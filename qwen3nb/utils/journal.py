@@ -3,6 +3,8 @@
 Each line is preceded by a line break, has a checksum, is written with one system call and
 flushed to disk before the next piece begins. A line that was truncated by a crash, or
 garbled by a second writer, fails its checksum, and its piece is repeated.
+
+Memory holds the keys and where their lines are; a value is read when it is needed.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from qwen3nb.utils.atomic_files import canonical
 
 __all__ = ["Journal"]
 
+_LINE = b"\n%08x %s\n"
+
 
 class Journal:
     """Values by key in ``file``.
@@ -29,14 +33,24 @@ class Journal:
     def __init__(self, file: Path) -> None:
         self.file = file
         self.damaged = 0
-        self._known: dict[str, Any] = {}
+        self._lines: dict[str, tuple[int, int]] = {}  # offset and length
         if file.is_file():
-            for line in file.read_bytes().split(b"\n"):
-                self._read(line)
+            with file.open("rb") as handle:
+                offset = 0
+                for line in handle:
+                    self._index(line, offset)
+                    offset += len(line)
 
     def get(self, key: str) -> Any | None:
         """Return the value stored under ``key``, or None."""
-        return self._known.get(key)
+        if key not in self._lines or not self.file.is_file():
+            return None
+        offset, length = self._lines[key]
+        with self.file.open("rb") as handle:
+            handle.seek(offset)
+            data = _checked(handle.read(length))
+        stored, value = json.loads(data) if data is not None else (None, None)
+        return value if stored == key else None
 
     def add(self, key: str, value: Any) -> None:
         """Store ``value`` durably before returning."""
@@ -44,20 +58,27 @@ class Journal:
         self.file.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(self.file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
-            line = b"\n%08x %s\n" % (zlib.crc32(data), data)
+            line = _LINE % (zlib.crc32(data), data)
             if os.write(handle, line) != len(line):
                 raise OSError(f"{self.file}: only a part of a line was written")
             os.fsync(handle)
+            end = os.lseek(handle, 0, os.SEEK_CUR)
         finally:
             os.close(handle)
-        self._known[key] = value
+        self._lines[key] = (end - len(line) + 1, len(line) - 1)  # without the first line break
 
-    def _read(self, line: bytes) -> None:
-        if not line:
+    def _index(self, line: bytes, offset: int) -> None:
+        if line == b"\n":
             return
-        checksum, _, data = line.partition(b" ")
-        if checksum != b"%08x" % zlib.crc32(data):
+        data = _checked(line)
+        if data is None:
             self.damaged += 1
             return
-        key, value = json.loads(data)
-        self._known[key] = value
+        key, _ = json.JSONDecoder().raw_decode(data.decode("ascii"), 1)
+        self._lines[key] = (offset, len(line))
+
+
+def _checked(line: bytes) -> bytes | None:
+    """Return the data of a line; None if they are not those of its checksum."""
+    checksum, _, data = line.rstrip(b"\n").partition(b" ")
+    return data if checksum == b"%08x" % zlib.crc32(data) else None

@@ -1,5 +1,7 @@
 """Records that pages link to are copied into the book, and nothing else is."""
 
+import json
+
 import nbformat
 from helpers.notebooks import notebook_of
 from helpers.records import make
@@ -7,6 +9,7 @@ from helpers.records import make
 from qwen3nb import paths
 from qwen3nb.book.build import page_links
 from qwen3nb.book.linked_records import copy_linked_records, pages_with_records
+from qwen3nb.records.record import Result
 from qwen3nb.report.leaderboard.tables import provenance_table
 from qwen3nb.report.render.home import record_link
 
@@ -25,7 +28,8 @@ def test_only_linked_records_below_results_are_copied(home, tmp_path):
     )
     assert copy_linked_records(tmp_path / "html") == 1
     copies = list((tmp_path / "html").rglob("*.json"))
-    assert [each.read_bytes() for each in copies] == [linked.path().read_bytes()]
+    assert [Result.load(each) for each in copies] == [linked]
+    assert json.loads(copies[0].read_text())["per_query"] == linked.per_query  # all in one file
     assert copies[0].parent.parent.parent.name == "records"
 
 

@@ -27,9 +27,10 @@ RECORD = "results/demo-average-1a2b3c4d/seed_0/AuthorSTS.json"
 # Options after an example that make it short; of an option given twice the last one counts.
 SHORTER = {
     "bench calibration": "--simulations 20",
-    "bench cache": "--vectors 64 --dimension 8 --rounds 1",
+    "bench cache": "--vectors 64 --dimension 8 --rounds 1 --growth 64",
     "bench encode": "--texts 4 --rounds 1 --model encoder",
     "bench rerank": "--size tiny --documents 4 --rounds 1 --no-memory",
+    "bench runs": "--queries 3 --depth 20",
     "bench search": "--documents 200 --dimension 8 --queries 4",
     "bench statistics": "--systems 3 --tasks 2 --queries 40 --resamples 100",
     "rerank-outputs": "--depth 2",
@@ -46,6 +47,10 @@ ELSEWHERE = {
     ),
     "book": ("book.build.build_book", "tests/execution/test_notebook.py"),
     "demo": ("demo.pipeline.run_demo", ".ci/run"),
+    "encode --model encoder --input texts.jsonl --output vectors --ray": (
+        "cli.encode.encode_on_cluster",
+        "tests/cluster/test_encode.py",
+    ),
 }
 
 # Exit codes other than 0 that an example announces.

@@ -27,14 +27,14 @@ FLAGS = """
 analyze: --output-dir --results --task-steps --report --exit-code --resamples --seed
 average: --checkpoint-dir --output --last --last-n --best --best-n --metric --higher-is-better
 bench calibration: --output --seed
-bench cache: --vectors --dimension --rounds
+bench cache: --vectors --dimension --rounds --growth --folder
 bench encode: --model --texts --rounds --device --dtype
 bench extraction: --size --repeats --folder
 bench rerank: --size --passages --documents --rounds --no-memory --folder
 bench search: --documents --dimension --queries -k
 bench statistics: --systems --tasks --queries --loop-pairs --resamples --seed
 book: --tier
-cache prune: --older-than --model --damaged --all --dry-run
+cache prune: --older-than --model --damaged --all --to --dry-run
 card: --model --output --results --eval-results --tier --facts
 compare: --current --task --model --results --metric --alpha --threshold --most --json
     --markdown --gate --resamples --seed

@@ -55,14 +55,15 @@ def test_the_options_are_the_parameters(cli, checkout, path):
     expected |= {f"--no-{spelled(n)[2:]}" for n, p in declared.items() if p.type == "bool"}
     if path.stem == "calibration":  # its own `fresh` is reached with -p
         expected.remove("--no-fresh")
-    assert options(done.output) - {"--help", "--parameter", "--fresh"} == expected - {"--fresh"}
+    own = {"--help", "--parameter", "--fresh", "--cache-limit"}
+    assert options(done.output) - own == expected - {"--fresh"}
 
 
-def test_eval_has_the_parameters_of_its_notebook_and_five_options_of_its_own(cli, checkout):
+def test_eval_has_the_parameters_of_its_notebook_and_six_options_of_its_own(cli, checkout):
     listed = options(cli("eval", "--help").output)
     declared = read_parameters(checkout / "notebooks" / "eval.ipynb")
     no = {"--no-append-eos", "--no-bidirectional", "--no-cache"}
-    own = {"--config", "--dry-run", "--fresh", "--mirror", "--rehearse"}
+    own = {"--cache-limit", "--config", "--dry-run", "--fresh", "--mirror", "--rehearse"}
     assert listed == {*map(spelled, declared), *no, *own, "--help"}
     assert {"--types", "--languages", "--benchmark"} <= listed
 

@@ -10,8 +10,9 @@ from helpers import REPOSITORY
 from helpers.records import make, tier_records
 
 from qwen3nb.cli.main import main
+from qwen3nb.execution import page_names
 from qwen3nb.execution.page_names import page_command, page_name, page_title
-from qwen3nb.execution.parameters import read_parameters
+from qwen3nb.execution.parameters import Once, read_parameters
 
 
 def source(notebook):
@@ -58,6 +59,21 @@ def test_only_the_tier_that_the_book_shows_has_the_plain_names(home):
     assert name("compare") == "compare-smoke"
     assert name("compare", tier="fast") == "compare"
     assert name("data", tier="pydocs") == "data-pydocs"
+
+
+def test_names_and_title_of_a_pass_load_the_records_once(home, monkeypatch):
+    loads = []
+    monkeypatch.setattr(page_names, "load_results", lambda **_: loads.append(1) or [])
+    once = Once()
+    for notebook in ("compare", "leaderboard"):
+        declared = read_parameters(source(notebook))
+        for tier in ("smoke", "fast"):
+            given = values(notebook, {"tier": tier})
+            expected = notebook if tier == "smoke" else f"{notebook}-{tier}"
+            assert page_name(notebook, given, declared, once=once) == expected
+    node = nbformat.read(source("compare"), as_version=4)
+    assert page_title(node, values("compare", {}), once=once) is None
+    assert loads == [1]
 
 
 @pytest.mark.parametrize(

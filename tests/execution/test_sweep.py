@@ -6,6 +6,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
+from importlib import import_module
 from pathlib import Path
 
 import papermill  # noqa: F401 - first, as its command does: it loads our engine
@@ -79,6 +81,57 @@ def test_what_no_notebook_would_use_is_refused(small, plan, message):
     with pytest.raises(ParameterError) as error:
         SweepPlan(**plan).jobs()
     assert message in str(error.value.message)
+
+
+def counted(monkeypatch, *names):
+    """Count the calls of functions, by name, from now on."""
+    calls = Counter()
+
+    def count(name):
+        module, _, attribute = name.rpartition(".")
+        function = getattr(import_module(module), attribute)
+
+        def counting(*args, **options):
+            calls[attribute] += 1
+            return function(*args, **options)
+
+        monkeypatch.setattr(name, counting)
+
+    for name in names:
+        count(name)
+    return calls
+
+
+def test_a_plan_resolves_each_model_and_notebook_once(small, monkeypatch):
+    calls = counted(
+        monkeypatch,
+        "qwen3nb.models.sources.resolve.find_source",
+        "qwen3nb.execution.page_names.find_source",
+        "qwen3nb.execution.page_names.load_results",
+        "qwen3nb.execution.sweep_plan.read_parameters",
+        "qwen3nb.execution.notebook.read_parameters",
+        "qwen3nb.execution.sweep.weight_bytes",
+    )
+    models = ("bm25", "random", "random:64")
+    plan = SweepPlan(
+        models, ("smoke", "pydocs", "fast", "full"), ("small", "plain"),
+        runs=[("small", {"checkpoint": model, "x": x}) for x in range(2, 22) for model in models],
+    )  # fmt: skip
+    jobs = plan.jobs()
+    assert len(jobs) == 3 * 4 + 1 + 3 * 20
+    assert calls == {"read_parameters": 2}
+    check_jobs(jobs)
+    assert calls == {"read_parameters": 4, "find_source": 2 * len(models)}
+    fitting(jobs)
+    assert calls["weight_bytes"] <= len(models)
+    assert len({job.name for job in jobs}) == len(jobs)
+
+
+def test_equal_runs_are_one_also_with_lists(small):
+    plan = SweepPlan(runs=(("plain", {"x": [1]}), ("plain", {"x": 2}), ("plain", {"x": [1]})))
+    assert [job.parameters for job in plan.jobs()] == [{"x": [1]}, {"x": 2}]
+    with pytest.raises(ParameterError, match=r"x is \[1\] \(list\); expected int"):
+        check_jobs(plan.jobs())
 
 
 def test_a_glob_goes_by_step(small, monkeypatch):

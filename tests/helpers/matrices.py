@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from qwen3nb.analysis.comparison.alignment import join
+from qwen3nb.analysis.stats.score_matrix import join
 
 
 def table(*rows, task="task"):

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from qwen3nb.analysis.stats.multiple_testing import holm
 from qwen3nb.analysis.stats.paired_tests import mean_difference, permutation_test
-from qwen3nb.metrics.aggregate import aggregate
+from qwen3nb.metrics.aggregate import Draws, aggregate, aggregate_samples, sample_of
 
 RNG = np.random.default_rng(7)
 A = RNG.normal(0.5, 0.2, size=60)
@@ -135,3 +135,24 @@ def test_aggregates_refuse_what_they_cannot_aggregate():
         aggregate(columns(s=[1, np.nan]), how="mean", columns=("s",), seed=0)
     with pytest.raises(ValueError, match="cover different queries"):
         aggregate({"a": {"x": 1}, "b": {"y": 1}}, how="pearson", columns=("a", "b"), seed=0)
+
+
+@pytest.mark.parametrize("parts", [(), ("a/", "b/")])
+def test_columns_and_records_share_draws(parts, monkeypatch):
+    per_query = {
+        name: {f"{'ab'[i % 2]}/{i}": value for i, value in enumerate(rng.random(9))}
+        for name, rng in (("s", np.random.default_rng(1)), ("t", np.random.default_rng(2)))
+    }
+    drawn = []
+    generator = np.random.default_rng
+    monkeypatch.setattr(
+        np.random, "default_rng", lambda seed: drawn.append(seed) or generator(seed)
+    )
+    draws = Draws()
+    for how, names in (("mean", "s"), ("mean", "t"), ("pearson", "st"), ("pearson", "ts")):
+        options = {"how": how, "columns": names, "seed": 4, "percentile": True, "parts": parts}
+        samples = [sample_of(per_query, names, part) for part in parts or ("",)]
+        together = aggregate_samples(samples, draws=draws, **options)
+        own = aggregate(per_query, **options)
+        assert (together.low, together.high) == (own.low, own.high)
+    assert len(drawn) == 4 + 2  # each on its own, and once for one column and for two

@@ -12,6 +12,7 @@ from qwen3nb.metrics.intervals import (
     correlation_influence,
     correlation_interval,
     difference_interval,
+    difference_intervals,
     f1_interval,
     interval_words,
     mean_interval,
@@ -28,6 +29,14 @@ def test_students_interval_is_scipys():
     assert mean_interval(values, level=0.9) == ("student", student_interval(values, level=0.9))
     assert student_interval(values[:1], level=0.9) is None
     assert student_interval(np.full(4, 0.25), level=0.9) == (0.25, 0.25)
+
+
+def test_many_intervals_of_differences_are_those_of_each():
+    rows = RNG.normal(0.1, 0.3, (6, 999)).round(1)
+    rows[0], rows[1], rows[2] = 0, 0.25, 3 * rows[2]
+    each = [difference_interval(row, level=0.95) for row in rows]
+    assert difference_intervals(rows, level=0.95) == each
+    assert difference_intervals(rows[:, :1], level=0.95) == [None] * 6
 
 
 def test_differences_without_ties_have_students_interval():

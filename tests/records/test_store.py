@@ -2,16 +2,23 @@
 
 import hashlib
 import json
+import shutil
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 from helpers.records import amend, make
 
 from qwen3nb.metrics.aggregate import aggregate, reported
+from qwen3nb.records import runs, store
 from qwen3nb.records.record import MTEBScore, Result
-from qwen3nb.records.store import verify, verify_files
-from qwen3nb.records.verification import without_checksum
+from qwen3nb.records.store import check_files, verify, verify_files
+from qwen3nb.records.verification import RecordCheck
+from qwen3nb.records.verify_in_processes import checks_of_processes
+from qwen3nb.utils.atomic_files import sha256_file
 
 
 def wrong(result):
@@ -94,12 +101,58 @@ def test_what_nothing_depends_on_is_in_the_checksum(home, part, changes):
     file.write_text(json.dumps(value))
     (line,) = verify(file)
     assert "checksum" in line
-    assert verify_files([file], checksums_only=True)[file] == [line.partition(": ")[2]]
+    (check,) = check_files([file], checksums_only=True)
+    assert check == (file, RecordCheck((line.partition(": ")[2],)))
     # Without a checksum, as older versions wrote records, it is not seen, but counted.
-    assert without_checksum([file]) == []
     file.write_text(json.dumps(value | {"checksum": ""}))
     assert verify(file) == []
-    assert without_checksum([file]) == [file]
+    assert list(check_files([file])) == [(file, RecordCheck((), has_checksum=False))]
+
+
+def test_changed_scores_are_in_the_checksum(home):
+    file = real(home)
+    (scores,) = file.parent.glob("*.scores.parquet")
+    before = scores.read_bytes()
+    scores.write_bytes(before[:-1] + bytes([before[-1] ^ 1]))
+    for only in (True, False):
+        ((_, check),) = check_files([file], checksums_only=only)
+        (line,) = check.problems
+        assert "was changed after it was written" in line
+    scores.unlink()
+    ((_, check),) = check_files([file], checksums_only=True)
+    assert "is missing" in check.problems[0]
+
+
+@pytest.mark.integration
+def test_processes_find_the_same_in_the_same_order(home, monkeypatch):
+    files = [make(f"m{i}", scores=(0.1, i / 40)).save() for i in range(40)]
+    files[3].write_text("{")
+    files[30].rename(files[30].with_name("Other.json"))
+    alone = list(check_files(files))
+    assert [bool(check.problems) for _, check in alone] == [i in (3, 30) for i in range(40)]
+    monkeypatch.setattr(store, "_PATIENCE", 0.0)
+    monkeypatch.setattr(store, "_START_UP", 0.0)
+    monkeypatch.setattr(store, "cores", lambda: 2)
+    assert list(check_files(files)) == alone
+
+
+@pytest.mark.integration
+def test_no_process_is_left_by_who_stops_reading(home):
+    files = [make(f"m{i}", scores=(0.1, i / 40)).save() for i in range(40)]
+    before = set(psutil.Process().children())
+    checked = checks_of_processes(files, checksums_only=True, processes=2)
+    assert next(checked) == RecordCheck(())
+    assert len(set(psutil.Process().children()) - before) == 2
+    checked.close()
+    assert set(psutil.Process().children()) == before
+
+
+def test_a_process_that_ends_early_is_an_error(monkeypatch):
+    monkeypatch.setattr(sys, "executable", shutil.which("false"))
+    with pytest.raises(
+        ChildProcessError, match=r"ended with status 1 before its answer on a\.json"
+    ):
+        list(checks_of_processes([Path("a.json")], checksums_only=True, processes=2))
 
 
 def test_the_settings_give_the_identity(home):
@@ -147,6 +200,23 @@ def test_runs_are_compared_with_their_digests(home):
     assert verify(file) == []
     file.with_name(name).write_text(RUN.replace("2.0", "2.5", 1))
     assert "is not the one that was scored" in verify(file)[0]
+
+
+def test_a_run_that_records_share_is_read_once(home, monkeypatch):
+    read = []
+    monkeypatch.setattr(runs, "sha256_file", lambda file: read.append(file) or sha256_file(file))
+    digest = hashlib.sha256(RUN.encode()).hexdigest()
+    config = {"runs": {}, "first_run": {"name": "words-1.trec", "sha256": digest}}
+    files = [make(model, scores=(0.1, 0.4), config=config).save() for model in ("one", "other")]
+    assert "run words-1.trec is missing" in verify(files[0])[0]
+    shared = runs.first_run_file(files[0], config)
+    assert shared == home / "results" / "first_stages" / "words-1.trec"
+    shared.parent.mkdir()
+    shared.write_text(RUN)
+    assert verify_files(files) == {}
+    assert read == [shared]
+    shared.write_text(RUN.replace("2.0", "2.5", 1))
+    assert len(verify_files(files)) == 2
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from qwen3nb.report.comparison.tables import differences_table
 from qwen3nb.report.comparison.task_figures import task_differences_figure, wins_figure
 from qwen3nb.report.headline import headline_lead
 from qwen3nb.report.leaderboard.score_table import leaderboard
-from qwen3nb.report.paper.contents import Choice, paper_figures, paper_tables
+from qwen3nb.report.paper.contents import Choice, PaperContents
 from qwen3nb.utils.format import interval_text, minus_signs, p_value_text
 
 TASKS = ("PyDocsSampleRetrieval", "PyDocsSampleReranking", "PyDocsSampleClassification")
@@ -60,7 +60,7 @@ def test_tables_and_figures_show_the_same_numbers(comparison, results, task):
             differences_table(comparison, task=task),
             *(
                 t
-                for t in paper_tables(results, Choice(tier="smoke"))
+                for t in PaperContents(results, Choice(tier="smoke")).tables()
                 if t.name == f"differences-{task}"
             ),
         )
@@ -100,7 +100,7 @@ def test_the_number_of_comparisons_in_the_text_is_the_number_of_rows(comparison,
     for text in (whole.note, differences_figure(comparison).caption):
         sizes = re.search(r"on each task \(([\d, ]+)\)", text)[1]
         assert sum(map(int, sizes.split(", "))) == len(whole.rows)
-    captions = {name: figure.caption for name, figure in paper_figures(results, SMOKE)}
+    captions = {name: figure.caption for name, figure in PaperContents(results, SMOKE).figures()}
     assert captions["differences"] == differences_figure(comparison).caption
 
 

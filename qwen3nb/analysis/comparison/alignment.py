@@ -7,26 +7,21 @@ dropped silently.
 
 from __future__ import annotations
 
-import math
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from qwen3nb.metrics.intervals import Array
+from qwen3nb.analysis.stats.score_matrix import ScoreMatrix, SystemScores, join
+from qwen3nb.records.query_scores import QueryScores
 from qwen3nb.records.record import Result
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 __all__ = [
     "Pairing",
-    "ScoreMatrix",
     "by_part",
     "common_revision",
     "comparable",
-    "join",
     "model_names",
     "newest_records",
     "pair_against",
@@ -36,61 +31,26 @@ __all__ = [
 ]
 
 _LEVELS = ("subset", "split")  # of a part, in the order of a task's key
-Columns = Mapping[str, Mapping[str, float]]  # system, then query id, to score
 
 
-@dataclass(frozen=True)
-class ScoreMatrix:
-    """Scores of several systems on the queries that all of them answered.
+class _Rows:
+    """The rows of queries in the order of their ids, found once for records of equal queries."""
 
-    Attributes:
-        task: name of the task.
-        metric: name of the metric.
-        systems: S names.
-        queries: n ids, sorted.
-        scores: (S, n).
-        unpaired: per system, the query ids that are not shared by all systems.
-    """
+    def __init__(self) -> None:
+        self._sorted: dict[str, tuple[tuple[str, ...], list[int]]] = {}
 
-    task: str
-    metric: str
-    systems: tuple[str, ...]
-    queries: tuple[str, ...]
-    scores: Array
-    unpaired: dict[str, tuple[str, ...]]
-
-    def column(self, system: str) -> Array:
-        """One system's scores (n,).
-
-        Raises:
-            ValueError: an unknown system; lists those available.
-        """
-        if system not in self.systems:
-            raise ValueError(
-                f"no system {system!r} on {self.task}; available: {', '.join(self.systems)}"
-            )
-        scores: Array = self.scores[self.systems.index(system)]
-        return scores
-
-    def to_frame(self) -> DataFrame:
-        """A row per query, a column per system; of two, their difference, smallest first."""
-        from pandas import DataFrame, Index
-
-        index = Index(self.queries, name="query")
-        frame = DataFrame(self.scores.T, index=index, columns=list(self.systems))
-        if len(self.systems) != 2:
-            return frame
-        first, second = self.systems
-        return frame.assign(difference=frame[first] - frame[second]).sort_values("difference")
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """One line per system with unpaired queries."""
-        return tuple(
-            f"{self.task}: {len(ids)} queries of {system} do not pair ({_some(ids)})"
-            for system, ids in self.unpaired.items()
-            if ids
-        )
+    def system(self, scores: QueryScores, metric: str) -> SystemScores:
+        """Return a column of a record's scores, by id."""
+        if scores.ids not in self._sorted:
+            queries = scores.queries
+            rows = sorted(range(len(queries)), key=queries.__getitem__)
+            self._sorted[scores.ids] = tuple(queries[row] for row in rows), rows
+        queries, rows = self._sorted[scores.ids]
+        column = scores.array(metric)[rows]
+        if scores.counts[metric] == len(queries):
+            return SystemScores(queries, column)
+        there = ~np.isnan(column)
+        return SystemScores(tuple(itertools.compress(queries, there)), column[there])
 
 
 @dataclass(frozen=True)
@@ -109,31 +69,6 @@ class Pairing:
     def notes(self) -> tuple[str, ...]:
         """Everything that does not pair: records, tasks and queries."""
         return self.left_out + tuple(note for each in self.matrices for note in each.notes)
-
-
-def join(columns: Columns, *, task: str = "", metric: str = "") -> ScoreMatrix:
-    """Join systems by query id.
-
-    >>> join({"a": {"q1": 1.0, "q2": 0.5}, "b": {"q1": 0.0}}).unpaired
-    {'a': ('q2',), 'b': ()}
-
-    Raises:
-        ValueError: fewer than two systems, no query shared by all, or a value that is not
-            finite; names the system and the query.
-    """
-    if len(columns) < 2:
-        raise ValueError(f"{task}: expected two or more systems; got {list(columns)}")
-    shared = set.intersection(*(set(values) for values in columns.values()))
-    if not shared:
-        sizes = ", ".join(f"{system} has {len(values)}" for system, values in columns.items())
-        raise ValueError(f"{task}: no query is shared by all systems ({sizes})")
-    queries = tuple(sorted(shared))
-    scores = np.array([[values[query] for query in queries] for values in columns.values()], float)
-    if len(bad := np.argwhere(~np.isfinite(scores))):
-        system, query = list(columns)[bad[0][0]], queries[bad[0][1]]
-        raise ValueError(f"{task}: {system} has no finite value on query {query!r}")
-    unpaired = {system: tuple(sorted(set(values) - shared)) for system, values in columns.items()}
-    return ScoreMatrix(task, metric, tuple(columns), queries, scores, unpaired)
 
 
 def pair_results(
@@ -320,7 +255,7 @@ def score_columns(
     names: Mapping[tuple[str, int], str],
     metric: str,
     revision: str,
-) -> tuple[dict[str, Mapping[str, float]], list[str]]:
+) -> tuple[dict[str, SystemScores], list[str]]:
     """Per-query scores of the systems that can be compared, and why others cannot.
 
     Args:
@@ -330,8 +265,9 @@ def score_columns(
         metric: the per-query metric.
         revision: of the data; records of another revision are left out.
     """
-    columns: dict[str, Mapping[str, float]] = {}
+    columns: dict[str, SystemScores] = {}
     reasons = []
+    rows = _Rows()
     for result in records:
         name = names[result.model.identity, result.seed]
         if result.task.revision != revision:
@@ -339,12 +275,10 @@ def score_columns(
                 f"{task}: {name} was run on revision {result.task.revision} of the data, "
                 f"the others on {revision}"
             )
-        elif not (values := result.per_query.get(metric)):
+        elif not result.scores.counts.get(metric):
             reasons.append(f"{task}: {name} has no {metric} per query")
-        elif bad := [query for query in sorted(values) if not math.isfinite(values[query])]:
-            reasons.append(f"{task}: {name} has no finite value on query {bad[0]!r}")
         else:
-            columns[name] = values
+            columns[name] = rows.system(result.scores, metric)
     return columns, reasons
 
 
@@ -356,8 +290,3 @@ def common_revision(records: Sequence[Result]) -> str:
         count, last = counts.get(revision, (0, ""))
         counts[revision] = (count + 1, max(last, result.finished))
     return max(counts, key=lambda revision: counts[revision])
-
-
-def _some(ids: Sequence[str], *, shown: int = 5) -> str:
-    rest = len(ids) - shown
-    return ", ".join(ids[:shown]) + (f" and {rest} more" if rest > 0 else "")

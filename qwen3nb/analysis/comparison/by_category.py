@@ -17,10 +17,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from qwen3nb.analysis.comparison.alignment import join
 from qwen3nb.analysis.stats.multiple_testing import adjust
 from qwen3nb.analysis.stats.paired_tests import mean_difference, permutation_test
 from qwen3nb.analysis.stats.resampling import DRAWS, draw_seed
+from qwen3nb.analysis.stats.score_matrix import join
 from qwen3nb.metrics.intervals import Interval
 from qwen3nb.utils.format import interval_text, json_text, number_text
 from qwen3nb.utils.markdown import escaped, markdown_table

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from qwen3nb.analysis.comparison.alignment import ScoreMatrix
-from qwen3nb.analysis.comparison.compare import Comparison, Procedure, TaskComparison
+from qwen3nb.analysis.comparison.compare import Comparison
 from qwen3nb.analysis.comparison.differences import PairedDifference
+from qwen3nb.analysis.comparison.task_comparison import Procedure, TaskComparison
+from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.utils.format import p_value_text
 
 __all__ = ["QueryChange", "Recommendation", "largest_changes", "recommend", "rule"]

@@ -12,31 +12,25 @@ is shown, whichever tasks, metrics and pages are shown with it.
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from qwen3nb.analysis.comparison.alignment import (
-    ScoreMatrix,
     by_part,
     common_revision,
-    join,
     newest_records,
     score_columns,
     system_names,
 )
-from qwen3nb.analysis.comparison.differences import (
-    PairedDifference,
-    corrected,
-    paired_differences,
-)
+from qwen3nb.analysis.comparison.differences import PairedDifference
+from qwen3nb.analysis.comparison.task_comparison import Procedure, TaskComparison
 from qwen3nb.analysis.stats.multiple_testing import CORRECTIONS, NAMES
 from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL
+from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.evaluation.mteb.select import split_names
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
@@ -48,124 +42,9 @@ from qwen3nb.utils.markdown import markdown_table
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["Comparison", "Procedure", "TaskComparison", "compare"]
+__all__ = ["Comparison", "compare"]
 
 Names = Mapping[tuple[str, int], str]  # of systems, by identity and seed
-
-
-@dataclass(frozen=True)
-class Procedure:
-    """How differences are tested.
-
-    Attributes:
-        alpha: level of the tests.
-        minimum: smallest difference that matters.
-        correction: one of `multiple_testing.CORRECTIONS`.
-        draws: number of sign flips.
-        level: of the intervals.
-        seed: of the draws.
-    """
-
-    alpha: float = 0.05
-    minimum: float = 0.05
-    correction: str = "holm"
-    draws: int = DRAWS
-    level: float = LEVEL
-    seed: int = 0
-
-
-@dataclass(frozen=True, eq=False)
-class TaskComparison:
-    """Systems on one task and metric.
-
-    Attributes:
-        task: name of the task.
-        metric: name of the metric.
-        baseline: name of the baseline; empty if it has no scores here.
-        columns: score per query id of each system, by name.
-        procedure: how differences are tested.
-        left_out: records that are not compared, each with the reason.
-    """
-
-    task: str
-    metric: str
-    baseline: str
-    columns: Mapping[str, Mapping[str, float]]
-    procedure: Procedure
-    left_out: tuple[str, ...] = ()
-
-    @cached_property
-    def with_baseline(self) -> tuple[PairedDifference, ...]:
-        """Every system against the baseline, largest difference first; one family of tests."""
-        if not self.baseline:
-            return ()
-        pairs = [(name, self.baseline) for name in self.columns if name != self.baseline]
-        differences = self._family(pairs)
-        return tuple(sorted(differences, key=lambda each: (-each.difference, each.first)))
-
-    @cached_property
-    def among_others(self) -> tuple[PairedDifference, ...]:
-        """Every pair of systems without the baseline; the other family of tests."""
-        others = [name for name in self.columns if name != self.baseline]
-        return tuple(self._family(list(itertools.combinations(others, 2))))
-
-    @property
-    def all_pairs(self) -> tuple[PairedDifference, ...]:
-        """Both families."""
-        return self.with_baseline + self.among_others
-
-    def difference(self, first: str, second: str) -> PairedDifference | None:
-        """First − second; None if the two share no query or one has no scores on this task."""
-        family = self.with_baseline if self.baseline in (first, second) else self.among_others
-        for each in family:
-            if (each.first, each.second) == (first, second):
-                return each
-            if (each.second, each.first) == (first, second):
-                return each.reversed()
-        return None
-
-    def matrix(self, first: str, second: str) -> ScoreMatrix:
-        """The scores behind a difference, on the queries that both systems answered.
-
-        Raises:
-            ValueError: the two share no query.
-        """
-        columns = {name: self.columns[name] for name in (first, second)}
-        return join(columns, task=self.task, metric=self.metric)
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What is not compared with the baseline: records, and queries of one system only."""
-        notes = list(self.left_out)
-        for name in self.columns:
-            if self.baseline and name != self.baseline:
-                shared = set(self.columns[name]) & set(self.columns[self.baseline])
-                notes += (
-                    self.matrix(name, self.baseline).notes
-                    if shared
-                    else [f"{self.task}: no query is shared by {name} and {self.baseline}"]
-                )
-        return tuple(dict.fromkeys(notes))
-
-    def _family(self, pairs: Sequence[tuple[str, str]]) -> list[PairedDifference]:
-        """Differences of ``pairs``, with one set of draws per set of shared queries."""
-        queries = {name: frozenset(column) for name, column in self.columns.items()}
-        groups: dict[frozenset[str], list[tuple[str, str]]] = {}
-        for a, b in pairs:
-            if shared := queries[a] & queries[b]:
-                groups.setdefault(shared, []).append((a, b))
-        differences: dict[tuple[str, str], PairedDifference] = {}
-        for group in groups.values():
-            systems = dict.fromkeys(name for pair in group for name in pair)
-            columns = {name: self.columns[name] for name in systems}
-            matrix = join(columns, task=self.task, metric=self.metric)
-            how = self.procedure
-            computed = paired_differences(
-                matrix, pairs=group, draws=how.draws, level=how.level, seed=how.seed
-            )
-            differences |= zip(group, computed, strict=True)
-        ordered = [differences[pair] for pair in pairs if pair in differences]
-        return corrected(ordered, correction=self.procedure.correction)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -194,6 +73,23 @@ class Comparison:
     def differences(self) -> tuple[PairedDifference, ...]:
         """Every system against the baseline, task by task."""
         return tuple(each for task in self.tasks for each in task.with_baseline)
+
+    def differences_on(self, *tasks: str) -> tuple[PairedDifference, ...]:
+        """Every system against the baseline on some of the tasks; the others are not computed."""
+        shown = [task for task in self.tasks if task.task in tasks]
+        return tuple(each for task in shown for each in task.with_baseline)
+
+    def leaders(self, most: int) -> tuple[str, ...]:
+        """At most ``most`` systems beside the baseline, in the order of `differences`.
+
+        Of more, those with most tasks, and of these, the best by their mean difference from the
+        baseline.
+        """
+        own: dict[str, list[float]] = {}
+        for each in self.differences:
+            own.setdefault(each.first, []).append(each.difference)
+        best = sorted(own, key=lambda name: (-len(own[name]), -float(np.mean(own[name])), name))
+        return tuple(name for name in own if name in best[:most])
 
     @property
     def notes(self) -> tuple[str, ...]:

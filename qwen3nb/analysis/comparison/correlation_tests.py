@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import rankdata
 
-from qwen3nb.analysis.comparison.alignment import join
 from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL, draw_seed
+from qwen3nb.analysis.stats.score_matrix import join
 from qwen3nb.metrics.aggregate import AGGREGATES
 from qwen3nb.metrics.intervals import Array, Interval, correlation_difference_interval
 from qwen3nb.utils.choices import one_of

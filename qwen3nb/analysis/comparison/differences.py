@@ -12,17 +12,27 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from qwen3nb.analysis.comparison.alignment import ScoreMatrix
 from qwen3nb.analysis.stats.multiple_testing import adjust
-from qwen3nb.analysis.stats.paired_tests import effect_size
+from qwen3nb.analysis.stats.paired_tests import effect_sizes
 from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL, draw_seed, sign_flip_extremes
-from qwen3nb.metrics.intervals import Array, Interval, difference_interval
+from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
+from qwen3nb.metrics.intervals import Array, Interval, difference_intervals
 from qwen3nb.utils.format import interval_text, p_value_text
 
-__all__ = ["PairedDifference", "corrected", "paired_differences"]
+__all__ = [
+    "PairedDifference",
+    "corrected",
+    "described_pairs",
+    "paired_differences",
+    "permutation_p_values",
+]
+
+Pairs = Sequence[tuple[str, str]]  # names of two systems
+
+_HELD = 500_000  # differences of scores held at once, which bounds the memory
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class PairedDifference:
     """The mean difference of two systems over the queries that both answered.
 
@@ -101,42 +111,73 @@ def paired_differences(
         seed: of the draws, combined with the query ids.
     """
     names = list(itertools.combinations(matrix.systems, 2)) if pairs is None else list(pairs)
-    return list(_differences(matrix, names, draws=draws, level=level, seed=seed))
+    p_values = permutation_p_values(matrix, names, draws=draws, seed=seed)
+    return list(described_pairs(matrix, names, p_values, p_values, family=1, level=level))
 
 
-def _differences(
+def permutation_p_values(
+    matrix: ScoreMatrix, pairs: Pairs, *, draws: int = DRAWS, seed: int
+) -> list[float]:
+    """P-values of the two-sided paired permutation test, uncorrected; one set of draws for all.
+
+    Args:
+        matrix: scores on the shared queries.
+        pairs: names of the systems to compare.
+        draws: number of sign flips.
+        seed: of the draws, combined with the query ids.
+    """
+    extremes = sign_flip_extremes(
+        _anchored(matrix.scores.T), _numbers(matrix, pairs), n_resamples=draws,
+        seed=draw_seed(seed, matrix.queries),
+    )  # fmt: skip
+    return [(extreme + 1) / (draws + 1) for extreme in extremes]
+
+
+def described_pairs(
     matrix: ScoreMatrix,
-    names: Sequence[tuple[str, str]],
+    pairs: Pairs,
+    p_values: Sequence[float],
+    adjusted: Sequence[float],
     *,
-    draws: int,
-    level: float,
-    seed: int,
+    family: int,
+    level: float = LEVEL,
 ) -> Iterator[PairedDifference]:
-    columns, drawn = _anchored(matrix.scores.T), draw_seed(seed, matrix.queries)
-    pairs = [(matrix.systems.index(a), matrix.systems.index(b)) for a, b in names]
-    extremes = sign_flip_extremes(columns, pairs, n_resamples=draws, seed=drawn)
-    for (a, b), (i, j), extreme in zip(names, pairs, extremes, strict=True):
-        ours, theirs = columns[:, i], columns[:, j]
-        size = effect_size(ours, theirs)
-        p = (extreme + 1) / (draws + 1)
-        yield PairedDifference(
-            task=matrix.task,
-            metric=matrix.metric,
-            first=a,
-            second=b,
-            n=size.n,
-            unpaired=len(matrix.unpaired.get(a, ())) + len(matrix.unpaired.get(b, ())),
-            means=(float(ours.mean()), float(theirs.mean())),
-            difference=size.difference,
-            interval=difference_interval(ours - theirs, level=level),
-            p_value=p,
-            corrected=p,
-            family=1,
-            d_z=size.d_z,
-            won=size.won,
-            tied=size.tied,
-            lost=size.lost,
-        )
+    """Yield the differences of pairs of systems, given their p-values.
+
+    Args:
+        matrix: scores on the shared queries.
+        pairs: names of the systems, first − second.
+        p_values: of the pairs, uncorrected.
+        adjusted: corrected over the family.
+        family: number of comparisons in the family.
+        level: of the intervals.
+    """
+    means = matrix.scores.mean(axis=1).tolist()
+    unpaired = {system: len(ids) for system, ids in matrix.unpaired.items()}
+    numbers = np.array(_numbers(matrix, pairs), dtype=np.intp).reshape(-1, 2)
+    step = max(1, _HELD // len(matrix.queries))
+    for start in range(0, len(pairs), step):
+        these = slice(start, start + step)
+        differences = matrix.scores[numbers[these, 0]]
+        differences -= matrix.scores[numbers[these, 1]]
+        sizes = effect_sizes(differences)
+        intervals = difference_intervals(differences, level=level)
+        for (a, b), (i, j), size, interval, p, q in zip(
+            pairs[these], numbers[these].tolist(), sizes, intervals, p_values[these],
+            adjusted[these], strict=True,
+        ):  # fmt: skip
+            yield PairedDifference(
+                task=matrix.task, metric=matrix.metric, first=a, second=b, n=size.n,
+                unpaired=unpaired.get(a, 0) + unpaired.get(b, 0), means=(means[i], means[j]),
+                difference=size.difference, interval=interval, p_value=p, corrected=q,
+                family=family, d_z=size.d_z, won=size.won, tied=size.tied, lost=size.lost,
+            )  # fmt: skip
+
+
+def _numbers(matrix: ScoreMatrix, pairs: Pairs) -> list[tuple[int, int]]:
+    """Return the pairs as rows of the matrix."""
+    rows = {system: row for row, system in enumerate(matrix.systems)}
+    return [(rows[a], rows[b]) for a, b in pairs]
 
 
 def _anchored(columns: Array) -> Array:

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import rankdata
 
-from qwen3nb.analysis.comparison.alignment import ScoreMatrix
 from qwen3nb.analysis.stats.multiple_testing import adjust
 from qwen3nb.analysis.stats.resampling import (
     DRAWS,
@@ -27,6 +26,7 @@ from qwen3nb.analysis.stats.resampling import (
     resampled_means,
     sign_flip_extremes,
 )
+from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.metrics.intervals import (
     Array,
     Interval,
@@ -37,7 +37,7 @@ from qwen3nb.metrics.intervals import (
 from qwen3nb.utils.format import interval_text, json_text, number_text
 from qwen3nb.utils.markdown import escaped, markdown_table
 
-__all__ = ["Ranking", "Standing", "rank_systems", "tie_groups"]
+__all__ = ["Ranking", "Resamples", "Standing", "rank_systems", "tie_groups"]
 
 
 @dataclass(frozen=True)
@@ -136,6 +136,7 @@ def rank_systems(
     seed: int,
     weights: Sequence[float] = (),
     name: str = "",
+    resamples: Resamples | None = None,
 ) -> Ranking:
     """Rank the systems that are in all of ``matrices`` (one per task).
 
@@ -149,6 +150,7 @@ def rank_systems(
         seed: of the draws.
         weights: one per task; they are scaled to add up to 1.
         name: what the tasks are.
+        resamples: those that several rankings share, of the same number and seed.
 
     Raises:
         ValueError: no task, or fewer than two systems with all tasks.
@@ -157,12 +159,15 @@ def rank_systems(
     shares = np.asarray(weights or [1.0] * len(matrices)) / (sum(weights) or len(matrices))
     columns = [_select(matrix, systems) for matrix in matrices]
     seeds = [draw_seed(seed, matrix.queries) for matrix in matrices]
-    drawn = [
-        resampled_means(each, n_resamples=n_resamples, seed=drawn_by)
-        for each, drawn_by in zip(columns, seeds, strict=True)
-    ]
-    observed = sum(w * means for w, (means, _) in zip(shares, drawn, strict=True))
-    resampled = sum(w * each for w, (_, each) in zip(shares, drawn, strict=True))
+    observed, resampled = np.zeros(len(systems)), np.zeros((n_resamples, len(systems)))
+    for share, matrix in zip(shares, matrices, strict=True):
+        means, each = (
+            resamples.means(matrix, systems)
+            if resamples
+            else _resampled(matrix, systems, n_resamples, seed)
+        )
+        observed += share * means
+        resampled += share * each
     order = [int(i) for i in np.argsort(-observed, kind="stable")]
     differ = _mean_tests(columns, seeds, shares, n_resamples=n_resamples) < alpha
     groups = tie_groups(order, differ)
@@ -178,6 +183,31 @@ def rank_systems(
         queries=tuple(len(matrix.queries) for matrix in matrices),
         name=name,
     )
+
+
+class Resamples:
+    """Bootstrap resamples of the queries of each task, drawn once however often it is ranked."""
+
+    def __init__(self, count: int, seed: int) -> None:
+        """Draw ``count`` resamples by a seed that is combined with the query ids."""
+        self._count = count
+        self._seed = seed
+        self._drawn: dict[tuple[int, tuple[str, ...]], tuple[ScoreMatrix, Array, Array]] = {}
+
+    def means(self, matrix: ScoreMatrix, systems: Sequence[str]) -> tuple[Array, Array]:
+        """Return the means of some systems (S,), and those of each resample (R, S)."""
+        key = id(matrix), tuple(systems)
+        if key not in self._drawn:
+            self._drawn[key] = matrix, *_resampled(matrix, systems, self._count, self._seed)
+        _, means, resampled = self._drawn[key]
+        return means, resampled
+
+
+def _resampled(
+    matrix: ScoreMatrix, systems: Sequence[str], count: int, seed: int
+) -> tuple[Array, Array]:
+    drawn_by = draw_seed(seed, matrix.queries)
+    return resampled_means(_select(matrix, systems), n_resamples=count, seed=drawn_by)
 
 
 @dataclass(frozen=True)
@@ -292,6 +322,8 @@ def _common_systems(matrices: Sequence[ScoreMatrix]) -> tuple[list[str], list[st
 
 def _select(matrix: ScoreMatrix, systems: Sequence[str]) -> Array:
     """Scores (n, S) of ``systems``, in that order."""
+    if tuple(systems) == matrix.systems:
+        return matrix.scores.T
     return matrix.scores[[matrix.systems.index(system) for system in systems]].T
 
 
@@ -307,14 +339,17 @@ def _mean_tests(
     The mean over tasks is a sum over queries, weighted by their task's share and the inverse of its
     size; tasks with the same queries share the sign flips.
     """
-    by_queries: dict[tuple[int, int], Array] = {}
+    starts: dict[tuple[int, int], int] = {}
+    sizes = {drawn: len(each) for drawn, each in zip(seeds, columns, strict=True)}
+    for drawn in sizes:
+        starts[drawn] = sum(sizes[other] for other in starts)
+    count = columns[0].shape[1]
+    every = np.zeros((sum(sizes.values()), count))
     for each, drawn, share in zip(columns, seeds, shares, strict=True):
-        weighted = len(columns) * share * each / len(each)
-        by_queries[drawn] = by_queries.get(drawn, np.zeros(each.shape)) + weighted
-    every = np.concatenate(list(by_queries.values()))
-    count = every.shape[1]
+        rows = every[starts[drawn] : starts[drawn] + len(each)]
+        rows += len(columns) * share * each / len(each)
     pairs = list(itertools.combinations(range(count), 2))
-    flips = [number for drawn in by_queries for number in drawn]
+    flips = [number for drawn in sizes for number in drawn]
     extremes = sign_flip_extremes(every, pairs, n_resamples=n_resamples, seed=flips)
     adjusted = adjust([(extreme + 1) / (n_resamples + 1) for extreme in extremes])
     table = np.ones((count, count))

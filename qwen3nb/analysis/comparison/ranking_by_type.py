@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from qwen3nb.analysis.comparison.alignment import ScoreMatrix
 from qwen3nb.analysis.comparison.by_category import Reversal
-from qwen3nb.analysis.comparison.ranking import Ranking, rank_systems
+from qwen3nb.analysis.comparison.ranking import Ranking, Resamples, rank_systems
 from qwen3nb.analysis.stats.resampling import DRAWS
+from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.utils.format import json_text, number_text
 from qwen3nb.utils.markdown import escaped, markdown_table
 
@@ -85,11 +86,15 @@ def category_leaderboards(
     groups: dict[str, list[ScoreMatrix]] = {}
     for matrix in matrices:
         groups.setdefault(categories.get(matrix.task, matrix.task), []).append(matrix)
-    overall = rank_systems(matrices, n_resamples=n_resamples, alpha=alpha, seed=seed)
+    resamples = Resamples(n_resamples, seed)
+    rank = partial(
+        rank_systems, n_resamples=n_resamples, alpha=alpha, seed=seed, resamples=resamples
+    )
+    overall = rank(matrices)
     boards, notes = {}, []
     for name, group in groups.items():
         try:
-            boards[name] = rank_systems(group, n_resamples=n_resamples, alpha=alpha, seed=seed)
+            boards[name] = rank(group)
         except ValueError as error:
             notes.append(f"{name}: {error}")
     balanced = _balanced(overall, boards)

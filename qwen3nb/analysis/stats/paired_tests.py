@@ -24,6 +24,7 @@ import itertools
 import math
 import warnings
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -39,6 +40,7 @@ __all__ = [
     "PermutationResult",
     "TestResult",
     "effect_size",
+    "effect_sizes",
     "equivalence",
     "mean_difference",
     "minimum_detectable_effect",
@@ -264,13 +266,31 @@ def effect_size(a: ArrayLike, b: ArrayLike) -> EffectSize:
     Raises:
         ValueError: as in `mean_difference`.
     """
-    differences = _differences(a, b)
-    mean = float(differences.mean())
-    d_z = None if _no_spread(differences) else mean / float(differences.std(ddof=1))
-    if not differences.any():
-        d_z = 0.0
-    won, lost = int((differences > 0).sum()), int((differences < 0).sum())
-    return EffectSize(mean, d_z, won, len(differences) - won - lost, lost)
+    return effect_sizes(_differences(a, b)[None])[0]
+
+
+def effect_sizes(differences: Array) -> list[EffectSize]:
+    """The effect sizes of many pairs of systems.
+
+    Args:
+        differences: of their scores (pairs, n), finite.
+    """
+    n = differences.shape[1]
+    means = differences.mean(axis=1).tolist()
+    highest, lowest = differences.max(axis=1), differences.min(axis=1)
+    largest = np.maximum(highest, -lowest)
+    constant = highest - lowest <= _constant(largest)
+    with np.errstate(divide="ignore", invalid="ignore"):  # of a single query
+        spread = differences.std(axis=1, ddof=1).tolist() if n > 1 else [math.nan] * len(means)
+    won = np.count_nonzero(differences > 0, axis=1).tolist()
+    lost = np.count_nonzero(differences < 0, axis=1).tolist()
+    sizes = []
+    for mean, deviation, flat, size, up, down in zip(
+        means, spread, constant, largest, won, lost, strict=True
+    ):
+        d_z = 0.0 if size == 0 else None if n == 1 or flat else mean / deviation
+        sizes.append(EffectSize(mean, d_z, up, n - up - down, down))
+    return sizes
 
 
 def equivalence(
@@ -333,6 +353,7 @@ def minimum_detectable_effect(
     return _detectable(n, alpha=alpha, wanted=power) * deviation / math.sqrt(n)
 
 
+@lru_cache
 def _detectable(n: int, *, alpha: float, wanted: float) -> float:
     """Noncentrality at which the test reaches the power, in standard errors."""
     root = math.sqrt(n)
@@ -349,9 +370,17 @@ def _no_spread(differences: Array) -> str:
     """Why the differences have no usable standard deviation, or empty."""
     if len(differences) == 1:
         return SINGLE
-    # 0.3 - 0.1 and 0.4 - 0.2 differ by rounding only, which counts as constant.
-    largest = float(np.abs(differences).max())
-    return CONSTANT if float(np.ptp(differences)) <= 1e-12 * max(1.0, largest) else ""
+    largest = np.abs(differences).max()
+    return CONSTANT if np.ptp(differences) <= _constant(largest) else ""
+
+
+def _constant(largest: ArrayLike) -> Array:
+    """Largest range of differences that counts as none, given the largest difference.
+
+    0.3 - 0.1 and 0.4 - 0.2 differ by rounding only, which counts as constant.
+    """
+    bound: Array = 1e-12 * np.maximum(1.0, largest)
+    return bound
 
 
 def _differences(a: ArrayLike, b: ArrayLike) -> Array:

@@ -4,8 +4,9 @@ Ranks and interference ratios are resampled; the intervals of scores and differe
 bootstrap makes too narrow, are in `qwen3nb.metrics.intervals`.
 
 A resample is a vector of counts: how often each query was drawn. The means of all systems are
-a single product of counts and scores. Counts are generated and used in blocks, which bounds the
-memory.
+a single product of counts and scores. Counts and signs are generated and used in blocks, and pairs
+of systems are compared in blocks, so the memory depends on neither the number of resamples nor
+that of pairs.
 
 Scores are first rounded to multiples of a power of two, small enough that the sum over any
 resample is exact in float64 (about n times 1e-16 relative to the largest score). Sums are then
@@ -22,11 +23,14 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from qwen3nb.metrics.intervals import Array, Interval
+from qwen3nb.utils.hardware import cores
 
 __all__ = [
     "DRAWS",
@@ -45,6 +49,8 @@ DRAWS = 10_000  # resamples of a bootstrap, sign flips of a permutation test
 LEVEL = 0.95  # of intervals
 
 _BLOCK = 2_000_000  # counts held at once: 16 MB
+_FLIPS = (256, 2048)  # fewest and most sign flips in a block
+_COMPARED = 1 << 17  # differences of pairs held at once, which fit in a cache of 2 MB
 
 
 def draw_seed(seed: int, queries: Sequence[str]) -> tuple[int, int]:
@@ -90,20 +96,23 @@ def sign_flip_extremes(
         n_resamples: number of sign flips R.
         seed: of the sign flips, which are the same for all pairs.
     """
+    _check_count(n_resamples)
     exact, _ = _fixed_point(scores)
-    first = [i for i, _ in pairs]
-    second = [j for _, j in pairs]
-    total = exact.sum(axis=0)
-    observed = np.abs(total[first] - total[second])
     n = len(exact)
-    slack = 2.0 * n  # each of 2n scores was rounded by half a unit, on both sides
-    extreme = np.zeros(len(pairs), dtype=np.int64)
-    generator = np.random.default_rng(seed)
-    for start, stop in _blocks(n_resamples, n):
-        sums = 2 * (_bits(generator, stop - start, n) @ exact) - total
-        flipped = np.abs(sums[:, first] - sums[:, second])
-        extreme += (flipped >= observed - slack).sum(axis=0)
-    return [int(count) for count in extreme]
+    first, second = np.array(pairs, dtype=np.intp).reshape(-1, 2).T
+    total = exact.sum(axis=0)
+    # Each of 2n scores was rounded by half a unit, on both sides.
+    least = np.abs(total[first] - total[second]) - 2.0 * n
+
+    def block(start: int) -> NDArray[np.int64]:
+        coins = _coins(seed, start, min(step, n_resamples - start), n)
+        sums = np.ascontiguousarray((2 * _sums(coins, exact) - total).T)
+        return _extremes(sums, first, second, least)
+
+    step = min(max(_BLOCK // n, _FLIPS[0]), _FLIPS[1])
+    with ThreadPoolExecutor(cores()) as pool:
+        counts = sum(pool.map(block, range(0, n_resamples, step)))
+    return [int(count) for count in np.broadcast_to(counts, len(pairs))]
 
 
 def percentile_interval(means: Array, *, level: float) -> Interval:
@@ -143,30 +152,66 @@ def bca_interval(means: Array, values: Array, *, observed: float, level: float) 
 def _fixed_point(scores: Array) -> tuple[Array, int]:
     """Scores as integer multiples of 2^-scale, small enough that sums are exact."""
     n = len(scores)
-    largest = float(np.abs(scores).max(initial=0.0))
+    largest = max(float(scores.max(initial=0.0)), -float(scores.min(initial=0.0)))
     # n scores of at most 2^e / n each sum to less than 2^53 units.
     exponent = int(np.frexp(n * largest)[1]) if largest else 0
     scale = min(51 - exponent, 1000)
-    return np.rint(np.ldexp(scores, scale)), scale
+    exact: Array = np.ldexp(scores, scale)
+    return np.rint(exact, out=exact), scale
 
 
-def _bits(generator: np.random.Generator, count: int, n: int) -> Array:
-    """Fair coins (count, n), drawn in whole words so that block sizes do not matter."""
+def _coins(seed: Seed, start: int, count: int, n: int) -> NDArray[np.uint8]:
+    """Fair coins from the ``start``-th of a seed's draws of n: (count, n / 8), a bit each.
+
+    A draw takes whole words of 64, and blocks begin where they do in the stream of the seed, so
+    neither their size nor their order matters.
+    """
     words = -(-n // 64)
-    raw = generator.bit_generator.random_raw(count * words)
-    drawn = np.asarray(raw, dtype="<u8").view(np.uint8).reshape(count, words * 8)
-    coins: Array = np.unpackbits(drawn, axis=1, count=n).astype(np.float64)
-    return coins
+    generator = np.random.PCG64(seed)
+    generator.advance(start * words)
+    raw = np.asarray(generator.random_raw(count * words), dtype="<u8")
+    return raw.view(np.uint8).reshape(count, words * 8)
+
+
+def _sums(coins: NDArray[np.uint8], exact: Array) -> Array:
+    """Sums of the scores whose coin is 1: (count, S), exact in any order."""
+    step = 8 * max(1, _BLOCK // (8 * len(coins)))
+    sums = np.zeros((len(coins), exact.shape[1]))
+    for start in range(0, len(exact), step):
+        part = exact[start : start + step]
+        ones = np.unpackbits(coins[:, start // 8 :], axis=1, count=len(part))
+        sums += ones.astype(np.float64) @ part
+    return sums
+
+
+def _extremes(
+    sums: Array, first: NDArray[np.intp], second: NDArray[np.intp], least: Array
+) -> NDArray[np.int64]:
+    """Count the columns of ``sums`` (S, R) in which two rows differ by at least ``least``."""
+    counts = np.zeros(len(first), dtype=np.int64)
+    step = max(1, _COMPARED // sums.shape[1])
+    for start in range(0, len(first), step):
+        these = slice(start, start + step)
+        differences = sums[first[these]]
+        differences -= sums[second[these]]
+        np.abs(differences, out=differences)
+        counts[these] = np.count_nonzero(differences >= least[these, None], axis=1)
+    return counts
 
 
 def _blocks(total: int, n: int) -> Iterator[tuple[int, int]]:
-    """Yield starts and ends of blocks of rows of ``n`` values, of bounded size.
-
-    Raises:
-        ValueError: fewer than one resample.
-    """
-    if total < 1:
-        raise ValueError(f"expected at least one resample; got {total}")
+    """Yield starts and ends of blocks of rows of ``n`` values, of bounded size."""
+    _check_count(total)
     step = max(1, _BLOCK // n)
     for start in range(0, total, step):
         yield start, min(start + step, total)
+
+
+def _check_count(resamples: int) -> None:
+    """Refuse fewer than one resample.
+
+    Raises:
+        ValueError: fewer than one.
+    """
+    if resamples < 1:
+        raise ValueError(f"expected at least one resample; got {resamples}")

@@ -13,7 +13,7 @@ A training that started from a checkpoint of another one has that checkpoint as 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from qwen3nb import paths
@@ -62,7 +62,7 @@ class Trajectory:
     records: dict[int, dict[int, Result]] = field(repr=False)
 
     @property
-    def scores(self) -> dict[int, dict[int, dict[str, float]]]:
+    def scores(self) -> dict[int, dict[int, Mapping[str, float]]]:
         """Score by seed, step and query id; records without per-query scores are left out."""
         return {
             seed: {

@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from qwen3nb.analysis.comparison.alignment import ScoreMatrix, join
 from qwen3nb.analysis.comparison.differences import paired_differences
 from qwen3nb.analysis.inventory.score import Score
 from qwen3nb.analysis.stats.multiple_testing import adjust
 from qwen3nb.analysis.stats.paired_tests import t_test
 from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL
+from qwen3nb.analysis.stats.score_matrix import ScoreMatrix, join
 from qwen3nb.metrics.intervals import Interval, student_interval
 
 __all__ = ["ConfigurationDifference", "configuration_differences"]

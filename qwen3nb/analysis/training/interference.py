@@ -19,9 +19,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from qwen3nb.analysis.comparison.alignment import join
 from qwen3nb.analysis.inventory.score import Score
 from qwen3nb.analysis.stats.resampling import draw_seed, resampled_means
+from qwen3nb.analysis.stats.score_matrix import join
 from qwen3nb.analysis.training.match_runs import REQUIRED, Matched, Run, RunPair, match_runs
 from qwen3nb.analysis.training.tir_estimate import (
     EXIT_CODES,

@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from qwen3nb.analysis.comparison.alignment import ScoreMatrix, join
 from qwen3nb.analysis.stats.multiple_testing import adjust
 from qwen3nb.analysis.stats.paired_tests import permutation_test
 from qwen3nb.analysis.stats.resampling import draw_seed, sign_flip_extremes
+from qwen3nb.analysis.stats.score_matrix import ScoreMatrix, join
 from qwen3nb.metrics.intervals import (
     Interval,
     difference_interval,

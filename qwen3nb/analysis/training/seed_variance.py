@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from qwen3nb.analysis.comparison.alignment import join
 from qwen3nb.analysis.stats.hierarchical_bootstrap import over_seeds
 from qwen3nb.analysis.stats.resampling import draw_seed, percentile_interval, resampled_means
+from qwen3nb.analysis.stats.score_matrix import join
 from qwen3nb.metrics.intervals import Array, Interval, student_interval
 from qwen3nb.utils.format import interval_text, json_text, number_text
 from qwen3nb.utils.markdown import markdown_table

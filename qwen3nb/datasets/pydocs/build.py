@@ -155,7 +155,9 @@ def load_pydocs() -> PyDocs:
     """
     file = cache_file()
     if not file.is_file():
-        command = [sys.executable, "-W", "ignore", "-m", "qwen3nb.datasets.pydocs.build", str(file)]
+        # -P: a file of the working directory is no module of a library.
+        options = ("-P", "-W", "ignore", "-m", "qwen3nb.datasets.pydocs.build")
+        command = [sys.executable, *options, str(file)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise RuntimeError(f"PyDocs could not be built:\n{done.stderr.strip()}")

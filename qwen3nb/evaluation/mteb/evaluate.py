@@ -50,6 +50,7 @@ from qwen3nb.evaluation.run import EvaluationError, EvaluationRun, Tally
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.rerankers.yes_no import Reranker
 from qwen3nb.models.search.bm25 import BM25
+from qwen3nb.models.search.dense import DenseSearch
 from qwen3nb.models.search.fusion import Fusion
 from qwen3nb.records.record import MTEBScore, Result, TaskInfo
 from qwen3nb.utils.atomic_files import read_json, write_text
@@ -234,7 +235,7 @@ def _by_mteb(
         # Always a new folder: MTEB appends to an existing prediction file, under the
         # description of the model that first wrote it.
         outcome = mteb.evaluate(
-            model,
+            _searching(model, task),
             task,
             cache=mteb.ResultCache(results) if results else None,
             overwrite_strategy="always",
@@ -244,6 +245,17 @@ def _by_mteb(
             co2_tracker=False,
         ).task_results[0]
         return read_json(Path(predictions) / task.prediction_file_name), outcome
+
+
+def _searching(model: Model, task: Any) -> Any:
+    """Return what MTEB runs: for a search, an encoder that searches by blocks.
+
+    MTEB's own search holds the scores of all queries with 50,000 documents, and of a reranking
+    task all vectors; its scores depend on how the matrix library rounds.
+    """
+    if isinstance(model, Encoder) and task.metadata.type in SEARCH_TYPES:
+        return DenseSearch(model)
+    return model
 
 
 def _load(task: Any) -> None:

@@ -19,8 +19,9 @@ from qwen3nb.evaluation.mteb.cost import Range, measure_encoding
 from qwen3nb.evaluation.mteb.evaluate import Model, suite_tasks
 from qwen3nb.evaluation.mteb.plan import TO_RUN, Planned, plan, task_statuses, waiting
 from qwen3nb.evaluation.mteb.select import tier_tasks
+from qwen3nb.models.cache.segments import bytes_per_vector
 from qwen3nb.models.encoders.base import Encoder
-from qwen3nb.models.encoders.embedding_cache import bytes_per_vector
+from qwen3nb.models.encoders.encode_blocks import block_size
 from qwen3nb.models.load import load_model
 from qwen3nb.models.rerankers.yes_no import Reranker
 from qwen3nb.models.search.bm25 import BM25
@@ -37,7 +38,9 @@ __all__ = [
     "weight_bytes",
 ]
 
-_CHUNK = 50_000  # documents that MTEB encodes and scores at once
+_HITS = 1000  # of each query, as MTEB asks for
+_HIT = 256  # bytes: its score by name, in MTEB's run and in the one read back
+_COPIES = 4  # of a block of vectors: as encoded, in order, and scaled in float64
 _GB = 1e9
 
 
@@ -233,10 +236,11 @@ def _memory(
 
 
 def _search_bytes(planned: Planned, encoders: Sequence[Encoder]) -> int:
-    """Return the bytes of the vectors and scores of one chunk of a corpus."""
+    """Return the bytes of a block of vectors, of those of the queries, and of the hits."""
     floats = max((each.dimension for each in encoders), default=0)
-    documents = min(planned.documents, _CHUNK)
-    return 4 * (documents * (2 * floats + planned.queries) + planned.queries * floats)
+    block = min(planned.documents, block_size(floats))
+    vectors = 4 * floats * (_COPIES * block + planned.queries)
+    return vectors + _HIT * planned.queries * min(planned.documents, _HITS)
 
 
 def _disk(planned: Sequence[Planned], encoders: Sequence[Encoder]) -> ResourceCheck:
@@ -247,12 +251,14 @@ def _disk(planned: Sequence[Planned], encoders: Sequence[Encoder]) -> ResourceCh
     if not kept:
         return ResourceCheck("disk", "nothing: no vectors are kept", f"{free / _GB:.1f} GB")
     size = Range.total(_vector_bytes(planned, each) for each in encoders if each.cache is not None)
+    if (limit := kept[0].limit) is not None:
+        size = Range(min(size.low, limit), min(size.high, limit))
     problem = ""
     if size.low > free:
         problem = (
             f"keeping the vectors needs {size.times(1 / _GB).text()} GB in {folder}, and "
             f"{free / _GB:.1f} GB are free; run with --no-cache, or set QWEN3NB_CACHE to a folder "
-            "on a larger disk"
+            "on a larger disk, or --cache-limit to what may be kept"
         )
     return ResourceCheck(
         "disk", f"{size.times(1 / _GB).text(1)} GB of vectors", f"{free / _GB:.1f} GB", problem

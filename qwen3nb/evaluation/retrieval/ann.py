@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,8 @@ from qwen3nb.models.search.faiss_index import (
     measure_speed,
     recall_at_k,
 )
+from qwen3nb.models.search.faiss_training import extremes
+from qwen3nb.models.search.vector_store import BLOCK, VectorStore, stored_vectors
 from qwen3nb.utils.hardware import cores
 
 __all__ = ["AnnPoint", "AnnSuite", "Compressed", "ann_suite", "compress", "truncate_dimensions"]
@@ -149,23 +152,26 @@ def ann_suite(
             f"unknown parameter {unknown[0]!r}; choose from {', '.join(sorted(known))}"
         )
     collection = find_collections(task)[0]
-    vectors, queries = _encoded(encoder, collection)
-    exact = _search(queries, vectors, k=max(k, DEPTH + 1))
-    trial = _Trial(
-        collection, vectors, queries, exact, k, tuple(count or cores() for count in threads)
-    )
-    points: list[AnnPoint] = []
-    for family in indexes:
-        index = build_index(vectors, family=family, seed=seed, device=device)
-        grid = (grids or {}).get(FAMILIES[family].parameter)
-        points += [trial.point(index, value) for value in index.values(grid)]
-    return AnnSuite(
-        encoder.label, collection.name, collection.revision, len(vectors), len(queries),
-        vectors.shape[1], k, encoder.similarity_name, _ndcg(collection, exact.scores, exact.ids),
-        tuple(points),
-        compress(collection, vectors, queries, dimensions=dimensions,
-                 unit=encoder.similarity_name == "cosine"),
-    )  # fmt: skip
+    queries = _unit(encoder)(encoder.encode(list(collection.queries.values()), role="query"))
+    counts = tuple(count or cores() for count in threads)
+    texts = collection.documents.values()
+    with stored_vectors(
+        encoder, texts, total=len(texts), role="passage", transform=_unit(encoder)
+    ) as vectors:
+        exact = _search(queries, vectors, k=max(k, DEPTH + 1))
+        trial = _Trial(collection, vectors, queries, exact, k, counts)
+        points: list[AnnPoint] = []
+        for family in indexes:
+            index = build_index(vectors, family=family, seed=seed, device=device)
+            grid = (grids or {}).get(FAMILIES[family].parameter)
+            points += [trial.point(index, value) for value in index.values(grid)]
+        return AnnSuite(
+            encoder.label, collection.name, collection.revision, len(vectors), len(queries),
+            vectors.shape[1], k, encoder.similarity_name,
+            _ndcg(collection, exact.scores, exact.ids), tuple(points),
+            compress(collection, vectors, queries, dimensions=dimensions,
+                     unit=encoder.similarity_name == "cosine"),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -173,7 +179,7 @@ class _Trial:
     """The data that every index is measured on; ``truth`` holds the hits of exact search."""
 
     collection: TestCollection
-    vectors: Vectors
+    vectors: VectorStore
     queries: Vectors
     truth: Hits
     k: int
@@ -200,7 +206,7 @@ class _Trial:
 
 def compress(
     collection: TestCollection,
-    vectors: Vectors,
+    vectors: Vectors | VectorStore,
     queries: Vectors,
     *,
     dimensions: Sequence[int] = (),
@@ -222,21 +228,16 @@ def compress(
     Raises:
         ValueError: a dimension below 1.
     """
-    full = vectors.shape[1]
+    documents, full = VectorStore.of(vectors), vectors.shape[1]
     points = []
     for dimension in [full, *sorted((d for d in set(dimensions) if d < full), reverse=True)]:
-        documents = truncate_dimensions(vectors, dimension, unit=unit)
-        query_vectors = truncate_dimensions(queries, dimension, unit=unit)
-        signs = np.where(documents > 0, 1, -1).astype(np.float32)
+        cut = partial(truncate_dimensions, dimension=dimension, unit=unit)
+        truncated, query_vectors = documents.mapped(cut), cut(queries)
         kinds = {
-            "float32": (documents, query_vectors, 4 * dimension),
-            "int8": (_int8(documents), query_vectors, dimension),
-            "binary documents": (signs, query_vectors, -(-dimension // 8)),
-            "binary": (
-                signs,
-                np.where(query_vectors > 0, 1, -1).astype(np.float32),
-                -(-dimension // 8),
-            ),
+            "float32": (truncated, query_vectors, 4 * dimension),
+            "int8": (truncated.mapped(_int8(truncated)), query_vectors, dimension),
+            "binary documents": (truncated.mapped(_signs), query_vectors, -(-dimension // 8)),
+            "binary": (truncated.mapped(_signs), _signs(query_vectors), -(-dimension // 8)),
         }
         for kind, (left, right, size) in kinds.items():
             hits = _search(right, left, k=DEPTH + 1)
@@ -262,28 +263,31 @@ def truncate_dimensions(vectors: Vectors, dimension: int, *, unit: bool = True) 
     return kept
 
 
-def _int8(vectors: Vectors) -> Vectors:
-    """Round ``vectors`` to 8 bits per dimension."""
-    low, high = vectors.min(axis=0), vectors.max(axis=0)
+def _signs(vectors: Vectors) -> Vectors:
+    return np.where(vectors > 0, 1, -1).astype(np.float32)
+
+
+def _int8(vectors: VectorStore) -> Callable[[Vectors], Vectors]:
+    """Return what rounds vectors to 8 bits per dimension, between the extremes of ``vectors``."""
+    low, high = extremes(vectors)
     step = np.where(high > low, (high - low) / 255, 1)
-    kept: Vectors = (np.round((vectors - low) / step) * step + low).astype(np.float32)
-    return kept
+
+    def rounded(part: Vectors) -> Vectors:
+        kept: Vectors = (np.round((part - low) / step) * step + low).astype(np.float32)
+        return kept
+
+    return rounded
 
 
-def _encoded(encoder: Encoder, collection: TestCollection) -> tuple[Vectors, Vectors]:
-    """Document and query vectors, with length 1 if the model uses cosine similarity."""
+def _unit(encoder: Encoder) -> Callable[[Vectors], Vectors]:
+    """Return what scales vectors to length 1 if the model uses cosine similarity."""
     unit = encoder.similarity_name == "cosine"
-    documents = encoder.encode(list(collection.documents.values()), role="passage")
-    queries = encoder.encode(list(collection.queries.values()), role="query")
-    return (
-        truncate_dimensions(documents, documents.shape[1], unit=unit),
-        truncate_dimensions(queries, queries.shape[1], unit=unit),
-    )
+    return partial(truncate_dimensions, dimension=encoder.dimension, unit=unit)
 
 
-def _search(queries: Vectors, vectors: Vectors, *, k: int) -> Hits:
+def _search(queries: Vectors, vectors: VectorStore, *, k: int) -> Hits:
     """Exact search, with float32 scores as in a flat index."""
-    return search(queries, vectors, k=k, block=max(1, len(vectors)), rescore=False)
+    return search(queries, vectors.blocks(), k=k, block=BLOCK, rescore=False)
 
 
 def _ndcg(collection: TestCollection, scores: Vectors, ids: Ids) -> dict[str, float]:

@@ -34,13 +34,22 @@ from qwen3nb.evaluation.retrieval.first_stage import (
     FirstStage,
     describe,
     first_stage,
-    stored_run,
+    stored_stage,
 )
 from qwen3nb.utils.atomic_files import read_json, sha256_json, write_json
 
-__all__ = ["Candidates", "DataSet", "limited_collection", "load_candidates", "split_data"]
+__all__ = [
+    "Candidates",
+    "DataSet",
+    "LoadedCandidates",
+    "limited_collection",
+    "load_candidates",
+    "split_data",
+]
 
 _PLAIN = ("revision", "size", "limit", "parts")
+_LOADED = 2 << 30  # bytes of candidates in memory
+_STRING = 64  # bytes of a string besides its characters
 _FORMAT = 1  # increase when the content of the kept files changes
 
 
@@ -64,6 +73,12 @@ class DataSet:
     def is_task(self) -> bool:
         """Whether it is an MTEB task."""
         return hasattr(self.data, "metadata")
+
+    @property
+    def own_id(self) -> int:
+        """What tells data that exist only in memory from others of the same name; else 0."""
+        loaded = self.is_task and self.data.data_loaded
+        return id(self.data) if loaded or isinstance(self.data, TestCollection) else 0
 
 
 @dataclass(frozen=True)
@@ -117,6 +132,45 @@ def load_candidates(
         if file is not None:
             _write(file, kept)
     return kept
+
+
+class LoadedCandidates:
+    """Candidates in memory, so that several rerankers load each data set once.
+
+    Those that no longer fit into ``limit`` bytes of texts and runs are loaded each time.
+    """
+
+    def __init__(self, limit: int = _LOADED) -> None:
+        self._left = limit
+        self._kept: dict[str, tuple[DataSet, list[Candidates]]] = {}
+
+    def load(
+        self,
+        part: DataSet,
+        first: First = "bm25",
+        *,
+        depth: int = 100,
+        limit: int = 0,
+        reachable: Callable[[], bool] = hub_reachable,
+    ) -> list[Candidates]:
+        """Do as `load_candidates`, unless the candidates are in memory."""
+        recipe = describe(first)[1]
+        key = sha256_json([part.name, part.group, part.own_id, recipe, depth, limit])
+        if key in self._kept:
+            return self._kept[key][1]
+        loaded = load_candidates(part, first, depth=depth, limit=limit, reachable=reachable)
+        size = sum(_size(each) for each in loaded)
+        if size <= self._left:
+            self._left -= size
+            self._kept[key] = part, loaded  # the part too, so that its id stays its own
+        return loaded
+
+
+def _size(candidates: Candidates) -> int:
+    """Bytes of texts and run, roughly."""
+    run = candidates.first.run
+    texts = sum(len(text) + _STRING for text in candidates.collection.documents.values())
+    return texts + run.documents.nbytes + run.scores.nbytes
 
 
 def limited_collection(collection: TestCollection, limit: int) -> TestCollection:
@@ -240,8 +294,7 @@ def _without_bars() -> Iterator[None]:
 
 
 def _only_candidates(collection: TestCollection, stage: FirstStage) -> TestCollection:
-    retrieved = {document for scores in stage.run.values() for document in scores}
-    texts = {name: collection.documents[name] for name in sorted(retrieved)}
+    texts = {name: collection.documents[name] for name in stage.run.retrieved()}
     return replace(collection, documents=texts, candidates=None)
 
 
@@ -273,9 +326,8 @@ def _read(file: Path) -> list[Candidates] | None:
     kept = []
     for row in rows:
         collection = TestCollection(**row["collection"])
-        run = stored_run(row["recipe"], collection.queries)
-        if run is None:
+        stage = stored_stage(row["label"], row["recipe"], collection.queries)
+        if stage is None:
             return None
-        stage = FirstStage(row["label"], run, row["recipe"])
         kept.append(Candidates(collection, stage, **{name: row[name] for name in _PLAIN}))
     return kept

@@ -31,7 +31,7 @@ from qwen3nb.metrics.retrieval import rank_documents, score_run
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.load import load_model
 from qwen3nb.models.search.bm25 import BM25
-from qwen3nb.models.search.exact import search
+from qwen3nb.models.search.dense import search_texts
 from qwen3nb.models.search.fusion import Fusion, fuse
 from qwen3nb.records.record import Result, TaskInfo
 
@@ -119,24 +119,38 @@ def search_domain(model: Model, domain: Domain, *, depth: int = _DEPTH) -> Run:
     if isinstance(model, Fusion):
         runs = [search_domain(part, domain, depth=_FUSED) for part in model.parts]
         return {query: _best(scores, depth) for query, scores in fuse(runs).items()}
-    documents = model.encode(list(domain.texts.values()), role="passage")
-    queries = model.encode(list(domain.queries.values()), role="query")
     boosts = np.array([domain.factors[name] for name in domain.texts])
-    hits = search(
-        queries, documents, k=depth, cosine=True, boosts=boosts, keep_ties=True, zeros=True
-    )
+    hits = search_texts(
+        model, list(domain.queries.values()), domain.texts.values(), total=len(domain.texts),
+        k=depth, cosine=True, boosts=boosts, keep_ties=True, zeros=True,
+    )  # fmt: skip
     return hits.run(domain.queries, list(domain.texts))
 
 
 def _search_words(bm25: BM25, domain: Domain, *, depth: int) -> Run:
-    """Search with BM25; its scores are positive, so the boosts multiply them."""
+    """Search with BM25; its scores are positive, so the boosts multiply them.
+
+    A boost can lift a document from below any rank. Each query is therefore searched deeper
+    until no document below can reach its last hit, whatever its boost.
+    """
     bm25.index([{"id": name, "text": text} for name, text in domain.texts.items()])
-    queries = [{"id": name, "text": text} for name, text in domain.queries.items()]
-    hits = bm25.search(queries, top_k=len(domain.texts))
-    return {
-        query: _best({name: score * domain.factors[name] for name, score in scores.items()}, depth)
-        for query, scores in hits.items()
-    }
+    largest = max(domain.factors.values())
+    run: Run = {query: {} for query in domain.queries}
+    deeper, left = _FUSED + depth, list(domain.queries)
+    while left:
+        queries = [{"id": name, "text": domain.queries[name]} for name in left]
+        hits = bm25.search(queries, top_k=deeper)
+        for query, scores in hits.items():
+            lifted = {name: score * domain.factors[name] for name, score in scores.items()}
+            run[query] = _best(lifted, depth)
+        left = [
+            query
+            for query in left
+            if deeper <= len(hits[query]) < len(domain.texts)
+            and min(run[query].values()) <= min(hits[query].values()) * largest
+        ]
+        deeper *= 4
+    return run
 
 
 def _best(scores: Mapping[str, float], depth: int) -> dict[str, float]:

@@ -6,31 +6,37 @@
     an encoder                its nearest documents
     a list of these           reciprocal rank fusion (Cormack et al. 2009, k = 60)
 
-Runs are cached in TREC format with their recipe, under the digest of recipe and data.
+Runs are cached in TREC format with their recipe, under the digest of recipe and data. They are
+made query by query and held as arrays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.datasets.collection import TestCollection
 from qwen3nb.datasets.rows import DataError
-from qwen3nb.datasets.trec import cut_run, read_run, write_run
+from qwen3nb.datasets.trec import load_run, write_run
+from qwen3nb.metrics.retrieval import rank_documents
+from qwen3nb.metrics.run_arrays import RunArrays, RunBuilder
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.search.bm25 import BM25
-from qwen3nb.models.search.exact import search
+from qwen3nb.models.search.dense import search_texts
+from qwen3nb.models.search.exact import Hits
 from qwen3nb.models.search.fusion import FUSION, fuse
 from qwen3nb.models.sources.resolve import find_source
 from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json, write_json
 
-__all__ = ["First", "FirstStage", "first_stage", "load_first", "stored_run"]
+__all__ = ["First", "FirstStage", "first_stage", "load_first", "stored_stage"]
 
 First = Any  # "bm25", "given", a path, an Encoder, or a list of these
-Run = dict[str, dict[str, float]]
+Scored = Iterator[tuple[str, Mapping[str, float]]]  # a query and the scores of its documents
+_BLOCK = 256  # queries searched at once
 
 
 @dataclass(frozen=True)
@@ -39,13 +45,15 @@ class FirstStage:
 
     Attributes:
         label: name of the retriever, safe in file names.
-        run: query id -> document id -> score, at most ``depth`` documents per query.
+        run: at most ``depth`` documents per query.
         recipe: everything the run depends on, as JSON.
+        digest: SHA-256 of the run in TREC format.
     """
 
     label: str
-    run: Run
+    run: RunArrays
     recipe: dict[str, Any]
+    digest: str
 
 
 def load_first(*names: str) -> First:
@@ -76,17 +84,17 @@ def first_stage(
         raise ValueError(f"expected a depth of at least 1; got {depth}")
     label, recipe = describe(first)
     recipe = {**recipe, "depth": depth, "data": collection.revision}
-    run = stored_run(recipe, collection.queries)
-    if run is None:
-        run = _search(collection, first, depth)
-        if not any(run.values()):
-            raise DataError(f"{collection.name}: the first stage {label} found no documents")
-        _store(recipe, run, tag=label)
-    return FirstStage(label, run, recipe)
+    stage = stored_stage(label, recipe, collection.queries)
+    if stage is not None:
+        return stage
+    run = _search(collection, first, depth)
+    if not len(run.scores):
+        raise DataError(f"{collection.name}: the first stage {label} found no documents")
+    return FirstStage(label, run, recipe, _store(recipe, run, tag=label))
 
 
-def stored_run(recipe: dict[str, Any], queries: Iterable[str]) -> Run | None:
-    """Return the run of ``queries`` that ``recipe`` made; None if it is not kept, or changed.
+def stored_stage(label: str, recipe: dict[str, Any], queries: Iterable[str]) -> FirstStage | None:
+    """Return the first stage with the run that ``recipe`` made; None if not kept, or changed.
 
     A query for which nothing was retrieved has an empty ranking.
     """
@@ -96,14 +104,15 @@ def stored_run(recipe: dict[str, Any], queries: Iterable[str]) -> Run | None:
     kept = read_json(note)
     if kept.get("recipe") != recipe or kept.get("digest") != sha256_file(file):
         return None
-    run = read_run(file)
-    return {query: run.get(query, {}) for query in queries}
+    return FirstStage(label, load_run(file).of_queries(queries), recipe, kept["digest"])
 
 
-def _store(recipe: dict[str, Any], run: Run, *, tag: str) -> None:
+def _store(recipe: dict[str, Any], run: RunArrays, *, tag: str) -> str:
+    """Keep the run and its recipe; return the digest of the run's file."""
     file, note = _files(recipe)
-    write_run(file, run, tag=tag)
-    write_json(note, {"recipe": recipe, "digest": sha256_file(file)})
+    digest = sha256_file(write_run(file, run, tag=tag))
+    write_json(note, {"recipe": recipe, "digest": digest})
+    return digest
 
 
 def _files(recipe: dict[str, Any]) -> tuple[Path, Path]:
@@ -136,23 +145,33 @@ def describe(first: First) -> tuple[str, dict[str, Any]]:
     )
 
 
-def _search(collection: TestCollection, first: First, depth: int) -> Run:
+def _search(collection: TestCollection, first: First, depth: int) -> RunArrays:
+    builder = RunBuilder()
+    for query, scores in _scored(collection, first, depth):
+        others = scores
+        if collection.skip_self:
+            others = {name: score for name, score in scores.items() if name != query}
+        builder.add(query, {name: others[name] for name in rank_documents(others)[:depth]})
+    return builder.run().of_queries(collection.queries)
+
+
+def _scored(collection: TestCollection, first: First, depth: int) -> Scored:
+    """Yield each query with its best documents, at least ``depth`` of them if there are."""
     if isinstance(first, list | tuple):
         # Each part is cached as well, and deeper: fusion can lift documents from below the cutoff.
         parts = [first_stage(collection, each, depth=2 * depth).run for each in first]
-        return cut_run(fuse(parts), depth)
+        for query in collection.queries:
+            yield from fuse([{query: part[query]} for part in parts]).items()
+        return
     deeper = depth + 1 if collection.skip_self else depth
     if isinstance(first, Encoder):
-        run = _dense(collection, first, deeper)
+        yield from _dense(collection, first, deeper)
     elif first == "bm25":
-        run = _sparse(collection, deeper)
+        yield from _sparse(collection, deeper)
     elif first == "given":
-        run = _given(collection)
+        yield from _given(collection)
     else:
-        run = _from_file(collection, Path(first))
-    if collection.skip_self:
-        run = {q: {d: s for d, s in scores.items() if d != q} for q, scores in run.items()}
-    return cut_run(run, depth)
+        yield from _from_file(collection, Path(first)).items()
 
 
 def _bm25() -> BM25:
@@ -166,43 +185,45 @@ def _index(collection: TestCollection) -> BM25:
     return model
 
 
-def _sparse(collection: TestCollection, depth: int) -> Run:
-    queries = [{"id": name, "text": text} for name, text in collection.queries.items()]
-    return _index(collection).search(queries, top_k=depth)
+def _sparse(collection: TestCollection, depth: int) -> Scored:
+    model = _index(collection)
+    queries = ({"id": name, "text": text} for name, text in collection.queries.items())
+    while block := list(islice(queries, _BLOCK)):
+        yield from model.search(block, top_k=depth).items()
 
 
-def _given(collection: TestCollection) -> Run:
-    """Return the data's candidates in their order, or ranked by BM25 if unordered."""
+def _given(collection: TestCollection) -> Scored:
+    """Yield the data's candidates in their order, or ranked by BM25 if unordered."""
     if collection.candidates is None:
         raise DataError(f"{collection.name}: the data have no candidates; use bm25 instead")
-    if collection.ordered:
-        return {
-            query: {document: -float(rank) for rank, document in enumerate(listed)}
-            for query, listed in collection.candidates.items()
-        }
-    model = _index(collection)
-    return {
-        query: dict(zip(listed, model.score(collection.queries[query], listed), strict=True))
-        for query, listed in collection.candidates.items()
-    }
+    model = None if collection.ordered else _index(collection)
+    for query, listed in collection.candidates.items():
+        if model is None:
+            yield query, {document: -float(rank) for rank, document in enumerate(listed)}
+        else:
+            scores = model.score(collection.queries[query], listed)
+            yield query, dict(zip(listed, scores, strict=True))
 
 
-def _dense(collection: TestCollection, encoder: Encoder, depth: int) -> Run:
-    documents = encoder.encode(list(collection.documents.values()), role="passage")
-    queries = encoder.encode(list(collection.queries.values()), role="query")
-    cosine = encoder.similarity_name == "cosine"
-    hits = search(queries, documents, k=depth, cosine=cosine, zeros=True)
-    return hits.run(collection.queries, list(collection.documents))
+def _dense(collection: TestCollection, encoder: Encoder, depth: int) -> Scored:
+    hits = search_texts(
+        encoder, list(collection.queries.values()), collection.documents.values(),
+        total=len(collection.documents), k=depth, cosine=encoder.similarity_name == "cosine",
+        zeros=True,
+    )  # fmt: skip
+    names, documents = list(collection.queries), list(collection.documents)
+    for start in range(0, len(names), _BLOCK):
+        part = slice(start, start + _BLOCK)
+        yield from Hits(hits.ids[part], hits.scores[part]).run(names[part], documents).items()
 
 
-def _from_file(collection: TestCollection, file: Path) -> Run:
-    run = read_run(file)
-    kept = {query: run.get(query, {}) for query in collection.queries}
+def _from_file(collection: TestCollection, file: Path) -> RunArrays:
+    kept = load_run(file).of_queries(collection.queries)
     for query, scores in kept.items():
         if odd := next((name for name in scores if name not in collection.documents), None):
             raise DataError(
                 f"{file}: document {odd!r} of query {query!r} is not in {collection.name}"
             )
-    if not any(kept.values()):
+    if not len(kept.scores):
         raise DataError(f"{file}: has no query of {collection.name}; is it for another data set?")
     return kept

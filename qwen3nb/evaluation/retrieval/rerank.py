@@ -2,22 +2,24 @@
 
 The record of a data set has the per-query scores of the reranked run and of the first
 stage, and the gain. A reranker cannot rank what the first stage missed: the recall of the
-first stage is the ceiling, and an oracle's order of the candidates the upper bound. Both
-runs are saved next to the record in TREC format.
+first stage is the ceiling, and an oracle's order of the candidates the upper bound. The run is
+saved next to the record in TREC format, that of the first stage once for all rerankers.
 
-Scores are saved query by query, so an interrupted run resumes where it stopped. A query that
-leaves no room for a document is truncated after the document; the record counts such queries
-(``queries_cut``) and names the longest.
+Queries are scored in blocks, and saved one by one, so an interrupted run resumes where it
+stopped. A query that leaves no room for a document is truncated after the document; the record
+counts such queries (``queries_cut``) and names the longest.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from qwen3nb import paths
 from qwen3nb.datasets.collection import TestCollection
@@ -31,12 +33,15 @@ from qwen3nb.evaluation.recording import (
     stored,
 )
 from qwen3nb.evaluation.retrieval.candidates import Candidates, load_candidates, split_data
-from qwen3nb.evaluation.retrieval.first_stage import First, FirstStage, Run
+from qwen3nb.evaluation.retrieval.first_stage import First, FirstStage
+from qwen3nb.evaluation.retrieval.score_candidates import score_candidates
 from qwen3nb.evaluation.run import EvaluationRun, Tally
 from qwen3nb.metrics.retrieval import score_run
+from qwen3nb.metrics.run_arrays import RunArrays
 from qwen3nb.models.rerankers.load import load_reranker
 from qwen3nb.models.rerankers.yes_no import Reranker
 from qwen3nb.records.record import Result, TaskInfo
+from qwen3nb.records.runs import first_run_file, first_stage_file
 from qwen3nb.tiers import BENCHMARKS, TIERS
 from qwen3nb.utils.atomic_files import sha256_file, sha256_json
 from qwen3nb.utils.choices import one_of
@@ -46,7 +51,6 @@ from qwen3nb.utils.progress import tqdm
 __all__ = ["dataset_rows", "dataset_scores", "rerank", "rerank_candidates"]
 
 METRICS = ("nDCG@10", "MRR@10")
-_COUNTS = ("cut", "saturated", "tied", "equal", "queries_cut")
 # MTEB's task and the folder of official files; reported by MRR@10, as on its leaderboard.
 _MSMARCO = (*BENCHMARKS["MS MARCO dev"].tasks, "MSMARCO-dev")
 
@@ -65,11 +69,13 @@ def rerank(
     config: dict[str, Any] | None = None,
     fresh: bool = False,
     strict: bool = True,
+    load: Callable[..., list[Candidates]] = load_candidates,
     show_progress: bool = True,
 ) -> EvaluationRun:
-    """Search and rerank each data set; save a record and two runs for each.
+    """Search and rerank each data set; save a record and its run for each.
 
-    The first stage of an MTEB task is kept with the candidates, for this and other rerankers.
+    The first stage of an MTEB task is kept with the candidates, for this and other rerankers. Its
+    run is saved once in ``first_stages``, and records name it with its digest.
 
     Args:
         reranker: from `load_reranker`, or its model spec.
@@ -87,6 +93,7 @@ def rerank(
         config: parameters to store in each record.
         fresh: score again even if a record or a journal exists.
         strict: whether to raise if a data set failed; if not, see `EvaluationRun.failures`.
+        load: `load_candidates`, or `LoadedCandidates.load` to share them between rerankers.
         show_progress: whether to show progress bars.
 
     Raises:
@@ -107,7 +114,7 @@ def rerank(
     for part, stage in bar:
         bar.set_postfix_str(part.name)
         with tally.attempt(part.name):
-            for each in load_candidates(part, stage, depth=depth, limit=limit, reachable=reachable):
+            for each in load(part, stage, depth=depth, limit=limit, reachable=reachable):
                 result, reused = rerank_candidates(
                     reranker, each, output=folder, seed=seed, config=config, fresh=fresh,
                     show_progress=show_progress, run=run,
@@ -205,14 +212,16 @@ def rerank_candidates(
     if not fresh and (earlier := _earlier(file, reranker, first.recipe)) is not None:
         return earlier, True
     work = Work(reranker)
-    reranked, counts, longest = _rerank(
-        reranker, collection, first, fresh=fresh, show_progress=show_progress
-    )
-    runs = _write_runs(file, first, reranked, tag=reranker.label)
+    done = score_candidates(
+        reranker, collection, first.run,
+        journal=_journal(reranker, first), fresh=fresh, show_progress=show_progress,
+    )  # fmt: skip
+    run_file = write_run(file.with_suffix(".trec"), done.run, tag=reranker.label)
+    shared = _share_first(folder, task.key, first)
     result = assemble(
         model=model_info(reranker),
-        task=replace(task, counts={**task.counts, **_texts_cut(counts)}),
-        per_query=_per_query(collection, first.run, reranked, first.recipe["depth"]),
+        task=replace(task, counts={**task.counts, **_texts_cut(done.counts)}),
+        per_query=_per_query(collection, first.run, done.run, first.recipe["depth"]),
         work=work,
         seed=seed,
         run=run,
@@ -223,9 +232,10 @@ def rerank_candidates(
             "parts": candidates.parts,
             "limit": candidates.limit,
             "first": first.recipe,
-            "counts": counts,
-            "longest_query": longest,
-            "runs": runs,
+            "counts": done.counts,
+            "longest_query": done.longest,
+            "runs": {run_file.name: sha256_file(run_file)},
+            "first_run": {"name": shared.name, "sha256": sha256_file(shared)},
         },
         device=reranker.device,
         precision=reranker.settings["dtype"],
@@ -258,85 +268,39 @@ def _texts_cut(counts: dict[str, int]) -> dict[str, int]:
     return {name: count for name, count in named.items() if count}
 
 
-def _write_runs(file: Path, candidates: FirstStage, reranked: Run, *, tag: str) -> dict[str, str]:
-    """Write both runs beside the record; return their digests by name."""
-    written = (
-        write_run(file.with_suffix(".first.trec"), candidates.run, tag=candidates.label),
-        write_run(file.with_suffix(".trec"), reranked, tag=tag),
-    )
-    return {each.name: sha256_file(each) for each in written}
+def _share_first(folder: Path, task: str, first: FirstStage) -> Path:
+    """Return the file of the first stage's run, which is written by the first reranker.
+
+    Its name has the digest of its content, so that whoever writes it writes the same.
+    """
+    file = first_stage_file(folder, f"{task}-{first.digest[:16]}.trec")
+    if not file.is_file() or sha256_file(file) != first.digest:
+        write_run(file, first.run, tag=first.label)
+    return file
+
+
+def _journal(reranker: Reranker, first: FirstStage) -> Journal:
+    name = f"{reranker.identity[:16]}-{sha256_json(first.recipe)[:16]}.jsonl"
+    return Journal(paths.cache() / "rerank" / name)
 
 
 def _earlier(file: Path, reranker: Reranker, first: dict[str, Any]) -> Result | None:
-    """Return the stored record for this reranker, first stage and data, if any."""
-    return stored(
-        file,
-        identity=reranker.identity,
-        same=lambda result: result.config.get("first") == first,
-    )
+    """Return the stored record for this reranker, first stage and data, if it has its runs."""
 
+    def same(result: Result) -> bool:
+        runs = (file.with_suffix(".trec"), first_run_file(file, result.config))
+        return result.config.get("first") == first and all(run.is_file() for run in runs)
 
-def _rerank(
-    reranker: Reranker,
-    collection: TestCollection,
-    first: FirstStage,
-    *,
-    fresh: bool,
-    show_progress: bool,
-) -> tuple[Run, dict[str, int], dict[str, Any]]:
-    """Return the log-odds, the counts of truncations and ties, and the longest query cut."""
-    name = f"{reranker.identity[:16]}-{sha256_json(first.recipe)[:16]}.jsonl"
-    journal = Journal(paths.cache() / "rerank" / name)
-    run: Run = {}
-    counts = dict.fromkeys(("pairs", *_COUNTS), 0)
-    longest: dict[str, Any] = {}
-    bar = tqdm(
-        first.run.items(), desc=f"{reranker.label}: {collection.name}", unit="query",
-        disable=not show_progress, leave=False,
-    )  # fmt: skip
-    for query, candidates in bar:
-        documents = sorted(candidates)
-        text = collection.queries[query]
-        texts = [collection.documents[document] for document in documents]
-        key = sha256_json([text, documents, texts])
-        done = None if fresh else journal.get(key)
-        if done is None:
-            done = _score(reranker, text, texts)
-            journal.add(key, done)
-        run[query] = dict(zip(documents, done["log_odds"], strict=True))
-        counts["pairs"] += len(documents)
-        for each in _COUNTS:
-            counts[each] += done.get(each, 0)
-        if done.get("queries_cut"):
-            longest = max(longest, _length(reranker, query, text), key=_tokens)
-    return run, counts, longest
-
-
-def _length(reranker: Reranker, query: str, text: str) -> dict[str, Any]:
-    return {"query": query, "tokens": reranker.query_length(text)}
-
-
-def _tokens(length: dict[str, Any]) -> int:
-    return int(length.get("tokens", 0))
-
-
-def _score(reranker: Reranker, query: str, texts: list[str]) -> dict[str, Any]:
-    before = [getattr(reranker.stats, name) for name in _COUNTS]
-    scores = reranker.score(query, texts)
-    after = [getattr(reranker.stats, name) for name in _COUNTS]
-    counted = {name: b - a for name, a, b in zip(_COUNTS, before, after, strict=True)}
-    return {"log_odds": scores.log_odds.tolist(), **counted}
+    return stored(file, identity=reranker.identity, same=same)
 
 
 def _per_query(
-    collection: TestCollection, base: Run, reranked: Run, depth: int
+    collection: TestCollection, base: RunArrays, reranked: RunArrays, depth: int
 ) -> dict[str, dict[str, float]]:
     """Columns of the record: reranked, first stage, gain, ceiling, upper bound."""
     qrels = collection.qrels
-    oracle = {
-        query: {name: float(qrels[query].get(name, 0)) for name in scores}
-        for query, scores in base.items()
-    }
+    grades = (qrels[query].get(name, 0) for query in base for name in base.listed(query))
+    oracle = replace(base, scores=np.fromiter(grades, np.float64, len(base.scores)))
     columns = dict(score_run(qrels, reranked, METRICS, zeros=True))
     first = score_run(qrels, base, (*METRICS, f"Recall@{depth}"), zeros=True)
     best = score_run(qrels, oracle, METRICS, zeros=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -161,8 +161,8 @@ def evaluate_trained(
 ) -> EvaluationRun:
     """Evaluate every adapter on reranking, and those that embed on embedding tasks.
 
-    All adapters share the first stage of a data set. A data set or task that fails stops
-    neither the others nor the other adapters.
+    All adapters share the first stage of a data set, and its candidates in memory. A data set or
+    task that fails stops neither the others nor the other adapters.
 
     Args:
         outputs: see `find_trained`.
@@ -187,13 +187,17 @@ def evaluate_trained(
         ValueError: neither data nor a tier, or both.
         EvaluationError: data sets or tasks failed; the records of the others are saved.
     """
+    from qwen3nb.evaluation.retrieval.candidates import LoadedCandidates, load_candidates
+
+    adapters = find_trained(outputs, training=training)
     plan = _Plan(
+        load=LoadedCandidates().load if len(adapters) > 1 else load_candidates,
         data=tuple(data), tier=tier, limit=limit, msmarco=msmarco, base=base,
         tasks=tuple(embedding_tasks), depth=depth, max_length=max_length, output=output,
         where={"device": device, "dtype": dtype}, show_progress=show_progress,
     )  # fmt: skip
     parts = []
-    for each in find_trained(outputs, training=training):
+    for each in adapters:
         done = _evaluate(each, plan)
         if write_back:
             _write_back(each, done.results)
@@ -207,6 +211,7 @@ def evaluate_trained(
 class _Plan:
     """What every adapter is evaluated on, and how; see `evaluate_trained`."""
 
+    load: Callable[..., Any]
     data: tuple[Any, ...]
     tier: str
     limit: int
@@ -268,7 +273,8 @@ def _rerankings(each: TrainedAdapter, plan: _Plan, tier: str, **common: Any) -> 
     )  # fmt: skip
     return rerank(
         reranker, list(plan.data) or None, tier=tier, msmarco=plan.msmarco, depth=plan.depth,
-        limit=plan.limit, config={"training": _snapshot(each, "reranking")}, **common,
+        limit=plan.limit, load=plan.load, config={"training": _snapshot(each, "reranking")},
+        **common,
     )  # fmt: skip
 
 
@@ -322,7 +328,7 @@ def _write_back(each: TrainedAdapter, results: Iterable[Result]) -> None:
         name = main.lower()
         value = {
             "dataset": result.config.get("collection", result.task.key),
-            "per_query": result.per_query.get(main, {}),
+            "per_query": dict(result.per_query.get(main, {})),
             "aggregate": {name: result.main.value},
             "config": each.settings,
             "model": result.model.identity,

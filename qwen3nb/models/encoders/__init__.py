@@ -1,1 +1,1 @@
-"""Texts to vectors: encoders, their prompts and the embedding cache."""
+"""Texts to vectors: encoders and their prompts."""

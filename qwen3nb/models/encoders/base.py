@@ -30,8 +30,8 @@ import numpy as np
 
 from qwen3nb import paths
 from qwen3nb.models.batching import deduplicate
+from qwen3nb.models.cache.embedding_cache import EmbeddingCache, text_key
 from qwen3nb.models.counters import Stats
-from qwen3nb.models.encoders.embedding_cache import EmbeddingCache, text_key
 from qwen3nb.models.encoders.progress import EncodingProgress
 from qwen3nb.models.encoders.prompts import ROLES, prompt_for
 from qwen3nb.models.mteb_meta import mteb_meta
@@ -106,7 +106,7 @@ class Encoder(ABC):
     def _own_cache(self) -> EmbeddingCache:
         about = {"label": self.label, "identity": self.identity, "settings": self.settings}
         folder = paths.cache() / "embeddings"
-        return EmbeddingCache(folder / f"{self.identity[:32]}.sqlite", about=about)
+        return EmbeddingCache(folder / self.identity[:32], about=about)
 
     @property
     def cache(self) -> EmbeddingCache | None:

@@ -5,20 +5,24 @@ from __future__ import annotations
 import itertools
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from qwen3nb.models.encoders.base import Encoder
+from qwen3nb.models.encoders.encode_blocks import encode_blocks
 from qwen3nb.models.types import EncoderError
 from qwen3nb.utils.atomic_files import new_file
 from qwen3nb.utils.progress import tqdm
 
-__all__ = ["Encoded", "check_output", "check_texts", "encode_to_file", "read_texts"]
+__all__ = [
+    "AT_ONCE", "Encoded", "check_output", "check_texts", "encode_to_file", "read_texts",
+    "text_bar", "texts_from",
+]  # fmt: skip
 
-_AT_ONCE = 4096  # texts in memory: enough to batch texts of similar length
+AT_ONCE = 4096  # texts in memory: enough to batch texts of similar length
 _HEADER = 128  # bytes: room for any number of rows
 _LONGEST = 64 << 20  # bytes of a line; longer lines are refused
 
@@ -49,6 +53,9 @@ def encode_to_file(
     *,
     role: str | None = None,
     total: int | None = None,
+    first: int = 0,
+    replace: bool = True,
+    advance: Callable[[int], object] | None = None,
 ) -> Encoded:
     """Write the vectors of ``texts``, in order, to a .npy file of float32 (N, D).
 
@@ -62,22 +69,21 @@ def encode_to_file(
         file: the .npy file to write.
         role: ``query`` or ``passage``; selects the prompt.
         total: number of texts, if known; shown in the progress bar and checked at the end.
+        first: position of the first text in a larger input, for errors.
+        replace: whether to replace a file that is there by the end.
+        advance: called with the number of texts done, instead of a progress bar.
 
     Raises:
         EncoderError: a text that cannot be encoded, or a number of texts other than ``total``.
     """
     before = (encoder.stats.cached, encoder.stats.encoded)
-    rows, source = 0, iter(texts)
-    with new_file(file) as handle, _one_bar(encoder, total) as bar:
+    rows = 0
+    with new_file(file, replace=replace) as handle, _progress(encoder, total, advance) as done:
         handle.write(_header(0, encoder.dimension))
-        while part := list(itertools.islice(source, _AT_ONCE)):
-            try:
-                vectors = encoder.encode(part, role=role)
-            except EncoderError as error:
-                raise EncoderError(f"counting from text {rows}: {error}") from None
+        for vectors in encode_blocks(encoder, texts, size=AT_ONCE, first=first, role=role):
             handle.write(vectors.astype("<f4", copy=False).data)
-            rows += len(part)
-            bar.update(len(part))
+            rows += len(vectors)
+            done(len(vectors))
         if total not in (None, rows):
             raise EncoderError(f"expected {total} texts; got {rows}; did the input change?")
         handle.seek(0)
@@ -92,16 +98,24 @@ def encode_to_file(
 
 
 @contextmanager
-def _one_bar(encoder: Encoder, total: int | None) -> Iterator[tqdm[Any]]:
-    """Show one bar for all texts instead of the encoder's bar for each part."""
+def _progress(
+    encoder: Encoder, total: int | None, advance: Callable[[int], object] | None
+) -> Iterator[Callable[[int], object]]:
+    """Show one bar for all texts instead of the encoder's bar for each part, or none."""
     shown, encoder.show_progress = encoder.show_progress, False
     try:
-        with tqdm(
-            total=total, desc=encoder.label, unit=" texts", delay=2, leave=False, disable=not shown
-        ) as bar:
-            yield bar
+        if advance is not None:
+            yield advance
+            return
+        with text_bar(encoder.label, total, show=shown) as bar:
+            yield bar.update
     finally:
         encoder.show_progress = shown
+
+
+def text_bar(label: str, total: int | None, *, show: bool) -> tqdm[Any]:
+    """Return a bar that counts the texts of a file."""
+    return tqdm(total=total, desc=label, unit=" texts", delay=2, leave=False, disable=not show)
 
 
 def _header(rows: int, dimension: int) -> bytes:
@@ -118,11 +132,20 @@ def read_texts(file: Path) -> Iterator[str]:
         ValueError: any other line; names the line number.
     """
     with file.open("rb") as handle:
-        for number in itertools.count(1):
-            line = handle.readline(_LONGEST + 1)
-            if not line:
-                return
-            yield _text(line, where=f"{file}:{number}")
+        yield from (text for text, _ in texts_from(handle, file))
+
+
+def texts_from(handle: BinaryIO, file: Path) -> Iterator[tuple[str, int]]:
+    """Yield the texts from where ``handle`` stands, each with the bytes of its line.
+
+    Raises:
+        ValueError: a malformed line; names ``file`` and the line number, counted from there.
+    """
+    for number in itertools.count(1):
+        line = handle.readline(_LONGEST + 1)
+        if not line:
+            return
+        yield _text(line, where=f"{file}:{number}"), len(line)
 
 
 def _text(line: bytes, *, where: str) -> str:

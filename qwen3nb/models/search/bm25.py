@@ -11,7 +11,8 @@ from each other than many models do.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import bm25s
@@ -56,7 +57,6 @@ class BM25:
         self.settings["PyStemmer"] = Stemmer.version()
         self.stats = Stats()
         self._documents: list[str] = []
-        self._positions: dict[str, int] = {}
         self._english = True
         self._index = bm25s.BM25()
 
@@ -97,7 +97,7 @@ class BM25:
         )
         self._english = ENGLISH in spoken
         self._documents = [str(row["id"]) for row in corpus]
-        self._positions = {name: row for row, name in enumerate(self._documents)}
+        self.__dict__.pop("_positions", None)  # of an earlier corpus
         tokens = self._tokens([joined_document(row) for row in corpus])
         if not any(map(len, tokens.ids)):
             raise ValueError(
@@ -113,34 +113,52 @@ class BM25:
     ) -> dict[str, dict[str, float]]:
         """Score the ``top_k`` best documents per query, or those in ``top_ranked``."""
         started = time.perf_counter()
-        depth = len(self._documents) if top_ranked is not None else top_k
-        rows, scores = self._index.retrieve(
-            self._tokens([joined_query(row) for row in queries]),
-            k=min(depth, len(self._documents)),
-            show_progress=False,
-        )
-        run: dict[str, dict[str, float]] = {}
-        for query, ids, values in zip(queries, rows, scores, strict=True):
-            hits = {
+        names = [str(row["id"]) for row in queries]
+        texts = [joined_query(row) for row in queries]
+        if top_ranked is None:
+            run = self._best(names, texts, min(top_k, len(self._documents)))
+        else:
+            words = self._tokens(texts, return_ids=False)
+            run = {
+                name: self._among(top_ranked.get(name, ()), each)
+                for name, each in zip(names, words, strict=True)
+            }
+        self._count(len(run), started)
+        return run
+
+    def _best(self, names: list[str], texts: list[str], depth: int) -> dict[str, dict[str, float]]:
+        rows, scores = self._index.retrieve(self._tokens(texts), k=depth, show_progress=False)
+        return {
+            name: {
                 self._documents[row]: float(value)
                 for row, value in zip(ids, values, strict=True)
                 if value > 0
             }
-            if top_ranked is not None:
-                allowed = set(top_ranked[query["id"]])
-                hits = {name: value for name, value in hits.items() if name in allowed}
-            run[str(query["id"])] = hits
-        self._count(len(run), started)
-        return run
+            for name, ids, values in zip(names, rows, scores, strict=True)
+        }
+
+    def _among(self, candidates: Iterable[str], words: Sequence[str]) -> dict[str, float]:
+        """Return the scores of the candidates that share a word with a query."""
+        scores = self._scores(words)
+        known = [name for name in candidates if name in self._positions]
+        values = {name: float(scores[self._positions[name]]) for name in known}
+        return {name: value for name, value in values.items() if value > 0}
 
     def score(self, query: str, documents: Sequence[str]) -> list[float]:
         """Return the scores of indexed ``documents`` for one query; 0 without a shared word."""
         started = time.perf_counter()
-        words = self._tokens([query], return_ids=False)[0]
-        known = [word for word in words if word in self._index.vocab_dict]
-        scores = self._index.get_scores(known) if known else [0.0] * len(self._documents)
+        scores = self._scores(self._tokens([query], return_ids=False)[0])
         self._count(1, started)
         return [float(scores[self._positions[name]]) for name in documents]
+
+    def _scores(self, words: Sequence[str]) -> Any:
+        """Return the score of every document (N,) for the words of a query."""
+        known = [word for word in words if word in self._index.vocab_dict]
+        return self._index.get_scores(known) if known else [0.0] * len(self._documents)
+
+    @cached_property
+    def _positions(self) -> dict[str, int]:
+        return {name: row for row, name in enumerate(self._documents)}
 
     def _tokens(self, texts: list[str], *, return_ids: bool = True) -> Any:
         return bm25s.tokenize(

@@ -14,7 +14,7 @@ Shapes: Q queries, N documents, D dimensions, K columns of a result.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qwen3nb.models.search.npy_file import read_blocks
+from qwen3nb.models.search.shards import shard_blocks
 from qwen3nb.utils.choices import one_of
 
 __all__ = ["BACKENDS", "Hits", "boosted", "search"]
@@ -53,12 +54,14 @@ class Hits:
     ids: Ids
     scores: Floats
 
-    def run(self, queries: Iterable[str], documents: Sequence[str]) -> dict[str, dict[str, float]]:
+    def run(
+        self, queries: Iterable[str], documents: Sequence[str] | Mapping[int, str]
+    ) -> dict[str, dict[str, float]]:
         """Return the hits as a run: a score per query and document name.
 
         Args:
             queries: names of the Q queries.
-            documents: names of the N documents.
+            documents: names of the N documents, or of those among the hits, by position.
         """
         return {
             query: {documents[i]: s for i, s in zip(ids, scores, strict=True) if i >= 0}
@@ -85,7 +88,8 @@ def search(
 
     Args:
         queries: (Q, D).
-        corpus: (N, D) in memory, a .npy file of that shape, or blocks (n, D) in order.
+        corpus: (N, D) in memory, a .npy file of that shape, a folder of parts as written by
+            ``encode --shards``, or blocks (n, D) in order.
         k: hits per query.
         backend: the library that screens the documents: ``numpy``, ``torch`` or ``faiss``.
         block: documents read and compared at once.
@@ -141,7 +145,7 @@ def _check_boosts(boosts: Doubles | None, documents: int) -> None:
 
 def _blocks(corpus: Floats | Path | Iterable[Floats], size: int) -> Iterator[Floats]:
     if isinstance(corpus, Path):
-        yield from read_blocks(corpus, size)
+        yield from (shard_blocks if corpus.is_dir() else read_blocks)(corpus, size)
         return
     for part in [corpus] if isinstance(corpus, np.ndarray) else corpus:
         for start in range(0, len(part), size):
@@ -238,6 +242,17 @@ def _product(
     return scores if factors is None else boosted(scores, factors[pairs[1]]).astype(np.float32)
 
 
+def _rank_keys(rows: Ids, scores: Floats) -> NDArray[np.uint64]:
+    """Return integers that sort like the rows, then like the scores from high to low.
+
+    The bits of a positive float sort as it does, those of a negative one the other way round.
+    """
+    bits = (scores + np.float32(0)).view(np.uint32)  # -0 becomes 0
+    falling = np.where(bits >> 31, bits, ~bits & np.uint32(0x7FFFFFFF))
+    keys: NDArray[np.uint64] = rows.astype(np.uint64) << np.uint64(32) | falling
+    return keys
+
+
 class _Best:
     """The best documents so far of one tile of queries."""
 
@@ -266,7 +281,7 @@ class _Best:
     def _add(self, rows: Ids, ids: Ids, scores: Floats) -> None:
         rows, ids = np.concatenate([self._rows, rows]), np.concatenate([self._ids, ids])
         scores = np.concatenate([self._scores, scores])
-        order = np.lexsort((ids, -scores, rows))
+        order = np.argsort(_rank_keys(rows, scores), kind="stable")  # equal ones stay in order
         rows, ids, scores = rows[order], ids[order], scores[order]
         rank = np.arange(len(rows)) - np.searchsorted(rows, rows)
         last = rank == self._k - 1
@@ -310,7 +325,7 @@ def _screen(backend: str, *, boosts: bool) -> Screen:
 
 
 # Each returns at least all pairs whose score is neither below the k-th best of the block
-# minus the error, nor below ``floor``.
+# minus the error, nor below ``floor``; those of one query in the order of the documents.
 
 
 def _by_numpy(
@@ -372,7 +387,7 @@ def _by_faiss(
     inside[full] = False
     rows = np.nonzero(inside)[0]
     more_rows, more_ids = _by_numpy(queries[full], documents, k, floor[full], error[full])
-    return (
-        np.concatenate([rows, full[more_rows]]),
-        np.concatenate([ids[inside], more_ids]).astype(np.int64),
-    )
+    rows = np.concatenate([rows, full[more_rows]])
+    columns = np.concatenate([ids[inside], more_ids]).astype(np.int64)
+    order = np.lexsort((columns, rows))
+    return rows[order], columns[order]

@@ -1,9 +1,11 @@
 """FAISS indexes for approximate search: build them, measure their recall and throughput.
 
 Every index is built from the same vectors with one seed and one thread, because several
-threads build a different HNSW graph each time. Recall compares similarities, not ids: a
-document as similar as the k-th true neighbour counts as a neighbour, whichever of the tied
-documents exact search returns. An index's memory is its serialised size.
+threads build a different HNSW graph each time. Vectors are added in blocks of 65,536, so that
+beside the index no more of them are in memory; IVF and PQ are trained on the sample that FAISS
+draws itself from all of them, SQ8 on the extremes of each dimension. Recall compares
+similarities, not ids: a document as similar as the k-th true neighbour counts as a neighbour,
+whichever of the tied documents exact search returns. An index's memory is its serialised size.
 
 Shapes: N documents, Q queries, D dimensions.
 
@@ -25,6 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qwen3nb.models.search.exact import search
+from qwen3nb.models.search.faiss_training import add, serialized_size, train
+from qwen3nb.models.search.vector_store import VectorStore
 from qwen3nb.utils.choices import one_of
 
 __all__ = [
@@ -40,6 +44,7 @@ __all__ = [
 
 Vectors = NDArray[np.float32]
 Ids = NDArray[np.int64]
+Shape = tuple[int, int]  # N, D
 SINGLES = 0.5  # minimum seconds to time single queries, at least 20 of them
 BATCHES = 0.2  # minimum seconds to repeat batches, at least three times
 TOLERANCE = 1e-6  # similarities closer than this are ties
@@ -123,7 +128,12 @@ class Speed:
 
 
 def recall_at_k(
-    retrieved: Ids, vectors: Vectors, queries: Vectors, *, k: int, truth: Ids | None = None
+    retrieved: Ids,
+    vectors: Vectors | VectorStore,
+    queries: Vectors,
+    *,
+    k: int,
+    truth: Ids | None = None,
 ) -> NDArray[np.float64]:
     """Return the share of the true k nearest neighbours that was retrieved, per query (Q,).
 
@@ -140,24 +150,30 @@ def recall_at_k(
     Raises:
         ValueError: mismatched shapes, or ``k`` below 1.
     """
-    _checked(vectors, queries, k)
+    _checked(vectors.shape, queries.shape, k)
+    documents = VectorStore.of(vectors)
     if len(retrieved) != len(queries):
         raise ValueError(f"expected retrieved ids of {len(queries)} queries; got {len(retrieved)}")
     if truth is None:
-        truth = search(queries, vectors, k=k, rescore=False).ids
-    wanted = min(k, len(vectors))
+        truth = search(queries, documents.blocks(), k=k, rescore=False).ids
+    wanted = min(k, len(documents))
     recall = np.zeros(len(queries))
     for row, query in enumerate(queries.astype(np.float64)):
-        threshold = (vectors[truth[row, :wanted]].astype(np.float64) @ query).min()
+        threshold = (documents.rows(truth[row, :wanted]).astype(np.float64) @ query).min()
         ids = np.unique(retrieved[row, :k])
         ids = ids[ids >= 0]
-        near = vectors[ids].astype(np.float64) @ query >= threshold - TOLERANCE
+        near = documents.rows(ids).astype(np.float64) @ query >= threshold - TOLERANCE
         recall[row] = min(int(near.sum()), wanted) / wanted
     return recall
 
 
 def build_index(
-    vectors: Vectors, *, family: str, seed: int = 0, device: str = "cpu", **options: int
+    vectors: Vectors | VectorStore,
+    *,
+    family: str,
+    seed: int = 0,
+    device: str = "cpu",
+    **options: int,
 ) -> AnnIndex:
     """Build an index of documents (N, D) for inner products.
 
@@ -176,9 +192,9 @@ def build_index(
         ImportError: FAISS is not installed.
     """
     one_of("index", family, FAMILIES)
-    if vectors.ndim != 2 or not len(vectors):
+    if len(vectors.shape) != 2 or not len(vectors):
         raise ValueError(f"expected documents (N, D), N of 1 or more; got {vectors.shape}")
-    vectors = np.ascontiguousarray(vectors, dtype=np.float32)
+    documents = VectorStore.of(vectors)
     makers = {"ivf": _ivf, "hnsw": _hnsw, "pq": _pq, "binary": _binary}
     faiss = _faiss()
     with threads_of(1):
@@ -186,17 +202,13 @@ def build_index(
         if family in ("flat", "sq8"):
             _refuse(options)
             made, largest = {"flat": "Flat", "sq8": "SQ8"}[family], None
-            index = faiss.index_factory(vectors.shape[1], made, faiss.METRIC_INNER_PRODUCT)
+            index = faiss.index_factory(documents.shape[1], made, faiss.METRIC_INNER_PRODUCT)
         else:
-            made, index, largest = makers[family](faiss, vectors, seed, options)
-        if family == "binary":
-            index.add(_bits(vectors))
-        else:
-            index.train(vectors)
-            index.add(vectors)
+            made, index, largest = makers[family](faiss, documents.shape, seed, options)
+        train(faiss, index, family, documents)
+        add(index, family, documents)
         seconds = time.perf_counter() - started
-    write = faiss.serialize_index_binary if family == "binary" else faiss.serialize_index
-    size = len(write(index))
+    size = serialized_size(faiss, index, family)
     if family == "binary":
         return AnnIndex(family, made, seconds, size, "cpu", largest, _binary_search(index))
     target = "cuda" if _on_gpu(faiss, family, device) else "cpu"
@@ -217,8 +229,8 @@ def _to_gpu(index: Any, device: str) -> Any:
     return moved
 
 
-def _ivf(faiss: Any, vectors: Vectors, seed: int, options: dict[str, int]) -> tuple[str, Any, int]:
-    n, dimension = vectors.shape
+def _ivf(faiss: Any, shape: Shape, seed: int, options: dict[str, int]) -> tuple[str, Any, int]:
+    n, dimension = shape
     nlist = options.pop("nlist", max(1, min(4 * math.isqrt(n), n // _TRAINED)))
     _refuse(options)
     _within("nlist", nlist, 1, n)
@@ -228,20 +240,20 @@ def _ivf(faiss: Any, vectors: Vectors, seed: int, options: dict[str, int]) -> tu
     return made, index, nlist
 
 
-def _hnsw(faiss: Any, vectors: Vectors, seed: int, options: dict[str, int]) -> tuple[str, Any, int]:
+def _hnsw(faiss: Any, shape: Shape, seed: int, options: dict[str, int]) -> tuple[str, Any, int]:
     links = options.pop("m", 32)
     effort = options.pop("efConstruction", 200)
     _refuse(options)
     _within("m", links, 2, 512)
     made = f"HNSW{links}"  # searches with at least k candidates, whatever efSearch
-    index = faiss.index_factory(vectors.shape[1], made, faiss.METRIC_INNER_PRODUCT)
+    index = faiss.index_factory(shape[1], made, faiss.METRIC_INNER_PRODUCT)
     index.hnsw.efConstruction = effort
     index.hnsw.rng = faiss.RandomGenerator(seed + 1)
     return f"{made}, efConstruction {effort}", index, 2**31 - 1
 
 
-def _pq(faiss: Any, vectors: Vectors, seed: int, options: dict[str, int]) -> tuple[str, Any, None]:
-    n, dimension = vectors.shape
+def _pq(faiss: Any, shape: Shape, seed: int, options: dict[str, int]) -> tuple[str, Any, None]:
+    n, dimension = shape
     bits = options.pop("bits", 8 if n >= _TRAINED * 256 else 4)
     largest = next(m for m in range(max(1, dimension // 4), 0, -1) if dimension % m == 0)
     parts = options.pop("m", largest)
@@ -258,11 +270,9 @@ def _pq(faiss: Any, vectors: Vectors, seed: int, options: dict[str, int]) -> tup
     return f"PQ{parts}x{bits}", index, None
 
 
-def _binary(
-    faiss: Any, vectors: Vectors, seed: int, options: dict[str, int]
-) -> tuple[str, Any, int]:
+def _binary(faiss: Any, shape: Shape, seed: int, options: dict[str, int]) -> tuple[str, Any, int]:
     _refuse(options)
-    n, dimension = vectors.shape
+    n, dimension = shape
     return f"sign bits {dimension}", faiss.IndexBinaryFlat(-(-dimension // 8) * 8), n
 
 
@@ -375,9 +385,9 @@ def _within(name: str, value: int, low: int, high: int) -> None:
         raise ValueError(f"{name} is {value}; expected {low} to {high}")
 
 
-def _checked(vectors: Vectors, queries: Vectors, k: int) -> None:
-    if vectors.ndim != 2 or queries.ndim != 2 or vectors.shape[1] != queries.shape[1] or k < 1:
+def _checked(documents: tuple[int, ...], queries: tuple[int, ...], k: int) -> None:
+    if not len(documents) == len(queries) == 2 or documents[1] != queries[1] or k < 1:
         raise ValueError(
             f"expected documents (N, D), queries (Q, D) and k of 1 or more; got "
-            f"{vectors.shape}, {queries.shape} and {k}"
+            f"{documents}, {queries} and {k}"
         )

@@ -9,19 +9,15 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from qwen3nb.metrics.retrieval import rank_documents
 from qwen3nb.models.counters import Stats
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.mteb_meta import mteb_meta
 from qwen3nb.models.search.bm25 import BM25
-from qwen3nb.models.search.exact import search
-from qwen3nb.models.search.mteb_rows import joined_document, joined_query
+from qwen3nb.models.search.dense import DenseSearch
 from qwen3nb.models.sources.source import Source
 from qwen3nb.utils.atomic_files import sha256_json
 
@@ -49,58 +45,6 @@ def fuse(runs: Sequence[Mapping[str, Mapping[str, float]]]) -> dict[str, dict[st
     return fused
 
 
-class _Dense:
-    """An encoder with the interface of a search model; its search is exact."""
-
-    def __init__(self, encoder: Encoder) -> None:
-        self._encoder = encoder
-        self._documents: list[str] = []
-        self._vectors: NDArray[np.float32] = np.empty((0, 0), dtype=np.float32)
-
-    @property
-    def _cosine(self) -> bool:
-        return self._encoder.similarity_name == "cosine"
-
-    def index(self, corpus: Any, *, task_metadata: Any = None, **_: Any) -> None:
-        self._documents = [str(row["id"]) for row in corpus]
-        texts = [joined_document(row) for row in corpus]
-        self._vectors = self._encoder.encode(texts, role="passage", task_metadata=task_metadata)
-
-    def search(
-        self,
-        queries: Any,
-        *,
-        top_k: int,
-        top_ranked: Any = None,
-        task_metadata: Any = None,
-        **_: Any,
-    ) -> dict[str, dict[str, float]]:
-        names = [str(row["id"]) for row in queries]
-        texts = [joined_query(row) for row in queries]
-        vectors = self._encoder.encode(texts, role="query", task_metadata=task_metadata)
-        if top_ranked is None:
-            hits = search(vectors, self._vectors, k=top_k, cosine=self._cosine, zeros=True)
-            return hits.run(names, self._documents)
-        return {
-            name: self._among(vector, top_ranked[name])
-            for name, vector in zip(names, vectors, strict=True)
-        }
-
-    def _among(self, query: NDArray[np.float32], allowed: Iterable[str]) -> dict[str, float]:
-        """Return the scores of all ``allowed`` documents."""
-        wanted = set(allowed)
-        positions = [row for row, name in enumerate(self._documents) if name in wanted]
-        names = [self._documents[row] for row in positions]
-        hits = search(
-            query[None],
-            self._vectors[positions],
-            k=max(1, len(names)),
-            cosine=self._cosine,
-            zeros=True,
-        )
-        return hits.run([""], names)[""]
-
-
 class Fusion:
     """Several searches fused by rank into one MTEB search model, for retrieval and reranking."""
 
@@ -117,7 +61,7 @@ class Fusion:
             "of": [part.settings for part in self.parts],
         }
         self._searches: list[Any] = [
-            part if isinstance(part, BM25) else _Dense(part) for part in self.parts
+            part if isinstance(part, BM25) else DenseSearch(part) for part in self.parts
         ]
 
     @property

@@ -6,10 +6,10 @@ an instruction, and a query may be a conversation.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["ENGLISH", "joined_document", "joined_query", "task_languages"]
+__all__ = ["ENGLISH", "document_ids", "joined_document", "joined_query", "task_languages"]
 
 ENGLISH = "eng"
 
@@ -21,6 +21,17 @@ def joined_document(row: Mapping[str, Any]) -> str:
     'list.sort Sort in place.'
     """
     return f"{row.get('title') or ''} {row['text']}".strip()
+
+
+def document_ids(corpus: Any, positions: Sequence[int]) -> list[str]:
+    """Return the ids of the rows at ``positions`` of a data set or a list of rows.
+
+    >>> document_ids([{"id": "a", "text": ""}, {"id": "b", "text": ""}], [1])
+    ['b']
+    """
+    if isinstance(corpus, Sequence):
+        return [str(corpus[row]["id"]) for row in positions]
+    return list(map(str, corpus.select(positions)["id"]))  # reads no text
 
 
 def joined_query(row: Mapping[str, Any]) -> str:

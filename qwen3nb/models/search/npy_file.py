@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["read_blocks"]
+__all__ = ["check_npy", "fill", "read_blocks"]
 
 
 def read_blocks(file: Path, size: int) -> Iterator[NDArray[np.float32]]:
@@ -30,16 +30,32 @@ def read_blocks(file: Path, size: int) -> Iterator[NDArray[np.float32]]:
         handle.seek(offset)
         for start in range(0, rows, size):
             part = np.empty((min(size, rows - start), dimension), dtype=np.float32)
-            if not _filled(part.view(np.uint8).reshape(-1), handle):
+            if not fill(part, handle):
                 raise ValueError(
                     f"{file} is truncated: expected {rows} rows of {dimension} float32"
                 )
             yield part
 
 
-def _filled(target: NDArray[np.uint8], handle: FileIO) -> bool:
-    """Fill ``target`` from the file; return False if the file ends before that."""
-    done = 0
+def check_npy(file: Path, *, rows: int, dimension: int) -> None:
+    """Refuse anything but a whole .npy file of float32 (``rows``, ``dimension``).
+
+    Raises:
+        ValueError: no such file, another shape, or a size that is not the header's.
+    """
+    if not file.is_file():
+        raise ValueError(f"{file}: no such file")
+    *shape, offset = _header(file)
+    if shape != [rows, dimension]:
+        raise ValueError(f"{file}: expected float32 ({rows}, {dimension}); got {tuple(shape)}")
+    size, expected = file.stat().st_size, offset + 4 * rows * dimension
+    if size != expected:
+        raise ValueError(f"{file}: expected {expected:,} bytes; got {size:,}")
+
+
+def fill(vectors: NDArray[np.float32], handle: FileIO) -> bool:
+    """Fill ``vectors`` from the file; return False if the file ends before that."""
+    target, done = vectors.view(np.uint8).reshape(-1), 0
     while done < len(target):
         count = handle.readinto(target[done:].data)
         if not count:

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from qwen3nb.analysis.comparison.compare import Comparison, TaskComparison
+from qwen3nb.analysis.comparison.compare import Comparison
 from qwen3nb.analysis.comparison.differences import PairedDifference
+from qwen3nb.analysis.comparison.task_comparison import TaskComparison
 from qwen3nb.analysis.stats.multiple_testing import NAMES, adjust
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.figure import GREY, SMALL, grid, plain
 from qwen3nb.report.render.format import short_task
 from qwen3nb.report.render.model_styles import ModelStyle, model_styles
-from qwen3nb.report.render.sections import MANY, Sections
+from qwen3nb.report.render.sections import MANY, MOST_MODELS, Sections
 from qwen3nb.report.render.table import Table
 
 if TYPE_CHECKING:
@@ -30,13 +31,15 @@ __all__ = [
     "tasks_by_type",
 ]
 
+_MOST_ROWS = 1000  # of the tables of a page
+
 
 def tasks_by_type(comparison: Comparison) -> dict[str, list[TaskComparison]]:
     """Return the tasks on which models were compared, by type."""
     kinds = {task: str(record.task.type) for (task, _), record in comparison.records.items()}
     types: dict[str, list[TaskComparison]] = {}
     for task in comparison.tasks:
-        if task.all_pairs:
+        if task.with_baseline or task.among_others:
             types.setdefault(kinds[task.task], []).append(task)
     return dict(sorted(types.items()))
 
@@ -46,16 +49,18 @@ def by_type_tables(comparison: Comparison, make: Callable[..., Table]) -> Table 
 
     Args:
         comparison: the comparison to show.
-        make: `differences_table` or `power_table`; it takes the ``tasks`` to show.
+        make: `differences_table` or `power_table`; it takes the ``tasks`` and ``models`` to show,
+            of many models the best.
     """
     types = tasks_by_type(comparison)
+    models = comparison.leaders(max(MANY, _MOST_ROWS // (sum(map(len, types.values())) or 1)))
     if sum(map(len, types.values())) <= MANY:
-        return make(comparison)
+        return make(comparison, models=models)
     tables = []
     for kind, tasks in types.items():
         keys = [each.task for each in tasks if each.with_baseline]
         if keys:
-            table = make(comparison, tasks=keys)
+            table = make(comparison, tasks=keys, models=models)
             name = "-".join([table.name, *kind.lower().split()])
             tables.append((f"{kind} ({len(keys)} tasks)", replace(table, name=name)))
     return Sections(tuple(tables))
@@ -123,14 +128,13 @@ def _counts(differences: Sequence[PairedDifference], significant: Sequence[bool]
     return f"{better} / {len(pairs) - better - worse} / {worse}"
 
 
-def draw_by_model(comparison: Comparison, width: float) -> MplFigure:
-    """Draw a forest plot per model, a row per task; types are divided by lines."""
+def draw_by_model(comparison: Comparison, models: Sequence[str], width: float) -> MplFigure:
+    """Draw a forest plot of each of some models, a row per task; types are divided by lines."""
     import matplotlib.pyplot as plt
 
     tasks = [(kind, each) for kind, own in tasks_by_type(comparison).items() for each in own
              if each.with_baseline]  # fmt: skip
     rows = {(each.task, each.metric): len(tasks) - 1 - i for i, (_, each) in enumerate(tasks)}
-    models = list(dict.fromkeys(each.first for each in comparison.differences))
     columns = min(3 if width > 5 else 1, len(models))
     lines = -(-len(models) // columns)
     size = (width, lines * (0.125 * len(tasks) + 0.8))
@@ -189,13 +193,16 @@ def _divide(axis: Axes, kinds: Sequence[str], *, named: bool) -> None:
 
 
 def draw_wins(comparison: Comparison, width: float) -> MplFigure:
-    """Draw a matrix per type: on how many tasks the row is significantly above the column."""
+    """Draw a matrix per type: on how many tasks the row is significantly above the column.
+
+    Of more than `MOST_MODELS`, those with most significant wins.
+    """
     import matplotlib.pyplot as plt
 
     types = tasks_by_type(comparison)
     columns = min(3 if width > 5 else 1, len(types))
     lines = -(-len(types) // columns)
-    names = _order(comparison)
+    names = _order(comparison)[:MOST_MODELS]
     size = (width, lines * max(1.2, 0.85 * width / columns))
     figure, axes = plt.subplots(
         lines, columns, figsize=size, sharex=True, sharey=True, squeeze=False
@@ -222,9 +229,12 @@ def _order(comparison: Comparison) -> list[str]:
 
 def _wins(axis: Any, tasks: Sequence[TaskComparison], names: list[str], alpha: float) -> None:
     table = np.full((len(names), len(names)), np.nan)
+    rows = {name: row for row, name in enumerate(names)}
     for task in tasks:
         for each in task.all_pairs:
-            i, j = names.index(each.first), names.index(each.second)
+            if each.first not in rows or each.second not in rows:
+                continue
+            i, j = rows[each.first], rows[each.second]
             for row, column, sign in ((i, j, 1), (j, i, -1)):
                 won = each.corrected < alpha and sign * each.difference > 0
                 table[row, column] = np.nan_to_num(table[row, column]) + won

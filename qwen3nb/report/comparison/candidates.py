@@ -18,9 +18,10 @@ from qwen3nb.analysis.comparison.candidates import (
     recommend,
     rule,
 )
-from qwen3nb.analysis.comparison.compare import Comparison, TaskComparison, compare
+from qwen3nb.analysis.comparison.compare import Comparison, compare
 from qwen3nb.analysis.comparison.differences import PairedDifference
 from qwen3nb.analysis.comparison.history import TrendPoint, trend
+from qwen3nb.analysis.comparison.task_comparison import TaskComparison
 from qwen3nb.analysis.stats.paired_tests import minimum_detectable_effect, t_test
 from qwen3nb.analysis.stats.resampling import DRAWS
 from qwen3nb.records.record import Result
@@ -380,7 +381,7 @@ def _model(result: Result) -> dict[str, Any]:
         "finished": result.finished,
         "run": result.run,
         "metrics": {name: asdict(value) for name, value in result.metrics.items()},
-        "per_query": result.per_query,
+        "per_query": result.scores.plain(),
         "top": {query: top_documents(result, query)[:_BEST] for query in sorted(queries)},
     }
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from qwen3nb.analysis.comparison.alignment import ScoreMatrix
 from qwen3nb.analysis.comparison.compare import Comparison
+from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.evaluation.mteb.search_texts import SearchTexts
 from qwen3nb.report.comparison.explorer import explorer_link
 from qwen3nb.report.comparison.query_texts import query_text, texts_at_hand, top_documents
@@ -41,8 +41,8 @@ def changes_table(
         best: how many top documents of both, if the records keep them and there is no link to
             the explorer, which shows them with their texts.
     """
-    task = next((each.task for each in comparison.differences), "")
-    shown = [each for each in comparison.differences if each.task == task]
+    task = next((each.task for each in comparison.tasks if each.with_baseline), "")
+    shown = comparison.differences_on(task)
     nearest = sorted(shown, key=lambda each: abs(each.difference))[:models]
     matrices = [comparison.matrix(each) for each in nearest]
     why = ""

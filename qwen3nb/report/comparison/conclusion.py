@@ -23,7 +23,7 @@ def comparison_conclusion(comparison: Comparison) -> Conclusion:
             "Nothing was compared: no two models have scores on the same queries of these tasks."
         )
     shown = [each for each in every if each.corrected < comparison.procedure.alpha]
-    open_ones = [each for each in every if each not in shown]
+    open_ones = [each for each in every if each.corrected >= comparison.procedure.alpha]
     parts = [_count(comparison, shown), _largest(shown), _power(comparison, open_ones)]
     return Conclusion(" ".join(part for part in parts if part))
 

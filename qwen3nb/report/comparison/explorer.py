@@ -11,7 +11,7 @@ from __future__ import annotations
 import html
 import json
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
@@ -20,14 +20,15 @@ import numpy as np
 from scipy.stats import binomtest
 
 from qwen3nb.analysis.comparison.alignment import (
-    ScoreMatrix,
     by_part,
     newest_records,
     pair_results,
     system_names,
 )
 from qwen3nb.analysis.stats.resampling import LEVEL
+from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.evaluation.mteb.search_texts import DocumentText, SearchTexts
+from qwen3nb.evaluation.mteb.select import split_names
 from qwen3nb.metrics.intervals import difference_interval
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
@@ -44,6 +45,7 @@ from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.format import cut, short_task
 from qwen3nb.report.render.model_styles import model_colors
+from qwen3nb.report.render.sections import MOST_MODELS
 from qwen3nb.report.render.table import Table
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.format import interval_text
@@ -76,12 +78,15 @@ class Explorer:
         records: the record of each model, by its name in the matrix.
         texts: texts and judgements; without them, ids are shown.
         note: why there are no texts; empty if there are.
+        selection: names of the models to be offered by the page; by default the best. `to_frame`,
+            `query` and `figure` take any.
     """
 
     matrix: ScoreMatrix
     records: Mapping[str, Result]
     texts: SearchTexts | None = None
     note: str = ""
+    selection: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         size = f"{len(self.models)} models, {len(self.matrix.queries)} queries"
@@ -92,6 +97,13 @@ class Explorer:
         """Names of the models, the best mean first."""
         order = np.argsort(-self.matrix.scores.mean(axis=1), kind="stable")
         return [self.matrix.systems[index] for index in order]
+
+    @property
+    def offered(self) -> list[str]:
+        """Names of the models that the page offers, the best mean first."""
+        return [name for name in self.models if not self.selection or name in self.selection][
+            :MOST_MODELS
+        ]
 
     def text(self, query: str) -> str:
         """Return a query's text, from the record or the data, or its id without either."""
@@ -177,12 +189,24 @@ class Explorer:
 
     def _unranked(self) -> str:
         """Say which models' records have no rankings, if any."""
-        without = [name for name in self.models if not self._ranked(name)]
+        without = [name for name in self.offered if not self._ranked(name)]
         if not without:
             return ""
-        which = "These records" if len(without) == len(self.models) else "Records of "
-        which += "" if len(without) == len(self.models) else ", ".join(without)
+        which = "These records" if len(without) == len(self.offered) else "Records of "
+        which += "" if len(without) == len(self.offered) else ", ".join(without)
         return f"{which} keep no rankings, as older versions wrote them; evaluate with --fresh."
+
+    def _not_offered(self) -> str:
+        """Say how many models the page does not offer, and how to choose those that it does."""
+        left_out = len(self.models) - len(self.offered)
+        if not left_out:
+            return ""
+        which = "chosen" if self.selection else "best"
+        return (
+            f"This page offers the {len(self.offered)} {which} of {len(self.models)} models; for "
+            f"others: qwen3nb run explorer -p task {self.matrix.task} -p models "
+            f"{','.join(self.models[-2:])}"
+        )
 
     def _ranked(self, name: str) -> bool:
         return bool(self.records[name].config.get("top"))
@@ -249,7 +273,7 @@ class Explorer:
 
     def _data(self) -> dict[str, Any]:
         """Return the data that the page's script shows."""
-        models, queries = self.models, self.matrix.queries
+        models, queries = self.offered, self.matrix.queries
         longest = _LONGEST if len(queries) <= 3000 else _LONGEST // 2
         return {
             "metric": self.matrix.metric,
@@ -275,7 +299,7 @@ class Explorer:
             f'<label>{caption} <select data-axis="{axis}">'
             + "".join(
                 f"<option{' selected' if i == selected else ''}>{html.escape(name)}</option>"
-                for i, name in enumerate(self.models)
+                for i, name in enumerate(self.offered)
             )
             + "</select></label>"
             for caption, axis, selected in (("x-axis", "x", 0), ("y-axis", "y", 1))
@@ -289,7 +313,7 @@ class Explorer:
             f'<div class="q-plot" role="img" aria-label="{html.escape(alt, quote=True)}"></div>'
             '<div class="q-picked"><p class="q-note">The points are drawn in the book, by a '
             "script; the tables below need none.</p></div>"
-            f"{_note(self.note)}{_note(self._unranked())}"
+            f"{_note(self.note)}{_note(self._unranked())}{_note(self._not_offered())}"
             f'<script type="application/json">{_inert(data)}</script></div>'
         )
 
@@ -332,6 +356,7 @@ def explore(
     *,
     task: str,
     metric: str = "nDCG@10",
+    models: str | Sequence[str] = (),
     texts: SearchTexts | None = None,
 ) -> Explorer | NoExplorer:
     """Return the explorer of a task, or the reason why there is none.
@@ -340,8 +365,13 @@ def explore(
         results: any records.
         task: name of the task.
         metric: a per-query metric between 0 and 1.
+        models: names of two or more models that the page offers, or a comma-separated string; by
+            default all, of many the best.
         texts: texts and judgements; by default those of the task, if its data are at hand. If
             they are not, ids are shown instead and a note gives the reason.
+
+    Raises:
+        ValueError: an unknown model, or only one; lists the known ones.
     """
     given = [result for result in latest(results) if result.task.key == task]
     pairing = pair_results(given, metric=metric, tasks=[task])
@@ -356,7 +386,16 @@ def explore(
     note = ""
     if texts is None:
         texts, note = texts_at_hand(records[matrix.systems[0]])
-    return Explorer(matrix, records, texts, note)
+    return Explorer(matrix, records, texts, note, _selection(models, matrix.systems))
+
+
+def _selection(models: str | Sequence[str], known: Sequence[str]) -> tuple[str, ...]:
+    """Return the models of a choice, which may be empty."""
+    named = split_names(models) if isinstance(models, str) else models
+    selection = tuple(dict.fromkeys(one_of("model", name, known) for name in named))
+    if len(selection) == 1:
+        raise ValueError(f"expected two or more models; got {selection[0]!r} alone")
+    return selection
 
 
 def explorer_conclusion(explorer: Explorer | NoExplorer) -> Conclusion:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from qwen3nb.analysis.comparison.alignment import ScoreMatrix
+from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.evaluation.mteb.search_texts import SearchTexts
 from qwen3nb.records.record import Result
 from qwen3nb.report.comparison.query_texts import top_documents
@@ -42,7 +42,7 @@ def different_queries(matrix: ScoreMatrix, models: Sequence[str], *, most: int) 
     """
     pairs = list(itertools.combinations(models, 2))
     orders = [
-        np.argsort(-np.abs(matrix.column(a) - matrix.column(b)), kind="stable").tolist()
+        np.argsort(-np.abs(matrix.column(a) - matrix.column(b)), kind="stable")[:most].tolist()
         for a, b in pairs
     ]
     in_turn = itertools.chain.from_iterable(zip(*orders, strict=True))

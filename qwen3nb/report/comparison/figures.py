@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from qwen3nb.analysis.comparison.compare import Comparison, TaskComparison
+from qwen3nb.analysis.comparison.compare import Comparison
+from qwen3nb.analysis.comparison.task_comparison import TaskComparison
 from qwen3nb.analysis.stats.multiple_testing import NAMES
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.report.comparison.by_type import draw_by_model, draw_wins
 from qwen3nb.report.render.figure import GREY, SMALL, Figure, grid, plain
-from qwen3nb.report.render.format import short_task
+from qwen3nb.report.render.format import not_shown, short_task
 from qwen3nb.report.render.model_styles import ModelStyle, model_styles
-from qwen3nb.report.render.sections import MANY
+from qwen3nb.report.render.sections import MANY, MOST_MODELS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,34 +36,37 @@ def differences_figure(comparison: Comparison) -> Figure | None:
     tasks = [task for task in comparison.tasks if task.with_baseline]
     if not tasks:
         return None
-    how = comparison.procedure
+    how, every = comparison.procedure, {each.first for each in comparison.differences}
+    models = comparison.leaders(MANY if len(tasks) > MANY else MOST_MODELS)
     words = "; ".join(
-        f"{each.first} on {short_task(each.task)}: {each}" for each in comparison.differences
+        f"{each.first} on {short_task(each.task)}: {each}"
+        for each in comparison.differences
+        if each.first in models
     )
     return Figure(
         name="differences",
         draw=lambda width: (
-            draw_by_model(comparison, width)
+            draw_by_model(comparison, models, width)
             if len(tasks) > MANY
-            else _draw_differences(comparison, tasks, width)
+            else _draw_differences(comparison, tasks, models, width)
         ),
         caption=f"Difference of each model's mean from that of {comparison.baseline}, paired over "
         f"{'the same queries' if len(tasks) > MANY else 'the n queries below each panel'}, with "
         f"95 % intervals ({interval_words(['paired'])}). "
         "Filled: significantly different by the two-sided paired "
         f"permutation test, corrected p < {how.alpha:g}, {comparison.family()}; open: not "
-        f"significantly different. Shaded: differences below {how.minimum:g}.",
+        f"significantly different. Shaded: differences below {how.minimum:g}."
+        + not_shown(len(every) - len(models)),
         alt=f"Forest plots of differences from {comparison.baseline}. {words}.",
     )
 
 
 def _draw_differences(
-    comparison: Comparison, tasks: Sequence[TaskComparison], width: float
+    comparison: Comparison, tasks: Sequence[TaskComparison], names: Sequence[str], width: float
 ) -> MplFigure:
     import matplotlib.pyplot as plt
 
     how = comparison.procedure
-    names = list(dict.fromkeys(each.first for each in comparison.differences))
     styles = model_styles([*names, comparison.baseline])
     columns = min(3 if width > 5 else 1, len(tasks))
     lines = -(-len(tasks) // columns)
@@ -72,8 +76,9 @@ def _draw_differences(
         axis.axvspan(-how.minimum, how.minimum, color=GREY, alpha=0.13, linewidth=0)
         axis.axvline(0, color=GREY, linewidth=1)
         for each in task.with_baseline:
-            row = len(names) - 1 - names.index(each.first)
-            _forest_row(axis, row, each, styles[each.first], how.alpha)
+            if each.first in names:
+                row = len(names) - 1 - names.index(each.first)
+                _forest_row(axis, row, each, styles[each.first], how.alpha)
         axis.set_title(plain(short_task(task.task), most=24))
         axis.set_xlabel(f"Δ {task.metric}, n = {task.with_baseline[0].n}")
         axis.tick_params(axis="y", length=0)
@@ -115,7 +120,8 @@ def pairs_figure(comparison: Comparison) -> Figure | None:
         caption="Every pair of models, row minus column, best first, paired over the queries that "
         "both answered. Dot: not significantly different (two-sided paired permutation test, "
         f"corrected p ≥ {how.alpha:g}; {NAMES[how.correction]} on each task, over the pairs with "
-        f"{comparison.baseline} and over the others).",
+        f"{comparison.baseline} and over the others)."
+        + not_shown(max(len(task.columns) for task in tasks) - MOST_MODELS),
         alt="A matrix of differences per task. "
         f"{open_ones} of {len(pairs)} pairs are not significantly different.",
     )
@@ -129,7 +135,8 @@ def _wins_by_type(comparison: Comparison) -> Figure:
         caption="Every pair of models by type of task: on how many tasks the row is significantly "
         "above the column, paired over the queries that both answered (two-sided paired "
         f"permutation test, corrected p < {how.alpha:g}; {NAMES[how.correction]} on each task, "
-        f"over the pairs with {comparison.baseline} and over the others).",
+        f"over the pairs with {comparison.baseline} and over the others)."
+        + not_shown(len({name for _, name in comparison.records}) - MOST_MODELS),
         alt="A matrix of counts per type of task; the same differences are in the tables.",
     )
 
@@ -154,10 +161,13 @@ def _draw_pairs(tasks: Sequence[TaskComparison], alpha: float, width: float) -> 
 
 
 def _matrix(axis: Axes, pairs: Sequence[PairedDifference], largest: float, alpha: float) -> Any:
-    names = _order(pairs)
+    names = _order(pairs)[:MOST_MODELS]
+    rows = {name: row for row, name in enumerate(names)}
     table = np.full((len(names), len(names)), np.nan)
     for pair in pairs:
-        i, j = names.index(pair.first), names.index(pair.second)
+        if pair.first not in rows or pair.second not in rows:
+            continue
+        i, j = rows[pair.first], rows[pair.second]
         table[i, j], table[j, i] = pair.difference, -pair.difference
         if pair.corrected >= alpha:
             axis.plot([j, i], [i, j], "o", color="#24292f", markersize=2.5)

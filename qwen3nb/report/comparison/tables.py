@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from qwen3nb.analysis.comparison.by_category import breakdown
 from qwen3nb.analysis.comparison.compare import Comparison
@@ -17,7 +17,7 @@ from qwen3nb.analysis.stats.paired_tests import equivalence, minimum_detectable_
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.records.record import Result
 from qwen3nb.report.render.cell import Cell
-from qwen3nb.report.render.format import short_task
+from qwen3nb.report.render.format import not_shown, short_task
 from qwen3nb.report.render.table import Table
 from qwen3nb.utils.format import interval_text, number_text, p_value_text
 
@@ -52,7 +52,11 @@ def difference_cells(difference: PairedDifference, *, alpha: float) -> tuple[Cel
 
 
 def differences_table(
-    comparison: Comparison, *, task: str = "", tasks: Sequence[str] = ()
+    comparison: Comparison,
+    *,
+    task: str = "",
+    tasks: Sequence[str] = (),
+    models: Collection[str] = (),
 ) -> Table:
     """Compare every model with the baseline: difference, interval, p, effect size, queries won.
 
@@ -60,9 +64,10 @@ def differences_table(
         comparison: the comparison to show.
         task: the task to show; by default all.
         tasks: several tasks to show.
+        models: names of the models to show; by default all.
     """
     wanted = [task] if task else list(tasks)
-    shown = [each for each in comparison.differences if not wanted or each.task in wanted]
+    shown = _shown(comparison, wanted, models)
     rows = tuple(_difference_row(each, comparison.procedure.alpha) for each in shown)
     columns = (
         "model\ntask", f"Δ to {comparison.baseline}\n95 % interval", "p\ncorrected", "d_z",
@@ -72,7 +77,24 @@ def differences_table(
     caption += f" on {short_task(task)}" if task else ""
     caption += ", with 95 % intervals and corrected p-values."
     name = f"differences-{task}" if task else "paired-differences"
-    return Table(columns, rows, _note(comparison, wanted), name=name, caption=caption)
+    note = _note(comparison, wanted)
+    if left_out := not_shown(_left_out(comparison, wanted, models)):
+        note += f"{left_out} `qwen3nb tables` writes the rows of all."
+    return Table(columns, rows, note, name=name, caption=caption)
+
+
+def _shown(
+    comparison: Comparison, tasks: Sequence[str], models: Collection[str]
+) -> list[PairedDifference]:
+    """Return the differences on some tasks, or all, of some models, or all."""
+    every = comparison.differences_on(*tasks) if tasks else comparison.differences
+    return [each for each in every if not models or each.first in models]
+
+
+def _left_out(comparison: Comparison, tasks: Sequence[str], models: Collection[str]) -> int:
+    """Return the number of models with differences that are not shown."""
+    every = {each.first for each in _shown(comparison, tasks, ())}
+    return len(every.difference(models)) if models else 0
 
 
 def _difference_row(each: PairedDifference, alpha: float) -> tuple[Cell, ...]:
@@ -89,7 +111,7 @@ def _note(comparison: Comparison, tasks: Sequence[str]) -> str:
     notes = [n for n in comparison.notes if not tasks or n.partition(": ")[0] in tasks]
     left_out = "; ".join(_grouped(notes))
     how = comparison.procedure
-    if not any(not tasks or each.task in tasks for each in comparison.differences):
+    if not _shown(comparison, tasks, ()):
         what = f"on {short_task(tasks[0])}" if len(tasks) == 1 else "on the same task"
         return f"No two models have per-query scores {what}.{f' {left_out}.' if left_out else ''}"
     family = (
@@ -115,14 +137,17 @@ def _grouped(notes: Iterable[str]) -> list[str]:
     return [f"{key} of {', '.join(names)}" if all(names) else key for key, names in groups.items()]
 
 
-def power_table(comparison: Comparison, *, tasks: Sequence[str] = ()) -> Table:
+def power_table(
+    comparison: Comparison, *, tasks: Sequence[str] = (), models: Collection[str] = ()
+) -> Table:
     """Return what these queries can show: detectable effects, and whether "no worse" holds.
 
     Args:
         comparison: the comparison to show.
         tasks: the tasks to show; by default all.
+        models: names of the models to show; by default all.
     """
-    shown = [each for each in comparison.differences if not tasks or each.task in tasks]
+    shown = _shown(comparison, tasks, models)
     rows = tuple(_power_row(comparison, each) for each in shown)
     how = comparison.procedure
     columns = (
@@ -134,6 +159,7 @@ def power_table(comparison: Comparison, *, tasks: Sequence[str] = ()) -> Table:
         f"paired t-test at {how.alpha:g} detects in 80 % of such samples; in bold if above "
         f"{how.minimum:g}: these queries may then miss differences that matter. "
         "Equivalent or no worse: two one-sided t-tests against that margin, not corrected."
+        + not_shown(_left_out(comparison, tasks, models))
     )
     caption = "What these queries can show: the smallest detectable difference from "
     caption += f"{comparison.baseline}, and tests against {how.minimum:g}."

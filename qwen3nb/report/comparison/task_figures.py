@@ -11,8 +11,9 @@ from qwen3nb.analysis.comparison.differences import PairedDifference
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.report.render.figure import COLORS, GREY, SMALL, Figure, plain
 from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
-from qwen3nb.report.render.format import short_task
+from qwen3nb.report.render.format import not_shown, short_task
 from qwen3nb.report.render.model_styles import ModelStyle, model_styles
+from qwen3nb.report.render.sections import MOST_MODELS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,7 +28,8 @@ _ON_COLOR = "#010101"
 
 def task_differences_figure(comparison: Comparison, *, task: str) -> Figure | None:
     """Draw a forest plot of every model's difference from the baseline; None without any."""
-    differences = [each for each in comparison.differences if each.task == task]
+    every = comparison.differences_on(task)
+    differences = every[:MOST_MODELS]
     if not differences:
         return None
     how, baseline = comparison.procedure, comparison.baseline
@@ -43,7 +45,7 @@ def task_differences_figure(comparison: Comparison, *, task: str) -> Figure | No
         caption=f"{short_task(task)}: mean difference of {metric} from {baseline} over the same "
         f"queries ({n}), with its 95 % interval ({interval_words(['paired'])}). "
         "Filled: significantly different, two-sided paired permutation test, corrected p < "
-        f"{how.alpha:g}, {comparison.family(task)}.",
+        f"{how.alpha:g}, {comparison.family(task)}.{not_shown(len(every) - len(differences))}",
         alt=f"Forest plot of {metric} minus that of {baseline}. {words}.",
     )
 
@@ -57,7 +59,8 @@ def _forest_row(each: PairedDifference, style: ModelStyle, alpha: float) -> Fore
 
 def wins_figure(comparison: Comparison, *, task: str) -> Figure | None:
     """Draw how many queries each model wins, ties and loses against the baseline; None without."""
-    differences = [each for each in comparison.differences if each.task == task]
+    every = comparison.differences_on(task)
+    differences = every[:MOST_MODELS]
     if not differences:
         return None
     counts = sorted(differences, key=lambda each: (each.won - each.lost, each.first))
@@ -70,7 +73,8 @@ def wins_figure(comparison: Comparison, *, task: str) -> Figure | None:
         draw=lambda width: _wins(counts, width),
         caption=f"{short_task(task)}: queries on which a model's {metric} is above that of "
         f"{reference}, equal to it, or below it (n = {max(each.n for each in counts)}). These are "
-        "counts: a model may win often by little. For the test, see the paired differences.",
+        "counts: a model may win often by little. For the test, see the paired differences."
+        + not_shown(len(every) - len(differences)),
         alt=f"Bars of queries won, tied and lost against {reference}. {words}.",
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
@@ -24,9 +24,9 @@ from qwen3nb.report.render.figure import (
     grid,
     plain,
 )
-from qwen3nb.report.render.format import short_task
+from qwen3nb.report.render.format import not_shown, short_task
 from qwen3nb.report.render.model_styles import ModelStyle, model_styles
-from qwen3nb.report.render.sections import MANY
+from qwen3nb.report.render.sections import MANY, MOST_MODELS
 from qwen3nb.tiers import TIERS
 
 if TYPE_CHECKING:
@@ -114,14 +114,16 @@ def comparison_figure(results: Iterable[Result], *, tier: str, tasks: Sequence[s
         tier: the tier whose tasks are shown.
         tasks: keys of the tasks to show in place of the tier's.
     """
-    scores = _task_scores(results, tuple(tasks)) if tasks else _scores(results, tier)
+    every = _task_scores(results, tuple(tasks)) if tasks else _scores(results, tier)
+    scores = replace(every, models=every.models[:MOST_MODELS])
     what = "task" if tasks else f"{scores.what} of the tier {tier}"
     return Figure(
         name="comparison-tasks" if tasks else f"comparison-{tier}",
         draw=lambda width: _comparison(scores, width),
         caption=f"Every {what} with its {scores.intervals}. Rows are "
         "ordered by the first panel; a row without a point was not measured. Overlapping "
-        "intervals say little about a difference: see the paired tests.",
+        "intervals say little about a difference: see the paired tests."
+        + not_shown(len(every.models) - len(scores.models)),
         alt=f"Panels with a point and an interval per model. {_in_words(scores)}",
     )
 
@@ -198,8 +200,7 @@ def bars_figure(
         name=f"bars-{'-'.join(keys) or tier}",
         draw=lambda width: _bars(scores, shown, width),
         caption=f"Every {what}, a bar per model with its "
-        f"{scores.intervals}; × means not measured, not zero."
-        + (f" {left_out} more models are not shown." if left_out else ""),
+        f"{scores.intervals}; × means not measured, not zero." + not_shown(left_out),
         alt=f"Groups of bars, one group per {scores.what}. {_in_words(scores)}",
     )
 

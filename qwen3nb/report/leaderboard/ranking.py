@@ -6,18 +6,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from qwen3nb.analysis.comparison.alignment import Pairing, ScoreMatrix, pair_results
+from qwen3nb.analysis.comparison.alignment import Pairing, pair_results
 from qwen3nb.analysis.comparison.benchmark_means import MeanColumn, type_column
 from qwen3nb.analysis.comparison.ranking import rank_systems
 from qwen3nb.analysis.comparison.ranking_by_type import CategoryBoards, category_leaderboards
 from qwen3nb.analysis.stats.resampling import DRAWS
+from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.figure import GREY, SMALL, Figure, grid, plain
-from qwen3nb.report.render.format import short_task
+from qwen3nb.report.render.format import not_shown, short_task
 from qwen3nb.report.render.model_styles import model_styles
-from qwen3nb.report.render.sections import MANY
+from qwen3nb.report.render.sections import MANY, MOST_MODELS
 from qwen3nb.report.render.table import Table
 from qwen3nb.tiers import BENCHMARKS, GROUPS, TIERS
 
@@ -208,15 +209,17 @@ def rank_figure(boards: CategoryBoards | None) -> Figure | None:
     if boards is None:
         return None
     board = next(iter(boards.boards.values()), boards.overall)
+    shown = board.standings[:MOST_MODELS]
     words = "; ".join("{}: {} ({} to {})".format(e.system, e.rank, *e.rank_interval)
-                      for e in board.standings)  # fmt: skip
+                      for e in shown)  # fmt: skip
     return Figure(
         name="ranks",
         draw=lambda width: _draw_ranks(board, width),
         caption=f"Rank of each model on {_tasks(board)}, "
         f"with the 95 % percentile interval over {DRAWS:,} resamples of the "
         "queries. Bars at the right join models that are not significantly different (paired "
-        f"permutation test, Holm over all pairs, alpha {board.alpha:g}).",
+        f"permutation test, Holm over all pairs, alpha {board.alpha:g})."
+        + not_shown(len(board.standings) - len(shown)),
         alt=f"Rank and interval of each model. {words}.",
     )
 
@@ -224,23 +227,26 @@ def rank_figure(boards: CategoryBoards | None) -> Figure | None:
 def _draw_ranks(board: Ranking, width: float) -> MplFigure:
     import matplotlib.pyplot as plt
 
-    count = len(board.standings)
-    rows = {each.system: count - 1 - index for index, each in enumerate(board.standings)}
+    shown = board.standings[:MOST_MODELS]
+    count = len(shown)
+    rows = {each.system: count - 1 - index for index, each in enumerate(shown)}
+    groups = [own for group in board.groups if len(own := [s for s in group if s in rows]) > 1]
+    last = max(count, *(each.rank_interval[1] for each in shown))
     styles = model_styles(rows)
     figure, axis = plt.subplots(figsize=(width, 0.21 * count + 0.75))
-    for each in board.standings:
+    for each in shown:
         row, style = rows[each.system], styles[each.system]
         axis.plot(each.rank_interval, [row, row], color=style.color, linewidth=2)
         axis.plot([each.rank], [row], style.marker, color=style.color, markersize=4.5)
-    for number, group in enumerate(board.groups):
-        x = count + 0.6 + 0.45 * number
+    for number, group in enumerate(groups):
+        x = last + 0.6 + 0.45 * number
         ends = [rows[group[0]] + 0.3, rows[group[-1]] - 0.3]
         axis.plot([x, x], ends, color=GREY, linewidth=2.5, clip_on=False)
         text = _letter(number + 1)
         axis.annotate(text, (x, ends[0]), ha="center", va="bottom", fontsize=SMALL)
     axis.set_yticks(list(rows.values()), [plain(name, most=44) for name in rows])
-    axis.set_xlim(0.5, count + 0.6 + 0.45 * max(1, len(board.groups)))
-    axis.set_xticks(range(1, count + 1))
+    axis.set_xlim(0.5, last + 0.6 + 0.45 * max(1, len(groups)))
+    axis.set_xticks(range(1, last + 1, 1 + (last - 1) // MOST_MODELS))
     axis.set_ylim(-0.6, count - 0.1)
     axis.tick_params(axis="y", length=0)
     grid(axis)

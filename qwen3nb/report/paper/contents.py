@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from statistics import fmean
 
 from qwen3nb.analysis.comparison.alignment import model_names, newest_records
 from qwen3nb.analysis.comparison.compare import Comparison, compare
@@ -25,6 +27,8 @@ from qwen3nb.report.leaderboard.ranking import rank_figure, standings
 from qwen3nb.report.leaderboard.score_table import leaderboard
 from qwen3nb.report.leaderboard.tables import cost_table, headline_table
 from qwen3nb.report.render.figure import Figure
+from qwen3nb.report.render.format import not_shown
+from qwen3nb.report.render.sections import MANY
 from qwen3nb.report.render.table import Table, transposed
 from qwen3nb.report.studies.reranking_figures import gain_figure
 from qwen3nb.report.training.configurations import (
@@ -34,6 +38,7 @@ from qwen3nb.report.training.configurations import (
 )
 from qwen3nb.report.training.figures import conflict_figure, loss_figure, trajectory_figure
 from qwen3nb.report.training.interference import (
+    InterferenceReport,
     interference_figure,
     interference_report,
     interference_table,
@@ -42,7 +47,7 @@ from qwen3nb.report.training.tables import read_trainings
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.choices import one_of
 
-__all__ = ["ALL", "Choice", "paper_figures", "paper_tables"]
+__all__ = ["ALL", "Choice", "PaperContents"]
 
 METRIC = "nDCG@10"
 
@@ -80,94 +85,154 @@ class _Shown:
         tier: whose tasks the columns are.
         tasks: the tasks that replace the tier's; may be empty.
         results: may be empty.
-        seed: of the draws.
+        named: whether the choice names the models.
     """
 
     tier: str
     tasks: tuple[str, ...]
     results: list[Result]
-    seed: int
+    named: bool
 
     @property
     def has_means(self) -> bool:
         """Whether means over benchmarks are shown, rather than tasks."""
         return bool(TIERS[self.tier].benchmarks) and not self.tasks
 
-    def compare(self) -> Comparison:
-        """Return the comparison that every figure and table shows."""
-        return compare(self.results, tier=self.tier, tasks=self.tasks, seed=self.seed)
 
+@dataclass(frozen=True, repr=False)
+class PaperContents:
+    """Every figure and table that the chosen records, trainings and adapters allow.
 
-def paper_figures(results: Sequence[Result], choice: Choice = ALL) -> list[tuple[str, Figure]]:
-    """Return every figure that the chosen records allow, each with the name of its file.
+    Trainings and adapters are shown from all records and the logs below `paths.runs`. What needs a
+    model (spectra, indexes, ablations) is only on its page. Figures and tables show one
+    comparison, which is computed once.
 
-    Includes the figures of trainings and adapters, from all records and the logs below
-    `paths.runs`. Figures that need a model (spectra, indexes, ablations) are only on their pages.
-
-    Raises:
-        ValueError: no records on the tier, or of a model or task; lists those there are.
+    Attributes:
+        results: any records.
+        choice: what of them the paper is about.
     """
-    trained = [(each.name, each) for each in _of_trainings(results, choice) if each]
-    shown = _shown(results, choice, others=trained)
-    if not shown.results:
-        return trained
-    figures = [
-        comparison_figure(shown.results, tier=shown.tier, tasks=shown.tasks),
-        bars_figure(shown.results, tier=shown.tier, tasks=shown.tasks),
-    ]
-    if not shown.tasks:
-        figures.append(rank_figure(standings(shown.results, tier=shown.tier, seed=shown.seed)))
-    comparison = shown.compare()
-    for task in () if shown.has_means else _compared_tasks(comparison):
-        figures.append(task_differences_figure(comparison, task=task))
-        figures.append(wins_figure(comparison, task=task))
-    figures += [differences_figure(comparison), pairs_figure(comparison)]
-    named = [(figure.name, figure) for figure in figures if figure is not None]
-    return named + trained + list(_per_model(shown.results))
+
+    results: Sequence[Result]
+    choice: Choice = ALL
+
+    @cached_property
+    def _records(self) -> _Shown:
+        return _shown(self.results, self.choice)
+
+    @cached_property
+    def _comparison(self) -> Comparison:
+        shown = self._records
+        return compare(shown.results, tier=shown.tier, tasks=shown.tasks, seed=self.choice.seed)
+
+    @cached_property
+    def _interference(self) -> InterferenceReport:
+        return interference_report(seed=self.choice.seed)
+
+    def figures(self) -> list[tuple[str, Figure]]:
+        """Return every figure, each with the name of its file.
+
+        Raises:
+            ValueError: no records on the tier, or of a model or task; lists those there are.
+        """
+        trained = [(each.name, each) for each in self._of_trainings() if each]
+        shown = self._shown_beside(trained)
+        if not shown.results:
+            return trained
+        figures = [
+            comparison_figure(shown.results, tier=shown.tier, tasks=shown.tasks),
+            bars_figure(shown.results, tier=shown.tier, tasks=shown.tasks),
+        ]
+        if not shown.tasks:
+            boards = standings(shown.results, tier=shown.tier, seed=self.choice.seed)
+            figures.append(rank_figure(boards))
+        comparison = self._comparison
+        for task in () if shown.has_means else _compared_tasks(comparison):
+            figures.append(task_differences_figure(comparison, task=task))
+            figures.append(wins_figure(comparison, task=task))
+        figures += [differences_figure(comparison), pairs_figure(comparison)]
+        named = [(figure.name, figure) for figure in figures if figure is not None]
+        return named + trained + list(_per_model(shown))
+
+    def tables(self) -> list[Table]:
+        """Return every table, each with name and caption.
+
+        Raises:
+            ValueError: as for `figures`.
+        """
+        trained = [] if self.choice.is_part else self._trained_tables()
+        shown = self._shown_beside(trained)
+        if not shown.results:
+            return trained
+        comparison = self._comparison
+        board = leaderboard(
+            shown.results, tier=shown.tier, tasks=shown.tasks, comparison=comparison
+        )
+        tables = [transposed(board, first="mean") if shown.has_means else board]
+        if not shown.tasks:
+            tables.append(_headline(shown))
+        cost = cost_table(shown.results)
+        tables.append(replace(cost, name="cost", caption="Cost of the results."))
+        if shown.has_means:
+            tables += _of_benchmarks(shown, comparison)
+        else:
+            tasks = _compared_tasks(comparison)
+            tables += [differences_table(comparison, task=each) for each in tasks]
+        return tables + trained
+
+    def _shown_beside(self, others: Sequence[object]) -> _Shown:
+        """Return the records; none only if nothing is named and there are ``others``."""
+        shown = self._records
+        needed = self.choice.is_part or self.choice.tier or not others
+        if not shown.results and needed:
+            tier = shown.tier
+            raise ValueError(
+                f"no results on the tier {tier!r}; run `qwen3nb eval --tier {tier}` first"
+            )
+        return shown
+
+    def _of_trainings(self) -> Iterator[Figure | None]:
+        if self.choice.is_part:
+            return
+        trainings = read_trainings(self.results, tier=self.choice.tier, seed=self.choice.seed)
+        yield from (trajectory_figure(trainings), loss_figure(trainings))
+        yield conflict_figure(trainings)
+        yield interference_figure(self._interference)
+        yield configurations_figure(self._interference.scores)
+        reranked = [result for result in self.results if f"gain {METRIC}" in result.per_query]
+        if reranked:
+            yield gain_figure(reranked)
+
+    def _trained_tables(self) -> list[Table]:
+        """Return the tables of trained adapters that have rows."""
+        tables = (
+            configurations_table(self._interference.scores),
+            configuration_differences_table(self._interference.differences),
+            interference_table(self._interference),
+        )
+        return [each for each in tables if each.rows]
 
 
-def _of_trainings(results: Sequence[Result], choice: Choice) -> Iterator[Figure | None]:
-    if choice.is_part:
-        return
-    trainings = read_trainings(results, tier=choice.tier, seed=choice.seed)
-    yield from (trajectory_figure(trainings), loss_figure(trainings), conflict_figure(trainings))
-    report = interference_report(seed=choice.seed)
-    yield interference_figure(report)
-    yield configurations_figure(report.scores)
-    reranked = [result for result in results if f"gain {METRIC}" in result.per_query]
-    if reranked:
-        yield gain_figure(reranked)
+def _per_model(shown: _Shown) -> Iterator[tuple[str, Figure]]:
+    """Yield the figures of each model; of many that are not named, of the best alone."""
+    models: dict[str, list[Result]] = {}
+    for each in shown.results:
+        models.setdefault(each.model.identity, []).append(each)
+    names = model_names(shown.results)
+    kept = set(names) if shown.named else set(sorted(models, key=lambda m: _rank(models[m]))[:MANY])
+    left_out = len(names) - len(kept)
+    for identity, name in names.items():
+        if identity in kept:
+            own, _ = newest_records(models[identity])
+            for figure in (per_query_figure(own, metric=METRIC), similarity_figure(own)):
+                if figure is not None:
+                    caption = figure.caption + not_shown(left_out)
+                    yield f"{figure.name}-{name}", replace(figure, caption=caption)
 
 
-def _per_model(results: Sequence[Result]) -> Iterator[tuple[str, Figure]]:
-    for identity, name in model_names(results).items():
-        own, _ = newest_records(each for each in results if each.model.identity == identity)
-        for figure in (per_query_figure(own, metric=METRIC), similarity_figure(own)):
-            if figure is not None:
-                yield f"{figure.name}-{name}", figure
-
-
-def paper_tables(results: Sequence[Result], choice: Choice = ALL) -> list[Table]:
-    """Return every table of the chosen records and of trainings, each with name and caption.
-
-    Raises:
-        ValueError: as for `paper_figures`.
-    """
-    trained = [] if choice.is_part else _trained_tables(choice.seed)
-    shown = _shown(results, choice, others=trained)
-    if not shown.results:
-        return trained
-    comparison = shown.compare()
-    board = leaderboard(shown.results, tier=shown.tier, tasks=shown.tasks, comparison=comparison)
-    tables = [transposed(board, first="mean") if shown.has_means else board]
-    if not shown.tasks:
-        tables.append(_headline(shown))
-    tables.append(replace(cost_table(shown.results), name="cost", caption="Cost of the results."))
-    if shown.has_means:
-        tables += _of_benchmarks(shown, comparison)
-    else:
-        tables += [differences_table(comparison, task=each) for each in _compared_tasks(comparison)]
-    return tables + trained
+def _rank(results: Sequence[Result]) -> tuple[int, float]:
+    """Return what models are sorted by: their number of results, then the mean of their scores."""
+    scores = [each.main.value for each in results if each.main.value is not None]
+    return -len(scores), -fmean(scores or [0.0])
 
 
 def _headline(shown: _Shown) -> Table:
@@ -177,17 +242,6 @@ def _headline(shown: _Shown) -> Table:
         name=f"headline-{shown.tier}",
         caption=f"The scores in front on the tier {shown.tier}.",
     )
-
-
-def _trained_tables(seed: int) -> list[Table]:
-    """Return the tables of trained adapters that have rows."""
-    report = interference_report(seed=seed)
-    tables = (
-        configurations_table(report.scores),
-        configuration_differences_table(report.differences),
-        interference_table(report),
-    )
-    return [each for each in tables if each.rows]
 
 
 def _of_benchmarks(shown: _Shown, comparison: Comparison) -> Iterator[Table]:
@@ -207,8 +261,7 @@ def _of_benchmarks(shown: _Shown, comparison: Comparison) -> Iterator[Table]:
             yield replace(table, name=f"differences-{kind}", caption=caption)
 
 
-def _shown(results: Sequence[Result], choice: Choice, *, others: Sequence[object]) -> _Shown:
-    """Return the records of a choice; none only if nothing is named and there are ``others``."""
+def _shown(results: Sequence[Result], choice: Choice) -> _Shown:
     # Adapters are repeated runs of one training, which have tables of their own.
     newest = latest(r for r in results if choice.models or "training" not in r.config)
     tier = choice.tier or richest_tier(results)
@@ -220,9 +273,7 @@ def _shown(results: Sequence[Result], choice: Choice, *, others: Sequence[object
     _expect("task", choice.tasks, (each.task.key for each in kept))
     keys = choice.tasks or TIERS[tier].task_keys
     kept = [each for each in kept if each.task.key in keys]
-    if not kept and (choice.is_part or choice.tier or not others):
-        raise ValueError(f"no results on the tier {tier!r}; run `qwen3nb eval --tier {tier}` first")
-    return _Shown(tier, choice.tasks, kept, choice.seed)
+    return _Shown(tier, choice.tasks, kept, bool(choice.models))
 
 
 def _expect(kind: str, wanted: Iterable[str], known: Iterable[str]) -> None:
@@ -237,4 +288,4 @@ def _expect(kind: str, wanted: Iterable[str], known: Iterable[str]) -> None:
 
 def _compared_tasks(comparison: Comparison) -> list[str]:
     """Return the tasks on which models are compared query by query."""
-    return list(dict.fromkeys(each.task for each in comparison.differences))
+    return list(dict.fromkeys(each.task for each in comparison.tasks if each.with_baseline))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from qwen3nb import paths
 from qwen3nb.records.record import Result
-from qwen3nb.report.paper.contents import ALL, Choice, paper_figures, paper_tables
+from qwen3nb.report.paper.contents import ALL, Choice, PaperContents
 from qwen3nb.report.render.figure import PAPER_STYLES, Figure
 from qwen3nb.report.render.latex import latex_text
 from qwen3nb.report.render.table import TABLE_FORMATS
@@ -47,12 +47,13 @@ def write_paper(
     ``paper.tex``.
 
     Raises:
-        ValueError: an unknown style, or as for `paper_figures`.
+        ValueError: an unknown style, or as for `PaperContents.figures`.
     """
     one_of("paper style", style, PAPER_STYLES)
     spans = PAPER_STYLES[style].widths[0] < PAPER_STYLES[style].widths[1]
-    figures = dict(_named_figures(paper_figures(results, choice)))
-    tables = write_tables(results, folder / "tables", format="latex", choice=choice)
+    contents = PaperContents(results, choice)
+    figures = dict(_named_figures(contents.figures()))
+    tables = _write_tables(contents, folder / "tables", format="latex")
     written = [
         figure.save(folder / "figures" / f"{name}.pdf", columns=_columns(figure), paper=style)
         for name, figure in figures.items()
@@ -137,12 +138,12 @@ def write_figures(
     columns: int = 0,
     choice: Choice = ALL,
 ) -> list[Path]:
-    """Write `paper_figures` and their captions (``captions.md``) into a folder.
+    """Write the figures of a paper and their captions (``captions.md``) into a folder.
 
     Raises:
-        ValueError: as for `paper_figures`, or the format is unknown.
+        ValueError: as for `PaperContents.figures`, or the format is unknown.
     """
-    figures = dict(_named_figures(paper_figures(results, choice)))
+    figures = dict(_named_figures(PaperContents(results, choice).figures()))
     written = [
         figure.save(folder / f"{name}.{format}", format=format, columns=columns)
         for name, figure in figures.items()
@@ -157,16 +158,20 @@ def write_figures(
 def write_tables(
     results: Sequence[Result], folder: Path, *, format: str, choice: Choice = ALL
 ) -> list[Path]:
-    """Write `paper_tables` into a folder.
+    """Write the tables of a paper into a folder.
 
     Raises:
-        ValueError: as for `paper_figures`, or the format is unknown.
+        ValueError: as for `PaperContents.tables`, or the format is unknown.
     """
+    return _write_tables(PaperContents(results, choice), folder, format=format)
+
+
+def _write_tables(contents: PaperContents, folder: Path, *, format: str) -> list[Path]:
     return [
         write_text(
             folder / f"{_file_name(table.name)}{TABLE_FORMATS[format]}", table.to_text(format)
         )
-        for table in paper_tables(results, choice)
+        for table in contents.tables()
     ]
 
 

@@ -31,3 +31,13 @@ def cut(text: str, longest: int) -> str:
     """
     line = " ".join(text.split())
     return line if len(line) <= longest else f"{line[: longest - 1].rstrip()}…"
+
+
+def not_shown(count: int) -> str:
+    """Return the sentence that says how many models a figure or table leaves out, if any.
+
+    >>> not_shown(20)
+    ' Only the best models are shown, 20 others are not.'
+    """
+    others = "another is" if count == 1 else f"{count} others are"
+    return f" Only the best models are shown, {others} not." if count > 0 else ""

@@ -9,9 +9,10 @@ from qwen3nb.report.render.html import escaped_text, styled, unstyled
 from qwen3nb.report.render.table import Table
 from qwen3nb.utils.markdown import escaped
 
-__all__ = ["MANY", "Sections"]
+__all__ = ["MANY", "MOST_MODELS", "Sections"]
 
 MANY = 12  # tasks; of more, tables and figures are split by type and folded
+MOST_MODELS = 30  # in a figure; of more, the best are shown
 
 
 @dataclass(frozen=True, repr=False)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from qwen3nb.metrics.retrieval import rank_documents
+from qwen3nb.metrics.retrieval import ranking
 from qwen3nb.report.evaluation.by_hand import shortened, typical_query
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.format import short_task
@@ -36,7 +36,7 @@ def cases_table(pages: Sequence[Reranked], *, helped: bool, count: int = 3, top:
 
 
 def _case(page: Reranked, query: str, gain: float, top: int) -> list[tuple[Cell, ...]]:
-    both = [rank_documents(run[query])[:top] for run in (page.first, page.run)]
+    both = [ranking(run, query, top) for run in (page.first, page.run)]
     rows = []
     for rank in range(max(map(len, both))):
         shown = (_document(page, query, ranked, rank) for ranked in both)
@@ -72,7 +72,7 @@ def reranked_query_table(pages: Sequence[Reranked], *, query: str = "", top: int
         raise ValueError(f"unknown query {query!r}; such as: {known}")
     gains = page.result.per_query[f"gain {METRIC}"]
     name = query or typical_query(gains)
-    before, after = (rank_documents(run[name])[:top] for run in (page.first, page.run))
+    before, after = (ranking(run, name, top) for run in (page.first, page.run))
     rows = tuple(
         (
             Cell(str(rank + 1)),

@@ -10,19 +10,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qwen3nb.analysis.comparison.alignment import join
 from qwen3nb.analysis.comparison.differences import (
     PairedDifference,
     corrected,
     paired_differences,
 )
+from qwen3nb.analysis.stats.score_matrix import join
 from qwen3nb.datasets.collection import TestCollection
 from qwen3nb.datasets.find_collections import find_collections
-from qwen3nb.datasets.trec import read_run
-from qwen3nb.evaluation.retrieval.first_stage import Run
+from qwen3nb.datasets.trec import load_run
 from qwen3nb.metrics.aggregate import Aggregate, aggregate
 from qwen3nb.metrics.intervals import interval_words
+from qwen3nb.metrics.retrieval import Run
 from qwen3nb.records.record import Result
+from qwen3nb.records.runs import first_run_file
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.format import number, short_task
@@ -74,12 +75,11 @@ class Reranked:
 
     def pairs(self) -> tuple[Floats, NDArray[np.bool_]]:
         """Log-odds (N,) of all scored pairs, and whether each is relevant."""
-        rows = [
-            (score, self._relevant(query, document))
-            for query, scores in self.run.items()
-            for document, score in scores.items()
-        ]
-        return np.array([row[0] for row in rows]), np.array([row[1] for row in rows], dtype=bool)
+        parts = [self._labelled(query) for query in self.run]
+        if not parts:
+            return np.empty(0), np.empty(0, dtype=bool)
+        scores, labels = zip(*parts, strict=True)
+        return np.concatenate(scores), np.concatenate(labels)
 
     def order(self) -> dict[str, float]:
         """Per query, the share of (relevant, not relevant) candidate pairs in the right order.
@@ -87,22 +87,25 @@ class Reranked:
         Ties count one half; queries without both kinds of candidates are left out.
         """
         shares = {}
-        for query, scores in self.run.items():
-            good = np.array([s for d, s in scores.items() if self._relevant(query, d)])
-            bad = np.array([s for d, s in scores.items() if not self._relevant(query, d)])
+        for query in self.run:
+            scores, labels = self._labelled(query)
+            good, bad = scores[labels], scores[~labels]
             if len(good) and len(bad):
                 above = good[:, None] - bad[None, :]
                 shares[query] = float((above > 0).mean() + (above == 0).mean() / 2)
         return shares
 
-    def _relevant(self, query: str, document: str) -> bool:
-        return self.collection.qrels[query].get(document, 0) > 0
+    def _labelled(self, query: str) -> tuple[Floats, NDArray[np.bool_]]:
+        """Log-odds of a query's candidates, and whether each is relevant."""
+        scores, grades = self.run[query], self.collection.qrels[query]
+        labels = [grades.get(document, 0) > 0 for document in scores]
+        return np.array(list(scores.values()), dtype=np.float64), np.array(labels, dtype=bool)
 
 
 def reranked(
     results: Iterable[Result], data: Iterable[Any], *, folder: Path | str | None = None
 ) -> list[Reranked]:
-    """Load the runs stored beside the records of `rerank`.
+    """Load the runs of the records of `rerank`.
 
     Args:
         results: records of `rerank`.
@@ -116,7 +119,8 @@ def reranked(
     pages = []
     for result in results:
         file = result.path(Path(folder) if folder else None)
-        first, run = (read_run(file.with_suffix(end)) for end in (".first.trec", ".trec"))
+        first = load_run(first_run_file(file, result.config))
+        run = load_run(file.with_suffix(".trec"))
         pages.append(Reranked(result, collections[result.config["collection"]], first, run))
     return pages
 

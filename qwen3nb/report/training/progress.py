@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
-from qwen3nb.analysis.stats.multiple_testing import holm
-from qwen3nb.analysis.training.learning_curve import BestCheckpoint, Gain, best_checkpoint, gain
+from qwen3nb.analysis.training.courses import Course
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.conclusion import Conclusion
@@ -28,50 +25,9 @@ _COURSE = {
 }
 
 
-@dataclass(frozen=True)
-class _Course:
-    """One training on one task: first against last step (p corrected), and the best step."""
-
-    task: str
-    metric: str
-    name: str
-    gain: Gain
-    best: BestCheckpoint
-
-    @property
-    def shown(self) -> bool:
-        """Whether the last step differs significantly from the first."""
-        return self.gain.p_value < _ALPHA
-
-
-def _courses(trainings: Trainings) -> list[_Course]:
-    """Trainings with two or more steps with scores per query; p-values by Holm over all."""
-    seeds = Counter(each.training for each in trainings.trajectories for _ in each.records)
-    tasks = Counter(each.training for each in trainings.trajectories)
-    courses = [
-        _Course(
-            each.task,
-            each.metric,
-            f"{each.training}, seed {number}"
-            if seeds[each.training] > tasks[each.training]
-            else each.training,
-            gain(steps, seed=trainings.seed),
-            best_checkpoint(steps, seed=trainings.seed),
-        )
-        for each in trainings.trajectories
-        for number, steps in each.scores.items()
-        if len(steps) > 1
-    ]
-    corrected = holm([each.gain.p_value for each in courses])
-    return [
-        replace(each, gain=replace(each.gain, p_value=p))
-        for each, p in zip(courses, corrected, strict=True)
-    ]
-
-
 def gains_table(trainings: Trainings) -> Table:
     """A row per task and training: the last step against the first, tested."""
-    courses = _courses(trainings)
+    courses = trainings.courses
     rows = tuple(_row(each) for each in courses)
     note = (
         f"95 % intervals ({interval_words(['paired'])}) and two-sided paired permutation tests "
@@ -91,7 +47,7 @@ def gains_table(trainings: Trainings) -> Table:
     )  # fmt: skip
 
 
-def _row(each: _Course) -> tuple[Cell, ...]:
+def _row(each: Course) -> tuple[Cell, ...]:
     change = each.gain
     return (
         Cell(short_task(each.task), each.metric),
@@ -104,14 +60,14 @@ def _row(each: _Course) -> tuple[Cell, ...]:
             value=change.difference,
             interval=change.interval,
         ),
-        Cell(p_value_text(change.p_value), strong=each.shown, value=change.p_value),
+        Cell(p_value_text(change.p_value), strong=_is_shown(each), value=change.p_value),
         Cell(str(change.n), value=change.n),
     )
 
 
 def training_conclusion(trainings: Trainings) -> Conclusion:
     """Say what each training changed on the first task, and whether one checkpoint is the best."""
-    courses = _courses(trainings)
+    courses = trainings.courses
     if not courses:
         return Conclusion(
             "No training has two evaluated checkpoints with scores per query, so nothing can be "
@@ -124,7 +80,7 @@ def training_conclusion(trainings: Trainings) -> Conclusion:
     return Conclusion(" ".join(sentences))
 
 
-def _change(each: _Course, courses: Sequence[_Course]) -> str:
+def _change(each: Course, courses: Sequence[Course]) -> str:
     """What one training changed on its task, and on which others."""
     change = each.gain
     of = f"{each.metric} on {short_task(each.task)}"
@@ -134,7 +90,7 @@ def _change(each: _Course, courses: Sequence[_Course]) -> str:
     )
     start = f"{number_text(change.first_mean)} at step {change.first}"
     end = f"{number_text(change.last_mean)} at step {change.last}"
-    if each.shown:
+    if _is_shown(each):
         verb = "raised" if change.difference > 0 else "lowered"
         text = f"Training {each.name} {verb} {of} from {start} to {end} ({numbers})"
     else:
@@ -142,16 +98,16 @@ def _change(each: _Course, courses: Sequence[_Course]) -> str:
     return text + _COURSE[change.course] + _elsewhere(each, courses) + "."
 
 
-def _elsewhere(each: _Course, courses: Sequence[_Course]) -> str:
+def _elsewhere(each: Course, courses: Sequence[Course]) -> str:
     """Return the other tasks on which the training shows an effect."""
-    others = [c for c in courses if c.name == each.name and c.task != each.task and c.shown]
+    others = [c for c in courses if c.name == each.name and c.task != each.task and _is_shown(c)]
     if not others:
         return ""
     named = [f"{short_task(c.task)} by {_signed(c.gain.difference)}" for c in others]
     return f"; it also changed {' and '.join(named)}"
 
 
-def _best(each: _Course) -> str:
+def _best(each: Course) -> str:
     """Say which step is the best, and whether that is more than noise."""
     best = each.best
     above = (
@@ -162,6 +118,11 @@ def _best(each: _Course) -> str:
     if best.separable:
         return f"Step {best.step} scores best, and that is more than noise: {above} ({p})."
     return f"Step {best.step} scores best, but that is not more than noise: {above} ({p})."
+
+
+def _is_shown(course: Course) -> bool:
+    """Whether the last step differs significantly from the first."""
+    return course.gain.p_value < _ALPHA
 
 
 def _signed(value: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -21,6 +21,7 @@ from qwen3nb.analysis.inventory.training_logs import (
     read_trainer_state,
 )
 from qwen3nb.analysis.training.checkpoint_scores import Trajectory, trajectories, trajectory_curve
+from qwen3nb.analysis.training.courses import Course, courses
 from qwen3nb.analysis.training.learning_curve import Curve, best_checkpoint, correlation
 from qwen3nb.analysis.training.origins import objective_of, training_folder
 from qwen3nb.analysis.training.seed_variance import SeedCurve, seed_curve
@@ -89,6 +90,11 @@ class Trainings:
             if len(steps) > 1
         }
 
+    @cached_property
+    def courses(self) -> tuple[Course, ...]:
+        """What each training changed on each task, tested once for all that shows it."""
+        return courses(self.trajectories, seed=self.seed)
+
     def to_frame(self) -> DataFrame:
         """Return a row per task, training, seed and step: the score and its 95 % interval."""
         from pandas import DataFrame
@@ -118,7 +124,7 @@ class Trainings:
             named = task in ("", each.task, short_task(each.task))
             steps = next(iter(each.scores.values()), {})
             if named and training in ("", each.training) and len(steps) > 1:
-                return DataFrame({step: steps[step] for step in sorted(steps)}).dropna()
+                return DataFrame({step: dict(steps[step]) for step in sorted(steps)}).dropna()
         return DataFrame()
 
 

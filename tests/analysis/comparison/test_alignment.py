@@ -1,57 +1,31 @@
 """Scores joined by task and query."""
 
+from dataclasses import replace
 from functools import partial
 
-import pytest
 from helpers.records import amend, make
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from qwen3nb.analysis.comparison.alignment import (
-    join,
     model_names,
     newest_records,
     pair_against,
     pair_results,
+    score_columns,
 )
 
 TASK = "PyDocsSampleRetrieval"
-COLUMNS = st.dictionaries(
-    st.sampled_from("abc"),
-    st.dictionaries(st.sampled_from(["q1", "q2", "q3", "q4"]), st.floats(0, 1), min_size=1),
-    min_size=2,
-)
 
 
-def test_join_by_hand():
-    matrix = join({"a": {"q2": 0.2, "q1": 0.1, "q3": 1}, "b": {"q1": 0.5, "q2": 0.6}}, task="T")
-    assert matrix.queries == ("q1", "q2")
-    assert matrix.scores.tolist() == [[0.1, 0.2], [0.5, 0.6]]
-    assert matrix.unpaired == {"a": ("q3",), "b": ()}
-    assert matrix.notes == ("T: 1 queries of a do not pair (q3)",)
-    assert matrix.column("b").tolist() == [0.5, 0.6]
-    with pytest.raises(ValueError, match="no system 'c' on T; .*: a, b"):
-        matrix.column("c")
-
-
-@settings(max_examples=60, deadline=None)
-@given(COLUMNS)
-def test_join_loses_no_query(columns):
-    if not set.intersection(*(set(values) for values in columns.values())):
-        with pytest.raises(ValueError, match="no query is shared by all systems"):
-            join(columns)
-        return
-    matrix = join(columns)
-    for system, values in columns.items():
-        assert set(matrix.queries) | set(matrix.unpaired[system]) == set(values)
-        assert matrix.column(system).tolist() == [values[query] for query in matrix.queries]
-
-
-def test_join_refuses():
-    with pytest.raises(ValueError, match="two or more systems"):
-        join({"a": {"q": 1}})
-    with pytest.raises(ValueError, match="T: b has no finite value on query 'q2'"):
-        join({"a": {"q1": 1, "q2": 1}, "b": {"q1": 1, "q2": float("nan")}}, task="T")
+def test_columns_follow_the_ids_whatever_the_order_in_the_record():
+    one = make("one", {"q2": 0.2, "q1": 0.1, "q3": 0.3})
+    other = make("other", {"q3": 0.6, "q1": 0.4, "q2": 0.5})
+    other = replace(other, per_query={"MRR@10": {"q9": 1.0}, **other.per_query})
+    names = {(each.model.identity, 0): each.model.label for each in (one, other)}
+    columns, reasons = score_columns("T", [one, other, one], names, "nDCG@10", "r" * 12)
+    assert not reasons
+    assert {name: dict(column) for name, column in columns.items()} == {
+        "one": {"q1": 0.1, "q2": 0.2, "q3": 0.3}, "other": {"q1": 0.4, "q2": 0.5, "q3": 0.6},
+    }  # fmt: skip
 
 
 def test_records_are_paired_and_the_rest_is_reported():

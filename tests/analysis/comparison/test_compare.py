@@ -1,10 +1,12 @@
 """The comparison core: baseline, families, left-out records."""
 
+import itertools
 from dataclasses import replace
 
 import pytest
 from helpers.records import RERANKING, RETRIEVAL, amend, make, noisy
 
+from qwen3nb.analysis.comparison import differences
 from qwen3nb.analysis.comparison.compare import compare
 from qwen3nb.metrics.aggregate import aggregate
 from qwen3nb.records.record import Part
@@ -46,3 +48,38 @@ def test_a_task_with_several_subsets_is_compared_within_each():
     assert list(both.columns["a"]) == [str(i) for i in range(9)]
     assert [each.first for each in comparison.on("T-en").with_baseline] == ["b"]
     assert comparison.records["T-de", "a"].task.languages == ("de-Latn",)
+
+
+def test_a_task_is_drawn_once_and_only_if_it_is_shown(monkeypatch):
+    drawn = []
+    flips = differences.sign_flip_extremes
+    monkeypatch.setattr(
+        differences, "sign_flip_extremes", lambda *a, **k: drawn.append(k["seed"]) or flips(*a, **k)
+    )
+    results = [
+        make(name, task=task, scores=noisy(mean, seed=i))
+        for i, (name, mean) in enumerate((("a", 0.7), ("b", 0.6), ("c", 0.5)))
+        for task in (RETRIEVAL, RERANKING)
+    ]
+    comparison = compare(results, draws=50)
+    shown = comparison.differences_on(RETRIEVAL)
+    assert [each.first for each in shown] == ["b", "c"]
+    for one, other in itertools.permutations("abc", 2):
+        assert comparison.difference(one, other, task=RETRIEVAL).n == 40
+    assert len(drawn) == 1
+    assert comparison.differences[:2] == shown
+    assert len(drawn) == 2
+
+
+def test_leaders_are_the_best_of_those_with_most_tasks():
+    means = {"low": 0.4, "few": 0.9, "high": 0.7, "base": 0.5}
+    results = [
+        make(name, task=task, scores=noisy(mean))
+        for name, mean in means.items()
+        for task in (RETRIEVAL, RERANKING)
+        if (name, task) != ("few", RERANKING)
+    ]
+    comparison = compare(results, baseline="base", draws=50)
+    assert comparison.leaders(9) == ("few", "high", "low")
+    assert comparison.leaders(2) == ("high", "low")
+    assert comparison.leaders(1) == ("high",)

@@ -8,9 +8,9 @@ from helpers.matrices import table
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qwen3nb.analysis.comparison.alignment import join
 from qwen3nb.analysis.comparison.ranking import rank_systems, tie_groups
 from qwen3nb.analysis.comparison.ranking_by_type import category_leaderboards
+from qwen3nb.analysis.stats.score_matrix import join
 
 RNG = np.random.default_rng(5)
 

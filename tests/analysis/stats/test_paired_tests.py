@@ -1,5 +1,6 @@
 """Paired tests compared with scipy and hand calculations, and property-based tests."""
 
+import itertools
 import math
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from qwen3nb.analysis.stats.multiple_testing import adjust, benjamini_hochberg, holm
 from qwen3nb.analysis.stats.paired_tests import (
     effect_size,
+    effect_sizes,
     equivalence,
     mean_difference,
     minimum_detectable_effect,
@@ -235,6 +237,28 @@ def test_resampled_means_are_those_of_the_queries_drawn(n, seed, scale):
     assert observed == pytest.approx(scores.mean(axis=0), abs=1e-12 * scale)
 
 
+@settings(max_examples=20, deadline=None)
+@given(st.integers(1, 150), st.integers(2, 9), st.integers(0, 2**31))
+def test_sign_flips_by_definition_for_any_systems(n, systems, seed):
+    scores = np.random.default_rng(seed).integers(0, 5, (n, systems)) / 4
+    pairs = list(itertools.combinations(range(systems), 2))
+    raw = np.random.default_rng(seed).bit_generator.random_raw(300 * -(-n // 64)).astype("<u8")
+    signs = 2.0 * np.unpackbits(raw.view(np.uint8).reshape(300, -1), axis=1, count=n) - 1
+    differences = [scores[:, i] - scores[:, j] for i, j in pairs]
+    expected = [int((abs(signs @ d) >= abs(d.sum()) - 1e-9).sum()) for d in differences]
+    assert sign_flip_extremes(scores, pairs, n_resamples=300, seed=seed) == expected
+    few = scores[:, [systems - 1, 0]]
+    alone = sign_flip_extremes(few, [(0, 1)], n_resamples=300, seed=seed)
+    assert alone == [expected[pairs.index((0, systems - 1))]]
+    assert sign_flip_extremes(scores, [], n_resamples=300, seed=seed) == []
+
+
+def test_effect_sizes_of_many_pairs_are_those_of_each():
+    rows = np.vstack([RNG.normal(0.1, 0.3, (5, 777)), np.zeros(777), np.full(777, 0.25)])
+    assert effect_sizes(rows) == [effect_size(row, np.zeros(777)) for row in rows]
+    assert [each.d_z for each in effect_sizes(rows)[-2:]] == [0, None]
+
+
 def test_blocks_and_threads_do_not_change_a_bit(monkeypatch):
     threadpoolctl = pytest.importorskip("threadpoolctl")
     scores = RNG.random((997, 7))
@@ -242,6 +266,8 @@ def test_blocks_and_threads_do_not_change_a_bit(monkeypatch):
     result = []
     for block, threads in ((2_000_000, 1), (2_000_000, 2), (5_000, 2), (1, 4)):
         monkeypatch.setattr("qwen3nb.analysis.stats.resampling._BLOCK", block)
+        monkeypatch.setattr("qwen3nb.analysis.stats.resampling._COMPARED", block)
+        monkeypatch.setattr("qwen3nb.analysis.stats.resampling._FLIPS", (threads, 100 * threads))
         with threadpoolctl.threadpool_limits(threads):
             means = resampled_means(scores, n_resamples=400, seed=9)[1]
             extremes = sign_flip_extremes(scores, pairs, n_resamples=400, seed=9)

@@ -12,7 +12,8 @@ from qwen3nb.evaluation.mteb.cost import EncodingSpeed
 from qwen3nb.evaluation.mteb.plan import Planned
 from qwen3nb.evaluation.mteb.preflight import PreflightError, load_checked, preflight, weight_bytes
 from qwen3nb.evaluation.mteb.select import select_tasks, tier_tasks
-from qwen3nb.models.encoders.embedding_cache import bytes_per_vector
+from qwen3nb.models.cache.segments import bytes_per_vector
+from qwen3nb.models.encoders.encode_blocks import block_size
 from qwen3nb.models.load import load_encoder, load_model
 from qwen3nb.models.sources.resolve import find_source
 from qwen3nb.tables import preflight_table
@@ -109,6 +110,11 @@ def test_vectors_that_do_not_fit_are_refused_with_the_way_out(encoder_folder, mo
     # FEVERHardNegatives is part of FEVER: two millions are the least, three the most.
     monkeypatch.setattr(looks, "free_disk", lambda folder: int(2.1e6 * size))
     preflight(encoder).require()
+    monkeypatch.setattr(looks, "free_disk", lambda folder: GB // 4)
+    monkeypatch.setenv("QWEN3NB_CACHE_LIMIT", "200MB")
+    limited = preflight(load_encoder(encoder_folder, show_progress=False))
+    limited.require()
+    assert {each.name: each.needed for each in limited.checks}["disk"] == "0.2 GB of vectors"
     monkeypatch.setattr(looks, "free_disk", lambda folder: 0)
     preflight(load_encoder(encoder_folder, cache=False, show_progress=False)).require()
 
@@ -123,8 +129,8 @@ def test_vectors_stored_before_need_no_room(encoder_folder, monkeypatch, big):
 
 def test_a_search_that_memory_cannot_hold_is_refused(encoder_folder, monkeypatch, big):
     encoder = load_encoder(encoder_folder, cache=False, show_progress=False)
-    # MTEB searches 50,000 documents at once: their vectors, copied once, scores, and queries.
-    needed = 4 * (50_000 * (2 * encoder.dimension + 100) + 100 * encoder.dimension)
+    # A block of vectors in four copies, those of 100 queries, and a thousand hits of each.
+    needed = 4 * encoder.dimension * (4 * block_size(encoder.dimension) + 100) + 256 * 100 * 1000
     monkeypatch.setattr(looks, "available_memory", lambda: needed - 1)
     with pytest.raises(PreflightError, match="GB of memory"):
         preflight(encoder).require()

@@ -9,9 +9,11 @@ from helpers.rerankers import write_reranker
 
 from qwen3nb import paths
 from qwen3nb.datasets.collection import TestCollection
+from qwen3nb.datasets.find_collections import find_collections
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.evaluation.retrieval import candidates as module
 from qwen3nb.evaluation.retrieval.candidates import (
+    LoadedCandidates,
     limited_collection,
     load_candidates,
     split_data,
@@ -96,6 +98,19 @@ def test_a_second_reranker_neither_loads_nor_searches(own_cache, counted, tmp_pa
     assert one.per_query["first nDCG@10"] == other.per_query["first nDCG@10"]
     assert rerank(model, [TASK, beir], **options).reused == (TASK, "words")
     assert counted["searches"] == 2
+
+
+def test_several_rerankers_load_a_data_set_once(own_cache, counted, tmp_path, monkeypatch):
+    beir = write_beir(tmp_path / "words")
+    parts = [*split_data(beir), *split_data(find_collections(beir)[0])]
+    loaded = LoadedCandidates()
+    once = [loaded.load(part, depth=3) for part in parts]
+    again = [loaded.load(part, depth=3) for part in parts]
+    assert all(a is b for a, b in zip(once, again, strict=True))
+    assert counted["loads"] == 2
+    assert loaded.load(parts[0], depth=2) is not once[0]
+    small = LoadedCandidates(limit=10)
+    assert small.load(parts[0], depth=3) is not small.load(parts[0], depth=3)  # does not fit
 
 
 def test_a_group_is_split_and_knows_how_many_it_is():

@@ -326,6 +326,24 @@ def test_bm25_is_boosted_and_a_fusion_fuses_boosted_rankings(write):
     assert search_domain(fusion, boosted) == fuse(parts)
 
 
+@pytest.mark.parametrize("spread", [0.0, 0.3, 3.0])
+def test_bm25_searches_as_deep_as_the_boosts_require(write, monkeypatch, spread):
+    dice = np.random.default_rng(0)
+    words = [" ".join(dice.choice(["red", "fox", "sky", "hat"], 6)) for _ in range(80)]
+    texts = {f"d{n}": text for n, text in enumerate(words)}
+    rows = "".join(json.dumps({"id": name, "text": text}) + "\n" for name, text in texts.items())
+    queries = write("q.toml", query(query='"red fox"', relevance_grades="{ d1 = 3 }"))
+    domain = load_domain(queries, write("d.jsonl", rows))
+    factors = {name: 1 + spread * dice.random() for name in texts}
+    bm25 = load_model("bm25")
+    whole = search_domain(bm25, replace(domain, factors=factors), depth=len(texts))["q1"]
+    monkeypatch.setattr("qwen3nb.evaluation.retrieval.custom._FUSED", 1)
+    for depth in (1, 2, 7, 30):
+        best = search_domain(bm25, replace(domain, factors=factors), depth=depth)["q1"]
+        least = sorted(whole.values(), reverse=True)[depth - 1]
+        assert best == {name: score for name, score in whole.items() if score >= least}
+
+
 def test_a_query_file_names_labels_and_prompts(data, write, tmp_path):
     models = (
         "[models.candidate]\nmodel_id = 'bm25'\n"

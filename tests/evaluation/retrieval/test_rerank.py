@@ -24,10 +24,10 @@ from qwen3nb.metrics.retrieval import rank_documents
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.rerankers.load import load_reranker
 from qwen3nb.records.record import Result
+from qwen3nb.records.runs import first_run_file
 from qwen3nb.records.store import verify_files
 from qwen3nb.report.leaderboard.tables import cost_table
 from qwen3nb.tiers import Tier
-from qwen3nb.utils.journal import Journal
 
 
 @pytest.fixture(scope="session")
@@ -49,16 +49,17 @@ def run_suite(reranker, data=None, **options):
     return rerank(reranker, data, show_progress=False, **options)
 
 
+def first_run(result):
+    return read_run(first_run_file(result.path(), result.config))
+
+
 def test_search_then_rerank_in_one_call(reranker, beir):
     suite = run_suite(reranker, [beir], depth=10)
 
     (result,) = suite.results
     (collection,) = find_collections(beir)
     record = result.path()
-    reranked, first = (
-        read_run(record.with_suffix(".trec")),
-        read_run(record.with_suffix(".first.trec")),
-    )
+    reranked, first = read_run(record.with_suffix(".trec")), first_run(result)
     assert result.task.name == "words.bm25-10"
     assert len(cost_table([result]).rows) == 1  # what the leaderboard's page shows of it
     assert verify_files([record]) == {}
@@ -96,6 +97,21 @@ def test_a_record_that_is_there_is_reused_and_one_of_other_data_is_not(reranker,
     with (beir / "corpus.jsonl").open("a") as file:
         file.write(json.dumps({"_id": "new", "title": "", "text": "sort row"}) + "\n")
     assert run_suite(reranker, [beir], depth=5).reused == ()
+
+
+def test_rerankers_share_the_run_of_the_first_stage(reranker, beir, tmp_path):
+    other = load_reranker(write_reranker(tmp_path / "other", seed=3), device="cpu")
+    (one,), (two,) = (run_suite(each, [beir], depth=5).results for each in (reranker, other))
+    assert one.config["first_run"] == two.config["first_run"]
+    (shared,) = (paths.results() / "first_stages").iterdir()
+    assert first_run_file(two.path(), two.config) == shared
+    assert not list(paths.results().rglob("*.first.trec"))
+    inode = shared.stat().st_ino
+    assert run_suite(reranker, [beir], depth=5, fresh=True).reused == ()
+    assert shared.stat().st_ino == inode  # not written again
+    shared.unlink()  # a record without its runs is not reused
+    assert run_suite(reranker, [beir], depth=5).reused == ()
+    assert verify_files([one.path(), two.path()]) == {}
 
 
 def test_groups_are_averaged_into_one_and_the_mean_counts_them_once(reranker, beir, tmp_path):
@@ -136,7 +152,7 @@ def test_other_first_stages_by_one_parameter(reranker, beir, tmp_path):
     }
     suite = run_suite(reranker, [beir], first=str(file), depth=5)
     assert suite.results[0].task.name == "words.mine-5"
-    assert read_run(suite.results[0].path().with_suffix(".first.trec")) == dense_run
+    assert first_run(suite.results[0]) == dense_run
     assert sparse_run != dense_run
 
 
@@ -257,22 +273,6 @@ def test_runs_in_trec_format(tmp_path):
             read_run(file)
 
 
-def test_a_journal_survives_a_torn_line(tmp_path):
-    file = tmp_path / "j.jsonl"
-    Journal(file).add("a", [1, 2.5])
-    Journal(file).add("b", {"x": 1})
-    whole = file.read_bytes()
-    for cut in range(len(whole) - 1):
-        file.write_bytes(whole[:cut])
-        journal = Journal(file)
-        assert journal.get("b") is None
-        journal.add("c", cut)
-        assert Journal(file).get("c") == cut
-    file.write_bytes(whole.replace(b"2.5", b"2.6"))
-    assert Journal(file).damaged == 1
-    assert Journal(file).get("b") == {"x": 1}
-
-
 def test_a_long_query_is_cut_counted_and_named(folder, beir):
     rows = [json.loads(line) for line in (beir / "queries.jsonl").read_text().splitlines()]
     rows[2]["text"] = "sort row " * 300
@@ -332,7 +332,7 @@ def test_the_official_ms_marco_takes_the_place_of_the_task(reranker, beir, tmp_p
     assert result.task.name == "MSMARCO-dev.given-10"
     assert result.task.main_metric == "MRR@10"
     assert result.per_query["first MRR@10"] == {"7": 1.0, "9": 1 / 10}  # ranks of the run
-    run = read_run(result.path().with_suffix(".first.trec"))
+    run = first_run(result)
     assert rank_documents(run["7"]) == [str(d) for d in range(10)]  # cut to the depth
     judge = pytrec_eval.RelevanceEvaluator({"7": {"0": 1}, "9": {"9": 1}}, {"recip_rank"})
     theirs = judge.evaluate(read_run(result.path().with_suffix(".trec")))

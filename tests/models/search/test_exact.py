@@ -186,7 +186,7 @@ def own_cache(tmp_path, monkeypatch):
 
 
 def test_a_file_of_vectors_is_what_encode_gives(tmp_path, monkeypatch, own_cache):
-    monkeypatch.setattr(vectors_module, "_AT_ONCE", 3)
+    monkeypatch.setattr(vectors_module, "AT_ONCE", 3)
     texts = [*TEXTS, "", TEXTS[0], "last"]
     encoder = load_encoder("random:24", show_progress=False)
     done = encode_to_file(encoder, iter(texts), tmp_path / "v.npy", role="query", total=7)
@@ -198,7 +198,7 @@ def test_a_file_of_vectors_is_what_encode_gives(tmp_path, monkeypatch, own_cache
 
 
 def test_an_interrupted_encoding_resumes(tmp_path, monkeypatch, own_cache):
-    monkeypatch.setattr(vectors_module, "_AT_ONCE", 3)
+    monkeypatch.setattr(vectors_module, "AT_ONCE", 3)
     file = tmp_path / "v.npy"
     file.write_bytes(b"old")
 

@@ -7,6 +7,7 @@ from qwen3nb.analysis.comparison.compare import compare
 from qwen3nb.report.comparison.by_type import by_type_tables, overview_table
 from qwen3nb.report.comparison.figures import differences_figure, pairs_figure
 from qwen3nb.report.comparison.tables import differences_table, power_table
+from qwen3nb.report.comparison.task_figures import task_differences_figure, wins_figure
 from qwen3nb.report.render.sections import Sections
 from qwen3nb.report.render.table import Table
 from qwen3nb.tiers import BENCHMARKS
@@ -74,3 +75,23 @@ def test_types_follow_the_records(many):
     result = make("x")
     amend(result, "task", type="STS")
     assert overview_table(compare([result])).rows == ()
+
+
+def test_of_many_models_the_best_are_shown_and_the_others_counted():
+    names = [f"m{i:02d}" for i in range(33)]
+    results = [make(n, [0.1 + 0.02 * i, 0.3, 0.2], task="T") for i, n in enumerate(names)]
+    comparison = compare(results, baseline="m00", draws=20)
+    figures = [
+        differences_figure(comparison),
+        pairs_figure(comparison),
+        task_differences_figure(comparison, task="T"),
+        wins_figure(comparison, task="T"),
+    ]
+    left_out = ("2 others are", "3 others are", "2 others are", "2 others are")
+    for figure, words in zip(figures, left_out, strict=True):
+        assert figure.caption.endswith(f" Only the best models are shown, {words} not.")
+    assert "m02" not in figures[0].alt
+    table = differences_table(comparison, models=comparison.leaders(30))
+    assert len(table) == 30
+    assert "2 others are not. `qwen3nb tables` writes the rows of all." in table.note
+    assert "others are" not in differences_table(comparison).note

@@ -40,6 +40,21 @@ def explorer():
     return explore(results, task=TASK, texts=search_texts(QUERIES, DOCUMENTS, QRELS))
 
 
+def test_of_many_models_the_page_offers_the_best_or_those_chosen():
+    results = [make(f"m{i:02d}", (0.01 * i, 0.5, 0.2)) for i in range(32)]
+    texts = search_texts(QUERIES, DOCUMENTS, QRELS)
+    best = explore(results, task=TASK, texts=texts)
+    data = data_of(best._repr_html_())
+    assert data["models"] == [f"m{i:02d}" for i in range(31, 1, -1)] == list(data["scores"])
+    assert "offers the 30 best of 32 models" in best._repr_html_()
+    assert list(best.to_frame(first="m00").columns)[1] == "m00"
+    chosen = explore(results, task=TASK, texts=texts, models="m00,m07")
+    assert data_of(chosen._repr_html_())["models"] == ["m07", "m00"]
+    for wrong in ("m00", "m00,other"):
+        with pytest.raises(ValueError, match="m00"):
+            explore(results, task=TASK, texts=texts, models=wrong)
+
+
 def data_of(page):
     start = page.index('<script type="application/json">') + len('<script type="application/json">')
     text = page[start : page.index("</script>", start)]

@@ -7,7 +7,7 @@ import pytest
 from helpers.figures import TASK, records
 from helpers.records import make
 
-from qwen3nb.report.paper.contents import Choice, paper_figures, paper_tables
+from qwen3nb.report.paper.contents import Choice, PaperContents
 from qwen3nb.report.paper.files import write_figures, write_paper, write_tables
 from qwen3nb.report.render.figure import PAPER_STYLES
 
@@ -82,7 +82,7 @@ def test_figures_and_tables_alone_in_other_formats(results, tmp_path):
     choice = Choice(tier="smoke")
     files = write_figures(results, tmp_path / "f", format="pdf", columns=1, choice=choice)
     named = [file.name for file in files]
-    assert len(set(named)) == len(named) == len(paper_figures(results, choice)) + 1
+    assert len(set(named)) == len(named) == len(PaperContents(results, choice).figures()) + 1
     wanted = {"comparison-smoke.pdf", f"differences-{TASK}.pdf", "ranks.pdf", "captions.md"}
     assert wanted <= set(named), named
     assert "per-query-..-x-y.pdf" in named
@@ -92,7 +92,7 @@ def test_figures_and_tables_alone_in_other_formats(results, tmp_path):
         tables = write_tables(results, tmp_path / format, format=format, choice=choice)
         assert f"comparison-smoke.{ending}" in [file.name for file in tables]
         assert all(file.read_text().strip() for file in tables)
-    assert all(table.name and table.caption for table in paper_tables(results, choice))
+    assert all(table.name and table.caption for table in PaperContents(results, choice).tables())
 
 
 def test_an_unknown_style_is_refused_before_anything_is_drawn(results, tmp_path):

@@ -1,13 +1,23 @@
-"""The commit of a checkout."""
+"""Which code this is: the digest of the package's files, and the commit of a checkout."""
 
 from __future__ import annotations
 
 import subprocess
 from pathlib import Path
 
-__all__ = ["git_commit"]
+from qwen3nb.utils.atomic_files import sha256_file, sha256_json
 
+__all__ = ["code_digest", "git_commit"]
+
+_CODE = {".py", ".toml", ".tsv", ".j2", ".json", ".mplstyle"}
 _LENGTH = 12
+
+
+def code_digest() -> str:
+    """Return a digest of the files of this package."""
+    package = Path(__file__).resolve().parent.parent
+    files = sorted(file for file in package.rglob("*") if file.suffix in _CODE)
+    return sha256_json([[str(file.relative_to(package)), sha256_file(file)] for file in files])
 
 
 def git_commit(folder: Path) -> str:

@@ -2,7 +2,7 @@
 
 import subprocess
 
-from qwen3nb.utils.git_commit import git_commit
+from qwen3nb.utils.code_version import git_commit
 
 
 def git(folder, *arguments):

@@ -1,0 +1,165 @@
+"""Scores of several systems on the same queries, as arrays aligned by query id.
+
+Systems that answered the same queries share one tuple of ids, by which they are aligned without
+a look at any id.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from qwen3nb.metrics.intervals import Array
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+__all__ = ["ScoreMatrix", "SystemScores", "join", "shared_queries"]
+
+Columns = Mapping[str, Mapping[str, float]]  # system, then query id, to score
+
+
+@dataclass(frozen=True, eq=False)
+class SystemScores(Mapping[str, float]):
+    """One system's scores on a task: an array, read like a dictionary by query id.
+
+    Attributes:
+        queries: n ids, sorted; systems that answered the same queries share one tuple.
+        scores: (n,), in the order of the ids.
+    """
+
+    queries: tuple[str, ...]
+    scores: Array
+
+    @classmethod
+    def of(cls, values: Mapping[str, float]) -> SystemScores:
+        """Return the scores of any mapping; one that is such scores already is returned as is."""
+        if isinstance(values, SystemScores):
+            return values
+        queries = tuple(values)
+        order = sorted(range(len(queries)), key=queries.__getitem__)
+        scores = np.array(list(values.values()), dtype=float)
+        return cls(tuple(queries[row] for row in order), scores[order])
+
+    def __getitem__(self, query: str) -> float:
+        at = bisect_left(self.queries, query)
+        if at == len(self) or self.queries[at] != query:
+            raise KeyError(query)
+        return float(self.scores[at])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.queries)
+
+    def __len__(self) -> int:
+        return len(self.queries)
+
+    def __repr__(self) -> str:
+        return f"<SystemScores of {len(self)} queries>"
+
+    def on(self, queries: tuple[str, ...]) -> Array:
+        """Return the scores on some of the queries, in their order."""
+        if queries == self.queries:
+            return self.scores
+        at = {query: index for index, query in enumerate(self.queries)}
+        scores: Array = self.scores[[at[query] for query in queries]]
+        return scores
+
+
+@dataclass(frozen=True)
+class ScoreMatrix:
+    """Scores of several systems on the queries that all of them answered.
+
+    Attributes:
+        task: name of the task.
+        metric: name of the metric.
+        systems: S names.
+        queries: n ids, sorted.
+        scores: (S, n).
+        unpaired: per system, the query ids that are not shared by all systems.
+    """
+
+    task: str
+    metric: str
+    systems: tuple[str, ...]
+    queries: tuple[str, ...]
+    scores: Array
+    unpaired: dict[str, tuple[str, ...]]
+
+    def column(self, system: str) -> Array:
+        """One system's scores (n,).
+
+        Raises:
+            ValueError: an unknown system; lists those available.
+        """
+        if system not in self.systems:
+            raise ValueError(
+                f"no system {system!r} on {self.task}; available: {', '.join(self.systems)}"
+            )
+        scores: Array = self.scores[self.systems.index(system)]
+        return scores
+
+    def to_frame(self) -> DataFrame:
+        """A row per query, a column per system; of two, their difference, smallest first."""
+        from pandas import DataFrame, Index
+
+        index = Index(self.queries, name="query")
+        frame = DataFrame(self.scores.T, index=index, columns=list(self.systems))
+        if len(self.systems) != 2:
+            return frame
+        first, second = self.systems
+        return frame.assign(difference=frame[first] - frame[second]).sort_values("difference")
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """One line per system with unpaired queries."""
+        return tuple(
+            f"{self.task}: {len(ids)} queries of {system} do not pair ({_some(ids)})"
+            for system, ids in self.unpaired.items()
+            if ids
+        )
+
+
+def join(columns: Columns, *, task: str = "", metric: str = "") -> ScoreMatrix:
+    """Join systems by query id.
+
+    >>> join({"a": {"q1": 1.0, "q2": 0.5}, "b": {"q1": 0.0}}).unpaired
+    {'a': ('q2',), 'b': ()}
+
+    Raises:
+        ValueError: fewer than two systems, no query shared by all, or a value that is not
+            finite; names the system and the query.
+    """
+    if len(columns) < 2:
+        raise ValueError(f"{task}: expected two or more systems; got {list(columns)}")
+    systems = {system: SystemScores.of(values) for system, values in columns.items()}
+    queries = shared_queries([each.queries for each in systems.values()])
+    if not queries:
+        sizes = ", ".join(f"{system} has {len(values)}" for system, values in columns.items())
+        raise ValueError(f"{task}: no query is shared by all systems ({sizes})")
+    scores = np.array([each.on(queries) for each in systems.values()])
+    if len(bad := np.argwhere(~np.isfinite(scores))):
+        system, query = list(columns)[bad[0][0]], queries[bad[0][1]]
+        raise ValueError(f"{task}: {system} has no finite value on query {query!r}")
+    unpaired = {system: _without(each.queries, queries) for system, each in systems.items()}
+    return ScoreMatrix(task, metric, tuple(columns), queries, scores, unpaired)
+
+
+def shared_queries(several: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    """Return the query ids, sorted, that are in all of several sorted tuples."""
+    first, *others = several
+    if all(queries == first for queries in others):
+        return first
+    return tuple(sorted(set(first).intersection(*others)))
+
+
+def _without(queries: tuple[str, ...], shared: tuple[str, ...]) -> tuple[str, ...]:
+    return () if queries == shared else tuple(sorted({*queries} - {*shared}))
+
+
+def _some(ids: Sequence[str], *, shown: int = 5) -> str:
+    rest = len(ids) - shown
+    return ", ".join(ids[:shown]) + (f" and {rest} more" if rest > 0 else "")

@@ -1,0 +1,352 @@
+"""Encode a file of texts into vectors in parts, on the nodes of a cluster.
+
+A worker is a Ray actor that loads the model once and encodes parts: one per GPU if the cluster
+has any, so that several GPUs of a machine need only a Ray of one's own; otherwise one per group
+of cores. The driver hands out parts one by one, so that a part of a worker that died goes to
+another; Ray starts the worker again where there is room.
+
+The input and the folder of the vectors are on a disk that all nodes share. Vectors never pass
+Ray's object store: a worker writes its part where it stays, whole, under a name that only the
+first writer gets, so that it does no harm if a worker counted as dead finishes its part too.
+(Ray Data would read and write rows; parts with names of their own need no more than this.)
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from qwen3nb.cluster.connect import LOCAL, ClusterError, connected
+from qwen3nb.cluster.facts import Question, facts_here
+from qwen3nb.cluster.nodes import Node, agree, node_environment, nodes_of, sent_environment
+from qwen3nb.models.encoders.encode_file import text_bar
+from qwen3nb.models.encoders.encode_shards import (
+    EncodedShards,
+    TextCuts,
+    check_folder,
+    cut_texts,
+    encode_shard,
+    finish_shards,
+    model_of,
+    start_shards,
+)
+from qwen3nb.models.load import load_encoder
+from qwen3nb.models.search.shards import Shard, ShardedVectors, ShardModel
+
+__all__ = ["WorkerSize", "encode_on_cluster", "worker_size"]
+
+_CORES = 4  # of a worker without a GPU; more of them gain little
+_PARTS = 4  # per worker at least, so that the last parts end at about the same time
+_RETRIES = 3  # of a part, and of a worker
+_TOGETHER = 60.0  # seconds that the first worker waits for the others, to compare them
+_VISIBLE = 30.0  # seconds until a file written on a node is seen on all of a network disk
+_TICK = 0.5  # seconds between looks at the progress
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+@dataclass(frozen=True)
+class WorkerSize:
+    """What a worker gets of a node, and how many there are.
+
+    Attributes:
+        count: number of workers.
+        cores: cores of each; its threads on a CPU.
+        gpus: GPUs of each, 0 or 1.
+    """
+
+    count: int
+    cores: int
+    gpus: int
+
+
+@dataclass(frozen=True)
+class _EncodeJob:
+    """What every worker is told."""
+
+    model: str
+    options: Mapping[str, Any]
+    role: str | None
+    source: Path
+    bytes: int
+    folder: Path
+    threads: int
+    environment: Mapping[str, str] = field(repr=False)
+
+
+def encode_on_cluster(
+    model: str,
+    source: Path,
+    folder: Path,
+    *,
+    address: str = LOCAL,
+    shards: int | None = None,
+    role: str | None = None,
+    threads: int | None = None,
+    show_progress: bool = True,
+    **options: Any,
+) -> EncodedShards:
+    """Write the vectors of a file of texts to a folder, as `encode_shards` does, on a cluster.
+
+    Args:
+        model: see `load_encoder`.
+        source: a file with one ``{"text": ...}`` per line that all nodes see.
+        folder: the folder to write, or to finish; all nodes see it.
+        address: see `connected`.
+        shards: number of parts; None for that of the folder, else one per 65,536 texts and at
+            least four per worker.
+        role: ``query`` or ``passage``; selects the prompt.
+        threads: of a worker without a GPU; None for four, or all of a smaller node.
+        show_progress: whether to show a progress bar.
+        options: see `load_encoder`.
+
+    Raises:
+        ClusterError: no cluster, nodes that disagree, a folder that they do not share, or
+            workers that keep dying.
+        EncoderError: a text that cannot be encoded.
+        ValueError: see `encode_shards`.
+    """
+    check_folder(folder)
+    source, folder = source.resolve(), folder.resolve()
+    with connected(address) as ray:
+        device = str(options.get("device", "auto"))
+        if device.startswith("cuda:"):
+            raise ClusterError(f"--device {device}: Ray gives each worker a GPU; expected cuda")
+        size = worker_size(nodes_of(ray), device=device, threads=threads)
+        cuts = cut_texts(source, folder, shards=shards, at_least=_PARTS * size.count)
+        job = _EncodeJob(
+            model=str(Path(model).resolve()) if Path(model).exists() else model,
+            options={**options, "cache": False, "show_progress": False},
+            role=role,
+            source=source,
+            bytes=cuts.source.bytes,
+            folder=folder,
+            threads=size.cores,
+            environment=sent_environment(),
+        )
+        run = _Encoding(ray, job, cuts)
+        with run.workers(size, show_progress=show_progress):
+            return run.finish()
+
+
+def worker_size(nodes: Sequence[Node], *, device: str, threads: int | None) -> WorkerSize:
+    """Return how the nodes are divided among workers.
+
+    Args:
+        nodes: the nodes of the cluster.
+        device: ``cpu`` leaves GPUs unused.
+        threads: cores of a worker without a GPU.
+
+    Raises:
+        ClusterError: no node has room for a worker.
+    """
+    gpus = sum(int(node.gpus) for node in nodes)
+    if gpus and device != "cpu":
+        return WorkerSize(count=gpus, cores=1, gpus=1)
+    cores = threads or min([_CORES, *(node.cpus for node in nodes)])
+    count = sum(node.cpus // cores for node in nodes)
+    if not count:
+        most = max((node.cpus for node in nodes), default=0)
+        raise ClusterError(f"no node has {cores} cores for a worker; the largest has {most}")
+    return WorkerSize(count=count, cores=cores, gpus=0)
+
+
+class ShardWorker:
+    """An actor: a model, loaded once, that encodes parts."""
+
+    def load(self, job: _EncodeJob) -> tuple[str, dict[str, str], ShardModel]:
+        """Load the model; return the machine's name and what the vectors depend on.
+
+        Raises:
+            ClusterError: this node does not see the files of the driver.
+        """
+        os.environ.update(node_environment(job.environment))
+        os.environ.update(dict.fromkeys(_THREADS, str(job.threads)))
+        import torch
+
+        torch.set_num_threads(job.threads)
+        self._job = job
+        self._check_files()
+        self._encoder = load_encoder(job.model, **job.options)
+        model = model_of(self._encoder, job.role)
+        facts = facts_here(Question()) | {f"model {job.model}": model.identity[:12]}
+        facts.pop("notebooks")  # none runs
+        return platform.node(), facts, model
+
+    def _check_files(self) -> None:
+        source, folder = self._job.source, self._job.folder
+        size = source.stat().st_size if source.is_file() else None
+        for path, seen in ((source, size == self._job.bytes), (folder, folder.is_dir())):
+            if not seen:
+                raise ClusterError(
+                    f"{platform.node()} does not see the {path} of the driver; the input and the "
+                    "folder of the vectors must be on a disk that all nodes share"
+                )
+
+    def encode(self, shard: Shard, vectors: ShardedVectors, counter: Any) -> tuple[str, bool]:
+        """Encode a part unless it is there; return its SHA-256 and whether it was there."""
+        done = 0
+
+        def advance(texts: int) -> None:
+            nonlocal done
+            done += texts
+            counter.put.remote(shard.file, done)
+
+        return encode_shard(
+            self._encoder, shard, source=self._job.source, folder=self._job.folder,
+            vectors=vectors, advance=advance,
+        )  # fmt: skip
+
+
+class TextCounter:
+    """An actor: how many texts of each part are done."""
+
+    def __init__(self) -> None:
+        self._done: dict[str, int] = {}
+
+    def put(self, part: str, texts: int) -> None:
+        """Note that so many ``texts`` of a part are done."""
+        self._done[part] = texts
+
+    def total(self) -> int:
+        """Return how many texts are done."""
+        return sum(self._done.values())
+
+
+class _Encoding:
+    """The driver's side: which worker has which part."""
+
+    def __init__(self, ray: Any, job: _EncodeJob, cuts: TextCuts) -> None:
+        self._ray, self._job, self._cuts = ray, job, cuts
+        self._waiting = deque(cuts.shards)
+        self._loading: dict[Any, Any] = {}  # worker by reference to its facts
+        self._idle: list[Any] = []
+        self._busy: dict[Any, tuple[Any, Shard]] = {}
+        self._facts: dict[str, dict[str, str]] = {}
+        self._failures: Counter[str] = Counter()
+        self._vectors: ShardedVectors | None = None
+        self._digests: dict[str, str] = {}
+        self._kept = 0
+        self._count: Any | None = None  # reference to the number of texts that are done
+        self._started = time.monotonic()
+
+    @contextmanager
+    def workers(self, size: WorkerSize, *, show_progress: bool) -> Iterator[None]:
+        """Start the workers and the counter; end them with the block."""
+        ray = self._ray
+        self._counter = ray.remote(TextCounter).options(num_cpus=0).remote()
+        kind = ray.remote(ShardWorker).options(
+            num_cpus=size.cores, num_gpus=size.gpus, max_restarts=_RETRIES
+        )
+        started = [kind.remote() for _ in range(min(size.count, len(self._waiting)))]
+        for worker in started:
+            self._load(worker)
+        bar = text_bar(Path(self._job.model).name, self._cuts.source.texts, show=show_progress)
+        try:
+            with bar:
+                self._bar = bar
+                yield
+        finally:
+            for actor in (*started, self._counter):
+                ray.kill(actor)
+
+    def _load(self, worker: Any) -> None:
+        # Ray repeats this on the worker that it starts in the place of a dead one.
+        reference = worker.load.options(max_task_retries=_RETRIES).remote(self._job)
+        self._loading[reference] = worker
+
+    def finish(self) -> EncodedShards:
+        """Hand out parts until all are done, and write the manifest.
+
+        Raises:
+            ClusterError: no worker is left, or one of many other reasons; see `encode_on_cluster`.
+        """
+        while self._waiting or self._busy:
+            if not (self._loading or self._idle or self._busy):
+                raise ClusterError("every worker died; finished parts are kept, so run it again")
+            self._hand_out()
+            ready, _ = self._ray.wait([*self._loading, *self._busy], timeout=_TICK)
+            for reference in ready:
+                if reference in self._loading:
+                    self._loaded(reference)
+                else:
+                    self._encoded(reference)
+            self._show()
+        assert self._vectors is not None  # noqa: S101 - a part was encoded
+        vectors = finish_shards(self._job.folder, self._vectors, self._digests)
+        return EncodedShards(self._job.folder, vectors, self._kept)
+
+    def _loaded(self, reference: Any) -> None:
+        """Compare a worker's facts with those of the others; give it work."""
+        worker = self._loading.pop(reference)
+        answer = self._answer(reference)
+        if answer is None:
+            return  # it died more often than Ray starts it again
+        machine, facts, model = answer
+        self._facts[f"{machine} (worker {len(self._facts) + 1})"] = facts
+        agree(self._facts)
+        self._vectors = start_shards(self._job.folder, self._cuts, model)
+        self._idle.append(worker)
+
+    def _encoded(self, reference: Any) -> None:
+        """Take note of a finished part, or let another worker do that of a dead one."""
+        worker, shard = self._busy.pop(reference)
+        answer = self._answer(reference)
+        if answer is None:
+            self._failures[shard.file] += 1
+            if self._failures[shard.file] > _RETRIES:
+                raise ClusterError(
+                    f"{shard.file}: the worker died {_RETRIES + 1} times; is there enough memory? "
+                    "Finished parts are kept; --batch-size or --max-length need less"
+                )
+            self._waiting.appendleft(shard)
+            self._load(worker)
+            return
+        self._await_file(shard)
+        self._digests[shard.file], was_there = answer
+        self._kept += was_there
+        self._idle.append(worker)
+
+    def _answer(self, reference: Any) -> Any | None:
+        """Return what a worker returns, or None if it died; raise what it raises."""
+        try:
+            return self._ray.get(reference)
+        except self._ray.exceptions.RayTaskError as error:
+            raise error.cause from None
+        except self._ray.exceptions.RayError:
+            return None
+
+    def _hand_out(self) -> None:
+        """Give parts to idle workers, once all have loaded the model or have had the time."""
+        if self._loading and time.monotonic() < self._started + _TOGETHER:
+            return
+        while self._idle and self._waiting:
+            worker, shard = self._idle.pop(), self._waiting.popleft()
+            reference = worker.encode.remote(shard, self._vectors, self._counter)
+            self._busy[reference] = worker, shard
+
+    def _await_file(self, shard: Shard) -> None:
+        """Wait until this machine sees a part that a worker wrote."""
+        file = self._job.folder / shard.file
+        deadline = time.monotonic() + _VISIBLE
+        while not file.is_file():
+            if time.monotonic() > deadline:
+                raise ClusterError(
+                    f"{file} was written on a node but is not to be seen here; the folder of the "
+                    "vectors must be on a disk that all nodes share"
+                )
+            time.sleep(_TICK)
+
+    def _show(self) -> None:
+        """Move the bar to the number of texts that are done, if the counter answers at once."""
+        if self._count is None:
+            self._count = self._counter.total.remote()
+        if self._ray.wait([self._count], timeout=0)[0]:
+            done, self._count = self._answer(self._count), None
+            self._bar.update((done or self._bar.n) - self._bar.n)

@@ -1,0 +1,158 @@
+"""Search with an encoder: exact, and by blocks, so that no corpus of vectors is held.
+
+The documents are encoded block by block and each block is searched as it comes. Memory is
+bounded by a block and the hits, whatever the size of the corpus; every vector still goes to
+the embedding cache. Scores are those of `exact.search`, and depend on no block size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qwen3nb.models.encoders.base import Encoder
+from qwen3nb.models.encoders.encode_blocks import encode_blocks
+from qwen3nb.models.search.exact import Hits, search
+from qwen3nb.models.search.mteb_rows import document_ids, joined_document, joined_query
+from qwen3nb.models.search.vector_store import VectorStore, stored_vectors
+
+if TYPE_CHECKING:
+    from mteb.models.model_meta import ModelMeta
+
+__all__ = ["DenseSearch", "search_texts"]
+
+Floats = NDArray[np.float32]
+Run = dict[str, dict[str, float]]
+
+
+def search_texts(
+    encoder: Encoder,
+    queries: Sequence[str],
+    documents: Iterable[str],
+    *,
+    total: int | None = None,
+    encoding: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Hits:
+    """Return the best documents of each query, encoding the documents block by block.
+
+    Args:
+        encoder: any encoder.
+        queries: texts of the queries.
+        documents: texts of the documents.
+        total: number of documents, for the progress bar.
+        encoding: options of `Encoder.encode`.
+        options: options of `search`, such as ``k``.
+
+    Raises:
+        EncoderError: a text that cannot be encoded.
+    """
+    settings = dict(encoding or {})
+    vectors = encoder.encode(list(queries), role="query", **settings)
+    blocks = encode_blocks(encoder, documents, total=total, role="passage", **settings)
+    return search(vectors, blocks, **options)
+
+
+class DenseSearch:
+    """An encoder as a search model of MTEB, for retrieval and reranking tasks."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self._encoder = encoder
+        self._corpus: Any = None
+
+    @property
+    def mteb_model_meta(self) -> ModelMeta:
+        """MTEB's description of the encoder."""
+        return self._encoder.mteb_model_meta
+
+    def index(self, corpus: Any, **_: Any) -> None:
+        """Keep MTEB's corpus, whose texts are encoded when it is searched."""
+        self._corpus = corpus
+
+    def search(
+        self,
+        queries: Any,
+        *,
+        top_k: int,
+        top_ranked: Mapping[str, Sequence[str]] | None = None,
+        task_metadata: Any = None,
+        encode_kwargs: Mapping[str, Any] | None = None,
+        **_: Any,
+    ) -> Run:
+        """Score the ``top_k`` best documents per query, of all or of those in ``top_ranked``.
+
+        Raises:
+            ValueError: a document of ``top_ranked`` is not in the corpus.
+        """
+        batch_size = (encode_kwargs or {}).get("batch_size")
+        encoding = {"task_metadata": task_metadata, "batch_size": batch_size}
+        names = [str(row["id"]) for row in queries]
+        texts = [joined_query(row) for row in queries]
+        if top_ranked is not None:
+            candidates = {name: top_ranked.get(name, ()) for name in names}
+            return self._rerank(candidates, texts, k=top_k, encoding=encoding)
+        hits = search_texts(
+            self._encoder, texts, self._documents(), total=len(self._corpus), encoding=encoding,
+            k=top_k, **self._scoring,
+        )  # fmt: skip
+        return hits.run(names, self._names(hits))
+
+    @property
+    def _scoring(self) -> dict[str, Any]:
+        return {"cosine": self._encoder.similarity_name == "cosine", "zeros": True}
+
+    def _documents(self) -> Iterator[str]:
+        return (joined_document(row) for row in self._corpus)
+
+    def _names(self, hits: Hits) -> dict[int, str]:
+        """Return the names of the documents that were hit, not of the whole corpus."""
+        positions = np.unique(hits.ids[hits.ids >= 0]).tolist()
+        return dict(zip(positions, document_ids(self._corpus, positions), strict=True))
+
+    def _rerank(
+        self,
+        candidates: Mapping[str, Sequence[str]],
+        texts: Sequence[str],
+        *,
+        k: int,
+        encoding: dict[str, Any],
+    ) -> Run:
+        positions = self._positions(candidates)
+        vectors = self._encoder.encode(list(texts), role="query", **encoding)
+        with stored_vectors(
+            self._encoder, self._documents(), total=len(self._corpus), role="passage", **encoding
+        ) as documents:
+            return {
+                name: self._among(vector, list(dict.fromkeys(wanted)), positions, documents, k=k)
+                for vector, (name, wanted) in zip(vectors, candidates.items(), strict=True)
+            }
+
+    def _positions(self, candidates: Mapping[str, Sequence[str]]) -> dict[str, int]:
+        """Return the positions of all candidates in the corpus."""
+        wanted = {name for each in candidates.values() for name in each}
+        names = document_ids(self._corpus, range(len(self._corpus)))
+        positions = {name: row for row, name in enumerate(names) if name in wanted}
+        if lost := sorted(wanted - positions.keys()):
+            raise ValueError(
+                f"candidate {lost[0]!r} is not in the corpus ({len(lost)} in total); are the "
+                "candidates those of this corpus?"
+            )
+        return positions
+
+    def _among(
+        self,
+        query: Floats,
+        names: Sequence[str],
+        positions: Mapping[str, int],
+        documents: VectorStore,
+        *,
+        k: int,
+    ) -> dict[str, float]:
+        """Return the scores of the ``k`` best of the named documents."""
+        if not names:
+            return {}
+        rows = documents.rows(np.array([positions[name] for name in names]))
+        return search(query[None], rows, k=k, **self._scoring).run([""], names)[""]

@@ -1,0 +1,208 @@
+"""Vectors in parts: a folder of .npy files and a manifest, as ``encode --shards`` writes it.
+
+    vectors/
+      plan.json          what is encoded, by which model, in which parts; written first
+      part-000000.npy    float32 (n, D), in the order of the input; appears whole
+      part-000001.npy
+      manifest.json      the plan and the SHA-256 of every part; written last
+
+A folder without a manifest is not finished, and is not read. To write one, see
+`qwen3nb.models.encoders.encode_shards`; to search one, give its path to
+`qwen3nb.models.search.exact.search`, as you would a .npy file.
+
+    vectors = read_manifest(folder)             # refuses missing and truncated parts by name
+    vectors.texts, vectors.dimension, vectors.model.identity, vectors.model.similarity
+    for block in shard_blocks(folder, 8192):    # float32 (n, D), n <= 8192, in order
+        ...
+
+Shapes: N texts, D dimensions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qwen3nb.models.search.npy_file import check_npy, read_blocks
+from qwen3nb.utils.atomic_files import read_json, sha256_file
+
+__all__ = [
+    "MANIFEST", "PLAN", "Shard", "ShardModel", "ShardSource", "ShardedVectors", "damaged_shards",
+    "read_manifest", "read_shard_plan", "shard_blocks",
+]  # fmt: skip
+
+PLAN, MANIFEST = "plan.json", "manifest.json"
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class ShardSource:
+    """The file of texts.
+
+    Attributes:
+        file: its name.
+        bytes: its size.
+        sha256: its digest.
+        texts: N.
+    """
+
+    file: str
+    bytes: int
+    sha256: str
+    texts: int
+
+
+@dataclass(frozen=True)
+class ShardModel:
+    """The model that the vectors are of, and how it was used.
+
+    Attributes:
+        label: its name.
+        identity: SHA-256 of everything its vectors depend on but the role.
+        dimension: D.
+        similarity: ``cosine`` or ``dot``.
+        role: ``query``, ``passage`` or None; selects the prompt.
+    """
+
+    label: str
+    identity: str
+    dimension: int
+    similarity: str
+    role: str | None
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A part: its texts in the input, and its file.
+
+    Attributes:
+        file: name of the .npy file.
+        first: position of its first text.
+        texts: number of texts, n.
+        offset: where its lines begin in the input.
+        bytes: their length.
+        source_sha256: their digest.
+        sha256: digest of the .npy file; empty in a plan.
+    """
+
+    file: str
+    first: int
+    texts: int
+    offset: int
+    bytes: int
+    source_sha256: str
+    sha256: str = ""
+
+
+@dataclass(frozen=True)
+class ShardedVectors:
+    """What a plan or a manifest says.
+
+    Attributes:
+        source: the file of texts.
+        model: the model.
+        shards: the parts, in order.
+    """
+
+    source: ShardSource
+    model: ShardModel
+    shards: tuple[Shard, ...]
+
+    @property
+    def texts(self) -> int:
+        """N, the number of vectors."""
+        return self.source.texts
+
+    @property
+    def dimension(self) -> int:
+        """D, the length of a vector."""
+        return self.model.dimension
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON of the plan or the manifest."""
+        return {"schema": SCHEMA, **asdict(self), "shards": [asdict(each) for each in self.shards]}
+
+    def check(self, shard: Shard, folder: Path) -> None:
+        """Refuse a part whose file is missing, truncated or of another shape.
+
+        Raises:
+            ValueError: it is; names the file.
+        """
+        check_npy(folder / shard.file, rows=shard.texts, dimension=self.dimension)
+
+
+def read_manifest(folder: Path) -> ShardedVectors:
+    """Return the manifest of a finished folder, whose parts are there and have their size.
+
+    Their content is read by `damaged_shards`.
+
+    Raises:
+        ValueError: no such folder, one that is not finished, or a part that is missing,
+            truncated or of another shape; names the file.
+    """
+    if not (folder / MANIFEST).is_file():
+        raise ValueError(f"{folder}: {_unfinished(folder)}")
+    vectors = _read(folder / MANIFEST)
+    for shard in vectors.shards:
+        vectors.check(shard, folder)
+    return vectors
+
+
+def _unfinished(folder: Path) -> str:
+    if not (folder / PLAN).is_file():
+        return f"expected a .npy file, or a folder with a {MANIFEST} (qwen3nb encode --shards)"
+    shards = read_shard_plan(folder).shards
+    done = sum((folder / shard.file).is_file() for shard in shards)
+    return (
+        f"not finished: {done} of {len(shards)} parts and no {MANIFEST}; "
+        "run the same `qwen3nb encode` again, which resumes"
+    )
+
+
+def read_shard_plan(folder: Path) -> ShardedVectors:
+    """Return the plan of a folder.
+
+    Raises:
+        ValueError: not a plan of this release.
+    """
+    return _read(folder / PLAN)
+
+
+def _read(file: Path) -> ShardedVectors:
+    value = read_json(file)
+    schema = value.get("schema") if isinstance(value, dict) else None
+    if schema != SCHEMA:
+        raise ValueError(f"{file}: expected schema {SCHEMA} of vectors in parts; got {schema}")
+    try:
+        return ShardedVectors(
+            source=ShardSource(**value["source"]),
+            model=ShardModel(**value["model"]),
+            shards=tuple(Shard(**each) for each in value["shards"]),
+        )
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{file}: not the JSON of vectors in parts ({error})") from None
+
+
+def shard_blocks(folder: Path, size: int) -> Iterator[NDArray[np.float32]]:
+    """Yield blocks (n, D), n at most ``size``, of the vectors of a folder, in order.
+
+    Raises:
+        ValueError: see `read_manifest`.
+    """
+    for shard in read_manifest(folder).shards:
+        yield from read_blocks(folder / shard.file, size)
+
+
+def damaged_shards(folder: Path) -> list[str]:
+    """Return the parts whose content is not what the manifest says.
+
+    Raises:
+        ValueError: see `read_manifest`.
+    """
+    shards = read_manifest(folder).shards
+    return [each.file for each in shards if sha256_file(folder / each.file) != each.sha256]

@@ -1,0 +1,61 @@
+"""Scores of several systems joined by query id."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qwen3nb.analysis.stats.score_matrix import SystemScores, join, shared_queries
+
+COLUMNS = st.dictionaries(
+    st.sampled_from("abc"),
+    st.dictionaries(st.sampled_from(["q1", "q2", "q3", "q4"]), st.floats(0, 1), min_size=1),
+    min_size=2,
+)
+
+
+def test_join_by_hand():
+    matrix = join({"a": {"q2": 0.2, "q1": 0.1, "q3": 1}, "b": {"q1": 0.5, "q2": 0.6}}, task="T")
+    assert matrix.queries == ("q1", "q2")
+    assert matrix.scores.tolist() == [[0.1, 0.2], [0.5, 0.6]]
+    assert matrix.unpaired == {"a": ("q3",), "b": ()}
+    assert matrix.notes == ("T: 1 queries of a do not pair (q3)",)
+    assert matrix.column("b").tolist() == [0.5, 0.6]
+    with pytest.raises(ValueError, match="no system 'c' on T; .*: a, b"):
+        matrix.column("c")
+
+
+@settings(max_examples=60, deadline=None)
+@given(COLUMNS)
+def test_join_loses_no_query(columns):
+    if not set.intersection(*(set(values) for values in columns.values())):
+        with pytest.raises(ValueError, match="no query is shared by all systems"):
+            join(columns)
+        return
+    matrix = join(columns)
+    for system, values in columns.items():
+        assert set(matrix.queries) | set(matrix.unpaired[system]) == set(values)
+        assert matrix.column(system).tolist() == [values[query] for query in matrix.queries]
+
+
+def test_join_refuses():
+    with pytest.raises(ValueError, match="two or more systems"):
+        join({"a": {"q": 1}})
+    with pytest.raises(ValueError, match="T: b has no finite value on query 'q2'"):
+        join({"a": {"q1": 1, "q2": 1}, "b": {"q1": 1, "q2": float("nan")}}, task="T")
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.dictionaries(st.text("ab é", max_size=3), st.floats(0, 1)))
+def test_scores_of_a_system_read_like_the_dictionary_they_come_from(values):
+    scores = SystemScores.of(values)
+    assert scores == values
+    assert list(scores) == sorted(values)
+    assert "other id" not in scores
+    assert SystemScores.of(scores) is scores
+
+
+def test_systems_with_the_same_queries_share_their_tuple():
+    first, second = (SystemScores.of({"b": 1.0, "a": 0.5}) for _ in range(2))
+    assert shared_queries([first.queries, second.queries]) is first.queries
+    assert shared_queries([first.queries, ("b", "c")]) == ("b",)
+    assert second.on(first.queries) is second.scores

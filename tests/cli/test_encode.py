@@ -1,0 +1,56 @@
+"""`qwen3nb encode --shards`, and `qwen3nb cache verify` of what it writes."""
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from qwen3nb.cli.main import main
+from qwen3nb.models.encoders import encode_shards as shards_module
+
+
+@pytest.fixture
+def cli():
+    return lambda *arguments: CliRunner().invoke(main, [str(each) for each in arguments])
+
+
+@pytest.fixture
+def encode(cli, tmp_path, monkeypatch):
+    monkeypatch.setattr(shards_module, "AT_ONCE", 2)
+    source = tmp_path / "texts.jsonl"
+    source.write_text("".join(f'{{"text": "{number}"}}\n' for number in range(7)))
+    files = ("--input", source, "--output", tmp_path / "v")
+    return lambda *options: cli("encode", "--model", "random:8", *files, *options)
+
+
+def test_a_folder_of_parts_is_written_and_resumed(encode, cli, tmp_path):
+    folder = tmp_path / "v"
+    assert f"{folder}: 7 x 8 float32 in 3 parts\n" in encode("--shards", 3).output
+    (folder / "part-000001.npy").unlink()
+    (folder / "manifest.json").unlink()
+    again = encode("--shards", 3).output
+    assert f"{folder}: resuming, 2 of 3 parts are there\n" in again
+    assert "in 3 parts; 2 were there before" in again
+    refused = encode("--shards", 2)
+    assert refused.exit_code == 1
+    assert "planned in 3 parts; got --shards 2" in refused.output
+    assert cli("cache", "verify", folder).output == "7 vectors; 0 of 3 parts damaged\n"
+
+
+def test_a_damaged_part_is_named(encode, cli, tmp_path):
+    encode("--shards", 2)
+    file = tmp_path / "v" / "part-000001.npy"
+    array = np.load(file)
+    np.save(file, array + 1)
+    done = cli("cache", "verify", tmp_path / "v")
+    assert (done.exit_code, str(file) in done.output) == (1, True)
+    assert "7 vectors; 1 of 2 parts damaged" in done.output
+
+
+def test_more_parts_than_there_can_be_are_fewer(encode):
+    assert "in 4 parts, one per 4,096 texts, not 9" in encode("--shards", 9).output
+
+
+def test_threads_need_workers(encode):
+    done = encode("--shards", 2, "--threads", 2)
+    assert done.exit_code == 2
+    assert "--threads is for the workers of --ray" in done.output
