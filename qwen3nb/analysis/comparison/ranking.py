@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,6 +36,7 @@ from qwen3nb.metrics.intervals import (
     mean_of_intervals,
 )
 from qwen3nb.utils.format import interval_text, json_text, number_text
+from qwen3nb.utils.hardware import cores
 from qwen3nb.utils.markdown import escaped, markdown_table
 
 __all__ = ["Ranking", "Resamples", "Standing", "rank_systems", "tie_groups"]
@@ -160,14 +162,18 @@ def rank_systems(
     columns = [_select(matrix, systems) for matrix in matrices]
     seeds = [draw_seed(seed, matrix.queries) for matrix in matrices]
     observed, resampled = np.zeros(len(systems)), np.zeros((n_resamples, len(systems)))
-    for share, matrix in zip(shares, matrices, strict=True):
-        means, each = (
-            resamples.means(matrix, systems)
-            if resamples
-            else _resampled(matrix, systems, n_resamples, seed)
+    with ThreadPoolExecutor(cores()) as pool:
+        drawn = pool.map(
+            lambda matrix: (
+                resamples.means(matrix, systems)
+                if resamples
+                else _resampled(matrix, systems, n_resamples, seed)
+            ),
+            matrices,
         )
-        observed += share * means
-        resampled += share * each
+        for share, (means, each) in zip(shares, drawn, strict=True):
+            observed += share * means
+            resampled += share * each
     order = [int(i) for i in np.argsort(-observed, kind="stable")]
     differ = _mean_tests(columns, seeds, shares, n_resamples=n_resamples) < alpha
     groups = tie_groups(order, differ)

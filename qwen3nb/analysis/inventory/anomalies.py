@@ -147,6 +147,10 @@ def _same_weights(one: Score, other: Score) -> bool:
 
 
 def _same_queries(one: Score, other: Score) -> bool:
+    if len(one.per_query) != len(other.per_query):
+        return False
+    if None not in (means := [one.value, other.value]) and not _equal(means):
+        return False  # equal scores have equal means, so most runs differ without a look at them
     values = dict(one.per_query)
     return (
         len(values) >= _QUERIES

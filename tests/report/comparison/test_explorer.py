@@ -48,8 +48,8 @@ def test_of_many_models_the_page_offers_the_best_or_those_chosen():
     assert data["models"] == [f"m{i:02d}" for i in range(31, 1, -1)] == list(data["scores"])
     assert "offers the 30 best of 32 models" in best._repr_html_()
     assert list(best.to_frame(first="m00").columns)[1] == "m00"
-    chosen = explore(results, task=TASK, texts=texts, models="m00,m07")
-    assert data_of(chosen._repr_html_())["models"] == ["m07", "m00"]
+    selected = explore(results, task=TASK, texts=texts, models="m00,m07")
+    assert data_of(selected._repr_html_())["models"] == ["m07", "m00"]
     for wrong in ("m00", "m00,other"):
         with pytest.raises(ValueError, match="m00"):
             explore(results, task=TASK, texts=texts, models=wrong)
