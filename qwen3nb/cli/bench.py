@@ -170,7 +170,7 @@ def bench_records(folder: Path | None, only: str, **options: Any) -> None:
 
     \b
     qwen3nb bench records --models 10 --tasks 5 --seeds 1 --queries 2000
-    qwen3nb bench records --folder /tmp/records --only compare
+    qwen3nb bench records --folder records --only compare
     """
     from qwen3nb.bench.records import bench_records as run
     from qwen3nb.bench.records import records_table
