@@ -31,6 +31,7 @@ _SETTINGS = {
     "RAY_task_oom_retries": "3",  # else a run too large for its node is repeated forever
     "RAY_DEDUP_LOGS": "0",
 }
+_AUTHENTICATION = "RAY_AUTH_MODE"  # set by a Ray of our own; it would bar us from another
 _STORE = 512 << 20  # bytes of shared memory of a Ray of our own: only the files of runs pass it
 
 
@@ -52,17 +53,22 @@ def connected(address: str = LOCAL) -> Iterator[Any]:
         yield ray
         return
     target = _answering(address)
-    with _defaults(_SETTINGS), _own_signals():
+    with _kept(_AUTHENTICATION):
+        with _defaults(_SETTINGS), _own_signals():
+            _join(ray, target)
         try:
-            ray.init(address=target, **_quiet(target))
-        except Exception as error:  # noqa: BLE001 - Ray raises bare ones, too
+            yield ray
+        finally:
             ray.shutdown()
-            what = "start Ray on this machine" if target == LOCAL else f"join Ray at {target}"
-            raise ClusterError(f"cannot {what}: {error}") from None
+
+
+def _join(ray: Any, target: str) -> None:
     try:
-        yield ray
-    finally:
+        ray.init(address=target, **_quiet(target))
+    except Exception as error:  # noqa: BLE001 - Ray raises bare ones, too
         ray.shutdown()
+        what = "start Ray on this machine" if target == LOCAL else f"join Ray at {target}"
+        raise ClusterError(f"cannot {what}: {error}") from None
 
 
 def _ray() -> Any:
@@ -142,6 +148,19 @@ def _defaults(settings: Mapping[str, str]) -> Iterator[None]:
     finally:
         for name in own:
             os.environ.pop(name, None)
+
+
+@contextmanager
+def _kept(name: str) -> Iterator[None]:
+    """Give a variable of the environment its present value back after a block."""
+    before = os.environ.get(name)
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = before
 
 
 @contextmanager
