@@ -138,7 +138,7 @@ def test_marks_and_the_map_of_pairs_follow_the_corrected_p_value(comparison, res
         each = comparison.difference(row[0].text, best, task=TASKS[0])
         if each is not None and row[1].value is not None:
             assert (row[1].mark == "†") == (each.corrected >= 0.05)
-    pairs = [each for task in comparison.tasks for each in task.all_pairs]
+    pairs = [each for task in comparison.tasks for each in task.outcomes]
     not_significant = sum(each.corrected >= 0.05 for each in pairs)
     assert f"{not_significant} of {len(pairs)} pairs" in pairs_figure(comparison).alt
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from qwen3nb.analysis.stats.score_matrix import ScoreMatrix, SystemScores, join
+from qwen3nb.analysis.stats.score_matrix import QuerySorter, ScoreMatrix, SystemScores, join
+from qwen3nb.metrics.intervals import Array
 from qwen3nb.records.query_scores import QueryScores
 from qwen3nb.records.record import Result
 
@@ -31,26 +32,6 @@ __all__ = [
 ]
 
 _LEVELS = ("subset", "split")  # of a part, in the order of a task's key
-
-
-class _Rows:
-    """The rows of queries in the order of their ids, found once for records of equal queries."""
-
-    def __init__(self) -> None:
-        self._sorted: dict[str, tuple[tuple[str, ...], list[int]]] = {}
-
-    def system(self, scores: QueryScores, metric: str) -> SystemScores:
-        """Return a column of a record's scores, by id."""
-        if scores.ids not in self._sorted:
-            queries = scores.queries
-            rows = sorted(range(len(queries)), key=queries.__getitem__)
-            self._sorted[scores.ids] = tuple(queries[row] for row in rows), rows
-        queries, rows = self._sorted[scores.ids]
-        column = scores.array(metric)[rows]
-        if scores.counts[metric] == len(queries):
-            return SystemScores(queries, column)
-        there = ~np.isnan(column)
-        return SystemScores(tuple(itertools.compress(queries, there)), column[there])
 
 
 @dataclass(frozen=True)
@@ -267,7 +248,7 @@ def score_columns(
     """
     columns: dict[str, SystemScores] = {}
     reasons = []
-    rows = _Rows()
+    sorter = QuerySorter()
     for result in records:
         name = names[result.model.identity, result.seed]
         if result.task.revision != revision:
@@ -278,8 +259,17 @@ def score_columns(
         elif not result.scores.counts.get(metric):
             reasons.append(f"{task}: {name} has no {metric} per query")
         else:
-            columns[name] = rows.system(result.scores, metric)
+            columns[name] = sorter.system(*_present(result.scores, metric))
     return columns, reasons
+
+
+def _present(scores: QueryScores, metric: str) -> tuple[tuple[str, ...], Array]:
+    """Return the queries with a score by a metric, and these scores."""
+    array = scores.array(metric)
+    if scores.counts[metric] == len(array):
+        return scores.queries, array
+    there = ~np.isnan(array)
+    return tuple(itertools.compress(scores.queries, there)), array[there]
 
 
 def common_revision(records: Sequence[Result]) -> str:

@@ -134,7 +134,7 @@ class Comparison:
 
     def family(self, task: str = "") -> str:
         """The family over which p-values against the baseline are corrected, in words."""
-        sizes = [len(t.with_baseline) for t in self.tasks if task in ("", t.task)]
+        sizes = [each.compared_count for each in self.tasks if task in ("", each.task)]
         sizes = [size for size in sizes if size]
         method = NAMES[self.procedure.correction]
         if len(sizes) == 1:
@@ -155,7 +155,7 @@ class Comparison:
         tasks = len({each.task for each in self.tasks})
         return (
             f"Comparison of {models} models on {tasks} tasks, baseline {self.baseline!r}, "
-            f"{len(self.differences)} differences"
+            f"{sum(each.compared_count for each in self.tasks)} differences"
         )
 
     def __str__(self) -> str:

@@ -8,21 +8,27 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from qwen3nb.analysis.stats.multiple_testing import adjust
-from qwen3nb.analysis.stats.paired_tests import effect_sizes
+from qwen3nb.analysis.stats.paired_tests import EffectSize, effect_sizes
 from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL, draw_seed, sign_flip_extremes
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.metrics.intervals import Array, Interval, difference_intervals
 from qwen3nb.utils.format import interval_text, p_value_text
+from qwen3nb.utils.hardware import cores
 
 __all__ = [
+    "PairTest",
     "PairedDifference",
     "corrected",
     "described_pairs",
+    "mean_differences",
     "paired_differences",
     "permutation_p_values",
 ]
@@ -30,6 +36,14 @@ __all__ = [
 Pairs = Sequence[tuple[str, str]]  # names of two systems
 
 _HELD = 500_000  # differences of scores held at once, which bounds the memory
+
+
+class PairTest(NamedTuple):
+    """The test of a pair: p-value, corrected over its family, number of comparisons in that."""
+
+    p_value: float
+    corrected: float
+    family: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +126,8 @@ def paired_differences(
     """
     names = list(itertools.combinations(matrix.systems, 2)) if pairs is None else list(pairs)
     p_values = permutation_p_values(matrix, names, draws=draws, seed=seed)
-    return list(described_pairs(matrix, names, p_values, p_values, family=1, level=level))
+    tests = [PairTest(p, p, 1) for p in p_values]
+    return list(described_pairs(matrix, names, tests, level=level))
 
 
 def permutation_p_values(
@@ -127,57 +142,68 @@ def permutation_p_values(
         seed: of the draws, combined with the query ids.
     """
     extremes = sign_flip_extremes(
-        _anchored(matrix.scores.T), _numbers(matrix, pairs), n_resamples=draws,
+        _anchored(matrix.scores.T), _numbers(matrix, pairs).tolist(), n_resamples=draws,
         seed=draw_seed(seed, matrix.queries),
     )  # fmt: skip
     return [(extreme + 1) / (draws + 1) for extreme in extremes]
 
 
 def described_pairs(
-    matrix: ScoreMatrix,
-    pairs: Pairs,
-    p_values: Sequence[float],
-    adjusted: Sequence[float],
-    *,
-    family: int,
-    level: float = LEVEL,
+    matrix: ScoreMatrix, pairs: Pairs, tests: Sequence[PairTest], *, level: float = LEVEL
 ) -> Iterator[PairedDifference]:
-    """Yield the differences of pairs of systems, given their p-values.
+    """Yield the differences of pairs of systems, given their tests.
 
     Args:
         matrix: scores on the shared queries.
         pairs: names of the systems, first − second.
-        p_values: of the pairs, uncorrected.
-        adjusted: corrected over the family.
-        family: number of comparisons in the family.
+        tests: of the pairs.
         level: of the intervals.
     """
     means = matrix.scores.mean(axis=1).tolist()
     unpaired = {system: len(ids) for system, ids in matrix.unpaired.items()}
-    numbers = np.array(_numbers(matrix, pairs), dtype=np.intp).reshape(-1, 2)
-    step = max(1, _HELD // len(matrix.queries))
-    for start in range(0, len(pairs), step):
-        these = slice(start, start + step)
-        differences = matrix.scores[numbers[these, 0]]
-        differences -= matrix.scores[numbers[these, 1]]
-        sizes = effect_sizes(differences)
-        intervals = difference_intervals(differences, level=level)
-        for (a, b), (i, j), size, interval, p, q in zip(
-            pairs[these], numbers[these].tolist(), sizes, intervals, p_values[these],
-            adjusted[these], strict=True,
-        ):  # fmt: skip
+    numbers = _numbers(matrix, pairs)
+
+    def described(rows: NDArray[np.intp]) -> tuple[list[EffectSize], list[Interval | None]]:
+        differences = _subtracted(matrix, rows)
+        return effect_sizes(differences), difference_intervals(differences, level=level)
+
+    with ThreadPoolExecutor(cores()) as pool:
+        blocks = pool.map(described, _blocks(matrix, numbers))
+        each = itertools.chain.from_iterable(zip(*block, strict=True) for block in blocks)
+        rows = zip(pairs, numbers.tolist(), each, tests, strict=True)
+        for (a, b), (i, j), (size, interval), (p, corrected_p, family) in rows:
             yield PairedDifference(
                 task=matrix.task, metric=matrix.metric, first=a, second=b, n=size.n,
                 unpaired=unpaired.get(a, 0) + unpaired.get(b, 0), means=(means[i], means[j]),
-                difference=size.difference, interval=interval, p_value=p, corrected=q,
+                difference=size.difference, interval=interval, p_value=p, corrected=corrected_p,
                 family=family, d_z=size.d_z, won=size.won, tied=size.tied, lost=size.lost,
             )  # fmt: skip
 
 
-def _numbers(matrix: ScoreMatrix, pairs: Pairs) -> list[tuple[int, int]]:
-    """Return the pairs as rows of the matrix."""
+def mean_differences(matrix: ScoreMatrix, pairs: Pairs) -> list[float]:
+    """Mean differences of pairs of systems, first − second, and nothing else of them."""
+    blocks = _blocks(matrix, _numbers(matrix, pairs))
+    return [mean for rows in blocks for mean in _subtracted(matrix, rows).mean(axis=1).tolist()]
+
+
+def _numbers(matrix: ScoreMatrix, pairs: Pairs) -> NDArray[np.intp]:
+    """Return the pairs as rows of the matrix: (pairs, 2)."""
     rows = {system: row for row, system in enumerate(matrix.systems)}
-    return [(rows[a], rows[b]) for a, b in pairs]
+    return np.array([(rows[a], rows[b]) for a, b in pairs], dtype=np.intp).reshape(-1, 2)
+
+
+def _blocks(matrix: ScoreMatrix, numbers: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:
+    """Yield pairs in blocks, so that the memory does not depend on their number."""
+    step = max(1, _HELD // len(matrix.queries))
+    for start in range(0, len(numbers), step):
+        yield numbers[start : start + step]
+
+
+def _subtracted(matrix: ScoreMatrix, rows: NDArray[np.intp]) -> Array:
+    """Differences of the scores of pairs: (pairs, n)."""
+    differences = matrix.scores[rows[:, 0]]
+    differences -= matrix.scores[rows[:, 1]]
+    return differences
 
 
 def _anchored(columns: Array) -> Array:

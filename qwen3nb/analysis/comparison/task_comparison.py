@@ -9,17 +9,20 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from qwen3nb.analysis.comparison.differences import (
     PairedDifference,
+    PairTest,
     described_pairs,
+    mean_differences,
     permutation_p_values,
 )
 from qwen3nb.analysis.stats.multiple_testing import adjust
 from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix, SystemScores, join, shared_queries
 
-__all__ = ["Procedure", "TaskComparison"]
+__all__ = ["PairOutcome", "Procedure", "TaskComparison"]
 
 Pair = tuple[str, str]  # names of two systems
 
@@ -45,6 +48,15 @@ class Procedure:
     seed: int = 0
 
 
+class PairOutcome(NamedTuple):
+    """What came of comparing two systems: first − second, and the corrected p-value."""
+
+    first: str
+    second: str
+    difference: float
+    corrected: float
+
+
 @dataclass(frozen=True, eq=False)
 class TaskComparison:
     """Systems on one task and metric.
@@ -68,26 +80,43 @@ class TaskComparison:
     @cached_property
     def with_baseline(self) -> tuple[PairedDifference, ...]:
         """Every system against the baseline, largest difference first; one family of tests."""
-        differences = self._family(self._pairs_with_baseline)
+        differences = self._described(self._pairs_with_baseline)
         return tuple(sorted(differences, key=lambda each: (-each.difference, each.first)))
 
     @cached_property
     def among_others(self) -> tuple[PairedDifference, ...]:
         """Every pair of systems without the baseline; the other family of tests."""
-        return tuple(self._family(self._other_pairs))
+        return tuple(self._described(self._other_pairs))
 
     @property
-    def all_pairs(self) -> tuple[PairedDifference, ...]:
-        """Both families."""
-        return self.with_baseline + self.among_others
+    def compared_count(self) -> int:
+        """Number of systems that share a query with the baseline."""
+        theirs = self.columns[self.baseline].queries if self.baseline else ()
+        own = [each.queries for name, each in self.columns.items() if name != self.baseline]
+        return sum(bool(shared_queries([queries, theirs])) for queries in own)
+
+    @cached_property
+    def outcomes(self) -> tuple[PairOutcome, ...]:
+        """Difference and corrected p-value of the pairs of both families, and nothing else."""
+        means: dict[Pair, float] = {}
+        for matrix, pairs in self._joined(list(self._tests)):
+            means |= zip(pairs, mean_differences(matrix, pairs), strict=True)
+        outcomes = [
+            PairOutcome(*pair, means[pair], test.corrected) for pair, test in self._tests.items()
+        ]
+        count = len(outcomes) - sum(pair in self._tests for pair in self._other_pairs)
+        against = sorted(outcomes[:count], key=lambda each: (-each.difference, each.first))
+        return (*against, *outcomes[count:])
 
     def difference(self, first: str, second: str) -> PairedDifference | None:
         """First − second; None if the two share no query or one has no scores on this task."""
-        known = self._against if self.baseline in (first, second) else self._others
-        if (first, second) in known:
-            return known[first, second]
-        turned = known.get((second, first))
-        return None if turned is None else turned.reversed()
+        for pair in ((first, second), (second, first)):
+            if test := self._tests.get(pair):
+                (each,) = described_pairs(
+                    self.matrix(*pair), [pair], [test], level=self.procedure.level
+                )
+                return each if each.first == first else each.reversed()
+        return None
 
     def matrix(self, first: str, second: str) -> ScoreMatrix:
         """The scores behind a difference, on the queries that both systems answered.
@@ -125,22 +154,20 @@ class TaskComparison:
         return list(itertools.combinations(others, 2))
 
     @cached_property
-    def _against(self) -> dict[Pair, PairedDifference]:
-        return {(each.first, each.second): each for each in self.with_baseline}
-
-    @cached_property
-    def _others(self) -> dict[Pair, PairedDifference]:
-        return {(each.first, each.second): each for each in self.among_others}
-
-    @cached_property
-    def _p_values(self) -> dict[Pair, float]:
-        """P-values of all pairs that share a query, from one set of draws per set of queries."""
-        how = self.procedure
+    def _tests(self) -> dict[Pair, PairTest]:
+        """Tests of all pairs that share a query, from one set of draws per set of queries."""
+        how, families = self.procedure, (self._pairs_with_baseline, self._other_pairs)
         p_values: dict[Pair, float] = {}
-        for matrix, pairs in self._joined([*self._pairs_with_baseline, *self._other_pairs]):
-            tested = permutation_p_values(matrix, pairs, draws=how.draws, seed=how.seed)
-            p_values |= zip(pairs, tested, strict=True)
-        return p_values
+        for matrix, pairs in self._joined([pair for family in families for pair in family]):
+            drawn = permutation_p_values(matrix, pairs, draws=how.draws, seed=how.seed)
+            p_values |= zip(pairs, drawn, strict=True)
+        tests: dict[Pair, PairTest] = {}
+        for family in families:
+            own = {pair: p_values[pair] for pair in family if pair in p_values}
+            adjusted = adjust(list(own.values()), how=how.correction)
+            for (pair, p), corrected in zip(own.items(), adjusted, strict=True):
+                tests[pair] = PairTest(p, corrected, len(own))
+        return tests
 
     def _joined(self, pairs: Sequence[Pair]) -> Iterator[tuple[ScoreMatrix, list[Pair]]]:
         """Yield the pairs that share the same queries, with the scores of their systems."""
@@ -163,17 +190,12 @@ class TaskComparison:
             columns = {name: self.columns[name] for name in systems}
             yield join(columns, task=self.task, metric=self.metric), group
 
-    def _family(self, pairs: Sequence[Pair]) -> list[PairedDifference]:
-        """Differences of the ``pairs`` that share a query, corrected over all of them."""
-        tested = [pair for pair in pairs if pair in self._p_values]
-        values = [self._p_values[pair] for pair in tested]
-        adjusted = dict(zip(tested, adjust(values, how=self.procedure.correction), strict=True))
-        differences: dict[tuple[str, str], PairedDifference] = {}
+    def _described(self, pairs: Sequence[Pair]) -> list[PairedDifference]:
+        """Differences of the ``pairs`` that share a query."""
+        tested = [pair for pair in pairs if pair in self._tests]
+        differences: dict[Pair, PairedDifference] = {}
         for matrix, group in self._joined(tested):
-            described = described_pairs(
-                matrix, group, [self._p_values[pair] for pair in group],
-                [adjusted[pair] for pair in group], family=len(tested),
-                level=self.procedure.level,
-            )  # fmt: skip
+            tests = [self._tests[pair] for pair in group]
+            described = described_pairs(matrix, group, tests, level=self.procedure.level)
             differences |= zip(group, described, strict=True)
         return [differences[pair] for pair in tested]

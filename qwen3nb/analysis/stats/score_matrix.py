@@ -18,7 +18,7 @@ from qwen3nb.metrics.intervals import Array
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["ScoreMatrix", "SystemScores", "join", "shared_queries"]
+__all__ = ["QuerySorter", "ScoreMatrix", "SystemScores", "join", "shared_queries"]
 
 Columns = Mapping[str, Mapping[str, float]]  # system, then query id, to score
 
@@ -34,16 +34,6 @@ class SystemScores(Mapping[str, float]):
 
     queries: tuple[str, ...]
     scores: Array
-
-    @classmethod
-    def of(cls, values: Mapping[str, float]) -> SystemScores:
-        """Return the scores of any mapping; one that is such scores already is returned as is."""
-        if isinstance(values, SystemScores):
-            return values
-        queries = tuple(values)
-        order = sorted(range(len(queries)), key=queries.__getitem__)
-        scores = np.array(list(values.values()), dtype=float)
-        return cls(tuple(queries[row] for row in order), scores[order])
 
     def __getitem__(self, query: str) -> float:
         at = bisect_left(self.queries, query)
@@ -67,6 +57,27 @@ class SystemScores(Mapping[str, float]):
         at = {query: index for index, query in enumerate(self.queries)}
         scores: Array = self.scores[[at[query] for query in queries]]
         return scores
+
+
+class QuerySorter:
+    """Sorts systems' scores by query id; systems with the same queries get one tuple of ids."""
+
+    def __init__(self) -> None:
+        self._rows: dict[tuple[str, ...], tuple[tuple[str, ...], list[int]]] = {}
+
+    def system(self, queries: tuple[str, ...], scores: Array) -> SystemScores:
+        """Return the scores (n,) of queries in any order."""
+        if queries not in self._rows:
+            rows = sorted(range(len(queries)), key=queries.__getitem__)
+            self._rows[queries] = tuple(queries[row] for row in rows), rows
+        ids, rows = self._rows[queries]
+        return SystemScores(ids, scores[rows])
+
+    def of(self, values: Mapping[str, float]) -> SystemScores:
+        """Return the scores of any mapping; one that is such scores already is returned as is."""
+        if isinstance(values, SystemScores):
+            return values
+        return self.system(tuple(values), np.array(list(values.values()), dtype=float))
 
 
 @dataclass(frozen=True)
@@ -135,7 +146,8 @@ def join(columns: Columns, *, task: str = "", metric: str = "") -> ScoreMatrix:
     """
     if len(columns) < 2:
         raise ValueError(f"{task}: expected two or more systems; got {list(columns)}")
-    systems = {system: SystemScores.of(values) for system, values in columns.items()}
+    sorter = QuerySorter()
+    systems = {system: sorter.of(values) for system, values in columns.items()}
     queries = shared_queries([each.queries for each in systems.values()])
     if not queries:
         sizes = ", ".join(f"{system} has {len(values)}" for system, values in columns.items())

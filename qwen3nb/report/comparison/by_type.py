@@ -39,7 +39,7 @@ def tasks_by_type(comparison: Comparison) -> dict[str, list[TaskComparison]]:
     kinds = {task: str(record.task.type) for (task, _), record in comparison.records.items()}
     types: dict[str, list[TaskComparison]] = {}
     for task in comparison.tasks:
-        if task.with_baseline or task.among_others:
+        if task.outcomes:
             types.setdefault(kinds[task.task], []).append(task)
     return dict(sorted(types.items()))
 
@@ -220,7 +220,7 @@ def _order(comparison: Comparison) -> list[str]:
     """Return the models, those with most significant wins over all tasks first."""
     score: dict[str, int] = {}
     for task in comparison.tasks:
-        for each in task.all_pairs:
+        for each in task.outcomes:
             won = int(np.sign(each.difference)) * (each.corrected < comparison.procedure.alpha)
             score[each.first] = score.get(each.first, 0) + won
             score[each.second] = score.get(each.second, 0) - won
@@ -231,7 +231,7 @@ def _wins(axis: Any, tasks: Sequence[TaskComparison], names: list[str], alpha: f
     table = np.full((len(names), len(names)), np.nan)
     rows = {name: row for row, name in enumerate(names)}
     for task in tasks:
-        for each in task.all_pairs:
+        for each in task.outcomes:
             if each.first not in rows or each.second not in rows:
                 continue
             i, j = rows[each.first], rows[each.second]

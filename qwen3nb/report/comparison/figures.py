@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from qwen3nb.analysis.comparison.compare import Comparison
-from qwen3nb.analysis.comparison.task_comparison import TaskComparison
+from qwen3nb.analysis.comparison.task_comparison import PairOutcome, TaskComparison
 from qwen3nb.analysis.stats.multiple_testing import NAMES
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.report.comparison.by_type import draw_by_model, draw_wins
@@ -106,13 +106,13 @@ def pairs_figure(comparison: Comparison) -> Figure | None:
     Of more than `MANY` tasks, a panel per type with the number of tasks on which the row is
     significantly above the column. None if nothing was compared.
     """
-    tasks = [task for task in comparison.tasks if task.all_pairs]
+    tasks = [task for task in comparison.tasks if task.outcomes]
     if not tasks:
         return None
     if len(tasks) > MANY:
         return _wins_by_type(comparison)
     how = comparison.procedure
-    pairs = [each for task in tasks for each in task.all_pairs]
+    pairs = [each for task in tasks for each in task.outcomes]
     open_ones = sum(each.corrected >= how.alpha for each in pairs)
     return Figure(
         name="pairs",
@@ -144,14 +144,14 @@ def _wins_by_type(comparison: Comparison) -> Figure:
 def _draw_pairs(tasks: Sequence[TaskComparison], alpha: float, width: float) -> MplFigure:
     import matplotlib.pyplot as plt
 
-    largest = max(abs(each.difference) for task in tasks for each in task.all_pairs) or 1.0
+    largest = max(abs(each.difference) for task in tasks for each in task.outcomes) or 1.0
     columns = min(2 if width > 5 else 1, len(tasks))
     lines = -(-len(tasks) // columns)
     side = width / columns
     figure, axes = plt.subplots(lines, columns, figsize=(width, 0.95 * side * lines), squeeze=False)
     image: Any = None
     for axis, task in zip(axes.flat, tasks, strict=False):
-        image = _matrix(axis, task.all_pairs, largest, alpha)
+        image = _matrix(axis, task.outcomes, largest, alpha)
         axis.set_title(plain(short_task(task.task), most=24))
     for axis in list(axes.flat)[len(tasks) :]:
         axis.remove()
@@ -160,7 +160,7 @@ def _draw_pairs(tasks: Sequence[TaskComparison], alpha: float, width: float) -> 
     return figure
 
 
-def _matrix(axis: Axes, pairs: Sequence[PairedDifference], largest: float, alpha: float) -> Any:
+def _matrix(axis: Axes, pairs: Sequence[PairOutcome], largest: float, alpha: float) -> Any:
     names = _order(pairs)[:MOST_MODELS]
     rows = {name: row for row, name in enumerate(names)}
     table = np.full((len(names), len(names)), np.nan)
@@ -178,7 +178,7 @@ def _matrix(axis: Axes, pairs: Sequence[PairedDifference], largest: float, alpha
     return axis.imshow(table, cmap="RdBu", vmin=-largest, vmax=largest)
 
 
-def _order(pairs: Sequence[PairedDifference]) -> list[str]:
+def _order(pairs: Sequence[PairOutcome]) -> list[str]:
     """Return the systems from best to worst by their mean difference from all others."""
     total: dict[str, float] = {}
     for pair in pairs:

@@ -50,6 +50,7 @@ from qwen3nb.utils.choices import one_of
 __all__ = ["ALL", "Choice", "PaperContents"]
 
 METRIC = "nDCG@10"
+_OF_MANY = 4  # of more than `MANY` models that are not named, how many have figures of their own
 
 
 @dataclass(frozen=True)
@@ -218,7 +219,8 @@ def _per_model(shown: _Shown) -> Iterator[tuple[str, Figure]]:
     for each in shown.results:
         models.setdefault(each.model.identity, []).append(each)
     names = model_names(shown.results)
-    kept = set(names) if shown.named else set(sorted(models, key=lambda m: _rank(models[m]))[:MANY])
+    best = sorted(models, key=lambda identity: _rank(models[identity]))
+    kept = best if shown.named or len(best) <= MANY else best[:_OF_MANY]
     left_out = len(names) - len(kept)
     for identity, name in names.items():
         if identity in kept:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qwen3nb.analysis.stats.score_matrix import SystemScores, join, shared_queries
+from qwen3nb.analysis.stats.score_matrix import QuerySorter, join, shared_queries
 
 COLUMNS = st.dictionaries(
     st.sampled_from("abc"),
@@ -47,15 +47,17 @@ def test_join_refuses():
 @settings(max_examples=30, deadline=None)
 @given(st.dictionaries(st.text("ab é", max_size=3), st.floats(0, 1)))
 def test_scores_of_a_system_read_like_the_dictionary_they_come_from(values):
-    scores = SystemScores.of(values)
+    scores = QuerySorter().of(values)
     assert scores == values
     assert list(scores) == sorted(values)
     assert "other id" not in scores
-    assert SystemScores.of(scores) is scores
+    assert QuerySorter().of(scores) is scores
 
 
 def test_systems_with_the_same_queries_share_their_tuple():
-    first, second = (SystemScores.of({"b": 1.0, "a": 0.5}) for _ in range(2))
+    sorter = QuerySorter()
+    first, second = sorter.of({"b": 1.0, "a": 0.5}), sorter.of({"b": 0.0, "a": 0.7})
+    assert second.queries is first.queries
     assert shared_queries([first.queries, second.queries]) is first.queries
     assert shared_queries([first.queries, ("b", "c")]) == ("b",)
     assert second.on(first.queries) is second.scores

@@ -22,7 +22,7 @@ def test_differences_with_what_the_queries_can_show():
     assert (good[0].text, good[2].strong, good[4].text) == ("good", True, "40 / 0 / 0")
     assert (same[0].text, same[2].strong) == ("same", False)
     assert "Holm over the 2 comparisons with now" in differences_table(comparison).note
-    assert len(comparison.tasks[0].all_pairs) == 3
+    assert len(comparison.tasks[0].outcomes) == 3
     power = power_table(comparison).rows
     assert [row[3].text for row in power] == ["no worse", "equivalent"]
     assert not power[1][1].strong
