@@ -1,4 +1,5 @@
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,7 @@ from qwen3nb.evaluation.run import EvaluationError
 from qwen3nb.models.load import load_model
 from qwen3nb.records.errors import ResultError
 from qwen3nb.records.record import SCHEMA, Result
+from qwen3nb.records.side_files import named_files
 from qwen3nb.records.store import load_failures, result_files, verify, verify_files
 from qwen3nb.tiers import TIERS
 
@@ -124,8 +126,16 @@ def record(random_results, tmp_path):
     source = next(file for file in result_files(folder) if file.stem == "PyDocsSampleRetrieval")
     target = tmp_path / source.relative_to(folder)
     target.parent.mkdir(parents=True)
-    target.write_text(source.read_text())
+    for file in (*named_files(source), source):
+        shutil.copy(file, target.with_name(file.name))
     return target
+
+
+@pytest.fixture
+def whole(record):
+    """The same with its per-query scores inside, as earlier schemas had them."""
+    record.write_text(json.dumps(Result.load(record).in_one_file()))
+    return record
 
 
 def spoil(file, change):
@@ -142,20 +152,20 @@ def test_verify_finds_what_does_not_follow(record):
     assert "nDCG@10: value is" in spoil(record, better)
 
 
-def test_verify_finds_a_changed_score(record):
+def test_verify_finds_a_changed_score(whole):
     def change(value):
         scores = value["per_query"]["MRR@10"]
         scores[next(iter(scores))] = 0.77
 
-    assert "MRR@10: value is" in spoil(record, change)
+    assert "MRR@10: value is" in spoil(whole, change)
 
 
-def test_verify_finds_a_dropped_query(record):
+def test_verify_finds_a_dropped_query(whole):
     def drop(value):
         scores = value["per_query"]["Recall@10"]
         del scores[next(iter(scores))]
 
-    assert "Recall@10: n is 200, per-query scores give 199" in spoil(record, drop)
+    assert "Recall@10: n is 200, per-query scores give 199" in spoil(whole, drop)
 
 
 def test_verify_finds_a_narrowed_interval_and_another_models_folder(record):
