@@ -81,8 +81,19 @@ def bench_cache(growth: str, folder: Path | None, **options: Any) -> None:
 
     click.echo(run(folder=folder, **options).table())
     if growth != "0":
-        sizes = [int(each) for each in growth.split(",")]
-        click.echo(f"\n{bench_growth(sizes, folder=folder).table()}")
+        click.echo(f"\n{bench_growth(_numbers(growth), folder=folder).table()}")
+
+
+def _numbers(listed: str) -> list[int]:
+    """Return the numbers of a list.
+
+    Raises:
+        ValueError: an entry is no whole number of 1 or more.
+    """
+    entries = [each.strip() for each in listed.split(",")]
+    if wrong := [each for each in entries if not each.isdigit() or int(each) < 1]:
+        raise ValueError(f"expected whole numbers of 1 or more; got {wrong[0]!r} in {listed!r}")
+    return [int(each) for each in entries]
 
 
 @bench.command("search")
@@ -91,23 +102,24 @@ def bench_cache(growth: str, folder: Path | None, **options: Any) -> None:
 @click.option("--queries", type=click.IntRange(min=1), default=500, show_default=True)
 @click.option("-k", "k", type=click.IntRange(min=1), default=100, show_default=True)
 @click.option(
-    "--corpus", "corpora", type=click.IntRange(min=1), multiple=True,
-    help="Encode and search a corpus of so many documents instead, by blocks and held; repeat.",
+    "--corpus", default="", metavar="N,N,…",
+    help="Encode and search corpora of so many documents instead, of 384 dimensions, by blocks "
+    "and held.",
 )  # fmt: skip
 @without_traceback
-def bench_search(corpora: tuple[int, ...], **options: Any) -> None:
+def bench_search(corpus: str, **options: Any) -> None:
     """Measure time and memory of search over a corpus and over one twice as large.
 
     \b
     qwen3nb bench search --documents 50000
-    qwen3nb bench search --corpus 50000 --corpus 200000 --corpus 400000
+    qwen3nb bench search --corpus 50000,200000,400000
     """
     from qwen3nb.bench.search import bench_corpora
     from qwen3nb.bench.search import bench_search as run
 
-    if corpora:
+    if corpus:
         sizes = {name: options[name] for name in ("queries", "k")}
-        click.echo(bench_corpora(corpora=corpora, **sizes).table())
+        click.echo(bench_corpora(corpora=_numbers(corpus), **sizes).table())
         return
     click.echo(run(**options).table())
 

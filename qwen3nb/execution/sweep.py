@@ -11,7 +11,7 @@ import re
 import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +43,7 @@ __all__ = ["Job", "Outcome", "Stopped", "check_jobs", "fitting", "sweep"]
 # Memory of libraries and kernel, and factor for weights read in one format, kept in another.
 _BASE_MEMORY = 3 << 29
 _TIMES_WEIGHTS = 3
+_WAKE = 0.5  # seconds
 
 
 class Stopped(click.ClickException):
@@ -179,8 +180,13 @@ def _outcomes(
     with ThreadPoolExecutor(executor.at_once) as pool:
         waiting = {pool.submit(_run, job, executor, fresh): i for i, job in enumerate(jobs)}
         try:
-            for future in as_completed(waiting):
-                yield waiting[future], future.result()
+            pending = set(waiting)
+            while pending:
+                # Python handles a signal in this thread only, and not while it waits for a lock
+                # if the system has given the signal to one of Ray's threads: wake now and then.
+                done, pending = wait(pending, timeout=_WAKE, return_when=FIRST_COMPLETED)
+                for future in done:
+                    yield waiting[future], future.result()
         except BaseException:
             executor.stop()
             pool.shutdown(wait=False, cancel_futures=True)

@@ -6,6 +6,7 @@ import shutil
 import signal
 import threading
 import time
+from dataclasses import asdict
 
 import pytest
 from helpers import REPOSITORY
@@ -59,9 +60,9 @@ def jobs_of(gate, *checkpoints):
 class Meanwhile(threading.Thread):
     """Does something once as many runs wait, while the test's own thread sweeps."""
 
-    def __init__(self, gate, count, action):
+    def __init__(self, gate, count, action, *, go=True):
         super().__init__(daemon=True)
-        self.gate, self.count, self.action, self.error = gate, count, action, None
+        self.gate, self.count, self.action, self.go, self.error = gate, count, action, go, None
         self.start()
 
     def run(self):
@@ -70,7 +71,8 @@ class Meanwhile(threading.Thread):
             self.action()
         except BaseException as error:  # noqa: BLE001 - raised by the test
             self.error = error
-        (self.gate / "go").touch()
+        if self.go:
+            (self.gate / "go").touch()
 
     def done(self):
         self.join()
@@ -86,8 +88,9 @@ def until(condition, *, seconds):
 
 
 def scores(result):
+    per_query = {metric: list(own.items()) for metric, own in result.scores.plain().items()}
     return json.dumps(
-        [result.model.identity, result.task.key, result.per_query, result.metrics], default=repr
+        [result.model.identity, result.task.key, per_query, result.metrics], default=asdict
     )
 
 
@@ -127,7 +130,7 @@ def check_published(outcomes):
 
 def test_an_interrupted_sweep_ends_its_runs_on_the_nodes(cluster, waiting):
     interrupt = lambda: os.kill(os.getpid(), signal.SIGINT)  # noqa: E731
-    meanwhile = Meanwhile(waiting, 1, interrupt)
+    meanwhile = Meanwhile(waiting, 1, interrupt, go=False)
     with pytest.raises(Stopped, match="stopped after 0 of 2 runs"):
         sweep(jobs_of(waiting, "bm25", "random"), ray=cluster.address, show_progress=False)
     meanwhile.done()

@@ -42,7 +42,7 @@ def call(*arguments, folder, **options):
     )  # fmt: skip
 
 
-def execute_here(notebook, partial, parameters, *, name="", output=None, show_progress=False):
+def execute_here(notebook, partial, parameters, *, name="", once=None, output=None, **_):
     """Run the code cells of a notebook in this process: as a kernel would, without its start."""
     node = nbformat.read(notebook, as_version=4)
     names = {"display": lambda *shown: [_drawn(each) for each in shown], "__name__": "__main__"}
