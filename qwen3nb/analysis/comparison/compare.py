@@ -12,6 +12,7 @@ is shown, whichever tasks, metrics and pages are shown with it.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -28,7 +29,7 @@ from qwen3nb.analysis.comparison.alignment import (
 )
 from qwen3nb.analysis.comparison.differences import PairedDifference
 from qwen3nb.analysis.comparison.task_comparison import Procedure, TaskComparison
-from qwen3nb.analysis.stats.multiple_testing import CORRECTIONS, NAMES
+from qwen3nb.analysis.stats.multiple_testing import CORRECTIONS, NAMES, too_few_draws
 from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.evaluation.mteb.select import split_names
@@ -139,8 +140,20 @@ class Comparison:
         method = NAMES[self.procedure.correction]
         if len(sizes) == 1:
             return f"{method} over the {sizes[0]} comparisons with {self.baseline}"
-        counts = ", ".join(map(str, sizes)) if len(sizes) <= 12 else f"{min(sizes)} to {max(sizes)}"
+        low, high = min(sizes, default=0), max(sizes, default=0)
+        counts = ", ".join(map(str, sizes))
+        if len(sizes) > 12:
+            counts = f"{low} to {high}" if low < high else f"{low} each"
         return f"{method} over the comparisons with {self.baseline} on each task ({counts})"
+
+    @property
+    def caution(self) -> str:
+        """That there are too many other pairs for any to differ significantly, if that is so."""
+        others = max((len(task.columns) - bool(task.baseline) for task in self.tasks), default=0)
+        how = self.procedure
+        return too_few_draws(
+            math.comb(others, 2), draws=how.draws, alpha=how.alpha, how=how.correction
+        )
 
     def to_frame(self) -> DataFrame:
         """The differences from the baseline as a pandas data frame, one row each."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from qwen3nb.utils.choices import one_of
 
-__all__ = ["CORRECTIONS", "NAMES", "adjust", "benjamini_hochberg", "holm"]
+__all__ = ["CORRECTIONS", "NAMES", "adjust", "benjamini_hochberg", "holm", "too_few_draws"]
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -79,6 +79,24 @@ def adjust(p_values: Sequence[float], *, how: str = "holm") -> list[float]:
         ValueError: an unknown correction, or a value outside 0 to 1.
     """
     return CORRECTIONS[one_of("correction", how, CORRECTIONS)](p_values)
+
+
+def too_few_draws(comparisons: int, *, draws: int, alpha: float = 0.05, how: str = "holm") -> str:
+    """Say that a family is too large for the draws of a test to show any difference, if it is.
+
+    The p-value of m random draws is at least 1 / (m + 1), and Holm multiplies the smallest by the
+    number of comparisons.
+
+    >>> too_few_draws(66, draws=10_000)
+    ''
+    """
+    smallest = comparisons / (draws + 1)
+    if how != "holm" or smallest < alpha:
+        return ""
+    return (
+        f" {comparisons:,} comparisons are too many for {draws:,} draws to show a difference at "
+        f"{alpha:g}: compare fewer models."
+    )
 
 
 def _ascending(p_values: Sequence[float]) -> list[int]:

@@ -11,10 +11,10 @@ import numpy as np
 from qwen3nb.analysis.comparison.compare import Comparison
 from qwen3nb.analysis.comparison.differences import PairedDifference
 from qwen3nb.analysis.comparison.task_comparison import TaskComparison
-from qwen3nb.analysis.stats.multiple_testing import NAMES, adjust
+from qwen3nb.analysis.stats.multiple_testing import NAMES, adjust, too_few_draws
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.figure import GREY, SMALL, grid, plain
-from qwen3nb.report.render.format import short_task
+from qwen3nb.report.render.format import not_shown, short_task
 from qwen3nb.report.render.model_styles import ModelStyle, model_styles
 from qwen3nb.report.render.sections import MANY, MOST_MODELS, Sections
 from qwen3nb.report.render.table import Table
@@ -66,20 +66,24 @@ def by_type_tables(comparison: Comparison, make: Callable[..., Table]) -> Table 
     return Sections(tuple(tables))
 
 
-def overview_table(comparison: Comparison) -> Table:
+def overview_table(comparison: Comparison, *, most: int = MOST_MODELS) -> Table:
     """Count the tasks of each type on which a model is better or worse than the baseline.
 
     If no type has several tasks, all tasks are counted together.
     Once with p-values corrected on each task, as in all other tables, and once with p-values
     corrected over every comparison that the table counts.
+
+    Args:
+        comparison: the comparison to show.
+        most: how many models to show, of more the best.
     """
     how, every = comparison.procedure, comparison.differences
     over_all = adjust([each.p_value for each in every], how=how.correction)
     strict = {(e.task, e.metric, e.first): p for e, p in zip(every, over_all, strict=True)}
-    rows = []
+    rows, models = [], comparison.leaders(most)
     for kind, tasks in _counted_together(comparison).items():
         differences = [each for task in tasks for each in task.with_baseline]
-        for model in dict.fromkeys(each.first for each in differences):
+        for model in dict.fromkeys(each.first for each in differences if each.first in models):
             own = [each for each in differences if each.first == model]
             by_task = [each.corrected < how.alpha for each in own]
             by_all = [strict[each.task, each.metric, model] < how.alpha for each in own]
@@ -93,7 +97,9 @@ def overview_table(comparison: Comparison) -> Table:
         f"Tasks on which a model is significantly better or worse than {comparison.baseline}: "
         f"two-sided paired permutation test, {NAMES[how.correction]}, p < {how.alpha:g}. On many "
         f"tasks some differences are significant by chance; the last column allows for that."
+        + too_few_draws(len(every), draws=how.draws, alpha=how.alpha, how=how.correction)
         + _uncounted(comparison)
+        + not_shown(len({each.first for each in every}) - len(models))
     )
     caption = f"Tasks on which a model is better or worse than {comparison.baseline}, by type."
     return Table(
@@ -146,7 +152,7 @@ def draw_by_model(comparison: Comparison, models: Sequence[str], width: float) -
         own = [each for each in comparison.differences if each.first == model]
         _forest(axis, own, rows, styles[model], comparison)
         _divide(axis, [kind for kind, _ in tasks], named=width > 5)
-        axis.set_title(plain(model, most=34))
+        axis.set_title(plain(model, most=26))
         axis.tick_params(labelbottom=True)
     for axis in list(axes.flat)[len(models) :]:
         axis.remove()
@@ -174,7 +180,7 @@ def _forest(
         fill = style.color if each.corrected < how.alpha else "none"
         axis.plot([each.difference], [row], style.marker, mec=style.color, mfc=fill, markersize=3)
     axis.set_ylim(-0.7, len(rows) - 0.3)
-    axis.set_xlabel(f"Δ to {plain(comparison.baseline, most=24)}")
+    axis.set_xlabel(f"Δ to {plain(comparison.baseline, most=20)}")
     axis.tick_params(axis="y", length=0)
     grid(axis)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import html
 import json
+import shlex
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -205,7 +206,7 @@ class Explorer:
         return (
             f"This page offers the {len(self.offered)} {which} of {len(self.models)} models; for "
             f"others: qwen3nb run explorer -p task {self.matrix.task} -p models "
-            f"{','.join(self.models[-2:])}"
+            f"{shlex.quote(','.join(self.models[-2:]))}"
         )
 
     def _ranked(self, name: str) -> bool:

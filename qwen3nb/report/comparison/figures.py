@@ -121,6 +121,7 @@ def pairs_figure(comparison: Comparison) -> Figure | None:
         "both answered. Dot: not significantly different (two-sided paired permutation test, "
         f"corrected p ≥ {how.alpha:g}; {NAMES[how.correction]} on each task, over the pairs with "
         f"{comparison.baseline} and over the others)."
+        + comparison.caution
         + not_shown(max(len(task.columns) for task in tasks) - MOST_MODELS),
         alt="A matrix of differences per task. "
         f"{open_ones} of {len(pairs)} pairs are not significantly different.",
@@ -136,6 +137,7 @@ def _wins_by_type(comparison: Comparison) -> Figure:
         "above the column, paired over the queries that both answered (two-sided paired "
         f"permutation test, corrected p < {how.alpha:g}; {NAMES[how.correction]} on each task, "
         f"over the pairs with {comparison.baseline} and over the others)."
+        + comparison.caution
         + not_shown(len({name for _, name in comparison.records}) - MOST_MODELS),
         alt="A matrix of counts per type of task; the same differences are in the tables.",
     )

@@ -10,7 +10,7 @@ from qwen3nb.analysis.comparison.ranking import Ranking
 from qwen3nb.analysis.comparison.ranking_by_type import CategoryBoards
 from qwen3nb.metrics.intervals import Interval, excludes_zero
 from qwen3nb.records.record import Result
-from qwen3nb.report.leaderboard.ranking import task_count
+from qwen3nb.report.leaderboard.ranking import task_count, too_many_models
 from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.figure import Figure
 from qwen3nb.report.render.forest_plot import ForestRow, forest_figure
@@ -57,6 +57,7 @@ class Lead:
         followers: the others, best first.
         unpaired: models whose scores cannot be paired with the best one's.
         unranked: why others are not ranked, a line each.
+        caution: that there are too many models for a lead to be shown, if that is so.
     """
 
     name: str
@@ -69,6 +70,7 @@ class Lead:
     followers: tuple[Follower, ...]
     unpaired: tuple[str, ...] = ()
     unranked: tuple[str, ...] = ()
+    caution: str = ""
 
 
 def find_lead(
@@ -146,6 +148,7 @@ def _on_benchmark(board: Ranking) -> Lead:
             for each in others
         ),
         unranked=tuple(line for line in board.left_out if " is not ranked: " in line),
+        caution=too_many_models(board),
     )
 
 
@@ -203,7 +206,7 @@ def _first_shown(lead: Lead) -> str:
         if each.significant:
             by = f"{each.behind:.3f} {interval_text(each.interval, sign=False, absent=SINGLE)}"
             return f"It is ahead of {each.name} by {by}, which they do show."
-    return "They do not show it to be ahead of any other model."
+    return f"They do not show it to be ahead of any other model.{lead.caution}"
 
 
 def lead_figure(

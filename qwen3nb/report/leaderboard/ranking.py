@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from qwen3nb.analysis.comparison.alignment import Pairing, pair_results
 from qwen3nb.analysis.comparison.benchmark_means import MeanColumn, type_column
 from qwen3nb.analysis.comparison.ranking import rank_systems
 from qwen3nb.analysis.comparison.ranking_by_type import CategoryBoards, category_leaderboards
+from qwen3nb.analysis.stats.multiple_testing import too_few_draws
 from qwen3nb.analysis.stats.resampling import DRAWS
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.records.record import Result
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
     from qwen3nb.analysis.comparison.ranking import Ranking, Standing
 
-__all__ = ["rank_figure", "rank_table", "standings", "task_count"]
+__all__ = ["rank_figure", "rank_table", "standings", "task_count", "too_many_models"]
 
 GROUPED = tuple(name for name, each in BENCHMARKS.items() if {*GROUPS} & {*each.tasks})
 TOO_FEW = "Ranks need two or more models with scores per query on the same tasks."
@@ -194,10 +196,20 @@ def _note(boards: CategoryBoards) -> str:
         f"{weights}and only models with a score on every task are ranked. Ranks from {DRAWS:,} "
         "resamples of the queries. Letters: paired permutation test, Holm over all pairs of a "
         f"column, alpha {boards.overall.alpha:g}."
+        + too_many_models(max([boards.overall, *boards.boards.values()], key=_pairs))
         + left_out
         + paradox
         + "".join(f" {note}." for note in boards.notes)
     )
+
+
+def _pairs(board: Ranking) -> int:
+    return math.comb(len(board.standings), 2)
+
+
+def too_many_models(board: Ranking) -> str:
+    """Say that no two of so many models can be found to differ, if that is so."""
+    return too_few_draws(_pairs(board), draws=DRAWS, alpha=board.alpha)
 
 
 def rank_figure(boards: CategoryBoards | None) -> Figure | None:
@@ -219,6 +231,7 @@ def rank_figure(boards: CategoryBoards | None) -> Figure | None:
         f"with the 95 % percentile interval over {DRAWS:,} resamples of the "
         "queries. Bars at the right join models that are not significantly different (paired "
         f"permutation test, Holm over all pairs, alpha {board.alpha:g})."
+        + too_many_models(board)
         + not_shown(len(board.standings) - len(shown)),
         alt=f"Rank and interval of each model. {words}.",
     )

@@ -89,7 +89,7 @@ def leaderboard(
         "(see the paired differences).",
         name=name,
         caption=f"Scores of all models on {what}, with 95 % intervals.",
-        legend=(("†", NEAR),) if any(near.values()) else (),
+        legend=(("†", NEAR + tested.caution.replace(":", ";")),) if any(near.values()) else (),
     )
 
 

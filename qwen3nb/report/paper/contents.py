@@ -255,7 +255,10 @@ def _of_benchmarks(shown: _Shown, comparison: Comparison) -> Iterator[Table]:
     for name, table in sections:
         yield replace(transposed(table, first="task"), caption=f"{name}.")
     yield replace(missing, name="missing", caption=f"{title}.")
-    yield replace(overview_table(comparison), caption="Tasks won and lost, by type.")
+    yield replace(
+        overview_table(comparison, most=len(comparison.names)),
+        caption="Tasks won and lost, by type.",
+    )
     for kind, tasks in tasks_by_type(comparison).items():
         if keys := [each.task for each in tasks if each.with_baseline]:
             table = differences_table(comparison, tasks=keys)

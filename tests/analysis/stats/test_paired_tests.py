@@ -9,7 +9,12 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qwen3nb.analysis.stats.multiple_testing import adjust, benjamini_hochberg, holm
+from qwen3nb.analysis.stats.multiple_testing import (
+    adjust,
+    benjamini_hochberg,
+    holm,
+    too_few_draws,
+)
 from qwen3nb.analysis.stats.paired_tests import (
     effect_size,
     effect_sizes,
@@ -235,6 +240,16 @@ def test_resampled_means_are_those_of_the_queries_drawn(n, seed, scale):
     expected = np.array([scores[each].mean(axis=0) for each in picks])
     assert means == pytest.approx(expected, abs=1e-12 * scale)
     assert observed == pytest.approx(scores.mean(axis=0), abs=1e-12 * scale)
+
+
+@pytest.mark.parametrize("comparisons", [19, 20])
+def test_a_family_too_large_for_the_draws_is_one_whose_smallest_p_value_is_not_below_alpha(
+    comparisons,
+):
+    smallest = 1 / 400  # of 399 draws
+    family = [smallest] + [1.0] * (comparisons - 1)
+    assert bool(too_few_draws(comparisons, draws=399)) == (min(holm(family)) >= 0.05)
+    assert too_few_draws(comparisons, draws=399, how="none") == ""
 
 
 @settings(max_examples=20, deadline=None)
