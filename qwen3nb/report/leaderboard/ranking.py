@@ -36,7 +36,12 @@ TOO_FEW = "Ranks need two or more models with scores per query on the same tasks
 
 
 def standings(
-    results: Iterable[Result], *, tier: str, alpha: float = 0.05, seed: int = 0
+    results: Iterable[Result],
+    *,
+    tier: str,
+    alpha: float = 0.05,
+    seed: int = 0,
+    first_only: bool = False,
 ) -> CategoryBoards | None:
     """Rank the models on each of a tier's tasks with per-query scores, and on their mean.
 
@@ -44,11 +49,19 @@ def standings(
     have: a model that lacks one of them is listed with the reason, not ranked. A tier with
     benchmarks has a ranking per benchmark and type instead, the first of which stands for the
     tier. None if fewer than two models can be ranked.
+
+    Args:
+        results: any records.
+        tier: the tier whose tasks are ranked.
+        alpha: level of the tests behind the tie groups.
+        seed: of the draws.
+        first_only: of a tier with benchmarks, whether to rank on the first alone, as
+            `rank_figure` shows it.
     """
     tasks = TIERS[tier].task_keys
     on_tier = [result for result in latest(results) if result.task.key in tasks]
     if TIERS[tier].benchmarks:
-        return _benchmark_boards(on_tier, tier, alpha=alpha, seed=seed)
+        return _benchmark_boards(on_tier, tier, alpha=alpha, seed=seed, first_only=first_only)
     pairing = pair_results(on_tier)
     ranked = _rankable(pairing)
     if not ranked:
@@ -71,13 +84,16 @@ def _position(task: str, tasks: Sequence[str]) -> int:
 
 
 def _benchmark_boards(
-    results: Sequence[Result], tier: str, *, alpha: float, seed: int
+    results: Sequence[Result], tier: str, *, alpha: float, seed: int, first_only: bool
 ) -> CategoryBoards | None:
     """Rank the models within each benchmark, or each type of a benchmark that has several."""
-    boards, notes = {}, []
+    boards: dict[str, Ranking] = {}
+    notes = []
     for name in TIERS[tier].benchmarks:
         benchmark = BENCHMARKS[name]
         for kind in benchmark.types:
+            if boards and first_only:
+                break
             title = name if len(benchmark.types) == 1 else f"{name}: {kind}"
             column = type_column(benchmark, kind)
             pairing = pair_results(

@@ -144,7 +144,9 @@ class PaperContents:
             bars_figure(shown.results, tier=shown.tier, tasks=shown.tasks),
         ]
         if not shown.tasks:
-            boards = standings(shown.results, tier=shown.tier, seed=self.choice.seed)
+            boards = standings(
+                shown.results, tier=shown.tier, seed=self.choice.seed, first_only=True
+            )
             figures.append(rank_figure(boards))
         comparison = self._comparison
         for task in () if shown.has_means else _compared_tasks(comparison):
