@@ -31,7 +31,15 @@ from qwen3nb.records.side_files import named_files, remove_unnamed
 from qwen3nb.utils.atomic_files import new_file, write_text
 from qwen3nb.utils.hardware import cores, gpus
 
-__all__ = ["Command", "Ended", "Executor", "LocalExecutor", "RayExecutor", "on_cluster"]
+__all__ = [
+    "Command",
+    "Ended",
+    "Executor",
+    "LocalExecutor",
+    "RayExecutor",
+    "last_line",
+    "on_cluster",
+]
 
 _REPEATS = 3  # of a run whose node was lost
 _AHEAD = 128  # runs that wait at the cluster, at most, so that no node waits for one
@@ -262,7 +270,8 @@ class RayExecutor:
         """Return the end of a run that Ray gave up, and say why in its log."""
         if self._stopped:
             return Ended(STOPPED)
-        write_text(log, f"{type(error).__name__}: {_last_line(str(error))}\n")
+        why = last_line(str(error), otherwise="no reason")
+        write_text(log, f"{type(error).__name__}: {why}\n")
         return Ended(1)
 
     def _delivery(self, command: Command, log: Path) -> Delivery | None:
@@ -311,8 +320,10 @@ class RayExecutor:
             self._ray.cancel(reference, force=True)
 
 
-def _last_line(text: str) -> str:
-    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "no reason")
+def last_line(text: str, *, otherwise: str) -> str:
+    """Return the last line of a text that is not blank, or ``otherwise`` if there is none."""
+    lines = reversed(text.splitlines())
+    return next((line.strip() for line in lines if line.strip()), otherwise)
 
 
 def publish_files(folder: Path, *, log: Path, page: Path, failed: bool) -> None:

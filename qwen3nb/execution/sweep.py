@@ -23,7 +23,14 @@ import nbformat
 from qwen3nb import paths
 from qwen3nb.evaluation.mteb.preflight import weight_bytes
 from qwen3nb.execution.attempt import Attempt
-from qwen3nb.execution.executors import Command, Ended, Executor, LocalExecutor, on_cluster
+from qwen3nb.execution.executors import (
+    Command,
+    Ended,
+    Executor,
+    LocalExecutor,
+    last_line,
+    on_cluster,
+)
 from qwen3nb.execution.notebook import (
     finished_page,
     page_path,
@@ -288,7 +295,7 @@ def _reason(job: Job, ended: Ended, *, started: float, log: Path, earlier: Faile
         attempt = Attempt(
             paths.notebook_name(notebook), job.values, job.page, executed, started, str(log)
         )
-        attempt.fail(nbformat.read(notebook, as_version=4), _ended(status), _last_line(log),
+        attempt.fail(nbformat.read(notebook, as_version=4), _ended(status), _printed(log),
                      secrets=secret_values())  # fmt: skip
         note = failed_run(job.name)
     return without(secret_values(), note.reason if note else _ended(status))
@@ -300,6 +307,6 @@ def _ended(status: int) -> str:
     return f"ended with status {status}"
 
 
-def _last_line(log: Path) -> str:
-    lines = log.read_text(encoding="utf-8", errors="replace").replace("\r", "\n").splitlines()
-    return next((line.strip() for line in reversed(lines) if line.strip()), "it printed nothing")
+def _printed(log: Path) -> str:
+    text = log.read_text(encoding="utf-8", errors="replace").replace("\r", "\n")
+    return last_line(text, otherwise="it printed nothing")

@@ -10,13 +10,10 @@ The name of a shared file has the digest of its content: whoever writes it write
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from qwen3nb.utils.atomic_files import file_stamp, sha256_file
-
-__all__ = ["first_run_file", "first_stage_file", "run_digest", "run_digests"]
+__all__ = ["first_run_file", "first_stage_file", "run_digests"]
 
 
 def first_stage_file(folder: Path, name: str) -> Path:
@@ -41,13 +38,3 @@ def run_digests(file: Path, config: Mapping[str, Any]) -> dict[Path, str] | None
     if isinstance(shared, dict):
         own[first_run_file(file, config)] = str(shared.get("sha256"))
     return own
-
-
-def run_digest(run: Path) -> str:
-    """Return the SHA-256 of a run; one that many records share is read once while unchanged."""
-    return _digest(run, tuple(file_stamp(run)))
-
-
-@lru_cache(maxsize=256)
-def _digest(run: Path, stamp: tuple[Any, ...]) -> str:
-    return sha256_file(run)

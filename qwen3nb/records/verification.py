@@ -9,7 +9,7 @@ checksum, a change of what nothing else depends on, such as a revision, a size o
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -18,9 +18,9 @@ from typing import Any
 from qwen3nb import paths
 from qwen3nb.metrics.aggregate import Draws
 from qwen3nb.records.record import FIRST_SCHEMA, Result, problems, read_record
-from qwen3nb.records.runs import run_digest, run_digests
+from qwen3nb.records.runs import run_digests
 from qwen3nb.records.side_files import side_file_problems
-from qwen3nb.utils.atomic_files import sha256_json
+from qwen3nb.utils.atomic_files import sha256_file, sha256_json
 
 __all__ = ["RecordCheck", "Verifier"]
 
@@ -52,6 +52,7 @@ class Verifier:
         self._checksums_only = checksums_only
         self._draws = Draws()
         self._mteb: dict[Path, list[Path]] = {}
+        self._digests: dict[Path, str] = {}  # of runs, which records may share
 
     def check(self, file: Path) -> RecordCheck:
         """Return what is wrong with the record in ``file``; an unreadable file is a problem."""
@@ -75,9 +76,23 @@ class Verifier:
             yield f"contains the task {result.task.key!r}"
         if not file.parent.parent.name.endswith(f"-{result.model.identity[:8]}"):
             yield "is in the folder of a model with another identity"
-        yield from _run_problems(file, result)
+        if (digests := run_digests(file, result.config)) is None:
+            yield from _older_run_problems(file, result)
+        else:
+            yield from self._run_problems(digests)
         if result.task.mteb is not None and not result.task.selection:
             yield from _mteb_problems(self._mteb_files(file, result), result)
+
+    def _run_problems(self, digests: Mapping[Path, str]) -> Iterator[str]:
+        """Compare the runs of a record with their digests."""
+        for run, digest in digests.items():
+            if not run.is_file():
+                yield f"its run {run.name} is missing"
+                continue
+            if run not in self._digests:
+                self._digests[run] = sha256_file(run)
+            if self._digests[run] != digest:
+                yield f"its run {run.name} is not the one that was scored"
 
     def _mteb_files(self, file: Path, result: Result) -> list[Path]:
         """Return MTEB's own results of the record's model and task."""
@@ -101,16 +116,8 @@ def _signature(raw: dict[str, Any]) -> Iterator[str]:
         yield "its content is not that of its checksum: it was changed after it was written"
 
 
-def _run_problems(file: Path, result: Result) -> Iterator[str]:
-    """Compare the runs beside the record with their digests, or with its queries."""
-    digests = run_digests(file, result.config)
-    if digests is not None:
-        for run, digest in digests.items():
-            if not run.is_file():
-                yield f"its run {run.name} is missing"
-            elif run_digest(run) != digest:
-                yield f"its run {run.name} is not the one that was scored"
-        return
+def _older_run_problems(file: Path, result: Result) -> Iterator[str]:
+    """Compare the runs beside a record that has no digests of them with its queries."""
     runs = {end: file.with_suffix(end) for end in (".first.trec", ".trec")}
     documents = {end: _documents(run) for end, run in runs.items() if run.is_file()}
     if not documents:
