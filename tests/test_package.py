@@ -70,7 +70,7 @@ bench
 cluster
 report.render report.leaderboard report.evaluation report.comparison report.training report.studies
 report.card report.headline report.paper report.model_report
-execution book demo cli
+execution book demo study cli
 stats tables figures conclusions
 """.split()  # noqa: SIM905 - a list of words reads better as lines
 )
