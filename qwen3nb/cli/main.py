@@ -13,7 +13,6 @@ from typing import Any
 
 import click
 
-import qwen3nb
 from qwen3nb.cli.analyze import ANALYSIS_COMMANDS
 from qwen3nb.cli.bench import bench
 from qwen3nb.cli.custom import domain
@@ -53,7 +52,7 @@ HUB_ID = click.option("--hub-id", default="", help="Id on the hub, for the card'
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(qwen3nb.__version__)
+@click.version_option(package_name="qwen3nb")
 def main() -> None:
     """Extract, evaluate and compare Qwen3 encoders; publish a book of traceable results.
 

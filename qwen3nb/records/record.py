@@ -18,7 +18,6 @@ import platform
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from qwen3nb.records.query_scores import QueryScores, StoredScores
 from qwen3nb.records.side_files import named_files, remove_unnamed, write_side_file
 from qwen3nb.records.top_documents import StoredTop, encode_top
 from qwen3nb.utils.atomic_files import read_json, sha256_json, write_json
+from qwen3nb.utils.code_version import installed_version
 
 __all__ = [
     "FIRST_SCHEMA",
@@ -176,7 +176,7 @@ class Environment:
     ) -> Environment:
         """Return the environment of this process."""
         return cls(
-            versions={name: _installed(name) for name in _VERSIONS},
+            versions={name: installed_version(name) for name in _VERSIONS},
             python=platform.python_version(),
             platform=platform.platform(),
             device=device,
@@ -404,10 +404,3 @@ def checksum(value: dict[str, Any]) -> str:
     """SHA-256 of a record's JSON without its checksum, whatever the order of its keys."""
     content = {name: part for name, part in value.items() if name != "checksum"}
     return sha256_json(json.loads(json.dumps(content, allow_nan=False)))
-
-
-def _installed(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "not installed"
