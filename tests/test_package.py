@@ -62,7 +62,7 @@ models.rerankers models.load
 extraction
 datasets.rows datasets.trec datasets.judgements datasets.mirror datasets.words
 datasets.pydocs
-datasets.collection datasets.custom datasets.find_collections
+datasets.collection datasets.custom datasets.collection_formats
 evaluation.recording evaluation.run evaluation.mteb evaluation.embeddings evaluation.retrieval
 evaluation.evaluate evaluation.studies
 analysis.stats analysis.comparison analysis.inventory analysis.training analysis.calibration
