@@ -21,7 +21,7 @@ def new(folder: Path, title: str, author: str) -> None:
 
     \b
     qwen3nb new my-study
-    qwen3nb new my-study --title "Which encoder for our search?" --author "Ada Lovelace"
+    qwen3nb new search --title "Which encoder for our search?" --author "Ada Lovelace"
     """
     from qwen3nb.study.create import create_study
 
