@@ -74,7 +74,7 @@ def _check_metadata(file: Path, metadata: Any) -> None:
     """Refuse metadata that the safetensors library refuses, without naming the file."""
     strings = isinstance(metadata, dict) and all(isinstance(v, str) for v in metadata.values())
     if not strings:
-        raise CheckpointError(f"{file}: its __metadata__ is not an object of strings; save it again")
+        raise CheckpointError(f"{file}: its __metadata__ is no object of strings; save it again")
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

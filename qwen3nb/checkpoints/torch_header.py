@@ -169,9 +169,7 @@ def _load_without_data(file: Path) -> Any:
         raise CheckpointError(f"{file}: unreadable ({reason})") from None
 
 
-def _entry(
-    file: Path, name: str, value: Tensor, storages: Mapping[int, Member]
-) -> TensorEntry:
+def _entry(file: Path, name: str, value: Tensor, storages: Mapping[int, Member]) -> TensorEntry:
     import torch
 
     if not isinstance(value, torch.Tensor):

@@ -66,7 +66,7 @@ def check_name(file: Path, name: object) -> str:
         CheckpointError: no string, or one with control characters or lone surrogates.
     """
     if not isinstance(name, str) or not name.isprintable():
-        raise CheckpointError(f"{file}: {ascii(name):.80} is not the name of a tensor")
+        raise CheckpointError(f"{file}: {name!a:.80} is not the name of a tensor")
     return name
 
 
