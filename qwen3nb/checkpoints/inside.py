@@ -11,14 +11,21 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.utils.atomic_files import read_json
 
-__all__ = ["JSON_LIMIT", "check_files", "check_inside", "copy_files", "read_object"]
+__all__ = [
+    "JSON_LIMIT",
+    "check_files",
+    "check_inside",
+    "copy_files",
+    "module_folders",
+    "read_object",
+]
 
 # Bytes of a JSON file. The largest in use, tokenizers, have 35 MB; parsed into Python objects,
 # a file that means harm grows twentyfold.
@@ -49,7 +56,7 @@ def check_inside(file: Path, folder: Path | None = None) -> None:
     try:
         mode = file.stat().st_mode
     except OSError as error:
-        raise CheckpointError(f"{file}: cannot be read ({error.strerror})") from None
+        raise CheckpointError(f"{file!s:.500}: cannot be read ({error.strerror})") from None
     if not stat.S_ISREG(mode):
         kind = "a folder" if stat.S_ISDIR(mode) else "a pipe, a socket or a device"
         raise CheckpointError(f"{file}: not a regular file but {kind}; remove or replace it")
@@ -84,36 +91,41 @@ def check_files(folder: Path) -> None:
         if path.suffix.lower() in _READ and (path.is_symlink() or not path.is_dir()):
             check_inside(path, folder)
     if (folder / _MODULES).is_file():
-        for name in _module_folders(folder):
-            _check_module(folder, name)
+        for _ in module_folders(folder):
+            pass
 
 
-def _module_folders(folder: Path) -> Iterable[str]:
-    """Yield the paths of the modules, relative to ``folder``."""
+def module_folders(folder: Path) -> Iterator[str]:
+    """Yield the folders of the modules of sentence-transformers, relative to ``folder``.
+
+    Raises:
+        CheckpointError: a module outside of the folder, or a file that does not list modules.
+    """
     file = folder / _MODULES
     modules = _parsed(file)
     if not isinstance(modules, list) or not all(isinstance(each, dict) for each in modules):
-        raise CheckpointError(f"{file}: expected a list of modules; see sentence-transformers")
+        raise CheckpointError(f"{file}: expected a list of modules, as sentence-transformers has")
     for each in modules:
         path = each.get("path", "")
-        if not isinstance(path, str):
-            raise CheckpointError(f"{file}: the path {path!r:.60} is not a folder's name")
+        _check_module(folder, path)
         yield path
         routes = folder / path / _ROUTES
         if routes.is_file():
             types = read_object(routes, folder).get("types")
-            yield from (f"{path}/{name}" for name in (types if isinstance(types, dict) else ()))
+            for name in types if isinstance(types, dict) else ():
+                _check_module(folder, f"{path}/{name}")
+                yield f"{path}/{name}"
 
 
-def _check_module(folder: Path, name: str) -> None:
-    if Path(name).is_absolute() or ".." in Path(name).parts:
+def _check_module(folder: Path, path: Any) -> None:
+    if not isinstance(path, str) or Path(path).is_absolute() or ".." in Path(path).parts:
         raise CheckpointError(
-            f"{folder / _MODULES}: the path {name!r:.80} leads out of the model's folder"
+            f"{folder / _MODULES}: the path {path!r:.80} is no folder inside of the model's"
         )
-    _check_target(folder / name, folder)
-    for path in (folder / name).iterdir() if name and (folder / name).is_dir() else ():
-        if path.suffix.lower() in _READ:
-            check_inside(path, folder)
+    _check_target(folder / path, folder)
+    for file in (folder / path).iterdir() if path and (folder / path).is_dir() else ():
+        if file.suffix.lower() in _READ:
+            check_inside(file, folder)
 
 
 def copy_files(names: Iterable[str], source: Path, target: Path) -> None:

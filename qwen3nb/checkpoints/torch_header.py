@@ -123,15 +123,15 @@ def _check_pickle(file: Path, raw: bytes) -> None:
             unknown = opcode.name not in _OPCODES
             if unknown or (opcode.name == "GLOBAL" and not _NAMES.fullmatch(str(argument))):
                 raise _more_than_tensors(file)
+            if calls > _MOST_CALLS:
+                raise CheckpointError(
+                    f"{file}: its pickle makes more than {_MOST_CALLS:,} calls; no state dict "
+                    "needs that; save it as safetensors"
+                )
+    except CheckpointError:
+        raise
     except ValueError as error:
-        if isinstance(error, CheckpointError):
-            raise
         raise CheckpointError(f"{file}: unreadable ({error!s:.120})") from None
-    if calls > _MOST_CALLS:
-        raise CheckpointError(
-            f"{file}: its pickle makes {calls:,} calls, expected at most {_MOST_CALLS:,}; no "
-            "state dict needs that; save it as safetensors"
-        )
 
 
 def _more_than_tensors(file: Path) -> CheckpointError:

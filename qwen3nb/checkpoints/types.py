@@ -63,9 +63,9 @@ def check_name(file: Path, name: object) -> str:
     """Return the ``name`` of a tensor, which is shown in messages and becomes part of digests.
 
     Raises:
-        CheckpointError: no string, or one with control characters or lone surrogates.
+        CheckpointError: no string, an empty one, or one with control characters or lone surrogates.
     """
-    if not isinstance(name, str) or not name.isprintable():
+    if not isinstance(name, str) or not name or not name.isprintable():
         raise CheckpointError(f"{file}: {name!a:.80} is not the name of a tensor")
     return name
 

@@ -12,14 +12,22 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qwen3nb.checkpoints.inside import JSON_LIMIT, check_inside, read_object
+from qwen3nb.checkpoints.inside import JSON_LIMIT, check_inside, module_folders, read_object
 from qwen3nb.checkpoints.provenance import read_provenance
+from qwen3nb.checkpoints.safetensors_header import read_safetensors
 from qwen3nb.checkpoints.types import CheckpointError
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-__all__ = ["TOKENIZER", "check_loaded", "check_tokenizer", "read_vocabulary", "rust_tokenizer"]
+__all__ = [
+    "TOKENIZER",
+    "check_loaded",
+    "check_modules",
+    "check_tokenizer",
+    "read_vocabulary",
+    "rust_tokenizer",
+]
 
 TOKENIZER = "tokenizer.json"
 _CONFIG, _MAP = "tokenizer_config.json", "special_tokens_map.json"
@@ -63,6 +71,25 @@ def check_tokenizer(folder: Path, *, rows: int, config: Mapping[str, Any] | None
         for name, token in _template_ids(read_object(folder / TOKENIZER).get("post_processor")):
             _check_id(folder / TOKENIZER, f"{name} of its post_processor", token, rows)
         _check_export(folder)
+
+
+def check_modules(folder: Path) -> None:
+    """Check the tokenizer of each module of a sentence-transformers folder that has weights.
+
+    Raises:
+        CheckpointError: see `check_tokenizer`.
+    """
+    for name in dict.fromkeys(module_folders(folder)):
+        module = folder / name
+        if (module / "config.json").is_file():
+            config = read_object(module / "config.json", folder)
+            rows = config.get("vocab_size")
+            if type(rows) is int:
+                check_tokenizer(module, rows=rows, config=config)
+        elif (module / TOKENIZER).is_file() and (module / "model.safetensors").is_file():
+            entries = read_safetensors(module / "model.safetensors")
+            tables = [each.shape[0] for each in entries.values() if len(each.shape) == 2]
+            check_tokenizer(module, rows=max(tables, default=0))
 
 
 def check_loaded(tokenizer: Any, *, rows: int, folder: Path) -> None:

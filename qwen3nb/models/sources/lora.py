@@ -27,7 +27,7 @@ from qwen3nb.utils.atomic_files import sha256_file, sha256_json
 
 __all__ = ["adapter_config", "adapter_fingerprint", "check_fit", "load_merged"]
 
-WEIGHTS = "adapter_model.safetensors"
+WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 _TENSOR = re.compile(
     r"base_model\.model\.(?P<module>.+)\.lora_(?P<side>[AB])(?:\.default)?\.weight"
 )
@@ -53,6 +53,7 @@ _PLAIN: dict[str, tuple[Any, ...]] = {
 }  # fmt: skip
 _LARGEST_RANK = 65_536
 _LARGEST_ALPHA = 1e6
+_LONGEST_NAME = 1000
 _PATTERN_SECONDS = 5.0  # for the patterns of an adapter; a malicious one may take forever
 
 
@@ -77,6 +78,7 @@ def load_merged(source: Source, model: Any) -> Any:
 
     assert source.folder is not None  # noqa: S101 - adapters have one
     opened, config = _opened(source.folder), adapter_config(source.folder)
+    file = source.folder / CONFIG
     for name in opened.tensors:
         opened.read(name)  # checks every value
     modules = sorted({match["module"] for n in opened.tensors if (match := _TENSOR.fullmatch(n))})
@@ -86,8 +88,8 @@ def load_merged(source: Source, model: Any) -> Any:
         use_rslora=bool(config.get("use_rslora")),
         init_lora_weights=_initialisation(config),
         target_modules=modules,
-        rank_pattern={m: r for m in modules if (r := _rank(config, m)) != config["r"]},
-        alpha_pattern=_alphas(config, modules),
+        rank_pattern={m: r for m in modules if (r := _rank(file, config, m)) != config["r"]},
+        alpha_pattern=_of_pattern(file, config.get("alpha_pattern") or {}, modules),
     )
     with warnings.catch_warnings():
         # PEFT still uses a property that transformers has renamed.
@@ -118,7 +120,7 @@ def adapter_config(folder: Path) -> dict[str, Any]:
     Raises:
         SpecError: no such file, or not the configuration of a plain LoRA adapter.
     """
-    file = folder / "adapter_config.json"
+    file = folder / CONFIG
     if not file.is_file():
         raise SpecError(f"{folder}: no adapter_config.json, so this is not a LoRA adapter")
     if not (folder / WEIGHTS).is_file():
@@ -160,6 +162,9 @@ def _check_numbers(file: Path, config: dict[str, Any]) -> None:
                 f"{file}: lora_alpha is {alpha!r:.60}, expected a positive number of at most "
                 f"{_LARGEST_ALPHA:,.0f}"
             )
+    named = config.get("base_model_name_or_path") or ""
+    if not isinstance(named, str) or len(named) > _LONGEST_NAME:
+        raise SpecError(f"{file}: base_model_name_or_path is {named!r:.80}, expected a model")
     targets = config.get("target_modules")
     names = isinstance(targets, list) and all(isinstance(each, str) for each in targets)
     if not isinstance(targets, str) and not names:
@@ -220,7 +225,7 @@ def _check_module(
         )
     if missing := {"A", "B"} - sides.keys():
         raise SpecError(f"{file}: {module} has no lora_{missing.pop()}")
-    rank = _rank(config, module)
+    rank = _rank(file.with_name(CONFIG), config, module)
     if len(base.shape) != 2:
         raise SpecError(f"{file}: adapts {module}, which is not a linear layer: {list(base.shape)}")
     outputs, inputs = base.shape
@@ -233,28 +238,23 @@ def _check_module(
             )
 
 
-def _rank(config: dict[str, Any], module: str) -> int:
+def _rank(file: Path, config: dict[str, Any], module: str) -> int:
     """Return the rank of a module, with the exceptions in ``rank_pattern`` as PEFT reads them."""
-    rank = _of_pattern(config.get("rank_pattern") or {}, [module]).get(module, config["r"])
-    return int(rank)
+    exceptions = _of_pattern(file, config.get("rank_pattern") or {}, [module])
+    return int(exceptions.get(module, config["r"]))
 
 
-def _alphas(config: dict[str, Any], modules: list[str]) -> dict[str, float]:
-    """Return alpha per module, where ``alpha_pattern`` has an exception."""
-    return _of_pattern(config.get("alpha_pattern") or {}, modules)
-
-
-def _of_pattern(patterns: dict[str, Any], modules: list[str]) -> dict[str, Any]:
+def _of_pattern(file: Path, patterns: dict[str, Any], modules: list[str]) -> dict[str, Any]:
     """Return the value of the first pattern that matches, per module that one matches."""
     values: dict[str, Any] = {}
     for pattern, value in patterns.items():
-        for module in matching(rf"(.*\.)?({pattern})", modules):
+        for module in _matching(file, rf"(.*\.)?({pattern})", modules):
             values.setdefault(module, value)
     return values
 
 
-def matching(pattern: str, names: list[str]) -> set[str]:
-    """Return the names that a pattern from an adapter's configuration matches as a whole.
+def _matching(file: Path, pattern: str, names: list[str]) -> set[str]:
+    """Return the names that a pattern from the configuration ``file`` matches as a whole.
 
     Raises:
         SpecError: no regular expression, or one that takes longer than seconds.
@@ -270,12 +270,10 @@ def matching(pattern: str, names: list[str]) -> set[str]:
             if compiled.fullmatch(name, timeout=max(end - time.monotonic(), 1e-3))
         }
     except (regex.error, RecursionError) as error:
-        raise SpecError(
-            f"adapter_config.json: {pattern!r:.80} is not a regular expression ({error})"
-        ) from None
+        raise SpecError(f"{file}: {pattern!r:.80} is not a regular expression ({error})") from None
     except TimeoutError:
         raise SpecError(
-            f"adapter_config.json: the pattern {pattern!r:.80} takes more than "
+            f"{file}: the pattern {pattern!r:.80} takes more than "
             f"{_PATTERN_SECONDS:.0f} s; list the names of the target modules instead"
         ) from None
 
@@ -289,7 +287,7 @@ def _check_targets(
     if isinstance(targets, str):
         if targets == "all-linear":
             return
-        wanted = matching(targets, modules)
+        wanted = _matching(file.with_name(CONFIG), targets, modules)
     else:
         endings = tuple(targets)
         wanted = {m for m in modules if m in endings or m.endswith(tuple(f".{e}" for e in endings))}
