@@ -16,7 +16,7 @@ from qwen3nb.checkpoints.checkpoint import (
     metric_of,
     open_checkpoint,
 )
-from qwen3nb.checkpoints.inside import copy_files
+from qwen3nb.checkpoints.inside import copy_present
 from qwen3nb.checkpoints.tied_weights import extra_copies
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.checkpoints.writer import Piece, write_pieces
@@ -172,7 +172,7 @@ def average_checkpoints(
         warnings = write_pieces(
             sources, pieces, work / SINGLE, label="averaging", show_progress=show_progress
         )
-        copy_files(_KEPT, sources[-1].folder, work)
+        copy_present(_KEPT, sources[-1].folder, work)
         write_json(
             work / _METADATA,
             {

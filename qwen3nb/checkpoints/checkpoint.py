@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qwen3nb import paths
-from qwen3nb.checkpoints.inside import check_files, check_inside, read_object
+from qwen3nb.checkpoints.inside import check_all_inside, check_inside, read_object
 from qwen3nb.checkpoints.safetensors_header import read_safetensors
 from qwen3nb.checkpoints.tensor_io import combined_digest, read_tensor, sha256_of
 from qwen3nb.checkpoints.torch_header import read_torch
@@ -126,7 +126,7 @@ def open_checkpoint(folder: Path | str) -> Checkpoint:
     folder = Path(folder)
     if not folder.is_dir():
         raise CheckpointError(f"{folder}: no such folder; expected a checkpoint folder")
-    check_files(folder)
+    check_all_inside(folder)
     config_file = folder / "config.json"
     if not config_file.is_file():
         raise CheckpointError(f"{folder}: no config.json, so this is not a checkpoint folder")

@@ -20,9 +20,9 @@ from qwen3nb.utils.atomic_files import read_json
 
 __all__ = [
     "JSON_LIMIT",
-    "check_files",
+    "check_all_inside",
     "check_inside",
-    "copy_files",
+    "copy_present",
     "module_folders",
     "read_object",
 ]
@@ -81,7 +81,7 @@ def _blobs(root: Path) -> list[Path]:
     return [each.parent.parent / "blobs" for each in levels if each.parent.name == "snapshots"]
 
 
-def check_files(folder: Path) -> None:
+def check_all_inside(folder: Path) -> None:
     """Check every file of a model's folder that a library may read, at any depth.
 
     Raises:
@@ -128,7 +128,7 @@ def _check_module(folder: Path, path: Any) -> None:
             check_inside(file, folder)
 
 
-def copy_files(names: Iterable[str], source: Path, target: Path) -> None:
+def copy_present(names: Iterable[str], source: Path, target: Path) -> None:
     """Copy the files with these names that ``source`` has to ``target``.
 
     Raises:

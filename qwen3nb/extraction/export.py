@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qwen3nb.checkpoints.inside import copy_files, read_object
+from qwen3nb.checkpoints.inside import copy_present, read_object
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.models.gate.tokenizer import TOKENIZER, check_tokenizer, rust_tokenizer
 from qwen3nb.models.modeling.dtypes import DTYPES
@@ -108,7 +108,7 @@ def copy_tokenizer(source: Path, target: Path, *, rows: int, options: ExportOpti
     check_tokenizer(source, rows=rows)
     tokenizer = rust_tokenizer(file)
     named_token(source, "pad_token")
-    copy_files(TOKENIZER_FILES, source, target)
+    copy_present(TOKENIZER_FILES, source, target)
     if options.prefix or options.append_eos:
         _surround(tokenizer, source, target, options)
     return tokenizer

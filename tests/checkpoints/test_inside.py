@@ -11,7 +11,7 @@ from torch import ones
 
 from qwen3nb.checkpoints.averaging import average_checkpoints
 from qwen3nb.checkpoints.checkpoint import open_checkpoint
-from qwen3nb.checkpoints.inside import check_files, check_inside, copy_files, module_folders
+from qwen3nb.checkpoints.inside import check_all_inside, check_inside, copy_present, module_folders
 from qwen3nb.models.sources.resolve import find_source
 
 WHOLE_FOLDER = {
@@ -52,9 +52,9 @@ def test_modules_of_sentence_transformers_lie_inside(tmp_path, case):
     listed = [{"path": ""}, {"path": "1_Pooling"}]
     (folder / "modules.json").write_text(json.dumps(listed))
     assert list(module_folders(folder)) == ["", "1_Pooling"]
-    check_files(folder)
+    check_all_inside(folder)
     malformed.MODULES[case](folder)
-    assert str(folder) in refusal(check_files, folder)
+    assert str(folder) in refusal(check_all_inside, folder)
 
 
 def test_routes_of_modules_lie_inside(tmp_path):
@@ -64,7 +64,7 @@ def test_routes_of_modules_lie_inside(tmp_path):
     routes.write_text('{"types": {"query_0_Transformer": "x"}}')
     assert list(module_folders(tmp_path)) == ["0_Router", "0_Router/query_0_Transformer"]
     routes.write_text('{"types": {"../../elsewhere": "x"}}')
-    assert "no folder inside" in refusal(check_files, tmp_path)
+    assert "no folder inside" in refusal(check_all_inside, tmp_path)
 
 
 def snapshot(tmp_path, *, blobs):
@@ -82,17 +82,17 @@ def snapshot(tmp_path, *, blobs):
 
 def test_a_snapshot_links_to_the_blobs_of_its_own_cache_only(tmp_path):
     folder = snapshot(tmp_path, blobs=tmp_path / "models--a--b-blobs")
-    assert "links out of its folder" in refusal(check_files, folder)
+    assert "links out of its folder" in refusal(check_all_inside, folder)
     shutil.rmtree(tmp_path / "models--a--b")
     folder = snapshot(tmp_path, blobs=tmp_path / "models--a--b" / "blobs")
-    check_files(folder)
+    check_all_inside(folder)
     check_inside(folder / "1_Pooling" / "config.json")
     secret = tmp_path / "secret.json"
     secret.write_text("{}")
     (folder / "config.json").unlink()
     (tmp_path / "models--a--b" / "blobs" / "beef").symlink_to(secret)
     (folder / "config.json").symlink_to("../../blobs/beef")
-    assert "links out of its folder" in refusal(check_files, folder)
+    assert "links out of its folder" in refusal(check_all_inside, folder)
 
 
 def test_links_inside_hard_links_and_a_folder_that_is_a_link_are_fine(tmp_path):
@@ -105,7 +105,7 @@ def test_links_inside_hard_links_and_a_folder_that_is_a_link_are_fine(tmp_path):
     (folder / "optimizer.pt").symlink_to(tmp_path / "never-read")
     (tmp_path / "latest").symlink_to(folder)
     assert set(open_checkpoint(tmp_path / "latest").tensors) == {"w"}
-    copy_files(("merges.txt", "config.json", "absent.json"), tmp_path / "latest", tmp_path)
+    copy_present(("merges.txt", "config.json", "absent.json"), tmp_path / "latest", tmp_path)
     assert (tmp_path / "merges.txt").read_text() == "a b"
     assert not (tmp_path / "config.json").is_symlink()
 

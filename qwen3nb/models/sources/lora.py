@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from qwen3nb.checkpoints.checkpoint import Checkpoint, open_checkpoint
-from qwen3nb.checkpoints.inside import check_files, read_object
+from qwen3nb.checkpoints.inside import check_all_inside, read_object
 from qwen3nb.checkpoints.safetensors_header import read_safetensors
 from qwen3nb.checkpoints.types import CheckpointError, TensorEntry
 from qwen3nb.models.gate.tokenizer import TOKENIZER, read_vocabulary
@@ -130,7 +130,7 @@ def adapter_config(folder: Path) -> dict[str, Any]:
             + (f"; {pickled} is not read, because such a file can run code" if pickled else "")
         )
     try:
-        check_files(folder)
+        check_all_inside(folder)
         config = read_object(file)
     except CheckpointError as error:
         raise SpecError(str(error)) from None

@@ -27,7 +27,7 @@ from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.checkpoints.checkpoint import list_checkpoints
-from qwen3nb.checkpoints.inside import check_files, read_object
+from qwen3nb.checkpoints.inside import check_all_inside, read_object
 from qwen3nb.checkpoints.provenance import PROVENANCE, read_provenance
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.models.sources.lora import adapter_config, check_fit
@@ -253,7 +253,7 @@ def _folder(spec: str, folder: Path) -> Source:
         hint = f" Folders in it that have one: {', '.join(inside)}." if inside else ""
         raise SpecError(f"{folder}: no config.json, so this is not a model.{hint}")
     try:
-        check_files(folder)
+        check_all_inside(folder)
         config = read_object(folder / "config.json")
     except CheckpointError as error:
         raise SpecError(str(error)) from None
