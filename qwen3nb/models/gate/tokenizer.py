@@ -159,7 +159,7 @@ def _of_rust(file: Path) -> dict[str, int]:
         pieces = [each[0] if isinstance(each, list) and each else None for each in held]
         held = {piece: index for index, piece in enumerate(pieces)}
     if not isinstance(held, dict) or not held or not isinstance(added, list):
-        raise CheckpointError(f"{file}: has no vocabulary; copy the tokenizer again")
+        raise CheckpointError(f"{file}: not a valid tokenizer (no vocabulary); copy it again")
     for token in added:
         if not isinstance(token, dict) or not isinstance(token.get("content"), str):
             raise CheckpointError(f"{file}: {token!r:.60} is not an added token")
