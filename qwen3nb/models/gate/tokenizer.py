@@ -41,6 +41,8 @@ _COMPLETE = (
     ("*.tiktoken",),
     ("tekken.json",),
 )
+# Classes that need no file: their tokens are bytes or characters.
+_WITHOUT_FILES = ("ByT5Tokenizer", "CanineTokenizer", "PerceiverTokenizer")
 # Roles whose tokens become part of texts; a token outside the vocabulary would be added to it.
 _ROLES = ("bos_token", "eos_token", "cls_token", "sep_token", "pad_token")
 _IDS = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")
@@ -61,16 +63,18 @@ def check_tokenizer(folder: Path, *, rows: int, config: Mapping[str, Any] | None
             tokenizer with code of its own; or an export without its template.
     """
     settings = _settings(folder)
-    vocabulary = read_vocabulary(folder)
+    _check_complete(folder)
+    file = folder / TOKENIZER
+    fields = read_object(file) if file.exists() else {}
+    vocabulary = _of_rust(file, fields) if fields else read_vocabulary(folder)
     _check_largest(folder, vocabulary, rows)
-    for file, values in settings.items():
-        _check_settings(file, values, vocabulary, rows)
+    for source, values in settings.items():
+        _check_settings(source, values, vocabulary, rows)
     for name in _IDS:
         _check_id(folder / "config.json", name, (config or {}).get(name), rows)
-    if (folder / TOKENIZER).exists():
-        for name, token in _template_ids(read_object(folder / TOKENIZER).get("post_processor")):
-            _check_id(folder / TOKENIZER, f"{name} of its post_processor", token, rows)
-        _check_export(folder)
+    for name, token in _template_ids(fields.get("post_processor")):
+        _check_id(file, f"{name} of its post_processor", token, rows)
+    _check_export(folder)
 
 
 def check_modules(folder: Path) -> None:
@@ -109,10 +113,10 @@ def read_vocabulary(folder: Path) -> dict[str, int]:
     """
     _check_complete(folder)
     if (folder / TOKENIZER).exists():
-        return _of_rust(folder / TOKENIZER)
+        return _of_rust(folder / TOKENIZER, read_object(folder / TOKENIZER))
     if (folder / "vocab.json").exists():
         vocabulary = read_object(folder / "vocab.json")
-    elif (folder / "vocab.txt").exists():
+    elif (folder / "vocab.txt").exists() and not (folder / "bpe.codes").exists():
         vocabulary = _of_lines(folder / "vocab.txt")
     else:
         vocabulary = _of_library(folder)
@@ -142,6 +146,8 @@ def _check_complete(folder: Path) -> None:
             check_inside(folder / name)
             if not (folder / name).stat().st_size:
                 raise CheckpointError(f"{folder / name}: empty; copy the tokenizer again")
+    if (_settings(folder).get(folder / _CONFIG) or {}).get("tokenizer_class") in _WITHOUT_FILES:
+        return
     if not any(all(any(folder.glob(name)) for name in names) for names in _COMPLETE):
         ways = "; or ".join(" and ".join(names) for names in _COMPLETE)
         raise CheckpointError(
@@ -150,9 +156,8 @@ def _check_complete(folder: Path) -> None:
         )
 
 
-def _of_rust(file: Path) -> dict[str, int]:
-    """Return the vocabulary of a ``tokenizer.json``."""
-    fields = read_object(file)
+def _of_rust(file: Path, fields: Mapping[str, Any]) -> dict[str, int]:
+    """Return the vocabulary in the ``fields`` of a ``tokenizer.json``."""
     model, added = fields.get("model"), fields.get("added_tokens") or []
     held = model.get("vocab") if isinstance(model, dict) else None
     if isinstance(held, list):  # Unigram: pairs of a piece and its score, by id

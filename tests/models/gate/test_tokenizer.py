@@ -96,6 +96,14 @@ def test_other_formats(tmp_path):
         read_vocabulary(tmp_path)
 
 
+def test_a_tokenizer_of_bytes_needs_no_file(tmp_path):
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "ByT5Tokenizer"}')
+    (tmp_path / "config.json").write_text('{"model_type": "t5"}')
+    check_tokenizer(tmp_path, rows=384)
+    with pytest.raises(CheckpointError, match="the embedding has only 258 rows"):
+        check_tokenizer(tmp_path, rows=258)
+
+
 def test_a_token_that_a_library_adds_is_noticed(tmp_path):
     class Loaded:
         def get_vocab(self):
