@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qwen3nb import paths
+from qwen3nb.checkpoints.json_object import read_object
 from qwen3nb.checkpoints.safetensors_header import read_safetensors
 from qwen3nb.checkpoints.tensor_io import combined_digest, read_tensor, sha256_of
 from qwen3nb.checkpoints.torch_header import read_torch
 from qwen3nb.checkpoints.types import CheckpointError, TensorEntry
-from qwen3nb.utils.atomic_files import file_stamp, read_json, remember_digest, remembered_digest
+from qwen3nb.utils.atomic_files import file_stamp, remember_digest, remembered_digest
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -43,7 +44,6 @@ _FORMATS = (
 # Parts that torch.compile, FSDP and activation checkpointing insert into names, at any level.
 _WRAPPERS = {"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
 _NUMBERED = re.compile(r"checkpoint-(?:step-)?(\d{1,18})")
-_JSON_LIMIT = 50_000_000
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def open_checkpoint(folder: Path | str) -> Checkpoint:
             "silently apply that adapter. Move one of the two elsewhere"
         )
     stamps = {config_file: file_stamp(config_file)}
-    config = _read_object(config_file)
+    config = read_object(config_file)
     files = _weight_files(folder)
     stamps |= {file: file_stamp(file) for file in files}
     tensors = _read_headers(files)
@@ -159,20 +159,6 @@ def _read_headers(files: Mapping[Path, tuple[Any, set[str] | None]]) -> dict[str
                 raise CheckpointError(f"{file}: {name} is also in {tensors[name].file}")
             tensors[name] = entry
     return tensors
-
-
-def _read_object(file: Path) -> dict[str, Any]:
-    if file.stat().st_size > _JSON_LIMIT:
-        raise CheckpointError(
-            f"{file}: {file.stat().st_size:,} bytes; expected at most {_JSON_LIMIT:,}"
-        )
-    try:
-        value = read_json(file)
-    except ValueError as error:
-        raise CheckpointError(str(error)) from None
-    if not isinstance(value, dict):
-        raise CheckpointError(f"{file}: expected an object, got {value!r:.60}")
-    return value
 
 
 def strip_wrappers(name: str) -> str:
@@ -210,7 +196,7 @@ def _weight_files(folder: Path) -> dict[Path, tuple[Any, set[str] | None]]:
 
 def _shards(index: Path) -> dict[str, set[str]]:
     """Return the tensor names of each shard in an index."""
-    weight_map = _read_object(index).get("weight_map")
+    weight_map = read_object(index).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise CheckpointError(f"{index}: not a shard index (no weight_map)")
     shards: dict[str, set[str]] = {}

@@ -17,6 +17,8 @@ import torch
 from qwen3nb.models.encoders.base import ADDED, Encoder
 from qwen3nb.models.encoders.blanks import beside_blanks
 from qwen3nb.models.encoders.similarity import unit_and_similarity
+from qwen3nb.models.gate.finite_weights import check_finite
+from qwen3nb.models.gate.refusal import refusing
 from qwen3nb.models.inference.flash_varlen import varlen_kernel
 from qwen3nb.models.inference.packing import packing_of
 from qwen3nb.models.inference.runner import Runner
@@ -158,11 +160,15 @@ def _check_options(source: Source, *, pooling: str | None, others: object) -> No
 def _load(source: Source, *, device: str, dtype: torch.dtype) -> Any:
     from sentence_transformers import SentenceTransformer
 
-    return SentenceTransformer(
-        str(source.folder),
-        device=device,
-        model_kwargs={"dtype": dtype, "use_safetensors": True},
-    ).eval()
+    assert source.folder is not None  # noqa: S101
+    with refusing(source.folder, "sentence-transformers cannot load it"):
+        model = SentenceTransformer(
+            str(source.folder),
+            device=device,
+            model_kwargs={"dtype": dtype, "use_safetensors": True},
+        ).eval()
+    check_finite(model, source.folder)
+    return model
 
 
 def _version() -> str:

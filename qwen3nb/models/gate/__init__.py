@@ -6,9 +6,29 @@ headers of weight files, builds nothing that has values, and runs no code of the
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+from qwen3nb.checkpoints.checkpoint import Checkpoint, open_checkpoint
+from qwen3nb.checkpoints.json_object import read_object
+from qwen3nb.models.gate.configuration_bounds import check_configuration, check_settings
+from qwen3nb.models.gate.expected_weights import check_encoder_weights, check_weights
+from qwen3nb.models.gate.sentence_modules import (
+    check_modules,
+    sentence_modules,
+    states_alone,
+)
+from qwen3nb.models.types import ModelFolderError
+
 __all__ = ["check_model_folder"]
+
+# transformers would read these instead of the weights that are checked.
+_OTHER_SHARDS = re.compile(r"shard-\d{5}-model-\d{5}-of-\d{5}\.safetensors")
+# Encoder-decoders of which sentence-transformers loads the encoder alone.
+_ENCODER_ONLY = {
+    "blenderbot", "blenderbot-small", "longt5", "mt5", "prophetnet", "switch_transformers", "t5",
+    "t5gemma", "t5gemma2", "udop", "umt5",
+}  # fmt: skip
 
 
 def check_model_folder(folder: Path, *, kind: str) -> None:
@@ -17,13 +37,43 @@ def check_model_folder(folder: Path, *, kind: str) -> None:
     Args:
         folder: the model's folder.
         kind: as in `Source.kind`: ``encoder``, ``seq2seq``, ``sentence-transformers``, ``t5``
-            or ``decoder``.
+            or ``decoder``; or ``causal`` for a causal language model with its output matrix.
 
     Raises:
         ModelFolderError: names the file and the key or tensor, what was expected, what it
             contains, and what to do.
+        CheckpointError: a JSON or weight file that is malformed.
     """
+    opened = _opened(folder)
+    if kind == "sentence-transformers":
+        _check_sentence_transformer(folder)
+    elif kind == "seq2seq":
+        check_encoder_weights(opened)
+    else:
+        check_weights(opened, head=kind == "causal", encoder=kind == "t5")
+    # The tokenizer: gate/tokenizer.py.
+
+
+def _opened(folder: Path) -> Checkpoint:
+    """Open a folder whose configurations are within bounds."""
     # Files inside the folder: gate/inside.py.
-    # Configurations: gate/configuration_bounds.py.
-    # Weights: gate/expected_weights.py.
-    # Tokenizer: gate/tokenizer.py.
+    opened = open_checkpoint(folder)
+    if other := next((f for f in folder.iterdir() if _OTHER_SHARDS.fullmatch(f.name)), None):
+        raise ModelFolderError(
+            f"{other}: a shard of another format beside {opened.files[0].name}; remove one of them"
+        )
+    check_configuration(opened.config, folder / "config.json")
+    if (generation := folder / "generation_config.json").exists():
+        read_object(generation)
+    check_settings(folder)
+    return opened
+
+
+def _check_sentence_transformer(folder: Path) -> None:
+    modules = sentence_modules(folder)
+    check_modules(modules)
+    for module in modules:
+        if module.name == "Transformer":
+            opened = _opened(module.folder)
+            encoder = opened.config.get("model_type") in _ENCODER_ONLY
+            check_weights(opened, encoder=encoder, whole=not states_alone(module))

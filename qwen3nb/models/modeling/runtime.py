@@ -50,7 +50,9 @@ def load_tokenizer(folder: Path, config: Any) -> PreTrainedTokenizerBase:
     from transformers import AutoTokenizer
 
     try:
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, config=config)
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+            folder, config=config, trust_remote_code=False
+        )
     except (OSError, ValueError) as error:
         raise SpecError(f"{folder}: the tokenizer cannot be loaded ({error})") from None
     return tokenizer
