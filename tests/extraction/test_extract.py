@@ -107,7 +107,10 @@ BREAK = {
     "kv": (set_to("num_key_value_heads", 3), "4 attention heads cannot share 3 key-value heads"),
     "text": (set_to("hidden_size", "32"), "hidden_size is '32'; expected a whole number"),
     "eps": (set_to("rms_norm_eps", -1.0), r"rms_norm_eps is -1\.0; expected a number above 0"),
-    "nan eps": (set_to("rms_norm_eps", float("nan")), r"config\.json: invalid JSON \(NaN is not JSON"),
+    "nan eps": (
+        set_to("rms_norm_eps", float("nan")),
+        r"config\.json: .* \(NaN is not JSON",
+    ),
     "no words": (no_words, "tokenizer.json: not a valid tokenizer"),
     "missing": (drop("model.encoder.norm.weight"), "norm.weight: missing"),
     "embedding": (drop("model.shared.weight"), "embed_tokens.weight: missing"),

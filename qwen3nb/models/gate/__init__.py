@@ -10,11 +10,15 @@ import re
 from pathlib import Path
 
 from qwen3nb.checkpoints.checkpoint import Checkpoint, open_checkpoint
-from qwen3nb.checkpoints.json_object import read_object
 from qwen3nb.models.gate.configuration_bounds import check_configuration, check_settings
-from qwen3nb.models.gate.expected_weights import check_encoder_weights, check_weights
+from qwen3nb.models.gate.expected_weights import (
+    check_encoder_weights,
+    check_length,
+    check_weights,
+)
 from qwen3nb.models.gate.sentence_modules import (
     check_modules,
+    check_widths,
     sentence_modules,
     states_alone,
 )
@@ -63,8 +67,6 @@ def _opened(folder: Path) -> Checkpoint:
             f"{other}: a shard of another format beside {opened.files[0].name}; remove one of them"
         )
     check_configuration(opened.config, folder / "config.json")
-    if (generation := folder / "generation_config.json").exists():
-        read_object(generation)
     check_settings(folder)
     return opened
 
@@ -76,4 +78,7 @@ def _check_sentence_transformer(folder: Path) -> None:
         if module.name == "Transformer":
             opened = _opened(module.folder)
             encoder = opened.config.get("model_type") in _ENCODER_ONLY
-            check_weights(opened, encoder=encoder, whole=not states_alone(module))
+            model = check_weights(opened, encoder=encoder, whole=not states_alone(module))
+            check_length(model, module.fields.get("max_seq_length"), module.file)
+            if module is modules[0] and states_alone(module):
+                check_widths(modules, model.config.get_text_config().hidden_size)

@@ -97,19 +97,25 @@ def check_configuration(fields: Mapping[str, Any], file: Path) -> None:
 
 
 def check_settings(folder: Path) -> None:
-    """Check the settings that the folder of an exported encoder stores beside its model.
+    """Check the settings of sentence-transformers that a folder stores beside its model.
 
     Raises:
-        ModelFolderError: a maximum length that is no whole number; names file and key.
+        ModelFolderError: a maximum length or a number of dimensions that is no whole number, or
+            a flag that is none; names file and key.
+        CheckpointError: a JSON file that is malformed.
     """
-    file = folder / "sentence_bert_config.json"
-    if not file.exists():
-        return
-    fields = read_object(file)
+    limits = folder / "sentence_bert_config.json"
+    fields = read_object(limits) if limits.exists() else {}
     if (length := fields.get("max_seq_length")) is not None:
-        check_whole(length, f"{file}: max_seq_length", (1, 1_000_000_000))
+        check_whole(length, f"{limits}: max_seq_length", (1, 1_000_000_000))
     if "do_lower_case" in fields:
-        check_flag(fields["do_lower_case"], f"{file}: do_lower_case")
+        check_flag(fields["do_lower_case"], f"{limits}: do_lower_case")
+    root = folder / "config_sentence_transformers.json"
+    fields = read_object(root) if root.exists() else {}
+    if (dimensions := fields.get("truncate_dim")) is not None:
+        check_whole(dimensions, f"{root}: truncate_dim", (1, 1_000_000))
+    if (generation := folder / "generation_config.json").exists():
+        read_object(generation)
 
 
 def check_whole(value: object, name: str, bounds: tuple[int, int]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qwen3nb.checkpoints.checkpoint import Checkpoint
@@ -21,7 +22,14 @@ from qwen3nb.models.types import ModelFolderError
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["check_encoder_weights", "check_weights", "compare", "refuse", "wrong_types"]
+__all__ = [
+    "check_encoder_weights",
+    "check_length",
+    "check_weights",
+    "compare",
+    "refuse",
+    "wrong_types",
+]
 
 # Names and shapes of tensors.
 Shapes = Mapping[str, tuple[int, ...]]
@@ -33,8 +41,8 @@ _LAYER = re.compile(r"layers\.\d{1,9}\.")
 
 def check_weights(
     opened: Checkpoint, *, head: bool = False, encoder: bool = False, whole: bool = False
-) -> None:
-    """Check the weights of an architecture of transformers.
+) -> Any:
+    """Check the weights of an architecture of transformers; return the model without values.
 
     Args:
         opened: the model's folder; its configuration is within bounds.
@@ -47,6 +55,7 @@ def check_weights(
             configuration; weights that are missing, unexpected, of another shape or not of a
             float type; names file and tensor.
     """
+    _check_type(opened)
     _check_layers(opened)
     with refusing(opened.folder / "config.json", "no model can be built from it"):
         model, report = _dry_run(opened, head=head)
@@ -63,6 +72,7 @@ def check_weights(
     constants = {name.rpartition(".")[2] for name, _ in model.named_buffers()}
     problems += wrong_types(opened.tensors.values(), constants | {"position_ids"})
     refuse(opened, problems)
+    return model
 
 
 def check_encoder_weights(opened: Checkpoint) -> None:
@@ -95,6 +105,29 @@ def check_encoder_weights(opened: Checkpoint) -> None:
     refuse(opened, compare({new: opened.tensors[name] for new, name in stored.items()}, shapes))
 
 
+def check_length(model: Any, length: int | None, file: Path) -> None:
+    """Refuse a maximum ``length`` beyond the positions that a model has learned.
+
+    Args:
+        model: with or without values.
+        length: the maximum number of tokens that ``file`` says; None for the model's own.
+        file: named in errors.
+
+    Raises:
+        ModelFolderError: names file and limit.
+    """
+    for name, module in model.named_modules():
+        if not name.endswith("position_embeddings") or not hasattr(module, "num_embeddings"):
+            continue
+        # RoBERTa and its kin count positions from behind that of padding.
+        first = 0 if module.padding_idx is None else module.padding_idx + 1
+        if length is not None and length > module.num_embeddings - first:
+            raise ModelFolderError(
+                f"{file}: max_seq_length is {length}; expected at most "
+                f"{module.num_embeddings - first}, the positions that the model has learned"
+            )
+
+
 def compare(entries: Mapping[str, TensorEntry], expected: Shapes) -> list[str]:
     """Return a line for each tensor that is missing, unexpected, or of another shape or type."""
     problems = [f"{name}: missing" for name in expected.keys() - entries.keys()]
@@ -111,9 +144,7 @@ def compare(entries: Mapping[str, TensorEntry], expected: Shapes) -> list[str]:
     return sorted(problems)
 
 
-def refuse(
-    opened: Checkpoint, problems: Sequence[str], *, config: str = "config.json"
-) -> None:
+def refuse(opened: Checkpoint, problems: Sequence[str], *, config: str = "config.json") -> None:
     """Raise an error that shows the first of the ``problems``, if there are any."""
     if not problems:
         return
@@ -137,6 +168,19 @@ def _advice(opened: Checkpoint) -> str:
     if prefix is not None:
         return f"Names have a wrapper's prefix {prefix!r}; save the unwrapped model"
     return "Copy both from the same checkpoint again"
+
+
+def _check_type(opened: Checkpoint) -> None:
+    """Refuse an architecture that transformers would need code for, or guess from the path."""
+    from transformers import CONFIG_MAPPING
+
+    model_type = opened.config.get("model_type")
+    if model_type not in CONFIG_MAPPING:
+        code = "; code in the folder (auto_map) is never run" * ("auto_map" in opened.config)
+        raise ModelFolderError(
+            f"{opened.folder / 'config.json'}: model_type is {model_type!r:.60}; expected an "
+            f"architecture of transformers, such as 'bert' or 'qwen3'{code}"
+        )
 
 
 def _check_layers(opened: Checkpoint) -> None:
@@ -196,9 +240,7 @@ def _used(missing: Collection[str], model: Any, part: Any) -> set[str]:
         with torch.enable_grad():
             states = part(input_ids=ids).last_hidden_state
             known = {name: each for name, each in weights.items() if each is not None}
-            gradients = torch.autograd.grad(
-                states.sum(), list(known.values()), allow_unused=True
-            )
+            gradients = torch.autograd.grad(states.sum(), list(known.values()), allow_unused=True)
     except (RuntimeError, TypeError, ValueError, AttributeError, NotImplementedError):
         return set(missing)  # cannot be shown to be unused
     unused = {name for name, each in zip(known, gradients, strict=True) if each is None}

@@ -18,7 +18,7 @@ from qwen3nb.models.gate.expected_weights import compare, refuse, wrong_types
 from qwen3nb.models.gate.refusal import refusing
 from qwen3nb.models.types import ModelFolderError
 
-__all__ = ["SentenceModule", "check_modules", "sentence_modules", "states_alone"]
+__all__ = ["SentenceModule", "check_modules", "check_widths", "sentence_modules", "states_alone"]
 
 _LIBRARY = "sentence_transformers."
 _WIDTH = (1, 1_000_000)
@@ -26,6 +26,7 @@ _LENGTH = (1, 1_000_000_000)
 # Module classes that have weights of the shapes that their configuration says.
 _SHAPED = ("CNN", "Dense", "LSTM", "LayerNorm", "WeightedLayerPooling")
 _WEIGHTLESS = ("Asym", "Dropout", "Normalize", "Pooling", "Router", "Transformer")
+_AFTER = ("Dropout", "Normalize", "Pooling", "WordWeights")
 _ROUTERS = ("Asym", "Router")
 # Settings of modules that are whole numbers, and their bounds.
 _SIZES = {
@@ -43,6 +44,22 @@ _SIZES = {
 _FLAGS = {"bias", "bidirectional", "do_lower_case", "include_prompt", "update_embeddings",
           "use_residual"}  # fmt: skip
 _LEGACY_MODE = "pooling_mode_"
+_LEGACY_MODES = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_lasttoken": "lasttoken",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+}
+# Settings that must equal the width of a module's input.
+_WIDTHS: Mapping[str, tuple[str, ...]] = {
+    "Dense": ("in_features",),
+    "Dropout": (),
+    "LayerNorm": ("dimension",),
+    "Normalize": (),
+    "Pooling": ("embedding_dimension", "word_embedding_dimension"),
+}
 # Arguments of transformers' loader with which it would read other weights than are checked here.
 _FOREIGN = {
     "adapter_kwargs", "cache_dir", "config", "gguf_file", "ignore_mismatched_sizes", "key_mapping",
@@ -98,6 +115,11 @@ def sentence_modules(folder: Path) -> list[SentenceModule]:
     if not isinstance(entries, list) or not entries:
         raise ModelFolderError(f"{file}: expected a list of modules, got {entries!r:.60}")
     modules = [module for entry in entries for module in _routed(_module(folder, file, entry))]
+    if modules[0].name in (*_SHAPED, *_AFTER):
+        raise ModelFolderError(
+            f"{file}: the first module is {modules[0].name}, which cannot read texts; expected a "
+            "module such as Transformer"
+        )
     names = [str(entry["name"]) for entry in entries]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ModelFolderError(f"{file}: two modules are called {twice[0]!r}; expected other names")
@@ -117,6 +139,33 @@ def check_modules(modules: list[SentenceModule]) -> None:
             _check_shaped(module)
         elif module.name not in _WEIGHTLESS:
             _check_others(module)
+
+
+def check_widths(modules: list[SentenceModule], width: int) -> None:
+    """Check that each module takes vectors as wide as those that the one before it gives.
+
+    Modules whose width is not in their configuration end the check.
+
+    Args:
+        modules: a transformer and the modules after it.
+        width: of the transformer's states.
+
+    Raises:
+        ModelFolderError: names file and setting.
+    """
+    for module in modules[1:]:
+        if module.name not in _WIDTHS:
+            return
+        for key in _WIDTHS[module.name]:
+            if module.fields.get(key, width) != width:
+                raise ModelFolderError(
+                    f"{module.file}: {key} is {module.fields[key]}; expected {width}, the width "
+                    "of what it is applied to"
+                )
+        if module.name == "Pooling":
+            width *= len(_modes(module.fields))
+        elif module.name == "Dense":
+            width = module.fields.get("out_features", width)
 
 
 def states_alone(module: SentenceModule) -> bool:
@@ -228,22 +277,26 @@ def _check_arguments(value: object, where: str) -> None:
 def _check_pooling(module: SentenceModule) -> None:
     from sentence_transformers.sentence_transformer.modules import Pooling
 
-    known = getattr(Pooling, "POOLING_MODES", ())
-    modes = module.fields.get("pooling_mode")
-    if modes is not None:
-        for mode in modes if isinstance(modes, list) and modes else [modes]:
-            if mode not in known:
-                raise ModelFolderError(
-                    f"{module.file}: pooling_mode is {mode!r:.60}; expected one of "
-                    f"{', '.join(known)}"
-                )
-        return
-    flags = [value for key, value in module.fields.items() if key.startswith(_LEGACY_MODE)]
-    if not any(flags):
+    known = Pooling.POOLING_MODES
+    modes = _modes(module.fields)
+    for mode in modes:
+        if mode not in known:
+            raise ModelFolderError(
+                f"{module.file}: pooling_mode is {mode!r:.60}; expected one of {', '.join(known)}"
+            )
+    if not modes:
         raise ModelFolderError(
-            f"{module.file}: has no pooling that is true; expected pooling_mode, one of "
-            f"{', '.join(known)}"
+            f"{module.file}: has no pooling; expected pooling_mode, one of {', '.join(known)}"
         )
+
+
+def _modes(fields: Mapping[str, Any]) -> list[Any]:
+    """Return the poolings in the spelling since 5.4, or of the flags before it."""
+    modes = fields.get("pooling_mode")
+    if modes is not None:
+        return modes if isinstance(modes, list) else [modes]
+    flags = {key: value for key, value in fields.items() if key.startswith(_LEGACY_MODE)}
+    return [_LEGACY_MODES.get(key, key) for key, value in flags.items() if value]
 
 
 def _class(module: SentenceModule) -> Any:
@@ -286,6 +339,5 @@ def _opened(module: SentenceModule) -> Checkpoint:
         if (module.folder / name).exists():
             return Checkpoint(module.folder, {}, read_header(module.folder / name))
     raise ModelFolderError(
-        f"{module.folder}: no weights of the module {module.name}; expected "
-        f"{' or '.join(_READERS)}"
+        f"{module.folder}: no weights of the module {module.name}; expected {' or '.join(_READERS)}"
     )

@@ -27,6 +27,7 @@ from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.checkpoints.checkpoint import list_checkpoints
+from qwen3nb.checkpoints.json_object import read_object
 from qwen3nb.checkpoints.provenance import PROVENANCE
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.models.sources.lora import adapter_config, check_fit
@@ -253,11 +254,9 @@ def _folder(spec: str, folder: Path) -> Source:
         hint = f" Folders in it that have one: {', '.join(inside)}." if inside else ""
         raise SpecError(f"{folder}: no config.json, so this is not a model.{hint}")
     try:
-        config = read_json(folder / "config.json")
-    except ValueError as error:
+        config = read_object(folder / "config.json")
+    except CheckpointError as error:
         raise SpecError(str(error)) from None
-    if not isinstance(config, dict):
-        raise SpecError(f"{folder / 'config.json'}: expected an object, so this is not a model")
     return Source(
         spec, _kind(folder, config), _label(folder), folder=folder, prompts=stored_prompts(folder)
     )
