@@ -2,11 +2,12 @@
 
 What an architecture expects, and under which names it accepts its weights, is decided by
 transformers: its own loader runs on tensors without values (torch's ``meta`` device). A weight
-may only be absent if it does not take part in the states that are used.
+may only be absent if the states that are used do not depend on it.
 """
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -227,24 +228,20 @@ def _dry_run(opened: Checkpoint, *, head: bool) -> tuple[Any, dict[str, Any]]:
 
 
 def _used(missing: Collection[str], model: Any, part: Any) -> set[str]:
-    """Return the ``missing`` weights that take part in the last hidden states of ``part``.
+    """Return the ``missing`` weights on which the last hidden states of ``part`` depend.
 
-    A state is a function of the weights in its graph of gradients; weights that are not there,
-    such as a pooler over the first token, or a decoder, cannot change it.
+    They depend neither on weights outside of ``part``, nor on a pooler over the first token:
+    transformers can build the same model without it.
     """
-    import torch
-
-    weights = {name: dict(model.named_parameters()).get(name) for name in missing}
-    ids = torch.zeros((1, 4), dtype=torch.long, device="meta")
-    try:
-        with torch.enable_grad():
-            states = part(input_ids=ids).last_hidden_state
-            known = {name: each for name, each in weights.items() if each is not None}
-            gradients = torch.autograd.grad(states.sum(), list(known.values()), allow_unused=True)
-    except (RuntimeError, TypeError, ValueError, AttributeError, NotImplementedError):
-        return set(missing)  # cannot be shown to be unused
-    unused = {name for name, each in zip(known, gradients, strict=True) if each is None}
-    return set(missing) - unused
+    weights = dict(model.named_parameters(remove_duplicate=False))
+    inside = {id(weight) for weight in part.parameters()}
+    without_pooler = "add_pooling_layer" in inspect.signature(type(model)).parameters
+    return {
+        name
+        for name in missing
+        if not (without_pooler and name.startswith("pooler."))
+        and (name not in weights or id(weights[name]) in inside)
+    }
 
 
 def _own(unexpected: Collection[str], model: Any, opened: Checkpoint) -> list[str]:

@@ -77,7 +77,7 @@ NAMED = {
     "types": ("qwen3", config(layer_types=["full_attention"]), "layer_types has 1 entries"),
     "choice": ("bert", config(hidden_act="gelo"), r"'gelo'; expected one of .*gelu"),
     "layers": ("bert", config(num_hidden_layers=900), r"900, but the weights have only \d+"),
-    "code": ("llama", config(model_type="evil", auto_map={"AutoConfig": "evil.E"}), "'evil'; .*never run"),
+    "code": ("t5", config(model_type="evil", auto_map={"AutoConfig": "evil.E"}), "is never run"),
     "missing": (
         "mpnet",
         weights(lambda t: t.pop("encoder.layer.1.attention.attn.q.weight")),
@@ -178,9 +178,9 @@ def test_a_command_exits_with_1_and_one_line_and_writes_nothing(broken, cli, tmp
     kind = "seq2seq" if command == "extract" else "bert"
     norm = "model.encoder.norm.weight" if kind == "seq2seq" else "embeddings.LayerNorm.weight"
     folder = broken(kind, weights(lambda tensors: tensors.pop(norm)))
-    out, texts = tmp_path / "out", tmp_path / "texts.txt"
+    out, texts = tmp_path / "out", tmp_path / "texts.jsonl"
     out.mkdir()
-    texts.write_text("a text\nanother\n")
+    texts.write_text('{"text": "a text"}\n')
     done = cli(*COMMANDS[command](folder, out, texts))
     assert done.exit_code == 1, done.output
     assert "norm.weight: missing" in done.output.lower().replace("layernorm", "norm")
