@@ -35,7 +35,7 @@ from qwen3nb.extraction.export import (
     write_model_files,
 )
 from qwen3nb.extraction.verify import Verification, verify_export
-from qwen3nb.models.gate import check_model_folder
+from qwen3nb.models.gate.model_folder import check_model_folder
 from qwen3nb.models.modeling.configuration import Qwen3EncoderConfig, ignored_settings
 from qwen3nb.models.modeling.configuration import encoder_config as build_config
 from qwen3nb.utils.atomic_files import may_replace, new_folder, read_json, write_json

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qwen3nb.models.encoders.base import Encoder
-from qwen3nb.models.gate import check_model_folder
+from qwen3nb.models.gate.model_folder import check_model_folder
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.rerankers.prompt_template import INSTRUCTION
 from qwen3nb.models.sources.fingerprint import fingerprint

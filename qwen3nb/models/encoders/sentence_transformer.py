@@ -17,6 +17,7 @@ import torch
 from qwen3nb.models.encoders.base import ADDED, Encoder
 from qwen3nb.models.encoders.blanks import beside_blanks
 from qwen3nb.models.encoders.similarity import unit_and_similarity
+from qwen3nb.models.gate.expected_weights import check_length
 from qwen3nb.models.gate.finite_weights import check_finite
 from qwen3nb.models.gate.refusal import refusing
 from qwen3nb.models.inference.flash_varlen import varlen_kernel
@@ -58,6 +59,7 @@ class SentenceTransformerEncoder(Encoder):
     ) -> None:
         _check_options(source, pooling=pooling, others=prefix or append_eos)
         self._model = _load(source, device=pick_device(device), dtype=torch_dtype(dtype))
+        check_length(self._model, max_length, f"{source.label}: max_length")
         if max_length is not None:
             self._model.max_seq_length = max_length
         self.max_length = self._model.max_seq_length

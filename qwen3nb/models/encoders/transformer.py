@@ -19,6 +19,7 @@ from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.checkpoints.weight_names import encoder_name
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.encoders.similarity import unit_and_similarity
+from qwen3nb.models.gate.expected_weights import check_length
 from qwen3nb.models.gate.finite_weights import check_finite
 from qwen3nb.models.gate.refusal import refusing
 from qwen3nb.models.inference.runner import Runner
@@ -68,6 +69,7 @@ class TransformerEncoder(Encoder):
         self.normalize = bool(stored.get("normalize", True)) if normalize is None else normalize
         self.max_length = max_length or stored.get("max_length") or MAX_LENGTH
         model = _load_model(source, torch_dtype(dtype), bidirectional=bidirectional)
+        check_length(model, max_length, f"{source.label}: max_length")
         model = model.to(self._device).eval()
         origin = (source.base or source).folder or source.folder
         self._tokenizer = load_tokenizer(origin, model.config)

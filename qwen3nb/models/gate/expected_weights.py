@@ -10,7 +10,6 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qwen3nb.checkpoints.checkpoint import Checkpoint
@@ -27,7 +26,7 @@ __all__ = [
     "check_encoder_weights",
     "check_length",
     "check_weights",
-    "compare",
+    "mismatches",
     "refuse",
     "wrong_types",
 ]
@@ -36,6 +35,7 @@ __all__ = [
 Shapes = Mapping[str, tuple[int, ...]]
 _LAYER_KEYS = ("num_hidden_layers", "num_layers", "n_layer", "n_layers", "encoder_layers")
 _WRAPPERS = ("module.", "_orig_mod.", "_fsdp_wrapped_module.")
+_POSITIONS = ("position_embeddings", "wpe")  # modules with a row per position
 _SHOWN = 3
 _LAYER = re.compile(r"layers\.\d{1,9}\.")
 
@@ -103,33 +103,35 @@ def check_encoder_weights(opened: Checkpoint) -> None:
     with torch.device("meta"):
         expected = Qwen3EncoderModel(config).state_dict()
     shapes = {name: tuple(tensor.shape) for name, tensor in expected.items()}
-    refuse(opened, compare({new: opened.tensors[name] for new, name in stored.items()}, shapes))
+    refuse(opened, mismatches({new: opened.tensors[name] for new, name in stored.items()}, shapes))
 
 
-def check_length(model: Any, length: int | None, file: Path) -> None:
+def check_length(model: Any, length: int | None, name: str) -> None:
     """Refuse a maximum ``length`` beyond the positions that a model has learned.
 
     Args:
         model: with or without values.
-        length: the maximum number of tokens that ``file`` says; None for the model's own.
-        file: named in errors.
+        length: a maximum number of tokens; None for the model's own.
+        name: of the length in errors: a file and a key, or a model and an option.
 
     Raises:
-        ModelFolderError: names file and limit.
+        ModelFolderError: names the largest possible length.
     """
-    for name, module in model.named_modules():
-        if not name.endswith("position_embeddings") or not hasattr(module, "num_embeddings"):
+    if length is None:
+        return
+    for path, module in model.named_modules():
+        if path.rpartition(".")[2] not in _POSITIONS or not hasattr(module, "num_embeddings"):
             continue
         # RoBERTa and its kin count positions from behind that of padding.
         first = 0 if module.padding_idx is None else module.padding_idx + 1
-        if length is not None and length > module.num_embeddings - first:
+        if length > module.num_embeddings - first:
             raise ModelFolderError(
-                f"{file}: max_seq_length is {length}; expected at most "
-                f"{module.num_embeddings - first}, the positions that the model has learned"
+                f"{name} is {length:,}; expected at most {module.num_embeddings - first:,}, the "
+                "number of positions that the model has learned"
             )
 
 
-def compare(entries: Mapping[str, TensorEntry], expected: Shapes) -> list[str]:
+def mismatches(entries: Mapping[str, TensorEntry], expected: Shapes) -> list[str]:
     """Return a line for each tensor that is missing, unexpected, or of another shape or type."""
     problems = [f"{name}: missing" for name in expected.keys() - entries.keys()]
     for name, entry in entries.items():

@@ -14,11 +14,18 @@ from qwen3nb.checkpoints.safetensors_header import read_safetensors
 from qwen3nb.checkpoints.torch_header import read_torch
 from qwen3nb.checkpoints.types import TensorEntry
 from qwen3nb.models.gate.configuration_bounds import check_flag, check_share, check_whole
-from qwen3nb.models.gate.expected_weights import compare, refuse, wrong_types
+from qwen3nb.models.gate.expected_weights import mismatches, refuse, wrong_types
 from qwen3nb.models.gate.refusal import refusing
 from qwen3nb.models.types import ModelFolderError
 
-__all__ = ["SentenceModule", "check_modules", "check_widths", "sentence_modules", "states_alone"]
+__all__ = [
+    "SentenceModule",
+    "check_modules",
+    "check_widths",
+    "module_weights",
+    "sentence_modules",
+    "states_alone",
+]
 
 _LIBRARY = "sentence_transformers."
 _WIDTH = (1, 1_000_000)
@@ -317,14 +324,13 @@ def _check_shaped(module: SentenceModule) -> None:
     with refusing(module.file, "no module can be built from it"), torch.device("meta"):
         built = kind(**{key: value for key, value in fields.items() if key in taken})
     expected = {name: tuple(tensor.shape) for name, tensor in built.state_dict().items()}
-    opened = _opened(module)
-    refuse(opened, compare(opened.tensors, expected), config=module.file.name)
+    opened = _weights(module)
+    refuse(opened, mismatches(opened.tensors, expected), config=module.file.name)
 
 
 def _check_others(module: SentenceModule) -> None:
     """Check the types of weights whose shapes are free, such as those of word embeddings."""
-    if any((module.folder / name).exists() for name in _READERS):
-        opened = _opened(module)
+    if (opened := module_weights(module)) is not None:
         refuse(opened, wrong_types(opened.tensors.values()), config=module.file.name)
 
 
@@ -334,10 +340,17 @@ _READERS: Mapping[str, Callable[[Path], dict[str, TensorEntry]]] = {
 }
 
 
-def _opened(module: SentenceModule) -> Checkpoint:
+def module_weights(module: SentenceModule) -> Checkpoint | None:
+    """Return the weights beside the configuration of a module; None if there are none."""
     for name, read_header in _READERS.items():
         if (module.folder / name).exists():
             return Checkpoint(module.folder, {}, read_header(module.folder / name))
+    return None
+
+
+def _weights(module: SentenceModule) -> Checkpoint:
+    if (opened := module_weights(module)) is not None:
+        return opened
     raise ModelFolderError(
         f"{module.folder}: no weights of the module {module.name}; expected {' or '.join(_READERS)}"
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from qwen3nb.models.gate import check_model_folder
+from qwen3nb.models.gate.model_folder import check_model_folder
 from qwen3nb.models.inference.load_causal import load_causal
 from qwen3nb.models.inference.onednn_linear import prepack
 from qwen3nb.models.inference.prefix_cache import check_causal

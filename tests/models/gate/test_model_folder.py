@@ -8,9 +8,10 @@ import pytest
 import torch
 from helpers import malformed_models as malformed
 from helpers.malformed_models import FAMILIES, KINDS, vectors, write_model
+from helpers.tiny_models import BERT
 from safetensors.torch import load_file, save_file
 
-from qwen3nb.models.gate import check_model_folder
+from qwen3nb.models.gate.model_folder import check_model_folder
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.types import ModelFolderError
 
@@ -122,6 +123,31 @@ def test_only_weights_that_no_vector_depends_on_may_be_absent(broken, models):
     file.write_text(json.dumps(fields | {"module_output_name": "token_embeddings"}))
     with pytest.raises(ModelFolderError, match=r"pooler\.dense\.bias: missing"):
         check_model_folder(folder, kind="sentence-transformers")
+
+
+@pytest.mark.parametrize(("kind", "positions"), [("bert", 80), ("xlm-roberta", 78)])
+def test_a_length_beyond_the_learned_positions_is_refused(models, kind, positions):
+    encoder = load_encoder(models[kind], max_length=positions, cache=False)
+    assert np.isfinite(encoder.encode("word " * 200)).all()
+    with pytest.raises(ModelFolderError, match=f"max_length is .*; expected at most {positions},"):
+        load_encoder(models[kind], max_length=positions + 1, cache=False)
+
+
+HEADS = ("Bert", "XLMRoberta", "MPNet", "DistilBert", "Electra")
+
+
+@pytest.mark.parametrize("family", HEADS)
+def test_a_model_saved_with_another_head_may_be_used(tmp_path, family):
+    import transformers
+
+    fields = {**BERT, "embedding_size": 32} if family == "Electra" else dict(BERT)
+    if family == "DistilBert":
+        fields = {"vocab_size": 97, "dim": 32, "hidden_dim": 48, "n_layers": 2, "n_heads": 4}
+    model = getattr(transformers, f"{family}ForMaskedLM")(
+        getattr(transformers, f"{family}Config")(**fields)
+    )
+    model.save_pretrained(tmp_path)  # without a pooler, with a head, with a prefix
+    check_model_folder(tmp_path, kind="decoder")
 
 
 def test_an_encoder_decoder_may_lack_the_decoder(broken, models):
