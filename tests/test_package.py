@@ -55,8 +55,8 @@ def test_what_reads_results_loads_no_model():
 FLOORS = tuple(
     """
 paths tiers utils metrics records checkpoints
-models.types models.batching models.counters models.mteb_meta models.modeling models.gate
-models.sources
+models.types models.gate.tokenizer
+models.batching models.counters models.mteb_meta models.modeling models.gate models.sources
 models.cache
 models.inference models.search.npy_file models.search.shards models.encoders models.search
 models.rerankers models.load

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qwen3nb import paths
-from qwen3nb.checkpoints.json_object import read_object
+from qwen3nb.checkpoints.inside import check_all_inside, check_inside, read_object
 from qwen3nb.checkpoints.safetensors_header import read_safetensors
 from qwen3nb.checkpoints.tensor_io import combined_digest, read_tensor, sha256_of
 from qwen3nb.checkpoints.torch_header import read_torch
@@ -120,11 +121,12 @@ def open_checkpoint(folder: Path | str) -> Checkpoint:
 
     Raises:
         CheckpointError: no such folder, no configuration, no weights, ambiguous weights,
-            or an invalid weight file.
+            an invalid weight file, or a file outside; see `qwen3nb.checkpoints.inside`.
     """
     folder = Path(folder)
     if not folder.is_dir():
         raise CheckpointError(f"{folder}: no such folder; expected a checkpoint folder")
+    check_all_inside(folder)
     config_file = folder / "config.json"
     if not config_file.is_file():
         raise CheckpointError(f"{folder}: no config.json, so this is not a checkpoint folder")
@@ -182,7 +184,7 @@ def _weight_files(folder: Path) -> dict[Path, tuple[Any, set[str] | None]]:
                 f"{folder}: contains both {single_name} and {index_name}; remove the stale one"
             )
         if single.exists():
-            _check_link(single)
+            check_inside(single)
             return {single: (read_header, None)}
         if index.exists():
             return {folder / shard: (read_header, names) for shard, names in _shards(index).items()}
@@ -205,24 +207,12 @@ def _shards(index: Path) -> dict[str, set[str]]:
             raise CheckpointError(f"{index}: {shard!r} is not a bare file name")
         shards.setdefault(shard, set()).add(name)
     for shard in shards:
-        _check_link(index.parent / shard)
+        check_inside(index.parent / shard)
         if not (index.parent / shard).is_file():
             raise CheckpointError(
                 f"{index}: names the shard {shard}, which is not in the folder; copy it again"
             )
     return dict(sorted(shards.items()))
-
-
-def _check_link(file: Path) -> None:
-    """Refuse links, except those from the hub's cache to its blobs."""
-    if not file.is_symlink():
-        return
-    target, folder = file.resolve(), file.parent.resolve()
-    in_cache = folder.parent.name == "snapshots" and target.parent == (
-        folder.parent.parent / "blobs"
-    )
-    if target.parent != folder and not in_cache:
-        raise CheckpointError(f"{file}: links out of its folder, to {target}; copy the file here")
 
 
 def step_of(folder: Path) -> int | None:
@@ -292,8 +282,9 @@ def trainer_state(folder: Path) -> dict[str, Any]:
         CheckpointError: the file is not a trainer state.
     """
     file = folder / "trainer_state.json"
-    if not file.is_file():
+    if not os.path.lexists(file):
         return {}
+    check_inside(file)
     try:
         state = json.loads(file.read_bytes())
     except (ValueError, RecursionError) as error:

@@ -20,6 +20,7 @@ from qwen3nb.models.encoders.similarity import unit_and_similarity
 from qwen3nb.models.gate.expected_weights import check_length
 from qwen3nb.models.gate.finite_weights import check_finite
 from qwen3nb.models.gate.refusal import refusing
+from qwen3nb.models.gate.tokenizer import check_modules
 from qwen3nb.models.inference.flash_varlen import varlen_kernel
 from qwen3nb.models.inference.packing import packing_of
 from qwen3nb.models.inference.runner import Runner
@@ -162,7 +163,8 @@ def _check_options(source: Source, *, pooling: str | None, others: object) -> No
 def _load(source: Source, *, device: str, dtype: torch.dtype) -> Any:
     from sentence_transformers import SentenceTransformer
 
-    assert source.folder is not None  # noqa: S101
+    assert source.folder is not None  # noqa: S101 - the kind has one
+    check_modules(source.folder)
     with refusing(source.folder, "sentence-transformers cannot load it"):
         model = SentenceTransformer(
             str(source.folder),

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from qwen3nb.checkpoints.json_object import read_object
+from qwen3nb.checkpoints.inside import read_object
 from qwen3nb.models.modeling.configuration import WHOLE_NUMBERS
 from qwen3nb.models.types import ModelFolderError
 

@@ -17,7 +17,7 @@ from qwen3nb.models.gate.expected_weights import (
     check_weights,
 )
 from qwen3nb.models.gate.sentence_modules import (
-    check_modules,
+    check_sentence_modules,
     check_widths,
     sentence_modules,
     states_alone,
@@ -73,7 +73,7 @@ def _opened(folder: Path) -> Checkpoint:
 
 def _check_sentence_transformer(folder: Path) -> None:
     modules = sentence_modules(folder)
-    check_modules(modules)
+    check_sentence_modules(modules)
     for module in modules:
         if module.name == "Transformer":
             opened = _opened(module.folder)

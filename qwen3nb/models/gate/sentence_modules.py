@@ -9,7 +9,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from qwen3nb.checkpoints.checkpoint import Checkpoint
-from qwen3nb.checkpoints.json_object import read_object, read_strictly
+from qwen3nb.checkpoints.inside import read_object
+from qwen3nb.checkpoints.json_object import read_strictly
 from qwen3nb.checkpoints.safetensors_header import read_safetensors
 from qwen3nb.checkpoints.torch_header import read_torch
 from qwen3nb.checkpoints.types import TensorEntry
@@ -20,7 +21,7 @@ from qwen3nb.models.types import ModelFolderError
 
 __all__ = [
     "SentenceModule",
-    "check_modules",
+    "check_sentence_modules",
     "check_widths",
     "module_weights",
     "sentence_modules",
@@ -133,7 +134,7 @@ def sentence_modules(folder: Path) -> list[SentenceModule]:
     return modules
 
 
-def check_modules(modules: list[SentenceModule]) -> None:
+def check_sentence_modules(modules: list[SentenceModule]) -> None:
     """Check the configuration and weights of every module but the transformer's weights.
 
     Raises:
