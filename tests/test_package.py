@@ -56,7 +56,7 @@ FLOORS = tuple(
     """
 paths tiers utils metrics records checkpoints
 models.types models.gate.tokenizer
-models.batching models.counters models.mteb_meta models.modeling models.sources
+models.batching models.counters models.mteb_meta models.modeling models.gate models.sources
 models.cache
 models.inference models.search.npy_file models.search.shards models.encoders models.search
 models.rerankers models.load

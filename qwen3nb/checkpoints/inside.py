@@ -15,11 +15,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from qwen3nb.checkpoints.json_object import read_strictly
 from qwen3nb.checkpoints.types import CheckpointError
-from qwen3nb.utils.atomic_files import read_json
 
 __all__ = [
-    "JSON_LIMIT",
     "check_all_inside",
     "check_inside",
     "copy_present",
@@ -27,9 +26,6 @@ __all__ = [
     "read_object",
 ]
 
-# Bytes of a JSON file. The largest in use, tokenizers, have 35 MB; parsed into Python objects,
-# a file that means harm grows twentyfold.
-JSON_LIMIT = 50_000_000
 # Files that a library may read: configurations, tokenizers, weights, the card.
 _READ = {
     ".bin", ".jinja", ".json", ".md", ".model", ".safetensors", ".spm", ".tiktoken", ".txt",
@@ -102,7 +98,7 @@ def module_folders(folder: Path) -> Iterator[str]:
         CheckpointError: a module outside of the folder, or a file that does not list modules.
     """
     file = folder / _MODULES
-    modules = _parsed(file)
+    modules = read_strictly(file)
     if not isinstance(modules, list) or not all(isinstance(each, dict) for each in modules):
         raise CheckpointError(f"{file}: expected a list of modules, as sentence-transformers has")
     for each in modules:
@@ -149,17 +145,7 @@ def read_object(file: Path, folder: Path | None = None) -> dict[str, Any]:
             JSON object.
     """
     check_inside(file, folder)
-    value = _parsed(file)
+    value = read_strictly(file)
     if not isinstance(value, dict):
         raise CheckpointError(f"{file}: expected an object, got {value!r:.60}")
     return value
-
-
-def _parsed(file: Path) -> Any:
-    if (size := file.stat().st_size) > JSON_LIMIT:
-        raise CheckpointError(f"{file}: {size:,} bytes; expected at most {JSON_LIMIT:,}")
-    try:
-        return read_json(file)
-    except ValueError as error:
-        reason = str(error)
-        raise CheckpointError(reason if str(file) in reason else f"{file}: {reason}") from None

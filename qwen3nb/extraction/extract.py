@@ -37,9 +37,9 @@ from qwen3nb.extraction.export import (
     write_model_files,
 )
 from qwen3nb.extraction.verify import Verification, verify_export
+from qwen3nb.models.gate.model_folder import check_model_folder
 from qwen3nb.models.modeling.configuration import Qwen3EncoderConfig, ignored_settings
 from qwen3nb.models.modeling.configuration import encoder_config as build_config
-from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel
 from qwen3nb.utils.atomic_files import may_replace, new_folder, write_json
 from qwen3nb.utils.choices import one_of
 
@@ -117,7 +117,8 @@ def extract_encoder(
     output = Path(output)
     _check_output(output, source.folder)
     config = _read_config(source, export)
-    pieces = _plan(source, config, dtype=_STORED[export.dtype], allow=allow)
+    check_model_folder(source.folder, kind="seq2seq")
+    pieces = _plan(source, dtype=_STORED[export.dtype], allow=allow)
     with new_folder(output) as work:
         tokenizer = copy_tokenizer(source.folder, work, rows=config.vocab_size, options=export)
         warnings = [*ignored_settings(source.config), *_tokenizer_warnings(source, export)]
@@ -172,19 +173,17 @@ def _default_label(folder: Path) -> str:
     return f"{folder.parent.name}-{folder.name}" if folder.parent.name else folder.name
 
 
-def _plan(
-    source: Checkpoint, config: Qwen3EncoderConfig, *, dtype: str, allow: Collection[str]
-) -> list[Piece]:
+def _plan(source: Checkpoint, *, dtype: str, allow: Collection[str]) -> list[Piece]:
     """Return the tensors to write, and those to check without writing.
 
     Raises:
-        CheckpointError: tensors are missing, unexpected, or of another shape.
+        CheckpointError: tensors of the decoder are missing, or there are others.
     """
     embedding = embedding_name(source, allow=allow)
     encoder = {new: name for name in source.tensors if (new := encoder_name(name)) is not None}
     if embedding is not None:
         encoder["embed_tokens.weight"] = embedding
-    problems = _encoder_problems(source, config, encoder)
+    problems = []
     rest = sorted(source.tensors.keys() - set(encoder.values()) - set(EMBEDDINGS))
     if "unexpected" not in allow:
         unexpected = [name for name in rest if not name.startswith("model.decoder.")]
@@ -202,27 +201,6 @@ def _plan(
         *(Piece(new, dtype, (name,)) for new, name in encoder.items()),
         *(Piece(None, dtype, (name,)) for name in sorted(checked - set(encoder.values()))),
     ]
-
-
-def _encoder_problems(
-    source: Checkpoint, config: Qwen3EncoderConfig, encoder: dict[str, str]
-) -> list[str]:
-    layers = {int(name.split(".")[1]) for name in encoder if re.match(r"layers\.\d{1,9}\.", name)}
-    if len(layers) != config.num_hidden_layers:
-        expected_layers = config.num_hidden_layers
-        return [f"{expected_layers} encoder layers in config.json, {len(layers)} in the weights"]
-    with torch.device("meta"):
-        expected = {
-            name: tuple(tensor.shape)
-            for name, tensor in Qwen3EncoderModel(config).state_dict().items()
-        }
-    problems = [f"{name}: missing" for name in expected.keys() - encoder.keys()]
-    problems += [f"{encoder[name]}: unexpected" for name in encoder.keys() - expected.keys()]
-    for name in expected.keys() & encoder.keys():
-        stored = source.tensors[encoder[name]].shape
-        if stored != expected[name]:
-            problems.append(f"{encoder[name]}: shape {stored}, config.json says {expected[name]}")
-    return problems
 
 
 def _decoder_problems(source: Checkpoint) -> list[str]:

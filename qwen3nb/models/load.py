@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qwen3nb.models.encoders.base import Encoder
+from qwen3nb.models.gate.model_folder import check_model_folder
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.rerankers.prompt_template import INSTRUCTION
 from qwen3nb.models.sources.fingerprint import fingerprint
@@ -92,7 +93,10 @@ def load_encoder(
         dimension = int(source.spec.partition(":")[2] or 128)
         return RandomEncoder(source, seed=seed, dimension=dimension, **options)
     adapter = source.kind == "adapter"
-    fingerprint(source)  # reads the headers, which refuses a pickle before anything is loaded
+    model = source.base if source.base is not None else source
+    if model.folder is not None:
+        check_model_folder(model.folder, kind="causal" if adapter else model.kind)
+    fingerprint(source)
     if bidirectional:
         _check_causal(source)
         options["bidirectional"] = True

@@ -17,6 +17,9 @@ import torch
 from qwen3nb.models.encoders.base import ADDED, Encoder
 from qwen3nb.models.encoders.blanks import beside_blanks
 from qwen3nb.models.encoders.similarity import unit_and_similarity
+from qwen3nb.models.gate.expected_weights import check_length
+from qwen3nb.models.gate.finite_weights import check_finite
+from qwen3nb.models.gate.refusal import refusing
 from qwen3nb.models.gate.tokenizer import check_modules
 from qwen3nb.models.inference.flash_varlen import varlen_kernel
 from qwen3nb.models.inference.packing import packing_of
@@ -57,6 +60,7 @@ class SentenceTransformerEncoder(Encoder):
     ) -> None:
         _check_options(source, pooling=pooling, others=prefix or append_eos)
         self._model = _load(source, device=pick_device(device), dtype=torch_dtype(dtype))
+        check_length(self._model, max_length, f"{source.label}: max_length")
         if max_length is not None:
             self._model.max_seq_length = max_length
         self.max_length = self._model.max_seq_length
@@ -161,15 +165,14 @@ def _load(source: Source, *, device: str, dtype: torch.dtype) -> Any:
 
     assert source.folder is not None  # noqa: S101 - the kind has one
     check_modules(source.folder)
-    try:
-        return SentenceTransformer(
+    with refusing(source.folder, "sentence-transformers cannot load it"):
+        model = SentenceTransformer(
             str(source.folder),
             device=device,
             model_kwargs={"dtype": dtype, "use_safetensors": True},
         ).eval()
-    except Exception as error:  # whatever a malformed file provokes  # noqa: BLE001
-        reason = str(error).strip().partition("\n")[0]
-        raise SpecError(f"{source.folder}: cannot be loaded ({reason:.200})") from None
+    check_finite(model, source.folder)
+    return model
 
 
 def _version() -> str:

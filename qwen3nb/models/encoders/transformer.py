@@ -19,6 +19,9 @@ from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.checkpoints.weight_names import encoder_name
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.encoders.similarity import unit_and_similarity
+from qwen3nb.models.gate.expected_weights import check_length
+from qwen3nb.models.gate.finite_weights import check_finite
+from qwen3nb.models.gate.refusal import refusing
 from qwen3nb.models.inference.runner import Runner
 from qwen3nb.models.modeling.configuration import encoder_config
 from qwen3nb.models.modeling.dtypes import torch_dtype
@@ -66,6 +69,7 @@ class TransformerEncoder(Encoder):
         self.normalize = bool(stored.get("normalize", True)) if normalize is None else normalize
         self.max_length = max_length or stored.get("max_length") or MAX_LENGTH
         model = _load_model(source, torch_dtype(dtype), bidirectional=bidirectional)
+        check_length(model, max_length, f"{source.label}: max_length")
         model = model.to(self._device).eval()
         origin = (source.base or source).folder or source.folder
         self._tokenizer = load_tokenizer(origin, model.config)
@@ -180,10 +184,10 @@ def _load_model(source: Source, dtype: torch.dtype, *, bidirectional: bool = Fal
 def _stock(
     folder: Path, dtype: torch.dtype, *, kind: Any = None, bidirectional: bool = False
 ) -> Any:
-    """Load a model in transformers' own class; refuse randomly initialised weights.
+    """Load a model, whose folder has been checked, in transformers' own class.
 
     Raises:
-        SpecError: weights are missing, or of another shape.
+        SpecError: it cannot be loaded, or a weight is not finite.
     """
     from transformers import AutoConfig, AutoModel
 
@@ -191,21 +195,11 @@ def _stock(
     safe = open_checkpoint(folder).files[0].suffix == ".safetensors"
     options: dict[str, Any] = {"dtype": dtype, "use_safetensors": safe}
     if bidirectional:
-        options["config"] = AutoConfig.from_pretrained(folder)
+        options["config"] = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         options["config"].is_causal = False
-    try:
-        model, info = (kind or AutoModel).from_pretrained(
-            folder, output_loading_info=True, **options
-        )
-    except (RuntimeError, KeyError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise SpecError(f"{folder}: cannot be loaded ({reason})") from None
-    # BERT's class has a pooler over the first token, which is not used here.
-    if missing := sorted(key for key in info["missing_keys"] if not key.startswith("pooler.")):
-        raise SpecError(
-            f"{folder}: has no {missing[0]} ({len(missing)} tensors missing), which would be "
-            "random; the weights belong to another model, or their names have a wrapper's prefix"
-        )
+    with refusing(folder, "cannot be loaded"):
+        model = (kind or AutoModel).from_pretrained(folder, **options)
+    check_finite(model, folder)
     return model
 
 

@@ -1,4 +1,4 @@
-"""Load a causal language model with its output matrix; refuse incomplete weights."""
+"""Load a causal language model with its output matrix."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from typing import Any
 import torch
 
 from qwen3nb.checkpoints.checkpoint import open_checkpoint
+from qwen3nb.models.gate.finite_weights import check_finite
+from qwen3nb.models.gate.refusal import refusing
 from qwen3nb.models.inference.prefix_cache import check_causal
 from qwen3nb.models.sources.lora import load_merged
 from qwen3nb.models.sources.source import Source
-from qwen3nb.models.types import SpecError
 
 
 def load_causal(source: Source, dtype: torch.dtype) -> Any:
     """Load a causal language model with its output matrix, and its adapter merged in.
 
     Raises:
-        SpecError: weights are missing.
+        SpecError: not a causal language model, or weights that are not finite.
     """
     folder = (source.base or source).folder
     assert folder is not None  # noqa: S101 - causal models have one
@@ -30,15 +31,12 @@ def load_causal(source: Source, dtype: torch.dtype) -> Any:
 def _causal_model(folder: Path, dtype: torch.dtype) -> Any:
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    check_causal(AutoConfig.from_pretrained(folder))
+    check_causal(AutoConfig.from_pretrained(folder, trust_remote_code=False))
     opened = open_checkpoint(folder)
     safe = opened.files[0].suffix == ".safetensors"
-    model, info = AutoModelForCausalLM.from_pretrained(
-        folder, dtype=dtype, use_safetensors=safe, output_loading_info=True
-    )
-    if missing := sorted(info["missing_keys"]):
-        raise SpecError(
-            f"{folder}: has no {missing[0]} ({len(missing)} tensors missing), which would be "
-            "random; a yes/no reranker needs a causal language model with its output matrix"
+    with refusing(folder, "cannot be loaded"):
+        model = AutoModelForCausalLM.from_pretrained(
+            folder, dtype=dtype, use_safetensors=safe, trust_remote_code=False
         )
+    check_finite(model, folder)
     return model

@@ -14,10 +14,10 @@ from typing import Any
 
 from transformers import Qwen3Config
 
-__all__ = ["Qwen3EncoderConfig", "encoder_config", "ignored_settings"]
+__all__ = ["WHOLE_NUMBERS", "Qwen3EncoderConfig", "encoder_config", "ignored_settings"]
 
 # Whole numbers and their plausible ranges.
-_WHOLE = {
+WHOLE_NUMBERS = {
     "vocab_size": (1, 10_000_000),
     "hidden_size": (1, 65_536),
     "intermediate_size": (1, 1_000_000),
@@ -114,7 +114,7 @@ def encoder_config(
     """
     if isinstance(fields.get("encoder"), dict):  # a configuration per stack
         fields = {**fields, **fields["encoder"]}
-    sizes = {name: _whole(fields, name, bounds) for name, bounds in _WHOLE.items()}
+    sizes = {name: _whole(fields, name, bounds) for name, bounds in WHOLE_NUMBERS.items()}
     heads, groups = sizes["num_attention_heads"], sizes["num_key_value_heads"]
     if heads % groups:
         raise ValueError(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from qwen3nb.models.gate.model_folder import check_model_folder
 from qwen3nb.models.inference.load_causal import load_causal
 from qwen3nb.models.inference.onednn_linear import prepack
 from qwen3nb.models.inference.prefix_cache import check_causal
@@ -96,11 +97,12 @@ def load_yes_no(
             "model, with or without a LoRA adapter"
         )
     where = pick_device(device)
-    fingerprint(source)  # reads the headers, which refuses a pickle before anything is loaded
-    model = load_causal(source, torch_dtype(dtype)).to(where).eval()
-    check_causal(model.config)
     folder = (source.base or source).folder
     assert folder is not None  # noqa: S101 - these kinds have one
+    check_model_folder(folder, kind="causal")
+    fingerprint(source)
+    model = load_causal(source, torch_dtype(dtype)).to(where).eval()
+    check_causal(model.config)
     tokenizer = load_tokenizer(folder, model.config)
     _check_marks(tokenizer, model.config, folder)
     count = sum(parameter.numel() for parameter in model.parameters())  # tied ones count once

@@ -8,6 +8,7 @@ from typing import Any
 
 from qwen3nb.checkpoints.checkpoint import Checkpoint, open_checkpoint
 from qwen3nb.checkpoints.safetensors_header import read_safetensors
+from qwen3nb.models.gate.sentence_modules import module_weights, sentence_modules
 from qwen3nb.models.sources.lora import adapter_fingerprint
 from qwen3nb.models.sources.source import Source
 from qwen3nb.utils.atomic_files import sha256_file, sha256_json
@@ -36,7 +37,10 @@ def fingerprint(source: Source) -> dict[str, Any]:
         assert source.base is not None  # noqa: S101 - adapters have one
         adapter = adapter_fingerprint(source.folder)
         return {"kind": source.kind, "base": fingerprint(source.base), "adapter": adapter}
-    return {"kind": source.kind, **_folder_fingerprint(source.folder)}
+    content = _folder_fingerprint(source.folder)
+    if modules := _module_weights(source):
+        content["modules"] = {name: each.digest() for name, each in sorted(modules.items())}
+    return {"kind": source.kind, **content}
 
 
 def _folder_fingerprint(folder: Path) -> dict[str, Any]:
@@ -45,14 +49,20 @@ def _folder_fingerprint(folder: Path) -> dict[str, Any]:
         for file in sorted(folder.rglob("*"))
         if _IDENTIFYING.fullmatch(file.name) and file.is_file()
     }
-    content: dict[str, Any] = {
-        "weights": open_checkpoint(folder).digest(),
-        "files": sha256_json(files),
+    return {"weights": open_checkpoint(folder).digest(), "files": sha256_json(files)}
+
+
+def _module_weights(source: Source) -> dict[str, Checkpoint]:
+    """Return the weights of modules of sentence-transformers, such as 2_Dense, by their path."""
+    folder = source.folder
+    assert folder is not None  # noqa: S101
+    weights = {
+        file.parent.name: Checkpoint(folder, {}, read_safetensors(file))
+        for file in folder.glob("*_*/model.safetensors")
     }
-    # Modules of sentence-transformers that have weights, such as 2_Dense.
-    if modules := sorted(folder.glob("*_*/model.safetensors")):
-        content["modules"] = {
-            file.parent.name: Checkpoint(folder, {}, read_safetensors(file)).digest()
-            for file in modules
-        }
-    return content
+    if source.kind == "sentence-transformers":
+        for module in sentence_modules(folder):
+            path = module.folder.relative_to(folder).as_posix()
+            if path != "." and path not in weights and (opened := module_weights(module)):
+                weights[path] = opened
+    return weights

@@ -2,6 +2,10 @@
 
 import shutil
 
+import torch
+from helpers.malformed_models import write_model
+from safetensors.torch import load_file
+
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.sources.fingerprint import fingerprint
 from qwen3nb.models.sources.resolve import find_source
@@ -64,3 +68,17 @@ def test_weights_of_later_modules_change_the_identity(encoder_folder, tmp_path):
         fingerprints.append(fingerprint(find_source(str(folder))))
     assert fingerprints[0] != fingerprints[1]
     assert fingerprints[0]["weights"] == fingerprints[1]["weights"]
+
+
+def test_weights_of_modules_count_in_either_format(tokenizer_folder, tmp_path):
+    folder = write_model("bert", tmp_path / "bert", tokenizer_folder)
+    first = fingerprint(find_source(str(folder)))
+    dense = folder / "2_Dense"
+    tensors = load_file(dense / "model.safetensors")
+    torch.save(tensors, dense / "pytorch_model.bin")
+    (dense / "model.safetensors").unlink()
+    pickled = fingerprint(find_source(str(folder)))
+    assert pickled == first
+    tensors["linear.bias"] += 1
+    torch.save(tensors, dense / "pytorch_model.bin")
+    assert fingerprint(find_source(str(folder)))["modules"] != first["modules"]

@@ -1,0 +1,214 @@
+"""No malformed folder is loaded as something else: it is refused by name, or changes nothing."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from helpers import malformed_models as malformed
+from helpers.malformed_models import FAMILIES, KINDS, vectors, write_model
+from helpers.tiny_models import BERT
+from safetensors.torch import load_file, save_file
+
+from qwen3nb.models.gate.model_folder import check_model_folder
+from qwen3nb.models.load import load_encoder
+from qwen3nb.models.types import ModelFolderError
+
+# One kind gets every family; the others share its rules, but not the names of its weights.
+TRIED = [
+    *(("bert", family) for family in FAMILIES),
+    *((kind, "configuration") for kind in ("seq2seq", "llama")),
+    *((kind, "weights") for kind in ("encoder", "llama", "mpnet", "reranker", "seq2seq", "t5")),
+]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory, tokenizer_folder, checkpoint, encoder_folder):
+    """A folder per kind of model, not to be changed."""
+    root = tmp_path_factory.mktemp("kinds")
+    folders = {"seq2seq": checkpoint, "encoder": encoder_folder}
+    for kind in KINDS:
+        if kind not in folders:
+            folders[kind] = write_model(kind, root / kind, tokenizer_folder)
+    return folders
+
+
+@pytest.mark.parametrize(("kind", "family"), TRIED)
+def test_a_malformed_folder_is_refused_or_changes_nothing(models, tmp_path, kind, family):
+    came = malformed.outcomes(kind, models[kind], family, tmp_path / "model")
+    assert {name: each for name, each in came.items() if each not in ("refused", "harmless")} == {}
+    assert sum(each == "refused" for each in came.values()) > len(came) / 2
+
+
+@pytest.fixture
+def broken(models, tmp_path):
+    """A copy of a model to change."""
+
+    def make(kind, change):
+        folder = shutil.copytree(models[kind], tmp_path / "broken")
+        change(folder)
+        return folder
+
+    return make
+
+
+def config(**fields):
+    def change(folder):
+        file = folder / "config.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | fields))
+
+    return change
+
+
+def weights(change):
+    def apply(folder):
+        tensors = load_file(folder / "model.safetensors")
+        change(tensors)
+        save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+    return apply
+
+
+NAMED = {
+    "size": ("bert", config(hidden_size=0), r"config\.json: hidden_size is 0; expected a whole"),
+    "nested": ("llama", config(text_config={"n_head": "4"}), r"text_config\.n_head is '4'"),
+    "flag": ("t5", config(tie_word_embeddings="no"), "tie_word_embeddings is 'no'; expected true"),
+    "divisor": ("llama", config(num_key_value_heads=3), "heads cannot share 3 key-value heads"),
+    "types": ("qwen3", config(layer_types=["full_attention"]), "layer_types has 1 entries"),
+    "choice": ("bert", config(hidden_act="gelo"), r"'gelo'; expected one of .*gelu"),
+    "layers": ("bert", config(num_hidden_layers=900), r"900, but the weights have only \d+"),
+    "code": ("t5", config(model_type="evil", auto_map={"AutoConfig": "evil.E"}), "is never run"),
+    "missing": (
+        "mpnet",
+        weights(lambda t: t.pop("encoder.layer.1.attention.attn.q.weight")),
+        r"model\.safetensors do not match config\.json: encoder\.layer\.1\.attention\.attn\.q\."
+        r"weight: missing\. Copy both",
+    ),
+    "shape": (
+        "xlm-roberta",
+        weights(lambda t: t.update({"embeddings.LayerNorm.bias": torch.ones(31)})),
+        r"embeddings\.LayerNorm\.bias: shape \[31\], config\.json expects \[32\]",
+    ),
+    "type": (
+        "llama",
+        weights(lambda t: t.update({"model.norm.weight": torch.ones(32).long()})),
+        r"model\.norm\.weight: of type I64, expected F32, BF16, F16",
+    ),
+    "more layers": ("bert", config(num_hidden_layers=1), r"encoder\.layer\.1\..*: unexpected"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", NAMED)
+def test_a_refusal_names_the_file_and_what_it_expected(broken, case):
+    kind, change, message = NAMED[case]
+    folder = broken(kind, change)
+    with pytest.raises(ModelFolderError, match=message) as caught:
+        load_encoder(folder, pooling="mean" if kind in ("llama", "t5") else None, cache=False)
+    assert str(folder) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def without(*endings):
+    return weights(lambda t: [t.pop(name) for name in list(t) if name.endswith(endings)])
+
+
+def test_only_weights_that_no_vector_depends_on_may_be_absent(broken, models):
+    folder = broken("bert", without("pooler.dense.weight", "pooler.dense.bias"))
+    np.testing.assert_array_equal(vectors("bert", folder), vectors("bert", models["bert"]))
+    # As soon as the model's files say that the pooler is used, it must be there.
+    file = folder / "sentence_bert_config.json"
+    uses = {"text": {"method": "forward", "method_output_name": "pooler_output"}}
+    fields = json.loads(file.read_text()) | {"modality_config": uses}
+    file.write_text(json.dumps(fields | {"module_output_name": "token_embeddings"}))
+    with pytest.raises(ModelFolderError, match=r"pooler\.dense\.bias: missing"):
+        check_model_folder(folder, kind="sentence-transformers")
+
+
+@pytest.mark.parametrize(("kind", "positions"), [("bert", 80), ("xlm-roberta", 78)])
+def test_a_length_beyond_the_learned_positions_is_refused(models, kind, positions):
+    encoder = load_encoder(models[kind], max_length=positions, cache=False)
+    assert np.isfinite(encoder.encode("word " * 200)).all()
+    with pytest.raises(ModelFolderError, match=f"max_length is .*; expected at most {positions},"):
+        load_encoder(models[kind], max_length=positions + 1, cache=False)
+
+
+HEADS = ("Bert", "XLMRoberta", "MPNet", "DistilBert", "Electra")
+
+
+@pytest.mark.parametrize("family", HEADS)
+def test_a_model_saved_with_another_head_may_be_used(tmp_path, family):
+    import transformers
+
+    fields = {**BERT, "embedding_size": 32} if family == "Electra" else dict(BERT)
+    if family == "DistilBert":
+        fields = {"vocab_size": 97, "dim": 32, "hidden_dim": 48, "n_layers": 2, "n_heads": 4}
+    model = getattr(transformers, f"{family}ForMaskedLM")(
+        getattr(transformers, f"{family}Config")(**fields)
+    )
+    model.save_pretrained(tmp_path)  # without a pooler, with a head, with a prefix
+    check_model_folder(tmp_path, kind="decoder")
+
+
+def test_an_encoder_decoder_may_lack_the_decoder(broken, models):
+    def change(tensors):
+        for name in list(tensors):
+            if name.startswith("decoder."):
+                del tensors[name]
+
+    folder = broken("t5", weights(change))
+    np.testing.assert_array_equal(vectors("t5", folder), vectors("t5", models["t5"]))
+
+
+def test_the_output_matrix_is_needed_where_it_is_used_and_not_tied(broken):
+    folder = broken("reranker", without("lm_head.weight"))
+    check_model_folder(folder, kind="decoder")
+    with pytest.raises(ModelFolderError, match=r"lm_head\.weight: missing"):
+        check_model_folder(folder, kind="causal")
+    config(tie_word_embeddings=True)(folder)
+    check_model_folder(folder, kind="causal")
+
+
+def test_code_in_a_folder_is_never_run(broken, tmp_path):
+    def change(folder):
+        names = {"AutoConfig": "evil.Config", "AutoModel": "evil.Model"}
+        config(auto_map=names, model_type="evil")(folder)
+        trace = tmp_path / "run"
+        (folder / "evil.py").write_text(f"open({str(trace)!r}, 'w').close()")
+
+    for kind in ("llama", "bert"):
+        folder = broken(kind, change)
+        with pytest.raises(ModelFolderError, match="code in the folder .* is never run"):
+            load_encoder(folder, pooling="mean" if kind == "llama" else None, cache=False)
+        assert not (tmp_path / "run").exists()
+        shutil.rmtree(folder)
+
+
+COMMANDS = {
+    "encode": lambda folder, out, texts: (
+        "encode",
+        "--model",
+        folder,
+        "--input",
+        texts,
+        "--output",
+        out / "vectors.npy",
+    ),
+    "extract": lambda folder, out, texts: ("extract", folder, out / "encoder"),
+    "quick": lambda folder, out, texts: ("quick", folder),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_exits_with_1_and_one_line_and_writes_nothing(broken, cli, tmp_path, command):
+    kind = "seq2seq" if command == "extract" else "bert"
+    norm = "model.encoder.norm.weight" if kind == "seq2seq" else "embeddings.LayerNorm.weight"
+    folder = broken(kind, weights(lambda tensors: tensors.pop(norm)))
+    out, texts = tmp_path / "out", tmp_path / "texts.jsonl"
+    out.mkdir()
+    texts.write_text('{"text": "a text"}\n')
+    done = cli(*COMMANDS[command](folder, out, texts))
+    assert done.exit_code == 1, done.output
+    assert "norm.weight: missing" in done.output.lower().replace("layernorm", "norm")
+    assert "Traceback" not in done.output
+    assert list(out.iterdir()) == []
