@@ -8,6 +8,7 @@ itself may be a link: its user named it.
 
 from __future__ import annotations
 
+import codecs
 import os
 import shutil
 import stat
@@ -15,17 +16,22 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from qwen3nb.checkpoints.json_object import read_strictly
 from qwen3nb.checkpoints.types import CheckpointError
+from qwen3nb.utils.strict_json import parse_json
 
 __all__ = [
+    "JSON_LIMIT",
     "check_all_inside",
     "check_inside",
     "copy_present",
     "module_folders",
     "read_object",
+    "read_strictly",
 ]
 
+# Bytes of a JSON file. The largest in use, tokenizers, have 35 MB; parsed into Python objects,
+# a file that means harm grows twentyfold.
+JSON_LIMIT = 50_000_000
 # Files that a library may read: configurations, tokenizers, weights, the card.
 _READ = {
     ".bin", ".jinja", ".json", ".md", ".model", ".safetensors", ".spm", ".tiktoken", ".txt",
@@ -35,6 +41,7 @@ _MODULES = "modules.json"
 # Folders of modules that sentence-transformers reads, besides those that modules.json names.
 _ROUTES = "router_config.json"
 _MANY_LEVELS = 3
+_DEPTH = 32  # levels of JSON
 
 
 def check_inside(file: Path, folder: Path | None = None) -> None:
@@ -141,11 +148,43 @@ def read_object(file: Path, folder: Path | None = None) -> dict[str, Any]:
     """Return the JSON object in a file of a model's folder.
 
     Raises:
-        CheckpointError: see `check_inside`; or a file of more than `JSON_LIMIT` bytes, or no
-            JSON object.
+        CheckpointError: see `read_strictly`; or not an object.
     """
-    check_inside(file, folder)
-    value = read_strictly(file)
+    value = read_strictly(file, folder)
     if not isinstance(value, dict):
         raise CheckpointError(f"{file}: expected an object, got {value!r:.60}")
     return value
+
+
+def read_strictly(file: Path, folder: Path | None = None) -> Any:
+    """Return the JSON value in a file of a model's folder, unless two libraries may differ on it.
+
+    Raises:
+        CheckpointError: see `check_inside`; or more than `JSON_LIMIT` bytes; not UTF-8, or with a
+            byte order mark; not JSON; a key that appears twice, a number that is not finite (also
+            as ``1e999``), or more than 32 levels.
+    """
+    check_inside(file, folder)
+    if (size := file.stat().st_size) > JSON_LIMIT:
+        raise CheckpointError(f"{file}: {size:,} bytes; expected at most {JSON_LIMIT:,}")
+    raw = file.read_bytes()
+    if raw.startswith(codecs.BOM_UTF8):
+        raise CheckpointError(
+            f"{file}: starts with a byte order mark, which JSON does not allow and libraries "
+            "refuse; save the file as UTF-8 without one"
+        )
+    try:
+        value = parse_json(raw.decode("utf-8"), finite=True)
+        _check_depth(value, _DEPTH)
+    except ValueError as error:
+        raise CheckpointError(f"{file}: invalid JSON ({error})") from None
+    return value
+
+
+def _check_depth(value: Any, levels: int) -> None:
+    if not isinstance(value, dict | list):
+        return
+    if levels == 0:
+        raise ValueError(f"nested in more than {_DEPTH} levels")
+    for each in value.values() if isinstance(value, dict) else value:
+        _check_depth(each, levels - 1)

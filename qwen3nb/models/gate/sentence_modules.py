@@ -9,8 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from qwen3nb.checkpoints.checkpoint import Checkpoint
-from qwen3nb.checkpoints.inside import read_object
-from qwen3nb.checkpoints.json_object import read_strictly
+from qwen3nb.checkpoints.inside import read_object, read_strictly
 from qwen3nb.checkpoints.safetensors_header import read_safetensors
 from qwen3nb.checkpoints.torch_header import read_torch
 from qwen3nb.checkpoints.types import TensorEntry

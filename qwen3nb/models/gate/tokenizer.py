@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qwen3nb.checkpoints.inside import check_inside, module_folders, read_object
-from qwen3nb.checkpoints.json_object import JSON_LIMIT
+from qwen3nb.checkpoints.inside import JSON_LIMIT, check_inside, module_folders, read_object
 from qwen3nb.checkpoints.provenance import read_provenance
 from qwen3nb.checkpoints.safetensors_header import read_safetensors
 from qwen3nb.checkpoints.types import CheckpointError

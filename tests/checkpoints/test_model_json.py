@@ -1,10 +1,10 @@
 import pytest
 
-from qwen3nb.checkpoints.json_object import read_strictly
+from qwen3nb.checkpoints.inside import read_strictly
 from qwen3nb.checkpoints.types import CheckpointError
 
 REFUSED = {
-    "twice": (b'{"a": {"b": 1, "b": 1}}', "the key 'b' appears twice"),
+    "twice": (b'{"a": {"b": 1, "b": 1}}', "the key 'b' occurs twice"),
     "NaN": (b'{"a": NaN}', "NaN is not JSON"),
     "infinite": (b'{"a": [1e999]}', "the number 1e999 is not finite"),
     "digits": (b'{"a": ' + b"9" * 5000 + b"}", "invalid JSON"),
@@ -30,7 +30,7 @@ def test_ambiguous_json_is_refused_with_the_file(tmp_path, case):
 
 def test_what_is_no_file_is_refused(tmp_path):
     file = tmp_path / "config.json"
-    with pytest.raises(CheckpointError, match="no such file"):
+    with pytest.raises(CheckpointError, match="cannot be read"):
         read_strictly(file)
     with pytest.raises(CheckpointError, match="not a regular file"):
         read_strictly(tmp_path)

@@ -1,0 +1,70 @@
+"""Parse JSON that other programs wrote: one meaning, or an error."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from typing import Any
+
+__all__ = ["first_duplicate", "parse_json"]
+
+
+def first_duplicate(names: Iterable[str]) -> str | None:
+    """Return the first name that is there a second time, or None."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None
+
+
+def parse_json(text: str, *, nan: bool = False, finite: bool = False) -> Any:
+    """Parse ``text``; a key may occur once in an object.
+
+    Args:
+        text: a whole JSON document.
+        nan: whether NaN and infinities are allowed, which some programs write.
+        finite: whether numbers beyond the largest float, such as 1e999, are refused too.
+
+    Raises:
+        ValueError: not JSON, a key twice, nested too deeply, or an integer of more digits than
+            Python converts (4,300).
+
+    >>> parse_json('{"a": 1, "a": 2}')
+    Traceback (most recent call last):
+    ...
+    ValueError: the key 'a' occurs twice in an object
+    """
+    try:
+        return (_LAX if nan else _FINITE if finite else _STRICT).decode(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        twice = first_duplicate(name for name, _ in pairs)
+        raise ValueError(f"the key {twice!r:.60} occurs twice in an object")
+    return value
+
+
+def _refused(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(value := float(text)):
+        raise ValueError(f"the number {text:.60} is not finite")
+    return value
+
+
+# Made once: `json.loads` makes a decoder for every call with options, which takes as long as
+# parsing a short document.
+_STRICT = json.JSONDecoder(object_pairs_hook=_without_duplicates, parse_constant=_refused)
+_LAX = json.JSONDecoder(object_pairs_hook=_without_duplicates)
+_FINITE = json.JSONDecoder(
+    object_pairs_hook=_without_duplicates, parse_constant=_refused, parse_float=_finite
+)
