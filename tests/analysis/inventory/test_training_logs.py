@@ -9,12 +9,12 @@ from helpers.records import amend, make
 from qwen3nb.analysis.inventory.training_logs import (
     find_logs,
     find_outputs,
-    json_lines,
     log_files,
     read_conflicts,
     read_log,
     read_trainer_state,
 )
+from qwen3nb.datasets.training_files import json_lines
 from qwen3nb.analysis.training.checkpoint_scores import (
     TrainingStep,
     training_step,

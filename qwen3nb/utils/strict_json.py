@@ -1,0 +1,49 @@
+"""Parse JSON that other programs wrote: one meaning, or an error."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+__all__ = ["parse_json"]
+
+
+def parse_json(text: str, *, nan: bool = False) -> Any:
+    """Parse ``text``; a key may occur once in an object.
+
+    Args:
+        text: a whole JSON document.
+        nan: whether NaN and infinities are allowed, which some programs write.
+
+    Raises:
+        ValueError: not JSON, a key twice, nested too deeply, or an integer of more digits than
+            Python converts (4,300).
+
+    >>> parse_json('{"a": 1, "a": 2}')
+    Traceback (most recent call last):
+    ...
+    ValueError: the key 'a' occurs twice in an object
+    """
+    try:
+        return (_LAX if nan else _STRICT).decode(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {twice!r:.60} occurs twice in an object")
+    return value
+
+
+def _refused(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
+# Made once: `json.loads` makes a decoder for every call with options, which takes as long as
+# parsing a short document.
+_STRICT = json.JSONDecoder(object_pairs_hook=_without_duplicates, parse_constant=_refused)
+_LAX = json.JSONDecoder(object_pairs_hook=_without_duplicates)
