@@ -18,7 +18,7 @@ from qwen3nb.utils.strict_json import parse_json
 
 __all__ = ["json_lines", "read_settings"]
 
-_CONFIGURATION = 1 << 20  # bytes
+_CONFIGURATION = 128 << 10  # bytes; PyYAML takes seconds for them
 _LOG = 256 << 20  # bytes
 _VALUES = 100_000  # in a configuration, with all it refers to
 _DIGITS = 400  # characters of a number
@@ -49,7 +49,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def read_settings(file: Path) -> Any:
-    """Return the content of a YAML file of at most 1 MiB.
+    """Return the content of a YAML file of at most 128 KiB.
 
     Raises:
         DataError: unreadable, not YAML, a key twice in a mapping, or more than 100,000 values

@@ -50,7 +50,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from qwen3nb.datasets.custom.toml_lines import KeyPath, deep_key_line, key_lines, line_of
 from qwen3nb.datasets.judgements import LARGEST
-from qwen3nb.datasets.rows import DataError, read_text
+from qwen3nb.datasets.rows import DataError, printable, read_text
 
 __all__ = ["ModelEntry", "Query", "QueryFile", "ScoringSettings", "read_queries"]
 
@@ -236,10 +236,11 @@ def read_queries(file: Path) -> QueryFile:
     try:
         content = _File.model_validate(raw)
     except ValidationError as error:
-        causes = [(each["loc"], _cause(each)) for each in error.errors()]
-        raise _data_error(file, lines, causes) from None
+        errors = sorted(error.errors(), key=lambda each: line_of(each["loc"], lines))
+        causes = [(each["loc"], _cause(each)) for each in errors[:_SHOWN]]
+        raise _data_error(file, lines, causes, more=len(errors) - _SHOWN) from None
     if repeated := list(_repeated_ids(content.queries, lines)):
-        raise _data_error(file, lines, repeated)
+        raise _data_error(file, lines, repeated[:_SHOWN], more=len(repeated) - _SHOWN)
     return QueryFile(
         file,
         tuple(_query(each, index, lines) for index, each in enumerate(content.queries)),
@@ -264,12 +265,11 @@ def _unknown_key(name: str, table: type[_TomlTable]) -> str:
 
 
 def _data_error(
-    file: Path, lines: Mapping[KeyPath, int], causes: Iterable[tuple[KeyPath, str]]
+    file: Path, lines: Mapping[KeyPath, int], causes: Iterable[tuple[KeyPath, str]], *, more: int
 ) -> DataError:
-    """Combine the first errors, ordered by line, into one exception."""
+    """Combine errors, ordered by line, into one exception that says how many more there are."""
     errors = sorted((line_of(path, lines), f"{_key(path)}: {cause}") for path, cause in causes)
-    shown = [f"{file}:{line}: {error}" for line, error in errors[:_SHOWN]]
-    more = len(errors) - _SHOWN
+    shown = [f"{file}:{line}: {printable(error)}" for line, error in errors]
     return DataError("\n".join(shown + ([f"... and {more} more"] * (more > 0))))
 
 

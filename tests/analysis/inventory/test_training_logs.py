@@ -14,13 +14,13 @@ from qwen3nb.analysis.inventory.training_logs import (
     read_log,
     read_trainer_state,
 )
-from qwen3nb.datasets.training_files import json_lines
 from qwen3nb.analysis.training.checkpoint_scores import (
     TrainingStep,
     training_step,
     trajectories,
     trajectory_curve,
 )
+from qwen3nb.datasets.training_files import json_lines
 from qwen3nb.report.training.figures import conflict_figure, loss_figure, trajectory_figure
 from qwen3nb.report.training.tables import (
     best_table,
