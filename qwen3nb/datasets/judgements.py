@@ -138,14 +138,14 @@ def judgement_counts(
             f"({listed(lost[:10])}, ...); its own ids are like {some}. Are the qrels those of "
             "this corpus?"
         )
-    asked = set(queries)
-    given = [qrels.get(query, {}).values() for query in asked]
+    known = set(queries)
+    given = [qrels.get(query, {}).values() for query in known]
     unanswerable = sum(bool(grades) and max(grades) <= 0 for grades in given)
     return {
         MISSING: len(lost),
         ZERO if zeros else UNANSWERABLE: unanswerable,
         UNJUDGED: sum(not grades for grades in given),
-        UNKNOWN: len(qrels.keys() - asked),
+        UNKNOWN: len(qrels.keys() - known),
         NEGATIVE: sum(grade < 0 for grades in qrels.values() for grade in grades.values()),
     }
 

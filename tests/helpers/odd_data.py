@@ -328,7 +328,7 @@ def run(*rows: Any) -> Change:
     return lambda data: replace(data, run=[*data.run, *rows])
 
 
-def asked(text: Any) -> Change:
+def queried(text: Any) -> Change:
     return lambda data: replace(data, queries=[("q0", text), *data.queries[1:]])
 
 
@@ -358,15 +358,15 @@ CASES: dict[str, Change] = {
     "an id with a lone surrogate": unfit("\ud800"),
     "a document's id twice": documents(("d0", "other words")),
     "a query's id twice": queries(("q0", "other words")),
-    "a text with a lone surrogate": lambda data: asked("a\ud800")(
+    "a text with a lone surrogate": lambda data: queried("a\ud800")(
         documents(("d9", "\ud800"))(data)
     ),
     "a document with NUL or another control character": documents(("d9", "a\0b")),
-    "a query with NUL or another control character": asked("a\x1b[2J"),
-    "a word or sentence with control characters": asked("a\x1b[2J"),
+    "a query with NUL or another control character": queried("a\x1b[2J"),
+    "a word or sentence with control characters": queried("a\x1b[2J"),
     "an empty document": documents(("d9", "")),
-    "an empty query": asked(""),
-    "an empty word or sentence": asked(""),
+    "an empty query": queried(""),
+    "an empty word or sentence": queried(""),
     "documents that are all empty": lambda data: replace(
         data, documents=[(name, " ") for name, _ in data.documents]
     ),
