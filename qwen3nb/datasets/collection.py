@@ -30,6 +30,7 @@ from qwen3nb.datasets.rows import (
 )
 from qwen3nb.datasets.values import checked_id
 from qwen3nb.models.search.mteb_rows import ENGLISH
+from qwen3nb.utils.strict_json import first_duplicate
 
 __all__ = ["SKIP_SELF", "TestCollection", "values_by_id"]
 
@@ -119,7 +120,7 @@ class TestCollection:
         judged = {document for grades in qrels.values() for document in grades}
         if lost := sorted(judged - documents.keys()):
             raise DataError(
-                f"document {lost[0]!r} is judged but has no text ({len(lost)} in total)"
+                f"document {lost[0]!r:.60} is judged but has no text ({len(lost)} in total)"
             )
         return cls(name, documents, queries, qrels).checked(name)
 
@@ -191,7 +192,7 @@ class TestCollection:
             scored = {query: dict(grades) for query, grades in self.qrels.items() if grades}
         if lost := sorted(scored.keys() - self.queries.keys()):
             raise DataError(
-                f"{where}: query {lost[0]!r} is judged but has no text ({len(lost)} in total)"
+                f"{where}: query {lost[0]!r:.60} is judged but has no text ({len(lost)} in total)"
             )
         if not any(text.strip() for text in self.documents.values()):
             raise DataError(f"{where}: expected documents with a text; all are empty")
@@ -270,8 +271,7 @@ def _named(where: str, values: Mapping[Any, Any] | Sequence[Any]) -> dict[str, A
         return {str(index): value for index, value in enumerate(values)}
     named = {checked_id(str(name), where=where): value for name, value in values.items()}
     if len(named) < len(values):
-        names = list(map(str, values))
-        raise DataError(f"{where}: duplicate id {max(names, key=names.count)!r}")
+        raise DataError(f"{where}: duplicate id {first_duplicate(map(str, values))!r:.60}")
     return named
 
 
@@ -322,10 +322,11 @@ def _candidates(
     candidates = {q: [str(d) for d in collection.candidates.get(q, [])] for q in judged}
     for query, names in candidates.items():
         if odd := next((d for d in names if d not in collection.documents), None):
-            raise DataError(f"{where}: candidate {odd!r} of query {query!r} is not a document")
-        if not twice and len(set(names)) < len(names):
-            name = max(names, key=names.count)
-            raise DataError(f"{where}: candidate {name!r} of query {query!r} is given twice")
+            raise DataError(f"{where}: candidate {odd!r:.60} of query {query!r:.60} is unknown")
+        if not twice and (name := first_duplicate(names)) is not None:
+            raise DataError(
+                f"{where}: candidate {name!r:.60} of query {query!r:.60} is given twice"
+            )
     return candidates
 
 

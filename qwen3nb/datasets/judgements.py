@@ -132,7 +132,7 @@ def judgement_counts(
     judged = {document for grades in qrels.values() for document in grades}
     lost = sorted(judged.difference(documents))
     if len(lost) > _MOST * len(judged):
-        some = ", ".join(repr(name) for name in islice(documents, 3)) or "none"
+        some = ", ".join(f"{name!r:.60}" for name in islice(documents, 3)) or "none"
         raise DataError(
             f"{where}: {len(lost)} of {len(judged)} judged documents are not in the corpus "
             f"({listed(lost[:10])}, ...); its own ids are like {some}. Are the qrels those of "

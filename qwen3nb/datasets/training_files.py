@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from qwen3nb.datasets.rows import DataError, read_bytes, read_text
-from qwen3nb.utils.strict_json import parse_json
+from qwen3nb.utils.strict_json import first_duplicate, parse_json
 
 __all__ = ["json_lines", "read_settings"]
 
@@ -28,12 +28,11 @@ class _Loader(yaml.SafeLoader):
     """Plain values only; no key twice, no endless numbers."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Any:
-        names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        for (key, _), name in zip(node.value, names, strict=False):
-            if name != "<<" and names.count(name) > 1:
-                raise yaml.constructor.ConstructorError(
-                    problem=f"the key {name!r:.60} occurs twice", problem_mark=key.start_mark
-                )
+        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        if (twice := first_duplicate(key for key in keys if key != "<<")) is not None:
+            raise yaml.constructor.ConstructorError(
+                problem=f"the key {twice!r:.60} occurs twice", problem_mark=node.start_mark
+            )
         return super().construct_mapping(node, deep=deep)
 
     def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:

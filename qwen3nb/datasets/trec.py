@@ -61,7 +61,7 @@ def _check_ids(file: Path, query: str, documents: list[str]) -> None:
         return
     name = next(each for each in names if not each or _BLANK.search(each))
     raise DataError(
-        f"{file}: the id {name!r} is empty or has white space, which a TREC run cannot express"
+        f"{file}: the id {name!r:.60} is empty or has white space, which a TREC run cannot express"
     )
 
 
@@ -166,7 +166,7 @@ def _duplicate(file: Path) -> DataError:
             if (query, document) in seen:
                 break
             seen.add((query, document))
-    return DataError(f"{file}:{number}: duplicate document {document!r} of query {query!r}")
+    return DataError(f"{file}:{number}: duplicate document {document!r:.60} of query {query!r:.60}")
 
 
 def _fields(file: Path, number: int, fields: list[str]) -> tuple[str, str, int, float]:

@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["parse_json"]
+__all__ = ["first_duplicate", "parse_json"]
+
+
+def first_duplicate(names: Iterable[str]) -> str | None:
+    """Return the first name that is there a second time, or None."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None
 
 
 def parse_json(text: str, *, nan: bool = False) -> Any:
@@ -33,8 +44,7 @@ def parse_json(text: str, *, nan: bool = False) -> Any:
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        twice = first_duplicate(name for name, _ in pairs)
         raise ValueError(f"the key {twice!r:.60} occurs twice in an object")
     return value
 

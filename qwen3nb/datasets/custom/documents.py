@@ -39,7 +39,7 @@ from qwen3nb.datasets.rows import (
 )
 from qwen3nb.datasets.values import checked_id
 from qwen3nb.utils.choices import one_of
-from qwen3nb.utils.strict_json import parse_json
+from qwen3nb.utils.strict_json import first_duplicate, parse_json
 
 __all__ = ["PRESETS", "DocumentLayout", "Documents", "find_layout", "read_documents"]
 
@@ -133,7 +133,7 @@ def read_documents(file: Path, layout: DocumentLayout | None = None) -> Document
     for where, row in _rows(file, layout, template):
         name = _id(where, layout.id_column, row[layout.id_column])
         if name in texts:
-            raise DataError(f"{where}: duplicate id {name!r}, first at {locations[name]}")
+            raise DataError(f"{where}: duplicate id {name!r:.60}, first at {locations[name]}")
         texts[name] = _text(where, layout, template, row)
         locations[name] = where
         size += len(texts[name])
@@ -196,8 +196,8 @@ def _csv_rows(file: Path, columns: Sequence[str]) -> Iterator[tuple[str, Mapping
     """Yield the rows of a CSV file with a header; an empty cell is null."""
     rows = csv_rows(file, most=MOST)
     header = [name.strip() for name in next(rows, (0, []))[1]]
-    if twice := [name for name in header if header.count(name) > 1]:
-        raise DataError(f"{file}:1: duplicate column {twice[0]!r:.60}")
+    if (twice := first_duplicate(header)) is not None:
+        raise DataError(f"{file}:1: duplicate column {twice!r:.60}")
     if lost := [name for name in columns if name not in header]:
         raise DataError(f"{file}:1: no column {lost[0]!r}; columns: {listed(header)}")
     for number, row in rows:

@@ -232,7 +232,7 @@ def read_queries(file: Path) -> QueryFile:
         raw = tomllib.loads(text)
         lines = key_lines(text)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{file}: not TOML: {error}") from None
+        raise DataError(f"{file}: not TOML: {printable(str(error)):.300}") from None
     try:
         content = _File.model_validate(raw)
     except ValidationError as error:
@@ -286,7 +286,10 @@ def _repeated_ids(
     for index, query in enumerate(queries):
         if (earlier := first.setdefault(query.id, index)) != index:
             line = line_of(("queries", earlier), lines)
-            yield ("queries", index, "id"), f"Duplicate id {query.id!r}, first used on line {line}"
+            yield (
+                ("queries", index, "id"),
+                f"Duplicate id {query.id!r:.60}, first used on line {line}",
+            )
 
 
 def _query(table: _QueryTable, index: int, lines: Mapping[KeyPath, int]) -> Query:

@@ -244,7 +244,7 @@ def _from_file(collection: TestCollection, file: Path, counts: Counter[str]) -> 
     for query, scores in kept.items():
         if odd := next((name for name in scores if name not in collection.documents), None):
             raise DataError(
-                f"{file}: document {odd!r} of query {query!r} is not in {collection.name}"
+                f"{file}: document {odd!r:.60} of query {query!r:.60} is not in {collection.name}"
             )
     if not len(kept.scores):
         raise DataError(f"{file}: has no query of {collection.name}; is it for another data set?")
