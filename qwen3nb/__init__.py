@@ -7,8 +7,6 @@ costs next to nothing.
 
 from qwen3nb.utils.lazy_names import lazy_names
 
-__version__ = "0.1.0"
-
 _HOMES = {
     "qwen3nb.analysis.comparison.compare": ("compare",),
     "qwen3nb.checkpoints.averaging": ("average_checkpoints",),
@@ -34,6 +32,7 @@ _HOMES = {
     "qwen3nb.report.leaderboard.score_table": ("leaderboard",),
     "qwen3nb.report.render.figure": ("Figure",),
     "qwen3nb.report.render.table": ("Table",),
+    "qwen3nb.utils.code_version": ("__version__",),
     "qwen3nb.": ("conclusions", "datasets", "figures", "stats", "tables"),
 }
 

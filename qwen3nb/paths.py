@@ -1,15 +1,16 @@
 """Paths of everything on disk, each with a variable that overrides it.
 
-`root` is the current checkout: the nearest folder, from the working directory upwards,
-that contains `_config.yml`, `book/_toc.yml` and `notebooks/`. A notebook opened in
-JupyterLab (working directory `notebooks/`) and a command run at the top therefore agree.
-Outside a checkout it is the checkout that this package was installed from (an editable
-install), else the working directory.
+A *study* is a folder with `_config.yml`, `book/_toc.yml` and `notebooks/`, as `qwen3nb new`
+makes it; a clone of the repository is one too. `root` is the nearest study, from the working
+directory upwards, so a notebook opened in JupyterLab (working directory `notebooks/`) and a
+command run at the top agree. Outside a study, relative paths start from the working directory,
+the cache is the user's, and what reads or writes results, models or pages raises `NoStudyError`.
 
     QWEN3NB_HOME     the root itself
     QWEN3NB_RESULTS  results/   result records, MTEB's own files
     QWEN3NB_RUNS     runs/      models that the demo trains and extracts
-    QWEN3NB_CACHE    .cache/    embeddings, built tasks, file digests; safe to delete
+    QWEN3NB_CACHE    .cache/    embeddings, built tasks, file digests; safe to delete; outside a
+                                study `qwen3nb` in the user's cache folder
     QWEN3NB_MIRROR   (none)     local copies of data sets and models, by hub id
     QWEN3NB_BOOK     book/      the book's sources; executed notebooks in book/runs/, lessons
                                 in book/guide/
@@ -19,11 +20,13 @@ import os
 from pathlib import Path
 
 __all__ = [
+    "NoStudyError",
     "book",
     "book_runs",
     "cache",
     "find_notebook",
-    "is_checkout",
+    "find_root",
+    "is_study",
     "mirror",
     "notebook_name",
     "notebook_names",
@@ -36,8 +39,12 @@ __all__ = [
 ]
 
 
-def is_checkout(folder: Path) -> bool:
-    """Return whether ``folder`` is a checkout, by the three entries that every checkout has."""
+class NoStudyError(FileNotFoundError):
+    """There is no study to read results from or write them to; says how to make one."""
+
+
+def is_study(folder: Path) -> bool:
+    """Return whether ``folder`` is a study, by the three entries that every study has."""
     return (
         (folder / "_config.yml").is_file()
         and (folder / "book" / "_toc.yml").is_file()
@@ -45,16 +52,17 @@ def is_checkout(folder: Path) -> bool:
     )
 
 
-def root() -> Path:
-    """Return the folder that the other paths start from; see the module's docstring."""
+def find_root() -> Path | None:
+    """Return ``QWEN3NB_HOME``, else the nearest study, or None outside any."""
     if home := os.environ.get("QWEN3NB_HOME"):
         return Path(home).expanduser().resolve()
     here = Path.cwd()
-    installed_from = Path(__file__).resolve().parent.parent
-    for folder in (here, *here.parents, installed_from):
-        if is_checkout(folder):
-            return folder
-    return here
+    return next((folder for folder in (here, *here.parents) if is_study(folder)), None)
+
+
+def root() -> Path:
+    """Return the folder that relative paths start from: the study, else the working directory."""
+    return find_root() or Path.cwd()
 
 
 def shown(path: Path) -> str:
@@ -65,7 +73,16 @@ def shown(path: Path) -> str:
 
 def _folder(variable: str, default: str) -> Path:
     value = os.environ.get(variable)
-    return Path(value).expanduser().resolve() if value else root() / default
+    return Path(value).expanduser().resolve() if value else _in_study(default)
+
+
+def _in_study(name: str) -> Path:
+    if (study := find_root()) is None:
+        raise NoStudyError(
+            f"{Path.cwd()} is in no study (a folder with _config.yml, book/ and notebooks/): "
+            "`qwen3nb new my-study` makes one; go there, or set QWEN3NB_HOME to its path"
+        )
+    return study / name
 
 
 def results() -> Path:
@@ -80,6 +97,8 @@ def runs() -> Path:
 
 def cache() -> Path:
     """Embeddings, built tasks and file digests; deleting it costs only time."""
+    if find_root() is None and not os.environ.get("QWEN3NB_CACHE"):
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "qwen3nb"
     return _folder("QWEN3NB_CACHE", ".cache")
 
 
@@ -101,7 +120,7 @@ def mirror() -> Path | None:
 
 def notebooks() -> Path:
     """The parameterised notebooks."""
-    return root() / "notebooks"
+    return _in_study("notebooks")
 
 
 def notebook_names() -> list[str]:
@@ -137,5 +156,5 @@ def find_notebook(notebook: Path | str) -> Path:
         named = notebooks() / f"{name}.ipynb"
         if named.is_file():
             return named
-    names = ", ".join(notebook_names()) or "none"
+    names = ", ".join(notebook_names()) or "none; `qwen3nb new my-study` makes a study with them"
     raise FileNotFoundError(f"no notebook {str(notebook)!r}; in {notebooks()}: {names}")

@@ -3,6 +3,7 @@
 import re
 import shutil
 import types
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -42,7 +43,7 @@ DOCUMENTS = """\
 
 
 def test_the_public_names_are_these():
-    assert dir(q) == sorted(NAMES + NAMESPACES)
+    assert dir(q) == sorted([*NAMES, *NAMESPACES, "__version__"])
     assert q.__all__ == dir(q)
     assert re.fullmatch(r"\d+\.\d+\.\d+", q.__version__)
 
@@ -144,6 +145,23 @@ def test_what_the_front_door_gives_prints_something_useful():
         assert " object at 0x" not in repr(thing)
     assert isinstance(board.to_frame(), pd.DataFrame)
     assert isinstance(comparison.to_frame(), pd.DataFrame)
+
+
+def test_the_book_documents_every_public_name():
+    page = (REPOSITORY / "book" / "api.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^\.\. auto(?:function|class):: (\w+)$", page, flags=re.MULTILINE)
+    assert set(NAMES) <= set(shown)
+    assert set(q.stats.__all__) <= set(shown)
+    assert len(shown) == len(set(shown))
+    assert set(shown) <= {*NAMES, *q.stats.__all__, *q.datasets.__all__}
+
+
+def test_no_public_name_is_hidden_by_a_module_of_the_same_name():
+    """A module that was imported before is an attribute, and would be taken for the name."""
+    for package in (q, q.datasets):
+        folder = Path(package.__file__).parent
+        modules = {file.stem for file in folder.iterdir()}
+        assert not modules & (set(package.__all__) - set(NAMESPACES))
 
 
 def test_nothing_inside_the_package_uses_the_front_door():

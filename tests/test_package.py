@@ -55,7 +55,8 @@ def test_what_reads_results_loads_no_model():
 FLOORS = tuple(
     """
 paths tiers utils metrics records checkpoints
-models.types models.batching models.counters models.mteb_meta models.modeling models.sources
+models.types models.gate.tokenizer
+models.batching models.counters models.mteb_meta models.modeling models.sources
 models.cache
 models.inference models.search.npy_file models.search.shards models.encoders models.search
 models.rerankers models.load
@@ -63,7 +64,7 @@ extraction
 datasets.rows datasets.values datasets.training_files datasets.trec datasets.judgements
 datasets.mirror datasets.words
 datasets.pydocs
-datasets.collection datasets.custom datasets.find_collections
+datasets.collection datasets.custom datasets.collection_formats
 evaluation.recording evaluation.run evaluation.mteb evaluation.embeddings evaluation.retrieval
 evaluation.evaluate evaluation.studies
 analysis.stats analysis.comparison analysis.inventory analysis.training analysis.calibration
@@ -71,7 +72,7 @@ bench
 cluster
 report.render report.leaderboard report.evaluation report.comparison report.training report.studies
 report.card report.headline report.paper report.model_report
-execution book demo cli
+execution book demo study cli
 stats tables figures conclusions
 """.split()  # noqa: SIM905 - a list of words reads better as lines
 )

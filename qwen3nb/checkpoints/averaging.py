@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import re
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +16,11 @@ from qwen3nb.checkpoints.checkpoint import (
     metric_of,
     open_checkpoint,
 )
+from qwen3nb.checkpoints.inside import copy_present
 from qwen3nb.checkpoints.tied_weights import extra_copies
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.checkpoints.writer import Piece, write_pieces
-from qwen3nb.utils.atomic_files import may_replace, new_folder, sha256_json, write_json
+from qwen3nb.utils.atomic_files import may_replace, new_folder, sha256_file, sha256_json, write_json
 
 __all__ = ["Selection", "average_checkpoints", "averaged", "select_checkpoints"]
 
@@ -36,6 +37,8 @@ _KEPT = (
     "tokenizer_config.json",
     "vocab.json",
 )
+# Files of a tokenizer that all checkpoints of a training share, where they have them.
+_VOCABULARIES = ("added_tokens.json", "merges.txt", "tokenizer.json", "vocab.json")
 # Settings that may differ between checkpoints of one training.
 _INCIDENTAL = ("transformers_version", "_name_or_path", "torch_dtype", "dtype")
 
@@ -169,9 +172,7 @@ def average_checkpoints(
         warnings = write_pieces(
             sources, pieces, work / SINGLE, label="averaging", show_progress=show_progress
         )
-        for name in _KEPT:
-            if (file := sources[-1].folder / name).is_file():
-                shutil.copyfile(file, work / name)
+        copy_present(_KEPT, sources[-1].folder, work)
         write_json(
             work / _METADATA,
             {
@@ -224,7 +225,8 @@ def _check_compatible(sources: Sequence[Checkpoint], names: Sequence[str]) -> No
         for key in sorted(ours.keys() | theirs.keys()):
             if ours.get(key) != theirs.get(key):
                 raise CheckpointError(
-                    f"{where}: config {key!r} is {theirs.get(key)!r}, expected {ours.get(key)!r}"
+                    f"{where}: config {key!r:.60} is {theirs.get(key)!r:.60}, "
+                    f"expected {ours.get(key)!r:.60}"
                 )
         for name in names:
             entry, theirs_entry = first.tensors[name], other.tensors[name]
@@ -233,11 +235,10 @@ def _check_compatible(sources: Sequence[Checkpoint], names: Sequence[str]) -> No
                     f"{where}: {name} is {theirs_entry.dtype} {theirs_entry.shape}, "
                     f"expected {entry.dtype} {entry.shape}"
                 )
-        vocabularies = [each.folder / "tokenizer.json" for each in (first, other)]
-        if all(file.is_file() for file in vocabularies):
-            ours_text, theirs_text = (file.read_bytes() for file in vocabularies)
-            if ours_text != theirs_text:
-                raise CheckpointError(f"{where}: tokenizer.json differs")
+        for name in _VOCABULARIES:
+            files = [each.folder / name for each in (first, other)]
+            if all(map(os.path.lexists, files)) and len(set(map(sha256_file, files))) > 1:
+                raise CheckpointError(f"{where}: {name} differs; are they of one training?")
 
 
 def _comparable(config: dict[str, object]) -> dict[str, object]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,11 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qwen3nb import paths
+from qwen3nb.checkpoints.inside import check_all_inside, check_inside, read_object
 from qwen3nb.checkpoints.safetensors_header import read_safetensors
 from qwen3nb.checkpoints.tensor_io import combined_digest, read_tensor, sha256_of
 from qwen3nb.checkpoints.torch_header import read_torch
 from qwen3nb.checkpoints.types import CheckpointError, TensorEntry
-from qwen3nb.utils.atomic_files import file_stamp, read_json, remember_digest, remembered_digest
+from qwen3nb.utils.atomic_files import file_stamp, remember_digest, remembered_digest
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -43,7 +45,6 @@ _FORMATS = (
 # Parts that torch.compile, FSDP and activation checkpointing insert into names, at any level.
 _WRAPPERS = {"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
 _NUMBERED = re.compile(r"checkpoint-(?:step-)?(\d{1,18})")
-_JSON_LIMIT = 50_000_000
 
 
 @dataclass(frozen=True)
@@ -120,11 +121,12 @@ def open_checkpoint(folder: Path | str) -> Checkpoint:
 
     Raises:
         CheckpointError: no such folder, no configuration, no weights, ambiguous weights,
-            or an invalid weight file.
+            an invalid weight file, or a file outside; see `qwen3nb.checkpoints.inside`.
     """
     folder = Path(folder)
     if not folder.is_dir():
         raise CheckpointError(f"{folder}: no such folder; expected a checkpoint folder")
+    check_all_inside(folder)
     config_file = folder / "config.json"
     if not config_file.is_file():
         raise CheckpointError(f"{folder}: no config.json, so this is not a checkpoint folder")
@@ -134,7 +136,7 @@ def open_checkpoint(folder: Path | str) -> Checkpoint:
             "silently apply that adapter. Move one of the two elsewhere"
         )
     stamps = {config_file: file_stamp(config_file)}
-    config = _read_object(config_file)
+    config = read_object(config_file)
     files = _weight_files(folder)
     stamps |= {file: file_stamp(file) for file in files}
     tensors = _read_headers(files)
@@ -161,20 +163,6 @@ def _read_headers(files: Mapping[Path, tuple[Any, set[str] | None]]) -> dict[str
     return tensors
 
 
-def _read_object(file: Path) -> dict[str, Any]:
-    if file.stat().st_size > _JSON_LIMIT:
-        raise CheckpointError(
-            f"{file}: {file.stat().st_size:,} bytes; expected at most {_JSON_LIMIT:,}"
-        )
-    try:
-        value = read_json(file)
-    except ValueError as error:
-        raise CheckpointError(str(error)) from None
-    if not isinstance(value, dict):
-        raise CheckpointError(f"{file}: expected an object, got {value!r:.60}")
-    return value
-
-
 def strip_wrappers(name: str) -> str:
     """Strip the parts that torch.compile and parallel wrappers insert into a name.
 
@@ -196,7 +184,7 @@ def _weight_files(folder: Path) -> dict[Path, tuple[Any, set[str] | None]]:
                 f"{folder}: contains both {single_name} and {index_name}; remove the stale one"
             )
         if single.exists():
-            _check_link(single)
+            check_inside(single)
             return {single: (read_header, None)}
         if index.exists():
             return {folder / shard: (read_header, names) for shard, names in _shards(index).items()}
@@ -210,7 +198,7 @@ def _weight_files(folder: Path) -> dict[Path, tuple[Any, set[str] | None]]:
 
 def _shards(index: Path) -> dict[str, set[str]]:
     """Return the tensor names of each shard in an index."""
-    weight_map = _read_object(index).get("weight_map")
+    weight_map = read_object(index).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise CheckpointError(f"{index}: not a shard index (no weight_map)")
     shards: dict[str, set[str]] = {}
@@ -219,20 +207,8 @@ def _shards(index: Path) -> dict[str, set[str]]:
             raise CheckpointError(f"{index}: {shard!r} is not a bare file name")
         shards.setdefault(shard, set()).add(name)
     for shard in shards:
-        _check_link(index.parent / shard)
+        check_inside(index.parent / shard)
     return dict(sorted(shards.items()))
-
-
-def _check_link(file: Path) -> None:
-    """Refuse links, except those from the hub's cache to its blobs."""
-    if not file.is_symlink():
-        return
-    target, folder = file.resolve(), file.parent.resolve()
-    in_cache = folder.parent.name == "snapshots" and target.parent == (
-        folder.parent.parent / "blobs"
-    )
-    if target.parent != folder and not in_cache:
-        raise CheckpointError(f"{file}: links out of its folder, to {target}; copy the file here")
 
 
 def step_of(folder: Path) -> int | None:
@@ -302,8 +278,9 @@ def trainer_state(folder: Path) -> dict[str, Any]:
         CheckpointError: the file is not a trainer state.
     """
     file = folder / "trainer_state.json"
-    if not file.is_file():
+    if not os.path.lexists(file):
         return {}
+    check_inside(file)
     try:
         state = json.loads(file.read_bytes())
     except (ValueError, RecursionError) as error:

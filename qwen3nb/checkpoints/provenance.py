@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
-from qwen3nb.utils.atomic_files import read_json
+from qwen3nb.checkpoints.inside import read_object
 
 __all__ = ["PROVENANCE", "read_provenance"]
 
@@ -13,6 +14,10 @@ PROVENANCE = "qwen3nb.json"
 
 
 def read_provenance(folder: Path) -> dict[str, Any] | None:
-    """Return the provenance of an extracted model, or None for any other folder."""
+    """Return the provenance of an extracted model, or None for any other folder.
+
+    Raises:
+        CheckpointError: not a JSON object, or a file outside the folder.
+    """
     file = folder / PROVENANCE
-    return dict(read_json(file)) if file.is_file() else None
+    return read_object(file) if os.path.lexists(file) else None

@@ -18,11 +18,14 @@ from qwen3nb.checkpoints.types import (
     ITEM_SIZES,
     CheckpointError,
     TensorEntry,
+    check_name,
     file_size,
     refuse_lookalikes,
 )
 
 __all__ = ["read_safetensors"]
+
+_MOST_AXES = 64  # as in NumPy; the product of a million axes would take hours
 
 
 def read_safetensors(file: Path) -> dict[str, TensorEntry]:
@@ -44,12 +47,15 @@ def read_safetensors(file: Path) -> dict[str, TensorEntry]:
             )
         if length > HEADER_LIMIT:
             raise CheckpointError(
-                f"{file}: the header has {length:,} bytes, expected at most {HEADER_LIMIT:,}"
+                f"{file}: the header has {length:,} bytes, expected at most {HEADER_LIMIT:,}; "
+                "save the model in several files (max_shard_size of save_pretrained)"
             )
         header = _parsed(file, handle.read(length))
-    header.pop("__metadata__", None)
+    _check_metadata(file, header.pop("__metadata__", {}))
     begin = 8 + length
-    entries = {name: _entry(file, name, fields, begin) for name, fields in header.items()}
+    entries = {
+        check_name(file, name): _entry(file, name, fields, begin) for name, fields in header.items()
+    }
     _check_ranges(file, entries, begin=begin, size=size)
     return entries
 
@@ -62,6 +68,13 @@ def _parsed(file: Path, raw: bytes) -> dict[str, Any]:
     if not isinstance(header, dict):
         raise CheckpointError(f"{file}: invalid safetensors header (not an object)")
     return header
+
+
+def _check_metadata(file: Path, metadata: Any) -> None:
+    """Refuse metadata that the safetensors library refuses, without naming the file."""
+    strings = isinstance(metadata, dict) and all(isinstance(v, str) for v in metadata.values())
+    if not strings:
+        raise CheckpointError(f"{file}: its __metadata__ is no object of strings; save it again")
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -77,16 +90,17 @@ def _entry(file: Path, name: str, fields: Any, begin: int) -> TensorEntry:
         start, stop = fields["data_offsets"]
     except (KeyError, TypeError, ValueError):
         raise CheckpointError(f"{file}: malformed header entry for {name}") from None
-    if any(type(number) is not int or number < 0 for number in (*shape, start, stop)):
+    sizes = (*shape, start, stop)
+    if len(shape) > _MOST_AXES or any(type(n) is not int or not 0 <= n < 1 << 63 for n in sizes):
         raise CheckpointError(f"{file}: malformed header entry for {name}")
-    if dtype not in ITEM_SIZES:
+    if not isinstance(dtype, str) or dtype not in ITEM_SIZES:
         raise CheckpointError(
-            f"{file}: {name} has dtype {dtype}; expected one of {', '.join(ITEM_SIZES)}"
+            f"{file}: {name} has dtype {dtype!s:.40}; expected one of {', '.join(ITEM_SIZES)}"
         )
     expected = math.prod(shape) * ITEM_SIZES[dtype]
     if stop - start != expected:
         raise CheckpointError(
-            f"{file}: {name} of dtype {dtype} and shape {shape} needs {expected:,} bytes, "
+            f"{file}: {name} of dtype {dtype} and shape {shape!s:.80} needs {expected:,} bytes, "
             f"got {stop - start:,}"
         )
     return TensorEntry(file, name, dtype, shape, begin + start, begin + stop)

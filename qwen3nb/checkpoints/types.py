@@ -12,6 +12,7 @@ __all__ = [
     "ITEM_SIZES",
     "CheckpointError",
     "TensorEntry",
+    "check_name",
     "file_size",
     "refuse_lookalikes",
 ]
@@ -56,6 +57,17 @@ class TensorEntry:
     def count(self) -> int:
         """Number of values."""
         return math.prod(self.shape)
+
+
+def check_name(file: Path, name: object) -> str:
+    """Return the ``name`` of a tensor, which is shown in messages and becomes part of digests.
+
+    Raises:
+        CheckpointError: no string, an empty one, or one with control characters or lone surrogates.
+    """
+    if not isinstance(name, str) or not name or not name.isprintable():
+        raise CheckpointError(f"{file}: {name!a:.80} is not the name of a tensor")
+    return name
 
 
 def file_size(file: Path) -> int:

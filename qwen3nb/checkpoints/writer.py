@@ -14,13 +14,14 @@ https://huggingface.co/docs/safetensors#format
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,16 +35,18 @@ from qwen3nb.checkpoints.tensor_io import (
     torch_dtypes,
     truncated_error,
 )
-from qwen3nb.checkpoints.types import FLOATS, TensorEntry
+from qwen3nb.checkpoints.types import FLOATS, CheckpointError, TensorEntry
 from qwen3nb.utils.progress import tqdm
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
 __all__ = ["Piece", "write_pieces"]
 
 _BLOCK = 1 << 18  # values; fits into the processor's cache
 _THREADS = 4
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _ZEROS = 0.25  # share of exact zeros above which a matrix is reported
 
 
@@ -99,6 +102,7 @@ def write_pieces(
     """
     header, transfers = _layout(checkpoints, pieces)
     with ExitStack() as stack:
+        stack.enter_context(_naming(file))
         descriptors = {
             path: _open(stack, path, os.O_RDONLY) for each in checkpoints for path in each.files
         }
@@ -124,6 +128,17 @@ def write_pieces(
         if hashes.keys() == checkpoint.tensors.keys():
             checkpoint.remember(combined_digest(checkpoint.tensors, hashes))
     return [warning for each in transfers if (warning := _warning(each))]
+
+
+@contextmanager
+def _naming(file: Path) -> Iterator[None]:
+    """Name ``file`` in the error of a full disk."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL and error.filename is None:
+            raise OSError(error.errno, os.strerror(error.errno), str(file)) from None
+        raise
 
 
 def _open(stack: ExitStack, path: Path, flags: int) -> int:
@@ -190,8 +205,8 @@ def _run(transfer: _Transfer, descriptors: Mapping[Path, int], out: int, bar: An
         mean = _mean(blocks, total[:size], transfer.entries)
         if transfer.piece.name is not None:
             _observe(transfer, mean)
-            data = mean.to(dtypes[transfer.piece.dtype]).view(torch.uint8).numpy()
-            _write_exactly(out, data.data, transfer.offset + start * width)
+            data = _converted(mean, dtypes[transfer.piece.dtype], transfer).view(torch.uint8)
+            _write_exactly(out, data.numpy().data, transfer.offset + start * width)
         bar.update(sum(block.nbytes for block in blocks))
     transfer.hashes = [digest.hexdigest() for digest in hashes]
 
@@ -208,7 +223,24 @@ def _mean(blocks: Sequence[Tensor], total: Tensor, entries: Sequence[TensorEntry
         for block, entry in zip(blocks, entries, strict=True):
             if not block.isfinite().all():
                 raise not_finite_error(entry)
+        if not total.isfinite().all():
+            raise _too_large_error(entries[0], "float32, in which the mean is computed")
     return total
+
+
+def _converted(mean: Tensor, dtype: torch.dtype, transfer: _Transfer) -> Tensor:
+    """Return the mean in the dtype of the output; raise if that cannot hold it."""
+    data = mean.to(dtype)
+    if data.dtype != mean.dtype and not data.isfinite().all():
+        raise _too_large_error(transfer.entries[0], transfer.piece.dtype)
+    return data
+
+
+def _too_large_error(entry: TensorEntry, dtype: str) -> CheckpointError:
+    return CheckpointError(
+        f"{entry.file}: {entry.stored_name} contains values too large for {dtype}; "
+        "the training diverged, or another dtype is needed"
+    )
 
 
 def _observe(transfer: _Transfer, mean: Tensor) -> None:

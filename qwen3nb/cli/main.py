@@ -13,7 +13,6 @@ from typing import Any
 
 import click
 
-import qwen3nb
 from qwen3nb.cli.analyze import ANALYSIS_COMMANDS
 from qwen3nb.cli.bench import bench
 from qwen3nb.cli.custom import domain
@@ -30,9 +29,9 @@ from qwen3nb.cli.options import (
     hide_library_bars,
     paths_given,
 )
-from qwen3nb.cli.paper import PAPER_COMMANDS
-from qwen3nb.cli.report import report
+from qwen3nb.cli.publish import PUBLISH_COMMANDS
 from qwen3nb.cli.rerank import RERANK_COMMANDS
+from qwen3nb.cli.study import STUDY_COMMANDS
 from qwen3nb.cli.sweep import sweep_command
 from qwen3nb.cli.tasks import TASK_COMMANDS
 from qwen3nb.models.modeling.pooling import POOLINGS
@@ -53,7 +52,7 @@ HUB_ID = click.option("--hub-id", default="", help="Id on the hub, for the card'
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(qwen3nb.__version__)
+@click.version_option(package_name="qwen3nb")
 def main() -> None:
     """Extract, evaluate and compare Qwen3 encoders; publish a book of traceable results.
 
@@ -323,28 +322,9 @@ def book(tier: str | None) -> None:
     click.echo(f"Open {build_book(tier=tier or '')}")
 
 
-@main.command()
-@click.option(
-    "--at-once", type=click.IntRange(min=0), default=0,
-    help="Parallel runs; 0 for one per core, at most four.",
-)  # fmt: skip
-@without_traceback
-def demo(at_once: int) -> None:
-    """Train toy models, extract and evaluate them beside baselines, and build the book.
-
-    Steps already finished with the same inputs are reused.
-
-    \b
-    qwen3nb demo --at-once 2
-    """
-    from qwen3nb.demo.pipeline import run_demo
-
-    click.echo(f"\nOpen {run_demo(at_once=at_once)}")
-
-
 for _command in (
-    *ANALYSIS_COMMANDS, *NOTEBOOK_COMMANDS, *PAPER_COMMANDS, *RERANK_COMMANDS, *TASK_COMMANDS,
-    *VECTOR_COMMANDS, bench, domain, report, sweep_command,
+    *ANALYSIS_COMMANDS, *NOTEBOOK_COMMANDS, *PUBLISH_COMMANDS, *RERANK_COMMANDS, *STUDY_COMMANDS,
+    *TASK_COMMANDS, *VECTOR_COMMANDS, bench, domain, sweep_command,
 ):  # fmt: skip
     main.add_command(_command)
 

@@ -13,7 +13,7 @@ __getattr__, __dir__, __all__ = lazy_names(
             "load_custom",
             "load_domain",
         ),
-        "qwen3nb.datasets.find_collections": ("find_collections",),
+        "qwen3nb.datasets.collection_formats": ("find_collections",),
         "qwen3nb.datasets.pydocs.build": ("load_pydocs",),
         "qwen3nb.datasets.pydocs.mteb_tasks": (
             "author_sts",

@@ -9,7 +9,7 @@ from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.datasets.collection import TestCollection
-from qwen3nb.datasets.find_collections import find_collections
+from qwen3nb.datasets.collection_formats import find_collections
 from qwen3nb.evaluation.mteb.evaluate import Model, evaluate_tasks
 from qwen3nb.evaluation.recording import record_path, stored
 from qwen3nb.evaluation.retrieval.evaluate import DEPTH, evaluate_collection

@@ -60,7 +60,7 @@ def completed(arguments: Sequence[str]) -> list[str]:
     """Return papermill's ``arguments``, completed for a notebook of this package.
 
     A name such as ``eval.ipynb`` or ``guide/caching.ipynb`` that is no file here is looked up in
-    ``notebooks/``, so that a command works at the top of the checkout too; a missing output path
+    ``notebooks/``, so that a command works at the top of the study too; a missing output path
     is added.
     """
     arguments = list(arguments)
@@ -81,10 +81,10 @@ def completed(arguments: Sequence[str]) -> list[str]:
 
 
 def _located(given: str) -> Path | None:
-    """Return the path of a notebook in a checkout, as given or in its ``notebooks/``, or None."""
-    notebook = Path(given)
-    if notebook.suffix == ".ipynb" and len(notebook.parts) < 3 and not notebook.is_file():
+    """Return the path of a notebook in a study, as given or in its ``notebooks/``, or None."""
+    notebook, short = Path(given), len(Path(given).parts) < 3
+    if notebook.suffix == ".ipynb" and short and not notebook.is_file() and paths.find_root():
         notebook = paths.notebooks() / given
     folders = notebook.resolve().parents[1:3]  # of eval.ipynb, of guide/caching.ipynb
-    ours = notebook.is_file() and any(map(paths.is_checkout, folders))
+    ours = notebook.is_file() and any(map(paths.is_study, folders))
     return notebook if ours and notebook.suffix == ".ipynb" else None

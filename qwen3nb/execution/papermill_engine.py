@@ -8,7 +8,7 @@ and this module does two things at that moment:
    page of a finished run, or a page that reports the failure. Any other notebook
    goes to papermill's own engine, untouched.
 2. When papermill is started from the command line with a notebook of this package, by its
-   path or by its bare name from anywhere in the checkout, it fills in that path. If no
+   path or by its bare name from anywhere in the study, it fills in that path. If no
    output is given, it appends one in ``results/partial``. papermill has no setting for a
    default output; without one it fails on a terminal, writes to standard output in a
    script, and overwrites the source when standard input is a pipe.

@@ -8,18 +8,21 @@ any machine. The README is the model card (`qwen3nb.report.card`).
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from qwen3nb.checkpoints.inside import copy_present, read_object
 from qwen3nb.checkpoints.types import CheckpointError
+from qwen3nb.models.gate.tokenizer import TOKENIZER, check_tokenizer, rust_tokenizer
 from qwen3nb.models.modeling.dtypes import DTYPES
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.modeling.tokenizer_template import surround
 from qwen3nb.models.sources.prompt_names import exported_prompts
-from qwen3nb.utils.atomic_files import read_json, write_json, write_text
+from qwen3nb.utils.atomic_files import write_json, write_text
 from qwen3nb.utils.choices import one_of
 
 if TYPE_CHECKING:
@@ -93,31 +96,19 @@ def copy_tokenizer(source: Path, target: Path, *, rows: int, options: ExportOpti
     4.57 cannot read. A prefix or an end token changes only the template in ``tokenizer.json``.
 
     Raises:
-        CheckpointError: no ``tokenizer.json``, or an unreadable one; a token id beyond the
-            embedding's ``rows``; no padding token; or no room for a text between prefix
-            and end token.
+        CheckpointError: no ``tokenizer.json``, or one that does not fit the embedding's
+            ``rows``, see `qwen3nb.models.gate.tokenizer`; no padding token; or no room for a
+            text between prefix and end token.
     """
-    from tokenizers import Tokenizer
-
-    file = source / "tokenizer.json"
-    if not file.is_file():
+    file = source / TOKENIZER
+    if not os.path.lexists(file):
         raise CheckpointError(
-            f"{source}: no tokenizer.json; copy the tokenizer of the training into the checkpoint"
+            f"{source}: no {TOKENIZER}; copy the tokenizer of the training into the checkpoint"
         )
-    try:
-        tokenizer = Tokenizer.from_file(str(file))
-    except Exception as error:  # the library raises bare Exceptions  # noqa: BLE001
-        raise CheckpointError(f"{file}: not a valid tokenizer ({error})") from None
-    largest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
-    if not 0 <= largest < rows:
-        raise CheckpointError(
-            f"{source}: the tokenizer has the id {largest}, but the embedding has only {rows} "
-            "rows; the tokenizer belongs to another model"
-        )
+    check_tokenizer(source, rows=rows)
+    tokenizer = rust_tokenizer(file)
     named_token(source, "pad_token")
-    for name in TOKENIZER_FILES:
-        if (source / name).is_file():
-            shutil.copyfile(source / name, target / name)
+    copy_present(TOKENIZER_FILES, source, target)
     if options.prefix or options.append_eos:
         _surround(tokenizer, source, target, options)
     return tokenizer
@@ -148,7 +139,7 @@ def named_token(folder: Path, role: str) -> str:
     """
     for name in ("tokenizer_config.json", "special_tokens_map.json"):
         if (folder / name).is_file():
-            token = read_json(folder / name).get(role)
+            token = read_object(folder / name).get(role)
             token = token.get("content") if isinstance(token, dict) else token
             if isinstance(token, str):
                 return token

@@ -7,6 +7,7 @@ removed and the extraction fails.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection
 from dataclasses import asdict, dataclass
@@ -23,6 +24,7 @@ from qwen3nb.checkpoints.checkpoint import (
     open_checkpoint,
     trainer_state,
 )
+from qwen3nb.checkpoints.inside import read_object
 from qwen3nb.checkpoints.provenance import PROVENANCE
 from qwen3nb.checkpoints.tied_weights import EMBEDDINGS, embedding_name
 from qwen3nb.checkpoints.types import CheckpointError
@@ -38,7 +40,7 @@ from qwen3nb.extraction.verify import Verification, verify_export
 from qwen3nb.models.modeling.configuration import Qwen3EncoderConfig, ignored_settings
 from qwen3nb.models.modeling.configuration import encoder_config as build_config
 from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel
-from qwen3nb.utils.atomic_files import may_replace, new_folder, read_json, write_json
+from qwen3nb.utils.atomic_files import may_replace, new_folder, write_json
 from qwen3nb.utils.choices import one_of
 
 __all__ = ["ALLOWANCES", "Extraction", "extract_encoder", "is_seq2seq"]
@@ -255,8 +257,7 @@ def _tokenizer_warnings(source: Checkpoint, options: ExportOptions) -> list[str]
         end = named_token(source.folder, "eos_token")
     except CheckpointError:
         return [*warnings, "the tokenizer configuration names no eos_token"]
-    entries = read_json(source.folder / "tokenizer.json")
-    added = entries.get("added_tokens", ()) if isinstance(entries, dict) else ()
+    added = read_object(source.folder / "tokenizer.json").get("added_tokens") or ()
     ids = [each.get("id") for each in added if each.get("content") == end]
     configured = source.config.get("eos_token_id")
     if ids and isinstance(configured, int) and configured not in ids:
@@ -288,7 +289,7 @@ def _provenance(
             "folder": paths.shown(source.folder),
             "digest": source.digest(),
             "step": trainer_state(source.folder).get("global_step"),
-            "averaging": read_json(averaging) if averaging.is_file() else None,
+            "averaging": read_object(averaging) if os.path.lexists(averaging) else None,
         },
         "verification": extraction.verification.as_dict(),
         "warnings": list(extraction.warnings),

@@ -7,13 +7,16 @@ upload. Messages name the file, never its content.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
 from qwen3nb.checkpoints.checkpoint import open_checkpoint
 from qwen3nb.checkpoints.provenance import read_provenance
+from qwen3nb.checkpoints.tensor_io import check_float
 from qwen3nb.checkpoints.types import CheckpointError
+from qwen3nb.models.gate.tokenizer import check_tokenizer
 from qwen3nb.utils.secrets import secret_values
 
 __all__ = ["Upload", "plan_push", "push"]
@@ -55,16 +58,22 @@ def plan_push(folder: Path | str) -> list[Upload]:
             the machine: a secret (by name or by content), a pickle or a link.
     """
     folder = Path(folder)
-    open_checkpoint(folder)
+    opened = open_checkpoint(folder)
     if read_provenance(folder) is None:
         raise CheckpointError(
             f"{folder}: no qwen3nb.json, so this is not an export; run `qwen3nb extract` first"
         )
+    for entry in opened.tensors.values():
+        check_float(entry)
+    embedding = opened.tensors.get("embed_tokens.weight")
+    check_tokenizer(folder, rows=embedding.shape[0] if embedding and embedding.shape else 0)
     files = sorted(path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
     values = [value.encode() for value in secret_values()]
     problems = [
         f"{path.relative_to(folder)}: {why}" for path in files if (why := _refusal(path, values))
     ]
+    names = Counter(path.relative_to(folder).as_posix().lower() for path in files)
+    problems += [f"{name}: names that differ by case only" for name, n in names.items() if n > 1]
     if problems:
         shown = "\n  ".join(problems)
         raise CheckpointError(f"{folder}: nothing was uploaded; remove these files\n  {shown}")

@@ -4,42 +4,31 @@
     results/<label>-<identity>/seed_<n>/<task>.<digest>.scores.parquet
 
 A record stores the score of every query; its aggregates are derived from these scores and
-can be recomputed (`problems`). What has a row per query, the scores and each query's best
-documents, is in files beside the JSON (`qwen3nb.records.side_files`), which holds their digests;
-they are read when they are needed. Records are written whole or not at all, as strict JSON, and
-looked up by the identity of model and task, never by name alone. A record's checksum is the
-SHA-256 of everything else in its JSON.
+can be recomputed (`verification.problems`). What has a row per query, the scores and each
+query's best documents, is in files beside the JSON (`qwen3nb.records.side_files`), which holds
+their digests; they are read when they are needed. Records are written whole or not at all, as
+strict JSON, and looked up by the identity of model and task, never by name alone. A record's
+checksum is the SHA-256 of everything else in its JSON.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import platform
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from qwen3nb import paths
-from qwen3nb.metrics.aggregate import (
-    AGGREGATES,
-    PERCENTILE,
-    REPORTED,
-    Aggregate,
-    Draws,
-    aggregate_samples,
-    sample_of,
-)
-from qwen3nb.metrics.intervals import Array
+from qwen3nb.metrics.aggregate import Aggregate
 from qwen3nb.records.errors import ResultError
 from qwen3nb.records.query_scores import QueryScores, StoredScores
 from qwen3nb.records.side_files import named_files, remove_unnamed, write_side_file
 from qwen3nb.records.top_documents import StoredTop, encode_top
 from qwen3nb.utils.atomic_files import read_json, sha256_json, write_json
-from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.code_version import installed_version
 
 __all__ = [
     "FIRST_SCHEMA",
@@ -53,7 +42,6 @@ __all__ = [
     "RunCost",
     "TaskInfo",
     "checksum",
-    "problems",
     "read_record",
     "result_path",
 ]
@@ -74,7 +62,6 @@ _VERSIONS = (
     "scipy",
     "scikit-learn",
 )
-_TOLERANCE = 1e-9
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -189,7 +176,7 @@ class Environment:
     ) -> Environment:
         """Return the environment of this process."""
         return cls(
-            versions={name: _installed(name) for name in _VERSIONS},
+            versions={name: installed_version(name) for name in _VERSIONS},
             python=platform.python_version(),
             platform=platform.platform(),
             device=device,
@@ -417,84 +404,3 @@ def checksum(value: dict[str, Any]) -> str:
     """SHA-256 of a record's JSON without its checksum, whatever the order of its keys."""
     content = {name: part for name, part in value.items() if name != "checksum"}
     return sha256_json(json.loads(json.dumps(content, allow_nan=False)))
-
-
-def problems(result: Result, *, draws: Draws | None = None) -> list[str]:
-    """Return what does not follow from the rest of the record; empty if it is consistent.
-
-    Aggregates follow from the per-query scores, the identity from the settings, and a reported
-    main score is MTEB's.
-
-    Args:
-        result: the record.
-        draws: where the percentile intervals of many records share what they draw.
-    """
-    draws = draws or Draws()
-    if isinstance(result.per_query, StoredScores):
-        try:
-            result = replace(result, per_query=result.per_query.loaded())
-        except ResultError as error:  # nothing can be recomputed
-            return [str(error)]
-    wrong = []
-    if result.model.settings and sha256_json(result.model.settings) != result.model.identity:
-        wrong.append("its identity does not follow from the model's settings")
-    if result.task.main_metric not in result.metrics:
-        wrong.append(f"main metric {result.task.main_metric!r} is not among its metrics")
-    for name, stored in _aggregates(result):
-        if stored.how == REPORTED:  # another program's value: there are no per-query scores
-            mteb = result.task.mteb
-            if mteb and name == result.task.main_metric and not _same(mteb.value, stored.value):
-                wrong.append(f"{name}: value is {stored.value}, MTEB reported {mteb.value}")
-            continue
-        try:
-            again = _recomputed(result, stored, draws)
-        except (ValueError, KeyError) as error:
-            wrong.append(f"{name}: cannot be recomputed ({error})")
-            continue
-        for part in ("value", "low", "high", "n"):
-            ours, theirs = getattr(again, part), getattr(stored, part)
-            if not _same(ours, theirs):
-                wrong.append(f"{name}: {part} is {theirs}, per-query scores give {ours}")
-    return wrong
-
-
-def _recomputed(result: Result, stored: Aggregate, draws: Draws) -> Aggregate:
-    """Compute an aggregate of a record again, from its per-query scores."""
-    one_of("aggregate", stored.how, AGGREGATES)
-    return aggregate_samples(
-        [_sample(result.per_query, stored.columns, part) for part in stored.parts or ("",)],
-        how=stored.how,
-        columns=stored.columns,
-        seed=result.seed,
-        percentile=stored.interval == PERCENTILE,
-        parts=stored.parts,
-        draws=draws,
-    )
-
-
-def _sample(
-    per_query: Mapping[str, Mapping[str, float]], columns: tuple[str, ...], part: str
-) -> Array:
-    if isinstance(per_query, QueryScores):
-        return per_query.sample(columns, part)
-    return sample_of(per_query, columns, part)
-
-
-def _aggregates(result: Result) -> Iterator[tuple[str, Aggregate]]:
-    """Yield every aggregate of a record with a name for messages."""
-    yield from result.metrics.items()
-    for part in result.parts:
-        yield f"{result.task.main_metric} on {part.split}/{part.subset}", part.score
-
-
-def _same(first: float | None, second: float | None) -> bool:
-    if first is None or second is None:
-        return first is second
-    return math.isclose(first, second, rel_tol=0, abs_tol=_TOLERANCE)
-
-
-def _installed(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "not installed"

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from qwen3nb import paths
-from qwen3nb.records.record import Result, problems
+from qwen3nb.records.record import Result
 from qwen3nb.records.results import Results
-from qwen3nb.records.verification import RecordCheck, Verifier
+from qwen3nb.records.verification import RecordCheck, Verifier, problems
 from qwen3nb.records.verify_in_processes import checks_of_processes
 from qwen3nb.utils.hardware import cores
 

@@ -9,21 +9,35 @@ checksum, a change of what nothing else depends on, such as a revision, a size o
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from qwen3nb import paths
-from qwen3nb.metrics.aggregate import Draws
-from qwen3nb.records.record import FIRST_SCHEMA, Result, problems, read_record
+from qwen3nb.metrics.aggregate import (
+    AGGREGATES,
+    PERCENTILE,
+    REPORTED,
+    Aggregate,
+    Draws,
+    aggregate_samples,
+    sample_of,
+)
+from qwen3nb.metrics.intervals import Array
+from qwen3nb.records.errors import ResultError
+from qwen3nb.records.query_scores import QueryScores, StoredScores
+from qwen3nb.records.record import FIRST_SCHEMA, Result, read_record
 from qwen3nb.records.runs import run_digests
 from qwen3nb.records.side_files import side_file_problems
 from qwen3nb.utils.atomic_files import sha256_file, sha256_json
+from qwen3nb.utils.choices import one_of
 
-__all__ = ["RecordCheck", "Verifier"]
+__all__ = ["RecordCheck", "Verifier", "problems"]
 
+_ROUNDING = 1e-9  # between two computations of one number
 _TOLERANCE = 1e-6  # MTEB's file is rounded to six digits
 _IDENTITY = 40  # digits of a model's identity in the name of MTEB's folder
 
@@ -106,6 +120,80 @@ class Verifier:
             if each.name.startswith(own)
         )
         return [each for each in files if each.exists()]
+
+
+def problems(result: Result, *, draws: Draws | None = None) -> list[str]:
+    """Return what does not follow from the rest of the record; empty if it is consistent.
+
+    Aggregates follow from the per-query scores, the identity from the settings, and a reported
+    main score is MTEB's.
+
+    Args:
+        result: the record.
+        draws: where the percentile intervals of many records share what they draw.
+    """
+    draws = draws or Draws()
+    if isinstance(result.per_query, StoredScores):
+        try:
+            result = replace(result, per_query=result.per_query.loaded())
+        except ResultError as error:  # nothing can be recomputed
+            return [str(error)]
+    wrong = []
+    if result.model.settings and sha256_json(result.model.settings) != result.model.identity:
+        wrong.append("its identity does not follow from the model's settings")
+    if result.task.main_metric not in result.metrics:
+        wrong.append(f"main metric {result.task.main_metric!r} is not among its metrics")
+    for name, stored in _aggregates(result):
+        if stored.how == REPORTED:  # another program's value: there are no per-query scores
+            mteb = result.task.mteb
+            if mteb and name == result.task.main_metric and not _same(mteb.value, stored.value):
+                wrong.append(f"{name}: value is {stored.value}, MTEB reported {mteb.value}")
+            continue
+        try:
+            again = _recomputed(result, stored, draws)
+        except (ValueError, KeyError) as error:
+            wrong.append(f"{name}: cannot be recomputed ({error})")
+            continue
+        for part in ("value", "low", "high", "n"):
+            ours, theirs = getattr(again, part), getattr(stored, part)
+            if not _same(ours, theirs):
+                wrong.append(f"{name}: {part} is {theirs}, per-query scores give {ours}")
+    return wrong
+
+
+def _recomputed(result: Result, stored: Aggregate, draws: Draws) -> Aggregate:
+    """Compute an aggregate of a record again, from its per-query scores."""
+    one_of("aggregate", stored.how, AGGREGATES)
+    return aggregate_samples(
+        [_sample(result.per_query, stored.columns, part) for part in stored.parts or ("",)],
+        how=stored.how,
+        columns=stored.columns,
+        seed=result.seed,
+        percentile=stored.interval == PERCENTILE,
+        parts=stored.parts,
+        draws=draws,
+    )
+
+
+def _sample(
+    per_query: Mapping[str, Mapping[str, float]], columns: tuple[str, ...], part: str
+) -> Array:
+    if isinstance(per_query, QueryScores):
+        return per_query.sample(columns, part)
+    return sample_of(per_query, columns, part)
+
+
+def _aggregates(result: Result) -> Iterator[tuple[str, Aggregate]]:
+    """Yield every aggregate of a record with a name for messages."""
+    yield from result.metrics.items()
+    for part in result.parts:
+        yield f"{result.task.main_metric} on {part.split}/{part.subset}", part.score
+
+
+def _same(first: float | None, second: float | None) -> bool:
+    if first is None or second is None:
+        return first is second
+    return math.isclose(first, second, rel_tol=0, abs_tol=_ROUNDING)
 
 
 def _signature(raw: dict[str, Any]) -> Iterator[str]:

@@ -1,13 +1,14 @@
-"""Which code this is: the digest of the package's files, and the commit of a checkout."""
+"""Which code this is: the release, the digest of the package's files, the commit of a study."""
 
 from __future__ import annotations
 
 import subprocess
+from importlib import metadata
 from pathlib import Path
 
 from qwen3nb.utils.atomic_files import sha256_file, sha256_json
 
-__all__ = ["code_digest", "git_commit"]
+__all__ = ["__version__", "code_digest", "git_commit", "installed_version"]
 
 _CODE = {".py", ".toml", ".tsv", ".j2", ".json", ".mplstyle"}
 _LENGTH = 12
@@ -16,8 +17,24 @@ _LENGTH = 12
 def code_digest() -> str:
     """Return a digest of the files of this package."""
     package = Path(__file__).resolve().parent.parent
-    files = sorted(file for file in package.rglob("*") if file.suffix in _CODE)
+    studies = package / "study" / "template"  # in a wheel only
+    files = sorted(
+        file
+        for file in package.rglob("*")
+        if file.suffix in _CODE and not file.is_relative_to(studies)
+    )
     return sha256_json([[str(file.relative_to(package)), sha256_file(file)] for file in files])
+
+
+def installed_version(package: str) -> str:
+    """Return the installed version of a distribution, or ``not installed``."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+__version__ = installed_version("qwen3nb")
 
 
 def git_commit(folder: Path) -> str:

@@ -17,7 +17,7 @@ from qwen3nb.execution.parameters import ParameterError
 
 COMMANDS = (
     "analyze", "average", "bench", "book", "cache", "card", "compare", "demo", "domain", "encode",
-    "eval", "extract", "fetch", "figures", "paper", "push", "quick", "report", "reproduce",
+    "eval", "extract", "fetch", "figures", "new", "paper", "push", "quick", "report", "reproduce",
     "rerank", "rerank-outputs", "rerank-suite", "run", "sweep", "tables", "tasks", "verify",
 )  # fmt: skip
 

@@ -5,7 +5,7 @@ from helpers import TEXTS
 from helpers.beir import write_beir
 
 from qwen3nb.datasets.collection import SKIP_SELF, TestCollection
-from qwen3nb.datasets.find_collections import find_collections
+from qwen3nb.datasets.collection_formats import find_collections
 from qwen3nb.datasets.rows import DataError
 
 DOCUMENTS = {f"d{index}": text for index, text in enumerate([*TEXTS, "a cat", "a dog", "rain"])}

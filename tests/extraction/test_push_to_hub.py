@@ -71,7 +71,7 @@ def test_links_and_other_folders_are_refused(export, checkpoint, tmp_path):
     with pytest.raises(CheckpointError, match=r"no qwen3nb\.json, so this is not an export"):
         plan_push(checkpoint)
     (tmp_path / "diary").write_text("private")
-    (export / "more.txt").symlink_to(tmp_path / "diary")
+    (export / "more.dat").symlink_to(tmp_path / "diary")
     with pytest.raises(CheckpointError, match="a link or a special file"):
         plan_push(export)
 
@@ -98,3 +98,9 @@ def test_a_refusal_by_the_hub_names_the_reason(export, monkeypatch):
     monkeypatch.setattr("huggingface_hub.HfApi", Hub(OSError("unreachable\nmore")))
     with pytest.raises(ValueError, match="lab/model: unreachable"):
         push(export, "lab/model")
+
+
+def test_names_that_differ_by_case_only_are_refused(export):
+    (export / "Readme.md").write_text("another")
+    with pytest.raises(CheckpointError, match=r"readme\.md: names that differ by case only"):
+        plan_push(export)

@@ -1,4 +1,4 @@
-"""The rule that decides whether a candidate should replace the model in use.
+"""The rule that decides whether a candidate should replace the model in use, and whom it judges.
 
 A candidate is called better (or worse) than the model in use if the corrected p-value is below
 ``alpha`` **and** the difference is larger than ``minimum``; otherwise there is no significant
@@ -14,9 +14,21 @@ from qwen3nb.analysis.comparison.compare import Comparison
 from qwen3nb.analysis.comparison.differences import PairedDifference
 from qwen3nb.analysis.comparison.task_comparison import Procedure, TaskComparison
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
+from qwen3nb.records.record import Result
+from qwen3nb.records.store import latest
 from qwen3nb.utils.format import p_value_text
 
-__all__ = ["QueryChange", "Recommendation", "largest_changes", "recommend", "rule"]
+__all__ = [
+    "QueryChange",
+    "Recommendation",
+    "largest_changes",
+    "recommend",
+    "rule",
+    "select_candidates",
+    "task_of",
+]
+
+CUSTOM_DATA = "domain-"  # prefix of the data sets of `qwen3nb domain`
 
 NO_DIFFERENCE = "no significant difference"
 
@@ -98,3 +110,85 @@ def largest_changes(matrix: ScoreMatrix, *, most: int) -> list[QueryChange]:
         if a != b
     ]
     return sorted(changes, key=lambda change: (-abs(change.difference), change.query))[:most]
+
+
+def task_of(
+    results: Sequence[Result], *, current: str, task: str = "", tested: Sequence[str] = ()
+) -> str:
+    """Return the key of the task to compare on; of several revisions, the one finished last.
+
+    Args:
+        results: any records.
+        current: label of the model in use.
+        task: name of the task or its data set; by default the only custom data set of the
+            current model, else its only retrieval task, else its only task.
+        tested: metrics that a record must have per query.
+
+    Raises:
+        ValueError: no such record, or several tasks; lists them.
+    """
+    fit = [r for r in results if all(metric in r.per_query for metric in tested)]
+    if task:
+        fit = [r for r in fit if task in (r.task.key, r.task.dataset, _custom_data(r))]
+    mine = sorted((r for r in fit if r.model.label == current), key=lambda r: r.finished)
+    if not task:
+        custom = [r for r in mine if _custom_data(r)]
+        mine = custom or [r for r in mine if r.task.type == "Retrieval"] or mine
+    names = {r.task.key for r in mine}
+    if not mine:
+        labels = ", ".join(sorted({r.model.label for r in fit})) or "no model"
+        raise ValueError(
+            f"no record of {current!r} with {' and '.join(tested)} per query"
+            f"{f' on {task!r}' if task else ''}; available: {labels}"
+        )
+    if not task and len({r.task.dataset or r.task.key for r in mine}) > 1:
+        raise ValueError(f"choose a task: {', '.join(sorted(names))}")
+    if len(names) > 1 and task not in names and len({r.task.type for r in mine}) > 1:
+        raise ValueError(f"choose a task: {', '.join(sorted(names))}")
+    return str(task if task in names else mine[-1].task.key)
+
+
+def select_candidates(
+    results: Sequence[Result],
+    *,
+    task: str,
+    current: str,
+    models: Sequence[str] = (),
+    tested: Sequence[str] = (),
+) -> tuple[list[Result], list[str]]:
+    """Return the newest record per model, the model in use first, and why others are left out.
+
+    Raises:
+        ValueError: an unknown model, or none to compare with; lists those available.
+    """
+    newest = [result for result in latest(results) if result.task.key == task]
+    labels = sorted({result.model.label for result in newest})
+    if unknown := [label for label in models if label not in labels]:
+        raise ValueError(f"no record of {unknown[0]!r} on {task}; available: {', '.join(labels)}")
+    wanted = [r for r in newest if not models or r.model.label in (current, *models)]
+    used = next(r for r in wanted if r.model.label == current)
+    records, left_out = [used], []
+    for result in wanted:
+        label = result.model.label
+        lacking = [metric for metric in tested if metric not in result.per_query]
+        if result is used:
+            continue
+        if result.task.revision != used.task.revision:
+            left_out.append(f"{label} was run on another revision of the data")
+        elif lacking:
+            left_out.append(f"{label} has no {lacking[0]} per query")
+        elif result.model.identity == used.model.identity and result.seed == used.seed:
+            left_out.append(f"{label} is the same model as {current}")
+        else:
+            records.append(result)
+    if len(records) < 2:
+        raise ValueError(
+            f"no model to compare with {current!r} on {task}: {'; '.join(left_out) or 'no record'}"
+        )
+    return records, left_out
+
+
+def _custom_data(result: Result) -> str:
+    """Return the name of a record's custom data set without its prefix; empty for other data."""
+    dataset = result.task.dataset or ""
+    return dataset.removeprefix(CUSTOM_DATA) if dataset.startswith(CUSTOM_DATA) else ""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from qwen3nb.datasets.collection import TestCollection
-from qwen3nb.datasets.find_collections import find_collections
+from qwen3nb.datasets.collection_formats import find_collections
 from qwen3nb.metrics.retrieval import score_run
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.search.exact import Hits, search

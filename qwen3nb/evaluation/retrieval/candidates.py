@@ -18,7 +18,7 @@ import numpy as np
 
 from qwen3nb import paths
 from qwen3nb.datasets.collection import TestCollection
-from qwen3nb.datasets.find_collections import find_collections
+from qwen3nb.datasets.collection_formats import find_collections
 from qwen3nb.datasets.mirror import (
     MirrorError,
     data_revision,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qwen3nb import paths
-from qwen3nb.datasets.find_collections import find_collections
+from qwen3nb.datasets.collection_formats import find_collections
 from qwen3nb.datasets.mirror import MirrorError, Need, mirrored, missing, needs
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.mteb.select import select_tasks, split_names

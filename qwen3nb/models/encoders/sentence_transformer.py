@@ -17,6 +17,7 @@ import torch
 from qwen3nb.models.encoders.base import ADDED, Encoder
 from qwen3nb.models.encoders.blanks import beside_blanks
 from qwen3nb.models.encoders.similarity import unit_and_similarity
+from qwen3nb.models.gate.tokenizer import check_modules
 from qwen3nb.models.inference.flash_varlen import varlen_kernel
 from qwen3nb.models.inference.packing import packing_of
 from qwen3nb.models.inference.runner import Runner
@@ -158,11 +159,17 @@ def _check_options(source: Source, *, pooling: str | None, others: object) -> No
 def _load(source: Source, *, device: str, dtype: torch.dtype) -> Any:
     from sentence_transformers import SentenceTransformer
 
-    return SentenceTransformer(
-        str(source.folder),
-        device=device,
-        model_kwargs={"dtype": dtype, "use_safetensors": True},
-    ).eval()
+    assert source.folder is not None  # noqa: S101 - the kind has one
+    check_modules(source.folder)
+    try:
+        return SentenceTransformer(
+            str(source.folder),
+            device=device,
+            model_kwargs={"dtype": dtype, "use_safetensors": True},
+        ).eval()
+    except Exception as error:  # whatever a malformed file provokes  # noqa: BLE001
+        reason = str(error).strip().partition("\n")[0]
+        raise SpecError(f"{source.folder}: cannot be loaded ({reason:.200})") from None
 
 
 def _version() -> str:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from qwen3nb.checkpoints.types import CheckpointError
+from qwen3nb.models.gate.tokenizer import check_loaded, check_tokenizer
 from qwen3nb.models.types import SpecError
 
 if TYPE_CHECKING:
@@ -42,15 +44,28 @@ def library_versions() -> dict[str, str]:
 
 
 def load_tokenizer(folder: Path, config: Any) -> PreTrainedTokenizerBase:
-    """Load the tokenizer in ``folder`` for the model with ``config``.
+    """Load the tokenizer in ``folder`` for the model with ``config``; run no code that it brings.
 
     Raises:
-        SpecError: there is none, or it cannot be loaded.
+        SpecError: there is none, it cannot be loaded, or it does not fit the model; see
+            `qwen3nb.models.gate.tokenizer`.
     """
     from transformers import AutoTokenizer
 
+    text = config.get_text_config()
     try:
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, config=config)
-    except (OSError, ValueError) as error:
-        raise SpecError(f"{folder}: the tokenizer cannot be loaded ({error})") from None
+        check_tokenizer(folder, rows=text.vocab_size, config=text.to_dict())
+    except CheckpointError as error:
+        raise SpecError(str(error)) from None
+    try:
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+            folder, config=config, trust_remote_code=False
+        )
+    except Exception as error:  # whatever a malformed file provokes  # noqa: BLE001
+        reason = str(error).strip().partition("\n")[0]
+        raise SpecError(f"{folder}: the tokenizer cannot be loaded ({reason:.200})") from None
+    try:
+        check_loaded(tokenizer, rows=text.vocab_size, folder=folder)
+    except CheckpointError as error:
+        raise SpecError(str(error)) from None
     return tokenizer

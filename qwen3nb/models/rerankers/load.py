@@ -8,6 +8,7 @@ dtype they run in.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from qwen3nb.models.inference.load_causal import load_causal
 from qwen3nb.models.inference.onednn_linear import prepack
@@ -22,6 +23,8 @@ from qwen3nb.models.sources.source import Source
 from qwen3nb.models.types import SpecError
 
 __all__ = ["load_reranker"]
+
+_MARKS = ("<|im_start|>", "<|im_end|>")
 
 
 def load_reranker(
@@ -99,9 +102,24 @@ def load_yes_no(
     folder = (source.base or source).folder
     assert folder is not None  # noqa: S101 - these kinds have one
     tokenizer = load_tokenizer(folder, model.config)
+    _check_marks(tokenizer, model.config, folder)
     count = sum(parameter.numel() for parameter in model.parameters())  # tied ones count once
     head = model.get_output_embeddings().weight
     loaded = YesNoModel(model.model, head, tokenizer, dtype, count)
     if linears == "auto":
         prepack(loaded.backbone)
     return loaded
+
+
+def _check_marks(tokenizer: Any, config: Any, folder: Path) -> None:
+    """Check that a Qwen model has the marks of the template as tokens.
+
+    As plain text they would be another prompt than in its training; other families have none.
+    """
+    marks = [each for each in _MARKS if config.model_type.startswith("qwen")]
+    rows = [tokenizer(mark, add_special_tokens=False)["input_ids"] for mark in marks]
+    if odd := [mark for mark, row in zip(marks, rows, strict=True) if len(row) != 1]:
+        raise SpecError(
+            f"{folder}: the tokenizer has no token {odd[0]!r}, which the prompt of a Qwen "
+            "reranker needs; copy the tokenizer again"
+        )

@@ -11,20 +11,23 @@ Only ``adapter_model.safetensors`` is read: a pickle can run code.
 from __future__ import annotations
 
 import re
+import time
 import warnings
 from pathlib import Path
 from typing import Any
 
 from qwen3nb.checkpoints.checkpoint import Checkpoint, open_checkpoint
+from qwen3nb.checkpoints.inside import check_all_inside, read_object
 from qwen3nb.checkpoints.safetensors_header import read_safetensors
 from qwen3nb.checkpoints.types import CheckpointError, TensorEntry
+from qwen3nb.models.gate.tokenizer import TOKENIZER, read_vocabulary
 from qwen3nb.models.sources.source import Source
 from qwen3nb.models.types import SpecError
-from qwen3nb.utils.atomic_files import read_json, sha256_json
+from qwen3nb.utils.atomic_files import sha256_file, sha256_json
 
 __all__ = ["adapter_config", "adapter_fingerprint", "check_fit", "load_merged"]
 
-WEIGHTS = "adapter_model.safetensors"
+WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 _TENSOR = re.compile(
     r"base_model\.model\.(?P<module>.+)\.lora_(?P<side>[AB])(?:\.default)?\.weight"
 )
@@ -39,7 +42,19 @@ _PLAIN: dict[str, tuple[Any, ...]] = {
     "trainable_token_indices": (None,),
     "target_parameters": (None, []),
     "fan_in_fan_out": (False, None),
-}
+    "init_lora_weights": (True, False, None, "gaussian", "eva", "orthogonal", "olora", "pissa"),
+    **dict.fromkeys(
+        (
+            "alora_invocation_tokens", "arrow_config", "kasa_config", "lora_bias",
+            "megatron_config", "monteclora_config", "use_bdlora", "use_qalora", "velora_config",
+        ),
+        (None, False),
+    ),
+}  # fmt: skip
+_LARGEST_RANK = 65_536
+_LARGEST_ALPHA = 1e6
+_LONGEST_NAME = 1000
+_PATTERN_SECONDS = 5.0  # for the patterns of an adapter; a malicious one may take forever
 
 
 def adapter_fingerprint(folder: Path) -> dict[str, Any]:
@@ -52,20 +67,47 @@ def adapter_fingerprint(folder: Path) -> dict[str, Any]:
 def load_merged(source: Source, model: Any) -> Any:
     """Merge the adapter into ``model`` (the base in float32, with its head) and return it.
 
+    PEFT gets the names of the adapted modules and the fields of `adapter_config` that were
+    checked, and no others: some name modules of Python to import.
+
     Raises:
         CheckpointError: a tensor of the adapter is not of a float type, or not finite.
+        SpecError: PEFT refuses the adapter.
     """
-    from peft import PeftModel
+    from peft import LoraConfig, PeftModel
 
     assert source.folder is not None  # noqa: S101 - adapters have one
-    opened = _opened(source.folder)
+    opened, config = _opened(source.folder), adapter_config(source.folder)
+    file = source.folder / CONFIG
     for name in opened.tensors:
         opened.read(name)  # checks every value
+    modules = sorted({match["module"] for n in opened.tensors if (match := _TENSOR.fullmatch(n))})
+    plain = LoraConfig(
+        r=config["r"],
+        lora_alpha=config.get("lora_alpha", 8),
+        use_rslora=bool(config.get("use_rslora")),
+        init_lora_weights=_initialisation(config),
+        target_modules=modules,
+        rank_pattern={m: r for m in modules if (r := _rank(file, config, m)) != config["r"]},
+        alpha_pattern=_of_pattern(file, config.get("alpha_pattern") or {}, modules),
+    )
     with warnings.catch_warnings():
         # PEFT still uses a property that transformers has renamed.
         warnings.filterwarnings("ignore", category=FutureWarning, module=r"transformers\..*")
-        adapted = PeftModel.from_pretrained(model, str(source.folder), is_trainable=False)
-        return adapted.merge_and_unload(safe_merge=True)
+        try:
+            adapted = PeftModel.from_pretrained(
+                model, str(source.folder), is_trainable=False, config=plain
+            )
+            return adapted.merge_and_unload(safe_merge=True)
+        except (RuntimeError, ValueError, TypeError, KeyError) as error:
+            reason = str(error).strip().partition("\n")[0]
+            raise SpecError(f"{source.folder}: PEFT cannot merge it ({reason:.200})") from None
+
+
+def _initialisation(config: dict[str, Any]) -> Any:
+    """Return how PEFT initialises the adapter; two ways change the base, the others nothing."""
+    way = config.get("init_lora_weights", True)
+    return way if way in ("olora", "pissa") else True
 
 
 def _opened(folder: Path) -> Checkpoint:
@@ -78,7 +120,7 @@ def adapter_config(folder: Path) -> dict[str, Any]:
     Raises:
         SpecError: no such file, or not the configuration of a plain LoRA adapter.
     """
-    file = folder / "adapter_config.json"
+    file = folder / CONFIG
     if not file.is_file():
         raise SpecError(f"{folder}: no adapter_config.json, so this is not a LoRA adapter")
     if not (folder / WEIGHTS).is_file():
@@ -88,21 +130,45 @@ def adapter_config(folder: Path) -> dict[str, Any]:
             + (f"; {pickled} is not read, because such a file can run code" if pickled else "")
         )
     try:
-        config = read_json(file)
-    except ValueError as error:
+        check_all_inside(folder)
+        config = read_object(file)
+    except CheckpointError as error:
         raise SpecError(str(error)) from None
-    if not isinstance(config, dict):
-        raise SpecError(f"{file}: expected an object, got {type(config).__name__}")
     for name, known in _PLAIN.items():
         if config.get(name) not in known and not (name not in config and None in known):
             raise SpecError(
-                f"{file}: {name} is {config.get(name)!r}; only plain LoRA is supported "
+                f"{file}: {name} is {config.get(name)!r:.60}; only plain LoRA is supported "
                 f"({name} {known[0]!r})"
             )
-    rank = config.get("r")
-    if not isinstance(rank, int) or rank < 1:
-        raise SpecError(f"{file}: r is {rank!r}, expected a positive whole number")
+    _check_numbers(file, config)
     return config
+
+
+def _check_numbers(file: Path, config: dict[str, Any]) -> None:
+    """Check rank and alpha, in general and per module."""
+    patterns = {key: config.get(key) or {} for key in ("rank_pattern", "alpha_pattern")}
+    if odd := [key for key, value in patterns.items() if not isinstance(value, dict)]:
+        raise SpecError(f"{file}: {odd[0]} is {config[odd[0]]!r:.60}, expected an object")
+    for rank in (config.get("r"), *patterns["rank_pattern"].values()):
+        if type(rank) is not int or not 1 <= rank <= _LARGEST_RANK:
+            raise SpecError(
+                f"{file}: r is {rank!r:.60}, expected a positive whole number of at most "
+                f"{_LARGEST_RANK:,}"
+            )
+    for alpha in (config.get("lora_alpha", 8), *patterns["alpha_pattern"].values()):
+        number = isinstance(alpha, int | float) and not isinstance(alpha, bool)
+        if not number or not 0 < alpha <= _LARGEST_ALPHA:
+            raise SpecError(
+                f"{file}: lora_alpha is {alpha!r:.60}, expected a positive number of at most "
+                f"{_LARGEST_ALPHA:,.0f}"
+            )
+    named = config.get("base_model_name_or_path") or ""
+    if not isinstance(named, str) or len(named) > _LONGEST_NAME:
+        raise SpecError(f"{file}: base_model_name_or_path is {named!r:.80}, expected a model")
+    targets = config.get("target_modules")
+    names = isinstance(targets, list) and all(isinstance(each, str) for each in targets)
+    if not isinstance(targets, str) and not names:
+        raise SpecError(f"{file}: target_modules is {targets!r:.60}, expected names of modules")
 
 
 def check_fit(folder: Path, config: dict[str, Any], base: Path) -> None:
@@ -119,14 +185,31 @@ def check_fit(folder: Path, config: dict[str, Any], base: Path) -> None:
     pairs: dict[str, dict[str, TensorEntry]] = {}
     for name, entry in adapter.items():
         match = _TENSOR.fullmatch(name)
-        if match is None:
-            raise SpecError(f"{file}: {name} is not a tensor of a plain LoRA adapter")
+        if match is None or match["side"] in pairs.get(match["module"], ()):
+            raise SpecError(f"{file}: {name:.120} is not a tensor of a plain LoRA adapter")
         pairs.setdefault(match["module"], {})[match["side"]] = entry
     if not pairs:
         raise SpecError(f"{file}: contains no tensors")
     for module, sides in pairs.items():
         _check_module(file, config, module, sides, tensors.get(f"{module}.weight"))
+    _check_vocabulary(folder, base)
     _check_targets(file, config, set(pairs), [name for name in tensors if name.endswith(".weight")])
+
+
+def _check_vocabulary(folder: Path, base: Path) -> None:
+    """Check that a tokenizer next to the adapter has the vocabulary of the base's."""
+    files = [each / TOKENIZER for each in (folder, base)]
+    if not all(file.is_file() for file in files) or len(set(map(sha256_file, files))) == 1:
+        return
+    try:
+        ours, theirs = (read_vocabulary(each) for each in (folder, base))
+    except CheckpointError as error:
+        raise SpecError(str(error)) from None
+    if odd := sorted(dict(ours.items() ^ theirs.items())):
+        raise SpecError(
+            f"{files[0]}: the token {odd[0]!r:.60} is not the same in the base's ({len(odd)} such "
+            "tokens); was the adapter trained on another base?"
+        )
 
 
 def _check_module(
@@ -142,7 +225,7 @@ def _check_module(
         )
     if missing := {"A", "B"} - sides.keys():
         raise SpecError(f"{file}: {module} has no lora_{missing.pop()}")
-    rank = _rank(config, module)
+    rank = _rank(file.with_name(CONFIG), config, module)
     if len(base.shape) != 2:
         raise SpecError(f"{file}: adapts {module}, which is not a linear layer: {list(base.shape)}")
     outputs, inputs = base.shape
@@ -155,27 +238,58 @@ def _check_module(
             )
 
 
-def _rank(config: dict[str, Any], module: str) -> int:
+def _rank(file: Path, config: dict[str, Any], module: str) -> int:
     """Return the rank of a module, with the exceptions in ``rank_pattern`` as PEFT reads them."""
-    for pattern, rank in (config.get("rank_pattern") or {}).items():
-        if re.match(rf"(.*\.)?({pattern})$", module):
-            return int(rank)
-    return int(config["r"])
+    exceptions = _of_pattern(file, config.get("rank_pattern") or {}, [module])
+    return int(exceptions.get(module, config["r"]))
+
+
+def _of_pattern(file: Path, patterns: dict[str, Any], modules: list[str]) -> dict[str, Any]:
+    """Return the value of the first pattern that matches, per module that one matches."""
+    values: dict[str, Any] = {}
+    for pattern, value in patterns.items():
+        for module in _matching(file, rf"(.*\.)?({pattern})", modules):
+            values.setdefault(module, value)
+    return values
+
+
+def _matching(file: Path, pattern: str, names: list[str]) -> set[str]:
+    """Return the names that a pattern from the configuration ``file`` matches as a whole.
+
+    Raises:
+        SpecError: no regular expression, or one that takes longer than seconds.
+    """
+    import regex
+
+    end = time.monotonic() + _PATTERN_SECONDS
+    try:
+        compiled = regex.compile(pattern)
+        return {
+            name
+            for name in names
+            if compiled.fullmatch(name, timeout=max(end - time.monotonic(), 1e-3))
+        }
+    except (regex.error, RecursionError) as error:
+        raise SpecError(f"{file}: {pattern!r:.80} is not a regular expression ({error})") from None
+    except TimeoutError:
+        raise SpecError(
+            f"{file}: the pattern {pattern!r:.80} takes more than "
+            f"{_PATTERN_SECONDS:.0f} s; list the names of the target modules instead"
+        ) from None
 
 
 def _check_targets(
     file: Path, config: dict[str, Any], adapted: set[str], weights: list[str]
 ) -> None:
     """Check that all target modules have tensors, and no other modules do."""
-    targets = config.get("target_modules")
+    targets = config["target_modules"]
+    modules = [name.removesuffix(".weight") for name in weights]
     if isinstance(targets, str):
         if targets == "all-linear":
             return
-        pattern = re.compile(targets)
-        wanted = {n for w in weights if pattern.fullmatch(n := w.removesuffix(".weight"))}
+        wanted = _matching(file.with_name(CONFIG), targets, modules)
     else:
-        endings = tuple(targets or ())
-        modules = [name.removesuffix(".weight") for name in weights]
+        endings = tuple(targets)
         wanted = {m for m in modules if m in endings or m.endswith(tuple(f".{e}" for e in endings))}
         for ending in endings:
             if not any(m == ending or m.endswith(f".{ending}") for m in modules):

@@ -27,13 +27,13 @@ from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.checkpoints.checkpoint import list_checkpoints
-from qwen3nb.checkpoints.provenance import PROVENANCE
+from qwen3nb.checkpoints.inside import check_all_inside, read_object
+from qwen3nb.checkpoints.provenance import PROVENANCE, read_provenance
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.models.sources.lora import adapter_config, check_fit
 from qwen3nb.models.sources.prompt_names import named_prompts, stored_prompts
 from qwen3nb.models.sources.source import Source
 from qwen3nb.models.types import SpecError
-from qwen3nb.utils.atomic_files import read_json
 
 __all__ = ["adapter_source", "fetch_model", "find_source", "find_training", "registry"]
 
@@ -253,11 +253,10 @@ def _folder(spec: str, folder: Path) -> Source:
         hint = f" Folders in it that have one: {', '.join(inside)}." if inside else ""
         raise SpecError(f"{folder}: no config.json, so this is not a model.{hint}")
     try:
-        config = read_json(folder / "config.json")
-    except ValueError as error:
+        check_all_inside(folder)
+        config = read_object(folder / "config.json")
+    except CheckpointError as error:
         raise SpecError(str(error)) from None
-    if not isinstance(config, dict):
-        raise SpecError(f"{folder / 'config.json'}: expected an object, so this is not a model")
     return Source(
         spec, _kind(folder, config), _label(folder), folder=folder, prompts=stored_prompts(folder)
     )
@@ -277,7 +276,7 @@ def _kind(folder: Path, config: dict[str, Any]) -> str:
 def _label(folder: Path) -> str:
     """Return the label given at extraction, else the last two parts of the folder's path."""
     if (folder / PROVENANCE).is_file():
-        label = str(read_json(folder / PROVENANCE).get("label", folder.name))
+        label = str((read_provenance(folder) or {}).get("label", folder.name))
     else:
         folder = folder.resolve()
         label = f"{folder.parent.name}-{folder.name}" if folder.parent.name else folder.name
@@ -291,6 +290,8 @@ def _adapter_base(folder: Path, named: str, *, given: bool) -> Source:
         for above in folder.resolve().parents:
             if (above / named / "config.json").is_file():
                 return find_source(str(above / named))
+    if (local := _existing(named)) and (local / "adapter_config.json").is_file():
+        raise SpecError(f"{folder}: its base {named!r} is an adapter; give a whole model as base")
     try:
         return find_source(named)
     except SpecError as error:

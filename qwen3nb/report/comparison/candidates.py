@@ -17,6 +17,8 @@ from qwen3nb.analysis.comparison.candidates import (
     largest_changes,
     recommend,
     rule,
+    select_candidates,
+    task_of,
 )
 from qwen3nb.analysis.comparison.compare import Comparison, compare
 from qwen3nb.analysis.comparison.differences import PairedDifference
@@ -25,7 +27,6 @@ from qwen3nb.analysis.comparison.task_comparison import TaskComparison
 from qwen3nb.analysis.stats.paired_tests import minimum_detectable_effect, t_test
 from qwen3nb.analysis.stats.resampling import DRAWS
 from qwen3nb.records.record import Result
-from qwen3nb.records.store import latest
 from qwen3nb.report.comparison.query_texts import query_text, top_documents
 from qwen3nb.report.comparison.tables import difference_cells
 from qwen3nb.report.render.cell import Cell
@@ -37,7 +38,6 @@ __all__ = ["TESTED", "CandidateReport", "compare_candidates"]
 
 SCHEMA = "qwen3nb.comparison/1"
 TESTED = ("MRR@10", "nDCG@10")
-CUSTOM_DATA = "domain-"  # prefix of the data sets of `qwen3nb domain`
 _BEST = 5
 _FEW = 9  # queries, below which coverage is not known to hold; see `analysis.calibration`
 
@@ -418,8 +418,10 @@ def compare_candidates(
         ValueError: an unknown task or model, or nothing to compare; lists those available.
     """
     results = list(results)
-    name = _task(results, task, current, tested)
-    records, left_out = _records(results, name, current, models, tested)
+    name = task_of(results, current=current, task=task, tested=tested)
+    records, left_out = select_candidates(
+        results, task=name, current=current, models=models, tested=tested
+    )
     used = records[0]
     metrics = [
         metric
@@ -439,63 +441,3 @@ def compare_candidates(
     ]  # fmt: skip
     runs = trend(earlier, metric=tested[0], n_resamples=n_resamples, seed=seed)
     return CandidateReport(comparison, tuple(tested), runs, most, tuple(left_out))
-
-
-def _task(results: Sequence[Result], task: str, current: str, tested: Sequence[str]) -> str:
-    """Return the name of the selected task; of several revisions, the one finished last."""
-    fit = [r for r in results if all(metric in r.per_query for metric in tested)]
-    if task:
-        fit = [r for r in fit if task in (r.task.key, r.task.dataset, _custom_data(r))]
-    mine = sorted((r for r in fit if r.model.label == current), key=lambda r: r.finished)
-    if not task:
-        custom = [r for r in mine if _custom_data(r)]
-        mine = custom or [r for r in mine if r.task.type == "Retrieval"] or mine
-    names = {r.task.key for r in mine}
-    if not mine:
-        labels = ", ".join(sorted({r.model.label for r in fit})) or "no model"
-        raise ValueError(
-            f"no record of {current!r} with {' and '.join(tested)} per query"
-            f"{f' on {task!r}' if task else ''}; available: {labels}"
-        )
-    if not task and len({r.task.dataset or r.task.key for r in mine}) > 1:
-        raise ValueError(f"choose a task: {', '.join(sorted(names))}")
-    if len(names) > 1 and task not in names and len({r.task.type for r in mine}) > 1:
-        raise ValueError(f"choose a task: {', '.join(sorted(names))}")
-    return str(task if task in names else mine[-1].task.key)
-
-
-def _custom_data(result: Result) -> str:
-    """Return the name of a record's custom data set without its prefix; empty for other data."""
-    dataset = result.task.dataset or ""
-    return dataset.removeprefix(CUSTOM_DATA) if dataset.startswith(CUSTOM_DATA) else ""
-
-
-def _records(
-    results: Sequence[Result], task: str, current: str, models: Sequence[str], tested: Sequence[str]
-) -> tuple[list[Result], list[str]]:
-    """Return the newest record per model, the model in use first, and what is left out."""
-    newest = [result for result in latest(results) if result.task.key == task]
-    labels = sorted({result.model.label for result in newest})
-    if unknown := [label for label in models if label not in labels]:
-        raise ValueError(f"no record of {unknown[0]!r} on {task}; available: {', '.join(labels)}")
-    wanted = [r for r in newest if not models or r.model.label in (current, *models)]
-    used = next(r for r in wanted if r.model.label == current)
-    records, left_out = [used], []
-    for result in wanted:
-        label = result.model.label
-        lacking = [metric for metric in tested if metric not in result.per_query]
-        if result is used:
-            continue
-        if result.task.revision != used.task.revision:
-            left_out.append(f"{label} was run on another revision of the data")
-        elif lacking:
-            left_out.append(f"{label} has no {lacking[0]} per query")
-        elif result.model.identity == used.model.identity and result.seed == used.seed:
-            left_out.append(f"{label} is the same model as {current}")
-        else:
-            records.append(result)
-    if len(records) < 2:
-        raise ValueError(
-            f"no model to compare with {current!r} on {task}: {'; '.join(left_out) or 'no record'}"
-        )
-    return records, left_out

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from qwen3nb.datasets.collection import TestCollection
-from qwen3nb.datasets.find_collections import find_collections
+from qwen3nb.datasets.collection_formats import find_collections
 from qwen3nb.datasets.mirror import local_data, missing, needs
 from qwen3nb.evaluation.mteb.select import task_key
 from qwen3nb.evaluation.mteb.subsample import limited

@@ -17,7 +17,7 @@ from qwen3nb.analysis.comparison.differences import (
 )
 from qwen3nb.analysis.stats.score_matrix import join
 from qwen3nb.datasets.collection import TestCollection
-from qwen3nb.datasets.find_collections import find_collections
+from qwen3nb.datasets.collection_formats import find_collections
 from qwen3nb.datasets.trec import load_run
 from qwen3nb.metrics.aggregate import Aggregate, aggregate
 from qwen3nb.metrics.intervals import interval_words

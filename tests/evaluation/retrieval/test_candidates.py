@@ -9,7 +9,7 @@ from helpers.rerankers import write_reranker
 
 from qwen3nb import paths
 from qwen3nb.datasets.collection import TestCollection
-from qwen3nb.datasets.find_collections import find_collections
+from qwen3nb.datasets.collection_formats import find_collections
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.evaluation.retrieval import candidates as module
 from qwen3nb.evaluation.retrieval.candidates import (

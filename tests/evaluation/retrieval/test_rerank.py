@@ -13,7 +13,7 @@ from helpers.beir import WORDS, write_beir
 from helpers.rerankers import write_reranker
 
 from qwen3nb import paths
-from qwen3nb.datasets.find_collections import find_collections
+from qwen3nb.datasets.collection_formats import find_collections
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.datasets.trec import read_run, write_run
 from qwen3nb.evaluation.evaluate import evaluate

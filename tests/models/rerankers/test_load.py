@@ -46,3 +46,12 @@ def test_a_model_that_is_not_a_reranker_is_refused(encoder_folder, tmp_path):
     }
     with pytest.raises(SpecError, match="sliding_attention, expected full attention"):
         load_reranker(write_reranker(tmp_path / "s", **sliding), device="cpu")
+
+
+def test_a_qwen_reranker_without_the_marks_of_its_template_is_refused(folder, tmp_path):
+    changed = shutil.copytree(folder, tmp_path / "changed")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        text = (changed / name).read_text(encoding="utf-8")
+        (changed / name).write_text(text.replace("<|im_end|>", "<|im_off|>"), encoding="utf-8")
+    with pytest.raises(SpecError, match=r"no token '<\|im_end\|>', which the prompt"):
+        load_reranker(changed, device="cpu")

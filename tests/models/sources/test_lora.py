@@ -2,13 +2,16 @@
 
 import json
 import shutil
+import warnings
 
 import numpy as np
 import pytest
 import torch
+from helpers.malformed_files import cut, linked, replaced, secret
 from helpers.rerankers import DOCUMENTS, QUERY, write_reranker
 from safetensors.torch import load_file, save_file
 
+from qwen3nb.models.inference.load_causal import load_causal
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.rerankers.load import load_reranker
 from qwen3nb.models.sources.resolve import adapter_source, find_source
@@ -39,8 +42,6 @@ def test_stored_embeddings_of_real_adapters(adapters, name):
 @pytest.fixture(scope="session")
 def adapter(folder, tmp_path_factory):
     """A tiny LoRA adapter of the tiny model, as PEFT writes it, with an effect."""
-    import warnings
-
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForCausalLM
 
@@ -103,11 +104,105 @@ def test_an_adapter_by_its_hub_id_embeds_as_one_in_a_folder(adapter, tmp_path, m
         ({"peft_type": "IA3"}, "peft_type is 'IA3'; only plain LoRA"),
         ({"use_dora": True}, "use_dora is True"),
         ({"modules_to_save": ["lm_head"]}, "modules_to_save is"),
+        ({"r": True}, "r is True, expected a positive"),
+        ({"r": 10**9}, "r is 1000000000, expected a positive"),
+        ({"r": "4"}, "r is '4', expected a positive"),
+        ({"rank_pattern": {"q_proj": "4"}}, "r is '4', expected a positive"),
+        ({"rank_pattern": {"q_proj": 8}}, r"rank 8 .* need \["),
+        ({"rank_pattern": ["q_proj"]}, "rank_pattern is .*, expected an object"),
+        ({"rank_pattern": {"(": 4}}, r"adapter_config\.json: .* is not a regular expression"),
+        ({"lora_alpha": "16"}, "lora_alpha is '16', expected a positive number"),
+        ({"lora_alpha": -8}, "lora_alpha is -8, expected a positive number"),
+        ({"lora_alpha": 0}, "lora_alpha is 0, expected a positive number"),
+        ({"lora_alpha": None}, "lora_alpha is None, expected a positive number"),
+        ({"lora_alpha": float("inf")}, "Infinity is not JSON"),
+        ({"lora_alpha": 1e300}, "lora_alpha is 1e.300, expected a positive number"),
+        ({"alpha_pattern": {"q_proj": -1}}, "lora_alpha is -1, expected a positive number"),
+        ({"target_modules": None}, "target_modules is None, expected names"),
+        ({"target_modules": [1]}, r"target_modules is \[1\], expected names"),
+        ({"target_modules": "("}, r"adapter_config\.json: .* is not a regular expression"),
+        ({"target_modules": ".*(q|v)_proj"}, "(q|down)_proj"),
+        ({"lora_bias": True}, "lora_bias is True; only plain LoRA"),
+        ({"megatron_config": {"a": 1}, "megatron_core": "antigravity"}, "megatron_config is"),
+        ({"init_lora_weights": "pissa_niter_100000000"}, "init_lora_weights is"),
+        ({"base_model_name_or_path": [1]}, "expected a model"),
+        ({"base_model_name_or_path": "a\0b"}, "base was not found"),
+        ({"base_model_name_or_path": "x" * 5000}, "expected a model"),
     ],
 )
 def test_an_invalid_adapter_is_refused_with_the_reason(adapter, tmp_path, changes, message):
     with pytest.raises(SpecError, match=message):
         adapter_source(copy(adapter, tmp_path / "bad", **changes))
+
+
+def test_a_pattern_that_never_ends_is_refused(adapter, tmp_path, monkeypatch):
+    monkeypatch.setattr("qwen3nb.models.sources.lora._PATTERN_SECONDS", 0.05)
+    forever = "(.*)" * 9 + r"\1\2\3(?<!j)"
+    with pytest.raises(SpecError, match="takes more than .* list the names"):
+        adapter_source(copy(adapter, tmp_path / "bad", target_modules=forever))
+
+
+def test_patterns_mean_what_they_mean_to_peft(folder, adapter, tmp_path):
+    """Targets by a pattern, and rank and alpha of a layer, as PEFT itself merges them."""
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
+    changed = copy(
+        adapter,
+        tmp_path / "patterns",
+        target_modules=r".*\.(q_proj|down_proj)",
+        r=2,
+        rank_pattern={"q_proj": 4, r"mlp\.down_proj": 4},
+        alpha_pattern={r"layers\.1\.self_attn\.q_proj": 3},
+    )
+    base = AutoModelForCausalLM.from_pretrained(folder)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        merged = PeftModel.from_pretrained(base, changed).merge_and_unload().state_dict()
+    ours = load_causal(adapter_source(changed, base=folder), torch.float32).state_dict()
+    assert all(torch.equal(ours[name], tensor) for name, tensor in merged.items())
+
+
+def test_an_adapter_is_no_base(adapter, tmp_path):
+    bad = copy(adapter, tmp_path / "bad", base_model_name_or_path=str(tmp_path / "bad"))
+    with pytest.raises(SpecError, match="is an adapter; give a whole model"):
+        find_source(str(bad))
+    copy(adapter, tmp_path / "one", base_model_name_or_path=str(tmp_path / "two"))
+    copy(adapter, tmp_path / "two", base_model_name_or_path=str(tmp_path / "one"))
+    with pytest.raises(SpecError, match="is an adapter; give a whole model"):
+        find_source(str(tmp_path / "one"))
+
+
+ADAPTER_FILES = {
+    "weights linked": linked("adapter_model.safetensors"),
+    "configuration linked": linked("adapter_config.json"),
+    "weights a pipe": replaced("adapter_model.safetensors", "pipe"),
+    "configuration a pipe": replaced("adapter_config.json", "pipe"),
+    "a secret": secret("README.md"),
+    "half of the weights": cut("adapter_model.safetensors"),
+    "half of the configuration": cut("adapter_config.json"),
+}
+
+
+@pytest.mark.parametrize("case", ADAPTER_FILES)
+def test_files_of_an_adapter_lie_inside_and_are_whole(adapter, tmp_path, case):
+    bad = shutil.copytree(adapter, tmp_path / "bad")
+    ADAPTER_FILES[case](bad)
+    with pytest.raises(SpecError) as raised:
+        find_source(str(bad))
+    assert str(bad) in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_tokenizer_next_to_the_adapter_is_that_of_the_base(folder, adapter, tmp_path):
+    bad = shutil.copytree(adapter, tmp_path / "bad")
+    tokenizer = json.loads((folder / "tokenizer.json").read_text())
+    (bad / "tokenizer.json").write_text(json.dumps(tokenizer))  # the same in other bytes
+    assert find_source(str(bad)).kind == "adapter"
+    tokenizer["added_tokens"][-1]["content"] = "<another>"
+    (bad / "tokenizer.json").write_text(json.dumps(tokenizer))
+    with pytest.raises(SpecError, match="was the adapter trained on another base"):
+        find_source(str(bad))
 
 
 def test_an_adapter_of_another_model_is_refused(adapter, tmp_path):

@@ -5,7 +5,7 @@ import pytest
 from datasets import Dataset
 from helpers.mteb_tasks import WORDS, loaded
 
-from qwen3nb.datasets.find_collections import from_mteb
+from qwen3nb.datasets.collection_formats import from_mteb
 from qwen3nb.evaluation.mteb.evaluate import evaluate_tasks
 from qwen3nb.evaluation.retrieval.evaluate import evaluate_collection
 from qwen3nb.models.load import load_model

@@ -1,0 +1,55 @@
+"""Commands that begin: a study of one's own, and the demo."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from qwen3nb.cli.errors import without_traceback
+
+__all__ = ["STUDY_COMMANDS"]
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--title", default="", help="Title of the book.  [default: the folder's name]")
+@click.option("--author", default="", help="Authors of the book, separated by commas.")
+@without_traceback
+def new(folder: Path, title: str, author: str) -> None:
+    """Begin a study of your own in FOLDER: notebooks, book, sweep, example queries.
+
+    \b
+    qwen3nb new my-study
+    qwen3nb new search --title "Which encoder for our search?" --author "Ada Lovelace"
+    """
+    from qwen3nb.study.create import create_study
+
+    study = create_study(folder, title=title, author=author)
+    click.echo(f"{study}\n")
+    click.echo("Next:")
+    click.echo(f"  cd {folder}")
+    click.echo("  qwen3nb eval --checkpoint bm25 --tier smoke    # a first page")
+    click.echo("  qwen3nb book                                   # the book around it")
+
+
+@click.command()
+@click.option(
+    "--at-once", type=click.IntRange(min=0), default=0,
+    help="Parallel runs; 0 for one per core, at most four.",
+)  # fmt: skip
+@without_traceback
+def demo(at_once: int) -> None:
+    """Train toy models, extract and evaluate them beside baselines, and build the book.
+
+    Steps already finished with the same inputs are reused.
+
+    \b
+    qwen3nb demo --at-once 2
+    """
+    from qwen3nb.demo.pipeline import run_demo
+
+    click.echo(f"\nOpen {run_demo(at_once=at_once)}")
+
+
+STUDY_COMMANDS = (demo, new)

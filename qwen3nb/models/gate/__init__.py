@@ -1,0 +1,1 @@
+"""Checks of a model folder before anything is built from it."""

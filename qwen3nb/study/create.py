@@ -1,0 +1,105 @@
+"""Create a study: a folder in which every command works.
+
+The notebooks, the book's sources and ``_config.yml`` are those of this release. They belong to
+the study from then on: change them. What only a study has (its README, Makefile, sweep and
+``.gitignore``) is in ``files/`` beside this module.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+
+from qwen3nb.utils.atomic_files import may_replace, new_folder
+
+__all__ = ["StudyError", "create_study"]
+
+_FILES = {  # in files/: in a study
+    "README.md": "README.md",
+    "Makefile": "Makefile",
+    "gitignore": ".gitignore",
+    "sweep.toml": "sweep.toml",
+}
+_EXAMPLES = {  # in notebooks/guide/tools/: at the top of a study
+    "queries.toml": "queries.toml",
+    "tools.jsonl": "documents.jsonl",
+}
+_MADE_BY_RUNS = shutil.ignore_patterns("runs", "guide", ".*", "__pycache__")
+
+
+class StudyError(ValueError):
+    """A study cannot be created here; the message says why."""
+
+
+def create_study(folder: Path, *, title: str = "", author: str = "") -> Path:
+    """Create a study and return its folder.
+
+    Args:
+        folder: where; it must not exist, or be empty.
+        title: title of the book; by default from the name of the folder.
+        author: authors of the book, separated by commas.
+
+    Raises:
+        StudyError: the folder is not empty, or this installation has no notebooks.
+    """
+    folder = folder.expanduser().resolve()
+    if not may_replace(folder, mark=""):
+        raise StudyError(
+            f"{folder} exists and is not empty: give the name of a new folder; "
+            "a study is updated by copying what you want from a new one"
+        )
+    template = _template()
+    with new_folder(folder) as work:
+        shutil.copytree(
+            template / "notebooks",
+            work / "notebooks",
+            ignore=shutil.ignore_patterns(".*", "ruff.toml", "__pycache__"),
+        )
+        shutil.copytree(template / "book", work / "book", ignore=_MADE_BY_RUNS)
+        _copy_guide(template / "book" / "guide", work / "book" / "guide")
+        config = (template / "_config.yml").read_text(encoding="utf-8")
+        title = title or folder.name.replace("-", " ").replace("_", " ").capitalize()
+        settings = _with_settings(config, title=title, author=author)
+        (work / "_config.yml").write_text(settings, encoding="utf-8")
+        for source, target in _FILES.items():
+            text = (Path(__file__).with_name("files") / source).read_text(encoding="utf-8")
+            (work / target).write_text(text.replace("{study}", title), encoding="utf-8")
+        for source, target in _EXAMPLES.items():
+            shutil.copyfile(template / "notebooks" / "guide" / "tools" / source, work / target)
+    return folder
+
+
+def _template() -> Path:
+    """Return the folder with notebooks and book: in an installed wheel, or the repository."""
+    repository = Path(__file__).resolve().parents[2]
+    for folder in (Path(__file__).with_name("template"), repository):
+        if (folder / "notebooks" / "eval.ipynb").is_file():
+            return folder
+    raise StudyError(
+        f"no notebooks in {Path(__file__).with_name('template')}: this installation is "
+        "incomplete; install qwen3nb again, from a wheel or from a clone"
+    )
+
+
+def _copy_guide(source: Path, target: Path) -> None:
+    """Copy the pages of the guide, without the lessons that runs have published there."""
+    shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.ipynb", ".*"))
+
+
+def _with_settings(config: str, *, title: str, author: str) -> str:
+    """Return ``_config.yml`` with the study's title, authors and year; JSON strings are YAML."""
+    values = {
+        "title": json.dumps(title, ensure_ascii=False),
+        "author": json.dumps(author, ensure_ascii=False),
+        "copyright": json.dumps(str(datetime.now(UTC).year)),
+    }
+    lines = config.splitlines(keepends=True)
+    keys = [line.partition(":")[0] for line in lines]
+    if missing := [key for key in values if keys.count(key) != 1]:
+        raise StudyError(f"_config.yml of this installation: expected one line {missing[0]!r}")
+    return "".join(
+        f"{key}: {values[key]}\n" if key in values else line
+        for key, line in zip(keys, lines, strict=True)
+    )

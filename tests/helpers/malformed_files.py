@@ -1,0 +1,298 @@
+"""Malformed files of a model's folder, by family: each case changes a copy of a good folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+
+SECRET = "certainly-private"  # noqa: S105
+
+
+def edit(file, **changes):
+    """Change keys of a JSON file; None as a key's value stays, ``DROP`` removes it."""
+    fields = {**json.loads(file.read_text()), **changes}
+    file.write_text(json.dumps({key: v for key, v in fields.items() if v is not DROP}))
+
+
+class DROP:
+    """Marks a key to remove."""
+
+
+def away(folder, name):
+    """Move a file of the folder next to it and return where it is."""
+    outside = folder.parent / "outside"
+    outside.mkdir(exist_ok=True)
+    target = outside / name.replace("/", "-")
+    shutil.move(folder / name, target)
+    return target
+
+
+def linked(name, *, relative=False, hops=0):
+    """Replace a file by a link to it outside, through ``hops`` more links inside."""
+
+    def change(folder):
+        target = away(folder, name)
+        if relative:
+            target = os.path.relpath(target, (folder / name).parent)
+        for hop in range(hops):
+            link = (folder / name).parent / f"hop-{hop}"
+            link.symlink_to(target)
+            target = link.name
+        (folder / name).symlink_to(target)
+
+    return change
+
+
+def replaced(name, kind):
+    """Replace a file by something that is no regular file."""
+
+    def change(folder):
+        (folder / name).unlink(missing_ok=True)
+        match kind:
+            case "pipe":
+                os.mkfifo(folder / name)
+            case "folder":
+                (folder / name).mkdir()
+            case "loop":
+                (folder / name).symlink_to(name)
+            case "nothing":
+                (folder / name).symlink_to("nowhere")
+            case "device":
+                (folder / name).symlink_to("/dev/zero")
+            case "empty":
+                (folder / name).write_bytes(b"")
+
+    return change
+
+
+def secret(name):
+    """Add a link to a private file."""
+
+    def change(folder):
+        outside = folder.parent / "outside"
+        outside.mkdir(exist_ok=True)
+        (outside / "diary").write_text(SECRET)
+        (folder / name).unlink(missing_ok=True)
+        (folder / name).symlink_to(outside / "diary")
+
+    return change
+
+
+# Of every kind of model.
+LINKS = {
+    "absolute link of the weights": linked("model.safetensors"),
+    "relative link of the weights": linked("model.safetensors", relative=True),
+    "chain of links": linked("tokenizer.json", hops=3),
+    "link of config.json": linked("config.json"),
+    "link of tokenizer.json": linked("tokenizer.json"),
+    "link of tokenizer_config.json": linked("tokenizer_config.json", relative=True),
+    "merges.txt links to a secret": secret("merges.txt"),
+    "vocab.json links to a secret": secret("vocab.json"),
+    "chat_template.jinja links to a secret": secret("chat_template.jinja"),
+    "generation_config.json links to a secret": secret("generation_config.json"),
+    "added_tokens.json links to a secret": secret("added_tokens.json"),
+    "pipe config.json": replaced("config.json", "pipe"),
+    "pipe tokenizer.json": replaced("tokenizer.json", "pipe"),
+    "pipe merges.txt": replaced("merges.txt", "pipe"),
+    "pipe model.safetensors": replaced("model.safetensors", "pipe"),
+    "pipe special_tokens_map.json": replaced("special_tokens_map.json", "pipe"),
+    "pipe chat_template.jinja": replaced("chat_template.jinja", "pipe"),
+    "pipe generation_config.json": replaced("generation_config.json", "pipe"),
+    "pipe adapter_config.json": replaced("adapter_config.json", "pipe"),
+    "device config.json": replaced("config.json", "device"),
+    "device tokenizer_config.json": replaced("tokenizer_config.json", "device"),
+    "folder config.json": replaced("config.json", "folder"),
+    "folder tokenizer.json": replaced("tokenizer.json", "folder"),
+    "folder model.safetensors": replaced("model.safetensors", "folder"),
+    "loop config.json": replaced("config.json", "loop"),
+    "loop tokenizer.json": replaced("tokenizer.json", "loop"),
+    "broken link tokenizer.json": replaced("tokenizer.json", "nothing"),
+    "broken link merges.txt": replaced("merges.txt", "nothing"),
+    "empty config.json": replaced("config.json", "empty"),
+    "empty tokenizer.json": replaced("tokenizer.json", "empty"),
+    "empty tokenizer_config.json": replaced("tokenizer_config.json", "empty"),
+    "empty model.safetensors": replaced("model.safetensors", "empty"),
+}
+
+
+def sharded(shard):
+    def change(folder):
+        away(folder, "model.safetensors")
+        index = {"weight_map": {"model.norm.weight": shard}}
+        (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+
+    return change
+
+
+INDEXES = {
+    f"shard {shard!r:.20}": sharded(shard)
+    for shard in (
+        "../outside/model.safetensors", "/etc/passwd", "a\0b", "", ".", "..", "x" * 300, "nowhere",
+        "config.json",
+    )
+} | {"an index that is a list": lambda folder: (
+    away(folder, "model.safetensors"),
+    (folder / "model.safetensors.index.json").write_text("[1]"),
+)}  # fmt: skip
+
+
+def modules(*paths):
+    def change(folder):
+        file = folder / "modules.json"
+        held = json.loads(file.read_text())
+        for index, path in enumerate(paths, 1):
+            if isinstance(path, str) and "outside" in path:
+                away(folder, held[index]["path"])
+            held[index]["path"] = path
+        file.write_text(json.dumps(held))
+
+    return change
+
+
+def linked_module(folder):
+    shutil.move(folder / "1_Pooling", folder.parent / "outside-pooling")
+    (folder / "1_Pooling").symlink_to(folder.parent / "outside-pooling")
+
+
+# Of sentence-transformers' folders.
+MODULES = {
+    "module in ../outside": modules("../outside/1_Pooling"),
+    "module at an absolute path": modules("/etc"),
+    "module with a NUL": modules("1_\0Pooling"),
+    "module with a number as path": modules(3),
+    "module's folder is a link": linked_module,
+    "module's config is a link": linked("1_Pooling/config.json"),
+    "pipe in a module": replaced("1_Pooling/config.json", "pipe"),
+    "modules.json is an object": lambda f: (f / "modules.json").write_text("{}"),
+    "modules.json is a list of numbers": lambda f: (f / "modules.json").write_text("[1]"),
+    "modules.json links to a secret": secret("modules.json"),
+    "README.md links to a secret": secret("README.md"),
+    "pipe README.md": replaced("README.md", "pipe"),
+    "sentence_bert_config.json links to a secret": secret("sentence_bert_config.json"),
+    "settings link to a secret": secret("config_sentence_transformers.json"),
+    "pipe settings": replaced("config_sentence_transformers.json", "pipe"),
+}
+
+
+def rust(**changes):
+    return lambda folder: edit(folder / "tokenizer.json", **changes)
+
+
+def config(**changes):
+    return lambda folder: edit(folder / "tokenizer_config.json", **changes)
+
+
+def model(**changes):
+    def change(folder):
+        fields = json.loads((folder / "tokenizer.json").read_text())
+        fields["model"].update(changes)
+        (folder / "tokenizer.json").write_text(json.dumps(fields))
+
+    return change
+
+
+def added(number, content="<more>"):
+    def change(folder):
+        fields = json.loads((folder / "tokenizer.json").read_text())
+        token = {**fields["added_tokens"][-1], "id": number, "content": content}
+        fields["added_tokens"].append(token)
+        (folder / "tokenizer.json").write_text(json.dumps(fields))
+
+    return change
+
+
+def larger(folder):
+    """The vocabulary of a larger model."""
+    fields = json.loads((folder / "tokenizer.json").read_text())
+    vocabulary = fields["model"]["vocab"]
+    vocabulary.update({f"word{i}": 10_000 + i for i in range(1000)})
+    (folder / "tokenizer.json").write_text(json.dumps(fields))
+
+
+def cut(name, share=0.5):
+    def change(folder):
+        raw = (folder / name).read_bytes()
+        (folder / name).write_bytes(raw[: int(len(raw) * share)])
+
+    return change
+
+
+def without(*names):
+    def change(folder):
+        for name in names:
+            (folder / name).unlink(missing_ok=True)
+
+    return change
+
+
+FILES = ("tokenizer.json", "vocab.json", "merges.txt", "tokenizer_config.json", "vocab.txt",
+         "special_tokens_map.json", "added_tokens.json")  # fmt: skip
+TEMPLATE = {
+    "type": "TemplateProcessing",
+    "single": [
+        {"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "x", "type_id": 0}},
+    ],
+    "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 0}}],
+    "special_tokens": {"x": {"id": "x", "ids": [99_999], "tokens": ["x"]}},
+}  # fmt: skip
+TOKENIZERS = {
+    "no tokenizer at all": without(*FILES),
+    "vocab.json without merges.txt": without("tokenizer.json", "merges.txt"),
+    "merges.txt alone": without("tokenizer.json", "vocab.json"),
+    "half of tokenizer.json": cut("tokenizer.json"),
+    "half of tokenizer_config.json": cut("tokenizer_config.json"),
+    "half of vocab.json alone": lambda f: (without("tokenizer.json")(f), cut("vocab.json")(f)),
+    "nested brackets": lambda f: (f / "tokenizer.json").write_text("[" * 200_000),
+    "a list": lambda f: (f / "tokenizer.json").write_text("[]"),
+    "not UTF-8": lambda f: (f / "tokenizer.json").write_bytes(b"\xff\xfe{}"),
+    "a larger vocabulary": larger,
+    "an added token beyond the embedding": added(100_000),
+    "an added token with a negative id": added(-1),
+    "an added token with text as id": added("7"),
+    "an added token without content": added(5, content=None),
+    "an empty vocabulary": model(vocab={}, merges=[]),
+    "no model": rust(model=None),
+    "a model of an unknown type": model(type="Unheard"),
+    "ids that are words": model(vocab={"a": "b"}, merges=[]),
+    "merges of unknown tokens": model(merges=[["q", "qqqq"]]),
+    "a template with an id beyond the embedding": rust(post_processor=TEMPLATE),
+    "an unknown post-processor": rust(post_processor={"type": "Unheard"}),
+    "settings that are a list": lambda f: (f / "tokenizer_config.json").write_text("[1]"),
+    "eos_token outside the vocabulary": config(**{"eos_token": "<unheard>"}),
+    "pad_token outside the vocabulary": config(**{"pad_token": "<unheard>"}),
+    "pad_token that is a number": config(pad_token=3),
+    "a class that needs code": config(
+        tokenizer_class="OwnTokenizer", auto_map={"AutoTokenizer": ["own.OwnTokenizer", None]}
+    ),
+    "a negative model_max_length": config(model_max_length=-1),
+    "model_max_length 0": config(model_max_length=0),
+    "model_max_length that is a word": config(model_max_length="long"),
+    "tokenizer_file elsewhere": lambda f: config(tokenizer_file=str(away_copy(f)))(f),
+    "fast_tokenizer_files": config(fast_tokenizer_files=["../tokenizer.1.0.0.json"]),
+    "added_tokens_decoder beyond the embedding": config(
+        added_tokens_decoder={"123456": {"content": "<more>", "special": True}}
+    ),
+    "added_tokens_decoder with words": config(added_tokens_decoder={"x": {"content": "<more>"}}),
+}
+
+
+def away_copy(folder):
+    outside = folder.parent / "outside"
+    outside.mkdir(exist_ok=True)
+    return shutil.copyfile(folder / "tokenizer.json", outside / "tokenizer.json")
+
+
+def with_code(change):
+    """Put a module next to the tokenizer that leaves a trace when it is imported."""
+
+    def both(folder):
+        change(folder)
+        (folder / "own.py").write_text(
+            f"open({str(folder.parent / 'hacked')!r}, 'w').close()\nclass OwnTokenizer: ...\n"
+        )
+
+    return both
+
+
+TOKENIZERS["a class that needs code"] = with_code(TOKENIZERS["a class that needs code"])
