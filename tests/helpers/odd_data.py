@@ -21,8 +21,8 @@ from typing import Any
 
 from qwen3nb.analysis.inventory.collect import load_all_results
 from qwen3nb.analysis.inventory.training_logs import read_log
+from qwen3nb.datasets.collection_formats import find_collections
 from qwen3nb.datasets.custom.load import load_domain
-from qwen3nb.datasets.find_collections import find_collections
 from qwen3nb.datasets.trec import load_run
 from qwen3nb.datasets.words import load_word_pairs
 from qwen3nb.evaluation.embeddings.sts import read_pairs
