@@ -61,7 +61,8 @@ models.cache
 models.inference models.search.npy_file models.search.shards models.encoders models.search
 models.rerankers models.load
 extraction
-datasets.rows datasets.trec datasets.judgements datasets.mirror datasets.words
+datasets.rows datasets.values datasets.training_files datasets.trec datasets.judgements
+datasets.mirror datasets.words
 datasets.pydocs
 datasets.collection datasets.custom datasets.collection_formats
 evaluation.recording evaluation.run evaluation.mteb evaluation.embeddings evaluation.retrieval

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from qwen3nb.cli.errors import without_traceback
-from qwen3nb.cli.options import FILE, seed_option
+from qwen3nb.cli.options import FILE, READ_LIMIT, seed_option
 
 __all__ = ["ANALYSIS_COMMANDS"]
 
@@ -37,6 +37,7 @@ _RESAMPLES = click.option(
 @click.option("--exit-code", type=click.Choice(["point", "evidence"]), help="Exit by this verdict.")
 @_RESAMPLES
 @_SEED
+@READ_LIMIT
 @without_traceback
 def analyze(
     output_dir: Path,

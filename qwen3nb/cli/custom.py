@@ -12,7 +12,15 @@ import click
 
 from qwen3nb import paths
 from qwen3nb.cli.errors import without_traceback
-from qwen3nb.cli.options import DEVICE, DTYPE, FILE, POOLING, hide_library_bars, seed_option
+from qwen3nb.cli.options import (
+    DEVICE,
+    DTYPE,
+    FILE,
+    POOLING,
+    READ_LIMIT,
+    hide_library_bars,
+    seed_option,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -57,6 +65,7 @@ _NOTES = 10  # printed; a record keeps all
 @click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
 @DEVICE
 @DTYPE
+@READ_LIMIT
 @without_traceback
 def domain(**options: Any) -> None:
     """Evaluate models on your own queries and documents.
@@ -161,14 +170,18 @@ def _report(results: Sequence[Result], folder: Path | None) -> None:
 
 
 def _print_summary(domain: Domain) -> None:
+    from qwen3nb.datasets.rows import printable
+
     boosts = ", ".join(f"{key} {value}" for key, value in domain.recipe.items()) or "none"
     click.echo(
         f"{domain.name}: {len(domain.texts):,} documents, {len(domain.queries):,} queries "
         f"({len(domain.dropped)} dropped), relevant from grade {domain.threshold}; "
         f"boosts: {boosts}"
     )
+    for what, count in domain.counts.items():
+        click.echo(f"  {what}: {count:,}", err=True)
     for note in domain.notes[:_NOTES]:
-        click.echo(f"  {note}", err=True)
+        click.echo(f"  {printable(note)}", err=True)
     if len(domain.notes) > _NOTES:
         click.echo(f"  ... and {len(domain.notes) - _NOTES} more", err=True)
 

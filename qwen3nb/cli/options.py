@@ -17,8 +17,8 @@ from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.tiers import TIERS
 
 __all__ = [
-    "CACHE_LIMIT", "DEVICE", "DTYPE", "FILE", "MIRROR", "POOLING", "RAY", "REHEARSE", "SIZE",
-    "TIER", "hide_library_bars", "paths_given", "rehearsal", "seed_option", "use_mirror",
+    "CACHE_LIMIT", "DEVICE", "DTYPE", "FILE", "MIRROR", "POOLING", "RAY", "READ_LIMIT", "REHEARSE",
+    "SIZE", "TIER", "hide_library_bars", "paths_given", "rehearsal", "seed_option", "use_mirror",
 ]  # fmt: skip
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -71,21 +71,29 @@ class _Size(click.ParamType):
             self.fail(str(error), param, ctx)
 
 
-def _limit_cache(ctx: click.Context, _: click.Parameter, value: int | None) -> None:
-    """Make this process, and those it starts, obey a limit until the command ends."""
-    if value is not None:
-        before = os.environ.get(_LIMIT)
-        ctx.call_on_close(lambda: _set_variables({_LIMIT: before}))
-        os.environ[_LIMIT] = str(value)
+def _limit(variable: str) -> Callable[[click.Context, click.Parameter, int | None], None]:
+    """Return what makes this process, and those it starts, obey a limit until the command ends."""
+
+    def obey(ctx: click.Context, _: click.Parameter, value: int | None) -> None:
+        if value is not None:
+            before = os.environ.get(variable)
+            ctx.call_on_close(lambda: _set_variables({variable: before}))
+            os.environ[variable] = str(value)
+
+    return obey
 
 
 SIZE = _Size()
 CACHE_LIMIT = click.option(
-    "--cache-limit", type=SIZE, expose_value=False, callback=_limit_cache,
+    "--cache-limit", type=SIZE, expose_value=False, callback=_limit("QWEN3NB_CACHE_LIMIT"),
     help="Keep at most this much of vectors, of all models, such as 50GB; the least recently "
     "used go first.  [QWEN3NB_CACHE_LIMIT]",
 )  # fmt: skip
-_LIMIT = "QWEN3NB_CACHE_LIMIT"
+READ_LIMIT = click.option(
+    "--read-limit", type=SIZE, expose_value=False, callback=_limit("QWEN3NB_READ_LIMIT"),
+    help="Read data files, lines and unpacked .gz files up to this size, such as 4GB, if that is "
+    "more than the usual limit.  [QWEN3NB_READ_LIMIT]",
+)  # fmt: skip
 _REHEARSED = 16  # rows, queries and unjudged documents
 
 

@@ -15,6 +15,7 @@ from qwen3nb.cli.options import (
     DTYPE,
     FILE,
     MIRROR,
+    READ_LIMIT,
     hide_library_bars,
     seed_option,
     use_mirror,
@@ -66,6 +67,7 @@ _ON_WHAT = (
         help="Official MS MARCO dev files, with BM25's top 1,000, instead of the tier's MSMARCO.",
     ),
     MIRROR,
+    READ_LIMIT,
 )  # fmt: skip
 
 
@@ -89,6 +91,7 @@ def _load(options: dict[str, Any]) -> Reranker:
 @click.option(
     "--output", required=True, type=FILE, help="JSON lines with p_yes, log_odds, truncated."
 )
+@READ_LIMIT
 @without_traceback
 def rerank(pairs: Path, output: Path, **options: Any) -> None:
     """Score query-document pairs, one JSON line each.
@@ -188,6 +191,9 @@ def _show(
 def _suite_lines(suite: EvaluationRun) -> Iterator[str]:
     from qwen3nb.evaluation.retrieval.rerank import dataset_rows
 
+    for result in suite.results:
+        for what, count in result.task.counts.items():
+            yield f"{result.config['collection']}: {what}: {count:,}"
     main = {result.config["collection"]: result.task.main_metric for result in suite.results}
     for row in dataset_rows(suite.results):
         name = row.pop("dataset")
@@ -256,6 +262,8 @@ def rerank_outputs(
 
 def _record_lines(done: EvaluationRun) -> Iterator[str]:
     for result in done.results:
+        for what, count in result.task.counts.items():
+            yield f"{result.task.key}: {what}: {count:,}"
         value = "undefined" if result.main.value is None else f"{result.main.value:.4f}"
         name, metric = result.task.key, result.task.main_metric
         yield f"{result.model.label} {name}: {metric} {value} (n {result.main.n})"

@@ -6,7 +6,7 @@ The revision of a collection is the digest of its content.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,16 +15,28 @@ from typing import Any
 import numpy as np
 
 from qwen3nb.datasets.judgements import (
-    CONFLICTING,
     judgement_counts,
     nonzero,
+    read_grade,
     read_qrels,
     text_counts,
 )
-from qwen3nb.datasets.rows import DataError, json_rows, required, variant
+from qwen3nb.datasets.rows import (
+    DataError,
+    numbered_json_rows,
+    required,
+    unicode_text,
+    variant,
+)
+from qwen3nb.datasets.values import checked_id
 from qwen3nb.models.search.mteb_rows import ENGLISH
+from qwen3nb.utils.strict_json import first_duplicate
 
-__all__ = ["SKIP_SELF", "TestCollection"]
+__all__ = ["SKIP_SELF", "TestCollection", "values_by_id"]
+
+TWICE = "candidates given twice for a query"
+WITHOUT_CANDIDATES = "queries without candidates, counted as 0"
+STRAY_CANDIDATES = "queries with candidates that are not among the queries, left out"
 
 # Data sets whose queries are documents too: MTEB removes a document with the query's own id
 # from their rankings. By the name of their folders in BEIR and on the hub, in lower case.
@@ -89,8 +101,9 @@ class TestCollection:
             name: name of the collection, safe in file names.
 
         Raises:
-            DataError: a judged query or document has no text, an id is not valid Unicode
-                (a lone surrogate), or there is no relevant document.
+            DataError: a judged query or document has no text; an id is blank, given twice or
+                has control characters or lone surrogates; a text is no text or has a lone
+                surrogate; a grade is no whole number; or there is no relevant document.
 
         >>> TestCollection.from_texts({"q": "sort a list"}, {"d": "list.sort"}, {"q": ["d"]})
         TestCollection('custom', 1 documents, 1 queries)
@@ -99,20 +112,15 @@ class TestCollection:
 
         The prefixes of a model belong to the model: `load_encoder` takes them as ``prompts``.
         """
-        queries, documents = _named(queries), _named(documents)
+        queries, documents = _texts(name, queries), _texts(name, documents)
         qrels = {
-            query: {str(name): grade for name, grade in grades.items()}
-            if isinstance(grades, Mapping)
-            else dict.fromkeys(map(str, grades), 1)
-            for query, grades in _named(relevant).items()
+            query: _grades(grades, where=f"{name}: query {query!r:.60}")
+            for query, grades in _named(name, relevant).items()
         }
         judged = {document for grades in qrels.values() for document in grades}
-        for each in (*queries, *documents):
-            if not each.isprintable() and any("\ud800" <= letter <= "\udfff" for letter in each):
-                raise DataError(f"the id {each!r} has a lone surrogate and cannot be saved")
         if lost := sorted(judged - documents.keys()):
             raise DataError(
-                f"document {lost[0]!r} is judged but has no text ({len(lost)} in total)"
+                f"document {lost[0]!r:.60} is judged but has no text ({len(lost)} in total)"
             )
         return cls(name, documents, queries, qrels).checked(name)
 
@@ -137,25 +145,25 @@ class TestCollection:
         """
         folder = Path(folder).expanduser()
         corpus, queries = (required(folder, f"{part}.jsonl") for part in ("corpus", "queries"))
-        rows = json_rows(corpus, {"_id": str, "title": (str, type(None)), "text": str})
-        documents = _by_id(
-            corpus, ((i, f"{title or ''} {text}".strip()) for i, title, text in rows)
+        rows = numbered_json_rows(corpus, {"_id": str, "title": (str, type(None)), "text": str})
+        documents = values_by_id(
+            corpus, ((n, (i, f"{title or ''} {text}".strip())) for n, (i, title, text) in rows)
         )
-        texts = _by_id(queries, json_rows(queries, {"_id": str, "text": str}))
-        qrels, conflicts = read_qrels(
-            required(folder, f"qrels/{split}.tsv", f"qrels/{split}.jsonl")
-        )
+        texts = values_by_id(queries, numbered_json_rows(queries, {"_id": str, "text": str}))
+        qrels, counts = read_qrels(required(folder, f"qrels/{split}.tsv", f"qrels/{split}.jsonl"))
         top_ranked = variant(folder, f"top_ranked/{split}.jsonl")
         candidates = None
         if top_ranked is not None:
             fields: dict[str, Any] = {"query-id": str, "corpus-ids": list}
-            candidates = _by_id(top_ranked, json_rows(top_ranked, fields))
+            candidates = values_by_id(top_ranked, numbered_json_rows(top_ranked, fields))
         if skip_self is None:
             skip_self = folder.name.lower() in SKIP_SELF
         collection = cls(folder.name, documents, texts, qrels, candidates, skip_self=skip_self)
-        return collection.checked(folder, conflicts=conflicts)
+        return collection.checked(folder, counted=counts)
 
-    def checked(self, where: Any, *, conflicts: int = 0, zeros: bool = False) -> TestCollection:
+    def checked(
+        self, where: Any, *, counted: Mapping[str, int] | None = None, zeros: bool = False
+    ) -> TestCollection:
         """Keep the queries that are scored; each must have a text. Count what is odd.
 
         Judged documents may be missing from the corpus, as in some BEIR data sets, and count as
@@ -163,13 +171,15 @@ class TestCollection:
 
         Args:
             where: what an error names.
-            conflicts: number of judgements given twice with different grades.
-            zeros: keep the queries whose judgements are all zero: they score 0, as in MTEB.
-                Otherwise they are left out.
+            counted: what is odd about the data and was counted while they were read.
+            zeros: do as MTEB: keep the queries whose judgements are all zero, which score 0, and
+                candidates that are given twice. Otherwise these queries are left out, and such
+                candidates are refused.
 
         Raises:
             DataError: no query has a relevant document, a judged query or a candidate has no
-                text, all documents are empty, or most judged documents are missing.
+                text, a candidate is given twice, all documents are empty, or most judged
+                documents are missing.
         """
         scored = {
             query: dict(grades)
@@ -182,7 +192,7 @@ class TestCollection:
             scored = {query: dict(grades) for query, grades in self.qrels.items() if grades}
         if lost := sorted(scored.keys() - self.queries.keys()):
             raise DataError(
-                f"{where}: query {lost[0]!r} is judged but has no text ({len(lost)} in total)"
+                f"{where}: query {lost[0]!r:.60} is judged but has no text ({len(lost)} in total)"
             )
         if not any(text.strip() for text in self.documents.values()):
             raise DataError(f"{where}: expected documents with a text; all are empty")
@@ -190,12 +200,14 @@ class TestCollection:
             self.qrels, queries=self.queries, documents=self.documents, where=where, zeros=zeros
         )
         queries = {query: self.queries[query] for query in sorted(scored)}
-        counts |= {CONFLICTING: conflicts} | _text_counts(self.documents, queries)
+        for name, count in (counted or {}).items():
+            counts[name] = counts.get(name, 0) + count
+        counts |= _text_counts(self.documents, queries) | _candidate_counts(self, scored)
         return replace(
             self,
             queries=queries,
             qrels=scored,
-            candidates=_candidates(self, scored, where),
+            candidates=_candidates(self, scored, where, twice=zeros),
             counts=nonzero(counts),
         )
 
@@ -238,7 +250,10 @@ class TestCollection:
         digest = hashlib.sha256()
         for part in (self.documents, self.queries):
             for name in sorted(part):
-                digest.update(f"{name}\0{part[name]}\1".encode("utf-8", "surrogatepass"))
+                text = part[name]
+                if "\1" in text:  # which ends a text below
+                    digest.update(f"{len(text)}\2".encode())
+                digest.update(f"{name}\0{text}\1".encode("utf-8", "surrogatepass"))
             digest.update(b"\2")
         for query in sorted(self.qrels):
             digest.update(f"{query}\0{sorted(self.qrels[query].items())}\1".encode())
@@ -250,18 +265,44 @@ class TestCollection:
         return digest.hexdigest()
 
 
-def _named(values: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
+def _named(where: str, values: Mapping[Any, Any] | Sequence[Any]) -> dict[str, Any]:
     """Return values by id; the position is the id in a list."""
-    if isinstance(values, Mapping):
-        return {str(name): value for name, value in values.items()}
-    return {str(index): value for index, value in enumerate(values)}
+    if not isinstance(values, Mapping):
+        return {str(index): value for index, value in enumerate(values)}
+    named = {checked_id(str(name), where=where): value for name, value in values.items()}
+    if len(named) < len(values):
+        raise DataError(f"{where}: duplicate id {first_duplicate(map(str, values))!r:.60}")
+    return named
 
 
-def _by_id(file: Path, rows: Iterator[Any]) -> dict[str, Any]:
+def _texts(where: str, values: Mapping[str, str] | Sequence[str]) -> dict[str, str]:
+    texts = _named(where, values)
+    for name, text in texts.items():
+        if not isinstance(text, str) or not unicode_text(text):
+            raise DataError(
+                f"{where}: {name!r:.60} is {text!r:.60}; expected a text of valid Unicode"
+            )
+    return texts
+
+
+def _grades(relevant: Mapping[str, int] | Iterable[str], *, where: str) -> dict[str, int]:
+    if isinstance(relevant, Mapping):
+        return {str(name): read_grade(grade, where=where) for name, grade in relevant.items()}
+    return dict.fromkeys(map(str, relevant), 1)
+
+
+def values_by_id(file: Path, rows: Iterable[tuple[int, Sequence[Any]]]) -> dict[str, Any]:
+    """Return the values of numbered rows of id and value.
+
+    Raises:
+        DataError: an id is not fit for one, or given twice; names file and line.
+    """
     values: dict[str, Any] = {}
-    for name, value in rows:
+    for number, (name, value) in rows:
         if name in values:
-            raise DataError(f"{file}: duplicate id {name!r}")
+            raise DataError(f"{file}:{number}: duplicate id {name!r:.60}")
+        if not name.isprintable() or not name.strip():
+            checked_id(name, where=f"{file}:{number}")
         values[name] = value
     return values
 
@@ -274,12 +315,27 @@ def _text_counts(documents: Mapping[str, str], queries: Mapping[str, str]) -> di
 
 
 def _candidates(
-    collection: TestCollection, judged: Iterable[str], where: Any
+    collection: TestCollection, judged: Iterable[str], where: Any, *, twice: bool
 ) -> dict[str, list[str]] | None:
     if collection.candidates is None:
         return None
     candidates = {q: [str(d) for d in collection.candidates.get(q, [])] for q in judged}
     for query, names in candidates.items():
         if odd := next((d for d in names if d not in collection.documents), None):
-            raise DataError(f"{where}: candidate {odd!r} of query {query!r} is not a document")
+            raise DataError(f"{where}: candidate {odd!r:.60} of query {query!r:.60} is unknown")
+        if not twice and (name := first_duplicate(names)) is not None:
+            raise DataError(
+                f"{where}: candidate {name!r:.60} of query {query!r:.60} is given twice"
+            )
     return candidates
+
+
+def _candidate_counts(collection: TestCollection, judged: Iterable[str]) -> dict[str, int]:
+    if collection.candidates is None:
+        return {}
+    given = collection.candidates
+    return {
+        TWICE: sum(len(names) - len(set(names)) for names in given.values()),
+        WITHOUT_CANDIDATES: sum(not given.get(query) for query in judged),
+        STRAY_CANDIDATES: len(given.keys() - collection.queries.keys()),
+    }

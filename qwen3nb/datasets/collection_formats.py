@@ -12,11 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from qwen3nb.datasets.collection import TestCollection
-from qwen3nb.datasets.judgements import Grades, keep_judgement, read_grade
+from qwen3nb.datasets.collection import TestCollection, values_by_id
+from qwen3nb.datasets.judgements import DUPLICATES, UNKNOWN, read_qrels
 from qwen3nb.datasets.mirror import local_data
-from qwen3nb.datasets.rows import DataError, numbered_tsv_rows, required, tsv_rows, variant
+from qwen3nb.datasets.rows import DataError, numbered_tsv_rows, required, variant
 from qwen3nb.datasets.trec import load_run
+from qwen3nb.datasets.values import checked_id
 from qwen3nb.models.search.mteb_rows import (
     ENGLISH,
     joined_document,
@@ -76,31 +77,43 @@ def from_msmarco(folder: Path) -> TestCollection:
     Raises:
         DataError: a file is missing, or a row is malformed.
     """
-    queries = dict(tsv_rows(required(folder, "queries.dev.small.tsv", "queries.dev.tsv"), 2))
-    file = required(folder, "qrels.dev.small.tsv", "qrels.dev.tsv")
-    qrels: Grades = {}
-    conflicts = 0
-    for number, (query, _, document, grade) in numbered_tsv_rows(file, 4):
-        value = read_grade(grade, where=f"{file}:{number}")
-        conflicts += keep_judgement(qrels, query, document, value)
+    queries = _two_columns(required(folder, "queries.dev.small.tsv", "queries.dev.tsv"))
+    qrels, counts = read_qrels(required(folder, "qrels.dev.small.tsv", "qrels.dev.tsv"), columns=4)
     top = variant(folder, "top1000.dev", "top1000.dev.tsv")
     run = variant(folder, "run.dev.small.tsv", "run.dev.small.trec")
     candidates: dict[str, list[str]] | None = None
-    documents: dict[str, str] = {}
     if top is not None:
-        candidates = {}
-        for query, document, _, passage in tsv_rows(top, 4):
-            candidates.setdefault(query, []).append(document)
-            documents[document] = passage
+        documents, candidates = _top_ranked(top)
     else:
-        documents = dict(tsv_rows(required(folder, "collection.tsv"), 2))
+        documents = _two_columns(required(folder, "collection.tsv"))
     if run is not None:
         ranked = load_run(run)
         candidates = {q: sorted(s, key=lambda d, s=s: -s[d]) for q, s in ranked.items()}  # type: ignore[misc]
     collection = TestCollection(
         "MSMARCO-dev", documents, queries, qrels, candidates, ordered=run is not None
     )
-    return collection.checked(folder, conflicts=conflicts)
+    return collection.checked(folder, counted=counts)
+
+
+def _two_columns(file: Path) -> dict[str, str]:
+    return values_by_id(file, numbered_tsv_rows(file, 2))
+
+
+def _top_ranked(file: Path) -> tuple[dict[str, str], dict[str, list[str]]]:
+    """Return the passages, and the candidates of each query.
+
+    Raises:
+        DataError: an id is unfit, or one passage has two texts.
+    """
+    documents: dict[str, str] = {}
+    candidates: dict[str, list[str]] = {}
+    for number, (query, document, _, passage) in numbered_tsv_rows(file, 4):
+        candidates.setdefault(query, []).append(document)
+        if documents.setdefault(document, passage) != passage:
+            raise DataError(f"{file}:{number}: document {document!r:.60} has another text before")
+    for name in (*candidates, *documents):
+        checked_id(name, where=str(file))
+    return documents, candidates
 
 
 def from_mteb(task: Any) -> list[TestCollection]:
@@ -128,10 +141,15 @@ def from_mteb(task: Any) -> list[TestCollection]:
         if task.metadata.type == "Reranking" and not data["top_ranked"]:
             raise DataError(f"{name}: the candidates of this reranking task did not load; offline?")
         queries = {str(row["id"]): joined_query(row) for row in data["queries"]}
+        documents = {str(row["id"]): joined_document(row) for row in data["corpus"]}
+        counted = {
+            UNKNOWN: len(data["relevant_docs"].keys() - queries.keys()),
+            DUPLICATES: len(data["queries"]) + len(data["corpus"]) - len(queries) - len(documents),
+        }
         label = name if len(parts) == 1 else f"{name}-{subset}-{split}"
         collection = TestCollection(
             label,
-            {str(row["id"]): joined_document(row) for row in data["corpus"]},
+            documents,
             queries,
             {query: each for query, each in data["relevant_docs"].items() if query in queries},
             data["top_ranked"],
@@ -139,7 +157,7 @@ def from_mteb(task: Any) -> list[TestCollection]:
             group="" if len(parts) == 1 else name,
             language=_language(task.metadata, subset),
         )
-        collections.append(collection.checked(name, zeros=True))
+        collections.append(collection.checked(name, counted=counted, zeros=True))
     return collections
 
 

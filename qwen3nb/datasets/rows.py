@@ -1,22 +1,35 @@
 """Read rows from data files, plain or gzipped, and check each of them.
 
 What other readers pass over silently (a truncated line, a NaN, a number instead of text)
-is an error here, with file, line and cause.
+is an error here, with file, line and cause. The rules are a table of the guide,
+`book/guide/what-is-refused.md`.
+
+A small file cannot take much memory: a line has at most 16 MiB, and a ``.gz`` file unpacks to
+at most 200 times its size (or 16 MiB). `size_limit` says how to raise these limits.
 """
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
-import json
+import os
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
+from qwen3nb.models.cache.byte_sizes import parse_size
+from qwen3nb.utils.strict_json import parse_json
+
 __all__ = [
+    "LINE",
+    "RAISED",
+    "RATIO",
+    "READ_LIMIT",
     "DataError",
+    "csv_rows",
     "json_object",
     "json_rows",
     "listed",
@@ -24,11 +37,22 @@ __all__ = [
     "numbered_tsv_rows",
     "open_text",
     "printable",
+    "read_bytes",
+    "read_text",
     "required",
+    "shown_size",
+    "size_limit",
     "tsv_rows",
+    "unicode_text",
     "variant",
 ]
 
+READ_LIMIT = "QWEN3NB_READ_LIMIT"
+LINE = 16 << 20  # bytes of a line
+RATIO = 200  # unpacked to packed size; text compresses about 10-fold, table rows 50-fold
+RAISED = f"--read-limit SIZE (or {READ_LIMIT}) raises the limit"
+_FREE = 16 << 20  # bytes that may be unpacked whatever the ratio
+_BUFFER = 1 << 16
 _LISTED = 30
 
 
@@ -53,10 +77,10 @@ def listed(names: Iterable[str]) -> str:
 
 
 def variant(folder: Path, *names: str) -> Path | None:
-    """Return the first of ``names`` that is a file in ``folder``, plain or with ``.gz``."""
+    """Return the first of ``names`` that exists in ``folder``, plain or with ``.gz``."""
     for name in names:
         for file in (folder / name, folder / f"{name}.gz"):
-            if file.is_file():
+            if file.exists():
                 return file
     return None
 
@@ -73,25 +97,159 @@ def required(folder: Path, *names: str) -> Path:
     return file
 
 
-@contextmanager
-def open_text(file: Path) -> Iterator[TextIO]:
-    """Open ``file`` as UTF-8 text, decompressed if its name ends in ``.gz``.
+def size_limit(default: int) -> int:
+    """Return a limit in bytes: ``default``, or what ``--read-limit`` says if that is more.
+
+    The option sets the variable QWEN3NB_READ_LIMIT, for libraries and notebooks.
 
     Raises:
-        DataError: it is unreadable, not UTF-8, or its compression is damaged.
+        DataError: the variable is not a size.
+    """
+    given = os.environ.get(READ_LIMIT)
+    if not given:
+        return default
+    try:
+        return max(default, parse_size(given))
+    except ValueError as error:
+        raise DataError(f"{READ_LIMIT}: {error}") from None
+
+
+def shown_size(limit: int) -> str:
+    """Return a limit for an error message, with the option that raises it."""
+    return f"{f'{limit >> 20} MiB' if limit >> 20 else f'{limit:,} bytes'}; {RAISED}"
+
+
+class _Limited(io.RawIOBase):
+    """The bytes of a file, up to a number of them, and up to a length of each line."""
+
+    def __init__(self, raw: Any, file: Path, *, most: int | None) -> None:
+        super().__init__()
+        self._raw, self._file, self._most = raw, file, most
+        self._longest = size_limit(LINE)
+        self._read = self._lines = self._line = 0
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read into ``buffer``.
+
+        Raises:
+            DataError: the file, or a line, is too long.
+        """
+        count: int = self._raw.readinto(buffer)
+        data = bytes(memoryview(buffer)[:count])
+        self._lines += data.count(b"\n")
+        self._line = count - end - 1 if (end := data.rfind(b"\n")) >= 0 else self._line + count
+        self._read += count
+        if self._line > self._longest:
+            raise self._error(f"the line is longer than {shown_size(self._longest)}")
+        if self._most is not None and self._read > self._most:
+            packed = f"{self._file.stat().st_size:,} bytes"
+            how = f" unpacked from {packed}" if self._file.suffix == ".gz" else ""
+            raise self._error(f"more than {self._most >> 20} MiB{how}; {RAISED}")
+        return count
+
+    def _error(self, cause: str) -> DataError:
+        return DataError(f"{self._file}:{self._lines + 1}: {cause}")
+
+
+@contextmanager
+def _open_bytes(file: Path, most: int | None) -> Iterator[io.BufferedReader]:
+    if file.exists() and not file.is_file():
+        raise DataError(f"{file}: not a regular file")
+    try:
+        packed = file.suffix == ".gz"
+        if packed:
+            unpacked = max(_FREE, RATIO * file.stat().st_size)
+            most = unpacked if most is None else min(most, unpacked)
+        with gzip.open(file) if packed else file.open("rb", buffering=0) as raw:
+            limit = None if most is None else size_limit(most)
+            yield io.BufferedReader(_Limited(raw, file, most=limit), _BUFFER)
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{file}: cannot be read ({error})") from None
+
+
+@contextmanager
+def open_text(file: Path, *, most: int | None = None) -> Iterator[TextIO]:
+    """Open ``file`` as UTF-8 text, decompressed if its name ends in ``.gz``.
+
+    A byte order mark at its beginning is skipped.
+
+    Args:
+        file: a regular file.
+        most: bytes to read at most, unpacked; see `size_limit`.
+
+    Raises:
+        DataError: it is unreadable, not UTF-8 (names the line), too large, or has a too long
+            line, or its compression is damaged.
     """
     try:
-        with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as raw:
-            yield io.TextIOWrapper(raw, encoding="utf-8", newline="\n")
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        with _open_bytes(file, most) as raw:
+            yield io.TextIOWrapper(raw, encoding="utf-8-sig", newline="\n")
+    except UnicodeDecodeError:
+        with _open_bytes(file, most) as raw:
+            raise _not_utf8(file, raw) from None
+
+
+def _not_utf8(file: Path, lines: Iterable[bytes]) -> DataError:
+    number = 0
+    for number, line in enumerate(lines, start=1):
+        try:
+            line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            return DataError(f"{file}:{number}: cannot be read (not UTF-8: {error.reason})")
+    return DataError(f"{file}:{number}: cannot be read (not UTF-8)")
+
+
+def read_bytes(file: Path, *, most: int) -> bytes:
+    """Return the content of a file of at most ``most`` bytes; see `size_limit`.
+
+    Raises:
+        DataError: no regular file, too large, or unreadable.
+    """
+    if not file.is_file():
+        raise DataError(f"{file}: no such file, or not a regular file")
+    size, limit = file.stat().st_size, size_limit(most)
+    if size > limit:
+        raise DataError(f"{file}: {size:,} bytes; expected at most {shown_size(limit)}")
+    try:
+        return file.read_bytes()
+    except OSError as error:
         raise DataError(f"{file}: cannot be read ({error})") from None
+
+
+def read_text(file: Path, *, most: int) -> str:
+    """Return the text of a whole file, without a byte order mark.
+
+    Raises:
+        DataError: see `read_bytes`; or not UTF-8 (names the line).
+    """
+    raw = read_bytes(file, most=most)
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise _not_utf8(file, raw.split(b"\n")) from None
+
+
+def unicode_text(text: str) -> bool:
+    r"""Return whether ``text`` is valid Unicode, without a lone surrogate such as ``"\ud800"``."""
+    if text.isascii():
+        return True
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def json_rows(file: Path, fields: dict[str, type | tuple[type, ...]]) -> Iterator[tuple[Any, ...]]:
     """Yield the named fields of each JSON line, checked for their types.
 
     Raises:
-        DataError: a line is not JSON, or a field is missing or of another type.
+        DataError: a line is not JSON, or a field is missing, of another type, or no valid
+            Unicode.
     """
     return (row for _, row in numbered_json_rows(file, fields))
 
@@ -109,19 +267,15 @@ def numbered_json_rows(
             yield number, values
 
 
-def json_object(line: str, *, where: str) -> dict[str, Any]:
+def json_object(line: str, *, where: str, nan: bool = False) -> dict[str, Any]:
     """Parse ``line`` as a JSON object; error messages start with ``where``.
 
     Raises:
-        DataError: it is not JSON (NaN is not allowed), or not an object.
+        DataError: see `parse_json`; or not an object.
     """
-
-    def refuse(constant: str) -> None:
-        raise ValueError(f"{constant} is not JSON")
-
     try:
-        row = json.loads(line, parse_constant=refuse)
-    except (ValueError, RecursionError) as error:
+        row = parse_json(line, nan=nan)
+    except ValueError as error:
         raise DataError(f"{where}: not JSON ({error})") from None
     if not isinstance(row, dict):
         raise DataError(f"{where}: expected an object; got {type(row).__name__}")
@@ -136,11 +290,13 @@ def _field(
         kinds = kind if isinstance(kind, tuple) else (kind,)
         expected = " or ".join(each.__name__ for each in kinds)
         raise DataError(f"{file}:{number}: field {name!r} is {value!r:.60}; expected {expected}")
+    if isinstance(value, str) and not unicode_text(value):
+        raise DataError(f"{file}:{number}: field {name!r} has a lone surrogate: {value!r:.60}")
     return value
 
 
 def tsv_rows(file: Path, columns: int) -> Iterator[list[str]]:
-    """Yield the fields of each line.
+    """Yield the fields of each line; quotes are characters like others.
 
     Raises:
         DataError: a line has more or fewer than ``columns`` fields.
@@ -156,3 +312,30 @@ def numbered_tsv_rows(file: Path, columns: int) -> Iterator[tuple[int, list[str]
             if len(fields) != columns:
                 raise DataError(f"{file}:{number}: expected {columns} fields; got {len(fields)}")
             yield number, fields
+
+
+def csv_rows(file: Path, *, most: int | None = None) -> Iterator[tuple[int, list[str]]]:
+    """Yield the last line and the cells of each row of a CSV file, or of a quoted TSV file.
+
+    A row of a TSV file is one line: a cell that begins with a quote would otherwise run on to
+    the next quote, over any number of rows.
+
+    Raises:
+        DataError: quotes that do not match, a row over lines in TSV, or a too long cell.
+    """
+    tabs = ".tsv" in file.suffixes
+    if (limit := size_limit(0)) > csv.field_size_limit():
+        csv.field_size_limit(limit)
+    with open_text(file, most=most) as lines:
+        reader = csv.reader(lines, delimiter="\t" if tabs else ",", strict=True)
+        before = 0
+        try:
+            for cells in reader:
+                number, before = before + 1, reader.line_num
+                if tabs and before > number:
+                    raise DataError(f"{file}:{number}: a quoted cell runs on over the line's end")
+                if cells:
+                    yield before, cells
+        except csv.Error as error:
+            more = f"; {RAISED}" if "field limit" in str(error) else ""
+            raise DataError(f"{file}:{reader.line_num}: invalid CSV ({error}{more})") from None

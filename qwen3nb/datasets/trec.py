@@ -1,8 +1,9 @@
 """Read and write runs in TREC format: ``query Q0 document rank score tag``, one per line.
 
 See https://trec.nist.gov/data/qrels_eng/ and the README of trec_eval. Ranks follow
-trec_eval (32-bit scores, ties by id, descending), whatever the order of the lines. Scores
-keep all their digits, so that a run survives a round trip.
+trec_eval (32-bit scores, ties by id, descending), whatever the order of the lines. A file whose
+ranks say otherwise is refused: one of its columns is not what it should be. Scores keep all
+their digits, so that a run survives a round trip.
 
 The reader of ir_measures is not used: it accepts NaN and duplicate documents, and its
 errors name neither file nor line.
@@ -12,22 +13,27 @@ from __future__ import annotations
 
 import math
 import re
+from array import array
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import islice, pairwise
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from qwen3nb.datasets.rows import DataError, open_text
+from qwen3nb.datasets.values import checked_id, number_in_text
 from qwen3nb.metrics.retrieval import Run, ranking
 from qwen3nb.metrics.run_arrays import RunArrays, RunBuilder
 from qwen3nb.utils.atomic_files import new_file
 
 __all__ = ["load_run", "read_run", "write_run"]
 
-Columns = tuple[tuple[str, ...], tuple[str, ...], tuple[float, ...]]
+Columns = tuple[tuple[str, ...], tuple[str, ...], Iterable[int], tuple[float, ...]]
 _BLOCK = 8192  # lines
 _BLANK = re.compile(r"\s")
+_RANK = re.compile(r"-?[0-9]{1,9}")
 
 
 def write_run(file: Path, run: Run, *, tag: str) -> Path:
@@ -55,7 +61,7 @@ def _check_ids(file: Path, query: str, documents: list[str]) -> None:
         return
     name = next(each for each in names if not each or _BLANK.search(each))
     raise DataError(
-        f"{file}: the id {name!r} is empty or has white space, which a TREC run cannot express"
+        f"{file}: the id {name!r:.60} is empty or has white space, which a TREC run cannot express"
     )
 
 
@@ -72,38 +78,80 @@ def load_run(file: Path) -> RunArrays:
     """Read a run as arrays, documents in the order of their lines.
 
     Raises:
-        DataError: a malformed line, a score that is not a finite number, or a duplicate
-            document; names file and line.
+        DataError: a malformed line, a score that is not a finite number, a rank that is no whole
+            number (each names file and line), a duplicate document, an id with control
+            characters, or ranks that contradict the scores.
     """
-    builder = RunBuilder()
+    builder, ranks = RunBuilder(), array("i")
+    known: dict[str, int] = {}
     with open_text(file) as lines:
         first = 1
         while block := list(islice(lines, _BLOCK)):
-            queries, documents, scores = _columns(file, first, block)
+            queries, documents, ranked, scores = _columns(file, first, block, known=known)
             builder.add_rows(queries, documents, scores)
+            ranks.extend(ranked)
             first += len(block)
     run = builder.run()
     if not run:
         raise DataError(f"{file}: empty; expected lines of a run")
+    for names in (run.queries, run.names):
+        if not "".join(names).isprintable():
+            for name in names:
+                checked_id(name, where=str(file))
     for start, stop in pairwise(run.offsets.tolist()):
         if len(np.unique(run.documents[start:stop])) < stop - start:
             raise _duplicate(file)
+    _check_ranks(file, run, builder.in_order(np.frombuffer(ranks, dtype=np.int32)))
     return run
 
 
-def _columns(file: Path, first: int, lines: list[str]) -> Columns:
-    """Return queries, documents and scores of lines, whose first has the number ``first``."""
+def _check_ranks(file: Path, run: RunArrays, ranks: NDArray[np.int32]) -> None:
+    """Refuse a document that is ranked below one with a lower score; equal ranks say nothing."""
+    rows = np.repeat(np.arange(len(run)), np.diff(run.offsets))
+    with np.errstate(over="ignore"):
+        scores = run.scores.astype(np.float32)
+    same = rows[1:] == rows[:-1]
+    if np.any(same & (ranks[1:] <= ranks[:-1])):
+        order = np.lexsort((-scores, ranks, rows))
+        ranks, scores = ranks[order], scores[order]
+    odd = np.flatnonzero(same & (ranks[1:] > ranks[:-1]) & (scores[1:] > scores[:-1]))
+    if len(odd):
+        at = int(odd[0]) + 1
+        raise DataError(
+            f"{file}: query {run.queries[rows[at]]!r:.60}: rank {ranks[at]} has a higher score "
+            f"than rank {ranks[at - 1]} ({len(odd)} such ranks in the file); expected scores of "
+            "which higher ones are better, or ranks that are all 0"
+        )
+
+
+def _numbered(ranks: tuple[str, ...], known: dict[str, int]) -> Iterator[int]:
+    """Return the number of each rank; ``known`` has those that were parsed before.
+
+    Raises:
+        ValueError: one is no whole number.
+    """
+    for text in set(ranks).difference(known):
+        if not _RANK.fullmatch(text):
+            raise ValueError(text)
+        known[text] = int(text)
+    return map(known.__getitem__, ranks)
+
+
+def _columns(file: Path, first: int, lines: list[str], *, known: dict[str, int]) -> Columns:
+    """Return queries, documents, ranks and scores; the first line has the number ``first``."""
     text = "".join(lines)
     fields = text.split()
     columns = [tuple(fields[each::6]) for each in range(6)]
     if "\n".join(map(" ".join, zip(*columns, strict=False))) + "\n" == text:
+        numbers = "".join(columns[4])
         with suppress(ValueError):  # the line of the bad number is named below
             scores = tuple(map(float, columns[4]))
-            if all(map(math.isfinite, scores)):
-                return columns[0], columns[2], scores
+            ranks = _numbered(columns[3], known)
+            if all(map(math.isfinite, scores)) and numbers.isascii() and "_" not in numbers:
+                return columns[0], columns[2], ranks, scores
     rows = [line.split() for line in lines]
     parsed = [_fields(file, number, row) for number, row in enumerate(rows, start=first) if row]
-    return tuple(zip(*parsed, strict=True)) or ((), (), ())  # type: ignore[return-value]
+    return tuple(zip(*parsed, strict=True)) or ((), (), (), ())  # type: ignore[return-value]
 
 
 def _duplicate(file: Path) -> DataError:
@@ -114,24 +162,26 @@ def _duplicate(file: Path) -> DataError:
             fields = line.split()
             if not fields:
                 continue
-            query, document, _ = _fields(file, number, fields)
+            query, document, *_ = _fields(file, number, fields)
             if (query, document) in seen:
                 break
             seen.add((query, document))
-    return DataError(f"{file}:{number}: duplicate document {document!r} of query {query!r}")
+    return DataError(f"{file}:{number}: duplicate document {document!r:.60} of query {query!r:.60}")
 
 
-def _fields(file: Path, number: int, fields: list[str]) -> tuple[str, str, float]:
-    """Return query, document and score; three fields (query, document, rank) as in MS MARCO."""
+def _fields(file: Path, number: int, fields: list[str]) -> tuple[str, str, int, float]:
+    """Return query, document, rank and score; three fields are query, document and rank."""
     if len(fields) not in (3, 6):
         raise DataError(
             f"{file}:{number}: {len(fields)} fields, expected 6 (query Q0 document rank score "
             "tag) or 3 (query document rank)"
         )
-    try:
-        score = float(fields[4]) if len(fields) == 6 else -float(int(fields[2]))
-    except ValueError:
-        raise DataError(f"{file}:{number}: expected a number; got {fields[2:]}") from None
-    if not math.isfinite(score):
-        raise DataError(f"{file}:{number}: expected a finite score; got {score}")
-    return fields[0], fields[2] if len(fields) == 6 else fields[1], score
+    rank = fields[3] if len(fields) == 6 else fields[2]
+    if not _RANK.fullmatch(rank):
+        raise DataError(f"{file}:{number}: expected a whole number as rank; got {rank!r:.60}")
+    if len(fields) == 3:
+        return fields[0], fields[1], int(rank), -float(rank)
+    score = number_in_text(fields[4])
+    if score is None:
+        raise DataError(f"{file}:{number}: expected a finite number; got {fields[4]!r:.60}")
+    return fields[0], fields[2], int(rank), score

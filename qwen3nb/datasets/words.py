@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-import csv
-import math
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from qwen3nb.datasets.mirror import mirrored
-from qwen3nb.datasets.rows import DataError, json_rows, open_text, variant
+from qwen3nb.datasets.rows import (
+    DataError,
+    csv_rows,
+    numbered_json_rows,
+    open_text,
+    variant,
+)
+from qwen3nb.datasets.values import finite_number, has_control_characters, number_in_text
 
 __all__ = ["Analogy", "WordPair", "load_analogies", "load_word_pairs", "mirrored_words"]
 
@@ -44,17 +50,12 @@ def load_word_pairs(path: Path | str) -> list[WordPair]:
     if file is None or not file.is_file():
         raise DataError(f"{path}: expected a file, or a folder with test.jsonl or test.csv")
     if ".jsonl" in file.name:
-        pairs = [(a, b, float(score)) for a, b, score in json_rows(file, _FIELDS)]
+        rows = numbered_json_rows(file, _FIELDS)
+        pairs = [_pair(file, number, a, b, gold) for number, (a, b, gold) in rows]
     else:
         pairs = list(_csv_pairs(file))
     if not pairs:
         raise DataError(f"{file}: no word pairs")
-    for row, (first, second, score) in enumerate(pairs, start=1):
-        if not first.strip() or not second.strip() or not math.isfinite(score):
-            raise DataError(
-                f"{file}: pair {row}: expected two words and a finite score, "
-                f"got {first!r}, {second!r}, {score}"
-            )
     return pairs
 
 
@@ -80,18 +81,31 @@ def load_analogies(file: Path | str) -> list[Analogy]:
 
 
 def _csv_pairs(file: Path) -> Iterator[WordPair]:
-    delimiter = "\t" if ".tsv" in file.name else ","
-    with open_text(file) as lines:
-        rows = csv.reader(lines, delimiter=delimiter)
-        for number, row in enumerate(rows, start=1):
-            if not row:
-                continue
-            if len(row) != 3:
-                raise DataError(f"{file}:{number}: {len(row)} fields, expected word, word, score")
-            try:
-                yield row[0].strip(), row[1].strip(), float(row[2])
-            except ValueError:
-                if number > 1:
-                    raise DataError(
-                        f"{file}:{number}: expected a number as score; got {row[2]!r}"
-                    ) from None
+    """Yield the pairs; the first row is a header if its score is no number."""
+    for row, (number, cells) in enumerate(csv_rows(file)):
+        if len(cells) != 3:
+            raise DataError(f"{file}:{number}: {len(cells)} fields, expected word, word, score")
+        first, second = cells[0].strip(), cells[1].strip()
+        score = number_in_text(cells[2])
+        if row > 0 or score is not None or _is_number(cells[2]):
+            yield _pair(file, number, first, second, cells[2])
+
+
+def _is_number(text: str) -> bool:
+    """Return whether Python reads ``text`` as a number, if only as NaN or infinity."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _pair(file: Path, number: int, first: str, second: str, gold: Any) -> WordPair:
+    score = number_in_text(gold) if isinstance(gold, str) else finite_number(gold)
+    if score is None:
+        raise DataError(f"{file}:{number}: expected a number as score; got {gold!r:.60}")
+    if not first.strip() or not second.strip():
+        raise DataError(f"{file}:{number}: expected two words; got {first!r:.60}, {second!r:.60}")
+    if has_control_characters(first + second):
+        raise DataError(f"{file}:{number}: a word has control characters")
+    return first, second, score

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import repeat
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -148,11 +149,15 @@ class RunBuilder:
         names = tuple(sorted(self._names))
         position = np.empty(len(names), dtype=np.int32)
         position[[self._names[name] for name in names]] = np.arange(len(names), dtype=np.int32)
-        if np.any(rows[1:] < rows[:-1]):
-            order = np.argsort(rows, kind="stable")
-            documents, scores = documents[order], scores[order]
+        documents, scores = self.in_order(documents), self.in_order(scores)
         offsets = _ends(np.bincount(rows, minlength=len(self._queries)))
         return RunArrays(tuple(self._queries), offsets, names, position[documents], scores)
+
+    def in_order(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return a value per added row (N,) in the order of the run."""
+        rows = np.frombuffer(self._rows, dtype=np.int32)
+        ordered = np.all(rows[1:] >= rows[:-1])
+        return values if ordered else values[np.argsort(rows, kind="stable")]
 
 
 def _numbers(names: Collection[str], known: dict[str, int]) -> Iterator[int]:

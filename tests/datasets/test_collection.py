@@ -24,7 +24,7 @@ def test_judgements_must_be_about_something():
         TestCollection.from_texts(QUERIES, DOCUMENTS, {"q9": ["d1"]})
     with pytest.raises(ValueError, match="no query has a relevant document"):
         TestCollection.from_texts(QUERIES, DOCUMENTS, {"q1": {"d1": 0}})
-    with pytest.raises(ValueError, match=r"the id 'd\\udc80' has a lone surrogate"):
+    with pytest.raises(ValueError, match=r"the id 'd\\udc80' has unprintable characters"):
         TestCollection.from_texts(QUERIES, DOCUMENTS | {"d\udc80": "x"}, RELEVANT)
 
 
@@ -90,6 +90,7 @@ def test_what_is_odd_is_counted_and_shown(tmp_path):
         "queries without a relevant document, left out": 1,
         "queries without judgements, left out": 1,
         "judgements given twice with different grades, the last one counts": 1,
+        "judgements given twice with the same grade": 1,
         "empty documents": 1,
         "documents equal to another": 1,
         "queries equal to another": 1,

@@ -10,6 +10,7 @@ Kinds:
     superseded     an older record of a label whose weights have since changed
     nameless       MTEB's cache stores every local folder under one name
     unreadable     a broken file (detected while reading)
+    empty          a file without scores, or with means that have none (likewise)
 """
 
 from __future__ import annotations

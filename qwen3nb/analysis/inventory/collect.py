@@ -13,7 +13,6 @@ stay in the table.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Iterable, Iterator
@@ -25,9 +24,12 @@ from qwen3nb import paths
 from qwen3nb.analysis.inventory.anomalies import Flag, find_flags
 from qwen3nb.analysis.inventory.run_metadata import run_facts, run_name
 from qwen3nb.analysis.inventory.score import Score
+from qwen3nb.datasets.rows import DataError, printable, read_text
+from qwen3nb.datasets.values import checked_id, finite_number
 from qwen3nb.records.record import SCHEMA, Result
 from qwen3nb.utils.format import json_text, number_text
 from qwen3nb.utils.markdown import escaped, markdown_table
+from qwen3nb.utils.strict_json import parse_json
 
 __all__ = ["Collection", "load_all_results"]
 
@@ -111,7 +113,8 @@ def load_all_results(folders: Path | str | Iterable[Path | str] | None = None) -
             except _NotOursError:
                 other.append(str(file))
             except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-                flags.append(Flag("unreadable", f"{file}: {_one_line(error)}", (str(file),)))
+                text = f"{file}: {_one_line(error).removeprefix(f'{file}: ')}"
+                flags.append(Flag("unreadable", printable(text), (str(file),)))
     return Collection(tuple(scores), (*flags, *find_flags(scores)), files, tuple(other))
 
 
@@ -132,26 +135,33 @@ def _read(file: Path, flags: list[Flag]) -> list[Score]:
         _NotOursError: the file contains no results.
         ValueError: it contains results that cannot be read.
     """
-    if file.stat().st_size > _LARGEST:
-        raise ValueError(f"larger than {_LARGEST // 2**20} MiB")
-    try:
-        # MTEB writes bare NaN for undefined values; scores are checked to be finite.
-        value = json.loads(file.read_bytes().decode("utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise ValueError(f"not readable as JSON ({error})") from None
+    value = _parsed(file)
     if not isinstance(value, dict):
         raise _NotOursError
     if str(value.get("schema", "")).startswith("qwen3nb.result/"):
         return _from_record(file)
     if "task_name" in value and isinstance(value.get("scores"), dict):
-        return _from_mteb(file, value)
+        return _from_mteb(file, value, flags)
     if isinstance(value.get("per_dataset"), dict):
         return _from_reranking(file, value, flags)
     if isinstance(value.get("per_task"), dict):
-        return _from_adapter_mteb(file, value)
+        return _from_adapter_mteb(file, value, flags)
     if "dataset" in value and isinstance(value.get("aggregate"), dict):
         return [_from_dataset(file, value)]
     raise _NotOursError
+
+
+def _parsed(file: Path) -> Any:
+    """Return the content of a JSON file; MTEB writes bare NaN for undefined values.
+
+    Raises:
+        DataError: too large, not UTF-8, or not JSON; names the file.
+    """
+    text = read_text(file, most=_LARGEST)
+    try:
+        return parse_json(text, nan=True)
+    except ValueError as error:
+        raise DataError(f"{file}: not readable as JSON ({error})") from None
 
 
 def _from_record(file: Path) -> list[Score]:
@@ -187,12 +197,14 @@ def _from_record(file: Path) -> list[Score]:
     ]
 
 
-def _from_mteb(file: Path, value: dict[str, Any]) -> list[Score]:
+def _from_mteb(file: Path, value: dict[str, Any], flags: list[Flag]) -> list[Score]:
     """One score per split: the mean of main_score over its subsets."""
     meta = {}
     if (file.parent / "model_meta.json").is_file():
-        meta = json.loads((file.parent / "model_meta.json").read_text(encoding="utf-8"))
-    name = str(meta.get("name") or file.parent.parent.name.replace("__", "/", 1))
+        meta = _parsed(file.parent / "model_meta.json")
+    if not value["scores"]:
+        flags.append(_empty(file, "no scores"))
+    name = _name(file, meta.get("name") or file.parent.parent.name.replace("__", "/", 1))
     revision = str(meta.get("revision") or file.parent.name)
     splits = value["scores"]
     return [
@@ -200,7 +212,7 @@ def _from_mteb(file: Path, value: dict[str, Any]) -> list[Score]:
             system=name,
             identity=revision,
             seed=None,
-            task=value["task_name"] if len(splits) == 1 else f"{value['task_name']}/{split}",
+            task=_name(file, value["task_name"]) + (f"/{split}" if len(splits) > 1 else ""),
             kind="MTEB",
             metric="main_score",
             value=_finite(file, [entry["main_score"] for entry in entries]),
@@ -216,9 +228,13 @@ def _from_reranking(file: Path, value: dict[str, Any], flags: list[Flag]) -> lis
     """Reranking scores of an adapter training; means are checked against the queries."""
     of_run = _of_run(file)
     scores = []
+    if not value["per_dataset"]:
+        flags.append(_empty(file, "no data sets"))
     for dataset, content in value["per_dataset"].items():
-        per_query = {str(query): float(score) for query, score in content["per_query"].items()}
-        stored = float(content["aggregate"][_RERANKING_METRIC])
+        per_query = _per_query(file, content["per_query"])
+        if not per_query:
+            flags.append(_empty(file, f"{dataset} has no queries, its mean cannot be checked"))
+        stored = _finite(file, [content["aggregate"][_RERANKING_METRIC]])
         mean = _finite(file, [*per_query.values()]) if per_query else stored
         if not math.isclose(mean, stored, rel_tol=0, abs_tol=1e-6):
             text = f"{file}: {dataset} has mean {stored:.6f}, its queries give {mean:.6f}"
@@ -226,28 +242,30 @@ def _from_reranking(file: Path, value: dict[str, Any], flags: list[Flag]) -> lis
         scores.append(
             Score(
                 **of_run,
-                task=dataset,
+                task=_name(file, dataset),
                 kind="reranking",
                 metric="nDCG@10",
                 value=mean,
                 per_query=per_query,
             )
         )
-    average = value.get("average", {}).get(_RERANKING_METRIC)
+    average = finite_number(value.get("average", {}).get(_RERANKING_METRIC))
     means = [score.value for score in scores if score.value is not None]
-    if average is not None and means and abs(float(average) - sum(means) / len(means)) > 1e-6:
+    if average is not None and means and abs(average - sum(means) / len(means)) > 1e-6:
         text = f"{file}: average is {average:.6f}, its data sets give {sum(means) / len(means):.6f}"
         flags.append(Flag("inconsistent", text, (str(file),)))
     return scores
 
 
-def _from_adapter_mteb(file: Path, value: dict[str, Any]) -> list[Score]:
+def _from_adapter_mteb(file: Path, value: dict[str, Any], flags: list[Flag]) -> list[Score]:
     """Embedding scores of an adapter training, without per-query scores."""
     of_run = _of_run(file)
+    if not value["per_task"]:
+        flags.append(_empty(file, "no tasks"))
     return [
         Score(
             **of_run,
-            task=task,
+            task=_name(file, task),
             kind="embedding",
             metric="main_score",
             value=_finite(file, [content["main_score"]]),
@@ -273,7 +291,7 @@ def _from_dataset(file: Path, value: dict[str, Any]) -> Score:
     """Score of one data set, from a file written by `evaluation.studies.lora_runs`."""
     system, seed, facts = run_name(file)
     ((metric, stored),) = value["aggregate"].items()
-    per_query = {str(query): float(score) for query, score in value.get("per_query", {}).items()}
+    per_query = _per_query(file, value.get("per_query", {}))
     return Score(
         system=system,
         identity=str(value.get("model", "")),
@@ -309,10 +327,28 @@ def _finite(file: Path, values: list[Any]) -> float:
     Raises:
         ValueError: no value, or one that is not finite.
     """
-    numbers = [float(value) for value in values]
-    if not numbers or not all(map(math.isfinite, numbers)):
-        raise ValueError(f"a score of {file.name} is missing or not finite")
-    return sum(numbers) / len(numbers)
+    numbers = [finite_number(value) for value in values]
+    known = [number for number in numbers if number is not None]
+    if not numbers or len(known) < len(numbers):
+        raise ValueError(f"a score of {file.name} is missing or not finite, or no number")
+    return sum(known) / len(known)
+
+
+def _per_query(file: Path, scores: dict[str, Any]) -> dict[str, float]:
+    return {_name(file, query): _finite(file, [score]) for query, score in scores.items()}
+
+
+def _name(file: Path, name: Any) -> str:
+    """Return the name of a model, a task or a query.
+
+    Raises:
+        DataError: it is blank, or has control characters or lone surrogates.
+    """
+    return checked_id(str(name), where=str(file))
+
+
+def _empty(file: Path, what: str) -> Flag:
+    return Flag("empty", f"{file}: {printable(what)}", (str(file),))
 
 
 def _one_line(error: Exception) -> str:

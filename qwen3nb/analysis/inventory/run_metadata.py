@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from qwen3nb.analysis.inventory.training_logs import json_lines
+from qwen3nb.analysis.inventory.training_logs import step_number
+from qwen3nb.datasets.training_files import json_lines, read_settings
+from qwen3nb.datasets.values import finite_number
 from qwen3nb.utils.atomic_files import sha256_file
 
 __all__ = ["FACTS", "run_facts", "run_name"]
@@ -22,7 +24,6 @@ _KEY_PATHS: dict[str, tuple[tuple[str, ...], ...]] = {
 FACTS = (*_KEY_PATHS, "steps", "steps_embedding", "steps_reranking", "ended", "weights")
 _COPY = re.compile(r"(?P<system>.+)-seed_(?P<seed>\d+)-(mteb|reranking)_results")
 _SEED = re.compile(r"seed_(\d+)")
-_LARGEST = 2**20
 
 
 def run_facts(config: Any, log: Mapping[str, Any]) -> dict[str, Any]:
@@ -67,15 +68,8 @@ def run_name(file: Path) -> tuple[str, int | None, dict[str, Any]]:
 
 
 def _folder_facts(folder: Path) -> dict[str, Any]:
-    import yaml
-
-    config: Any = {}
     file = folder / "config.yaml"
-    if file.is_file() and file.stat().st_size <= _LARGEST:
-        try:
-            config = yaml.safe_load(file.read_text(encoding="utf-8"))
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise ValueError(f"{file}: not readable as YAML ({error})") from None
+    config = read_settings(file) if file.exists() else {}
     facts = run_facts(config, _log_facts(folder / "train_log.jsonl"))
     weights = folder / "checkpoints" / "final" / "adapter_model.safetensors"
     return {**facts, "weights": sha256_file(weights)} if weights.is_file() else facts
@@ -85,9 +79,9 @@ def _log_facts(file: Path) -> dict[str, Any]:
     """Number of steps, in total and per task, and the time of the last entry (seconds).
 
     Raises:
-        ValueError: a line other than a truncated last one is not JSON; names the line.
+        DataError: a line other than a truncated last one is not JSON; names the line.
     """
-    if not file.is_file():
+    if not file.exists():
         return {}
     facts: dict[str, Any] = {}
     for entry in json_lines(file)[0]:  # of a killed training, the steps it reached
@@ -96,11 +90,11 @@ def _log_facts(file: Path) -> dict[str, Any]:
 
 
 def _add_entry(facts: dict[str, Any], entry: Mapping[str, Any]) -> None:
-    step = entry.get("global_step", entry.get("step"))
-    if isinstance(step, int):
+    step = step_number(entry.get("global_step", entry.get("step")))
+    if step is not None:
         facts["steps"] = max(facts.get("steps", 0), step)
-    if isinstance(entry.get("timestamp"), int | float):
-        facts["ended"] = max(facts.get("ended", 0.0), float(entry["timestamp"]))
+    if (ended := finite_number(entry.get("timestamp"))) is not None:
+        facts["ended"] = max(facts.get("ended", 0.0), ended)
     for kind, name in (("embedding", "epoch_emb_steps"), ("reranking", "epoch_rerank_steps")):
-        if isinstance(entry.get(name), int):  # one summary per epoch
-            facts[f"steps_{kind}"] = facts.get(f"steps_{kind}", 0) + entry[name]
+        if (steps := step_number(entry.get(name))) is not None:  # one summary per epoch
+            facts[f"steps_{kind}"] = facts.get(f"steps_{kind}", 0) + steps

@@ -11,7 +11,6 @@ stay missing and are never treated as 0.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,6 +20,8 @@ from typing import Any
 
 import numpy as np
 
+from qwen3nb.datasets.training_files import json_lines
+from qwen3nb.datasets.values import finite_number
 from qwen3nb.metrics.intervals import Array
 
 __all__ = [
@@ -28,15 +29,15 @@ __all__ = [
     "TrainingLog",
     "find_logs",
     "find_outputs",
-    "json_lines",
     "log_files",
     "read_conflicts",
     "read_log",
     "read_trainer_state",
+    "step_number",
 ]
 
 LOG, CONFLICTS = "train_log.jsonl", "gradient_conflicts.jsonl"
-_LARGEST = 256 * 2**20  # bytes
+_MOST_STEPS = 2**53  # beyond, floats skip integers
 _LAYER_MODULE = re.compile(r"(?:^|\.)layers\.(\d+)\.(?:\w+\.)*?(\w+)\.lora_[AB]\b")
 
 
@@ -105,39 +106,11 @@ def _means(values: list[list[list[float]]], axis: int) -> Array:
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
-def json_lines(file: Path) -> tuple[list[dict[str, Any]], list[str]]:
-    """Read the objects of a JSON Lines file, and a note if its last line is truncated.
-
-    Raises:
-        ValueError: a line other than a truncated last one is not a JSON object (names file and
-            line), or the file is larger than 256 MiB.
-    """
-    if file.stat().st_size > _LARGEST:
-        raise ValueError(f"{file}: larger than {_LARGEST // 2**20} MiB")
-    lines = file.read_bytes().split(b"\n")
-    objects, notes = [], []
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            value = json.loads(line.decode("utf-8"))
-        except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-            if number < len(lines):
-                reason = getattr(error, "msg", "") or type(error).__name__
-                raise ValueError(f"{file}:{number}: not JSON ({reason})") from None
-            notes.append(f"{file.name}:{number}: truncated, left out")
-            continue
-        if not isinstance(value, dict):
-            raise ValueError(f"{file}:{number}: {type(value).__name__}, expected an object")
-        objects.append(value)
-    return objects, notes
-
-
 def read_log(file: Path, *, name: str = "") -> TrainingLog:
     """Read a training's ``train_log.jsonl``.
 
     Raises:
-        ValueError: see `json_lines`.
+        DataError: see `qwen3nb.datasets.training_files.json_lines`.
     """
     entries, notes = json_lines(file)
     return TrainingLog(name or _run_name(file), _series(entries), tuple(notes))
@@ -150,16 +123,21 @@ def read_trainer_state(state: Mapping[str, Any], *, name: str) -> TrainingLog:
     return TrainingLog(name, _series(renamed))
 
 
+def step_number(value: Any) -> int | None:
+    """Return the number of a step; None for anything else."""
+    number = isinstance(value, int) and not isinstance(value, bool)
+    return value if number and abs(value) <= _MOST_STEPS else None
+
+
 def _series(entries: Iterable[Mapping[str, Any]]) -> dict[str, tuple[tuple[int, float], ...]]:
     series: dict[str, dict[int, float]] = {}
     for entry in entries:
-        step = entry.get("step")
-        if not isinstance(step, int):
+        step = step_number(entry.get("step"))
+        if step is None:
             continue
         for key, value in entry.items():
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            if key != "step" and number and math.isfinite(value):
-                series.setdefault(key, {})[step] = float(value)
+            if key != "step" and (number := finite_number(value)) is not None:
+                series.setdefault(key, {})[step] = number
     return {key: tuple(sorted(values.items())) for key, values in series.items()}
 
 
@@ -167,13 +145,13 @@ def read_conflicts(file: Path, *, name: str = "") -> Conflicts:
     """Read a joint training's ``gradient_conflicts.jsonl``.
 
     Raises:
-        ValueError: see `json_lines`.
+        DataError: see `qwen3nb.datasets.training_files.json_lines`.
     """
     entries, notes = json_lines(file)
     measured: dict[int, dict[tuple[str, str], list[float]]] = {}
     for entry in entries:
-        step, per_layer = entry.get("step"), entry.get("per_layer")
-        if isinstance(step, int) and isinstance(per_layer, dict):
+        step, per_layer = step_number(entry.get("step")), entry.get("per_layer")
+        if step is not None and isinstance(per_layer, dict):
             measured[step] = dict(_cosines(per_layer))
     steps = tuple(sorted(measured))
     modules = dict.fromkeys(module for step in steps for module in measured[step])
@@ -186,10 +164,10 @@ def read_conflicts(file: Path, *, name: str = "") -> Conflicts:
 def _cosines(per_layer: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], list[float]]]:
     cosines: dict[tuple[str, str], list[float]] = {}
     for parameter, value in per_layer.items():
-        if isinstance(value, int | float) and math.isfinite(value):
+        if (number := finite_number(value)) is not None:
             match = _LAYER_MODULE.search(parameter)
             module = (match[1], match[2]) if match else ("other", parameter.rsplit(".", 2)[0])
-            cosines.setdefault(module, []).append(float(value))
+            cosines.setdefault(module, []).append(number)
     yield from cosines.items()
 
 

@@ -5,13 +5,12 @@ columns hold the star count and the date of the last change. ``PRESETS`` has the
 of known tools.
 
 Files are opened read-only, and nothing in them is executed. Sizes are limited, so that a
-small file cannot expand into a large one. Every error names file, line (or row) and cause.
+small file cannot expand into a large one. Every error names file, line (or row) and cause. The
+rules are a table of the guide, `book/guide/what-is-refused.md`.
 """
 
 from __future__ import annotations
 
-import csv
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
@@ -20,7 +19,6 @@ from types import MappingProxyType
 from typing import Any
 
 from qwen3nb.datasets.custom.databases import (
-    CELL,
     DUCKDB,
     SQLITE,
     database_kind,
@@ -28,14 +26,26 @@ from qwen3nb.datasets.custom.databases import (
     sqlite_rows,
 )
 from qwen3nb.datasets.custom.text_template import TextTemplate
-from qwen3nb.datasets.rows import DataError, json_object, listed, open_text
+from qwen3nb.datasets.rows import (
+    RAISED,
+    RATIO,
+    DataError,
+    csv_rows,
+    json_object,
+    listed,
+    open_text,
+    size_limit,
+    unicode_text,
+)
+from qwen3nb.datasets.values import checked_id
 from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.strict_json import first_duplicate, parse_json
 
 __all__ = ["PRESETS", "DocumentLayout", "Documents", "find_layout", "read_documents"]
 
 MOST = 256 << 20  # bytes of a file, unpacked
-RATIO = 200  # unpacked to packed size; text compresses about 10-fold, table rows 50-fold
-_FREE = 16 << 20  # bytes that may be unpacked whatever the ratio
+_FREE = 16 << 20  # bytes that a database may hold whatever its size
+_ROW = 256  # bytes that a row takes in memory besides its text
 _SUFFIXES = (".jsonl", ".ndjson", ".csv")
 
 
@@ -83,7 +93,7 @@ class Documents:
 
     Attributes:
         name: the file name, without its folder.
-        texts: text per id, never empty.
+        texts: text per id; some may be empty.
         stars: star count per id, None where it is missing; empty without such a column.
         updated: date of the last change (UTC) per id, likewise.
     """
@@ -110,8 +120,8 @@ def read_documents(file: Path, layout: DocumentLayout | None = None) -> Document
 
     Raises:
         DataError: the file cannot be read in its format; an id is missing, repeated or not
-            text; a text is empty, of another type or not valid Unicode; a star count is
-            negative; a date is invalid.
+            text; a text is of another type or not valid Unicode, or all are empty; a star count
+            is negative; a date is invalid; or the file is too large.
     """
     layout = layout or DocumentLayout()
     template = TextTemplate.parse(layout.text)
@@ -119,22 +129,25 @@ def read_documents(file: Path, layout: DocumentLayout | None = None) -> Document
     locations: dict[str, str] = {}
     stars: dict[str, int | None] = {}
     updated: dict[str, date | None] = {}
-    size = 0
+    size, most, expanded = 0, size_limit(MOST), _expanded(file)
     for where, row in _rows(file, layout, template):
         name = _id(where, layout.id_column, row[layout.id_column])
         if name in texts:
-            raise DataError(f"{where}: duplicate id {name!r}, first at {locations[name]}")
+            raise DataError(f"{where}: duplicate id {name!r:.60}, first at {locations[name]}")
         texts[name] = _text(where, layout, template, row)
         locations[name] = where
         size += len(texts[name])
-        if size > MOST:
-            raise DataError(f"{where}: more than {MOST >> 20} MiB of text in total")
+        if size > most or size + _ROW * len(texts) > expanded:
+            limit = min(most, expanded) >> 20
+            raise DataError(f"{where}: more than {limit} MiB of text in total; {RAISED}")
         if layout.stars:
             stars[name] = _count(where, layout.stars, row[layout.stars])
         if layout.updated:
             updated[name] = _day(where, layout.updated, row[layout.updated])
     if not texts:
         raise DataError(f"{file}: no documents")
+    if not any(text.strip() for text in texts.values()):
+        raise DataError(f"{file}: expected documents with a text; all are empty")
     return Documents(file.name, texts, stars, updated)
 
 
@@ -164,8 +177,10 @@ def _rows(
 def _json_rows(file: Path, columns: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the rows of a JSONL file; a key may be absent from some lines, not from all."""
     seen: set[str] = set()
-    for number, line in _lines(file):
-        if line.strip():
+    with open_text(file, most=MOST) as lines:
+        for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
             row = json_object(line, where=f"{file}:{number}")
             seen |= row.keys()
             if columns[0] not in row:
@@ -179,52 +194,28 @@ def _json_rows(file: Path, columns: Sequence[str]) -> Iterator[tuple[str, Mappin
 
 def _csv_rows(file: Path, columns: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the rows of a CSV file with a header; an empty cell is null."""
-    reader = csv.reader((line for _, line in _lines(file)), strict=True)
-    try:
-        header = [name.removeprefix("\ufeff").strip() for name in next(reader, [])]
-        if twice := [name for name in header if header.count(name) > 1]:
-            raise DataError(f"{file}:1: duplicate column {twice[0]!r}")
-        if lost := [name for name in columns if name not in header]:
-            raise DataError(f"{file}:1: no column {lost[0]!r}; columns: {listed(header)}")
-        for row in reader:
-            if row and len(row) != len(header):
-                raise DataError(
-                    f"{file}:{reader.line_num}: {len(row)} cells, expected {len(header)}"
-                )
-            if row:
-                values = dict(zip(header, row, strict=True))
-                yield f"{file}:{reader.line_num}", {name: values[name] or None for name in columns}
-    except csv.Error as error:
-        raise DataError(f"{file}:{reader.line_num}: invalid CSV ({error})") from None
+    rows = csv_rows(file, most=MOST)
+    header = [name.strip() for name in next(rows, (0, []))[1]]
+    if (twice := first_duplicate(header)) is not None:
+        raise DataError(f"{file}:1: duplicate column {twice!r:.60}")
+    if lost := [name for name in columns if name not in header]:
+        raise DataError(f"{file}:1: no column {lost[0]!r}; columns: {listed(header)}")
+    for number, row in rows:
+        if len(row) != len(header):
+            raise DataError(f"{file}:{number}: {len(row)} cells, expected {len(header)}")
+        values = dict(zip(header, row, strict=True))
+        yield f"{file}:{number}", {name: values[name] or None for name in columns}
 
 
-def _lines(file: Path) -> Iterator[tuple[int, str]]:
-    """Yield numbered lines, limited in length to a cell's and in total to a file's maximum."""
-    packed = file.stat().st_size
-    most = min(MOST, max(_FREE, packed * RATIO)) if file.suffix == ".gz" else MOST
-    with open_text(file) as text:
-        read = number = 0
-        while line := text.readline(CELL):
-            number += 1
-            read += len(line)
-            if len(line) >= CELL:
-                raise DataError(f"{file}:{number}: the line is longer than {CELL >> 20} MiB")
-            if read > most:
-                raise DataError(
-                    f"{file}:{number}: more than {most >> 20} MiB unpacked from "
-                    f"{packed:,} bytes; expected at most {MOST >> 20} MiB, and at most "
-                    f"{RATIO} times the packed size"
-                )
-            yield number, line
+def _expanded(file: Path) -> int:
+    """Return how many bytes the rows may take: a database can hold millions in a few."""
+    size = file.stat().st_size if file.is_file() else 0
+    return size_limit(max(_FREE, size * RATIO))
 
 
 def _id(where: str, column: str, value: Any) -> str:
     name = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-    if not isinstance(name, str) or not name.strip():
-        raise DataError(f"{where}: id {column!r} is {value!r:.60}, expected text or an integer")
-    if not name.isprintable():  # control characters, lone surrogates
-        raise DataError(f"{where}: id {value!r:.60} has unprintable characters")
-    return name
+    return checked_id(name, where=f"{where}: field {column!r}")
 
 
 def _text(
@@ -235,12 +226,8 @@ def _text(
         column = layout.columns.get(name, name)
         values[name] = _part(f"{where}: field {column!r}", row[column], name in layout.lists)
     text = template.fill(values)
-    if not text.strip():
-        raise DataError(f"{where}: no text: {', '.join(sorted(values))} null or empty")
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        raise DataError(f"{where}: the text is not valid Unicode: {text!r:.60}") from None
+    if not unicode_text(text):
+        raise DataError(f"{where}: the text is not valid Unicode: {text!r:.60}")
     return text
 
 
@@ -250,8 +237,8 @@ def _part(where: str, value: Any, as_list: bool) -> str:
         return ""
     if as_list and isinstance(value, str):
         try:
-            value = json.loads(value) if value.strip() else []
-        except (ValueError, RecursionError):
+            value = parse_json(value) if value.strip() else []
+        except ValueError:
             raise DataError(f"{where} is {value!r:.60}, expected a JSON list") from None
     if isinstance(value, list):
         if all(isinstance(each, str) for each in value):

@@ -2,9 +2,9 @@
 
 The grades of the query file are the ground truth. nDCG uses them as they are; MRR,
 precision and recall count grades of at least ``relevance_threshold`` as relevant. A grade
-for a document that does not exist is ignored and reported. A query without any relevant
-document left is dropped and reported. An ``expected`` list that contradicts the grades is
-reported, and has no effect.
+for a document that does not exist is ignored and reported, unless most do not exist. A query
+without any relevant document left is dropped and reported. An ``expected`` list that contradicts
+the grades is reported, and has no effect. What is odd is counted as in a `TestCollection`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,13 @@ from qwen3nb.datasets.collection import TestCollection
 from qwen3nb.datasets.custom.documents import DocumentLayout, Documents, read_documents
 from qwen3nb.datasets.custom.queries import Query, QueryFile, read_queries
 from qwen3nb.datasets.custom.score_boosts import Factors, document_factors
+from qwen3nb.datasets.judgements import (
+    UNANSWERABLE,
+    UNJUDGED,
+    judgement_counts,
+    nonzero,
+    text_counts,
+)
 from qwen3nb.datasets.rows import DataError, listed
 from qwen3nb.utils.atomic_files import canonical, sha256_json
 
@@ -46,6 +53,7 @@ class Domain:
         threshold: lowest grade that counts as relevant in binary metrics.
         dropped: queries without a relevant document, which no metric counts.
         notes: issues in the data, one line each.
+        counts: what is odd about the data, with its number; only what there is.
     """
 
     name: str
@@ -59,6 +67,7 @@ class Domain:
     threshold: int
     dropped: tuple[str, ...]
     notes: tuple[str, ...]
+    counts: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def relevant(self) -> dict[str, dict[str, int]]:
@@ -89,8 +98,8 @@ def load_domain(
         name: name of the task; by default that of the document file.
 
     Raises:
-        DataError: an invalid file, no query with a relevant document, or recency without
-            a date.
+        DataError: an invalid file, no query with a relevant document, most judged documents
+            missing, or recency without a date.
     """
     if not isinstance(queries, QueryFile):
         queries = read_queries(Path(queries))
@@ -117,6 +126,7 @@ def load_domain(
         threshold=threshold,
         dropped=tuple(each.id for each in queries.queries if each.id not in judged),
         notes=(*factors.notes, *_notes(queries, documents.texts, threshold)),
+        counts=_counts(queries, documents.texts, texts),
     )
 
 
@@ -142,7 +152,10 @@ def load_custom(
         DataError: an invalid file, or no query with a relevant document.
     """
     domain = load_domain(queries, documents, layout=layout, boost=False, name=name)
-    return TestCollection.from_texts(domain.queries, domain.texts, domain.grades, name=domain.name)
+    collection = TestCollection.from_texts(
+        domain.queries, domain.texts, domain.grades, name=domain.name
+    )
+    return replace(collection, counts={**collection.counts, **domain.counts})
 
 
 def _judged(queries: QueryFile, documents: Documents) -> dict[str, dict[str, int]]:
@@ -164,6 +177,29 @@ def _judged(queries: QueryFile, documents: Documents) -> dict[str, dict[str, int
             f"{len(documents.texts)} documents of {documents.name}; check the id column"
         )
     return judged
+
+
+def _counts(
+    queries: QueryFile, documents: Mapping[str, str], kept: Mapping[str, str]
+) -> dict[str, int]:
+    """Count what is odd.
+
+    Raises:
+        DataError: most of the judged documents are missing.
+    """
+    grades = {each.id: each.grades for each in queries.queries}
+    counts = judgement_counts(
+        grades, queries=grades, documents=documents, where=queries.file, zeros=False
+    )
+    unjudged = counts[UNJUDGED]
+    return nonzero(
+        {
+            **counts,
+            UNANSWERABLE: len(grades) - len(kept) - unjudged,
+            **text_counts("documents", documents.values()),
+            **text_counts("queries", kept.values()),
+        }
+    )
 
 
 def _known(grades: Mapping[str, int], texts: Mapping[str, str]) -> dict[str, int]:

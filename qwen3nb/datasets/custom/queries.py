@@ -4,7 +4,7 @@
     id = "q001"                     # letters, digits, . _ -
     query = "rust grep tool"
     category = "composite"          # optional, a name like an id
-    relevance_grades = { "acme/grep" = 3, "acme/tmux" = 1 }    # 0 to 3; absent means 0
+    relevance_grades = { "acme/grep" = 3, "acme/tmux" = 1 }    # up to 3; absent means 0
     expected = ["acme/grep"]        # optional; `expected_repos` is an alias
 
     [models.current]                # optional: the models to compare by default
@@ -21,7 +21,8 @@
     relevance_threshold = 2
 
 The grades are the ground truth. If a query has grades, its ``expected`` list is only
-compared with them; if it has none, every expected document has grade 3.
+compared with them; if it has none, every expected document has grade 3. What is refused and
+what is counted is a table of the guide, `book/guide/what-is-refused.md`.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from pydantic import (
     AfterValidator,
     AliasChoices,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
@@ -47,7 +49,8 @@ from pydantic import (
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from qwen3nb.datasets.custom.toml_lines import KeyPath, deep_key_line, key_lines, line_of
-from qwen3nb.datasets.rows import DataError
+from qwen3nb.datasets.judgements import LARGEST
+from qwen3nb.datasets.rows import DataError, printable, read_text
 
 __all__ = ["ModelEntry", "Query", "QueryFile", "ScoringSettings", "read_queries"]
 
@@ -83,6 +86,11 @@ def _as_written(value: Any, check: Callable[[Any], Any]) -> Any:
     return value
 
 
+def _whole(value: Any) -> Any:
+    """Return 2 for 2.0; pydantic refuses what is no whole number."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 _Name = Annotated[
     str, _must_be("a name of letters, digits, . _ -", lambda text: bool(_NAME.fullmatch(text)))
 ]
@@ -92,7 +100,9 @@ _Text = Annotated[
 _Ids = Annotated[
     list[_Text], _must_be("a list without duplicates", lambda ids: len(set(ids)) == len(ids))
 ]
-_Grade = Annotated[int, Field(ge=0, le=HIGHEST_GRADE)]
+_Grade = Annotated[
+    int, Field(ge=-LARGEST, le=HIGHEST_GRADE), BeforeValidator(_whole)
+]  # a negative one counts as 0
 _Count = Annotated[int, Field(gt=0, lt=10**6)]
 _Prompt = Annotated[str, _must_be("text without NUL", lambda text: "\0" not in text)]
 _Number = Annotated[float, Field(allow_inf_nan=False)]
@@ -122,7 +132,7 @@ class ScoringSettings(_TomlTable):
 
 class _QueryTable(_TomlTable):
     id: _Name
-    query: _Text
+    query: str
     category: _Name = UNCATEGORISED
     relevance_grades: dict[str, _Grade] | None = None
     expected: _Ids | None = Field(
@@ -215,38 +225,28 @@ def read_queries(file: Path) -> QueryFile:
         DataError: unreadable, not TOML, or invalid; one line per error, each with the
             line, the key, the expected value and the value in the file.
     """
-    text = _read(file)
+    text = read_text(file, most=MOST).replace("\r\n", "\n")
     if line := deep_key_line(text):
         raise DataError(f"{file}:{line}: a key of more than 32 parts")
     try:
         raw = tomllib.loads(text)
         lines = key_lines(text)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{file}: not TOML: {error}") from None
+        raise DataError(f"{file}: not TOML: {printable(str(error)):.300}") from None
     try:
         content = _File.model_validate(raw)
     except ValidationError as error:
-        causes = [(each["loc"], _cause(each)) for each in error.errors()]
-        raise _data_error(file, lines, causes) from None
+        errors = sorted(error.errors(), key=lambda each: line_of(each["loc"], lines))
+        causes = [(each["loc"], _cause(each)) for each in errors[:_SHOWN]]
+        raise _data_error(file, lines, causes, more=len(errors) - _SHOWN) from None
     if repeated := list(_repeated_ids(content.queries, lines)):
-        raise _data_error(file, lines, repeated)
+        raise _data_error(file, lines, repeated[:_SHOWN], more=len(repeated) - _SHOWN)
     return QueryFile(
         file,
         tuple(_query(each, index, lines) for index, each in enumerate(content.queries)),
         tuple(_model(name, each, file.parent) for name, each in content.models.items()),
         content.settings,
     )
-
-
-def _read(file: Path) -> str:
-    if not file.is_file():
-        raise DataError(f"{file}: no such file, or not a regular file")
-    if file.stat().st_size > MOST:
-        raise DataError(f"{file}: {file.stat().st_size:,} bytes; expected at most {MOST:,}")
-    try:
-        return file.read_bytes().decode("utf-8").replace("\r\n", "\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{file}: cannot be read ({error})") from None
 
 
 def _cause(error: ErrorDetails) -> str:
@@ -265,12 +265,11 @@ def _unknown_key(name: str, table: type[_TomlTable]) -> str:
 
 
 def _data_error(
-    file: Path, lines: Mapping[KeyPath, int], causes: Iterable[tuple[KeyPath, str]]
+    file: Path, lines: Mapping[KeyPath, int], causes: Iterable[tuple[KeyPath, str]], *, more: int
 ) -> DataError:
-    """Combine the first errors, ordered by line, into one exception."""
+    """Combine errors, ordered by line, into one exception that says how many more there are."""
     errors = sorted((line_of(path, lines), f"{_key(path)}: {cause}") for path, cause in causes)
-    shown = [f"{file}:{line}: {error}" for line, error in errors[:_SHOWN]]
-    more = len(errors) - _SHOWN
+    shown = [f"{file}:{line}: {printable(error)}" for line, error in errors]
     return DataError("\n".join(shown + ([f"... and {more} more"] * (more > 0))))
 
 
@@ -287,7 +286,10 @@ def _repeated_ids(
     for index, query in enumerate(queries):
         if (earlier := first.setdefault(query.id, index)) != index:
             line = line_of(("queries", earlier), lines)
-            yield ("queries", index, "id"), f"Duplicate id {query.id!r}, first used on line {line}"
+            yield (
+                ("queries", index, "id"),
+                f"Duplicate id {query.id!r:.60}, first used on line {line}",
+            )
 
 
 def _query(table: _QueryTable, index: int, lines: Mapping[KeyPath, int]) -> Query:

@@ -19,16 +19,20 @@ _LONG = 200  # lines of a statement
 _DEEP = 32  # dots of a key
 _SEPARATOR = re.compile(r"[,=]")
 _TOKEN = re.compile(
-    r'"""(?:\\.|[^\\])*?"{3,5}'
-    r"|'''.*?'{3,5}"
-    r'|"(?:\\.|[^"\\\n])*"'
-    r"|'[^'\n]*'"
+    r'"""(?:(?:\\.|[^\\])*?"{3,5})?'
+    r"|'''(?:.*?'{3,5})?"
+    r'|"(?:(?:\\.|[^"\\\n])*")?'
+    r"|'(?:[^'\n]*')?"
     r"|#[^\n]*"
     r"|\n"
     r"|[\[\]{}]"
     r"|[^\"'#\n\[\]{}]+",
     re.DOTALL,
 )
+
+
+# Quotes that nothing closes: no TOML. To search on would look for their ends again and again.
+_UNCLOSED = ('"', "'", '"""', "'''")
 
 
 def key_lines(text: str) -> dict[KeyPath, int]:
@@ -70,6 +74,8 @@ def deep_key_line(text: str) -> int:
     dots, line = 0, 1
     for match in _TOKEN.finditer(text):
         piece = match[0]
+        if piece in _UNCLOSED:
+            return 0
         if piece[0] not in "\"'#":
             parts = _SEPARATOR.split(piece)
             most = dots + parts[0].count(".")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from qwen3nb.datasets.rows import DataError, json_rows
+from qwen3nb.datasets.rows import DataError, csv_rows, numbered_json_rows
+from qwen3nb.datasets.values import finite_number, has_control_characters, number_in_text
 from qwen3nb.metrics.aggregate import Aggregate, aggregate
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.load import load_encoder
@@ -152,10 +152,13 @@ def read_pairs(file: Path) -> STSPairs:
         DataError: an invalid row; the message names the line.
     """
     if file.name.removesuffix(".gz").endswith((".csv", ".tsv")):
-        rows = _table(file)
+        rows = list(_table(file))
     else:
-        kinds = {"sentence1": str, "sentence2": str, "score": (int, float)}
-        rows = [(a, b, float(score)) for a, b, score in json_rows(file, kinds)]  # type: ignore[arg-type]
+        kinds: dict[str, Any] = {"sentence1": str, "sentence2": str, "score": (int, float)}
+        rows = [
+            _pair(file, number, a, b, score)
+            for number, (a, b, score) in numbered_json_rows(file, kinds)
+        ]
     if not rows:
         raise DataError(f"{file}: no pairs")
     first, second, gold = zip(*rows, strict=True)
@@ -172,24 +175,28 @@ def _pairs(data: Any) -> STSPairs:
     return STSPairs("custom", tuple(first), tuple(second), tuple(map(float, gold)))
 
 
-def _table(file: Path) -> list[tuple[str, str, float]]:
-    from qwen3nb.datasets.rows import open_text
+def _table(file: Path) -> Iterator[tuple[str, str, float]]:
+    """Yield the pairs of a table with a header."""
+    rows, wanted = csv_rows(file), ("sentence1", "sentence2", "score")
+    header = next(rows, (1, []))[1]
+    if missing := [name for name in wanted if name not in header]:
+        raise DataError(f"{file}:1: no column {missing[0]!r}; expected {', '.join(wanted)}")
+    for number, cells in rows:
+        if len(cells) != len(header):
+            raise DataError(f"{file}:{number}: {len(cells)} cells, expected {len(header)}")
+        first, second, score = (cells[header.index(name)] for name in wanted)
+        yield _pair(file, number, first, second, score)
 
-    mark = "\t" if ".tsv" in file.name else ","
-    rows = []
-    with open_text(file) as text:
-        reader = csv.DictReader(text, delimiter=mark)
-        wanted = ("sentence1", "sentence2", "score")
-        if missing := [name for name in wanted if name not in (reader.fieldnames or ())]:
-            raise DataError(f"{file}:1: no column {missing[0]!r}; expected {', '.join(wanted)}")
-        for row in reader:
-            try:
-                rows.append((str(row["sentence1"]), str(row["sentence2"]), float(row["score"])))
-            except (TypeError, ValueError):
-                raise DataError(
-                    f"{file}:{reader.line_num}: expected a number as score; got {row['score']!r}"
-                ) from None
-    return rows
+
+def _pair(file: Path, number: int, first: str, second: str, gold: Any) -> tuple[str, str, float]:
+    score = number_in_text(gold) if isinstance(gold, str) else finite_number(gold)
+    if score is None:
+        raise DataError(f"{file}:{number}: expected a number as score; got {gold!r:.60}")
+    if not first.strip() or not second.strip():
+        raise DataError(f"{file}:{number}: expected two sentences; one is empty")
+    if has_control_characters(first + second):
+        raise DataError(f"{file}:{number}: a sentence has control characters")
+    return first, second, score
 
 
 def evaluate_sts(

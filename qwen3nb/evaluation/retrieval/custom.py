@@ -180,6 +180,7 @@ def _evaluate(
             main_metric="nDCG@10",
             size={"documents": len(domain.texts), "queries": len(domain.queries)},
             categories=dict(domain.categories),
+            counts=dict(domain.counts),
         ),
         per_query={name: (graded | binary)[name] for name in DOMAIN_METRICS},
         work=work,

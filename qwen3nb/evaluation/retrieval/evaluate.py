@@ -68,7 +68,7 @@ def evaluate_collection(
             main_metric=metrics[0],
             size={"documents": len(collection.documents), "queries": len(collection.queries)},
             group=collection.group,
-            counts={**collection.counts, **work.counts()},
+            counts={**collection.counts, **stage.counts, **work.counts()},
         ),
         per_query=score_run(collection.qrels, stage.run, metrics, zeros=True),
         work=work,

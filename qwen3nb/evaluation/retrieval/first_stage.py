@@ -12,14 +12,18 @@ made query by query and held as arrays.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from qwen3nb import paths
 from qwen3nb.datasets.collection import TestCollection
+from qwen3nb.datasets.judgements import nonzero
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.datasets.trec import load_run, write_run
 from qwen3nb.metrics.retrieval import rank_documents
@@ -37,6 +41,8 @@ __all__ = ["First", "FirstStage", "first_stage", "load_first", "stored_stage"]
 First = Any  # "bm25", "given", a path, an Encoder, or a list of these
 Scored = Iterator[tuple[str, Mapping[str, float]]]  # a query and the scores of its documents
 _BLOCK = 256  # queries searched at once
+_STRAY = "queries of a run that are not among the queries, left out"
+_EMPTY = "queries for which nothing was retrieved, counted as 0"
 
 
 @dataclass(frozen=True)
@@ -48,12 +54,14 @@ class FirstStage:
         run: at most ``depth`` documents per query.
         recipe: everything the run depends on, as JSON.
         digest: SHA-256 of the run in TREC format.
+        counts: what is odd about the run, with its number; only what there is.
     """
 
     label: str
     run: RunArrays
     recipe: dict[str, Any]
     digest: str
+    counts: Mapping[str, int] = field(default_factory=dict)
 
 
 def load_first(*names: str) -> First:
@@ -87,31 +95,38 @@ def first_stage(
     stage = stored_stage(label, recipe, collection.queries)
     if stage is not None:
         return stage
-    run = _search(collection, first, depth)
+    counts: Counter[str] = Counter()
+    run = _search(collection, first, depth, counts)
     if not len(run.scores):
         raise DataError(f"{collection.name}: the first stage {label} found no documents")
-    return FirstStage(label, run, recipe, _store(recipe, run, tag=label))
+    counts[_EMPTY] = int(np.sum(np.diff(run.offsets) == 0))  # of a fusion, not of its parts
+    kept = nonzero(counts)
+    return FirstStage(label, run, recipe, _store(recipe, run, kept, tag=label), kept)
 
 
 def stored_stage(label: str, recipe: dict[str, Any], queries: Iterable[str]) -> FirstStage | None:
-    """Return the first stage with the run that ``recipe`` made; None if not kept, or changed.
+    """Return the first stage with the run that ``recipe`` made; None if not kept, or damaged.
 
     A query for which nothing was retrieved has an empty ranking.
     """
     file, note = _files(recipe)
     if not (note.is_file() and file.is_file()):
         return None
-    kept = read_json(note)
+    try:
+        kept = dict(read_json(note))
+    except (ValueError, TypeError):
+        return None  # searched again
     if kept.get("recipe") != recipe or kept.get("digest") != sha256_file(file):
         return None
-    return FirstStage(label, load_run(file).of_queries(queries), recipe, kept["digest"])
+    run = load_run(file).of_queries(queries)
+    return FirstStage(label, run, recipe, kept["digest"], kept.get("counts", {}))
 
 
-def _store(recipe: dict[str, Any], run: RunArrays, *, tag: str) -> str:
+def _store(recipe: dict[str, Any], run: RunArrays, counts: dict[str, int], *, tag: str) -> str:
     """Keep the run and its recipe; return the digest of the run's file."""
     file, note = _files(recipe)
     digest = sha256_file(write_run(file, run, tag=tag))
-    write_json(note, {"recipe": recipe, "digest": digest})
+    write_json(note, {"recipe": recipe, "digest": digest, "counts": counts})
     return digest
 
 
@@ -145,9 +160,12 @@ def describe(first: First) -> tuple[str, dict[str, Any]]:
     )
 
 
-def _search(collection: TestCollection, first: First, depth: int) -> RunArrays:
+def _search(
+    collection: TestCollection, first: First, depth: int, counts: Counter[str]
+) -> RunArrays:
+    """Return the run, and add to ``counts`` what is odd about the runs it is made of."""
     builder = RunBuilder()
-    for query, scores in _scored(collection, first, depth):
+    for query, scores in _scored(collection, first, depth, counts):
         others = scores
         if collection.skip_self:
             others = {name: score for name, score in scores.items() if name != query}
@@ -155,13 +173,15 @@ def _search(collection: TestCollection, first: First, depth: int) -> RunArrays:
     return builder.run().of_queries(collection.queries)
 
 
-def _scored(collection: TestCollection, first: First, depth: int) -> Scored:
+def _scored(collection: TestCollection, first: First, depth: int, counts: Counter[str]) -> Scored:
     """Yield each query with its best documents, at least ``depth`` of them if there are."""
     if isinstance(first, list | tuple):
         # Each part is cached as well, and deeper: fusion can lift documents from below the cutoff.
-        parts = [first_stage(collection, each, depth=2 * depth).run for each in first]
+        parts = [first_stage(collection, each, depth=2 * depth) for each in first]
+        for part in parts:
+            counts.update(part.counts)
         for query in collection.queries:
-            yield from fuse([{query: part[query]} for part in parts]).items()
+            yield from fuse([{query: part.run[query]} for part in parts]).items()
         return
     deeper = depth + 1 if collection.skip_self else depth
     if isinstance(first, Encoder):
@@ -171,7 +191,7 @@ def _scored(collection: TestCollection, first: First, depth: int) -> Scored:
     elif first == "given":
         yield from _given(collection)
     else:
-        yield from _from_file(collection, Path(first)).items()
+        yield from _from_file(collection, Path(first), counts).items()
 
 
 def _bm25() -> BM25:
@@ -217,12 +237,14 @@ def _dense(collection: TestCollection, encoder: Encoder, depth: int) -> Scored:
         yield from Hits(hits.ids[part], hits.scores[part]).run(names[part], documents).items()
 
 
-def _from_file(collection: TestCollection, file: Path) -> RunArrays:
-    kept = load_run(file).of_queries(collection.queries)
+def _from_file(collection: TestCollection, file: Path, counts: Counter[str]) -> RunArrays:
+    run = load_run(file)
+    counts[_STRAY] += len(run.keys() - collection.queries.keys())
+    kept = run.of_queries(collection.queries)
     for query, scores in kept.items():
         if odd := next((name for name in scores if name not in collection.documents), None):
             raise DataError(
-                f"{file}: document {odd!r} of query {query!r} is not in {collection.name}"
+                f"{file}: document {odd!r:.60} of query {query!r:.60} is not in {collection.name}"
             )
     if not len(kept.scores):
         raise DataError(f"{file}: has no query of {collection.name}; is it for another data set?")

@@ -255,7 +255,7 @@ def _task_info(candidates: Candidates) -> TaskInfo:
         main_metric="MRR@10" if collection.name in _MSMARCO else "nDCG@10",
         size=candidates.size,
         selection=f"limit{candidates.limit}" if candidates.limit else "",
-        counts=dict(collection.counts),
+        counts={**collection.counts, **first.counts},
     )
 
 

@@ -10,7 +10,6 @@ next to the adapter has the same scores in the format of the training code.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.datasets.rows import DataError
+from qwen3nb.datasets.training_files import json_lines, read_settings
 from qwen3nb.evaluation.run import EvaluationRun
 from qwen3nb.models.rerankers.prompt_template import INSTRUCTION
 from qwen3nb.models.types import SpecError
@@ -128,14 +128,9 @@ def _trained(final: Path, training: Path | str | None) -> TrainedAdapter:
 
 
 def _settings(file: Path) -> dict[str, Any]:
-    import yaml
-
     if not file.is_file():
         raise DataError(f"{file}: file not found; expected the adapter's training configuration")
-    try:
-        value = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise DataError(f"{file}: cannot be read ({error})") from None
+    value = read_settings(file)
     if not isinstance(value, dict):
         raise DataError(f"{file}: expected a mapping; got {type(value).__name__}")
     return value
@@ -309,15 +304,14 @@ def _snapshot(each: TrainedAdapter, kind: str) -> dict[str, Any]:
 
 
 def _steps(log: Path) -> int | None:
-    """Number of optimisation steps, from the training log; None if it does not say."""
-    steps = []
-    for line in log.read_bytes().splitlines() if log.is_file() else ():
-        try:
-            entry = json.loads(line)
-        except ValueError:  # line truncated when the process was killed
-            continue
-        step = entry.get("global_step", entry.get("step")) if isinstance(entry, dict) else None
-        steps += [step] if isinstance(step, int) else []
+    """Number of optimisation steps, from the training log; None if it does not say.
+
+    Raises:
+        DataError: see `json_lines`.
+    """
+    entries = json_lines(log)[0] if log.exists() else ()
+    given = (entry.get("global_step", entry.get("step")) for entry in entries)
+    steps = [each for each in given if isinstance(each, int) and not isinstance(each, bool)]
     return max(steps, default=None)
 
 

@@ -195,10 +195,10 @@ def test_records_of_superseded_weights_are_flagged(tmp_path):
         ("{", "not readable as JSON"),
         ('{"per_dataset": {"A": {"aggregate": {}}}}', "KeyError: 'per_query'"),
         ('{"per_task": {"A": {"main_score": NaN}}}', "missing or not finite"),
-        ('{"per_task": {"A": {"main_score": null}}}', "float"),
+        ('{"per_task": {"A": {"main_score": null}}}', "missing or not finite"),
         ('{"task_name": "A", "scores": {"test": []}}', "missing or not finite"),
         ('{"schema": "qwen3nb.result/1"}', "not a result record"),
-        ("\udcff", "not readable as JSON"),
+        ("\udcff", ":1: cannot be read (not UTF-8"),
     ],
 )
 def test_broken_files_are_flagged_and_the_rest_is_read(tmp_path, content, cause):

@@ -9,7 +9,6 @@ from helpers.records import amend, make
 from qwen3nb.analysis.inventory.training_logs import (
     find_logs,
     find_outputs,
-    json_lines,
     log_files,
     read_conflicts,
     read_log,
@@ -21,6 +20,7 @@ from qwen3nb.analysis.training.checkpoint_scores import (
     trajectories,
     trajectory_curve,
 )
+from qwen3nb.datasets.training_files import json_lines
 from qwen3nb.report.training.figures import conflict_figure, loss_figure, trajectory_figure
 from qwen3nb.report.training.tables import (
     best_table,

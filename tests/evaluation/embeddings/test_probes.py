@@ -109,8 +109,8 @@ def test_files_of_words(tmp_path):
     [
         ("w.csv", "a,b,1\nc,d,high\n", "w.csv:2: expected a number"),
         ("w.csv", "a,b\n", "w.csv:1: 2 fields"),
-        ("w.csv", "a,b,nan\n", "pair 1: .*'a', 'b', nan"),
-        ("w.csv", "a,,1\n", "pair 1: .*'a', '', 1.0"),
+        ("w.csv", "a,b,nan\n", "w.csv:1: expected a number as score; got 'nan'"),
+        ("w.csv", "a,,1\n", "w.csv:1: expected two words; got 'a', ''"),
         ("w.csv", "", "no word pairs"),
         ("w.jsonl", '{"sentence1": "a", "sentence2": null, "score": 1}\n', "w.jsonl:1: field"),
         ("none.csv", None, "none.csv: expected a file"),

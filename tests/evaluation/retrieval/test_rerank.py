@@ -225,7 +225,7 @@ def test_a_document_is_no_answer_to_itself(reranker, tmp_path):
 @pytest.mark.parametrize(
     ("file", "line", "message"),
     [
-        ("corpus.jsonl", '{"_id": "d0", "text": "again"}', "corpus.jsonl: duplicate id 'd0'"),
+        ("corpus.jsonl", '{"_id": "d0", "text": "again"}', "corpus.jsonl:31: duplicate id 'd0'"),
         ("corpus.jsonl", '{"_id": "x", "text": nul', r"corpus.jsonl:31: not JSON"),
         ("corpus.jsonl", '{"_id": "x", "text": null}', r"corpus.jsonl:31: field 'text' is None"),
         ("corpus.jsonl", '{"_id": 3, "text": "x"}', r"corpus.jsonl:31: field '_id' is 3"),
@@ -263,7 +263,7 @@ def test_runs_in_trec_format(tmp_path):
     with pytest.raises(DataError, match="TREC run"):
         write_run(file, {"a b": {"x": 1.0}}, tag="t")
     for text, message in (
-        ("q Q0 d 1 nan t\n", ":1: .*got nan"),
+        ("q Q0 d 1 nan t\n", ":1: .*got 'nan'"),
         ("q Q0 d 1 1 t\nq Q0 d 2 0 t\n", ":2: duplicate document 'd'"),
         ("q d\n", ":1: 2 fields"),
         ("", "empty"),

@@ -1,0 +1,97 @@
+"""Read what a training left beside its weights: its configuration and its logs.
+
+Neither is ours. A configuration may refer to its own parts (YAML's anchors), so that a small
+one can stand for very much; it is refused then.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from qwen3nb.datasets.rows import DataError, read_bytes, read_text
+from qwen3nb.utils.strict_json import first_duplicate, parse_json
+
+__all__ = ["json_lines", "read_settings"]
+
+_CONFIGURATION = 128 << 10  # bytes; PyYAML takes seconds for them
+_LOG = 256 << 20  # bytes
+_VALUES = 100_000  # in a configuration, with all it refers to
+_DIGITS = 400  # characters of a number
+
+
+class _Loader(yaml.SafeLoader):
+    """Plain values only; no key twice, no endless numbers."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Any:
+        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        if (twice := first_duplicate(key for key in keys if key != "<<")) is not None:
+            raise yaml.constructor.ConstructorError(
+                problem=f"the key {twice!r:.60} occurs twice", problem_mark=node.start_mark
+            )
+        return super().construct_mapping(node, deep=deep)
+
+    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
+        if (
+            isinstance(node.value, str)
+            and node.tag.endswith((":int", ":float"))
+            and len(node.value) > _DIGITS
+        ):
+            raise yaml.constructor.ConstructorError(
+                problem=f"a number of more than {_DIGITS} characters", problem_mark=node.start_mark
+            )
+        return super().construct_scalar(node)
+
+
+def read_settings(file: Path) -> Any:
+    """Return the content of a YAML file of at most 128 KiB.
+
+    Raises:
+        DataError: unreadable, not YAML, a key twice in a mapping, or more than 100,000 values
+            with all it refers to; names the file.
+    """
+    text = read_text(file, most=_CONFIGURATION)
+    try:
+        value = yaml.load(text, Loader=_Loader)  # noqa: S506 - it is a SafeLoader
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        cause = " ".join(str(error).split()) or type(error).__name__
+        raise DataError(f"{file}: cannot be read as YAML ({cause:.200})") from None
+    left, count = [value], 0
+    while left:
+        each = left.pop()
+        count += 1
+        if count > _VALUES:
+            raise DataError(f"{file}: stands for more than {_VALUES:,} values")
+        left += each.values() if isinstance(each, dict) else each if isinstance(each, list) else ()
+    return value
+
+
+def json_lines(file: Path) -> tuple[list[dict[str, Any]], list[str]]:
+    """Read the objects of a JSON Lines file, and a note if its last line is truncated.
+
+    Raises:
+        DataError: a line other than a truncated last one is not a JSON object (names file and
+            line), or the file is larger than 256 MiB.
+    """
+    lines = read_bytes(file, most=_LOG).removeprefix(codecs.BOM_UTF8).split(b"\n")
+    objects, notes = [], []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            value = parse_json(line.decode("utf-8"), nan=True)
+        except ValueError as error:
+            cut = isinstance(error, json.JSONDecodeError | UnicodeDecodeError)
+            if cut and number == len(lines):
+                notes.append(f"{file.name}:{number}: truncated, left out")
+                continue
+            reason = getattr(error, "msg", "") or getattr(error, "reason", "") or error
+            raise DataError(f"{file}:{number}: not JSON ({reason})") from None
+        if not isinstance(value, dict):
+            raise DataError(f"{file}:{number}: {type(value).__name__}, expected an object")
+        objects.append(value)
+    return objects, notes

@@ -1,0 +1,41 @@
+"""Configurations that stand for more than they are, and quotes that nothing closes."""
+
+import pytest
+
+from qwen3nb.datasets.custom.queries import read_queries
+from qwen3nb.datasets.rows import DataError
+from qwen3nb.datasets.training_files import read_settings
+
+LAUGHS = "a0: &a0 [x, x, x, x]\n" + "".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 8)}]\n" for n in range(1, 12)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (LAUGHS, "stands for more than 100,000 values"),
+        ("a: &a [*a]\n", "stands for more than 100,000 values"),
+        ("a: 1" + ":1" * 40_000, "a number of more than 400 characters"),
+        ("a: 2001-99-99\n", "month must be in"),
+        ("a: !!python/object/apply:os.system [ls]\n", "could not determine a constructor"),
+        ("a: x\n" * 99_999, "expected at most .*--read-limit"),
+    ],
+)
+def test_a_configuration_that_stands_for_too_much_is_refused(tmp_path, text, message):
+    (tmp_path / "config.yaml").write_text(text)
+    with pytest.raises(DataError, match=f"config.yaml: .*{message}"):
+        read_settings(tmp_path / "config.yaml")
+
+
+def test_a_configuration_may_refer_to_its_parts(tmp_path):
+    (tmp_path / "config.yaml").write_text("a: &a {x: 1}\nb: {<<: *a, y: 2}\n")
+    assert read_settings(tmp_path / "config.yaml") == {"a": {"x": 1}, "b": {"x": 1, "y": 2}}
+
+
+@pytest.mark.parametrize("start", ['"', '"""', "'''"])
+def test_quotes_that_nothing_closes_are_read_once(tmp_path, start):
+    """A search for their end from each quote would take hours for a file of this size."""
+    (tmp_path / "q.toml").write_text(f"a = {start}" + '\\"""' * 200_000)
+    with pytest.raises(DataError, match="q.toml: not TOML"):
+        read_queries(tmp_path / "q.toml")
