@@ -54,13 +54,14 @@ def test_what_reads_results_loads_no_model():
 # The longest entry that names a module or a folder above it is the module's floor.
 FLOORS = tuple(
     """
-paths tiers utils metrics records checkpoints
+paths tiers utils hub metrics records checkpoints
 models.types models.batching models.counters models.mteb_meta models.modeling models.sources
 models.cache
 models.inference models.search.npy_file models.search.shards models.encoders models.search
 models.rerankers models.load
 extraction
-datasets.rows datasets.trec datasets.judgements datasets.mirror datasets.words
+datasets.rows datasets.trec datasets.judgements datasets.mirror datasets.needs datasets.fetch
+datasets.words
 datasets.pydocs
 datasets.collection datasets.custom datasets.find_collections
 evaluation.recording evaluation.run evaluation.mteb evaluation.embeddings evaluation.retrieval

@@ -14,7 +14,7 @@ from typing import Any
 
 from qwen3nb.datasets.collection import TestCollection
 from qwen3nb.datasets.judgements import Grades, keep_judgement, read_grade
-from qwen3nb.datasets.mirror import local_data
+from qwen3nb.datasets.mirror import load_data, local_data
 from qwen3nb.datasets.rows import DataError, numbered_tsv_rows, required, tsv_rows, variant
 from qwen3nb.datasets.trec import load_run
 from qwen3nb.models.search.mteb_rows import (
@@ -119,7 +119,7 @@ def from_mteb(task: Any) -> list[TestCollection]:
         raise DataError(f"{name}: expected type Retrieval or Reranking; got {task.metadata.type}")
     if not task.data_loaded:
         with local_data(task):
-            task.load_data()
+            load_data(task)
     task.convert_v1_dataset_format_to_v2(num_proc=None)
     parts = [(subset, split) for subset in task.hf_subsets for split in task.eval_splits]
     collections = []

@@ -1,0 +1,97 @@
+"""Sessions with the hub: a time in which its libraries use a guarded client."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from qwen3nb.hub.errors import hub_reason
+from qwen3nb.hub.patience import silence_limit
+
+__all__ = ["hub_problem", "hub_reachable", "hub_session"]
+
+PROBE_SECONDS = 10.0
+_REMEMBERED = 30.0  # seconds for which the answer to a probe holds
+
+
+@contextmanager
+def hub_session(*, limit: float | None = None) -> Iterator[None]:
+    """Guard all requests of the hub's libraries within the block; see `client.HubGuard`.
+
+    A session within a session is part of it: a hub that could not be used is not asked again
+    for a minute. The libraries' messages about their own retries are not shown, because these
+    have the addresses. Downloads go over HTTP, whose bytes can be checked, not through xet.
+
+    Args:
+        limit: seconds that the hub may be silent; by default ``QWEN3NB_HUB_TIMEOUT``, or 15.
+
+    Raises:
+        HubError: the variable is not a number.
+    """
+    from huggingface_hub import constants, set_client_factory
+    from huggingface_hub.utils import _http as shared
+    from huggingface_hub.utils import logging
+
+    earlier: Any = shared._GLOBAL_CLIENT_FACTORY
+    if isinstance(earlier, _Guarded):
+        yield
+        return
+    from qwen3nb.hub.client import HubGuard
+
+    guard = HubGuard(constants.ENDPOINT, limit=silence_limit() if limit is None else limit)
+    settings: Any = constants
+    xet, verbosity = settings.HF_HUB_DISABLE_XET, logging.get_verbosity()
+    set_client_factory(_Guarded(earlier, guard))
+    settings.HF_HUB_DISABLE_XET = True
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        settings.HF_HUB_DISABLE_XET = xet
+        set_client_factory(earlier)
+
+
+class _Guarded:
+    """Make the clients that another factory makes, guarded."""
+
+    def __init__(self, earlier: Any, guard: Any) -> None:
+        self._earlier, self._guard = earlier, guard
+
+    def __call__(self) -> Any:
+        return self._guard.guarded(self._earlier())
+
+
+def hub_reachable(*, timeout: float = PROBE_SECONDS) -> bool:
+    """Return whether the hub can be used; see `hub_problem`."""
+    return not hub_problem(timeout=timeout)
+
+
+def hub_problem(*, timeout: float = PROBE_SECONDS) -> str:
+    """Return why the hub cannot be used, as one line; empty if it can.
+
+    One request is made, at most every half minute, for at most ``timeout`` seconds; with
+    ``HF_HUB_OFFLINE`` set, none.
+    """
+    from huggingface_hub import constants
+
+    if constants.HF_HUB_OFFLINE:
+        return "HF_HUB_OFFLINE is set"
+    moment = int(time.monotonic() // _REMEMBERED)
+    return _probe(constants.ENDPOINT, timeout=timeout, moment=moment)
+
+
+@functools.lru_cache(maxsize=1)
+def _probe(endpoint: str, *, timeout: float, moment: int) -> str:
+    """Ask ``endpoint``; ``moment`` only tells one question from the next."""
+    from huggingface_hub import get_session
+
+    with hub_session(limit=timeout):
+        try:
+            get_session().get(f"{endpoint}/api/models?limit=1")
+        except Exception as error:  # noqa: BLE001 - the client's errors pass through
+            return hub_reason(error)
+    return ""
