@@ -68,7 +68,10 @@ def hub_access(needed: Iterable[Need], reachable: Callable[[], bool]) -> Iterato
     import datasets
     from huggingface_hub import constants
 
-    if all(is_filled(each.id) for each in needed) or reachable():
+    if all(is_filled(each.id) for each in needed):
+        yield
+        return
+    if reachable():
         with hub_session():
             yield
         return

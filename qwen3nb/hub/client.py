@@ -101,11 +101,13 @@ class HubGuard:
 
     def __init__(self, endpoint: str, *, limit: float) -> None:
         self._endpoint, self._limit = endpoint, limit
-        self._servers = {server_name(endpoint), *_HUBS}
+        server_name(endpoint)  # refuses what is no address, which the next line would show
+        self._hub = server_name(str(httpx.URL(endpoint)))  # as it is in requests
+        self._servers = {self._hub, *_HUBS}
         self._files: dict[FileKey, FileFacts] = {}
         self._addresses: dict[str, FileKey] = {}  # of content that is not under a file's own
         self._failed: tuple[float, HubError] | None = None
-        self._git_ids = True if server_name(endpoint) in _HUBS else None
+        self._git_ids = True if self._hub in _HUBS else None
 
     def guarded(self, client: Any) -> Any:
         """Return ``client`` with its requests guarded."""
@@ -308,7 +310,7 @@ class HubGuard:
         if made_up and self._makes_up_ids(call):
             return
         raise HubError(
-            f"{call.key.path}: the hub {server_name(self._endpoint)} sent another content than it "
+            f"{call.key.path}: the hub {self._hub} sent another content than it "
             f"lists ({problem}); nothing of it was kept; try again, and check the proxy"
         )
 

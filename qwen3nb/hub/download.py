@@ -13,7 +13,7 @@ from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.hub.digests import FileFacts, file_digest
-from qwen3nb.hub.errors import NOT_A_HUB, HubError, hub_reason
+from qwen3nb.hub.errors import NOT_A_HUB, HubError, hub_error
 from qwen3nb.hub.session import hub_session
 from qwen3nb.utils.atomic_files import remembered_digest
 
@@ -55,15 +55,15 @@ def cached_snapshot(
             _check_some(folder)
             return folder
         except Exception as error:  # noqa: BLE001 - the libraries' errors pass through
-            reason = _reason(error)
-            if isinstance(error, HubError) and error.lasting and revision is None:
+            final = _hub_error(error)
+            if final.lasting and revision is None:
                 try:
                     folder = Path(snapshot_download(id_, **options, local_files_only=True))
                 except Exception:  # noqa: BLE001 - likewise; the first error says more
-                    raise HubError(reason) from None
+                    raise final from None
                 _refuse(check_cached(folder))
                 return folder
-            raise HubError(reason) from None
+            raise final from None
 
 
 def download_into(
@@ -92,7 +92,7 @@ def download_into(
                 allow_patterns=files,
             )  # fmt: skip
         except Exception as error:  # noqa: BLE001 - the libraries' errors pass through
-            raise HubError(_reason(error), lasting=getattr(error, "lasting", False)) from None
+            raise _hub_error(error) from None
     problems = _problems({folder / name: facts for name, facts in wanted.items()})
     for file in problems:
         file.unlink(missing_ok=True)
@@ -192,8 +192,8 @@ def _check_some(folder: Path) -> None:
         raise HubError("the hub lists no file that is used; check the name")
 
 
-def _reason(error: Exception) -> str:
+def _hub_error(error: Exception) -> HubError:
     """Return the cause; what the libraries stumble over in an answer is no answer of a hub."""
     if isinstance(error, KeyError | TypeError | AttributeError | AssertionError):
-        return NOT_A_HUB
-    return hub_reason(error)
+        return HubError(NOT_A_HUB)
+    return hub_error(error)

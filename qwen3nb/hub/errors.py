@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from qwen3nb.utils.secrets import secret_values, without
 
-__all__ = ["NOT_A_HUB", "HubError", "hub_reason", "server_name", "status_reason"]
+__all__ = ["NOT_A_HUB", "HubError", "hub_error", "hub_reason", "server_name", "status_reason"]
 
 NOT_A_HUB = (
     "what answers is not a hub, perhaps a proxy or a network's login page; log in to the "
@@ -26,7 +26,6 @@ _BY_STATUS = {
     429: "it limits the number of requests (429); try again later, or log in with `hf auth login`",
 }
 _BY_CLASS = {
-    "DatasetNotFoundError": f"{_BY_STATUS[404]}; if it is restricted, log in with `hf auth login`",
     "FileMetadataError": NOT_A_HUB,
     "JSONDecodeError": NOT_A_HUB,
     "TooManyRedirects": "its addresses redirect in a circle; check HF_ENDPOINT and the proxy",
@@ -34,6 +33,7 @@ _BY_CLASS = {
     "IncompleteSnapshotError": "the hub's cache has a part of it; try again with a network",
     "LocalEntryNotFoundError": "it is not in the hub's cache, and the hub cannot be used",
 }
+_PORTS = {"http": 80, "https": 443}
 _QUERY = re.compile(r"(https?://)(?:[^\s/@]*@)?([^\s?#'\"]*)[?#][^\s'\"]*")
 _USER = re.compile(r"(https?://)[^\s/@]*@")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
@@ -63,10 +63,19 @@ def hub_reason(error: BaseException) -> str:
             address = str(getattr(each.response, "url", ""))  # type: ignore[attr-defined]
             return f"the hub {server_name(address)}: {status_reason(status)}"
     names = {type(each).__name__ for each in chain}
+    if "DatasetNotFoundError" in names:  # has lost its cause
+        return status_reason(403 if "gated" in str(error) else 404)
     for name, reason in _BY_CLASS.items():
         if name in names:
             return reason
     return _cleaned(next((each for each in _root_first(error) if str(each).strip()), error))
+
+
+def hub_error(error: BaseException) -> HubError:
+    """Return an error of the hub or of its libraries as a `HubError`."""
+    names = {type(each).__name__ for each in _causes(error)}
+    lasting = getattr(error, "lasting", bool(names & {"OfflineModeIsEnabled"}))
+    return HubError(hub_reason(error), lasting=lasting)
 
 
 def status_reason(status: int) -> str:
@@ -75,10 +84,23 @@ def status_reason(status: int) -> str:
 
 
 def server_name(address: str) -> str:
-    """Return scheme, host and port of an address, without user, password, path and query."""
-    parts = urlsplit(address)
-    port = f":{parts.port}" if parts.port else ""
-    return _CONTROL.sub("", f"{parts.scheme}://{parts.hostname}{port}")[:100]
+    """Return scheme, host and port of an address, without user, password, path and query.
+
+    Raises:
+        HubError: it is not an address.
+    """
+    try:
+        parts = urlsplit(address)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        host = ""
+    if not host or not address.isprintable() or parts.scheme not in _PORTS:
+        raise HubError(
+            "expected an address such as https://huggingface.co; check HF_ENDPOINT and the proxy"
+        )
+    host = f"[{host}]" if ":" in host else host
+    port = None if port == _PORTS[parts.scheme] else port
+    return _CONTROL.sub("", f"{parts.scheme}://{host}{f':{port}' if port else ''}")[:200]
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

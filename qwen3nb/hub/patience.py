@@ -14,7 +14,7 @@ from qwen3nb.hub.errors import HubError
 
 __all__ = ["Patience", "Silence", "bounded", "silence_limit"]
 
-_SECONDS = 15.0
+_SECONDS = 12.0
 _VARIABLE = "QWEN3NB_HUB_TIMEOUT"
 _TRIES = 5  # in a row without progress
 Outcome = TypeVar("Outcome")
@@ -25,7 +25,7 @@ class Silence(Exception):  # noqa: N818 - not an error by itself: it may be trie
 
 
 def silence_limit() -> float:
-    """Return the seconds that the hub may be silent in all, retries included.
+    """Return the seconds that the hub may be silent in all, retries included; by default 12.
 
     Raises:
         HubError: ``QWEN3NB_HUB_TIMEOUT`` is not a positive number.

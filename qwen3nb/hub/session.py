@@ -13,23 +13,19 @@ from qwen3nb.hub.patience import silence_limit
 
 __all__ = ["hub_problem", "hub_reachable", "hub_session"]
 
-PROBE_SECONDS = 10.0
 _REMEMBERED = 30.0  # seconds for which the answer to a probe holds
 
 
 @contextmanager
-def hub_session(*, limit: float | None = None) -> Iterator[None]:
+def hub_session() -> Iterator[None]:
     """Guard all requests of the hub's libraries within the block; see `client.HubGuard`.
 
     A session within a session is part of it: a hub that could not be used is not asked again
     for a minute. The libraries' messages about their own retries are not shown, because these
     have the addresses. Downloads go over HTTP, whose bytes can be checked, not through xet.
 
-    Args:
-        limit: seconds that the hub may be silent; by default ``QWEN3NB_HUB_TIMEOUT``, or 15.
-
     Raises:
-        HubError: the variable is not a number.
+        HubError: ``QWEN3NB_HUB_TIMEOUT`` or ``HF_ENDPOINT`` is invalid.
     """
     from huggingface_hub import constants, set_client_factory
     from huggingface_hub.utils import _http as shared
@@ -41,7 +37,7 @@ def hub_session(*, limit: float | None = None) -> Iterator[None]:
         return
     from qwen3nb.hub.client import HubGuard
 
-    guard = HubGuard(constants.ENDPOINT, limit=silence_limit() if limit is None else limit)
+    guard = HubGuard(constants.ENDPOINT, limit=silence_limit())
     settings: Any = constants
     xet, verbosity = settings.HF_HUB_DISABLE_XET, logging.get_verbosity()
     set_client_factory(_Guarded(earlier, guard))
@@ -65,33 +61,32 @@ class _Guarded:
         return self._guard.guarded(self._earlier())
 
 
-def hub_reachable(*, timeout: float = PROBE_SECONDS) -> bool:
+def hub_reachable() -> bool:
     """Return whether the hub can be used; see `hub_problem`."""
-    return not hub_problem(timeout=timeout)
+    return not hub_problem()
 
 
-def hub_problem(*, timeout: float = PROBE_SECONDS) -> str:
+def hub_problem() -> str:
     """Return why the hub cannot be used, as one line; empty if it can.
 
-    One request is made, at most every half minute, for at most ``timeout`` seconds; with
-    ``HF_HUB_OFFLINE`` set, none.
+    One request is made, at most every half minute; with ``HF_HUB_OFFLINE`` set, none.
     """
     from huggingface_hub import constants
 
     if constants.HF_HUB_OFFLINE:
         return "HF_HUB_OFFLINE is set"
     moment = int(time.monotonic() // _REMEMBERED)
-    return _probe(constants.ENDPOINT, timeout=timeout, moment=moment)
+    return _probe(constants.ENDPOINT, moment=moment)
 
 
 @functools.lru_cache(maxsize=1)
-def _probe(endpoint: str, *, timeout: float, moment: int) -> str:
+def _probe(endpoint: str, *, moment: int) -> str:
     """Ask ``endpoint``; ``moment`` only tells one question from the next."""
     from huggingface_hub import get_session
 
-    with hub_session(limit=timeout):
-        try:
+    try:
+        with hub_session():
             get_session().get(f"{endpoint}/api/models?limit=1")
-        except Exception as error:  # noqa: BLE001 - the client's errors pass through
-            return hub_reason(error)
+    except Exception as error:  # noqa: BLE001 - the client's errors pass through
+        return hub_reason(error)
     return ""

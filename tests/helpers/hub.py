@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import re
@@ -10,6 +11,9 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
+
+import numpy as np
+from safetensors.numpy import save_file
 
 _API = re.compile(r"api/(?:datasets|models)/([^/]+/[^/]+)(?:/(revision|tree)/([^/]+)(?:/(.*))?)?")
 _FILE = re.compile(r"(?:datasets/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)")
@@ -31,11 +35,37 @@ def local_hub(root: Path, fault=None):
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}"
+        yield LocalHub(f"http://127.0.0.1:{server.server_port}", server.requests)
     finally:
         server.closing.set()
         server.shutdown()
         server.server_close()
+
+
+class LocalHub(str):
+    """The address of a hub, with the requests it got: method, path and authorization."""
+
+    def __new__(cls, address, requests):
+        hub = super().__new__(cls, address)
+        hub.requests = requests
+        return hub
+
+
+def write_repositories(root):
+    """Write a model and a data set of a few kilobytes; return the model's files."""
+    model, data = root / "org" / "model", root / "mteb" / "stsbenchmark-sts"
+    for folder in (model, data):
+        folder.mkdir(parents=True)
+    config = {"model_type": "qwen3", "is_causal": False, "padding": "x" * 3000}
+    (model / "config.json").write_text(json.dumps(config))
+    (model / "tokenizer.json").write_text("{}" + " " * 2000)
+    save_file({"w": np.arange(5000, dtype=np.float32)}, model / "model.safetensors")
+    rows = [{"sentence1": f"a {i}", "sentence2": f"b {i * i}", "score": i % 5} for i in range(3000)]
+    lines = [json.dumps(row) + "\n" for row in rows]
+    (data / "train.jsonl").write_text(lines[0])
+    (data / "test.jsonl.gz").write_bytes(gzip.compress("".join(lines).encode()))
+    (data / "README.md").write_text("# A card\n" + "text\n" * 500)
+    return {file.name: file.read_bytes() for file in model.iterdir()}
 
 
 class _QuietServer(ThreadingHTTPServer):
@@ -48,6 +78,7 @@ def use_hub(monkeypatch, address, folder, *, seconds=1.0):
     import datasets
     from huggingface_hub import HfFileSystem, constants
 
+    address = str(address)
     template = f"{address}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
     settings = {
         "ENDPOINT": address, "HUGGINGFACE_CO_URL_TEMPLATE": template, "HF_HUB_OFFLINE": False,
@@ -71,7 +102,7 @@ class HubHandler(BaseHTTPRequestHandler):
     fault = None
 
     def do_GET(self):
-        self.server.requests.append((self.command, self.path))
+        self.server.requests.append((self.command, self.path, self.headers.get("Authorization")))
         address = urlsplit(self.path)
         path = unquote(address.path).strip("/")
         file = _FILE.fullmatch(path)
@@ -86,7 +117,7 @@ class HubHandler(BaseHTTPRequestHandler):
         else:
             self.missing("no such endpoint")
 
-    do_HEAD = do_GET  # noqa: N815 - likewise
+    do_HEAD = do_POST = do_PUT = do_GET  # noqa: N815 - likewise
 
     def _listing(self, name, kind, revision, below, *, deep):
         folder = self.root / name

@@ -124,11 +124,14 @@ def fetch_model(source: Source) -> Source:
             source.id, kind="model", revision=source.revision, files=MODEL_FILES
         )
     except HubError as error:
-        raise SpecError(
-            f"{source.id}: no folder of this name, and not available from the hub ({error}). "
-            "On a machine without a network, give the folder of a copy instead, or set "
+        hint = (
+            ". On a machine without a network, give the folder of a copy instead, or set "
             f"QWEN3NB_MIRROR to a mirror; `qwen3nb fetch --models {source.spec} --mirror DIR` "
             "fills one on a connected machine"
+        )
+        raise SpecError(
+            f"{source.id}: no folder of this name, and not available from the hub ({error})"
+            + hint * error.lasting
         ) from None
     return _as_fetched(source, folder)
 
