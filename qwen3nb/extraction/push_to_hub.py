@@ -14,7 +14,7 @@ from pathlib import Path
 from qwen3nb.checkpoints.checkpoint import open_checkpoint
 from qwen3nb.checkpoints.provenance import read_provenance
 from qwen3nb.checkpoints.types import CheckpointError
-from qwen3nb.hub.errors import hub_reason
+from qwen3nb.hub.errors import hub_error
 from qwen3nb.hub.session import hub_session
 from qwen3nb.utils.secrets import secret_values
 
@@ -136,7 +136,7 @@ def push(
         raise ValueError("not logged in to the hub; run `hf auth login` first") from None
     except Exception as error:  # noqa: BLE001 - transport errors pass through the hub's client
         raise ValueError(
-            f"nothing was uploaded to {repository}: {hub_reason(error)}. Check with "
+            f"the upload failed for {repository}: {hub_error(error)}. Check with "
             "`hf auth whoami` that the account may write to it"
         ) from None
     return str(done.commit_url)

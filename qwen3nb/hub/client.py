@@ -17,7 +17,7 @@ from urllib.parse import quote, urlsplit
 from qwen3nb.hub.body import Body
 from qwen3nb.hub.digests import FileDigest, FileFacts, FileKey, file_key, hub_path, listed_files
 from qwen3nb.hub.errors import NOT_A_HUB, HubError, server_name, status_reason
-from qwen3nb.hub.failures import retry_after, transport_failure, unavailable
+from qwen3nb.hub.failures import retry_after, status_error, transport_failure
 from qwen3nb.hub.http_library import httpx
 from qwen3nb.hub.patience import Patience, Silence, bounded
 
@@ -42,7 +42,7 @@ class _Call:
         patience: time without progress.
         key: the file of the hub it asks for, if any.
         follow: whether content on another server is fetched here, not by the library.
-        upload: the body it sends, if any.
+        body: what it sends, if any.
     """
 
     send: Callable[[Any], Any]
@@ -50,12 +50,12 @@ class _Call:
     patience: Patience
     key: FileKey | None
     follow: bool
-    upload: _Upload | None
+    body: _RequestBody | None
 
     @property
     def streamed(self) -> bool:
         """Whether it sends a file, which only the library can begin again."""
-        return self.upload is not None and not self.upload.again
+        return self.body is not None and not self.body.again
 
     @property
     def repeatable(self) -> bool:
@@ -64,7 +64,7 @@ class _Call:
 
     def moved(self) -> float:
         """Return the time of the last byte that was sent of a body."""
-        return self.upload.moved if self.upload is not None else 0.0
+        return self.body.moved if self.body is not None else 0.0
 
     @property
     def whole(self) -> bool:
@@ -73,7 +73,7 @@ class _Call:
         return self.key is not None and self.request.method == "GET" and "range" not in headers
 
 
-class _Upload(httpx.SyncByteStream):
+class _RequestBody(httpx.SyncByteStream):
     """The body of a request, in small pieces, with the time of the last one."""
 
     def __init__(self, body: Any) -> None:
@@ -136,7 +136,7 @@ class HubGuard:
             patience=Patience(self._limit),
             key=key,
             follow=follow_redirects is not False,
-            upload=_split(request),
+            body=_split(request),
         )
         if call.whole:
             request.headers["Accept-Encoding"] = "identity"  # digests are of what is stored
@@ -174,7 +174,7 @@ class HubGuard:
                 continue
             if answer.status_code not in _RETRIED:
                 return answer
-            failure = unavailable(answer.headers, answer.status_code, str(answer.request.url))
+            failure = status_error(answer.headers, answer.status_code, str(answer.request.url))
             wait = retry_after(answer.headers)
             if call.streamed and (wait or 0) < self._limit:
                 return answer  # the library can begin the upload again
@@ -371,9 +371,9 @@ class HubGuard:
             self._files[key] = facts.also(self._files.get(key, FileFacts()))
 
 
-def _split(request: Any) -> _Upload | None:
+def _split(request: Any) -> _RequestBody | None:
     """Let the body of a request be sent in pieces; return it."""
     if request.method in ("GET", "HEAD"):
         return None
-    request.stream = _Upload(request.stream)
+    request.stream = _RequestBody(request.stream)
     return request.stream

@@ -55,7 +55,7 @@ def cached_snapshot(
             _check_some(folder)
             return folder
         except Exception as error:  # noqa: BLE001 - the libraries' errors pass through
-            final = _hub_error(error)
+            final = hub_error(error)
             if final.lasting and revision is None:
                 try:
                     folder = Path(snapshot_download(id_, **options, local_files_only=True))
@@ -92,7 +92,7 @@ def download_into(
                 allow_patterns=files,
             )  # fmt: skip
         except Exception as error:  # noqa: BLE001 - the libraries' errors pass through
-            raise _hub_error(error) from None
+            raise hub_error(error) from None
     problems = _problems({folder / name: facts for name, facts in wanted.items()})
     for file in problems:
         file.unlink(missing_ok=True)
@@ -190,10 +190,3 @@ def _check_some(folder: Path) -> None:
     if not any(file.is_file() for file in folder.rglob("*")):
         (folder.parent.parent / "trees" / f"{folder.name}.json").unlink(missing_ok=True)
         raise HubError("the hub lists no file that is used; check the name")
-
-
-def _hub_error(error: Exception) -> HubError:
-    """Return the cause; what the libraries stumble over in an answer is no answer of a hub."""
-    if isinstance(error, KeyError | TypeError | AttributeError | AssertionError):
-        return HubError(NOT_A_HUB)
-    return hub_error(error)

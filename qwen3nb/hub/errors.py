@@ -72,7 +72,12 @@ def hub_reason(error: BaseException) -> str:
 
 
 def hub_error(error: BaseException) -> HubError:
-    """Return an error of the hub or of its libraries as a `HubError`."""
+    """Return an error of the hub or of its libraries as a `HubError`.
+
+    What the libraries stumble over in an answer is no answer of a hub.
+    """
+    if isinstance(error, KeyError | TypeError | AttributeError | AssertionError):
+        return HubError(NOT_A_HUB)
     names = {type(each).__name__ for each in _causes(error)}
     lasting = getattr(error, "lasting", bool(names & {"OfflineModeIsEnabled"}))
     return HubError(hub_reason(error), lasting=lasting)

@@ -14,7 +14,7 @@ from qwen3nb.hub.errors import HubError, server_name, status_reason
 from qwen3nb.hub.http_library import httpx
 from qwen3nb.hub.patience import Silence
 
-__all__ = ["Failure", "retry_after", "transport_failure", "unavailable"]
+__all__ = ["Failure", "retry_after", "status_error", "transport_failure"]
 
 _NO_ROUTE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EADDRNOTAVAIL)
 
@@ -80,7 +80,7 @@ def _of_system(error: BaseException, server: str) -> str | None:
     return None
 
 
-def unavailable(answer: Mapping[str, str], status: int, address: str) -> HubError:
+def status_error(answer: Mapping[str, str], status: int, address: str) -> HubError:
     """Return the error for a status that another try may mend; ``answer`` has the headers."""
     wait = retry_after(answer)
     asks = "" if wait is None else f"; it asks to wait {wait:,.0f} s"

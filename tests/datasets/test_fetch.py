@@ -118,8 +118,8 @@ def test_fetching_goes_on_and_stops_when_all_is_there(on_hub, root, mirror):
             fetch(NEED, mirror, say=quiet)
 
     on_hub(refused, failing)
-    asked_again = on_hub(lambda: fetch(NEED, mirror, say=quiet))
-    sent = [path for method, path, _ in asked_again if method == "GET" and "/resolve/" in path]
+    requests = on_hub(lambda: fetch(NEED, mirror, say=quiet))
+    sent = [path for method, path, _ in requests if method == "GET" and "/resolve/" in path]
     assert [path.rpartition("/")[2] for path in sent] == ["test.jsonl.gz"]
     checked(root, mirror, NEED)
     assert on_hub(lambda: fetch(NEED, mirror, say=quiet)) == []

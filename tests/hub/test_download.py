@@ -132,9 +132,9 @@ def test_a_hub_that_cannot_be_used_is_not_asked_for_every_file(on_hub):
     assert len(on_hub(refused, fault)) < 40
 
 
-def test_nothing_is_asked_again_of_what_is_there(on_hub):
-    asked_once = on_hub(lambda: model("a" * 40))
-    assert asked_once
+def test_nothing_is_requests_of_what_is_there(on_hub):
+    requests = on_hub(lambda: model("a" * 40))
+    assert requests
     assert on_hub(lambda: model("a" * 40), FAULTS["500"][0]) == []
 
 
