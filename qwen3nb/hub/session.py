@@ -23,9 +23,7 @@ def hub_session() -> Iterator[None]:
     A session within a session is part of it: a hub that could not be used is not asked again
     for a minute. The libraries' messages about their own retries are not shown, because these
     have the addresses. Downloads go over HTTP, whose bytes can be checked, not through xet.
-
-    Raises:
-        HubError: ``QWEN3NB_HUB_TIMEOUT`` or ``HF_ENDPOINT`` is invalid.
+    A request raises a `HubError` if ``QWEN3NB_HUB_TIMEOUT`` or ``HF_ENDPOINT`` is invalid.
     """
     from huggingface_hub import constants, set_client_factory
     from huggingface_hub.utils import _http as shared
@@ -35,12 +33,9 @@ def hub_session() -> Iterator[None]:
     if isinstance(earlier, _Guarded):
         yield
         return
-    from qwen3nb.hub.client import HubGuard
-
-    guard = HubGuard(constants.ENDPOINT, limit=silence_limit())
     settings: Any = constants
     xet, verbosity = settings.HF_HUB_DISABLE_XET, logging.get_verbosity()
-    set_client_factory(_Guarded(earlier, guard))
+    set_client_factory(_Guarded(earlier))
     settings.HF_HUB_DISABLE_XET = True
     logging.set_verbosity_error()
     try:
@@ -52,13 +47,21 @@ def hub_session() -> Iterator[None]:
 
 
 class _Guarded:
-    """Make the clients that another factory makes, guarded."""
+    """Make the clients that another factory makes, guarded; all of them by one guard."""
 
-    def __init__(self, earlier: Any, guard: Any) -> None:
-        self._earlier, self._guard = earlier, guard
+    def __init__(self, earlier: Any) -> None:
+        self._earlier = earlier
 
     def __call__(self) -> Any:
         return self._guard.guarded(self._earlier())
+
+    @functools.cached_property
+    def _guard(self) -> Any:
+        from huggingface_hub import constants
+
+        from qwen3nb.hub.client import HubGuard
+
+        return HubGuard(constants.ENDPOINT, limit=silence_limit())
 
 
 def hub_reachable() -> bool:

@@ -41,7 +41,7 @@ from qwen3nb.evaluation.recording import (
     stored,
 )
 from qwen3nb.evaluation.run import EvaluationError, EvaluationRun, Tally
-from qwen3nb.hub.session import hub_reachable
+from qwen3nb.hub.session import hub_reachable, hub_session
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.rerankers.yes_no import Reranker
 from qwen3nb.models.search.bm25 import BM25
@@ -56,6 +56,7 @@ __all__ = ["Model", "evaluate_tasks", "stored_record", "suite_tasks", "unsuited"
 Model = Encoder | BM25 | Fusion | Reranker
 
 
+@hub_session()  # a hub that fails is not asked for each task
 def evaluate_tasks(
     model: Model,
     *,
