@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 from helpers.hub import local_hub, use_hub, write_repositories
-from helpers.hub_faults import FAULTS, PASSING, TOKEN, flip
+from helpers.hub_faults import FAULTS, PASSING, TOKEN, flip, limit
 
 from qwen3nb.datasets.fetch import fetch, fetch_all, sizes
 from qwen3nb.datasets.mirror import MirrorError, load_data, local_data
@@ -34,7 +34,7 @@ def root(tmp_path_factory):
 def on_hub(root, monkeypatch, tmp_path):
     """Run something while a hub with a fault is there."""
 
-    def run(action, fault=None, *, seconds=0.4):
+    def run(action, fault=None, *, seconds=20.0):
         with local_hub(root, fault) as address:
             use_hub(monkeypatch, address, tmp_path, seconds=seconds)
             action()
@@ -82,7 +82,7 @@ def test_a_copy_is_whole_or_not_there(name, on_hub, root, mirror):
         assert "\n" not in text
         assert TOKEN not in text
 
-    on_hub(refused, fault)
+    on_hub(refused, fault, seconds=limit(name))
     assert not (mirror / DATA).exists()
     on_hub(lambda: fetch(NEED, mirror, say=quiet))
     checked(root, mirror, NEED)
@@ -93,7 +93,7 @@ def test_a_copy_is_whole_or_not_there(name, on_hub, root, mirror):
 def test_a_fault_that_passes_does_no_harm(name, on_hub, root, mirror):
     needs = [NEED, MODEL]
     on_hub(lambda: fetch_all(needs, mirror, say=quiet) == {} or pytest.fail("a failure"),
-           PASSING[name], seconds=1.0)  # fmt: skip
+           PASSING[name])  # fmt: skip
     for need in needs:
         checked(root, mirror, need)
 
@@ -198,7 +198,7 @@ def test_data_are_refused_in_one_line_and_whole_the_next_time(name, on_hub):
         assert "\n" not in text
         assert TOKEN not in text
 
-    on_hub(refused, fault)
+    on_hub(refused, fault, seconds=limit(name))
     on_hub(lambda: loaded() == 3000 or pytest.fail("other data"))
 
 

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 from helpers.hub import local_hub, use_hub
-from helpers.hub_faults import FAULTS, TOKEN, status, wait
+from helpers.hub_faults import FAULTS, TOKEN, limit, status, wait
 
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.extraction.push_to_hub import plan_push, push
@@ -148,7 +148,7 @@ def accepting(received, *, at="", fault=None):
 def test_an_upload_is_whole(export, monkeypatch, tmp_path):
     received = []
     with local_hub(tmp_path, accepting(received)) as address:
-        use_hub(monkeypatch, address, tmp_path, seconds=2)
+        use_hub(monkeypatch, address, tmp_path)
         monkeypatch.setenv("HF_TOKEN", TOKEN)
         assert push(export, "lab/model").endswith("/commit/1")
     assert (export / "model.safetensors").read_bytes() in received
@@ -164,7 +164,7 @@ def test_an_upload_is_whole(export, monkeypatch, tmp_path):
 def test_a_hub_that_does_not_take_it_is_named_in_one_line(name, at, export, monkeypatch, tmp_path):
     fault, word = FAULTS[name]
     with local_hub(tmp_path, accepting([], at=at, fault=fault)) as address:
-        use_hub(monkeypatch, address, tmp_path, seconds=0.4)
+        use_hub(monkeypatch, address, tmp_path, seconds=limit(name))
         monkeypatch.setenv("HF_TOKEN", TOKEN)
         with pytest.raises(ValueError, match="lab/model") as error:
             push(export, "lab/model")
@@ -193,9 +193,8 @@ def test_a_commit_is_not_sent_twice(export, monkeypatch, tmp_path):
 def test_a_busy_store_gets_the_file_again(export, monkeypatch, tmp_path):
     received = []
     busy = accepting(received, at="/store/", fault=status(503, times=1))
-    monkeypatch.setattr("time.sleep", lambda seconds: None)
     with local_hub(tmp_path, busy) as address:
-        use_hub(monkeypatch, address, tmp_path, seconds=2)
+        use_hub(monkeypatch, address, tmp_path)
         monkeypatch.setenv("HF_TOKEN", TOKEN)
         assert push(export, "lab/model")
     assert (export / "model.safetensors").read_bytes() in received

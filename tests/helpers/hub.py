@@ -73,8 +73,11 @@ class _QuietServer(ThreadingHTTPServer):
         """A client that gives up is nothing to report."""
 
 
-def use_hub(monkeypatch, address, folder, *, seconds=1.0):
-    """Let the hub's libraries use the hub at ``address``, with caches in ``folder``."""
+def use_hub(monkeypatch, address, folder, *, seconds=20.0):
+    """Let the hub's libraries use the hub at ``address``, with caches in ``folder``.
+
+    Pauses between tries take no time.
+    """
     import datasets
     from huggingface_hub import HfFileSystem, constants
 
@@ -93,6 +96,7 @@ def use_hub(monkeypatch, address, folder, *, seconds=1.0):
     for name, value in settings.items():
         monkeypatch.setattr(datasets.config, name, value)
     HfFileSystem.clear_instance_cache()
+    monkeypatch.setattr("time.sleep", lambda _: None)
     monkeypatch.setenv("QWEN3NB_HUB_TIMEOUT", str(seconds))
 
 

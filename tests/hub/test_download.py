@@ -3,15 +3,14 @@
 import dataclasses
 import hashlib
 import re
+import shutil
 
 import pytest
 from helpers.hub import COMMIT, local_hub, use_hub, write_repositories
-from helpers.hub_faults import FAULTS, LARGE, PASSING, TOKEN, changed, flip, status
+from helpers.hub_faults import FAULTS, LARGE, PASSING, TOKEN, changed, flip, limit, status
 
 from qwen3nb.models.sources.resolve import fetch_model, find_source
 from qwen3nb.models.types import SpecError
-
-SECONDS = 0.4
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +27,7 @@ def files(root):
 def on_hub(root, files, monkeypatch, tmp_path):
     """Run something while a hub with a fault is there; return what it was asked for."""
 
-    def run(action, fault=None, *, seconds=SECONDS):
+    def run(action, fault=None, *, seconds=20.0):
         with local_hub(root, fault) as address:
             use_hub(monkeypatch, address, tmp_path, seconds=seconds)
             action()
@@ -57,7 +56,7 @@ def test_a_model_is_refused_in_one_line_and_whole_the_next_time(name, on_hub, fi
         assert TOKEN not in text
         assert text.isprintable()
 
-    on_hub(refused, fault)
+    on_hub(refused, fault, seconds=limit(name))
     left = [file.name for file in tmp_path.rglob("*") if "incomplete" in file.name]
     assert left == []
     blobs = [file for file in tmp_path.rglob("blobs/*") if len(file.name) == 64]
@@ -69,7 +68,11 @@ def test_a_model_is_refused_in_one_line_and_whole_the_next_time(name, on_hub, fi
 @pytest.mark.parametrize("name", PASSING)
 def test_a_fault_that_passes_does_no_harm(name, on_hub, files):
     seen = []
-    on_hub(lambda: seen.append(contents(model())), PASSING[name], seconds=1.0)
+    on_hub(
+        lambda: seen.append(contents(model())),
+        PASSING[name],
+        seconds=1.0 if name == "slow" else 20.0,
+    )
     assert seen == [files]
 
 
@@ -86,7 +89,7 @@ def test_a_fault_that_passes_does_no_harm(name, on_hub, files):
     ],
 )
 def test_no_hub(endpoint, word, monkeypatch, tmp_path):
-    use_hub(monkeypatch, endpoint, tmp_path, seconds=SECONDS)
+    use_hub(monkeypatch, endpoint, tmp_path)
     with pytest.raises(SpecError, match=word) as error:
         model()
     assert "password1" not in str(error.value)
@@ -94,7 +97,7 @@ def test_no_hub(endpoint, word, monkeypatch, tmp_path):
 
 def test_no_secure_connection(root, files, monkeypatch, tmp_path):
     with local_hub(root) as address:
-        use_hub(monkeypatch, address.replace("http:", "https:"), tmp_path, seconds=SECONDS)
+        use_hub(monkeypatch, address.replace("http:", "https:"), tmp_path)
         with pytest.raises(SpecError, match="TLS"):
             model()
 
@@ -147,8 +150,19 @@ def test_without_a_hub_the_main_branch_is_what_it_was(on_hub, files):
             with pytest.raises(SpecError, match="login page"):
                 on_hub(action, FAULTS[name][0])
         else:
-            on_hub(action, FAULTS[name][0])
+            on_hub(action, FAULTS[name][0], seconds=limit(name))
     assert seen == [files, files]
+
+
+def test_a_model_in_the_mirror_that_was_cut_off_is_refused(root, files, monkeypatch, tmp_path):
+    shutil.copytree(root / "org", tmp_path / "org")
+    monkeypatch.setenv("QWEN3NB_MIRROR", str(tmp_path))
+    assert model() == tmp_path / "org" / "model"
+    part = tmp_path / "org/model/.cache/huggingface/download/x.incomplete"
+    part.parent.mkdir(parents=True)
+    part.write_text("")
+    with pytest.raises(SpecError, match="was cut off; remove"):
+        model()
 
 
 @pytest.mark.parametrize("damage", [flip, lambda content: content[:-7], lambda content: b""])
@@ -189,7 +203,7 @@ def test_contents_on_another_server_are_checked_and_get_no_token(
     for change, whole in ((None, True), (changed(flip, endings=LARGE), False)):
         folder = tmp_path / str(whole)
         with local_hub(root, change) as store, local_hub(root, elsewhere(store)) as address:
-            use_hub(monkeypatch, address, folder, seconds=SECONDS)
+            use_hub(monkeypatch, address, folder)
             monkeypatch.setenv("HF_TOKEN", TOKEN)
             if whole:
                 assert contents(model()) == files
@@ -209,6 +223,6 @@ def test_a_look_alike_that_makes_up_its_ids_is_no_fault(root, files, monkeypatch
     monkeypatch.setattr("helpers.hub._id", of_the_path)
     monkeypatch.setattr("helpers.hub.LARGE", (".none",))
     with local_hub(root) as address:
-        use_hub(monkeypatch, address, tmp_path, seconds=SECONDS)
+        use_hub(monkeypatch, address, tmp_path)
         assert contents(model()) == files
         assert contents(model("a" * 40)) == files

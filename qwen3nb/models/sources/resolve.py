@@ -118,6 +118,11 @@ def fetch_model(source: Source) -> Source:
 
     assert source.id is not None  # noqa: S101 - a hub source has an id
     if (mirror := paths.mirror()) is not None and (mirror / source.id).is_dir():
+        if cut := next((mirror / source.id).rglob("*.incomplete"), None):
+            raise SpecError(
+                f"{cut}: this download was cut off; remove {mirror / source.id} and fetch it again "
+                f"on a connected machine: `qwen3nb fetch --models {source.spec} --mirror {mirror}`"
+            )
         return _as_fetched(source, mirror / source.id)
     try:
         folder = cached_snapshot(
