@@ -20,7 +20,7 @@ _TRIES = 5  # in a row without progress
 Outcome = TypeVar("Outcome")
 
 
-class Silence(Exception):  # noqa: N818 - not an error by itself: it may be tried again
+class Silence(TimeoutError):  # noqa: N818 - may be tried again
     """A server sent nothing, or hardly anything, for the time of one try."""
 
 
