@@ -54,7 +54,7 @@ def test_what_reads_results_loads_no_model():
 # The longest entry that names a module or a folder above it is the module's floor.
 FLOORS = tuple(
     """
-paths tiers utils metrics records checkpoints
+paths tiers utils hub metrics records checkpoints
 models.types models.gate.tokenizer
 models.batching models.counters models.mteb_meta models.modeling models.gate models.sources
 models.cache
@@ -62,7 +62,7 @@ models.inference models.search.npy_file models.search.shards models.encoders mod
 models.rerankers models.load
 extraction
 datasets.rows datasets.values datasets.training_files datasets.trec datasets.judgements
-datasets.mirror datasets.words
+datasets.mirror datasets.needs datasets.fetch datasets.words
 datasets.pydocs
 datasets.collection datasets.custom datasets.collection_formats
 evaluation.recording evaluation.run evaluation.mteb evaluation.embeddings evaluation.retrieval

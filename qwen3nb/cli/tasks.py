@@ -36,8 +36,8 @@ def fetch(tier: str | None, tasks: str, models: str, only_list: bool, mirror: Pa
     """
     from tqdm import tqdm
 
-    from qwen3nb.datasets.mirror import fetch as run
-    from qwen3nb.datasets.mirror import needs, sizes
+    from qwen3nb.datasets.fetch import fetch_all, sizes
+    from qwen3nb.datasets.needs import needs
     from qwen3nb.evaluation.mteb.select import select_tasks, split_names, tier_tasks
 
     if not (tier or tasks or models):
@@ -46,7 +46,7 @@ def fetch(tier: str | None, tasks: str, models: str, only_list: bool, mirror: Pa
     selected += select_tasks(names=split_names(tasks)) if tasks else []
     required = needs(selected, split_names(models))
     if only_list or mirror is None:
-        for need, size in sizes(required):
+        for need, size in sizes(required, say=lambda text: click.echo(text, err=True)):
             click.echo(
                 f"{need.kind:8} {need.id:45} {(need.revision or 'main')[:12]:13} {size:>10}  "
                 f"{', '.join(need.used_by[:3])}"
@@ -54,16 +54,15 @@ def fetch(tier: str | None, tasks: str, models: str, only_list: bool, mirror: Pa
         if not only_list:
             raise click.UsageError("no folder to fetch into; give --mirror DIR, or --list")
         return
-    failed = []
-    for need in tqdm(required, unit="id", desc="fetching"):
-        try:
-            run(need, mirror, say=lambda text: tqdm.write(text, file=sys.stderr))
-        except ValueError as error:
-            failed.append(str(error))
-    for text in failed:
-        click.echo(text, err=True)
-    click.echo(f"{len(required) - len(failed)} of {len(required)} are in {mirror}")
-    if failed:
+    bar = tqdm(required, unit="id", desc="fetching")
+    failures = fetch_all(bar, mirror, say=lambda text: tqdm.write(text, file=sys.stderr))
+    bar.close()
+    for reason in filter(None, failures.values()):
+        click.echo(reason, err=True)
+    if untried := [id_ for id_, reason in failures.items() if not reason]:
+        click.echo(f"not tried, for the same reason: {', '.join(untried)}", err=True)
+    click.echo(f"{len(required) - len(failures)} of {len(required)} are in {mirror}")
+    if failures:
         sys.exit(1)
 
 
@@ -82,7 +81,7 @@ def reproduce(models: str, tasks: str, mirror: Path | None) -> None:
     \b
     qwen3nb reproduce --models all-MiniLM-L6-v2 --mirror /data/mirror
     """
-    from qwen3nb.datasets.mirror import missing_error
+    from qwen3nb.datasets.needs import missing_error
     from qwen3nb.evaluation.studies.reproduce import published_scores, unavailable
     from qwen3nb.evaluation.studies.reproduce import reproduce as run
 

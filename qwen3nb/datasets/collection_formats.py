@@ -13,8 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from qwen3nb.datasets.collection import TestCollection, values_by_id
-from qwen3nb.datasets.judgements import DUPLICATES, UNKNOWN, read_qrels
-from qwen3nb.datasets.mirror import local_data
+from qwen3nb.datasets.judgements import (
+    DUPLICATES,
+    UNKNOWN,
+    read_qrels,
+)
+from qwen3nb.datasets.mirror import load_data, local_data
 from qwen3nb.datasets.rows import DataError, numbered_tsv_rows, required, variant
 from qwen3nb.datasets.trec import load_run
 from qwen3nb.datasets.values import checked_id
@@ -132,7 +136,7 @@ def from_mteb(task: Any) -> list[TestCollection]:
         raise DataError(f"{name}: expected type Retrieval or Reranking; got {task.metadata.type}")
     if not task.data_loaded:
         with local_data(task):
-            task.load_data()
+            load_data(task)
     task.convert_v1_dataset_format_to_v2(num_proc=None)
     parts = [(subset, split) for subset in task.hf_subsets for split in task.eval_splits]
     collections = []

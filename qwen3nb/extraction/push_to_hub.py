@@ -16,6 +16,8 @@ from qwen3nb.checkpoints.checkpoint import open_checkpoint
 from qwen3nb.checkpoints.provenance import read_provenance
 from qwen3nb.checkpoints.tensor_io import check_float
 from qwen3nb.checkpoints.types import CheckpointError
+from qwen3nb.hub.errors import hub_error
+from qwen3nb.hub.session import hub_session
 from qwen3nb.models.gate.tokenizer import check_tokenizer
 from qwen3nb.utils.secrets import secret_values
 
@@ -127,23 +129,23 @@ def push(
     provenance = read_provenance(folder) or {}
     source = provenance.get("source", {}).get("digest", "")[:12]
     try:
-        api = HfApi()
-        api.create_repo(repository, private=private, exist_ok=True)
-        if revision is not None:
-            api.create_branch(repository, branch=revision, exist_ok=True)
-        done = api.upload_folder(
-            repo_id=repository,
-            folder_path=folder,
-            allow_patterns=[file.path for file in files],
-            revision=revision,
-            commit_message=message or f"{provenance.get('label', folder.name)} from {source}",
-        )
+        with hub_session():
+            api = HfApi()
+            api.create_repo(repository, private=private, exist_ok=True)
+            if revision is not None:
+                api.create_branch(repository, branch=revision, exist_ok=True)
+            done = api.upload_folder(
+                repo_id=repository,
+                folder_path=folder,
+                allow_patterns=[file.path for file in files],
+                revision=revision,
+                commit_message=message or f"{provenance.get('label', folder.name)} from {source}",
+            )
     except LocalTokenNotFoundError:
         raise ValueError("not logged in to the hub; run `hf auth login` first") from None
     except Exception as error:  # noqa: BLE001 - transport errors pass through the hub's client
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
         raise ValueError(
-            f"the hub refused {repository}: {reason}. Check the network, and check with "
+            f"the upload failed for {repository}: {hub_error(error)}. Check with "
             "`hf auth whoami` that the account may write to it"
         ) from None
     return str(done.commit_url)

@@ -12,22 +12,12 @@ import huggingface_hub
 import numpy as np
 import pytest
 
-from qwen3nb.datasets.mirror import (
-    MirrorError,
-    Need,
-    data_revision,
-    fetch,
-    hub_reachable,
-    local_data,
-    mirrored,
-    missing,
-    missing_error,
-    needs,
-    offline,
-)
+from qwen3nb.datasets.mirror import data_revision, local_data, mirrored
+from qwen3nb.datasets.needs import Need, hub_access, missing, missing_error, needs
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.mteb.select import select_tasks
 from qwen3nb.evaluation.run import EvaluationError
+from qwen3nb.hub.session import hub_problem, hub_reachable
 from qwen3nb.models.load import load_encoder
 from qwen3nb.records.store import verify
 
@@ -77,7 +67,7 @@ def test_what_is_missing_is_listed_once_with_the_command(mirror, monkeypatch, tm
     model = Need("model", "intfloat/e5-base-v2", "3" * 40, ("e5-base-v2",))
     assert missing([sts, other, model], reachable=lambda: False) == [other, model]
     assert missing([sts, other, model], reachable=lambda: True) == []
-    monkeypatch.setattr("qwen3nb.datasets.mirror.hub_reachable", lambda: pytest.fail("was asked"))
+    monkeypatch.setattr("qwen3nb.datasets.needs.hub_reachable", lambda: pytest.fail("was asked"))
     assert missing([sts]) == []
     text = str(missing_error([other, model]))
     assert f"`qwen3nb fetch --tasks SICK-R --models e5-base-v2 --mirror {mirror}`" in text
@@ -98,13 +88,13 @@ def test_without_a_hub_its_libraries_keep_to_their_caches(mirror, monkeypatch):
         return huggingface_hub.is_offline_mode(), datasets.config.HF_HUB_OFFLINE
 
     need = Need("dataset", "mteb/stsbenchmark-sts", "1" * 40, ("STSBenchmark",))
-    with offline([need], lambda: False):
+    with hub_access([need], lambda: False):
         assert states() == (True, True)
     assert states() == (False, False)
-    with offline([need], lambda: True):
+    with hub_access([need], lambda: True):
         assert states() == (False, False)
     sts_folder(mirror)
-    with offline([need], lambda: pytest.fail("was asked")):
+    with hub_access([need], lambda: pytest.fail("was asked")):
         assert states() == (False, False)
 
 
@@ -124,8 +114,10 @@ def test_a_silent_hub_is_given_up(monkeypatch):
         silent.listen()
         endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
         monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", endpoint)
+        monkeypatch.setenv("QWEN3NB_HUB_TIMEOUT", "0.3")
         started = time.monotonic()
-        assert not hub_reachable(timeout=0.3)
+        assert "sent nothing" in hub_problem()
+        assert not hub_reachable()
         assert time.monotonic() - started < 2
 
 
@@ -228,29 +220,6 @@ def test_changed_rows_are_loaded_even_if_name_card_and_time_stay(mirror, card):
     assert other != revision
 
 
-def test_fetching_notes_what_came_and_goes_on(mirror, monkeypatch):
-    calls = []
-
-    def download(id_, *, local_dir, **options):
-        calls.append((id_, options["repo_type"], options["revision"]))
-        if len(calls) == 1:
-            raise ConnectionError("the line went dead\nat once")
-        local_dir.mkdir(parents=True, exist_ok=True)
-        (local_dir / "data.jsonl").write_text("{}")
-
-    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
-    need = Need("dataset", "org/name", "0" * 40, ("T",))
-    silent = {"say": lambda text: None}
-    with pytest.raises(MirrorError, match=r"org/name: .*the line went"):
-        fetch(need, mirror, **silent)
-    fetch(need, mirror, **silent)
-    fetch(need, mirror, **silent)
-    assert calls == [("org/name", "dataset", "0" * 40)] * 2
-    (mirror / "org" / "name" / "data.jsonl").write_text("changed")
-    fetch(need, mirror, **silent)
-    assert len(calls) == 3
-
-
 def test_a_reranking_task_without_candidates_is_refused():
     from qwen3nb.evaluation.mteb.evaluate import _load
 
@@ -298,7 +267,7 @@ def test_a_mirror_filled_from_a_hub_serves_a_node_without_one(hub, tmp_path):
     }
     command = [sys.executable, "-m", "qwen3nb.cli.main"]
     fetch_ = [*command, "fetch", "--tasks", "STSBenchmark"]
-    question = "from qwen3nb.datasets.mirror import hub_reachable as ask; print(ask())"
+    question = "from qwen3nb.hub.session import hub_reachable as ask; print(ask())"
     answer = subprocess.run(
         [sys.executable, "-c", question],
         env=environment,

@@ -3,9 +3,14 @@ import shutil
 from types import SimpleNamespace
 
 import pytest
+from helpers.hub import local_hub, use_hub
+from helpers.hub_faults import FAULTS, TOKEN, limit, status, wait
 
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.extraction.push_to_hub import plan_push, push
+
+# The hub's library sends files by an argument that its HTTP library does not want any more.
+pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
 
 SECRETS = {
     ".env": "A=1",
@@ -104,3 +109,98 @@ def test_names_that_differ_by_case_only_are_refused(export):
     (export / "Readme.md").write_text("another")
     with pytest.raises(CheckpointError, match=r"readme\.md: names that differ by case only"):
         plan_push(export)
+
+
+def accepting(received, *, at="", fault=None):
+    """Take an upload as the hub does; a request whose path contains ``at`` meets ``fault``."""
+
+    def answer(hub, _):
+        body = hub.rfile.read(int(hub.headers.get("Content-Length") or 0))
+        path = hub.path
+        if at and at in path and fault(hub, ""):
+            return True
+        if "/preupload/" in path:
+            names = [each["path"] for each in json.loads(body)["files"]]
+            large = {True: "lfs", False: "regular"}
+            hub.send_json({"files": [
+                {"path": name, "uploadMode": large[name.endswith(".safetensors")],
+                 "shouldIgnore": False} for name in names
+            ]})  # fmt: skip
+        elif path.endswith("/objects/batch"):
+            href = f"http://{hub.headers['Host']}/store/1?signature={TOKEN}"
+            hub.send_json({"transfer": "basic", "objects": [
+                {**each, "actions": {"upload": {"href": href}}}
+                for each in json.loads(body)["objects"]
+            ]})  # fmt: skip
+        elif "/commit/" in path or path.startswith("/store/"):
+            received.append(body)
+            hub.send_json(
+                {"commitUrl": "https://huggingface.co/lab/model/commit/1", "commitOid": "1" * 40}
+            )
+        else:
+            hub.send_json(
+                {
+                    "url": "https://huggingface.co/lab/model",
+                    "id": "lab/model",
+                    "errors": [],
+                    "warnings": [],
+                }
+            )
+        return True
+
+    return answer
+
+
+def test_an_upload_is_whole(export, monkeypatch, tmp_path):
+    received = []
+    with local_hub(tmp_path, accepting(received)) as address:
+        use_hub(monkeypatch, address, tmp_path)
+        monkeypatch.setenv("HF_TOKEN", TOKEN)
+        assert push(export, "lab/model").endswith("/commit/1")
+    assert (export / "model.safetensors").read_bytes() in received
+
+
+@pytest.mark.parametrize(
+    ("name", "at"),
+    [("silent", "/create"), ("401", "/preupload/"), ("403", "/objects/batch"), ("503", "/create"),
+     ("429 for an hour", "/create"), ("page", "/create"), ("cut", "/create"), ("text", "/create"),
+     ("silent", "/store/"), ("429 for an hour", "/store/"), ("403", "/store/"),
+     ("silent", "/commit/"), ("503", "/commit/"), ("page", "/commit/")],
+)  # fmt: skip
+def test_a_hub_that_does_not_take_it_is_named_in_one_line(name, at, export, monkeypatch, tmp_path):
+    fault, word = FAULTS[name]
+    with local_hub(tmp_path, accepting([], at=at, fault=fault)) as address:
+        use_hub(monkeypatch, address, tmp_path, seconds=limit(name))
+        monkeypatch.setenv("HF_TOKEN", TOKEN)
+        with pytest.raises(ValueError, match="lab/model") as error:
+            push(export, "lab/model")
+    text = str(error.value)
+    assert word in text
+    assert "\n" not in text
+    assert TOKEN not in text
+
+
+def test_a_commit_is_not_sent_twice(export, monkeypatch, tmp_path):
+    """Whether it was made is not known if no answer comes."""
+    seen = []
+
+    def silent(hub, _):
+        seen.append(hub.path)
+        return wait(hub)
+
+    with local_hub(tmp_path, accepting([], at="/commit/", fault=silent)) as address:
+        use_hub(monkeypatch, address, tmp_path, seconds=0.4)
+        monkeypatch.setenv("HF_TOKEN", TOKEN)
+        with pytest.raises(ValueError, match="sent nothing"):
+            push(export, "lab/model")
+    assert len(seen) == 1
+
+
+def test_a_busy_store_gets_the_file_again(export, monkeypatch, tmp_path):
+    received = []
+    busy = accepting(received, at="/store/", fault=status(503, times=1))
+    with local_hub(tmp_path, busy) as address:
+        use_hub(monkeypatch, address, tmp_path)
+        monkeypatch.setenv("HF_TOKEN", TOKEN)
+        assert push(export, "lab/model")
+    assert (export / "model.safetensors").read_bytes() in received

@@ -92,15 +92,12 @@ def sts_pairs(name: str) -> STSPairs:
         ValueError: unknown set; the message lists the choices.
         MirrorError: the data are not available; the message says how to fetch them.
     """
-    from qwen3nb.datasets.mirror import explain, local_data
+    from qwen3nb.datasets.mirror import load_data, local_data
     from qwen3nb.evaluation.mteb.select import select_tasks
 
     task = select_tasks(names=[STS_SETS[one_of("STS set", name, STS_SETS)]])[0]
     with local_data(task):
-        try:
-            task.load_data()
-        except (OSError, ValueError) as error:
-            raise explain(task, error) from error
+        load_data(task)
         data: Any = task.dataset
         for key in (*task.hf_subsets, task.eval_splits[0]):
             data = data.get(key, data)

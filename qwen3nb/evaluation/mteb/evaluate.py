@@ -20,14 +20,8 @@ from typing import Any
 import numpy as np
 
 from qwen3nb import paths
-from qwen3nb.datasets.mirror import (
-    data_revision,
-    explain,
-    hub_reachable,
-    local_data,
-    needs,
-    offline,
-)
+from qwen3nb.datasets.mirror import data_revision, load_data, local_data
+from qwen3nb.datasets.needs import hub_access, needs
 from qwen3nb.evaluation.mteb.counts import data_counts
 from qwen3nb.evaluation.mteb.per_query import SEARCH_TYPES, score_task
 from qwen3nb.evaluation.mteb.select import (
@@ -47,6 +41,7 @@ from qwen3nb.evaluation.recording import (
     stored,
 )
 from qwen3nb.evaluation.run import EvaluationError, EvaluationRun, Tally
+from qwen3nb.hub.session import hub_reachable, hub_session
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.rerankers.yes_no import Reranker
 from qwen3nb.models.search.bm25 import BM25
@@ -61,6 +56,7 @@ __all__ = ["Model", "evaluate_tasks", "stored_record", "suite_tasks", "unsuited"
 Model = Encoder | BM25 | Fusion | Reranker
 
 
+@hub_session()  # a hub that fails is not asked for each task
 def evaluate_tasks(
     model: Model,
     *,
@@ -118,7 +114,7 @@ def evaluate_tasks(
         if earlier is not None:
             tally.add(earlier, name=name, reused=True)
             continue
-        with tally.attempt(name), offline(needs([task]), reachable):
+        with tally.attempt(name), hub_access(needs([task]), reachable):
             result = _run_task(
                 model, task, seed=seed, batch_size=batch_size, limit=limit, config=config, run=run,
                 mteb_results=None if limit else folder / "mteb",
@@ -267,12 +263,7 @@ def _load(task: Any) -> None:
             MTEB would search the whole corpus instead.
     """
     if not task.data_loaded:
-        try:
-            task.load_data()
-        except Exception as error:  # a loader may raise anything
-            if task.metadata.dataset["path"].startswith("qwen3nb/"):
-                raise  # built in, not fetched
-            raise explain(task, error) from error
+        load_data(task)
     if hasattr(task, "convert_v1_dataset_format_to_v2"):
         task.convert_v1_dataset_format_to_v2(num_proc=None)
     if task.metadata.type == "Reranking" and hasattr(task, "convert_v1_dataset_format_to_v2"):

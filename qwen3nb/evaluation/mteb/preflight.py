@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from qwen3nb import paths
-from qwen3nb.datasets.mirror import Need, hub_reachable, missing, missing_error, needs, offline
+from qwen3nb.datasets.needs import Need, hub_access, missing, missing_error, needs
 from qwen3nb.evaluation.mteb.cost import Range, measure_encoding
 from qwen3nb.evaluation.mteb.evaluate import Model, suite_tasks
 from qwen3nb.evaluation.mteb.plan import TO_RUN, Planned, plan, task_statuses, waiting
 from qwen3nb.evaluation.mteb.select import tier_tasks
+from qwen3nb.hub.session import hub_problem
 from qwen3nb.models.cache.segments import bytes_per_vector
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.encoders.encode_blocks import block_size
@@ -117,18 +118,19 @@ def load_checked(
         PreflightError: the weights are larger than the free memory.
     """
     command = _fetch_options(tasks, tier)
-    reachable = cache(hub_reachable)
-    absent = missing(needs(tasks, [checkpoint]), reachable=reachable)
+    problem = cache(hub_problem)
+    absent = missing(needs(tasks, [checkpoint]), reachable=lambda: not problem())
     if any(each.kind == "model" for each in absent):
-        raise missing_error(absent, command=command and f"{command} --models {checkpoint}")
+        command = command and f"{command} --models {checkpoint}"
+        raise missing_error(absent, command=command, problem=problem())
     _check_weights(find_source(checkpoint), device=settings.get("device", "auto"))
-    with offline(needs([], [checkpoint]), reachable):
+    with hub_access(needs([], [checkpoint]), lambda: not problem()):
         model = load_model(checkpoint, **settings)
     if absent:
         left = waiting(model, tasks, limit=limit, output=output, seed=settings.get("seed", 0))
         absent = _of(needs(left), absent)
     if absent:
-        raise missing_error(absent, command=command)
+        raise missing_error(absent, command=command, problem=problem())
     return model
 
 

@@ -11,7 +11,8 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from qwen3nb.datasets.mirror import explain, local_data, missing, missing_error, needs, offline
+from qwen3nb.datasets.mirror import load_data, local_data
+from qwen3nb.datasets.needs import hub_access, missing, missing_error, needs
 from qwen3nb.evaluation.mteb.per_query import SEARCH_TYPES, Slice, task_slices
 from qwen3nb.evaluation.mteb.select import select_tasks
 from qwen3nb.models.search.mteb_rows import joined_query
@@ -50,11 +51,8 @@ class SearchTexts:
         needed = needs([selected])
         if absent := missing(needed, reachable=_unasked):
             raise missing_error(absent)
-        with offline(needed, _unasked), local_data(selected):
-            try:
-                selected.load_data()
-            except Exception as error:  # a loader may raise anything
-                raise explain(selected, error) from error
+        with hub_access(needed, _unasked), local_data(selected):
+            load_data(selected)
         selected.convert_v1_dataset_format_to_v2(num_proc=None)
         return cls(task_slices(selected))
 

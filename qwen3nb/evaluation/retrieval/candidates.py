@@ -19,14 +19,8 @@ import numpy as np
 from qwen3nb import paths
 from qwen3nb.datasets.collection import TestCollection
 from qwen3nb.datasets.collection_formats import find_collections
-from qwen3nb.datasets.mirror import (
-    MirrorError,
-    data_revision,
-    explain,
-    hub_reachable,
-    needs,
-    offline,
-)
+from qwen3nb.datasets.mirror import MirrorError, data_revision, explain
+from qwen3nb.datasets.needs import hub_access, needs
 from qwen3nb.datasets.rows import DataError
 from qwen3nb.evaluation.mteb.select import select_tasks, split_groups, task_key
 from qwen3nb.evaluation.retrieval.first_stage import (
@@ -36,6 +30,7 @@ from qwen3nb.evaluation.retrieval.first_stage import (
     first_stage,
     stored_stage,
 )
+from qwen3nb.hub.session import hub_reachable
 from qwen3nb.utils.atomic_files import read_json, sha256_json, write_json
 
 __all__ = [
@@ -127,7 +122,7 @@ def load_candidates(
     kept = _read(file) if file is not None and file.is_file() else None
     if kept is None:
         wanted = needs([part.data]) if part.is_task else []
-        with offline(wanted, reachable):
+        with hub_access(wanted, reachable):
             kept = _search(part, first, depth=depth, limit=limit)
         if file is not None:
             _write(file, kept)

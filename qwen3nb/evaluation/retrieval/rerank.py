@@ -23,7 +23,6 @@ import numpy as np
 
 from qwen3nb import paths
 from qwen3nb.datasets.collection import TestCollection
-from qwen3nb.datasets.mirror import hub_reachable
 from qwen3nb.datasets.trec import write_run
 from qwen3nb.evaluation.recording import (
     Work,
@@ -36,6 +35,7 @@ from qwen3nb.evaluation.retrieval.candidates import Candidates, load_candidates,
 from qwen3nb.evaluation.retrieval.first_stage import First, FirstStage
 from qwen3nb.evaluation.retrieval.score_candidates import score_candidates
 from qwen3nb.evaluation.run import EvaluationRun, Tally
+from qwen3nb.hub.session import hub_reachable, hub_session
 from qwen3nb.metrics.retrieval import score_run
 from qwen3nb.metrics.run_arrays import RunArrays
 from qwen3nb.models.rerankers.load import load_reranker
@@ -55,6 +55,7 @@ METRICS = ("nDCG@10", "MRR@10")
 _MSMARCO = (*BENCHMARKS["MS MARCO dev"].tasks, "MSMARCO-dev")
 
 
+@hub_session()  # a hub that fails is not asked for each data set
 def rerank(
     reranker: Reranker | Path | str,
     data: Any = None,

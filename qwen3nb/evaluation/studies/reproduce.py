@@ -9,7 +9,8 @@ from pathlib import Path
 
 from qwen3nb import paths
 from qwen3nb.datasets.collection_formats import find_collections
-from qwen3nb.datasets.mirror import MirrorError, Need, mirrored, missing, needs
+from qwen3nb.datasets.mirror import MirrorError, mirrored
+from qwen3nb.datasets.needs import Need, missing, needs
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.evaluation.mteb.select import select_tasks, split_names
 from qwen3nb.evaluation.retrieval.evaluate import evaluate_collection

@@ -107,32 +107,38 @@ def _existing(spec: str) -> Path | None:
 def fetch_model(source: Source) -> Source:
     """Download a hub model to the hub's own cache and return the source of its folder.
 
-    Only safetensors weights, configuration and tokenizer files are downloaded.
+    Only safetensors weights, configuration and tokenizer files are downloaded, and compared
+    with the hub's digests.
 
     Raises:
         SpecError: the model is not available; says why.
     """
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+    from qwen3nb.hub.download import MODEL_FILES, cached_snapshot
+    from qwen3nb.hub.errors import HubError
 
     assert source.id is not None  # noqa: S101 - a hub source has an id
     if (mirror := paths.mirror()) is not None and (mirror / source.id).is_dir():
+        if cut := next((mirror / source.id).rglob("*.incomplete"), None):
+            raise SpecError(
+                f"{cut}: this download was cut off; remove {mirror / source.id} and fetch it again "
+                f"on a connected machine: `qwen3nb fetch --models {source.spec} --mirror {mirror}`"
+            )
         return _as_fetched(source, mirror / source.id)
     try:
-        folder = snapshot_download(
-            source.id,
-            revision=source.revision,
-            allow_patterns=["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja"],
+        folder = cached_snapshot(
+            source.id, kind="model", revision=source.revision, files=MODEL_FILES
         )
-    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise SpecError(
-            f"{source.id}: no folder of this name, and not available from the hub ({reason}). "
-            "On a machine without a network, give the folder of a copy instead, or set "
+    except HubError as error:
+        hint = (
+            ". On a machine without a network, give the folder of a copy instead, or set "
             f"QWEN3NB_MIRROR to a mirror; `qwen3nb fetch --models {source.spec} --mirror DIR` "
             "fills one on a connected machine"
+        )
+        raise SpecError(
+            f"{source.id}: no folder of this name, and not available from the hub ({error})"
+            + hint * error.lasting
         ) from None
-    return _as_fetched(source, Path(folder))
+    return _as_fetched(source, folder)
 
 
 def adapter_source(folder: Path, *, base: str | Path | None = None) -> Source:

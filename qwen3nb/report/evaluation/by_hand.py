@@ -15,7 +15,8 @@ from scipy.stats import rankdata
 
 from qwen3nb.datasets.collection import TestCollection
 from qwen3nb.datasets.collection_formats import find_collections
-from qwen3nb.datasets.mirror import local_data, missing, needs
+from qwen3nb.datasets.mirror import load_data, local_data
+from qwen3nb.datasets.needs import missing, needs
 from qwen3nb.evaluation.mteb.select import task_key
 from qwen3nb.evaluation.mteb.subsample import limited
 from qwen3nb.metrics.retrieval import rank_documents
@@ -123,7 +124,7 @@ def _here(task: Any) -> bool:
 def _loaded(task: Any, limit: int) -> Iterator[None]:
     if not task.data_loaded:
         with local_data(task):
-            task.load_data()
+            load_data(task)
     if hasattr(task, "convert_v1_dataset_format_to_v2"):
         task.convert_v1_dataset_format_to_v2(num_proc=None)
     with limited(task, limit):

@@ -1,0 +1,133 @@
+"""What went wrong with the hub, in one line: the cause and what to do.
+
+Nothing that a server wrote is repeated, nor the query of an address: both may hold tokens.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+from qwen3nb.utils.secrets import secret_values, without
+
+__all__ = ["NOT_A_HUB", "HubError", "hub_error", "hub_reason", "server_name", "status_reason"]
+
+NOT_A_HUB = (
+    "what answers is not a hub, perhaps a proxy or a network's login page; log in to the "
+    "network, then check HF_ENDPOINT and the proxy"
+)
+_BY_STATUS = {
+    401: "access needs a login, or there is no such name (401); check the name, then log in "
+    "with `hf auth login`",
+    403: "access is restricted (403); ask for access on its page, then log in with `hf auth login`",
+    404: "there is no such repository, revision or file (404); check the name",
+    407: "the proxy needs a login (407); check HTTPS_PROXY",
+    429: "it limits the number of requests (429); try again later, or log in with `hf auth login`",
+}
+_BY_CLASS = {
+    "FileMetadataError": NOT_A_HUB,
+    "JSONDecodeError": NOT_A_HUB,
+    "TooManyRedirects": "its addresses redirect in a circle; check HF_ENDPOINT and the proxy",
+    "OfflineModeIsEnabled": "HF_HUB_OFFLINE is set; unset it to use the hub",
+    "IncompleteSnapshotError": "the hub's cache has a part of it; try again with a network",
+    "LocalEntryNotFoundError": "it is not in the hub's cache, and the hub cannot be used",
+}
+_PORTS = {"http": 80, "https": 443}
+_QUERY = re.compile(r"(https?://)(?:[^\s/@]*@)?([^\s?#'\"]*)[?#][^\s'\"]*")
+_USER = re.compile(r"(https?://)[^\s/@]*@")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
+
+
+class HubError(ValueError):
+    """The hub cannot be used, or sent what must not be used; one line says why and what to do.
+
+    Attributes:
+        lasting: whether other requests would fail for the same reason, such as no network.
+    """
+
+    def __init__(self, message: str, *, lasting: bool = False) -> None:
+        super().__init__(message)
+        self.lasting = lasting
+
+
+def hub_reason(error: BaseException) -> str:
+    """Return the cause of an error that the hub or one of its libraries raised, as one line."""
+    chain = list(_causes(error))
+    for each in chain:
+        if isinstance(each, HubError):
+            return str(each)
+    for each in chain:
+        status = getattr(getattr(each, "response", None), "status_code", None)
+        if isinstance(status, int):
+            address = str(getattr(each.response, "url", ""))  # type: ignore[attr-defined]
+            return f"the hub {server_name(address)}: {status_reason(status)}"
+    names = {type(each).__name__ for each in chain}
+    if "DatasetNotFoundError" in names:  # has lost its cause
+        return status_reason(403 if "gated" in str(error) else 404)
+    for name, reason in _BY_CLASS.items():
+        if name in names:
+            return reason
+    return _cleaned(next((each for each in _root_first(error) if str(each).strip()), error))
+
+
+def hub_error(error: BaseException) -> HubError:
+    """Return an error of the hub or of its libraries as a `HubError`.
+
+    What the libraries stumble over in an answer is no answer of a hub.
+    """
+    if isinstance(error, KeyError | TypeError | AttributeError | AssertionError):
+        return HubError(NOT_A_HUB)
+    names = {type(each).__name__ for each in _causes(error)}
+    lasting = getattr(error, "lasting", bool(names & {"OfflineModeIsEnabled"}))
+    return HubError(hub_reason(error), lasting=lasting)
+
+
+def status_reason(status: int) -> str:
+    """Return what an HTTP status means here, and what to do."""
+    return _BY_STATUS.get(status, f"it answers with status {status}; try again later")
+
+
+def server_name(address: str) -> str:
+    """Return scheme, host and port of an address, without user, password, path and query.
+
+    Raises:
+        HubError: it is not an address.
+    """
+    try:
+        parts = urlsplit(address)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        host = ""
+    if not host or not address.isprintable() or parts.scheme not in _PORTS:
+        raise HubError(
+            "expected an address such as https://huggingface.co; check HF_ENDPOINT and the proxy"
+        )
+    host = f"[{host}]" if ":" in host else host
+    port = None if port == _PORTS[parts.scheme] else port
+    return _CONTROL.sub("", f"{parts.scheme}://{host}{f':{port}' if port else ''}")[:200]
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and those it came of, each once."""
+    left, seen = [error], set[int]()
+    while left:
+        each = left.pop()
+        if id(each) not in seen:
+            seen.add(id(each))
+            yield each
+            left += [e for e in (each.__context__, each.__cause__) if e is not None]
+
+
+def _root_first(error: BaseException) -> list[BaseException]:
+    """Return an error and what it was deliberately raised from, the first cause first."""
+    chain = [error]
+    while (cause := chain[-1].__cause__) is not None and cause not in chain:
+        chain.append(cause)
+    return chain[::-1]
+
+
+def _cleaned(error: BaseException) -> str:
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    text = _USER.sub(r"\1", _QUERY.sub(r"\1\2", lines[0]))
+    return _CONTROL.sub(" ", without(secret_values(), text))[:200]

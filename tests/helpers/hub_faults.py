@@ -1,0 +1,236 @@
+"""Ways in which a hub, or what stands before it, misbehaves; faults of `helpers.hub.local_hub`."""
+
+from __future__ import annotations
+
+import json
+from time import sleep
+
+LARGE = (".safetensors", ".gz")
+SMALL = ("config.json", "train.jsonl")
+TOKEN = "hf_" + "secretsecretsecretsecret"
+PAGE = b"<!DOCTYPE html><html><title>Welcome to our network</title>Log in</html>"
+
+
+def silent(hub, file):
+    return wait(hub)
+
+
+def wait(hub):
+    hub.server.closing.wait()
+    hub.close_connection = True
+    return True
+
+
+def stops(hub, file):
+    return part(hub, file) and wait(hub)
+
+
+def part(hub, file, *, share=0.5):
+    """Send the first half of what is asked for; False for a request without a body."""
+    if hub.command == "HEAD":
+        return False
+    body = bytes_of(hub, file)
+    if body is None:
+        return False
+    hub.close_connection = True
+    hub.send_response(200)
+    hub.send_header("Content-Type", "application/json" if not file else "application/octet-stream")
+    hub.send_header("Content-Length", str(len(body)))
+    hub.end_headers()
+    hub.wfile.write(body[: int(len(body) * share)])
+    return True
+
+
+def bytes_of(hub, file):
+    if not file:
+        return b"[" + b" " * 5000 + b"]"
+    path = next(iter(hub.root.glob(f"*/*/{file}")), None)
+    return path.read_bytes() if path is not None else None
+
+
+def trickles(hub, file):
+    if hub.command == "HEAD" or not part(hub, file, share=0):
+        return False
+    return drip(hub, bytes_of(hub, file))
+
+
+def drip(hub, body):
+    for byte in body:
+        if hub.server.closing.wait(0.05):
+            break
+        try:
+            hub.wfile.write(bytes([byte]))
+        except OSError:
+            break
+    return True
+
+
+def trickles_headers(hub, file):
+    hub.close_connection = True
+    return drip(hub, b"HTTP/1.1 200 OK\r\n" + b"X-Slow: yes\r\n" * 1000)
+
+
+def slow(hub, file):
+    """Slow, but it goes on: not to be cut."""
+    body = bytes_of(hub, file)
+    if hub.command == "HEAD" or not file or body is None or hub.headers.get("Range"):
+        return False
+    part(hub, file, share=0)
+    step = max(200, len(body) // 20)
+    for start in range(0, len(body), step):
+        hub.wfile.write(body[start : start + step])
+        sleep(0.08)
+    return True
+
+
+def status(code, headers=None, *, times=None):
+    def fault(hub, file):
+        counts = hub.server.__dict__.setdefault("counts", {})
+        key = hub.command, hub.path
+        counts[key] = counts.get(key, 0) + 1
+        if times is not None and counts[key] > times:
+            return False
+        text = {"X-Error-Message": f"no {TOKEN}\x1b[31m", "X-HF-Warning": f"t; {TOKEN}"}
+        hub.send(json.dumps({"error": TOKEN}).encode(), {**text, **(headers or {})}, status=code)
+        return True
+
+    return fault
+
+
+def cut(hub, file):
+    """Always at the same place, whatever is asked for."""
+    return part(hub, file)
+
+
+def cut_once(hub, file):
+    return not hub.headers.get("Range") and bool(file) and part(hub, file)
+
+
+def changed(change, *, endings):
+    """Send some files with other bytes, or another number of them, than they are listed with."""
+
+    def fault(hub, file):
+        if not file.endswith(endings) or hub.command == "HEAD":
+            return False
+        path = hub.path.split("?")[0].split("/resolve/")
+        revision = path[1].split("/")[0]
+        name = "/".join(path[0].split("/")[-2:])
+        hub.send_file(name, revision, file, change=change)
+        return True
+
+    return fault
+
+
+def flip(content):
+    return content[:-1] + bytes([content[-1] ^ 1]) if content else content
+
+
+def half(content):
+    return content[: len(content) // 2]
+
+
+def page(hub, file):
+    hub.send(PAGE, kind="text/html")
+    return True
+
+
+def page_for_files(hub, file):
+    if not file or hub.command == "HEAD":
+        return False
+    hub.send(PAGE, kind="text/html")
+    return True
+
+
+def text(body, kind="application/json"):
+    def fault(hub, file):
+        if file:
+            return False
+        hub.send(body, kind=kind)
+        return True
+
+    return fault
+
+
+def redirect(location):
+    def fault(hub, file):
+        hub.send(b"", {"Location": location or hub.path}, status=302)
+        return True
+
+    return fault
+
+
+def listed(name):
+    """Add a file to every listing."""
+
+    def fault(hub, file):
+        if "/tree/" not in hub.path:
+            return False
+        entry = {"type": "file", "path": name, "oid": "2" * 40, "size": 3}
+        config = {"type": "file", "path": "config.json", "oid": "3" * 40, "size": 3}
+        hub.send_json([config, entry])
+        return True
+
+    return fault
+
+
+def moved(hub, file):
+    if not file:
+        return False
+    hub.send(b"{}", {"ETag": '"' + "4" * 40 + '"', "X-Repo-Commit": "5" * 40})
+    return True
+
+
+# Each fault with a word of the message that names it.
+FAULTS = {
+    "silent": (silent, "sent nothing"),
+    "stops in a body": (stops, "sent nothing"),
+    "trickles": (trickles, "sent nothing"),
+    "trickles headers": (trickles_headers, "sent nothing"),
+    "401": (status(401), "401"),
+    "403": (status(403), "403"),
+    "403 gated": (status(403, {"X-Error-Code": "GatedRepo"}), "403"),
+    "404": (status(404), "404"),
+    "404 no repository": (status(404, {"X-Error-Code": "RepoNotFound"}), "404"),
+    "404 no revision": (status(404, {"X-Error-Code": "RevisionNotFound"}), "404"),
+    "418": (status(418), "418"),
+    "429": (status(429), "429"),
+    "429 for an hour": (status(429, {"Retry-After": "3600"}), "wait 3,600 s"),
+    "429 until a date": (status(429, {"Retry-After": "Wed, 21 Oct 2099 07:28:00 GMT"}), "to wait"),
+    "500": (status(500), "500"),
+    "503": (status(503), "503"),
+    "cut": (cut, "cut"),
+    "page": (page, "login page"),
+    "page for files": (page_for_files, "login page"),
+    "text": (text(b"oops"), "not a hub"),
+    "empty object": (text(b"{}"), "not a hub"),
+    "number": (text(b"7"), "not a hub"),
+    "nested": (text(b"[" * 100_000), "not a hub"),
+    "circle": (redirect(""), "circle"),
+    "redirect to a file": (redirect("file:///etc/passwd"), "not followed"),
+    "redirect to nowhere": (redirect(f"http://nowhere.invalid/?token={TOKEN}"), "nowhere.invalid"),
+    "flipped": (changed(flip, endings=LARGE), "another content"),
+    "flipped small file": (changed(flip, endings=SMALL), "another content"),
+    "truncated": (changed(half, endings=LARGE), "another content"),
+    "truncated small file": (changed(half, endings=SMALL), "another content"),
+    "longer": (changed(lambda content: content + b"more", endings=LARGE), "another content"),
+    "name above": (listed("../above.json"), "above.json"),
+    "absolute name": (listed("/etc/absolute.json"), "absolute.json"),
+    "name with escape": (listed("a\x1b[31m.json"), "x1b"),
+    "moved": (moved, "revision"),
+}
+_SILENT = ("silent", "stops in a body", "trickles", "trickles headers")
+
+
+def limit(name):
+    """Seconds that a hub may be silent: few only where it is, as the tests share the cores."""
+    return 0.4 if name in _SILENT else 20.0
+
+
+# Faults that pass.
+PASSING = {
+    "429 once": status(429, {"Retry-After": "0"}, times=1),
+    "503 once": status(503, times=1),
+    "500 twice": status(500, times=2),
+    "cut once": cut_once,
+    "slow": slow,
+}
