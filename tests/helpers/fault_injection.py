@@ -1,0 +1,561 @@
+"""Faults at every file operation of an action: a kill, half a write, a system error.
+
+A test describes what to disturb by a `Scenario` in a module of helpers, and runs it in a server,
+a program of its own that loads the heavy libraries once and forks for every trial:
+
+    @pytest.fixture(scope="module")
+    def faults(tmp_path_factory):
+        with fault_server(tmp_path_factory.mktemp("faults")) as server:
+            yield server
+
+    def test_a_kill_loses_nothing(faults):
+        report = faults.kill_everywhere("helpers.folder_scenarios:EXTRACT")
+        assert report.broken == []
+        assert report.tried > 50
+
+    def test_a_full_disk_is_one_line(faults):
+        report = faults.fail_everywhere("helpers.folder_scenarios:EXTRACT", errno.ENOSPC)
+        assert report.broken == []
+
+The scenario's folder is always the same path, ``<server folder>/<NAME>/work``, so that paths in
+what is written do not differ between trials. It is `QWEN3NB_HOME` too, and the cache is in it.
+
+*Operations* are counted below that folder only: opening for writing, write, sendfile, fsync,
+truncate, rename (and replace), link, symlink, unlink, mkdir, rmdir. They are seen by an audit
+hook, and where Python raises no event by wrapping: ``os.write`` and its like, and the raw file
+below every buffered one, so that a buffer is lost in a kill as it is in life. Code that is not
+Python's writes unseen: what is listed in `NATIVE` counts as one write of a whole file; numpy is
+made to write through Python; SQLite is seen by its `sqlite3.connect` alone. A program that
+another program starts is not followed.
+
+*Kills* are SIGKILL before the n-th operation, and for a write also after half of its bytes. Then
+a new process runs `Scenario.check`, runs the action again, and compares.
+
+*Errors* are raised by the n-th operation, and if ``lasting`` by all later ones of the same kinds
+as well, as on a full disk, where the first write that fails writes half of its bytes.
+"""
+
+from __future__ import annotations
+
+import builtins
+import errno
+import functools
+import gc
+import importlib
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from helpers import REPOSITORY
+
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+LEFTOVERS = (".tmp", ".old")
+# Functions of libraries that write a file on their own, and the position of its path.
+NATIVE = {("safetensors.torch", "save_file"): 1, ("safetensors.numpy", "save_file"): 1}
+_ALLOCATE = {"open", "write", "fsync", "mkdir", "link", "symlink", "truncate"}
+_EVERY = _ALLOCATE | {"rename", "unlink", "rmdir"}
+# The operations that an error can strike, and whether it lasts.
+ERRORS = {
+    errno.ENOSPC: (_ALLOCATE, True),
+    errno.EDQUOT: (_ALLOCATE, True),
+    errno.EROFS: (_EVERY, True),
+    errno.EIO: (_EVERY - {"unlink", "rmdir"}, False),
+    errno.EMFILE: ({"open"}, False),
+}
+
+
+def tree(folder, *, hidden=False):
+    """The bytes of every file below ``folder`` by its path, without leftovers and the cache."""
+    return {
+        str(file.relative_to(folder)): file.read_bytes()
+        for file in sorted(folder.rglob("*"))
+        if file.is_file()
+        and (hidden or not any(_is_leftover(part) for part in file.relative_to(folder).parts))
+        and ".cache" not in file.relative_to(folder).parts
+    }
+
+
+def run_command(*arguments):
+    """Run the command line ``qwen3nb …`` in this process.
+
+    Raises:
+        Refused: it exits with an error of its own; holds all that it printed.
+    """
+    from click.testing import CliRunner
+
+    from qwen3nb.cli.main import main
+
+    done = CliRunner().invoke(main, list(map(str, arguments)), catch_exceptions=False)
+    if done.exit_code:
+        raise Refused(done.exit_code, done.output)
+    return done.output
+
+
+class Refused(Exception):  # noqa: N818 - what a command does
+    """A command that ended with an exit status other than 0: (status, output)."""
+
+
+def leftovers(folder):
+    """Temporary files and folders below ``folder``, in the cache too."""
+    return sorted(str(f.relative_to(folder)) for f in folder.rglob(".*") if _is_leftover(f.name))
+
+
+def _is_leftover(name):
+    return name.startswith(".") and name.endswith(LEFTOVERS)
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What is disturbed. Every function takes the folder.
+
+    Attributes:
+        act: the action, such as a command; raises if it fails. It must give the same bytes each
+            time. It runs once in the server itself, which loads what it needs.
+        prepare: writes what is there before; runs once, as each trial gets a copy. What only
+            takes time to copy belongs next to the folder, in ``folder.parent``.
+        content: what must be equal after another run; by default the `tree`.
+        check: raises if something is lost after a kill; by default the content is that of before
+            or that of after, whole.
+        refusal: raises if an error is not told well; it gets the exception.
+    """
+
+    act: Callable[[Path], object]
+    prepare: Callable[[Path], object] = lambda folder: None
+    content: Callable[[Path], dict] = tree
+    check: Callable[[Path], None] | None = None
+    refusal: Callable[[BaseException], None] = lambda error: None
+
+
+@dataclass(frozen=True)
+class Report:
+    """What came of it.
+
+    Attributes:
+        tried: number of trials.
+        operations: those of an undisturbed run, as ``"open encoder/config.json"``.
+        broken: trials that lost something or told it badly, with the reason.
+        messages: of errors, without doubles.
+    """
+
+    tried: int
+    operations: list = field(repr=False)
+    broken: list
+    messages: list = field(default_factory=list, repr=False)
+
+
+class Operations:
+    """Counts this process's file operations below ``root``, and strikes at one of them.
+
+    There is no way back: audit hooks stay, so this is for a forked child. ``active`` can be set
+    to False when the action is over.
+    """
+
+    def __init__(self, root, *, strike=None):
+        self.root, self.strike = str(root), strike
+        self.seen, self.active = [], True
+        self._lock = threading.RLock()
+        self._install()
+
+    def hit(self, kind, path, *, name=None):
+        """Count an operation; return whether only half of it is to be done."""
+        if not self.active or not self._inside(path):
+            return False
+        with self._lock:
+            self.seen.append(f"{kind} {os.path.relpath(path, self.root)}")
+            return self.strike(len(self.seen), kind, name) if self.strike is not None else False
+
+    def _inside(self, path):
+        return path is not None and f"{path}/".startswith(f"{self.root}/")
+
+    def _install(self):
+        sys.addaudithook(self._audit)
+        for name in ("write", "pwrite", "writev", "pwritev"):
+            setattr(os, name, self._wrapped_write(getattr(os, name)))
+        for name in ("fsync", "fdatasync"):
+            setattr(os, name, self._wrapped_sync(getattr(os, name)))
+        os.sendfile = self._wrapped_sendfile(os.sendfile)
+        io.open = builtins.open = self._wrapped_open(io.open)
+        if "numpy" in sys.modules:
+            for name in ("numpy.lib.format", "numpy.lib._format_impl"):
+                if name in sys.modules:
+                    sys.modules[name].isfileobj = lambda file: False
+        for (module, name), position in NATIVE.items():
+            if module in sys.modules:
+                here = sys.modules[module]
+                setattr(here, name, self._wrapped_native(getattr(here, name), position))
+
+    def _audit(self, event, values):
+        if not self.active:
+            return
+        if event == "open":
+            path, _, flags = values
+            if isinstance(flags, int) and flags & WRITING and not isinstance(path, int):
+                self.hit("open", _absolute(path), name=path)
+        elif event in ("os.remove", "os.rmdir"):
+            kind = "unlink" if event == "os.remove" else "rmdir"
+            self.hit(kind, _absolute(values[0], values[1]), name=values[0])
+        elif event == "os.mkdir":
+            self.hit("mkdir", _absolute(values[0], values[2]), name=values[0])
+        elif event in ("os.rename", "os.link", "os.symlink"):
+            target = _absolute(values[1], values[-1])
+            self.hit(event.removeprefix("os."), target, name=values[1])
+        elif event == "os.truncate":
+            path = _of_descriptor(values[0]) if isinstance(values[0], int) else values[0]
+            self.hit("truncate", _absolute(path))
+
+    def _wrapped_write(self, real):
+        @functools.wraps(real)
+        def write(descriptor, data, *rest):
+            if self.hit("write", _of_descriptor(descriptor)):
+                flat = data if isinstance(data, bytes) else memoryview(data).cast("B")
+                return self._half(lambda: real(descriptor, flat[: len(flat) // 2], *rest))
+            return real(descriptor, data, *rest)
+
+        return write
+
+    def _half(self, write):
+        done = write()
+        self.strike.after_half()
+        return done
+
+    def _wrapped_sync(self, real):
+        @functools.wraps(real)
+        def sync(descriptor):
+            path = _of_descriptor(descriptor)
+            self.hit("fsync", path)
+            if not self._inside(path):  # no power fails here, and disks are slow
+                real(descriptor)
+
+        return sync
+
+    def _wrapped_sendfile(self, real):
+        @functools.wraps(real)
+        def sendfile(out, source, offset, count):
+            if self.hit("write", _of_descriptor(out)):
+                size = os.fstat(source).st_size
+                return self._half(lambda: real(out, source, offset, max(1, size // 2)))
+            return real(out, source, offset, count)
+
+        return sendfile
+
+    def _wrapped_native(self, real, position):
+        @functools.wraps(real)
+        def native(*values, **options):
+            path = _absolute(values[position])
+            if self.hit("write", path):
+                real(*values, **options)
+                os.truncate(path, Path(path).stat().st_size // 2)
+                self.strike.after_half()
+            else:
+                real(*values, **options)
+
+        return native
+
+    def _wrapped_open(self, real):
+        operations = self
+
+        class Raw(io.FileIO):
+            """The raw file, whose writes are counted."""
+
+            def write(self, data):
+                view = memoryview(data).cast("B")
+                if operations.hit("write", _of_descriptor(self.fileno())):
+                    write = super().write
+                    return operations._half(lambda: write(view[: len(view) // 2]))
+                return super().write(view)
+
+            def truncate(self, size=None):
+                operations.hit("truncate", _of_descriptor(self.fileno()))
+                return super().truncate(size)
+
+        @functools.wraps(real)
+        def opened(file, mode="r", buffering=-1, encoding=None, errors=None, newline=None,
+                   closefd=True, opener=None):  # fmt: skip
+            if not set(mode) & set("wax+"):
+                return real(file, mode, buffering, encoding, errors, newline, closefd, opener)
+            raw = Raw(file, mode.replace("b", "").replace("t", ""), closefd, opener)
+            if buffering == 0:
+                return raw
+            size = buffering if buffering > 1 else io.DEFAULT_BUFFER_SIZE
+            buffer = (io.BufferedRandom if "+" in mode else io.BufferedWriter)(raw, size)
+            if "b" in mode:
+                return buffer
+            text = io.TextIOWrapper(buffer, encoding, errors, newline, buffering == 1)
+            text.mode = mode
+            return text
+
+        return opened
+
+
+def _of_descriptor(descriptor):
+    try:
+        path = os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115 - a string
+        return path.removesuffix(" (deleted)")
+    except OSError:
+        return None
+
+
+def _absolute(path, folder=-1):
+    path = os.fsdecode(path)
+    if folder not in (-1, None) and not os.path.isabs(path):  # noqa: PTH117 - a string
+        path = f"{_of_descriptor(folder)}/{path}"
+    return os.path.abspath(path)  # noqa: PTH100 - a string, and links are kept
+
+
+class Kill:
+    """SIGKILL before the ``at``-th operation, or in the middle of it."""
+
+    def __init__(self, at, *, half=False):
+        self.at, self.half = at, half
+
+    def __call__(self, number, kind, name):
+        if number == self.at and not self.half:
+            self.after_half()
+        return number == self.at
+
+    def after_half(self):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Fail:
+    """An error of the ``at``-th operation, and of later ones if it lasts."""
+
+    def __init__(self, at, code):
+        self.at, self.code = at, code
+        self.kinds, self.lasting = ERRORS[code]
+
+    def __call__(self, number, kind, name):
+        if kind not in self.kinds or not (number == self.at or (self.lasting and number > self.at)):
+            return False
+        if number == self.at and kind == "write" and self.lasting:
+            return True
+        arguments = () if name is None else (os.fsdecode(name),)
+        raise OSError(self.code, os.strerror(self.code), *arguments)
+
+    def after_half(self):
+        """Nothing more: it was a short write."""
+
+
+class _Trials:
+    """All trials of one scenario; runs in the server."""
+
+    def __init__(self, scenario, base):
+        self.scenario, self.base = scenario, base
+        self.work, self.template = base / "work", base / "template"
+        self.work.mkdir(parents=True)
+        os.environ["QWEN3NB_HOME"] = str(self.work)
+        os.environ["QWEN3NB_CACHE"] = str(self.work / ".cache")
+        scenario.prepare(self.work)
+        shutil.copytree(self.work, self.template, symlinks=True)
+        self.before = scenario.content(self.work)
+        scenario.act(self.work)
+        self.after = scenario.content(self.work)
+        seen, problem = self._in_child(self._counted)
+        self.operations = seen
+        assert not problem, f"undisturbed: {problem}"
+
+    def kills(self):
+        """Kill at every operation, and in the middle of every write."""
+        points = [(number, False) for number in range(1, len(self.operations) + 1)]
+        points += [(n, True) for n, _ in points if self.operations[n - 1].startswith("write ")]
+        broken = []
+        for at, half in points:
+            self._restore()
+            status, _ = _forked(lambda at=at, half=half: self._armed(Kill(at, half=half)))
+            if status != -signal.SIGKILL:
+                problem = f"not killed, but {status}"
+            else:
+                _, problem = self._in_child(self._recovered)
+            if problem:
+                where = "in the middle of" if half else "before"
+                broken.append(f"{where} {at} ({self.operations[at - 1]}): {problem}")
+        return Report(len(points), self.operations, broken)
+
+    def errors(self, code):
+        """Raise the error at every operation that can have it."""
+        kinds, _ = ERRORS[code]
+        points = [
+            number for number, operation in enumerate(self.operations, 1)
+            if operation.partition(" ")[0] in kinds
+        ]  # fmt: skip
+        broken, messages = [], {}
+        for at in points:
+            self._restore()
+            told, problem = self._in_child(lambda at=at: self._failing(Fail(at, code)))
+            messages[told] = True
+            if problem:
+                broken.append(f"{at} ({self.operations[at - 1]}): {problem}")
+        return Report(len(points), self.operations, broken, list(messages))
+
+    def _restore(self):
+        shutil.rmtree(self.work)
+        shutil.copytree(self.template, self.work, symlinks=True)
+
+    def _in_child(self, action):
+        """Return what ``action`` returns, and a problem or an empty string."""
+        status, text = _forked(action)
+        if status or not text:
+            return None, text or f"exit status {status}"
+        return json.loads(text)
+
+    def _counted(self):
+        self._restore()
+        operations = Operations(self.work)
+        self.scenario.act(self.work)
+        operations.active = False
+        return operations.seen, self._differs(self.after) or self._litter()
+
+    def _armed(self, strike):
+        Operations(self.work, strike=strike)
+        self.scenario.act(self.work)
+
+    def _recovered(self):
+        try:
+            self._check()
+            self.scenario.act(self.work)
+        except BaseException:  # noqa: BLE001 - whatever it is, it is reported
+            return None, traceback.format_exc(limit=-4)
+        return None, self._differs(self.after) or self._litter()
+
+    def _check(self):
+        if self.scenario.check is not None:
+            self.scenario.check(self.work)
+            return
+        content = self.scenario.content(self.work)
+        assert content in (self.before, self.after), (
+            f"neither old nor new: {_difference(content, self.after)}"
+        )
+
+    def _failing(self, strike):
+        operations, error = Operations(self.work, strike=strike), None
+        try:
+            self.scenario.act(self.work)
+        except BaseException as raised:  # noqa: BLE001 - whatever it is, it is reported
+            error = raised
+        operations.active = False
+        if error is None:
+            return "", self._differs(self.after) or self._litter()
+        try:
+            self.scenario.refusal(error)
+        except AssertionError as bad:
+            return str(error), f"told badly: {bad}; {type(error).__name__}: {error}"
+        litter = self._litter() if "unlink" not in strike.kinds else ""
+        return str(error), self._differs(self.before) or litter
+
+    def _differs(self, expected):
+        return _difference(self.scenario.content(self.work), expected)
+
+    def _litter(self):
+        left = leftovers(self.work)
+        return f"left over: {', '.join(left)}" if left else ""
+
+
+def _difference(content, expected):
+    odd = sorted(key for key in content.keys() | expected.keys()
+                 if content.get(key) != expected.get(key))  # fmt: skip
+    return f"differs in {', '.join(map(str, odd[:5]))}" if odd else ""
+
+
+def _forked(action):
+    """Run ``action`` in a child; return its exit status and what it returns, as JSON."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        status, text = 1, ""
+        try:
+            os.close(reading)
+            text = json.dumps(action())
+            status = 0
+        except BaseException:  # noqa: BLE001 - a child never returns to the loop
+            text = traceback.format_exc()
+        finally:
+            with io.FileIO(writing, "w") as pipe:
+                pipe.write(text.encode())
+            os._exit(status)
+    os.close(writing)
+    with io.FileIO(reading) as pipe:
+        text = pipe.readall().decode()
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), text
+
+
+class FaultServer:
+    """A program that runs trials; start it by `fault_server`."""
+
+    def __init__(self, process, log):
+        self._process, self._log = process, log
+
+    def kill_everywhere(self, scenario):
+        """Kill at every file operation of the scenario ``"module:NAME"``; return a `Report`."""
+        return self._call(scenario, None)
+
+    def fail_everywhere(self, scenario, code):
+        """Raise the error ``code`` of `ERRORS` at every operation it can strike."""
+        return self._call(scenario, code)
+
+    def _call(self, scenario, code):
+        self._process.stdin.write(json.dumps([scenario, code]) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        assert line, f"the server ended: {self._log.read_text()[-3000:]}"
+        answer = json.loads(line)
+        assert isinstance(answer, dict), answer
+        return Report(**answer)
+
+
+@contextmanager
+def fault_server(folder):
+    """Start a `FaultServer` that keeps the files of its trials in ``folder``."""
+    log = folder / "log"
+    paths = [str(REPOSITORY), str(REPOSITORY / "tests"), os.environ.get("PYTHONPATH", "")]
+    with (
+        log.open("wb") as errors,
+        subprocess.Popen(
+            [sys.executable, "-m", "helpers.fault_injection", str(folder.resolve())],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
+            cwd=folder, env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        ) as process,
+    ):  # fmt: skip
+        try:
+            yield FaultServer(process, log)
+        finally:
+            process.stdin.close()
+            process.wait(timeout=60)
+
+
+def serve(folder):
+    """Answer requests, one line of JSON each, until the input ends."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what an action prints is no answer
+    trials = {}
+    gc.disable()  # so that children share the memory
+    for line in sys.stdin:
+        name, code = json.loads(line)
+        try:
+            if name not in trials:
+                module, _, attribute = name.partition(":")
+                scenario = getattr(importlib.import_module(module), attribute)
+                trials[name] = _Trials(scenario, folder / attribute)
+            each = trials[name]
+            os.environ["QWEN3NB_HOME"] = str(each.work)
+            os.environ["QWEN3NB_CACHE"] = str(each.work / ".cache")
+            answer = asdict(each.kills() if code is None else each.errors(code))
+        except BaseException:  # noqa: BLE001 - the test shows it
+            answer = traceback.format_exc()
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    from helpers.fault_injection import serve as imported  # not as __main__: scenarios import it
+
+    imported(Path(sys.argv[1]))
