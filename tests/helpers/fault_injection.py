@@ -28,11 +28,13 @@ Python's writes unseen: what is listed in `NATIVE` counts as one write of a whol
 made to write through Python; SQLite is seen by its `sqlite3.connect` alone. A program that
 another program starts is not followed.
 
-*Kills* are SIGKILL before the n-th operation, and for a write also after half of its bytes. Then
-a new process runs `Scenario.check`, runs the action again, and compares.
+*Kills*: what SIGKILL leaves is what the files hold at that moment, without the buffers of the
+process and its locks. So one run stops before each operation, and half-way through each write, to
+copy the folder; each copy is then where the next run starts: `Scenario.check`, the action again,
+a comparison with an undisturbed run.
 
-*Errors* are raised by the n-th operation, and if ``lasting`` by all later ones of the same kinds
-as well, as on a full disk, where the first write that fails writes half of its bytes.
+*Errors* are raised by the n-th operation, and of those that last, such as a full disk, by all
+later ones of the same kinds too; the first write to a full disk writes half of its bytes.
 """
 
 from __future__ import annotations
@@ -40,13 +42,11 @@ from __future__ import annotations
 import builtins
 import errno
 import functools
-import gc
 import importlib
 import io
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import threading
@@ -156,30 +156,39 @@ class Report:
 class Operations:
     """Counts this process's file operations below ``root``, and strikes at one of them.
 
-    There is no way back: audit hooks stay, so this is for a forked child. ``active`` can be set
-    to False when the action is over.
+    There is no way back, as audit hooks stay: this is for a forked child.
     """
 
-    def __init__(self, root, *, strike=None):
-        self.root, self.strike = str(root), strike
-        self.seen, self.active = [], True
+    def __init__(self, root):
+        self.root, self.strike = str(root), None
+        self.seen, self.active = [], False
         self._lock = threading.RLock()
         self._install()
 
+    @contextmanager
+    def watched(self, strike):
+        """Count the operations of the block, and let ``strike`` act on each."""
+        self.strike, self.seen, self.active = strike, [], True
+        try:
+            yield
+        finally:
+            self.active = False
+
     def hit(self, kind, path, *, name=None):
-        """Count an operation; return whether only half of it is to be done."""
+        """Count an operation; return its number if only half of it is to be done at first, or 0."""
         if not self.active or not self._inside(path):
-            return False
+            return 0
         with self._lock:
             self.seen.append(f"{kind} {os.path.relpath(path, self.root)}")
-            return self.strike(len(self.seen), kind, name) if self.strike is not None else False
+            number = len(self.seen)
+            return number if self.strike(number, kind, name) else 0
 
     def _inside(self, path):
         return path is not None and f"{path}/".startswith(f"{self.root}/")
 
     def _install(self):
         sys.addaudithook(self._audit)
-        for name in ("write", "pwrite", "writev", "pwritev"):
+        for name in ("write", "pwrite"):
             setattr(os, name, self._wrapped_write(getattr(os, name)))
         for name in ("fsync", "fdatasync"):
             setattr(os, name, self._wrapped_sync(getattr(os, name)))
@@ -215,18 +224,25 @@ class Operations:
 
     def _wrapped_write(self, real):
         @functools.wraps(real)
-        def write(descriptor, data, *rest):
-            if self.hit("write", _of_descriptor(descriptor)):
-                flat = data if isinstance(data, bytes) else memoryview(data).cast("B")
-                return self._half(lambda: real(descriptor, flat[: len(flat) // 2], *rest))
-            return real(descriptor, data, *rest)
+        def write(descriptor, data, *offset):
+            number = self.hit("write", _of_descriptor(descriptor))
+            if not number:
+                return real(descriptor, data, *offset)
+            flat = memoryview(data).cast("B")
+            half = len(flat) // 2
+            return self._halves(
+                number,
+                lambda: real(descriptor, flat[:half], *offset),
+                lambda: real(descriptor, flat[half:], *(each + half for each in offset)),
+            )
 
         return write
 
-    def _half(self, write):
-        done = write()
-        self.strike.after_half()
-        return done
+    def _halves(self, number, first, rest):
+        done = first()
+        with self._lock:
+            goes_on = self.strike.after_half(number)
+        return done + rest() if goes_on else done
 
     def _wrapped_sync(self, real):
         @functools.wraps(real)
@@ -241,10 +257,15 @@ class Operations:
     def _wrapped_sendfile(self, real):
         @functools.wraps(real)
         def sendfile(out, source, offset, count):
-            if self.hit("write", _of_descriptor(out)):
-                size = os.fstat(source).st_size
-                return self._half(lambda: real(out, source, offset, max(1, size // 2)))
-            return real(out, source, offset, count)
+            half = (os.fstat(source).st_size - offset) // 2
+            number = self.hit("write", _of_descriptor(out)) if half else 0
+            if not number:
+                return real(out, source, offset, count)
+            return self._halves(
+                number,
+                lambda: real(out, source, offset, half),
+                lambda: real(out, source, offset + half, count),
+            )
 
         return sendfile
 
@@ -252,12 +273,14 @@ class Operations:
         @functools.wraps(real)
         def native(*values, **options):
             path = _absolute(values[position])
-            if self.hit("write", path):
-                real(*values, **options)
-                os.truncate(path, Path(path).stat().st_size // 2)
-                self.strike.after_half()
-            else:
-                real(*values, **options)
+            number = self.hit("write", path)
+            real(*values, **options)
+            if number:
+                whole = Path(path).read_bytes()
+                os.truncate(path, len(whole) // 2)
+                self.strike.after_half(number)
+                with io.FileIO(path, "w") as file:
+                    file.write(whole)
 
         return native
 
@@ -268,11 +291,16 @@ class Operations:
             """The raw file, whose writes are counted."""
 
             def write(self, data):
-                view = memoryview(data).cast("B")
-                if operations.hit("write", _of_descriptor(self.fileno())):
-                    write = super().write
-                    return operations._half(lambda: write(view[: len(view) // 2]))
-                return super().write(view)
+                view, write = memoryview(data).cast("B"), super().write
+                number, half = (
+                    operations.hit("write", _of_descriptor(self.fileno())),
+                    len(view) // 2,
+                )
+                if not number:
+                    return write(view)
+                return operations._halves(
+                    number, lambda: write(view[:half]), lambda: write(view[half:])
+                )
 
             def truncate(self, size=None):
                 operations.hit("truncate", _of_descriptor(self.fileno()))
@@ -312,19 +340,24 @@ def _absolute(path, folder=-1):
     return os.path.abspath(path)  # noqa: PTH100 - a string, and links are kept
 
 
-class Kill:
-    """SIGKILL before the ``at``-th operation, or in the middle of it."""
+class Copies:
+    """Copies the folder before every operation, and in the middle of every write."""
 
-    def __init__(self, at, *, half=False):
-        self.at, self.half = at, half
+    def __init__(self, work, target):
+        self.work, self.target, self.points = work, target, []
 
     def __call__(self, number, kind, name):
-        if number == self.at and not self.half:
-            self.after_half()
-        return number == self.at
+        self._copy(f"before {number}")
+        return kind == "write"
 
-    def after_half(self):
-        os.kill(os.getpid(), signal.SIGKILL)
+    def after_half(self, number):
+        """Copy; the other half follows."""
+        self._copy(f"in the middle of {number}")
+        return True
+
+    def _copy(self, point):
+        shutil.copytree(self.work, self.target / point, symlinks=True)
+        self.points.append(point)
 
 
 class Fail:
@@ -342,8 +375,9 @@ class Fail:
         arguments = () if name is None else (os.fsdecode(name),)
         raise OSError(self.code, os.strerror(self.code), *arguments)
 
-    def after_half(self):
+    def after_half(self, number):
         """Nothing more: it was a short write."""
+        return False
 
 
 class _Trials:
@@ -360,72 +394,38 @@ class _Trials:
         self.before = scenario.content(self.work)
         scenario.act(self.work)
         self.after = scenario.content(self.work)
-        seen, problem = self._in_child(self._counted)
-        self.operations = seen
-        assert not problem, f"undisturbed: {problem}"
 
     def kills(self):
-        """Kill at every operation, and in the middle of every write."""
-        points = [(number, False) for number in range(1, len(self.operations) + 1)]
-        points += [(n, True) for n, _ in points if self.operations[n - 1].startswith("write ")]
+        """Go on after a kill at every operation, and in the middle of every write."""
+        operations, points = self._in_child(self._copied)
         broken = []
-        for at, half in points:
-            self._restore()
-            status, _ = _forked(lambda at=at, half=half: self._armed(Kill(at, half=half)))
-            if status != -signal.SIGKILL:
-                problem = f"not killed, but {status}"
-            else:
-                _, problem = self._in_child(self._recovered)
-            if problem:
-                where = "in the middle of" if half else "before"
-                broken.append(f"{where} {at} ({self.operations[at - 1]}): {problem}")
-        return Report(len(points), self.operations, broken)
+        for point in points:
+            shutil.rmtree(self.work)
+            (self.base / "copies" / point).rename(self.work)
+            if problem := self._problem():
+                at = int(point.split()[-1])
+                broken.append(f"{point} ({operations[at - 1]}): {problem}")
+        return Report(len(points), operations, broken)
 
-    def errors(self, code):
-        """Raise the error at every operation that can have it."""
-        kinds, _ = ERRORS[code]
-        points = [
-            number for number, operation in enumerate(self.operations, 1)
-            if operation.partition(" ")[0] in kinds
-        ]  # fmt: skip
-        broken, messages = [], {}
-        for at in points:
-            self._restore()
-            told, problem = self._in_child(lambda at=at: self._failing(Fail(at, code)))
-            messages[told] = True
-            if problem:
-                broken.append(f"{at} ({self.operations[at - 1]}): {problem}")
-        return Report(len(points), self.operations, broken, list(messages))
-
-    def _restore(self):
-        shutil.rmtree(self.work)
-        shutil.copytree(self.template, self.work, symlinks=True)
-
-    def _in_child(self, action):
-        """Return what ``action`` returns, and a problem or an empty string."""
-        status, text = _forked(action)
-        if status or not text:
-            return None, text or f"exit status {status}"
-        return json.loads(text)
-
-    def _counted(self):
+    def _copied(self):
+        """Return the operations of an undisturbed run and the points at which it was copied."""
+        shutil.rmtree(self.base / "copies", ignore_errors=True)
+        operations, copies = Operations(self.work), Copies(self.work, self.base / "copies")
         self._restore()
-        operations = Operations(self.work)
-        self.scenario.act(self.work)
-        operations.active = False
-        return operations.seen, self._differs(self.after) or self._litter()
+        with operations.watched(copies):
+            self.scenario.act(self.work)
+        if problem := self._differs(self.after) or self._litter():
+            raise AssertionError(f"undisturbed: {problem}")
+        return operations.seen, copies.points
 
-    def _armed(self, strike):
-        Operations(self.work, strike=strike)
-        self.scenario.act(self.work)
-
-    def _recovered(self):
+    def _problem(self):
+        """Return what is wrong with the folder that a kill left, or with the run after it."""
         try:
             self._check()
             self.scenario.act(self.work)
         except BaseException:  # noqa: BLE001 - whatever it is, it is reported
-            return None, traceback.format_exc(limit=-4)
-        return None, self._differs(self.after) or self._litter()
+            return traceback.format_exc(limit=-4)
+        return self._differs(self.after) or self._litter()
 
     def _check(self):
         if self.scenario.check is not None:
@@ -436,13 +436,32 @@ class _Trials:
             f"neither old nor new: {_difference(content, self.after)}"
         )
 
-    def _failing(self, strike):
-        operations, error = Operations(self.work, strike=strike), None
-        try:
+    def errors(self, code):
+        """Raise the error at every operation that can have it."""
+        return Report(*self._in_child(lambda: self._failed(code)))
+
+    def _failed(self, code):
+        operations, broken, messages = Operations(self.work), [], {}
+        self._restore()
+        with operations.watched(lambda number, kind, name: False):
             self.scenario.act(self.work)
+        seen = operations.seen
+        points = [at for at, each in enumerate(seen, 1) if each.split()[0] in ERRORS[code][0]]
+        for at in points:
+            self._restore()
+            message, problem = self._failing(operations, Fail(at, code))
+            messages[message] = True
+            if problem:
+                broken.append(f"{at} ({seen[at - 1]}): {problem}")
+        return len(points), seen, broken, list(messages)
+
+    def _failing(self, operations, strike):
+        error = None
+        try:
+            with operations.watched(strike):
+                self.scenario.act(self.work)
         except BaseException as raised:  # noqa: BLE001 - whatever it is, it is reported
             error = raised
-        operations.active = False
         if error is None:
             return "", self._differs(self.after) or self._litter()
         try:
@@ -451,6 +470,15 @@ class _Trials:
             return str(error), f"told badly: {bad}; {type(error).__name__}: {error}"
         litter = self._litter() if "unlink" not in strike.kinds else ""
         return str(error), self._differs(self.before) or litter
+
+    def _restore(self):
+        shutil.rmtree(self.work)
+        shutil.copytree(self.template, self.work, symlinks=True)
+
+    def _in_child(self, action):
+        status, text = _forked(action)
+        assert status == 0, text or f"exit status {status}"
+        return json.loads(text)
 
     def _differs(self, expected):
         return _difference(self.scenario.content(self.work), expected)
@@ -537,7 +565,6 @@ def serve(folder):
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what an action prints is no answer
     trials = {}
-    gc.disable()  # so that children share the memory
     for line in sys.stdin:
         name, code = json.loads(line)
         try:
