@@ -9,8 +9,6 @@ from qwen3nb.utils.atomic_files import (
     canonical,
     new_folder,
     read_json,
-    remembered_digest,
-    sha256_file,
     write_json,
     write_text,
 )
@@ -62,18 +60,3 @@ def test_a_new_folder_appears_whole_or_not_at_all(tmp_path):
 def test_canonical_does_not_depend_on_the_order_of_keys():
     assert canonical({"b": 1, "a": [1, 2]}) == canonical({"a": [1, 2], "b": 1})
     assert canonical({"a": [2, 1]}) != canonical({"a": [1, 2]})
-
-
-def test_a_digest_is_remembered_until_the_file_changes(tmp_path):
-    file, memory, calls = tmp_path / "w", tmp_path / "memory.json", []
-    file.write_text("one")
-
-    def compute():
-        calls.append(1)
-        return sha256_file(file)
-
-    first = remembered_digest([file], compute, memory=memory)
-    assert remembered_digest([file], compute, memory=memory) == first
-    assert len(calls) == 1
-    file.write_text("two")
-    assert remembered_digest([file], compute, memory=memory) != first
