@@ -1,12 +1,12 @@
-"""A kill or a full disk at any file operation loses nothing; see `helpers.fault_injection`."""
+"""A kill or a failing disk at any file operation loses nothing; see `helpers.fault_injection`."""
 
 import errno
-import time
 
 import pytest
 from helpers.fault_injection import fault_server
 
-NAMES = ("AVERAGE", "EXTRACT", "TWO_RENAMES", "ENCODE", "SHARDS")
+# Scenarios of `helpers.folder_scenarios`, with the least number of file operations.
+LEAST = {"AVERAGE": 60, "EXTRACT": 90, "ENCODE": 20, "SHARDS": 25, "TWO_RENAMES": 3}
 
 
 @pytest.fixture(scope="module")
@@ -15,20 +15,23 @@ def faults(tmp_path_factory):
         yield server
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", LEAST)
 def test_a_kill_at_any_file_operation_loses_nothing(faults, name):
-    t = time.time()
     report = faults.kill_everywhere(f"helpers.folder_scenarios:{name}")
-    print(name, report.tried, len(report.broken), time.time() - t)
-    print("\n".join(report.operations))
     assert report.broken == []
+    assert report.tried >= LEAST[name]
 
 
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE])
-@pytest.mark.parametrize("name", NAMES)
-def test_an_error(faults, name, code):
-    t = time.time()
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("EXTRACT", errno.ENOSPC),
+        ("ENCODE", errno.ENOSPC),
+        *(("SHARDS", code) for code in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)),
+        ("AVERAGE", errno.EMFILE),
+    ],
+)
+def test_an_error_at_any_file_operation_is_one_line_that_names_the_file(faults, name, code):
     report = faults.fail_everywhere(f"helpers.folder_scenarios:{name}", code)
-    print(name, errno.errorcode[code], report.tried, len(report.broken), time.time() - t)
-    print("\n".join(report.messages[:3]))
     assert report.broken == []
+    assert report.tried >= 8

@@ -126,6 +126,7 @@ class Scenario:
         content: what must be equal after another run; by default the `tree`.
         check: raises if something is lost after a kill; by default the content is that of before
             or that of after, whole.
+        only: how the operations begin that are disturbed; by default, all are.
         refusal: raises if an error is not told well; it gets the exception.
     """
 
@@ -134,6 +135,7 @@ class Scenario:
     content: Callable[[Path], dict] = tree
     check: Callable[[Path], None] | None = None
     refusal: Callable[[BaseException], None] = lambda error: None
+    only: tuple[str, ...] = ("",)
 
 
 @dataclass(frozen=True)
@@ -396,14 +398,17 @@ class _Trials:
     def kills(self):
         """Go on after a kill at every operation, and in the middle of every write."""
         operations, points = self._in_child(self._copied)
-        broken = []
+        broken, tried = [], 0
         for point in points:
+            at = int(point.split()[-1])
+            if not operations[at - 1].startswith(self.scenario.only):
+                continue
+            tried += 1
             shutil.rmtree(self.work)
             (self.base / "copies" / point).rename(self.work)
             if problem := self._problem():
-                at = int(point.split()[-1])
                 broken.append(f"{point} ({operations[at - 1]}): {problem}")
-        return Report(len(points), operations, broken)
+        return Report(tried, operations, broken)
 
     def _copied(self):
         """Return the operations of an undisturbed run and the points at which it was copied."""
@@ -444,7 +449,10 @@ class _Trials:
         with operations.watched(lambda number, kind, name: False):
             self.scenario.act(self.work)
         seen = operations.seen
-        points = [at for at, each in enumerate(seen, 1) if each.split()[0] in ERRORS[code][0]]
+        points = [
+            at for at, each in enumerate(seen, 1)
+            if each.split()[0] in ERRORS[code][0] and each.startswith(self.scenario.only)
+        ]  # fmt: skip
         for at in points:
             self._restore()
             message, problem = self._failing(operations, Fail(at, code))
