@@ -5,6 +5,7 @@ import errno
 import pytest
 from helpers.fault_injection import fault_server
 
+pytestmark = pytest.mark.integration
 # Scenarios of `helpers.folder_scenarios`, with the least number of file operations.
 LEAST = {"AVERAGE": 60, "EXTRACT": 90, "ENCODE": 20, "SHARDS": 25, "TWO_RENAMES": 3}
 

@@ -183,7 +183,7 @@ class Operations:
         with self._lock:
             self.seen.append(f"{kind} {os.path.relpath(path, self.root)}")
             number = len(self.seen)
-            return number if self.strike(number, kind, name) else 0
+            return number if self.strike(number, self.seen[-1], name) else 0
 
     def _inside(self, path):
         return path is not None and f"{path}/".startswith(f"{self.root}/")
@@ -343,12 +343,14 @@ def _absolute(path, folder=-1):
 class Copies:
     """Copies the folder before every operation, and in the middle of every write."""
 
-    def __init__(self, work, target):
-        self.work, self.target, self.points = work, target, []
+    def __init__(self, work, target, *, only):
+        self.work, self.target, self.only, self.points = work, target, only, []
 
-    def __call__(self, number, kind, name):
+    def __call__(self, number, operation, name):
+        if not operation.startswith(self.only):
+            return False
         self._copy(f"before {number}")
-        return kind == "write"
+        return operation.startswith("write ")
 
     def after_half(self, number):
         """Copy; the other half follows."""
@@ -367,7 +369,8 @@ class Fail:
         self.at, self.code = at, code
         self.kinds, self.lasting = ERRORS[code]
 
-    def __call__(self, number, kind, name):
+    def __call__(self, number, operation, name):
+        kind = operation.split()[0]
         if kind not in self.kinds or not (number == self.at or (self.lasting and number > self.at)):
             return False
         if number == self.at and kind == "write" and self.lasting:
@@ -398,22 +401,20 @@ class _Trials:
     def kills(self):
         """Go on after a kill at every operation, and in the middle of every write."""
         operations, points = self._in_child(self._copied)
-        broken, tried = [], 0
+        broken = []
         for point in points:
-            at = int(point.split()[-1])
-            if not operations[at - 1].startswith(self.scenario.only):
-                continue
-            tried += 1
             shutil.rmtree(self.work)
             (self.base / "copies" / point).rename(self.work)
             if problem := self._problem():
+                at = int(point.split()[-1])
                 broken.append(f"{point} ({operations[at - 1]}): {problem}")
-        return Report(tried, operations, broken)
+        return Report(len(points), operations, broken)
 
     def _copied(self):
         """Return the operations of an undisturbed run and the points at which it was copied."""
         shutil.rmtree(self.base / "copies", ignore_errors=True)
-        operations, copies = Operations(self.work), Copies(self.work, self.base / "copies")
+        operations = Operations(self.work)
+        copies = Copies(self.work, self.base / "copies", only=self.scenario.only)
         self._restore()
         with operations.watched(copies):
             self.scenario.act(self.work)
@@ -446,7 +447,7 @@ class _Trials:
     def _failed(self, code):
         operations, broken, messages = Operations(self.work), [], {}
         self._restore()
-        with operations.watched(lambda number, kind, name: False):
+        with operations.watched(lambda number, operation, name: False):
             self.scenario.act(self.work)
         seen = operations.seen
         points = [

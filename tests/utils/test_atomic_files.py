@@ -135,9 +135,10 @@ def test_a_folder_is_replaced_with_and_without_an_exchange(tmp_path, monkeypatch
 
 def test_a_folder_that_a_kill_left_under_a_temporary_name_is_given_back(tmp_path):
     for name in (".m.1234abcd.old", ".m.n.1234abcd.old"):
-        (tmp_path / name).mkdir()
-    recover_folder(tmp_path / "m")
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".m.n.1234abcd.old", "m"]
+        (tmp_path / "models" / name).mkdir(parents=True)
+    recover_folder(tmp_path / "models" / "m")
+    names = sorted(path.name for path in (tmp_path / "models").iterdir())
+    assert names == [".m.n.1234abcd.old", "m"]
 
 
 def test_an_error_names_the_file_itself_not_the_temporary_one(tmp_path):
@@ -148,7 +149,7 @@ def test_an_error_names_the_file_itself_not_the_temporary_one(tmp_path):
         f"{tmp_path}/m/a/b: No space left on device; free some space there, then run the same "
         "command again"
     )
-    assert list(tmp_path.iterdir()) == []
+    assert leftovers(tmp_path) == []
 
 
 def test_a_file_too_large_for_the_system_is_refused_by_name(tmp_path):

@@ -10,6 +10,7 @@ __all__ = ["explained", "named"]
 _TO_DO = {
     errno.ENOSPC: "free some space there, then run the same command again",
     errno.EDQUOT: "free some of your quota there, then run the same command again",
+    errno.EFBIG: "the file system, or ulimit -f, allows no larger file; choose another folder",
     errno.EROFS: "choose a folder that can be written",
     errno.EACCES: "choose another folder, or ask for its permissions",
     errno.EPERM: "choose another folder, or ask for its permissions",
