@@ -3,7 +3,7 @@
 Every record, page and model goes through `write_text` or `new_folder`: it is written under
 a temporary name in the same folder, flushed to disk, then renamed. A crash leaves the old
 content or the new, never a part of it. What a killed writer leaves is removed by the next one
-that writes the same name; see `sweep`. Errors name the file itself.
+that writes the same name; see `sweep_leftovers`. Errors name the file itself.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ __all__ = [
     "recover_folder",
     "sha256_file",
     "sha256_json",
-    "sweep",
+    "sweep_leftovers",
     "sync_folder",
     "write_bytes",
     "write_json",
@@ -59,10 +59,10 @@ def new_file(path: Path, *, replace: bool = True) -> Iterator[BinaryIO]:
         OSError: the file cannot be written; names ``path``.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    sweep(path)
+    sweep_leftovers(path)
     handle, work = _new_beside(path, partial(os.open, flags=_CREATE, mode=0o600))
     try:
-        with io.BufferedWriter(_Output(handle, path)) as file:
+        with io.BufferedWriter(_NamedOutput(handle, path)) as file:
             yield file
             file.flush()
             with named(path, instead_of=work):
@@ -81,7 +81,7 @@ def new_file(path: Path, *, replace: bool = True) -> Iterator[BinaryIO]:
     sync_folder(path.parent)
 
 
-class _Output(io.FileIO):
+class _NamedOutput(io.FileIO):
     """The raw file, whose errors name the final one."""
 
     def __init__(self, handle: int, path: Path) -> None:
@@ -116,7 +116,7 @@ def _create_folder(path: Path) -> int:
     return os.open(path if os.name == "posix" else os.devnull, os.O_RDONLY)
 
 
-def sweep(path: Path) -> None:
+def sweep_leftovers(path: Path) -> None:
     """Remove temporary files and folders of ``path`` whose writers are dead.
 
     A writer locks what it writes, so on the same machine what is not locked is left over. What
@@ -232,7 +232,7 @@ def new_folder(target: Path) -> Iterator[Path]:
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     recover_folder(target)
-    sweep(target)
+    sweep_leftovers(target)
     handle, work = _new_beside(target, _create_folder)
     try:
         with named(target, instead_of=work):

@@ -41,7 +41,7 @@ from qwen3nb.models.search.shards import (
     read_shard_plan,
     stored_digests,
 )
-from qwen3nb.utils.atomic_files import sha256_file, sweep, write_json
+from qwen3nb.utils.atomic_files import sha256_file, sweep_leftovers, write_json
 from qwen3nb.utils.choices import one_of
 
 __all__ = [
@@ -359,7 +359,7 @@ def finish_shards(
     for shard in shards:
         vectors.check(shard, folder)
     write_json(folder / MANIFEST, replace(vectors, shards=shards).to_json())
-    sweep(folder / PLAN)
+    sweep_leftovers(folder / PLAN)
     for left in folder.glob(".part-*.tmp"):  # of slower writers too, which notice
         left.unlink(missing_ok=True)
     return read_manifest(folder)
