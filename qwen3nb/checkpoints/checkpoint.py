@@ -16,13 +16,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qwen3nb import paths
 from qwen3nb.checkpoints.inside import check_all_inside, check_inside, read_object
 from qwen3nb.checkpoints.safetensors_header import read_safetensors
 from qwen3nb.checkpoints.tensor_io import combined_digest, read_tensor, sha256_of
 from qwen3nb.checkpoints.torch_header import read_torch
 from qwen3nb.checkpoints.types import CheckpointError, TensorEntry
-from qwen3nb.utils.atomic_files import file_stamp, remember_digest, remembered_digest
+from qwen3nb.utils.atomic_files import file_stamp, recover_folder
+from qwen3nb.utils.files.digest_memory import remember_digest, remembered_digest
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -81,7 +81,7 @@ class Checkpoint:
 
         It does not depend on the file format or the number of shards.
         """
-        return remembered_digest(self.files, self._digest, memory=_memory())
+        return remembered_digest(self.files, self._digest)
 
     def _digest(self) -> str:
         return combined_digest(
@@ -90,7 +90,7 @@ class Checkpoint:
 
     def remember(self, digest: str) -> None:
         """Store a ``digest`` computed while copying, so that `digest` need not read the files."""
-        remember_digest(self.files, digest, memory=_memory())
+        remember_digest(self.files, digest)
 
     def check_unchanged(self) -> None:
         """Check that no file has changed since the checkpoint was opened.
@@ -110,10 +110,6 @@ class Checkpoint:
                 )
 
 
-def _memory() -> Path:
-    return paths.cache() / "digests.json"
-
-
 def open_checkpoint(folder: Path | str) -> Checkpoint:
     """Open a folder with ``config.json`` and weights, in one file or in shards.
 
@@ -124,6 +120,7 @@ def open_checkpoint(folder: Path | str) -> Checkpoint:
             an invalid weight file, or a file outside; see `qwen3nb.checkpoints.inside`.
     """
     folder = Path(folder)
+    recover_folder(folder)
     if not folder.is_dir():
         raise CheckpointError(f"{folder}: no such folder; expected a checkpoint folder")
     check_all_inside(folder)

@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from qwen3nb.utils.files.file_errors import explained
+
 __all__ = ["without_traceback"]
 
 
@@ -28,7 +30,9 @@ def without_traceback(command: Callable[..., Any]) -> Callable[..., Any]:
             return command(*args, **kwargs)
         except click.ClickException:
             raise
-        except (ValueError, OSError, ImportError, *expected) as error:
+        except OSError as error:
+            raise click.ClickException(explained(error)) from None
+        except (ValueError, ImportError, *expected) as error:
             raise click.ClickException(str(error)) from None
 
     return wrapped

@@ -19,7 +19,8 @@ from qwen3nb import paths
 from qwen3nb.hub.download import check_cached
 from qwen3nb.hub.errors import HubError, hub_reason
 from qwen3nb.hub.session import hub_session
-from qwen3nb.utils.atomic_files import read_json, remembered_digest, sha256_file, sha256_json
+from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json
+from qwen3nb.utils.files.digest_memory import remembered_digest
 
 __all__ = [
     "HUB_ID",
@@ -85,7 +86,7 @@ def _digest(folder: Path, files: list[Path]) -> str:
     def compute() -> str:
         return sha256_json(sorted((str(f.relative_to(folder)), sha256_file(f)) for f in files))
 
-    return remembered_digest(files, compute, memory=paths.cache() / "digests.json")
+    return remembered_digest(files, compute)
 
 
 def data_revision(task: Any) -> str:

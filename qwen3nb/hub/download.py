@@ -15,7 +15,7 @@ from qwen3nb import paths
 from qwen3nb.hub.digests import FileFacts, file_digest
 from qwen3nb.hub.errors import NOT_A_HUB, HubError, hub_error
 from qwen3nb.hub.session import hub_session
-from qwen3nb.utils.atomic_files import remembered_digest
+from qwen3nb.utils.files.digest_memory import remembered_digest
 
 __all__ = ["MODEL_FILES", "cached_snapshot", "check_cached", "download_into", "listing"]
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from qwen3nb.checkpoints.checkpoint import Checkpoint, open_checkpoint
+from qwen3nb.checkpoints.provenance import check_checksums
 from qwen3nb.checkpoints.safetensors_header import read_safetensors
 from qwen3nb.models.gate.sentence_modules import module_weights, sentence_modules
 from qwen3nb.models.sources.lora import adapter_fingerprint
@@ -27,7 +28,8 @@ def fingerprint(source: Source) -> dict[str, Any]:
     """Return what the vectors of ``source`` depend on, apart from the settings it is used with.
 
     Raises:
-        CheckpointError: weights that cannot be read, or that could run code.
+        CheckpointError: weights that cannot be read, or that could run code; an export that
+            is not as it was written.
     """
     if source.parts:
         return {"kind": source.kind, "of": [fingerprint(part) for part in source.parts]}
@@ -45,11 +47,13 @@ def fingerprint(source: Source) -> dict[str, Any]:
 
 def _folder_fingerprint(folder: Path) -> dict[str, Any]:
     files = {
-        str(file.relative_to(folder)): sha256_file(file)
+        file.relative_to(folder).as_posix(): sha256_file(file)
         for file in sorted(folder.rglob("*"))
         if _IDENTIFYING.fullmatch(file.name) and file.is_file()
     }
-    return {"weights": open_checkpoint(folder).digest(), "files": sha256_json(files)}
+    weights = open_checkpoint(folder).digest()
+    check_checksums(folder, weights=weights, known=files)
+    return {"weights": weights, "files": sha256_json(files)}
 
 
 def _module_weights(source: Source) -> dict[str, Checkpoint]:

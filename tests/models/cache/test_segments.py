@@ -94,7 +94,7 @@ def check(cache, wanted, known, *, intact):
 
 
 def test_where_files_cannot_be_locked_each_process_has_its_own(tmp_path, monkeypatch):
-    monkeypatch.setattr(segments, "_lock", lambda _: None)
+    monkeypatch.setattr(segments, "lock", lambda _: None)
     first, second = EmbeddingCache(tmp_path / "x"), EmbeddingCache(tmp_path / "x")
     for i in range(10):
         assert first.put({KEYS[i]: ROWS[i]})
