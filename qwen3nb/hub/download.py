@@ -11,7 +11,6 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from qwen3nb import paths
 from qwen3nb.hub.digests import FileFacts, file_digest
 from qwen3nb.hub.errors import NOT_A_HUB, HubError, hub_error
 from qwen3nb.hub.session import hub_session
@@ -168,8 +167,8 @@ def _problem(file: Path, facts: FileFacts) -> str | None:
     expected = facts.sha256 or facts.git
     if expected is None:
         return None
-    memory = paths.cache() / f"hub-{'sha256' if facts.sha256 else 'git'}.json"
-    got = remembered_digest([file], lambda: file_digest(file, facts).hexdigest(), memory=memory)
+    kind = "sha256" if facts.sha256 else "git"
+    got = remembered_digest([file], lambda: file_digest(file, facts).hexdigest(), kind=kind)
     return None if got == expected else f"expected {expected[:12]}…, got {got[:12]}…"
 
 

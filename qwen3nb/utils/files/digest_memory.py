@@ -23,9 +23,15 @@ log = logging.getLogger(__name__)
 _TICK = 20_000_000  # nanoseconds: file systems' clocks advance by 10 ms at most
 
 
-def remembered_digest(files: Sequence[Path], compute: Callable[[], str]) -> str:
-    """Return the stored digest of ``files``, or ``compute()`` and store it."""
-    key = _key(files)
+def remembered_digest(files: Sequence[Path], compute: Callable[[], str], *, kind: str = "") -> str:
+    """Return the stored digest of ``files``, or ``compute()`` and store it.
+
+    Args:
+        files: the files.
+        compute: computes the digest.
+        kind: of the digest, where files have another one besides.
+    """
+    key = _key(files, kind)
     if (known := _known(key)) is not None:
         return known
     old = all(_is_old(file) for file in files)
@@ -78,8 +84,9 @@ def _memory() -> Path:
     return paths.cache() / "digests.journal"
 
 
-def _key(files: Sequence[Path]) -> str:
-    return sha256_json([file_stamp(file) for file in sorted(files)])
+def _key(files: Sequence[Path], kind: str = "") -> str:
+    stamps = [file_stamp(file) for file in sorted(files)]
+    return sha256_json([kind, stamps] if kind else stamps)
 
 
 def _is_old(file: Path) -> bool:
