@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import shutil
 from collections.abc import Sequence
@@ -16,14 +17,21 @@ from qwen3nb.checkpoints.checkpoint import (
     metric_of,
     open_checkpoint,
 )
+from qwen3nb.checkpoints.provenance import AVERAGING, check_checksums, with_checksums
 from qwen3nb.checkpoints.tied_weights import extra_copies
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.checkpoints.writer import Piece, write_pieces
-from qwen3nb.utils.atomic_files import may_replace, new_folder, sha256_json, write_json
+from qwen3nb.utils.atomic_files import (
+    may_replace,
+    new_folder,
+    recover_folder,
+    sha256_json,
+    write_json,
+)
 
+log = logging.getLogger(__name__)
 __all__ = ["Selection", "average_checkpoints", "averaged", "select_checkpoints"]
 
-_METADATA = "averaging_metadata.json"
 # Copied unchanged next to the mean; all other files belong to a single step.
 _KEPT = (
     "added_tokens.json",
@@ -131,9 +139,22 @@ def averaged(selection: Selection) -> Path:
         return selection.folders[0]
     digests = [open_checkpoint(folder).digest() for folder in selection.folders]
     folder = paths.cache() / "averages" / sha256_json(digests)[:16] / selection.name
-    if not folder.is_dir():
+    if not _is_sound(folder):
         average_checkpoints(selection, folder)
     return folder
+
+
+def _is_sound(folder: Path) -> bool:
+    """Return whether a kept mean is there and as it was written."""
+    recover_folder(folder)
+    if not folder.is_dir():
+        return False
+    try:
+        check_checksums(folder, weights=open_checkpoint(folder).digest(), known={})
+    except CheckpointError as error:
+        log.warning("%s; averaged again", error)
+        return False
+    return True
 
 
 def average_checkpoints(
@@ -156,7 +177,7 @@ def average_checkpoints(
     output = Path(output)
     sources = [open_checkpoint(folder) for folder in selection.folders]
     _check_folders(sources, output)
-    if not may_replace(output, mark=_METADATA):
+    if not may_replace(output, mark=AVERAGING):
         raise CheckpointError(
             f"{output}: exists and was not written by averaging; choose another folder"
         )
@@ -166,24 +187,22 @@ def average_checkpoints(
         pieces = [
             Piece(name, sources[0].tensors[name].dtype, (name,) * len(sources)) for name in names
         ]
-        warnings = write_pieces(
+        weights = write_pieces(
             sources, pieces, work / SINGLE, label="averaging", show_progress=show_progress
         )
         for name in _KEPT:
             if (file := sources[-1].folder / name).is_file():
                 shutil.copyfile(file, work / name)
-        write_json(
-            work / _METADATA,
-            {
-                "averaged_from": [source.folder.name for source in sources],
-                "num_checkpoints": len(sources),
-                "rule": selection.rule,
-                "note": selection.note,
-                "metrics": selection.metrics,
-                "digests": {source.folder.name: source.digest() for source in sources},
-                "warnings": warnings,
-            },
-        )
+        fields = {
+            "averaged_from": [source.folder.name for source in sources],
+            "num_checkpoints": len(sources),
+            "rule": selection.rule,
+            "note": selection.note,
+            "metrics": selection.metrics,
+            "digests": {source.folder.name: source.digest() for source in sources},
+            "warnings": weights.warnings,
+        }
+        write_json(work / AVERAGING, with_checksums(fields, work, weights=weights.digest))
         for source in sources:
             source.check_unchanged()
     return output

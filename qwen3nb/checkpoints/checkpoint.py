@@ -15,12 +15,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qwen3nb import paths
 from qwen3nb.checkpoints.safetensors_header import read_safetensors
 from qwen3nb.checkpoints.tensor_io import combined_digest, read_tensor, sha256_of
 from qwen3nb.checkpoints.torch_header import read_torch
 from qwen3nb.checkpoints.types import CheckpointError, TensorEntry
-from qwen3nb.utils.atomic_files import file_stamp, read_json, remember_digest, remembered_digest
+from qwen3nb.utils.atomic_files import file_stamp, read_json, recover_folder
+from qwen3nb.utils.files.digest_memory import remember_digest, remembered_digest
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -80,7 +80,7 @@ class Checkpoint:
 
         It does not depend on the file format or the number of shards.
         """
-        return remembered_digest(self.files, self._digest, memory=_memory())
+        return remembered_digest(self.files, self._digest)
 
     def _digest(self) -> str:
         return combined_digest(
@@ -89,7 +89,7 @@ class Checkpoint:
 
     def remember(self, digest: str) -> None:
         """Store a ``digest`` computed while copying, so that `digest` need not read the files."""
-        remember_digest(self.files, digest, memory=_memory())
+        remember_digest(self.files, digest)
 
     def check_unchanged(self) -> None:
         """Check that no file has changed since the checkpoint was opened.
@@ -109,10 +109,6 @@ class Checkpoint:
                 )
 
 
-def _memory() -> Path:
-    return paths.cache() / "digests.json"
-
-
 def open_checkpoint(folder: Path | str) -> Checkpoint:
     """Open a folder with ``config.json`` and weights, in one file or in shards.
 
@@ -123,6 +119,7 @@ def open_checkpoint(folder: Path | str) -> Checkpoint:
             or an invalid weight file.
     """
     folder = Path(folder)
+    recover_folder(folder)
     if not folder.is_dir():
         raise CheckpointError(f"{folder}: no such folder; expected a checkpoint folder")
     config_file = folder / "config.json"

@@ -1,18 +1,104 @@
-"""Read the provenance that an extraction records next to the weights."""
+"""Read the provenance that an extraction records next to the weights, and check its checksums.
+
+What `qwen3nb.json` of an export, or the metadata of an average, says under ``checksums``:
+
+    weights  the digest of the weights, whatever their file
+    files    the SHA-256 of every other file by its path, but of the README, which may change
+    self     the SHA-256 of the rest of this file, as canonical JSON
+
+The weights are read once after they changed, and not each time (`Checkpoint.digest`).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from qwen3nb.utils.atomic_files import read_json
+from qwen3nb.checkpoints.types import CheckpointError
+from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json
 
-__all__ = ["PROVENANCE", "read_provenance"]
+__all__ = [
+    "AVERAGING", "PROVENANCE", "check_checksums", "read_provenance", "with_checksums",
+]  # fmt: skip
 
-PROVENANCE = "qwen3nb.json"
+PROVENANCE, AVERAGING = "qwen3nb.json", "averaging_metadata.json"
+_NOT_LISTED = {PROVENANCE, AVERAGING, "README.md", "model.safetensors"}
 
 
 def read_provenance(folder: Path) -> dict[str, Any] | None:
-    """Return the provenance of an extracted model, or None for any other folder."""
-    file = folder / PROVENANCE
-    return dict(read_json(file)) if file.is_file() else None
+    """Return the provenance of an extracted model, or None for any other folder.
+
+    Raises:
+        CheckpointError: the file is damaged.
+    """
+    return _read(folder / PROVENANCE)
+
+
+def _read(file: Path) -> dict[str, Any] | None:
+    if not file.is_file():
+        return None
+    try:
+        value = read_json(file)
+    except ValueError as error:
+        raise CheckpointError(f"{error}; {_TO_DO}") from None
+    if not isinstance(value, dict):
+        raise CheckpointError(f"{file}: expected an object, got {value!r:.60}; {_TO_DO}")
+    return value
+
+
+_TO_DO = (
+    "extract or average again, or copy the file from where it is sound; if the change is yours, "
+    'delete "checksums" from qwen3nb.json (or averaging_metadata.json)'
+)
+
+
+def with_checksums(fields: Mapping[str, Any], folder: Path, *, weights: str) -> dict[str, Any]:
+    """Return ``fields`` with the checksums of ``folder``, which holds everything else already."""
+    files = {
+        file.relative_to(folder).as_posix(): sha256_file(file)
+        for file in sorted(folder.rglob("*"))
+        if file.is_file() and file.name not in _NOT_LISTED
+    }
+    whole = {**fields, "checksums": {"weights": weights, "files": files}}
+    whole["checksums"]["self"] = sha256_json(whole)
+    return whole
+
+
+def check_checksums(folder: Path, *, weights: str, known: Mapping[str, str]) -> None:
+    """Compare an export or an average with its own checksums; without any, do nothing.
+
+    Args:
+        folder: any model folder.
+        weights: the digest of its weights.
+        known: digests of files that were read anyway, by path; the others are read.
+
+    Raises:
+        CheckpointError: a file differs or is missing; names it, and both digests.
+    """
+    for name in (PROVENANCE, AVERAGING):
+        whole = _read(folder / name)
+        if whole is not None and "checksums" in whole:
+            _compare(folder / name, whole, weights=weights, known=known)
+
+
+def _compare(file: Path, whole: dict[str, Any], *, weights: str, known: Mapping[str, str]) -> None:
+    sums = whole["checksums"]
+    if not isinstance(sums, dict) or not isinstance(sums.get("files"), dict):
+        raise CheckpointError(f"{file}: the checksums are not an object; {_TO_DO}")
+    own = {**whole, "checksums": {key: each for key, each in sums.items() if key != "self"}}
+    _require(file, sha256_json(own), sums.get("self"))
+    for name, expected in sums["files"].items():
+        other = file.parent / name
+        if not other.is_file():
+            raise CheckpointError(f"{other}: missing, but {file.name} lists it; {_TO_DO}")
+        _require(other, known.get(name) or sha256_file(other), expected)
+    _require(file.parent / "model.safetensors", weights, sums.get("weights"))
+
+
+def _require(file: Path, got: str, expected: object) -> None:
+    if got != expected:
+        raise CheckpointError(
+            f"{file}: changed since it was written and verified: expected SHA-256 "
+            f"{str(expected)[:12]}…, got {got[:12]}…; {_TO_DO}"
+        )

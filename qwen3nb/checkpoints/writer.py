@@ -21,7 +21,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,12 +35,13 @@ from qwen3nb.checkpoints.tensor_io import (
     truncated_error,
 )
 from qwen3nb.checkpoints.types import FLOATS, TensorEntry
+from qwen3nb.utils.files.file_errors import named
 from qwen3nb.utils.progress import tqdm
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Piece", "write_pieces"]
+__all__ = ["Piece", "Written", "write_pieces"]
 
 _BLOCK = 1 << 18  # values; fits into the processor's cache
 _THREADS = 4
@@ -62,6 +63,27 @@ class Piece:
     sources: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Written:
+    """A file that `write_pieces` wrote.
+
+    Attributes:
+        digest: SHA-256 of its weights, as `qwen3nb.checkpoints.checkpoint.Checkpoint.digest`.
+        warnings: warnings about suspicious tensors.
+    """
+
+    digest: str
+    warnings: list[str]
+
+
+@dataclass(frozen=True)
+class _Output:
+    """The file that is written, open."""
+
+    file: Path
+    descriptor: int
+
+
 @dataclass
 class _Transfer:
     """A piece, its position in the output, and statistics gathered while reading it."""
@@ -70,6 +92,7 @@ class _Transfer:
     entries: list[TensorEntry]
     offset: int
     hashes: list[str] = field(default_factory=list)
+    written: str = ""
     zeros: int = 0
     constant: bool = True
 
@@ -81,8 +104,8 @@ def write_pieces(
     *,
     label: str,
     show_progress: bool = True,
-) -> list[str]:
-    """Write ``file`` and return warnings about suspicious tensors.
+) -> Written:
+    """Write ``file`` and return its digest, with warnings about suspicious tensors.
 
     The digest of each checkpoint is remembered if the pieces name all of its tensors.
 
@@ -96,13 +119,14 @@ def write_pieces(
     Raises:
         CheckpointError: a tensor that is not of a float dtype or not finite, or a file
             that changed while it was read. ``file`` is then incomplete.
+        OSError: a file that cannot be read or written; names it.
     """
     header, transfers = _layout(checkpoints, pieces)
     with ExitStack() as stack:
         descriptors = {
             path: _open(stack, path, os.O_RDONLY) for each in checkpoints for path in each.files
         }
-        out = _open(stack, file, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        out = _Output(file, _open(stack, file, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
         _write_exactly(out, header, 0)
         total = sum(e.stop - e.start for each in transfers for e in each.entries)
         bar = stack.enter_context(
@@ -123,7 +147,19 @@ def write_pieces(
         hashes = {each.piece.sources[index]: each.hashes[index] for each in transfers}
         if hashes.keys() == checkpoint.tensors.keys():
             checkpoint.remember(combined_digest(checkpoint.tensors, hashes))
-    return [warning for each in transfers if (warning := _warning(each))]
+    return Written(
+        digest=_digest(transfers),
+        warnings=[warning for each in transfers if (warning := _warning(each))],
+    )
+
+
+def _digest(transfers: Sequence[_Transfer]) -> str:
+    """Return the digest of the tensors that were written."""
+    written = {each.piece.name: each for each in transfers if each.piece.name is not None}
+    entries = {
+        name: replace(each.entries[0], dtype=each.piece.dtype) for name, each in written.items()
+    }
+    return combined_digest(entries, {name: each.written for name, each in written.items()})
 
 
 def _open(stack: ExitStack, path: Path, flags: int) -> int:
@@ -164,7 +200,7 @@ def _layout(
     return header, transfers
 
 
-def _run(transfer: _Transfer, descriptors: Mapping[Path, int], out: int, bar: Any) -> None:
+def _run(transfer: _Transfer, descriptors: Mapping[Path, int], out: _Output, bar: Any) -> None:
     """Read one tensor of each source block by block, and write their mean."""
     import torch
 
@@ -176,6 +212,8 @@ def _run(transfer: _Transfer, descriptors: Mapping[Path, int], out: int, bar: An
         for entry in transfer.entries
     ]
     total = torch.empty(min(_BLOCK, count), dtype=torch.float32)
+    written = hashlib.sha256()
+    copied = [entry.dtype for entry in transfer.entries] == [transfer.piece.dtype]
     for start in range(0, count, _BLOCK):
         size = min(_BLOCK, count - start)
         blocks = []
@@ -183,17 +221,22 @@ def _run(transfer: _Transfer, descriptors: Mapping[Path, int], out: int, bar: An
             raw = buffer[: size * FLOATS[entry.dtype]]
             view = raw.numpy().data
             offset = entry.start + start * FLOATS[entry.dtype]
-            if not read_exactly(descriptors[entry.file], view, offset):
+            with named(entry.file):
+                whole = read_exactly(descriptors[entry.file], view, offset)
+            if not whole:
                 raise truncated_error(entry)
             digest.update(view)
             blocks.append(raw.view(dtypes[entry.dtype]))
         mean = _mean(blocks, total[:size], transfer.entries)
         if transfer.piece.name is not None:
             _observe(transfer, mean)
-            data = mean.to(dtypes[transfer.piece.dtype]).view(torch.uint8).numpy()
-            _write_exactly(out, data.data, transfer.offset + start * width)
+            data = mean.to(dtypes[transfer.piece.dtype]).view(torch.uint8).numpy().data
+            _write_exactly(out, data, transfer.offset + start * width)
+            if not copied:
+                written.update(data)
         bar.update(sum(block.nbytes for block in blocks))
     transfer.hashes = [digest.hexdigest() for digest in hashes]
+    transfer.written = transfer.hashes[0] if copied else written.hexdigest()
 
 
 def _mean(blocks: Sequence[Tensor], total: Tensor, entries: Sequence[TensorEntry]) -> Tensor:
@@ -230,7 +273,8 @@ def _warning(transfer: _Transfer) -> str | None:
     return None
 
 
-def _write_exactly(descriptor: int, data: bytes | memoryview, offset: int) -> None:
+def _write_exactly(out: _Output, data: bytes | memoryview, offset: int) -> None:
     view, done = memoryview(data), 0
-    while done < len(view):
-        done += os.pwrite(descriptor, view[done:], offset + done)
+    with named(out.file):
+        while done < len(view):
+            done += os.pwrite(out.descriptor, view[done:], offset + done)

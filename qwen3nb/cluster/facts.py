@@ -16,8 +16,9 @@ from qwen3nb import paths
 from qwen3nb.records.record import Environment
 from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json, write_json
 from qwen3nb.utils.code_version import code_digest
+from qwen3nb.utils.files.digest_memory import remember_digests
 
-__all__ = ["Question", "facts_here", "known_digests"]
+__all__ = ["Question", "facts_here"]
 
 _DIGITS = 12  # of a digest, where it is shown
 
@@ -82,19 +83,10 @@ def _or_error(function: Callable[[], str]) -> str:
         return f"none ({type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''})"
 
 
-def _memory() -> Path:
-    return paths.cache() / "digests.json"
-
-
-def known_digests() -> dict[str, str]:
-    """Return this machine's memory of the digests of files, by their stamps."""
-    return dict(read_json(_memory())) if _memory().is_file() else {}
-
-
 def answer_question(question_file: str, answer_file: str) -> None:
     """Answer a question that is stored as JSON."""
     question = Question(**read_json(Path(question_file)))
-    write_json(_memory(), {**question.digests, **known_digests()})
+    remember_digests(question.digests)
     write_json(Path(answer_file), facts_here(question))
 
 

@@ -19,9 +19,10 @@ from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.cluster.connect import ClusterError
-from qwen3nb.cluster.facts import Question, facts_here, known_digests
+from qwen3nb.cluster.facts import Question, facts_here
 from qwen3nb.cluster.processes import run_guarded
 from qwen3nb.utils.atomic_files import read_json, write_json
+from qwen3nb.utils.files.digest_memory import known_digests
 
 __all__ = [
     "DRIVER",

@@ -14,7 +14,7 @@ import numpy as np
 from qwen3nb.cluster.connect import LOCAL, connected
 from qwen3nb.models.search.exact import Floats, Hits, search
 from qwen3nb.models.search.merged_hits import merge_hits
-from qwen3nb.models.search.shards import Shard, ShardedVectors, read_manifest
+from qwen3nb.models.search.shards import Shard, ShardedVectors, check_content, read_manifest
 
 __all__ = ["search_on_cluster"]
 
@@ -70,6 +70,7 @@ def search_shard(
         ValueError: a part that is not whole, or a vector that cannot be compared; names the part.
     """
     vectors.check(shard, folder)
+    check_content(shard, folder)
     try:
         hits = search(queries, folder / shard.file, k=k, **options)
     except ValueError as error:

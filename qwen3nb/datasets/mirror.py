@@ -19,11 +19,11 @@ from typing import Any
 from qwen3nb import paths
 from qwen3nb.utils.atomic_files import (
     read_json,
-    remembered_digest,
     sha256_file,
     sha256_json,
     write_json,
 )
+from qwen3nb.utils.files.digest_memory import remembered_digest
 
 __all__ = [
     "MirrorError",
@@ -307,7 +307,7 @@ def _digest(folder: Path, files: list[Path]) -> str:
     def compute() -> str:
         return sha256_json(sorted((str(f.relative_to(folder)), sha256_file(f)) for f in files))
 
-    return remembered_digest(files, compute, memory=paths.cache() / "digests.json")
+    return remembered_digest(files, compute)
 
 
 def data_revision(task: Any) -> str:

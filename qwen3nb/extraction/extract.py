@@ -8,7 +8,7 @@ removed and the extraction fails.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from qwen3nb.checkpoints.checkpoint import (
     open_checkpoint,
     trainer_state,
 )
-from qwen3nb.checkpoints.provenance import PROVENANCE
+from qwen3nb.checkpoints.provenance import AVERAGING, PROVENANCE, with_checksums
 from qwen3nb.checkpoints.tied_weights import EMBEDDINGS, embedding_name
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.checkpoints.weight_names import encoder_name
@@ -38,7 +38,7 @@ from qwen3nb.extraction.verify import Verification, verify_export
 from qwen3nb.models.modeling.configuration import Qwen3EncoderConfig, ignored_settings
 from qwen3nb.models.modeling.configuration import encoder_config as build_config
 from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel
-from qwen3nb.utils.atomic_files import may_replace, new_folder, read_json, write_json
+from qwen3nb.utils.atomic_files import may_replace, new_folder, read_json, write_json, write_text
 from qwen3nb.utils.choices import one_of
 
 __all__ = ["ALLOWANCES", "Extraction", "extract_encoder", "is_seq2seq"]
@@ -90,9 +90,10 @@ def extract_encoder(
     label: str | None = None,
     allow: Collection[str] = (),
     show_progress: bool = True,
+    describe: Callable[[Path], str] | None = None,
     **options: Any,
 ) -> Extraction:
-    """Write the encoder of ``checkpoint`` to the directory ``output``, without a README.
+    """Write the encoder of ``checkpoint`` to the directory ``output``.
 
     Args:
         checkpoint: a folder with ``config.json``, weights and a tokenizer.
@@ -100,6 +101,8 @@ def extract_encoder(
         label: label in results; by default the last two parts of the checkpoint's path.
         allow: defects to allow; keys of `ALLOWANCES`.
         show_progress: whether to show progress bars.
+        describe: returns the README of a directory that is complete but for it; None for no
+            README.
         options: the fields of `qwen3nb.extraction.export.ExportOptions`, such as
             ``pooling``, ``normalize``, ``max_length``, ``dtype``, ``prefix``, ``append_eos``.
 
@@ -119,9 +122,10 @@ def extract_encoder(
     with new_folder(output) as work:
         tokenizer = copy_tokenizer(source.folder, work, rows=config.vocab_size, options=export)
         warnings = [*ignored_settings(source.config), *_tokenizer_warnings(source, export)]
-        warnings += write_pieces(
+        weights = write_pieces(
             [source], pieces, work / SINGLE, label="extracting", show_progress=show_progress
         )
+        warnings += weights.warnings
         write_model_files(work, config, export)
         embedding = next(p.sources[0] for p in pieces if p.name == "embed_tokens.weight")
         verification = verify_export(
@@ -135,7 +139,10 @@ def extract_encoder(
             warnings=tuple(warnings),
         )
         provenance = _provenance(extraction, source, config=config, options=export)
-        write_json(work / PROVENANCE, provenance, indent=2)
+        sealed = with_checksums(provenance, work, weights=weights.digest)
+        write_json(work / PROVENANCE, sealed, indent=2)
+        if describe is not None:
+            write_text(work / "README.md", describe(work))
         source.check_unchanged()
     return extraction
 
@@ -276,7 +283,7 @@ def _provenance(
     import sentence_transformers
     import transformers
 
-    averaging = source.folder / "averaging_metadata.json"
+    averaging = source.folder / AVERAGING
     return {
         "schema": "qwen3nb.export/1",
         "qwen3nb": qwen3nb.__version__,

@@ -2,18 +2,27 @@
 
 Every record, page and model goes through `write_text` or `new_folder`: it is written under
 a temporary name in the same folder, flushed to disk, then renamed. A crash leaves the old
-content or the new, never a part of it.
+content or the new, never a part of it. What a killed writer leaves is removed by the next one
+that writes the same name; see `sweep`. Errors name the file itself.
 """
 
 import hashlib
+import io
 import json
 import os
+import platform
+import secrets
 import shutil
-import tempfile
+import sys
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from qwen3nb.utils.files.file_errors import named
+from qwen3nb.utils.files.file_locks import lock
 
 __all__ = [
     "canonical",
@@ -22,10 +31,10 @@ __all__ = [
     "new_file",
     "new_folder",
     "read_json",
-    "remember_digest",
-    "remembered_digest",
+    "recover_folder",
     "sha256_file",
     "sha256_json",
+    "sweep",
     "sync_folder",
     "write_bytes",
     "write_json",
@@ -33,6 +42,10 @@ __all__ = [
 ]
 
 _BLOCK = 1 << 20
+_NEW, _OLD = ".tmp", ".old"
+_ABANDONED = 7 * 24 * 3600  # seconds
+_CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+_HERE, _EXCHANGE = -100, 2  # AT_FDCWD, RENAME_EXCHANGE; RENAME_SWAP of macOS is 2 as well
 
 
 @contextmanager
@@ -41,23 +54,110 @@ def new_file(path: Path, *, replace: bool = True) -> Iterator[BinaryIO]:
 
     Its folder is created if needed. If the block raises, ``path`` is left as it was. Without
     ``replace``, so it is too if there is a file by then: of several writers, the first wins.
+
+    Raises:
+        OSError: the file cannot be written; names ``path``.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    sweep(path)
+    handle, work = _new_beside(path, partial(os.open, flags=_CREATE, mode=0o600))
     try:
-        with os.fdopen(handle, "wb") as file:
+        with io.BufferedWriter(_Output(handle, path)) as file:
             yield file
             file.flush()
-            os.fsync(file.fileno())
-        Path(name).chmod(0o644)
-        if replace:
-            Path(name).replace(path)
-        else:
-            _rename_once(Path(name), path)
+            with named(path, instead_of=work):
+                os.fsync(handle)
+                if os.name == "nt":  # which renames no open file
+                    file.close()
+                work.chmod(0o644)
+                if replace:
+                    work.replace(path)
+                else:
+                    _rename_once(work, path)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        with suppress(OSError):  # it is swept later
+            work.unlink()
         raise
     sync_folder(path.parent)
+
+
+class _Output(io.FileIO):
+    """The raw file, whose errors name the final one."""
+
+    def __init__(self, handle: int, path: Path) -> None:
+        super().__init__(handle, "w")
+        self._path = path
+
+    def write(self, data: Any) -> int:
+        with named(self._path):
+            return super().write(data)
+
+
+def _new_beside(path: Path, create: Callable[[Path], int]) -> tuple[int, Path]:
+    """Create a temporary file or folder next to ``path``; return it open and locked.
+
+    Raises:
+        OSError: it cannot be created; names ``path``.
+    """
+    while True:
+        work = path.with_name(f".{path.name}.{_machine()}{secrets.token_hex(2)}{_NEW}")
+        try:
+            with named(path, instead_of=work):
+                handle = create(work)
+        except FileExistsError:
+            continue
+        if lock(handle) is not False and os.fstat(handle).st_nlink:
+            return handle, work
+        os.close(handle)  # another process sweeps it
+
+
+def _create_folder(path: Path) -> int:
+    path.mkdir(mode=0o700)
+    return os.open(path if os.name == "posix" else os.devnull, os.O_RDONLY)
+
+
+def sweep(path: Path) -> None:
+    """Remove temporary files and folders of ``path`` whose writers are dead.
+
+    A writer locks what it writes, so on the same machine what is not locked is left over. What
+    another machine left, or what cannot be locked, is removed a week after its last change.
+    What cannot be removed stays; nothing reads it.
+    """
+    with suppress(OSError):
+        for name in os.listdir(path.parent):  # noqa: PTH208 - many names, few of them matter
+            if name.startswith(f".{path.name}.") and name.endswith((_NEW, _OLD)):
+                _remove_if_abandoned(path.with_name(name))
+
+
+def _remove_if_abandoned(work: Path) -> None:
+    with suppress(OSError), _locked(work) as locked:
+        own = work.name.split(".")[-2].startswith(_machine())
+        old = time.time() - work.lstat().st_mtime > _ABANDONED
+        if locked is False or not ((own and locked) or old):
+            return
+        if work.is_dir():
+            shutil.rmtree(work)
+        else:
+            work.unlink()
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[bool | None]:
+    """Lock a file or folder for the block and yield whether that worked; see `lock`."""
+    try:
+        handle = os.open(path, os.O_RDONLY)
+    except PermissionError:  # a folder on Windows
+        yield None
+        return
+    try:
+        yield lock(handle)
+    finally:
+        os.close(handle)
+
+
+def _machine() -> str:
+    """Return four digits for this machine."""
+    return hashlib.sha256(platform.node().encode()).hexdigest()[:4]
 
 
 def _rename_once(file: Path, path: Path) -> None:
@@ -121,33 +221,80 @@ def may_replace(target: Path, *, mark: str) -> bool:
 def new_folder(target: Path) -> Iterator[Path]:
     """Create a folder that is renamed to ``target`` when the block succeeds.
 
-    An existing ``target`` is replaced only then. If the block raises, it is left as it was,
-    and the new folder is removed.
+    An existing ``target`` is replaced only then: the two change names in one step, so that one
+    of them has the name at any time. Where the system cannot do that (Windows, and some network
+    file systems), a kill between two renames can leave the old folder under a temporary name;
+    the next use finds it, see `recover_folder`. If the block raises, ``target`` is left as it
+    was, and the new folder is removed.
+
+    Raises:
+        OSError: a file cannot be written; names it as if it were in ``target`` already.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp"))
+    recover_folder(target)
+    sweep(target)
+    handle, work = _new_beside(target, _create_folder)
     try:
-        yield work
-        for file in work.rglob("*"):
-            if file.is_file():
-                with file.open("rb") as handle:
-                    os.fsync(handle.fileno())
-        work.chmod(0o755)
-        if target.exists():
-            old = work.with_suffix(".old")
+        with named(target, instead_of=work):
+            yield work
+            _sync_tree(work)
+            work.chmod(0o755)
+            _put(work, target)
+        sync_folder(target.parent)
+    finally:  # what failed, or by now the old folder; if it stays, it is swept later
+        shutil.rmtree(work, ignore_errors=True)
+        os.close(handle)
+
+
+def _put(work: Path, target: Path) -> None:
+    """Give ``work`` the name ``target``; what had it before is then at ``work``, or removed."""
+    if not target.exists():
+        work.rename(target)
+    elif not _exchange(work, target):
+        old = work.with_suffix(_OLD)
+        with _locked(target):
             target.rename(old)
             try:
                 work.rename(target)
             except BaseException:
                 old.rename(target)
                 raise
-            shutil.rmtree(old)
-        else:
-            work.rename(target)
-    except BaseException:
-        shutil.rmtree(work, ignore_errors=True)
-        raise
-    sync_folder(target.parent)
+            shutil.rmtree(old, ignore_errors=True)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Let two folders change names in one step; return False where that cannot be done."""
+    import ctypes
+
+    system = ctypes.CDLL(None, use_errno=True) if os.name == "posix" else None
+    names = os.fsencode(one), os.fsencode(other)
+    sys.audit("os.rename", one, other, -1, -1)  # as Python's own functions do
+    if rename := getattr(system, "renameat2", None):  # Linux
+        return bool(rename(_HERE, names[0], _HERE, names[1], _EXCHANGE) == 0)
+    if rename := getattr(system, "renamex_np", None):  # macOS
+        return bool(rename(*names, _EXCHANGE) == 0)
+    return False
+
+
+def recover_folder(target: Path) -> None:
+    """Give a folder its name back if a kill left it under a temporary one; see `new_folder`."""
+    if target.exists() or not target.parent.is_dir():
+        return
+    for old in target.parent.glob(f".*{_OLD}"):
+        if old.name.rpartition(".")[0].rpartition(".")[0] == f".{target.name}":
+            with _locked(old) as locked:
+                if locked is not False:
+                    old.rename(target)
+                    return
+
+
+def _sync_tree(folder: Path) -> None:
+    """Flush all files below ``folder``, and the names in all folders."""
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with Path(parent, name).open("rb") as file, named(Path(parent, name)):
+                os.fsync(file.fileno())
+        sync_folder(Path(parent))
 
 
 def sync_folder(folder: Path) -> None:
@@ -157,7 +304,8 @@ def sync_folder(folder: Path) -> None:
     except PermissionError:  # Windows cannot open folders; its renames need no flush
         return
     try:
-        os.fsync(handle)
+        with named(folder):
+            os.fsync(handle)
     finally:
         os.close(handle)
 
@@ -191,32 +339,3 @@ def file_stamp(file: Path) -> list[Any]:
         status.st_mtime_ns,
         status.st_ctime_ns,
     ]
-
-
-def remembered_digest(files: list[Path], compute: Callable[[], str], *, memory: Path) -> str:
-    """Return the stored digest of ``files``, or ``compute()`` and store it.
-
-    A file counts as unchanged as long as its `file_stamp` is. ``memory`` is a JSON file of
-    digests; if it is lost, digests are computed again.
-    """
-    key = _stamps_key(files)
-    known = read_json(memory) if memory.is_file() else {}
-    if key not in known:
-        digest = compute()
-        _remember(key, digest, memory)
-        return digest
-    return str(known[key])
-
-
-def remember_digest(files: list[Path], digest: str, *, memory: Path) -> None:
-    """Store a digest of ``files`` that was computed elsewhere, for `remembered_digest`."""
-    _remember(_stamps_key(files), digest, memory)
-
-
-def _stamps_key(files: list[Path]) -> str:
-    return sha256_json([file_stamp(file) for file in sorted(files)])
-
-
-def _remember(key: str, digest: str, memory: Path) -> None:
-    known = read_json(memory) if memory.is_file() else {}
-    write_json(memory, {**known, key: digest})

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import zlib
+from collections.abc import Set
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,10 @@ class Journal:
                 for line in handle:
                     self._index(line, offset)
                     offset += len(line)
+
+    def keys(self) -> Set[str]:
+        """Return the keys of all whole lines."""
+        return self._lines.keys()
 
     def get(self, key: str) -> Any | None:
         """Return the value stored under ``key``, or None."""

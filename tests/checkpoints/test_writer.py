@@ -5,9 +5,7 @@ from helpers.checkpoints import folder_with
 from safetensors.torch import load_file
 
 from qwen3nb.checkpoints.averaging import average_checkpoints
-from qwen3nb.checkpoints.checkpoint import (
-    open_checkpoint,
-)
+from qwen3nb.checkpoints.checkpoint import Checkpoint, open_checkpoint
 from qwen3nb.checkpoints.safetensors_header import read_safetensors
 from qwen3nb.checkpoints.writer import Piece, write_pieces
 
@@ -17,7 +15,10 @@ def test_a_transfer_writes_what_the_library_reads(tmp_path):
     source = open_checkpoint(folder_with(tmp_path / "in", tensors))
     pieces = [Piece("b2", "F32", ("b",)), Piece("a", "BF16", ("a",)), Piece("c", "F32", ("c",))]
     file = tmp_path / "x.safetensors"
-    assert write_pieces([source], pieces, file, label="copy") == []
+    written = write_pieces([source], pieces, file, label="copy")
+    assert written.warnings == []
+    again = Checkpoint(tmp_path, {}, read_safetensors(file))
+    assert written.digest == again.digest()
     read = load_file(file)
     assert torch.equal(read["b2"], tensors["b"])
     assert torch.equal(read["a"], tensors["a"].bfloat16())

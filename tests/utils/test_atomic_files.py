@@ -1,19 +1,23 @@
 """Files are written whole or not at all; JSON is strict."""
 
+import errno
 import json
 import os
+import subprocess
+import sys
 
 import pytest
+from helpers.fault_injection import leftovers, tree
 
 from qwen3nb.utils.atomic_files import (
     canonical,
     new_folder,
     read_json,
-    remembered_digest,
-    sha256_file,
+    recover_folder,
     write_json,
     write_text,
 )
+from qwen3nb.utils.files.file_errors import explained
 
 
 def test_a_write_that_fails_leaves_the_old_content_and_no_litter(tmp_path, monkeypatch):
@@ -64,16 +68,99 @@ def test_canonical_does_not_depend_on_the_order_of_keys():
     assert canonical({"a": [2, 1]}) != canonical({"a": [1, 2]})
 
 
-def test_a_digest_is_remembered_until_the_file_changes(tmp_path):
-    file, memory, calls = tmp_path / "w", tmp_path / "memory.json", []
-    file.write_text("one")
+@pytest.fixture
+def living_writer(tmp_path):
+    """A process that is writing ``model`` (a file) and ``folder``, for as long as it may."""
+    code = (
+        "import sys\nfrom pathlib import Path\n"
+        "from qwen3nb.utils.atomic_files import new_file, new_folder\n"
+        "here = Path(sys.argv[1])\n"
+        "with new_file(here / 'model') as file, new_folder(here / 'folder') as work:\n"
+        "    file.write(b'theirs')\n"
+        "    (work / 'part').write_text('theirs')\n"
+        "    print('writing', flush=True)\n"
+        "    sys.stdin.read()\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE) as writer:  # fmt: skip
+        assert writer.stdout.readline() == b"writing\n"
+        yield writer
+        writer.kill()
 
-    def compute():
-        calls.append(1)
-        return sha256_file(file)
 
-    first = remembered_digest([file], compute, memory=memory)
-    assert remembered_digest([file], compute, memory=memory) == first
-    assert len(calls) == 1
-    file.write_text("two")
-    assert remembered_digest([file], compute, memory=memory) != first
+def write_both(folder):
+    write_text(folder / "model", "ours")
+    with new_folder(folder / "folder") as work:
+        (work / "part").write_text("ours")
+
+
+def test_what_a_living_process_writes_is_left_alone(tmp_path, living_writer):
+    write_both(tmp_path)
+    assert len(leftovers(tmp_path)) == 2
+    living_writer.communicate()
+    assert living_writer.returncode == 0
+    assert (tmp_path / "model").read_text() == "theirs"
+    assert (tmp_path / "folder" / "part").read_text() == "theirs"
+    assert leftovers(tmp_path) == []
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path, living_writer):
+    living_writer.kill()
+    living_writer.wait()
+    assert len(leftovers(tmp_path)) == 2
+    write_both(tmp_path)
+    assert sorted(tree(tmp_path, hidden=True)) == ["folder/part", "model"]
+
+
+def test_what_another_machine_left_is_removed_after_a_week(tmp_path):
+    (tmp_path / ".model.zzzz0000.tmp").write_text("x")
+    (tmp_path / ".model.zzzz0001.tmp").mkdir()
+    write_text(tmp_path / "model", "ours")
+    assert len(leftovers(tmp_path)) == 2
+    for file in tmp_path.glob(".model.*"):
+        os.utime(file, (0, 0))
+    write_text(tmp_path / "model", "ours")
+    assert leftovers(tmp_path) == []
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_folder_is_replaced_with_and_without_an_exchange(tmp_path, monkeypatch, at_once):
+    if not at_once:
+        monkeypatch.setattr("qwen3nb.utils.atomic_files._exchange", lambda one, other: False)
+    for text in ("1", "2"):
+        with new_folder(tmp_path / "m") as work:
+            (work / text).write_text(text)
+    assert tree(tmp_path, hidden=True) == {"m/2": b"2"}
+
+
+def test_a_folder_that_a_kill_left_under_a_temporary_name_is_given_back(tmp_path):
+    for name in (".m.1234abcd.old", ".m.n.1234abcd.old"):
+        (tmp_path / name).mkdir()
+    recover_folder(tmp_path / "m")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".m.n.1234abcd.old", "m"]
+
+
+def test_an_error_names_the_file_itself_not_the_temporary_one(tmp_path):
+    with pytest.raises(OSError, match="No space") as raised, new_folder(tmp_path / "m") as work:
+        raise OSError(errno.ENOSPC, "No space left on device", str(work / "a" / "b"))
+    assert raised.value.filename == str(tmp_path / "m" / "a" / "b")
+    assert explained(raised.value) == (
+        f"{tmp_path}/m/a/b: No space left on device; free some space there, then run the same "
+        "command again"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_too_large_for_the_system_is_refused_by_name(tmp_path):
+    """A real limit of the system, as a full disk is one."""
+    code = (
+        "import resource, signal, sys\nfrom pathlib import Path\n"
+        "from qwen3nb.utils.atomic_files import write_bytes\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
+        "write_bytes(Path(sys.argv[1]), bytes(10000))\n"
+    )
+    file = write_text(tmp_path / "vectors", "old")
+    done = subprocess.run([sys.executable, "-c", code, str(file)], capture_output=True, text=True)
+    assert done.stderr.rstrip().endswith(f"File too large: '{file}'")
+    assert tree(tmp_path, hidden=True) == {"vectors": b"old"}

@@ -101,10 +101,14 @@ def stored_stage(label: str, recipe: dict[str, Any], queries: Iterable[str]) -> 
     file, note = _files(recipe)
     if not (note.is_file() and file.is_file()):
         return None
-    kept = read_json(note)
-    if kept.get("recipe") != recipe or kept.get("digest") != sha256_file(file):
+    digest = sha256_file(file)
+    try:
+        kept = read_json(note) == {"recipe": recipe, "digest": digest}
+    except ValueError:  # damaged: the run is made again
         return None
-    return FirstStage(label, load_run(file).of_queries(queries), recipe, kept["digest"])
+    if not kept:
+        return None
+    return FirstStage(label, load_run(file).of_queries(queries), recipe, digest)
 
 
 def _store(recipe: dict[str, Any], run: RunArrays, *, tag: str) -> str:

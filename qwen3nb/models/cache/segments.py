@@ -41,6 +41,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qwen3nb.utils.atomic_files import sync_folder
+from qwen3nb.utils.files.file_locks import lock
 
 __all__ = [
     "INDEX", "MOST_BYTES", "SEGMENT", "Segment", "SegmentWriter", "bytes_per_vector",
@@ -304,7 +305,7 @@ def _locked(file: Path, flags: int, *, unlockable: bool) -> int | None:
     """
     handle = os.open(file, flags | getattr(os, "O_BINARY", 0), 0o644)
     try:
-        locked = _lock(handle)
+        locked = lock(handle)
         if (unlockable if locked is None else locked) and os.fstat(handle).st_nlink:
             return handle
     except BaseException:
@@ -312,21 +313,6 @@ def _locked(file: Path, flags: int, *, unlockable: bool) -> int | None:
         raise
     os.close(handle)
     return None
-
-
-def _lock(handle: int) -> bool | None:
-    """Lock an open file and return whether that worked; None if it cannot be locked at all."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        return None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return None
-    return True
 
 
 def remove_segment(file: Path) -> bool:
@@ -338,7 +324,7 @@ def remove_segment(file: Path) -> bool:
     except PermissionError:
         return False
     try:
-        if _lock(handle) is False:
+        if lock(handle) is False:
             return False
         _index_of(file).unlink(missing_ok=True)
         file.unlink(missing_ok=True)

@@ -15,6 +15,7 @@ from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.encoders.encode_blocks import encode_blocks
 from qwen3nb.models.types import EncoderError
 from qwen3nb.utils.atomic_files import new_file
+from qwen3nb.utils.files.file_errors import named
 from qwen3nb.utils.progress import tqdm
 
 __all__ = [
@@ -141,11 +142,12 @@ def texts_from(handle: BinaryIO, file: Path) -> Iterator[tuple[str, int]]:
     Raises:
         ValueError: a malformed line; names ``file`` and the line number, counted from there.
     """
-    for number in itertools.count(1):
-        line = handle.readline(_LONGEST + 1)
-        if not line:
-            return
-        yield _text(line, where=f"{file}:{number}"), len(line)
+    with named(file):
+        for number in itertools.count(1):
+            line = handle.readline(_LONGEST + 1)
+            if not line:
+                return
+            yield _text(line, where=f"{file}:{number}"), len(line)
 
 
 def _text(line: bytes, *, where: str) -> str:

@@ -39,8 +39,9 @@ from qwen3nb.models.search.shards import (
     ShardSource,
     read_manifest,
     read_shard_plan,
+    stored_digests,
 )
-from qwen3nb.utils.atomic_files import sha256_file, write_json
+from qwen3nb.utils.atomic_files import sha256_file, sweep, write_json
 from qwen3nb.utils.choices import one_of
 
 __all__ = [
@@ -245,7 +246,7 @@ def _blocks(read: Callable[[int], bytes], size: int) -> Iterator[bytes]:
 
 
 def start_shards(folder: Path, cuts: TextCuts, model: ShardModel) -> ShardedVectors:
-    """Write the plan if there is none yet, and return the plan of the folder.
+    """Write the plan if there is none yet; return that of the folder, with digests if finished.
 
     Raises:
         ValueError: the folder is planned for another model, role or input.
@@ -258,7 +259,9 @@ def start_shards(folder: Path, cuts: TextCuts, model: ShardModel) -> ShardedVect
         raise ValueError(_other_model(folder, plan.model, model))
     if plan != replace(own, source=plan.source) or plan.source.sha256 != own.source.sha256:
         raise ValueError(f"{folder}: planned for another input at the same time; choose a new one")
-    return plan
+    digests = stored_digests(folder)
+    shards = tuple(replace(each, sha256=digests.get(each.file, "")) for each in plan.shards)
+    return replace(plan, shards=shards)
 
 
 def _other_model(folder: Path, expected: ShardModel, got: ShardModel) -> str:
@@ -283,7 +286,8 @@ def encode_shard(
 ) -> tuple[str, bool]:
     """Encode a part unless it is there; return its SHA-256 and whether it was there.
 
-    A part that is there but not whole was damaged later; it is moved aside.
+    A part that is there but not whole, or not what the manifest says, was damaged later; it is
+    moved aside.
 
     Raises:
         ValueError: the texts are not those of the plan.
@@ -315,10 +319,12 @@ def _is_whole(vectors: ShardedVectors, shard: Shard, folder: Path) -> bool:
         return False
     try:
         vectors.check(shard, folder)
+        whole = shard.sha256 in ("", sha256_file(file))
     except ValueError:
+        whole = False
+    if not whole:
         file.replace(file.with_name(f"{file.name}.damaged"))
-        return False
-    return True
+    return whole
 
 
 def _check_texts_of(shard: Shard, source: Path) -> None:
@@ -353,6 +359,7 @@ def finish_shards(
     for shard in shards:
         vectors.check(shard, folder)
     write_json(folder / MANIFEST, replace(vectors, shards=shards).to_json())
-    for left in folder.glob(".part-*.tmp"):
+    sweep(folder / PLAN)
+    for left in folder.glob(".part-*.tmp"):  # of slower writers too, which notice
         left.unlink(missing_ok=True)
     return read_manifest(folder)

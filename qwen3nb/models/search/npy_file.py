@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from io import FileIO
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -26,15 +27,19 @@ def read_blocks(file: Path, size: int) -> Iterator[NDArray[np.float32]]:
         ValueError: the file is not such a file, or has fewer rows than its header says.
     """
     rows, dimension, offset = _header(file)
+    if file.stat().st_size < offset + 4 * rows * dimension:
+        raise _truncated(file, rows, dimension)
     with file.open("rb", buffering=0) as handle:
         handle.seek(offset)
         for start in range(0, rows, size):
             part = np.empty((min(size, rows - start), dimension), dtype=np.float32)
             if not fill(part, handle):
-                raise ValueError(
-                    f"{file} is truncated: expected {rows} rows of {dimension} float32"
-                )
+                raise _truncated(file, rows, dimension)
             yield part
+
+
+def _truncated(file: Path, rows: int, dimension: int) -> ValueError:
+    return ValueError(f"{file} is truncated: expected {rows} rows of {dimension} float32")
 
 
 def check_npy(file: Path, *, rows: int, dimension: int) -> None:
@@ -77,7 +82,7 @@ def _header(file: Path) -> tuple[int, int, int]:
     with file.open("rb") as handle:
         try:
             shape, column_major, dtype = readers[np.lib.format.read_magic(handle)](handle)
-        except (ValueError, KeyError) as error:
+        except (ValueError, KeyError, TypeError, SyntaxError, TokenError) as error:
             raise ValueError(f"{file} is not a .npy file ({error})") from None
         offset = handle.tell()
     if len(shape) != 2 or column_major or dtype != np.dtype("<f4"):

@@ -20,7 +20,9 @@ Shapes: N texts, D dimensions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+import logging
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -29,13 +31,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qwen3nb.models.search.npy_file import check_npy, read_blocks
-from qwen3nb.utils.atomic_files import read_json, sha256_file
+from qwen3nb.utils.atomic_files import file_stamp, read_json, sha256_file, sha256_json
+from qwen3nb.utils.files.digest_memory import known_digest, remember_digest, remembered_digest
 
 __all__ = [
-    "MANIFEST", "PLAN", "Shard", "ShardModel", "ShardSource", "ShardedVectors", "damaged_shards",
-    "read_manifest", "read_shard_plan", "shard_blocks",
+    "MANIFEST", "PLAN", "Shard", "ShardModel", "ShardSource", "ShardedVectors", "check_content",
+    "damaged_shards", "part_blocks", "read_manifest", "read_shard_plan", "shard_blocks",
+    "stored_digests",
 ]  # fmt: skip
 
+log = logging.getLogger(__name__)
 PLAN, MANIFEST = "plan.json", "manifest.json"
 SCHEMA = 1
 
@@ -125,7 +130,8 @@ class ShardedVectors:
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON of the plan or the manifest."""
-        return {"schema": SCHEMA, **asdict(self), "shards": [asdict(each) for each in self.shards]}
+        fields = {"schema": SCHEMA, **asdict(self)}
+        return {**fields, "check": _check_of(fields)}
 
     def check(self, shard: Shard, folder: Path) -> None:
         """Refuse a part whose file is missing, truncated or of another shape.
@@ -134,6 +140,11 @@ class ShardedVectors:
             ValueError: it is; names the file.
         """
         check_npy(folder / shard.file, rows=shard.texts, dimension=self.dimension)
+
+
+def _check_of(fields: Mapping[str, Any]) -> str:
+    """Return the digest of what a plan or a manifest says, without its own."""
+    return sha256_json({key: each for key, each in fields.items() if key != "check"})
 
 
 def read_manifest(folder: Path) -> ShardedVectors:
@@ -178,6 +189,11 @@ def _read(file: Path) -> ShardedVectors:
     schema = value.get("schema") if isinstance(value, dict) else None
     if schema != SCHEMA:
         raise ValueError(f"{file}: expected schema {SCHEMA} of vectors in parts; got {schema}")
+    if value.get("check", _check_of(value)) != _check_of(value):
+        again = "encode to a new folder"
+        if file.name == MANIFEST:
+            again = "run the same `qwen3nb encode` again, which writes it again and keeps the parts"
+        raise ValueError(f"{file}: changed since it was written; {again}")
     try:
         return ShardedVectors(
             source=ShardSource(**value["source"]),
@@ -192,10 +208,63 @@ def shard_blocks(folder: Path, size: int) -> Iterator[NDArray[np.float32]]:
     """Yield blocks (n, D), n at most ``size``, of the vectors of a folder, in order.
 
     Raises:
-        ValueError: see `read_manifest`.
+        ValueError: see `read_manifest`; or a part whose content is not what the manifest says.
     """
-    for shard in read_manifest(folder).shards:
-        yield from read_blocks(folder / shard.file, size)
+    vectors = read_manifest(folder)
+    for shard in vectors.shards:
+        yield from part_blocks(vectors, shard, folder, size)
+
+
+def part_blocks(
+    vectors: ShardedVectors, shard: Shard, folder: Path, size: int
+) -> Iterator[NDArray[np.float32]]:
+    """Yield blocks (n, D) of one part, and check its digest unless that was done before.
+
+    Raises:
+        ValueError: the part is not what the manifest says, which shows when all of it is read.
+    """
+    file = folder / shard.file
+    if known_digest([file]) == shard.sha256:
+        yield from read_blocks(file, size)
+        return
+    stamp, digest = file_stamp(file), hashlib.sha256()
+    with file.open("rb") as handle:
+        digest.update(handle.read(file.stat().st_size - 4 * shard.texts * vectors.dimension))
+    for block in read_blocks(file, size):
+        digest.update(block.data)
+        yield block
+    _require_digest(shard, file, digest.hexdigest())
+    if file_stamp(file) == stamp:
+        remember_digest([file], digest.hexdigest())
+
+
+def check_content(shard: Shard, folder: Path) -> None:
+    """Refuse a part whose content is not what the manifest says; read it unless that was done.
+
+    Raises:
+        ValueError: it is not; names the file.
+    """
+    file = folder / shard.file
+    _require_digest(shard, file, remembered_digest([file], lambda: sha256_file(file)))
+
+
+def _require_digest(shard: Shard, file: Path, digest: str) -> None:
+    if digest != shard.sha256:
+        raise ValueError(
+            f"{file}: expected SHA-256 {shard.sha256[:12]}… ({MANIFEST}), got {digest[:12]}…; "
+            "run the same `qwen3nb encode` again, which replaces it"
+        )
+
+
+def stored_digests(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of each part by the manifest; of an unfinished folder, none."""
+    if not (folder / MANIFEST).is_file():
+        return {}
+    try:
+        return {each.file: each.sha256 for each in _read(folder / MANIFEST).shards}
+    except ValueError as error:
+        log.warning("%s; it is written again", error)
+        return {}
 
 
 def damaged_shards(folder: Path) -> list[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from qwen3nb.checkpoints.checkpoint import Checkpoint, open_checkpoint
+from qwen3nb.checkpoints.provenance import check_checksums
 from qwen3nb.checkpoints.safetensors_header import read_safetensors
 from qwen3nb.models.sources.lora import adapter_fingerprint
 from qwen3nb.models.sources.source import Source
@@ -26,7 +27,8 @@ def fingerprint(source: Source) -> dict[str, Any]:
     """Return what the vectors of ``source`` depend on, apart from the settings it is used with.
 
     Raises:
-        CheckpointError: weights that cannot be read, or that could run code.
+        CheckpointError: weights that cannot be read, or that could run code; an export that
+            is not as it was written.
     """
     if source.parts:
         return {"kind": source.kind, "of": [fingerprint(part) for part in source.parts]}
@@ -41,14 +43,13 @@ def fingerprint(source: Source) -> dict[str, Any]:
 
 def _folder_fingerprint(folder: Path) -> dict[str, Any]:
     files = {
-        str(file.relative_to(folder)): sha256_file(file)
+        file.relative_to(folder).as_posix(): sha256_file(file)
         for file in sorted(folder.rglob("*"))
         if _IDENTIFYING.fullmatch(file.name) and file.is_file()
     }
-    content: dict[str, Any] = {
-        "weights": open_checkpoint(folder).digest(),
-        "files": sha256_json(files),
-    }
+    weights = open_checkpoint(folder).digest()
+    check_checksums(folder, weights=weights, known=files)
+    content: dict[str, Any] = {"weights": weights, "files": sha256_json(files)}
     # Modules of sentence-transformers that have weights, such as 2_Dense.
     if modules := sorted(folder.glob("*_*/model.safetensors")):
         content["modules"] = {

@@ -33,7 +33,7 @@ from qwen3nb.models.sources.lora import adapter_config, check_fit
 from qwen3nb.models.sources.prompt_names import named_prompts, stored_prompts
 from qwen3nb.models.sources.source import Source
 from qwen3nb.models.types import SpecError
-from qwen3nb.utils.atomic_files import read_json
+from qwen3nb.utils.atomic_files import read_json, recover_folder
 
 __all__ = ["adapter_source", "fetch_model", "find_source", "find_training", "registry"]
 
@@ -99,6 +99,7 @@ def _existing(spec: str) -> Path | None:
     if not spec:
         return None
     for folder in (Path(spec).expanduser(), paths.root() / spec):
+        recover_folder(folder)
         if folder.is_dir():
             return folder
     return None

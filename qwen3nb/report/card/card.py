@@ -60,6 +60,7 @@ def card_body(
     facts: Path | None = None,
     license: str = "",
     hub_id: str = "",
+    name: str = "",
 ) -> str:
     """Return the card as Markdown, without its front matter.
 
@@ -70,6 +71,7 @@ def card_body(
         facts: a TOML file with facts that only the authors know; see `FACTS`.
         license: the licence if neither the facts nor the files of the training state one.
         hub_id: the model's id on the hub, for the examples; by default they name the folder.
+        name: what the examples name instead, of a folder that is not finished.
 
     Raises:
         ValueError: the folder was not written by `extract`, or a fact is invalid.
@@ -89,7 +91,7 @@ def card_body(
     ).get_template("card.md.j2")
     return template.render(
         **_about(folder, provenance, stated),
-        name=loaded_name(folder, hub_id),
+        name=name or loaded_name(folder, hub_id),
         **_measured(folder, results, tier=tier),
         version=qwen3nb.__version__,
     )
@@ -155,6 +157,7 @@ def card_text(
     facts: Path | None = None,
     license: str = "",
     hub_id: str = "",
+    name: str = "",
 ) -> str:
     """Return the whole card, with the front matter that the hub reads.
 
@@ -162,7 +165,9 @@ def card_text(
         ValueError: as in `card_body`.
     """
     folder = Path(folder)
-    body = card_body(folder, results, tier=tier, facts=facts, license=license, hub_id=hub_id)
+    body = card_body(
+        folder, results, tier=tier, facts=facts, license=license, hub_id=hub_id, name=name
+    )
     provenance = _provenance(folder)
     stated = stated_facts(source_folder(provenance), facts, license=license)
     front = front_matter(folder, _of_model(folder, results), stated, name=provenance["label"])
@@ -217,6 +222,8 @@ def _of_model(folder: Path, results: Sequence[Result]) -> list[Result]:
     A model that was evaluated in several ways, as with another pooling, is shown in the one with
     most records; of several, in the newest.
     """
+    if not results:
+        return []
     content = fingerprint(find_source(str(folder)))
     same = [r for r in latest(results) if r.model.settings["model"] == content]
     ways: dict[str, list[Result]] = {}

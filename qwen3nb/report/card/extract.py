@@ -8,7 +8,6 @@ from typing import Any
 from qwen3nb.extraction.extract import Extraction, extract_encoder
 from qwen3nb.report.card.card import card_text, loaded_name
 from qwen3nb.report.card.facts import stated_facts
-from qwen3nb.utils.atomic_files import write_text
 
 __all__ = ["extract"]
 
@@ -44,8 +43,9 @@ def extract(
     """
     file = None if facts is None else Path(facts)
     stated_facts(Path(checkpoint), file, license=license)  # refused before anything is written
-    loaded_name(Path(output), hub_id)
-    done = extract_encoder(checkpoint, output, **options)
-    card = card_text(done.folder, [], facts=file, license=license, hub_id=hub_id)
-    write_text(done.folder / "README.md", card)
-    return done
+    name = loaded_name(Path(output), hub_id)
+
+    def described(folder: Path) -> str:
+        return card_text(folder, [], facts=file, license=license, hub_id=hub_id, name=name)
+
+    return extract_encoder(checkpoint, output, describe=described, **options)

@@ -13,6 +13,7 @@ import time
 import numpy as np
 import pytest
 from helpers import TEXTS
+from helpers.flips import flipped, flips
 from helpers.vector_cache import KEYS, ROWS, filled, segment, stored
 
 from qwen3nb.models.cache import embedding_cache as cache_module
@@ -312,3 +313,13 @@ def test_the_size_of_a_file_is_known_before(tmp_path, dimension):
     cache.put({text_key(str(i)): vectors[i] for i in range(count)})
     size = sum(file.stat().st_size for file in (tmp_path / "x").iterdir())
     assert bytes_per_vector(dimension) * count == size
+
+
+def test_a_flipped_byte_never_gives_a_wrong_vector(tmp_path):
+    stored(tmp_path / "c", about={"label": "x"})
+    for flip in flips(tmp_path / "c", count=400):
+        with flipped(*flip):
+            there, vectors = filled(EmbeddingCache(tmp_path / "c"))
+            assert there.sum() >= 299
+            np.testing.assert_array_equal(vectors[there], ROWS[there])
+    assert filled(EmbeddingCache(tmp_path / "c"))[0].all()

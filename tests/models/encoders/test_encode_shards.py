@@ -5,6 +5,8 @@ import threading
 
 import numpy as np
 import pytest
+from helpers.fault_injection import tree
+from helpers.flips import flipped, flips, refusal
 
 from qwen3nb.models.encoders import encode_file
 from qwen3nb.models.encoders import encode_shards as shards_module
@@ -207,3 +209,27 @@ def test_a_foreign_manifest_is_refused_by_name(tmp_path, text):
     (tmp_path / "manifest.json").write_text(text)
     with pytest.raises(ValueError, match=r"manifest\.json: "):
         read_manifest(tmp_path)
+
+
+def test_a_flipped_byte_is_refused_and_encoded_again(source, folder):
+    expected, whole = vectors_of(folder), tree(folder)
+    refused = 0
+    for file, position, bits in flips(folder, count=400):
+        with flipped(file, position, bits):
+            text = refusal(vectors_of, folder)
+            if text is None:
+                np.testing.assert_array_equal(vectors_of(folder), expected)
+            else:
+                assert str(file) in text
+                refused += 1
+    assert refused > 300
+    assert tree(folder) == whole
+    for name in ("part-000001.npy", "manifest.json"):
+        file = folder / name
+        good = file.read_bytes()
+        file.write_bytes(good[:-9] + bytes([good[-9] ^ 1]) + good[-8:])
+        encode_shards(random_encoder(), source, folder)
+        assert file.read_bytes() == good
+    (folder / "plan.json").write_bytes((folder / "plan.json").read_bytes().replace(b"8", b"9", 1))
+    with pytest.raises(ValueError, match=r"plan\.json: changed since it was written"):
+        encode_shards(random_encoder(), source, folder)

@@ -1,0 +1,86 @@
+"""Remember digests of large files, so that they are read once.
+
+A file counts as unchanged as long as its path, inode, size and times are: the time of the last
+change of its inode (ctime) cannot be set by a program. What changed within the resolution of
+file systems' clocks before it was read is not remembered, as another change might have the same
+time. A memory that cannot be written, or an entry that is damaged, costs another reading.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from qwen3nb import paths
+from qwen3nb.utils.atomic_files import file_stamp, sha256_json
+from qwen3nb.utils.journal import Journal
+
+__all__ = [
+    "known_digest", "known_digests", "remember_digest", "remember_digests", "remembered_digest",
+]  # fmt: skip
+
+log = logging.getLogger(__name__)
+_TICK = 20_000_000  # nanoseconds: file systems' clocks advance by 10 ms at most
+
+
+def remembered_digest(files: Sequence[Path], compute: Callable[[], str]) -> str:
+    """Return the stored digest of ``files``, or ``compute()`` and store it."""
+    key = _key(files)
+    if (known := _known(key)) is not None:
+        return known
+    old = all(_is_old(file) for file in files)
+    digest = compute()
+    if old:
+        remember_digests({key: digest})
+    return digest
+
+
+def remember_digest(files: Sequence[Path], digest: str) -> None:
+    """Store a digest of ``files`` that was computed elsewhere, for `remembered_digest`."""
+    if all(_is_old(file) for file in files):
+        remember_digests({_key(files): digest})
+
+
+def known_digest(files: Sequence[Path]) -> str | None:
+    """Return the stored digest of ``files``, or None."""
+    return _known(_key(files))
+
+
+def _known(key: str) -> str | None:
+    try:
+        return Journal(_memory()).get(key)
+    except OSError as error:
+        log.warning("%s: not read (%s); digests are computed again", _memory(), error)
+        return None
+
+
+def known_digests() -> dict[str, str]:
+    """Return this machine's memory of the digests of files, by their stamps."""
+    try:
+        memory = Journal(_memory())
+        return {key: str(memory.get(key)) for key in sorted(memory.keys())}
+    except OSError as error:
+        log.warning("%s: not read (%s); digests are computed again", _memory(), error)
+        return {}
+
+
+def remember_digests(digests: Mapping[str, str]) -> None:
+    """Add entries, such as another machine's `known_digests`."""
+    try:
+        memory = Journal(_memory())
+        for key in digests.keys() - memory.keys():
+            memory.add(key, digests[key])
+    except OSError as error:
+        log.warning("%s: not written (%s); digests are computed again", _memory(), error)
+
+
+def _memory() -> Path:
+    return paths.cache() / "digests.journal"
+
+
+def _key(files: Sequence[Path]) -> str:
+    return sha256_json([file_stamp(file) for file in sorted(files)])
+
+
+def _is_old(file: Path) -> bool:
+    return time.time_ns() - file.stat().st_ctime_ns > _TICK

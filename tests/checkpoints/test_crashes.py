@@ -1,0 +1,37 @@
+"""A kill or a failing disk at any file operation loses nothing; see `helpers.fault_injection`."""
+
+import errno
+
+import pytest
+from helpers.fault_injection import fault_server
+
+# Scenarios of `helpers.folder_scenarios`, with the least number of file operations.
+LEAST = {"AVERAGE": 60, "EXTRACT": 90, "ENCODE": 20, "SHARDS": 25, "TWO_RENAMES": 3}
+
+
+@pytest.fixture(scope="module")
+def faults(tmp_path_factory):
+    with fault_server(tmp_path_factory.mktemp("faults")) as server:
+        yield server
+
+
+@pytest.mark.parametrize("name", LEAST)
+def test_a_kill_at_any_file_operation_loses_nothing(faults, name):
+    report = faults.kill_everywhere(f"helpers.folder_scenarios:{name}")
+    assert report.broken == []
+    assert report.tried >= LEAST[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("EXTRACT", errno.ENOSPC),
+        ("ENCODE", errno.ENOSPC),
+        *(("SHARDS", code) for code in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)),
+        ("AVERAGE", errno.EMFILE),
+    ],
+)
+def test_an_error_at_any_file_operation_is_one_line_that_names_the_file(faults, name, code):
+    report = faults.fail_everywhere(f"helpers.folder_scenarios:{name}", code)
+    assert report.broken == []
+    assert report.tried >= 8

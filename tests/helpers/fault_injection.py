@@ -1,0 +1,596 @@
+"""Faults at every file operation of an action: a kill, half a write, a system error.
+
+A test describes what to disturb by a `Scenario` in a module of helpers, and runs it in a server,
+a program of its own that loads the heavy libraries once and forks for every trial:
+
+    @pytest.fixture(scope="module")
+    def faults(tmp_path_factory):
+        with fault_server(tmp_path_factory.mktemp("faults")) as server:
+            yield server
+
+    def test_a_kill_loses_nothing(faults):
+        report = faults.kill_everywhere("helpers.folder_scenarios:EXTRACT")
+        assert report.broken == []
+        assert report.tried > 50
+
+    def test_a_full_disk_is_one_line(faults):
+        report = faults.fail_everywhere("helpers.folder_scenarios:EXTRACT", errno.ENOSPC)
+        assert report.broken == []
+
+The scenario's folder is always the same path, ``<server folder>/<NAME>/work``, so that paths in
+what is written do not differ between trials. It is `QWEN3NB_HOME` too, and the cache is in it.
+
+*Operations* are counted below that folder only: opening for writing, write, sendfile, fsync,
+truncate, rename (and replace), link, symlink, unlink, mkdir, rmdir. They are seen by an audit
+hook, and where Python raises no event by wrapping: ``os.write`` and its like, and the raw file
+below every buffered one, so that a buffer is lost in a kill as it is in life. Code that is not
+Python's writes unseen: what is listed in `NATIVE` counts as one write of a whole file; numpy is
+made to write through Python; SQLite is seen by its `sqlite3.connect` alone. A program that
+another program starts is not followed.
+
+*Kills*: what SIGKILL leaves is what the files hold at that moment, without the buffers of the
+process and its locks. So one run stops before each operation, and half-way through each write, to
+copy the folder; each copy is then where the next run starts: `Scenario.check`, the action again,
+a comparison with an undisturbed run.
+
+*Errors* are raised by the n-th operation, and of those that last, such as a full disk, by all
+later ones of the same kinds too; the first write to a full disk writes half of its bytes.
+"""
+
+from __future__ import annotations
+
+import builtins
+import errno
+import functools
+import importlib
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from helpers import REPOSITORY
+
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+LEFTOVERS = (".tmp", ".old")
+# Functions of libraries that write a file on their own, and the position of its path.
+NATIVE = {("safetensors.torch", "save_file"): 1, ("safetensors.numpy", "save_file"): 1}
+_ALLOCATE = {"open", "write", "fsync", "mkdir", "link", "symlink", "truncate"}
+_EVERY = _ALLOCATE | {"rename", "unlink", "rmdir"}
+# The operations that an error can strike, and whether it lasts.
+ERRORS = {
+    errno.ENOSPC: (_ALLOCATE, True),
+    errno.EDQUOT: (_ALLOCATE, True),
+    errno.EROFS: (_EVERY, True),
+    errno.EIO: (_EVERY - {"unlink", "rmdir"}, False),
+    errno.EMFILE: ({"open"}, False),
+}
+
+
+def tree(folder, *, hidden=False):
+    """The bytes of every file below ``folder`` by its path, without leftovers and the cache."""
+    return {
+        str(file.relative_to(folder)): file.read_bytes()
+        for file in sorted(folder.rglob("*"))
+        if file.is_file()
+        and (hidden or not any(_is_leftover(part) for part in file.relative_to(folder).parts))
+        and ".cache" not in file.relative_to(folder).parts
+    }
+
+
+def run_command(*arguments):
+    """Run the command line ``qwen3nb …`` in this process.
+
+    Raises:
+        Refused: it exits with an error of its own; holds all that it printed.
+    """
+    from click.testing import CliRunner
+
+    from qwen3nb.cli.main import main
+
+    done = CliRunner().invoke(main, list(map(str, arguments)), catch_exceptions=False)
+    if done.exit_code:
+        raise Refused(done.exit_code, done.output)
+    return done.output
+
+
+class Refused(Exception):  # noqa: N818 - what a command does
+    """A command that ended with an exit status other than 0: (status, output)."""
+
+
+def leftovers(folder):
+    """Temporary files and folders below ``folder``, in the cache too."""
+    return sorted(str(f.relative_to(folder)) for f in folder.rglob(".*") if _is_leftover(f.name))
+
+
+def _is_leftover(name):
+    return name.startswith(".") and name.endswith(LEFTOVERS)
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What is disturbed. Every function takes the folder.
+
+    Attributes:
+        act: the action, such as a command; raises if it fails. It must give the same bytes each
+            time. It runs once in the server itself, which loads what it needs.
+        prepare: writes what is there before; runs once, as each trial gets a copy. What only
+            takes time to copy belongs next to the folder, in ``folder.parent``.
+        content: what must be equal after another run; by default the `tree`.
+        check: raises if something is lost after a kill; by default the content is that of before
+            or that of after, whole.
+        only: how the operations begin that are disturbed; by default, all are.
+        refusal: raises if an error is not told well; it gets the exception.
+    """
+
+    act: Callable[[Path], object]
+    prepare: Callable[[Path], object] = lambda folder: None
+    content: Callable[[Path], dict] = tree
+    check: Callable[[Path], None] | None = None
+    refusal: Callable[[BaseException], None] = lambda error: None
+    only: tuple[str, ...] = ("",)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What came of it.
+
+    Attributes:
+        tried: number of trials.
+        operations: those of an undisturbed run, as ``"open encoder/config.json"``.
+        broken: trials that lost something or told it badly, with the reason.
+        messages: of errors, without doubles.
+    """
+
+    tried: int
+    operations: list = field(repr=False)
+    broken: list
+    messages: list = field(default_factory=list, repr=False)
+
+
+class Operations:
+    """Counts this process's file operations below ``root``, and strikes at one of them.
+
+    There is no way back, as audit hooks stay: this is for a forked child.
+    """
+
+    def __init__(self, root):
+        self.root, self.strike = str(root), None
+        self.seen, self.active = [], False
+        self._lock = threading.RLock()
+        self._install()
+
+    @contextmanager
+    def watched(self, strike):
+        """Count the operations of the block, and let ``strike`` act on each."""
+        self.strike, self.seen, self.active = strike, [], True
+        try:
+            yield
+        finally:
+            self.active = False
+
+    def hit(self, kind, path, *, name=None):
+        """Count an operation; return its number if only half of it is to be done at first, or 0."""
+        if not self.active or not self._inside(path):
+            return 0
+        with self._lock:
+            self.seen.append(f"{kind} {os.path.relpath(path, self.root)}")
+            number = len(self.seen)
+            return number if self.strike(number, kind, name) else 0
+
+    def _inside(self, path):
+        return path is not None and f"{path}/".startswith(f"{self.root}/")
+
+    def _install(self):
+        sys.addaudithook(self._audit)
+        for name in ("write", "pwrite"):
+            setattr(os, name, self._wrapped_write(getattr(os, name)))
+        for name in ("fsync", "fdatasync"):
+            setattr(os, name, self._wrapped_sync(getattr(os, name)))
+        os.sendfile = self._wrapped_sendfile(os.sendfile)
+        io.open = builtins.open = self._wrapped_open(io.open)
+        if "numpy" in sys.modules:
+            for name in ("numpy.lib.format", "numpy.lib._format_impl"):
+                if name in sys.modules:
+                    sys.modules[name].isfileobj = lambda file: False
+        for (module, name), position in NATIVE.items():
+            if module in sys.modules:
+                here = sys.modules[module]
+                setattr(here, name, self._wrapped_native(getattr(here, name), position))
+
+    def _audit(self, event, values):
+        if not self.active:
+            return
+        if event == "open":
+            path, _, flags = values
+            if isinstance(flags, int) and flags & WRITING and not isinstance(path, int):
+                self.hit("open", _absolute(path), name=path)
+        elif event in ("os.remove", "os.rmdir"):
+            kind = "unlink" if event == "os.remove" else "rmdir"
+            self.hit(kind, _absolute(values[0], values[1]), name=values[0])
+        elif event == "os.mkdir":
+            self.hit("mkdir", _absolute(values[0], values[2]), name=values[0])
+        elif event in ("os.rename", "os.link", "os.symlink"):
+            target = _absolute(values[1], values[-1])
+            self.hit(event.removeprefix("os."), target, name=values[1])
+        elif event == "os.truncate":
+            path = _of_descriptor(values[0]) if isinstance(values[0], int) else values[0]
+            self.hit("truncate", _absolute(path))
+
+    def _wrapped_write(self, real):
+        @functools.wraps(real)
+        def write(descriptor, data, *offset):
+            number = self.hit("write", _of_descriptor(descriptor))
+            if not number:
+                return real(descriptor, data, *offset)
+            flat = memoryview(data).cast("B")
+            half = len(flat) // 2
+            return self._halves(
+                number,
+                lambda: real(descriptor, flat[:half], *offset),
+                lambda: real(descriptor, flat[half:], *(each + half for each in offset)),
+            )
+
+        return write
+
+    def _halves(self, number, first, rest):
+        done = first()
+        with self._lock:
+            goes_on = self.strike.after_half(number)
+        return done + rest() if goes_on else done
+
+    def _wrapped_sync(self, real):
+        @functools.wraps(real)
+        def sync(descriptor):
+            self.hit("fsync", _of_descriptor(descriptor))
+            real(descriptor)
+
+        return sync
+
+    def _wrapped_sendfile(self, real):
+        @functools.wraps(real)
+        def sendfile(out, source, offset, count):
+            half = (os.fstat(source).st_size - offset) // 2
+            number = self.hit("write", _of_descriptor(out)) if half else 0
+            if not number:
+                return real(out, source, offset, count)
+            return self._halves(
+                number,
+                lambda: real(out, source, offset, half),
+                lambda: real(out, source, offset + half, count),
+            )
+
+        return sendfile
+
+    def _wrapped_native(self, real, position):
+        @functools.wraps(real)
+        def native(*values, **options):
+            path = _absolute(values[position])
+            number = self.hit("write", path)
+            real(*values, **options)
+            if number:
+                whole = Path(path).read_bytes()
+                os.truncate(path, len(whole) // 2)
+                self.strike.after_half(number)
+                with io.FileIO(path, "w") as file:
+                    file.write(whole)
+
+        return native
+
+    def _wrapped_open(self, real):
+        operations = self
+
+        class Raw(io.FileIO):
+            """The raw file, whose writes are counted."""
+
+            def write(self, data):
+                view, write = memoryview(data).cast("B"), super().write
+                number, half = (
+                    operations.hit("write", _of_descriptor(self.fileno())),
+                    len(view) // 2,
+                )
+                if not number:
+                    return write(view)
+                return operations._halves(
+                    number, lambda: write(view[:half]), lambda: write(view[half:])
+                )
+
+            def truncate(self, size=None):
+                operations.hit("truncate", _of_descriptor(self.fileno()))
+                return super().truncate(size)
+
+        @functools.wraps(real)
+        def opened(file, mode="r", buffering=-1, encoding=None, errors=None, newline=None,
+                   closefd=True, opener=None):  # fmt: skip
+            if not set(mode) & set("wax+"):
+                return real(file, mode, buffering, encoding, errors, newline, closefd, opener)
+            raw = Raw(file, mode.replace("b", "").replace("t", ""), closefd, opener)
+            if buffering == 0:
+                return raw
+            size = buffering if buffering > 1 else io.DEFAULT_BUFFER_SIZE
+            buffer = (io.BufferedRandom if "+" in mode else io.BufferedWriter)(raw, size)
+            if "b" in mode:
+                return buffer
+            text = io.TextIOWrapper(buffer, encoding, errors, newline, buffering == 1)
+            text.mode = mode
+            return text
+
+        return opened
+
+
+def _of_descriptor(descriptor):
+    try:
+        path = os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115 - a string
+        return path.removesuffix(" (deleted)")
+    except OSError:
+        return None
+
+
+def _absolute(path, folder=-1):
+    path = os.fsdecode(path)
+    if folder not in (-1, None) and not os.path.isabs(path):  # noqa: PTH117 - a string
+        path = f"{_of_descriptor(folder)}/{path}"
+    return os.path.abspath(path)  # noqa: PTH100 - a string, and links are kept
+
+
+class Copies:
+    """Copies the folder before every operation, and in the middle of every write."""
+
+    def __init__(self, work, target):
+        self.work, self.target, self.points = work, target, []
+
+    def __call__(self, number, kind, name):
+        self._copy(f"before {number}")
+        return kind == "write"
+
+    def after_half(self, number):
+        """Copy; the other half follows."""
+        self._copy(f"in the middle of {number}")
+        return True
+
+    def _copy(self, point):
+        shutil.copytree(self.work, self.target / point, symlinks=True)
+        self.points.append(point)
+
+
+class Fail:
+    """An error of the ``at``-th operation, and of later ones if it lasts."""
+
+    def __init__(self, at, code):
+        self.at, self.code = at, code
+        self.kinds, self.lasting = ERRORS[code]
+
+    def __call__(self, number, kind, name):
+        if kind not in self.kinds or not (number == self.at or (self.lasting and number > self.at)):
+            return False
+        if number == self.at and kind == "write" and self.lasting:
+            return True
+        arguments = () if name is None else (os.fsdecode(name),)
+        raise OSError(self.code, os.strerror(self.code), *arguments)
+
+    def after_half(self, number):
+        """Nothing more: it was a short write."""
+        return False
+
+
+class _Trials:
+    """All trials of one scenario; runs in the server."""
+
+    def __init__(self, scenario, base):
+        self.scenario, self.base = scenario, base
+        self.work, self.template = base / "work", base / "template"
+        self.work.mkdir(parents=True)
+        os.environ["QWEN3NB_HOME"] = str(self.work)
+        os.environ["QWEN3NB_CACHE"] = str(self.work / ".cache")
+        scenario.prepare(self.work)
+        shutil.copytree(self.work, self.template, symlinks=True)
+        self.before = scenario.content(self.work)
+        scenario.act(self.work)
+        self.after = scenario.content(self.work)
+
+    def kills(self):
+        """Go on after a kill at every operation, and in the middle of every write."""
+        operations, points = self._in_child(self._copied)
+        broken, tried = [], 0
+        for point in points:
+            at = int(point.split()[-1])
+            if not operations[at - 1].startswith(self.scenario.only):
+                continue
+            tried += 1
+            shutil.rmtree(self.work)
+            (self.base / "copies" / point).rename(self.work)
+            if problem := self._problem():
+                broken.append(f"{point} ({operations[at - 1]}): {problem}")
+        return Report(tried, operations, broken)
+
+    def _copied(self):
+        """Return the operations of an undisturbed run and the points at which it was copied."""
+        shutil.rmtree(self.base / "copies", ignore_errors=True)
+        operations, copies = Operations(self.work), Copies(self.work, self.base / "copies")
+        self._restore()
+        with operations.watched(copies):
+            self.scenario.act(self.work)
+        if problem := self._differs(self.after) or self._litter():
+            raise AssertionError(f"undisturbed: {problem}")
+        return operations.seen, copies.points
+
+    def _problem(self):
+        """Return what is wrong with the folder that a kill left, or with the run after it."""
+        try:
+            self._check()
+            self.scenario.act(self.work)
+        except BaseException:  # noqa: BLE001 - whatever it is, it is reported
+            return traceback.format_exc(limit=-4)
+        return self._differs(self.after) or self._litter()
+
+    def _check(self):
+        if self.scenario.check is not None:
+            self.scenario.check(self.work)
+            return
+        content = self.scenario.content(self.work)
+        assert content in (self.before, self.after), (
+            f"neither old nor new: {_difference(content, self.after)}"
+        )
+
+    def errors(self, code):
+        """Raise the error at every operation that can have it."""
+        return Report(*self._in_child(lambda: self._failed(code)))
+
+    def _failed(self, code):
+        operations, broken, messages = Operations(self.work), [], {}
+        self._restore()
+        with operations.watched(lambda number, kind, name: False):
+            self.scenario.act(self.work)
+        seen = operations.seen
+        points = [
+            at for at, each in enumerate(seen, 1)
+            if each.split()[0] in ERRORS[code][0] and each.startswith(self.scenario.only)
+        ]  # fmt: skip
+        for at in points:
+            self._restore()
+            message, problem = self._failing(operations, Fail(at, code))
+            messages[message] = True
+            if problem:
+                broken.append(f"{at} ({seen[at - 1]}): {problem}")
+        return len(points), seen, broken, list(messages)
+
+    def _failing(self, operations, strike):
+        error = None
+        try:
+            with operations.watched(strike):
+                self.scenario.act(self.work)
+        except BaseException as raised:  # noqa: BLE001 - whatever it is, it is reported
+            error = raised
+        litter = self._litter() if "unlink" not in strike.kinds else ""
+        if error is None:
+            return "", self._differs(self.after) or litter
+        try:
+            self.scenario.refusal(error)
+            self._check()
+        except AssertionError as bad:
+            return str(error), f"{bad}; {type(error).__name__}: {error}"
+        return str(error), litter
+
+    def _restore(self):
+        shutil.rmtree(self.work)
+        shutil.copytree(self.template, self.work, symlinks=True)
+
+    def _in_child(self, action):
+        status, text = _forked(action)
+        assert status == 0, text or f"exit status {status}"
+        return json.loads(text)
+
+    def _differs(self, expected):
+        return _difference(self.scenario.content(self.work), expected)
+
+    def _litter(self):
+        left = leftovers(self.work)
+        return f"left over: {', '.join(left)}" if left else ""
+
+
+def _difference(content, expected):
+    odd = sorted(key for key in content.keys() | expected.keys()
+                 if content.get(key) != expected.get(key))  # fmt: skip
+    return f"differs in {', '.join(map(str, odd[:5]))}" if odd else ""
+
+
+def _forked(action):
+    """Run ``action`` in a child; return its exit status and what it returns, as JSON."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        status, text = 1, ""
+        try:
+            os.close(reading)
+            text = json.dumps(action())
+            status = 0
+        except BaseException:  # noqa: BLE001 - a child never returns to the loop
+            text = traceback.format_exc()
+        finally:
+            with io.FileIO(writing, "w") as pipe:
+                pipe.write(text.encode())
+            os._exit(status)
+    os.close(writing)
+    with io.FileIO(reading) as pipe:
+        text = pipe.readall().decode()
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), text
+
+
+class FaultServer:
+    """A program that runs trials; start it by `fault_server`."""
+
+    def __init__(self, process, log):
+        self._process, self._log = process, log
+
+    def kill_everywhere(self, scenario):
+        """Kill at every file operation of the scenario ``"module:NAME"``; return a `Report`."""
+        return self._call(scenario, None)
+
+    def fail_everywhere(self, scenario, code):
+        """Raise the error ``code`` of `ERRORS` at every operation it can strike."""
+        return self._call(scenario, code)
+
+    def _call(self, scenario, code):
+        self._process.stdin.write(json.dumps([scenario, code]) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        assert line, f"the server ended: {self._log.read_text()[-3000:]}"
+        answer = json.loads(line)
+        assert isinstance(answer, dict), answer
+        return Report(**answer)
+
+
+@contextmanager
+def fault_server(folder):
+    """Start a `FaultServer` that keeps the files of its trials in ``folder``."""
+    log = folder / "log"
+    paths = [str(REPOSITORY), str(REPOSITORY / "tests"), os.environ.get("PYTHONPATH", "")]
+    with (
+        log.open("wb") as errors,
+        subprocess.Popen(
+            [sys.executable, "-m", "helpers.fault_injection", str(folder.resolve())],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
+            cwd=folder, env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        ) as process,
+    ):  # fmt: skip
+        try:
+            yield FaultServer(process, log)
+        finally:
+            process.stdin.close()
+            process.wait(timeout=60)
+
+
+def serve(folder):
+    """Answer requests, one line of JSON each, until the input ends."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what an action prints is no answer
+    os.fsync = lambda descriptor: None  # no power fails here, and disks are slow
+    trials = {}
+    for line in sys.stdin:
+        name, code = json.loads(line)
+        try:
+            if name not in trials:
+                module, _, attribute = name.partition(":")
+                scenario = getattr(importlib.import_module(module), attribute)
+                trials[name] = _Trials(scenario, folder / attribute)
+            each = trials[name]
+            os.environ["QWEN3NB_HOME"] = str(each.work)
+            os.environ["QWEN3NB_CACHE"] = str(each.work / ".cache")
+            answer = asdict(each.kills() if code is None else each.errors(code))
+        except BaseException:  # noqa: BLE001 - the test shows it
+            answer = traceback.format_exc()
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    from helpers.fault_injection import serve as imported  # not as __main__: scenarios import it
+
+    imported(Path(sys.argv[1]))

@@ -1,0 +1,151 @@
+"""Commands that write folders and vectors, to be disturbed by `helpers.fault_injection`."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from unittest import mock
+
+from helpers import TEXTS
+from helpers.fault_injection import Refused, Scenario, run_command
+
+ROWS = [{"text": f"text {number % 7} of many{' more' * (number % 3)}"} for number in range(12)]
+
+
+def inputs_of(folder):
+    """What the commands read, written once for all scenarios of a server.
+
+    ``run/checkpoint-*`` of one layer, the export ``encoder`` of one, and ``texts.jsonl``.
+    """
+    inputs = folder.parent.parent / "inputs"
+    if not inputs.exists():
+        for step in (1, 2):
+            write_checkpoint(inputs / "run" / f"checkpoint-{step}", seed=step)
+        source = inputs / "run" / "checkpoint-2"
+        run_command("extract", source, inputs / "encoder", "--label", "old")
+        (inputs / "texts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    return inputs
+
+
+def write_checkpoint(folder, *, seed):
+    from tokenizers import Tokenizer
+    from transformers import set_seed
+
+    from qwen3nb.demo.train_ul2 import Ul2Settings, seq2seq_config
+    from qwen3nb.models.modeling.qwen3_seq2seq import Qwen3ForSeq2SeqLM
+    from qwen3nb.models.modeling.tiny_tokenizer import write_tokenizer
+
+    folder.mkdir(parents=True)
+    write_tokenizer(TEXTS, folder, vocabulary=270)
+    set_seed(seed)
+    settings = Ul2Settings(hidden=16, layers=1, spread=0.2)
+    config = seq2seq_config(Tokenizer.from_file(str(folder / "tokenizer.json")), settings)
+    Qwen3ForSeq2SeqLM(config).save_pretrained(folder)
+
+
+def one_line(error):
+    """The refusal is one line that names a file below the folder and the system's reason."""
+    assert isinstance(error, Refused), "not an error of the command line"
+    status, output = error.args
+    lines = [line for line in output.splitlines() if line.startswith("Error: ")]
+    assert (status, len(lines)) == (1, 1), output
+    assert output.rstrip().endswith(lines[0]), output
+    assert os.environ["QWEN3NB_HOME"] in lines[0], "names no file"
+    assert ".tmp" not in lines[0], "names a temporary file"
+    assert "; " in lines[0], "does not say what to do"
+
+
+def average(folder):
+    run_command("average", inputs_of(folder) / "run", folder / "mean", "--last", 2)
+
+
+def prepare_average(folder):
+    run_command("average", inputs_of(folder) / "run", folder / "mean", "--last", 1)
+
+
+class _Verified:
+    """The result of the comparison of an export with its source, which writes nothing."""
+
+    result = None
+
+    def __call__(self, *values, **options):
+        from qwen3nb.extraction.verify import verify_export
+
+        if self.result is None:
+            self.result = verify_export(*values, **options)
+        return self.result
+
+
+VERIFIED = _Verified()
+
+
+def extract(folder):
+    with mock.patch("qwen3nb.extraction.extract.verify_export", VERIFIED):
+        run_command("extract", inputs_of(folder) / "run" / "checkpoint-1", folder / "encoder",
+                    "--label", "new", "--max-length", 64)  # fmt: skip
+
+
+def prepare_extract(folder):
+    shutil.copytree(inputs_of(folder) / "encoder", folder / "encoder")
+
+
+def encode(folder):
+    texts, output = inputs_of(folder) / "texts.jsonl", folder / "v.npy"
+    run_command("encode", "--model", inputs_of(folder) / "encoder", "--input", texts,
+                "--output", output)  # fmt: skip
+
+
+def prepare_encode(folder):
+    (folder / "v.npy").write_bytes(b"an earlier file")
+
+
+def shards(folder):
+    with (
+        mock.patch("qwen3nb.models.encoders.encode_file.AT_ONCE", 4),
+        mock.patch("qwen3nb.models.encoders.encode_shards.AT_ONCE", 4),
+    ):
+        run_command("encode", "--model", "random:8", "--shards", 3, "--output", folder / "v",
+                    "--input", inputs_of(folder) / "texts.jsonl")  # fmt: skip
+
+
+def whole_parts(folder):
+    """Every part that is there has its size, and a manifest only comes last."""
+    from qwen3nb.models.search.shards import PLAN, damaged_shards, read_shard_plan
+
+    vectors = folder / "v"
+    if (vectors / PLAN).is_file():
+        plan = read_shard_plan(vectors)
+        for shard in plan.shards:
+            if (vectors / shard.file).exists():
+                plan.check(shard, vectors)
+    if (vectors / "manifest.json").exists():
+        assert damaged_shards(vectors) == []
+
+
+def extract_by_two_renames(folder):
+    """Where a file system cannot exchange two folders."""
+    with mock.patch("qwen3nb.utils.atomic_files._exchange", return_value=False):
+        extract(folder)
+
+
+def old_or_new_encoder(folder):
+    """Either is loaded, which gives it its name back if it lost it."""
+    from qwen3nb.checkpoints.checkpoint import open_checkpoint
+
+    open_checkpoint(folder / "encoder")
+    labels = {json.loads((folder / "encoder" / "qwen3nb.json").read_text())["label"]}
+    assert labels <= {"old", "new"}
+
+
+AVERAGE = Scenario(average, prepare=prepare_average, refusal=one_line)
+EXTRACT = Scenario(extract, prepare=prepare_extract, refusal=one_line)
+TWO_RENAMES = Scenario(
+    extract_by_two_renames,
+    prepare=prepare_extract,
+    check=old_or_new_encoder,
+    refusal=one_line,
+    only=("rename encoder", "rename .encoder", "rmdir"),
+)
+ENCODE = Scenario(encode, prepare=prepare_encode, refusal=one_line)
+SHARDS = Scenario(shards, check=whole_parts, refusal=one_line)

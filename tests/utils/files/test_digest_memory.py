@@ -1,0 +1,91 @@
+"""Digests are remembered as long as the file is unchanged; nothing stops when that fails."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+from helpers.flips import flipped, flips
+
+from qwen3nb.utils.atomic_files import sha256_file
+from qwen3nb.utils.files.digest_memory import (
+    known_digests,
+    remember_digest,
+    remember_digests,
+    remembered_digest,
+)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("QWEN3NB_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def file(tmp_path):
+    file = tmp_path / "weights"
+    file.write_text("one")
+    time.sleep(0.03)  # younger files are not remembered
+    return file
+
+
+class Computed:
+    def __init__(self, file):
+        self.file, self.calls = file, 0
+
+    def __call__(self):
+        self.calls += 1
+        return sha256_file(self.file)
+
+
+def test_a_digest_is_remembered_until_the_file_changes(file):
+    compute = Computed(file)
+    first = remembered_digest([file], compute)
+    assert remembered_digest([file], compute) == first
+    assert compute.calls == 1
+    status = file.stat()
+    file.write_text("two")  # of the same size, and with the same time
+    os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert remembered_digest([file], compute) == sha256_file(file) != first
+    assert compute.calls == 2
+
+
+def test_what_has_just_changed_is_not_remembered(file):
+    file.write_text("new")
+    remember_digest([file], "stale")
+    assert known_digests() == {}
+
+
+def test_a_damaged_entry_is_not_believed_and_made_again(file, cache):
+    digest = remembered_digest([file], Computed(file))
+    assert list(known_digests().values()) == [digest]
+    for flip in flips(cache, count=400):
+        with flipped(*flip):
+            assert set(known_digests().values()) <= {digest}
+    (cache / "digests.journal").write_bytes(b"\xff{not a journal\n\0")
+    assert remembered_digest([file], Computed(file)) == digest
+    assert list(known_digests().values()) == [digest]
+
+
+def test_a_cache_that_cannot_be_written_or_read_costs_another_reading(file, cache, caplog):
+    cache.write_text("a file where the folder should be")
+    assert remembered_digest([file], Computed(file)) == sha256_file(file)
+    assert "digests are computed again" in caplog.text
+    cache.unlink()
+    (cache / "digests.journal").mkdir(parents=True)
+    assert remembered_digest([file], Computed(file)) == sha256_file(file)
+    assert known_digests() == {}
+
+
+def test_processes_that_write_at_once_keep_all_entries():
+    code = (
+        "import sys\nfrom qwen3nb.utils.files.digest_memory import remember_digests\n"
+        "for number in range(40):\n"
+        "    remember_digests({f'{sys.argv[1]}-{number}': 'x'})\n"
+    )
+    writers = [subprocess.Popen([sys.executable, "-c", code, name]) for name in "abc"]
+    remember_digests({"mine": "y"})
+    assert [writer.wait() for writer in writers] == [0, 0, 0]
+    assert len(known_digests()) == 121
