@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
@@ -13,12 +12,12 @@ from qwen3nb import paths
 from qwen3nb.book.linked_records import pages_with_records
 from qwen3nb.checkpoints.provenance import PROVENANCE
 from qwen3nb.records.record import Result
-from qwen3nb.records.richest_tier import richest_tier
+from qwen3nb.records.results import richest_tier
 from qwen3nb.records.store import latest, load_results
 from qwen3nb.report.card.card import card_body
 from qwen3nb.report.render.home import record_link
 from qwen3nb.tiers import TIERS
-from qwen3nb.utils.atomic_files import write_text
+from qwen3nb.utils.atomic_files import new_folder, read_json, write_text
 
 __all__ = [
     "BookError",
@@ -57,6 +56,7 @@ _LESSONS = (
     "guide/caching",
 )
 _LAST = "status"
+_NOT_A_PAGE = "expected a notebook; delete the file, or run it again"
 
 
 class BookError(RuntimeError):
@@ -134,6 +134,8 @@ def _tier_of(tier: str, results: Sequence[Result]) -> str:
 def build_book(*, tier: str = "", model: Path | None = None, show_progress: bool = True) -> Path:
     """Run the pages that read results, build the book from scratch and strictly, and check it.
 
+    The new book replaces the old one in one step; if it does not build, the old one stays.
+
     Args:
         tier: the tier whose tasks the pages show; by default the richest with results.
         model: the model of the card; by default the extracted model evaluated last.
@@ -156,22 +158,51 @@ def build_book(*, tier: str = "", model: Path | None = None, show_progress: bool
         given, plain = ({"tier": tier}, name) if _PAGES.get(name) else ({}, "")
         run_notebook(name, given, name=plain, show_progress=show_progress)
     write_card_page(results, model=model, tier=tier)
-    output = paths.root() / "_build"
-    # An incremental build keeps the pages and glued values of deleted runs.
-    shutil.rmtree(output, ignore_errors=True)
+    _check_pages()
+    # Always a new folder: an incremental build keeps the pages and glued values of deleted runs.
+    with new_folder(paths.root() / "_build") as output:
+        _build_strictly(output)
+    return paths.root() / "_build" / "html" / "index.html"
+
+
+def _check_pages() -> None:
+    """Refuse pages that are not notebooks, which Sphinx would only call invalid.
+
+    Raises:
+        BookError: such a page; names the file.
+    """
+    for folder in (paths.book_runs(), paths.book() / "guide"):
+        for file in sorted(folder.glob("*.ipynb")):
+            try:
+                cells = read_json(file)["cells"]
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                raise BookError(f"{file}: {_NOT_A_PAGE} ({error})") from None
+            if not isinstance(cells, list):
+                raise BookError(f"{file}: {_NOT_A_PAGE}")
+
+
+def _build_strictly(output: Path) -> None:
+    """Build the book in a folder and check it.
+
+    Raises:
+        BookError: see `build_book`.
+    """
     command = [sys.executable, "-c", "from jupyter_book.cli.main import main; main()"]
     command += ["build", str(paths.book()), "-W", "-n", "--keep-going", "-q"]
+    command += ["--path-output", str(output)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         output_text = (done.stdout + done.stderr).strip()
         raise BookError(f"the book does not build without warnings:\n{output_text[-4000:]}")
-    html = output / "html"
+    html = output / "_build" / "html"
     if not (html / "index.html").is_file():
         raise BookError(f"the build succeeded but did not write {html / 'index.html'}")
     if remote := remote_resources(html):
         listed = "\n".join(f"  {page}: {what}" for page, what in remote[:10])
         raise BookError(f"pages would fetch from other hosts:\n{listed}")
-    return html / "index.html"
+    for each in (output / "_build").iterdir():
+        each.rename(output / each.name)
+    (output / "_build").rmdir()
 
 
 def remote_resources(html: Path) -> list[tuple[str, str]]:

@@ -139,7 +139,7 @@ def _toy_banner() -> type:
 
         def run(self) -> list[nodes.Node]:
             self.state.document.settings.env.note_reread()  # the results may change
-            results = load_results(adapters=False)
+            results = load_results(adapters=False, whole=False)
             toys = toy_labels(results)
             if not toys:
                 return []

@@ -18,6 +18,7 @@ from qwen3nb import paths
 from qwen3nb.execution.parameters import read_parameters
 from qwen3nb.records.failures import failed_runs
 from qwen3nb.records.record import Environment, Result
+from qwen3nb.records.results import Results
 from qwen3nb.records.store import load_failures, load_results, result_files, verify_files
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.conclusion import Conclusion
@@ -86,7 +87,9 @@ def runs_table() -> Table:
 
 def status_conclusion(results: Iterable[Result] | None = None) -> Conclusion:
     """Say how many runs failed, and whether all records have the same software and data."""
-    results = load_results() if results is None else list(results)
+    known = load_results() if results is None else results
+    lost = sorted(known.unreadable) if isinstance(known, Results) else []
+    results = list(known)
     pages = list(_pages())
     failed = sorted(page.name for page in pages if page.failed)
     runs = f"{len(pages)} of {len(pages)} runs finished"
@@ -100,6 +103,8 @@ def status_conclusion(results: Iterable[Result] | None = None) -> Conclusion:
     data = "each task has one revision of its data"
     if mixed:
         data = f"do not compare numbers across the revisions of {_shortened(mixed)}"
+    if lost:
+        runs += f"; {len(lost)} records are damaged and left out everywhere ({_shortened(lost)})"
     return Conclusion(f"{runs}; {software}; {data}." if results else f"{runs}; no records yet.")
 
 
@@ -133,18 +138,28 @@ def _page(file: Path) -> _Page | None:
     try:
         metadata = read_json(file)["metadata"]
         ours = metadata["qwen3nb"]
-    except (ValueError, KeyError, TypeError):  # not a page of this program
+        seconds = ours.get("seconds", metadata.get("papermill", {}).get("duration"))
+        return _Page(
+            name=paths.page_key(file),
+            link=f"{'' if file.parent == paths.book_runs() else '../guide/'}{file.stem}.html",
+            notebook=str(ours.get("notebook") or _notebook_of(file.stem)),
+            parameters=dict(ours.get("parameters", {})),
+            finished=_time(ours.get("finished", "")),
+            failed=_time(ours.get("failed", "")),
+            seconds=None if seconds is None else float(seconds),
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # no page of this program
         return None
-    seconds = ours.get("seconds", metadata.get("papermill", {}).get("duration"))
-    return _Page(
-        name=paths.page_key(file),
-        link=f"{'' if file.parent == paths.book_runs() else '../guide/'}{file.stem}.html",
-        notebook=str(ours.get("notebook") or _notebook_of(file.stem)),
-        parameters=dict(ours.get("parameters", {})),
-        finished=str(ours.get("finished", "")),
-        failed=str(ours.get("failed", "")),
-        seconds=None if seconds is None else float(seconds),
-    )
+
+
+def _time(text: str) -> str:
+    """Return a time in ISO 8601, or an empty string.
+
+    Raises:
+        ValueError: neither.
+        TypeError: not even a text.
+    """
+    return datetime.fromisoformat(text).isoformat() if text else ""
 
 
 def _notebook_of(page: str) -> str:

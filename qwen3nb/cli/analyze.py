@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from qwen3nb.cli.errors import without_traceback
+from qwen3nb.cli.errors import readable_records, without_traceback
 from qwen3nb.cli.options import FILE, READ_LIMIT, seed_option
 
 __all__ = ["ANALYSIS_COMMANDS"]
@@ -146,13 +146,12 @@ def compare(
     and the difference larger than the threshold. The gate fails if a candidate is worse, or
     the newest run of a model is worse than the one before.
     """
-    from qwen3nb.records.store import load_results
     from qwen3nb.report.comparison.candidates import compare_candidates
     from qwen3nb.utils.atomic_files import write_text
 
     if results is not None and not results.is_dir():
         raise FileNotFoundError(f"{results}: no such folder")
-    report = compare_candidates(load_results(results), n_resamples=resamples, **options)
+    report = compare_candidates(readable_records(results), n_resamples=resamples, **options)
     if str(json_file) == "-":
         click.echo(report.to_json())
     else:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from qwen3nb.utils.files.file_errors import explained
 
-__all__ = ["without_traceback"]
+if TYPE_CHECKING:
+    from qwen3nb.records.results import Results
+
+__all__ = ["readable_records", "without_traceback"]
 
 
 def without_traceback(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -36,3 +40,13 @@ def without_traceback(command: Callable[..., Any]) -> Callable[..., Any]:
             raise click.ClickException(str(error)) from None
 
     return wrapped
+
+
+def readable_records(folder: Path | None = None, *, adapters: bool = True) -> Results:
+    """Return the records in a folder, as `load_results`; name those left out on the terminal."""
+    from qwen3nb.records.store import load_results
+
+    records = load_results(folder, adapters=adapters)
+    for reason in records.unreadable.values():
+        click.echo(f"left out: {reason}", err=True)
+    return records

@@ -17,7 +17,7 @@ from qwen3nb.cli.analyze import ANALYSIS_COMMANDS
 from qwen3nb.cli.bench import bench
 from qwen3nb.cli.custom import domain
 from qwen3nb.cli.encode import VECTOR_COMMANDS
-from qwen3nb.cli.errors import without_traceback
+from qwen3nb.cli.errors import readable_records, without_traceback
 from qwen3nb.cli.notebooks import NOTEBOOK_COMMANDS
 from qwen3nb.cli.options import (
     CACHE_LIMIT,
@@ -295,14 +295,13 @@ def card(
     qwen3nb card --model encoder --results results --output MODEL_CARD.md
     qwen3nb card --model encoder --license apache-2.0 --hub-id my-lab/my-encoder
     """
-    from qwen3nb.records.richest_tier import richest_tier
-    from qwen3nb.records.store import load_results
+    from qwen3nb.records.results import richest_tier
     from qwen3nb.report.card.card import card_text
     from qwen3nb.utils.atomic_files import write_text
 
     if results is not None and not results.is_dir():
         raise FileNotFoundError(f"{results}: no such folder of records")
-    records = load_results(results, adapters=False)
+    records = readable_records(results, adapters=False)
     text = card_text(model, records, tier=tier or richest_tier(records), **stated)
     click.echo(write_text(output or model / "README.md", text))
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from qwen3nb.cli.errors import without_traceback
+from qwen3nb.cli.errors import readable_records, without_traceback
 from qwen3nb.cli.options import (
     DEVICE,
     DTYPE,
@@ -63,10 +63,11 @@ def paper(style: str, out: Path, tier: str | None, models: str, tasks: str, seed
     qwen3nb paper --style acl
     qwen3nb paper --style neurips --models all-MiniLM-L6-v2,bm25
     """
-    from qwen3nb.records.store import load_results
     from qwen3nb.report.paper.files import write_paper
 
-    files = write_paper(load_results(), out, style=style, choice=_choice(tier, models, tasks, seed))
+    files = write_paper(
+        readable_records(), out, style=style, choice=_choice(tier, models, tasks, seed)
+    )
     for file in files:
         click.echo(file)
     click.echo(f"To see it: cd {out} && pdflatex paper && bibtex paper && pdflatex paper", err=True)
@@ -99,12 +100,11 @@ def figures(
     \b
     qwen3nb figures --format svg --out slides --columns 1
     """
-    from qwen3nb.records.store import load_results
     from qwen3nb.report.paper.files import write_figures
 
     choice = _choice(tier, models, tasks, 0)
     for file in write_figures(
-        load_results(), out, format=format, columns=int(columns or 0), choice=choice
+        readable_records(), out, format=format, columns=int(columns or 0), choice=choice
     ):
         click.echo(file)
 
@@ -124,11 +124,10 @@ def tables(format: str, out: Path, tier: str | None, models: str, tasks: str, se
     \b
     qwen3nb tables --format csv --out tables
     """
-    from qwen3nb.records.store import load_results
     from qwen3nb.report.paper.files import write_tables
 
     choice = _choice(tier, models, tasks, seed)
-    for file in write_tables(load_results(), out, format=format, choice=choice):
+    for file in write_tables(readable_records(), out, format=format, choice=choice):
         click.echo(file)
 
 

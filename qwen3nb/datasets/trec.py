@@ -11,6 +11,7 @@ errors name neither file nor line.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from array import array
@@ -28,7 +29,7 @@ from qwen3nb.metrics.retrieval import Run, ranking
 from qwen3nb.metrics.run_arrays import RunArrays, RunBuilder
 from qwen3nb.utils.atomic_files import new_file
 
-__all__ = ["load_run", "read_run", "write_run"]
+__all__ = ["load_run", "read_run", "run_digest", "write_run"]
 
 Columns = tuple[tuple[str, ...], tuple[str, ...], Iterable[int], tuple[float, ...]]
 _BLOCK = 8192  # lines
@@ -43,16 +44,33 @@ def write_run(file: Path, run: Run, *, tag: str) -> Path:
         DataError: an id is empty or contains white space, which the format cannot express.
     """
     with new_file(file) as handle:
-        for query in sorted(run):
-            ranked = ranking(run, query)
-            _check_ids(file, query, ranked)
-            scores = run[query]
-            lines = [
-                f"{query} Q0 {document} {rank} {float(scores[document])!r} {tag}\n"
-                for rank, document in enumerate(ranked, start=1)
-            ]
-            handle.write("".join(lines).encode("utf-8"))
+        handle.writelines(_blocks(file, run, tag=tag))
     return file
+
+
+def run_digest(file: Path, run: Run, *, tag: str) -> str:
+    """Return the SHA-256 of what `write_run` would write.
+
+    Raises:
+        DataError: as `write_run`; names ``file``.
+    """
+    digest = hashlib.sha256()
+    for block in _blocks(file, run, tag=tag):
+        digest.update(block)
+    return digest.hexdigest()
+
+
+def _blocks(file: Path, run: Run, *, tag: str) -> Iterator[bytes]:
+    """Yield the lines of each query."""
+    for query in sorted(run):
+        ranked = ranking(run, query)
+        _check_ids(file, query, ranked)
+        scores = run[query]
+        lines = [
+            f"{query} Q0 {document} {rank} {float(scores[document])!r} {tag}\n"
+            for rank, document in enumerate(ranked, start=1)
+        ]
+        yield "".join(lines).encode("utf-8")
 
 
 def _check_ids(file: Path, query: str, documents: list[str]) -> None:

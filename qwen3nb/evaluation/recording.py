@@ -19,10 +19,9 @@ from qwen3nb.records.record import (
     Result,
     RunCost,
     TaskInfo,
-    read_record,
     result_path,
 )
-from qwen3nb.records.side_files import side_file_problems
+from qwen3nb.records.verification import unchanged_record
 from qwen3nb.utils.hardware import peak_memory
 
 __all__ = ["Work", "assemble", "means", "model_info", "record_path", "stored"]
@@ -150,19 +149,17 @@ def stored(file: Path, *, identity: str, same: Callable[[Result], bool]) -> Resu
     """Return the record in ``file`` if it can be reused, else None.
 
     A record is reused if it belongs to the model with ``identity``, was made with the
-    installed versions, and ``same`` accepts it. A record that cannot be read, or whose files
-    beside it are missing or changed, counts as missing: the task runs again and it is replaced.
+    installed versions, and ``same`` accepts it. A record that cannot be read, or that was
+    changed after it was written, counts as missing: the task runs again and it is replaced.
     """
     if not file.is_file():
         return None
     try:
-        result, raw = read_record(file)
-        lost = any(side_file_problems(file, raw))
+        result = unchanged_record(file)
     except ResultError:
         return None
     own = (
-        not lost
-        and result.model.identity == identity
+        result.model.identity == identity
         and result.environment.versions == Environment.current().versions
     )
     return result if own and same(result) else None

@@ -32,6 +32,7 @@ from qwen3nb.execution.publish import is_widget_warning
 from qwen3nb.models.sources.fingerprint import fingerprint
 from qwen3nb.models.sources.lora import adapter_fingerprint
 from qwen3nb.models.sources.resolve import find_source, find_training
+from qwen3nb.records.failures import forget_failure
 from qwen3nb.utils.atomic_files import file_stamp, sha256_file, sha256_json
 from qwen3nb.utils.code_version import code_digest
 
@@ -45,6 +46,7 @@ __all__ = [
     "resolved_parameters",
     "run_key",
     "run_notebook",
+    "settle",
 ]
 
 ENGINE = "qwen3nb"
@@ -129,7 +131,15 @@ def _results_digests() -> list[list[str]]:
     """Return the path and digest of every record and of every note of a failure."""
     patterns = ("*/seed_*/*.json", "*/seed_*/*.error.txt", "failed/*.json")
     files = sorted(file for each in patterns for file in paths.results().glob(each))
-    return [[str(file), sha256_file(file)] for file in files]
+    return [[str(file), _digest(file)] for file in files if file.is_file()]
+
+
+def _digest(file: Path) -> str:
+    """Return the digest of a file; empty if it cannot be read, which its table says."""
+    try:
+        return sha256_file(file)
+    except OSError:
+        return ""
 
 
 def _files(folder: Path) -> list[Path]:
@@ -167,6 +177,12 @@ def finished_page(
         return None
     key = _published_key(page)
     return page if key and key == run_key(node, values, once=once) else None
+
+
+def settle(page: Path) -> None:
+    """Remove what a run that was killed after its page was published left: a note, a notebook."""
+    forget_failure(paths.page_key(page))
+    (partial_folder() / f"{paths.page_key(page)}.ipynb").unlink(missing_ok=True)
 
 
 def _as_node(notebook: Path) -> nbformat.NotebookNode:
@@ -210,6 +226,7 @@ def run_notebook(
     parameters = dict(parameters or {})
     once = Once()
     if not fresh and (page := finished_page(notebook, parameters, name=name, once=once)):
+        settle(page)
         return page
     values = resolved_parameters(notebook, parameters, once=once)
     page = page_path(notebook, values, name=name, once=once)

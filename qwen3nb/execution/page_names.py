@@ -17,7 +17,7 @@ from qwen3nb import paths
 from qwen3nb.execution.parameters import Once, Parameter, declared_parameters
 from qwen3nb.models.sources.resolve import find_source, find_training
 from qwen3nb.models.types import SpecError
-from qwen3nb.records.richest_tier import richest_tier
+from qwen3nb.records.results import richest_tier
 from qwen3nb.records.store import load_results
 from qwen3nb.utils.command_line import option_words
 from qwen3nb.utils.markdown import escaped
@@ -70,7 +70,7 @@ def _names_tier(values: Mapping[str, Any], once: Once) -> bool:
 
 
 def _shown_tier() -> str:
-    return richest_tier(load_results(adapters=False))
+    return richest_tier(load_results(adapters=False, whole=False))
 
 
 def _distinguishes(name: str, value: Any, declared: Mapping[str, Parameter]) -> bool:

@@ -36,6 +36,7 @@ from qwen3nb.execution.notebook import (
     page_path,
     partial_folder,
     resolved_parameters,
+    settle,
 )
 from qwen3nb.execution.parameters import Once, ParameterError
 from qwen3nb.execution.subprocesses import interrupted_by_sigterm
@@ -262,6 +263,7 @@ def _run(job: Job, executor: Executor, fresh: bool) -> Outcome:
     except (ValueError, OSError):  # a broken model; its run reports the cause
         reused = False
     if reused:
+        settle(job.page)
         return Outcome(job, "reused", time.time() - started, log)
     log.parent.mkdir(parents=True, exist_ok=True)
     earlier = failed_run(job.name)

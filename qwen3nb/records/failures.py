@@ -74,16 +74,38 @@ def failed_run(page: str) -> FailedRun | None:
 def failed_runs(folder: Path | str | None = None) -> list[FailedRun]:
     """Return the notes of all pages whose last run failed, sorted by page.
 
-    Raises:
-        ValueError: a note that cannot be read; names the file.
+    A note that is damaged is one of a run of which no more is known.
     """
     files = _file("x", Path(folder) if folder else None).parent.glob("*.json")
-    return [_read(file) for file in sorted(files)]
+    return [_read(file) for file in sorted(files) if file.is_file()]
 
 
 def _read(file: Path) -> FailedRun:
     try:
-        value = read_json(file)
-        return FailedRun(**{**value, "more": tuple(value["more"])})
-    except (TypeError, KeyError) as error:
-        raise ValueError(f"{file}: not the note of a failed run ({error!r}); delete it") from None
+        return _checked(read_json(file))
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        return FailedRun(
+            page=file.stem, notebook="", parameters={}, error="damaged note",
+            message=f"{paths.shown(file)} is not the note of a failed run ({error}); delete it",
+            started="", failed="", seconds=0.0,
+        )  # fmt: skip
+
+
+def _checked(value: Any) -> FailedRun:
+    """Return a note from its JSON.
+
+    Raises:
+        TypeError: not an object, or a field that is unknown or of another type.
+        KeyError: a field is missing.
+    """
+    run = FailedRun(**{**value, "more": tuple(value["more"])})
+    texts = (run.page, run.notebook, run.error, run.message, run.started, run.failed, *run.more)
+    if not all(isinstance(each, str) and _is_unicode(each) for each in texts):
+        raise TypeError("expected texts")
+    if not isinstance(run.parameters, dict) or not isinstance(run.seconds, int | float):
+        raise TypeError("expected an object of parameters and a number of seconds")
+    return run
+
+
+def _is_unicode(text: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in text)

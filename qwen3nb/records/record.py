@@ -16,6 +16,8 @@ from __future__ import annotations
 import json
 import platform
 import re
+import reprlib
+import stat
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -24,6 +26,7 @@ from typing import Any
 from qwen3nb import paths
 from qwen3nb.metrics.aggregate import Aggregate
 from qwen3nb.records.errors import ResultError
+from qwen3nb.records.fields import field_problem
 from qwen3nb.records.query_scores import QueryScores, StoredScores
 from qwen3nb.records.side_files import named_files, remove_unnamed, write_side_file
 from qwen3nb.records.top_documents import StoredTop, encode_top
@@ -63,6 +66,7 @@ _VERSIONS = (
     "scikit-learn",
 )
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_LARGEST = 1 << 29  # bytes of a record's JSON; older ones hold the scores of all queries
 
 
 @dataclass(frozen=True)
@@ -277,7 +281,10 @@ class Result:
         """
         path = self.path(folder)
         replaced = named_files(path)
-        value = {"schema": SCHEMA, **_without_rows(self), **_write_rows(self, path)}
+        value = {"schema": SCHEMA, **_without_rows(self)}
+        if problem := field_problem(json.loads(json.dumps(value))):
+            raise ResultError(f"{path.name}: {problem}")
+        value |= _write_rows(self, path)
         write_json(path, value | {"checksum": checksum(value)})
         remove_unnamed(path, replaced=replaced)
         return path
@@ -306,13 +313,40 @@ def read_record(file: Path) -> tuple[Result, dict[str, Any]]:
     Raises:
         ResultError: as `Result.load`.
     """
+    file = Path(file)
     try:
+        _check_file(file)
         value = read_json(file)
-        return Result(**_typed(_with_rows(value, Path(file)))), value
+        return Result(**_typed(_with_rows(value, file))), value
     except ResultError:
         raise
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ResultError(f"{file}: not a result record ({error!r})") from None
+    except OSError as error:
+        raise ResultError(f"{file}: cannot be read ({error.strerror or error})") from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ResultError(f"{file}: not a result record ({reprlib.repr(error)})") from None
+
+
+def _check_file(file: Path) -> None:
+    """Refuse what is not a file of its own folder of results, before it is opened.
+
+    Raises:
+        ResultError: a folder, a pipe or device, a link that leaves the folder, or a huge file.
+        OSError: there is nothing.
+    """
+    status = file.lstat()
+    if stat.S_ISLNK(status.st_mode):
+        base = file.absolute().parent.parent.parent.resolve()
+        if not file.resolve().is_relative_to(base):
+            raise ResultError(f"{file}: expected a file in {base}, got a link to {file.resolve()}")
+        status = file.stat()
+    if not stat.S_ISREG(status.st_mode):
+        kind = "a folder" if stat.S_ISDIR(status.st_mode) else "a pipe or device"
+        raise ResultError(f"{file}: expected the file of a record, got {kind}")
+    if status.st_size > _LARGEST:
+        raise ResultError(
+            f"{file}: expected a record of at most {_LARGEST >> 20} MiB, got "
+            f"{status.st_size >> 20} MiB"
+        )
 
 
 def _without_rows(result: Result) -> dict[str, Any]:
@@ -342,9 +376,12 @@ def _with_rows(value: Any, file: Path) -> dict[str, Any]:
     """Return the fields of a record's JSON of any schema, with its rows per query."""
     schema = value.get("schema") if isinstance(value, dict) else type(value).__name__
     if schema not in (SCHEMA, SECOND_SCHEMA, FIRST_SCHEMA):
-        raise ResultError(f"{file}: schema is {schema!r}, expected {SCHEMA!r}")
+        raise ResultError(f"{file}: schema is {reprlib.repr(schema)}, expected {SCHEMA!r}")
     if schema != SCHEMA:
         value = _from_first(value) if schema == FIRST_SCHEMA else value
+    if problem := field_problem(value):
+        raise ResultError(f"{file}: {problem}")
+    if schema != SCHEMA:
         return value | {"per_query": QueryScores.of(value["per_query"])}
     scores, top = value["scores"], value["top"]
     config = value["config"] | ({"top": StoredTop.named(file, top)} if top else {})
@@ -384,7 +421,7 @@ def _from_first(value: dict[str, Any]) -> dict[str, Any]:
     """Convert a record of the first schema, which stored sizes among the task's other fields."""
     task = dict(value["task"])
     size = {name: task.pop(name) for name in _SIZES if name in task}
-    unknown: dict[str, Any] = {"splits": (), "subsets": (), "languages": (), "mteb": None}
+    unknown: dict[str, Any] = {"splits": [], "subsets": [], "languages": [], "mteb": None}
     return value | {"task": unknown | task | {"size": size}, "checksum": ""}
 
 

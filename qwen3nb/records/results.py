@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, overload
 
 from qwen3nb.records.record import Result
@@ -12,9 +12,10 @@ from qwen3nb.utils.choices import one_of
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Results"]
+__all__ = ["Results", "richest_tier"]
 
 Names = str | Iterable[str]
+_RICHEST_FIRST = ("full", "fast", "pydocs", "smoke")  # the tier that pages, cards and tables show
 
 
 class Results(Sequence[Result]):
@@ -22,10 +23,16 @@ class Results(Sequence[Result]):
 
     >>> Results([]).filter(tier="smoke")
     <Results: no records>
+
+    Attributes:
+        unreadable: why a record was left out when they were loaded, by its file.
     """
 
-    def __init__(self, records: Iterable[Result] = ()) -> None:
+    def __init__(
+        self, records: Iterable[Result] = (), *, unreadable: Mapping[str, str] | None = None
+    ) -> None:
         self._records = tuple(records)
+        self.unreadable = dict(unreadable or {})
 
     def __len__(self) -> int:
         return len(self._records)
@@ -39,7 +46,7 @@ class Results(Sequence[Result]):
     def __getitem__(self, index: slice) -> Results: ...
     def __getitem__(self, index: int | slice) -> Result | Results:
         if isinstance(index, slice):
-            return Results(self._records[index])
+            return Results(self._records[index], unreadable=self.unreadable)
         return self._records[index]
 
     def __eq__(self, other: object) -> bool:
@@ -51,10 +58,11 @@ class Results(Sequence[Result]):
 
     def __repr__(self) -> str:
         """Number of records, and their models and tasks."""
+        lost = f"; {len(self.unreadable)} unreadable" if self.unreadable else ""
         if not self._records:
-            return "<Results: no records>"
+            return f"<Results: no records{lost}>"
         records = f"{len(self)} record{'s' if len(self) > 1 else ''}"
-        return f"<Results: {records}; models {_some(self.models)}; tasks {_some(self.tasks)}>"
+        return f"<Results: {records}; models {_some(self.models)}; tasks {_some(self.tasks)}{lost}>"
 
     def _repr_html_(self) -> str:
         return str(self.to_frame().to_html(max_rows=20, float_format="{:.3f}".format))
@@ -95,7 +103,7 @@ class Results(Sequence[Result]):
         if tier is not None:
             tasks = set(TIERS[one_of("tier", tier, TIERS)].task_keys)
             kept = tuple(r for r in kept if r.task.key in tasks or r.config.get("tier") == tier)
-        return Results(kept)
+        return Results(kept, unreadable=self.unreadable)
 
     def to_frame(self, *, all_metrics: bool = False) -> pd.DataFrame:
         """Return a row per record with its main metric, or per record and metric.
@@ -140,3 +148,29 @@ def _is_model(record: Result, name: str) -> bool:
 def _some(names: Sequence[str], most: int = 4) -> str:
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
+
+
+def richest_tier(results: Iterable[Result]) -> str:
+    """Return the largest tier that has results; ``smoke`` if none has.
+
+    A tier has results if a run of it made one, or if a model has all of its tasks. Where no tier
+    has, it is the smallest with a result of some of its tasks.
+    """
+    given = list(results)
+    models: dict[str, set[str]] = {}
+    for result in given:
+        models.setdefault(result.model.identity, set()).add(result.task.key)
+    for name in _RICHEST_FIRST:
+        tasks = set(TIERS[name].task_keys)
+        whole = any(tasks <= own for own in models.values())
+        if whole or any(_of_run(each, name) and each.task.key in tasks for each in given):
+            return name
+    keys = {key for own in models.values() for key in own}
+    some = (name for name in reversed(_RICHEST_FIRST) if keys & set(TIERS[name].task_keys))
+    return next(some, "smoke")
+
+
+def _of_run(result: Result, tier: str) -> bool:
+    """Whether a run of the tier made the record, rather than one of tasks named one by one."""
+    selected = any(result.config.get(name) for name in ("tasks", "types", "benchmark"))
+    return bool(result.config.get("tier") == tier and not selected)

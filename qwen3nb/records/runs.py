@@ -1,19 +1,30 @@
 """Files of the runs of a reranking.
 
-    <model>/seed_<n>/<task>.trec              the reranked run, beside its record
+    <model>/seed_<n>/<task>.<digest>.trec     the reranked run, beside its record
     first_stages/<task>-<digest>.trec         that of the first stage, shared by all rerankers
-    <model>/seed_<n>/<task>.first.trec        the same, as older versions wrote it for each
+    <model>/seed_<n>/<task>.trec              the first, as older versions wrote it
+    <model>/seed_<n>/<task>.first.trec        the second, likewise, for each reranker
 
-The name of a shared file has the digest of its content: whoever writes it writes the same.
+A name has the digest of the content: whoever writes a file writes the same, and a record that is
+about to be replaced keeps its run until then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["first_run_file", "first_stage_file", "run_digests"]
+from qwen3nb.records.record import Result
+from qwen3nb.utils.atomic_files import sha256_file
+
+__all__ = [
+    "first_run_file",
+    "first_stage_file",
+    "reranked_run_file",
+    "run_digests",
+    "run_problems",
+]
 
 
 def first_stage_file(folder: Path, name: str) -> Path:
@@ -29,6 +40,12 @@ def first_run_file(file: Path, config: Mapping[str, Any]) -> Path:
     return file.with_suffix(".first.trec")
 
 
+def reranked_run_file(file: Path, config: Mapping[str, Any]) -> Path:
+    """Return the file of the reranked run of the record in ``file``."""
+    names = [str(name) for name in config.get("runs") or ()]
+    return file.with_name(Path(names[0]).name) if names else file.with_suffix(".trec")
+
+
 def run_digests(file: Path, config: Mapping[str, Any]) -> dict[Path, str] | None:
     """Return the SHA-256 of each run of the record in ``file``; None for an older one."""
     digests, shared = config.get("runs"), config.get("first_run")
@@ -38,3 +55,51 @@ def run_digests(file: Path, config: Mapping[str, Any]) -> dict[Path, str] | None
     if isinstance(shared, dict):
         own[first_run_file(file, config)] = str(shared.get("sha256"))
     return own
+
+
+def run_problems(file: Path, result: Result, *, known: dict[Path, str]) -> Iterator[str]:
+    """Yield what is wrong with the runs of the record in ``file``.
+
+    ``known`` holds the digests of runs that records share; new ones are added.
+    """
+    if (digests := run_digests(file, result.config)) is None:
+        yield from _older_run_problems(file, result)
+        return
+    for run, digest in digests.items():
+        if not run.is_file():
+            yield f"its run {run.name} is missing"
+            continue
+        if run not in known:
+            known[run] = sha256_file(run)
+        if known[run] != digest:
+            yield f"its run {run.name} is not the one that was scored"
+
+
+def _older_run_problems(file: Path, result: Result) -> Iterator[str]:
+    """Compare the runs beside a record that has no digests of them with its queries."""
+    runs = {end: file.with_suffix(end) for end in (".first.trec", ".trec")}
+    documents = {end: _documents(run) for end, run in runs.items() if run.is_file()}
+    if not documents:
+        return
+    queries = set(next(iter(result.per_query.values()), {}))
+    for end, listed in documents.items():
+        name = runs[end].name
+        if listed is None:
+            yield f"its run {name} has a line that is cut or malformed"
+        elif set(listed) != queries:
+            yield f"its run {name} has {len(listed)} queries, its scores {len(queries)}"
+    first, last = documents.get(".first.trec"), documents.get(".trec")
+    if first and last and first != last:
+        yield f"its run {runs['.trec'].name} has other documents than the first stage's"
+
+
+def _documents(run: Path) -> dict[str, set[str]] | None:
+    """Documents per query of a TREC run; None if a line is cut."""
+    text = run.read_text(encoding="utf-8", errors="replace")
+    documents: dict[str, set[str]] = {}
+    for line in text.splitlines():
+        fields = line.split()
+        if len(fields) != 6:
+            return None
+        documents.setdefault(fields[0], set()).add(fields[2])
+    return documents if text.endswith("\n") else None

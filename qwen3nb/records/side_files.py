@@ -1,8 +1,9 @@
-"""The Parquet files beside a record, in which it keeps what has a row per query.
+"""The files beside a record, in which it keeps what has a row per query.
 
     results/<label>-<identity>/seed_<n>/<task>.json
     results/<label>-<identity>/seed_<n>/<task>.<digest>.scores.parquet
     results/<label>-<identity>/seed_<n>/<task>.<digest>.top.parquet
+    results/<label>-<identity>/seed_<n>/<task>.<digest>.trec    of a reranking, see `runs`
 
 A file's name holds the first digits of its SHA-256, and the record holds all of them. A record
 is replaced in three steps, each atomic: the new files are written under names of their own, then
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import reprlib
 import time
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
@@ -34,6 +36,7 @@ __all__ = [
     "encode_table",
     "named_files",
     "remove_unnamed",
+    "run_path",
     "side_file_problems",
     "string_column",
     "write_side_file",
@@ -42,8 +45,11 @@ __all__ = [
 KINDS = ("scores", "top")
 _DIGITS = 12  # of the SHA-256, in the file's name
 _ABANDONED = 3600.0  # seconds after which a file that no record names is no one's work in progress
+_STEM = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 _END = rf"\.[0-9a-f]{{{_DIGITS}}}\.({'|'.join(KINDS)})\.parquet"
-_NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]*{_END}")
+_NAME = re.compile(_STEM + _END)
+_RUN_END = rf"(\.[0-9a-f]{{{_DIGITS}}}|\.first)?\.trec"  # older versions wrote them without digest
+_RUN = re.compile(rf"{_STEM}\.trec")
 
 
 @dataclass(frozen=True)
@@ -63,7 +69,9 @@ class SideFile:
         """Return the file that an entry of a record's JSON names."""
         name, digest = entry["file"], entry["sha256"]
         if not (isinstance(name, str) and _NAME.fullmatch(name) and isinstance(digest, str)):
-            raise ResultError(f"{record}: {name!r} is not the name of a file beside a record")
+            raise ResultError(
+                f"{record}: {reprlib.repr(name)} is not the name of a file beside a record"
+            )
         return cls(str(record.absolute().with_name(name)), digest)
 
     @property
@@ -173,6 +181,11 @@ def _is_invalid(text: str) -> bool:
     return any("\ud800" <= character <= "\udfff" for character in text)
 
 
+def run_path(record: Path, digest: str) -> Path:
+    """Return the path of the run beside ``record`` that has the SHA-256 ``digest``."""
+    return record.with_name(f"{record.stem}.{digest[:_DIGITS]}.trec")
+
+
 def write_side_file(record: Path, kind: str, data: bytes) -> SideFile:
     """Write a file beside ``record``, which does not name it yet."""
     digest = hashlib.sha256(data).hexdigest()
@@ -189,9 +202,20 @@ def named_files(record: Path) -> tuple[Path, ...]:
     try:
         value = read_json(record)
         entries = [value[kind] for kind in KINDS if value.get(kind)]
-        return tuple(Path(SideFile.of(record, entry).path) for entry in entries)
+        tables = [Path(SideFile.of(record, entry).path) for entry in entries]
+        return (*tables, *_named_runs(record, value["config"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return ()
+
+
+def _named_runs(record: Path, config: dict[str, Any]) -> list[Path]:
+    """Return the runs of a reranking that its record names; an older record names none."""
+    if "first" not in config:
+        return []
+    if "runs" not in config:
+        older = (record.with_suffix(end) for end in (".trec", ".first.trec"))
+        return [run for run in older if run.is_file()]
+    return [record.with_name(name) for name in config["runs"] if _RUN.fullmatch(name)]
 
 
 def remove_unnamed(record: Path, *, replaced: Collection[Path]) -> None:
@@ -204,8 +228,8 @@ def remove_unnamed(record: Path, *, replaced: Collection[Path]) -> None:
     """
     named = {file.name for file in named_files(record)}
     old = {file.name for file in replaced}
-    own = re.compile(re.escape(record.stem) + _END)
-    for file in record.parent.glob(f"{record.stem}.*.parquet"):
+    own = re.compile(re.escape(record.stem) + f"({_END}|{_RUN_END})")
+    for file in record.parent.glob(f"{record.stem}.*"):
         idle = file.name in old or _age(file) > _ABANDONED
         if own.fullmatch(file.name) and file.name not in named and idle:
             file.unlink(missing_ok=True)

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from qwen3nb import paths
+from qwen3nb.records.errors import ResultError
 from qwen3nb.records.record import Result
 from qwen3nb.records.results import Results
-from qwen3nb.records.verification import RecordCheck, Verifier, problems
+from qwen3nb.records.verification import RecordCheck, Verifier, problems, unchanged_record
 from qwen3nb.records.verify_in_processes import checks_of_processes
 from qwen3nb.utils.hardware import cores
 
@@ -32,22 +33,31 @@ _USES: dict[str, Any] = {
 }
 
 
-def load_results(folder: Path | str | None = None, *, adapters: bool = True) -> Results:
+def load_results(
+    folder: Path | str | None = None, *, adapters: bool = True, whole: bool = True
+) -> Results:
     """Return all records under ``folder``, sorted by model and task; empty without the folder.
+
+    A record that cannot be read, or that was changed after it was written, is left out;
+    `Results.unreadable` names it.
 
     Args:
         folder: by default `paths.results`.
         adapters: whether to include records of trained adapters, which are repeated runs of one
             training (``qwen3nb.evaluation.studies.lora_runs``) that no leaderboard lists.
-
-    Raises:
-        ResultError: a record that cannot be read; names the file.
+        whole: whether to check the files beside each record, too, from which its scores are read
+            when they are needed.
     """
-    return Results(
-        result
-        for result in map(Result.load, result_files(folder))
-        if adapters or "training" not in result.config
-    )
+    records, unreadable = [], {}
+    for file in result_files(folder):
+        try:
+            result = unchanged_record(file, alone=not whole)
+        except ResultError as error:
+            unreadable[paths.shown(file)] = str(error)
+            continue
+        if adapters or "training" not in result.config:
+            records.append(result)
+    return Results(records, unreadable=unreadable)
 
 
 def result_files(folder: Path | str | None = None) -> list[Path]:
@@ -61,6 +71,8 @@ def load_failures(folder: Path | str | None = None) -> dict[str, str]:
     base = Path(folder) if folder else paths.results()
     failures = {}
     for file in sorted(base.glob("*/seed_*/*.error.txt")):
+        if not file.is_file():
+            continue
         lines = file.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         name = file.name.removesuffix(".error.txt")
         failures[f"{file.parent.parent.name} {file.parent.name} {name}"] = (

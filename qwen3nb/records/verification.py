@@ -8,6 +8,7 @@ checksum, a change of what nothing else depends on, such as a revision, a size o
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping
@@ -30,16 +31,26 @@ from qwen3nb.metrics.intervals import Array
 from qwen3nb.records.errors import ResultError
 from qwen3nb.records.query_scores import QueryScores, StoredScores
 from qwen3nb.records.record import FIRST_SCHEMA, Result, read_record
-from qwen3nb.records.runs import run_digests
+from qwen3nb.records.runs import run_problems
 from qwen3nb.records.side_files import side_file_problems
-from qwen3nb.utils.atomic_files import sha256_file, sha256_json
+from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json
 from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.journal import Journal
 
-__all__ = ["RecordCheck", "Verifier", "problems"]
+__all__ = [
+    "RecordCheck",
+    "Verifier",
+    "add_mteb_checksum",
+    "problems",
+    "signature_problems",
+    "unchanged_record",
+]
 
 _ROUNDING = 1e-9  # between two computations of one number
 _TOLERANCE = 1e-6  # MTEB's file is rounded to six digits
 _IDENTITY = 40  # digits of a model's identity in the name of MTEB's folder
+_CHECKSUMS = "checksums.jsonl"  # beside MTEB's results
+_META = "model_meta.json"
 
 
 @dataclass(frozen=True)
@@ -65,7 +76,7 @@ class Verifier:
         """Check everything, or only checksums and the digests of the files beside the records."""
         self._checksums_only = checksums_only
         self._draws = Draws()
-        self._mteb: dict[Path, list[Path]] = {}
+        self._mteb = _MTEBFiles()
         self._digests: dict[Path, str] = {}  # of runs, which records may share
 
     def check(self, file: Path) -> RecordCheck:
@@ -77,49 +88,20 @@ class Verifier:
         has_checksum = bool(result.checksum)
         try:
             lost = list(side_file_problems(file, raw))
-            wrong = [*_signature(raw), *lost]
+            wrong = [*signature_problems(raw), *lost]
             if not (lost or self._checksums_only):
                 wrong += self._contents(file, result)
+            if raw["schema"] != FIRST_SCHEMA and not result.model.settings:
+                wrong.append("it has no settings, from which the model's identity follows")
         except (OSError, ValueError, KeyError) as error:
             return RecordCheck((str(error),), has_checksum)
         return RecordCheck(tuple(wrong), has_checksum)
 
     def _contents(self, file: Path, result: Result) -> Iterator[str]:
         yield from problems(result, draws=self._draws)
-        if file.name != f"{result.task.key}.json":
-            yield f"contains the task {result.task.key!r}"
-        if not file.parent.parent.name.endswith(f"-{result.model.identity[:8]}"):
-            yield "is in the folder of a model with another identity"
-        if (digests := run_digests(file, result.config)) is None:
-            yield from _older_run_problems(file, result)
-        else:
-            yield from self._run_problems(digests)
-        if result.task.mteb is not None and not result.task.selection:
-            yield from _mteb_problems(self._mteb_files(file, result), result)
-
-    def _run_problems(self, digests: Mapping[Path, str]) -> Iterator[str]:
-        """Compare the runs of a record with their digests."""
-        for run, digest in digests.items():
-            if not run.is_file():
-                yield f"its run {run.name} is missing"
-                continue
-            if run not in self._digests:
-                self._digests[run] = sha256_file(run)
-            if self._digests[run] != digest:
-                yield f"its run {run.name} is not the one that was scored"
-
-    def _mteb_files(self, file: Path, result: Result) -> list[Path]:
-        """Return MTEB's own results of the record's model and task."""
-        folder = file.parent.parent.parent / "mteb" / "results"
-        if folder not in self._mteb:
-            self._mteb[folder] = list(folder.glob("*/*"))  # a model, then its identity
-        own = result.model.identity[:_IDENTITY]
-        files = (
-            each / f"{result.task.name}.json"
-            for each in self._mteb[folder]
-            if each.name.startswith(own)
-        )
-        return [each for each in files if each.exists()]
+        yield from _location_problems(file, result)
+        yield from run_problems(file, result, known=self._digests)
+        yield from self._mteb.problems(file, result)
 
 
 def problems(result: Result, *, draws: Draws | None = None) -> list[str]:
@@ -196,7 +178,43 @@ def _same(first: float | None, second: float | None) -> bool:
     return math.isclose(first, second, rel_tol=0, abs_tol=_ROUNDING)
 
 
-def _signature(raw: dict[str, Any]) -> Iterator[str]:
+def _location_problems(file: Path, result: Result) -> Iterator[str]:
+    """Compare the names of a record's file and folders with what it contains."""
+    model, task = result.model, result.task.key
+    if file.name != f"{task}.json":
+        yield f"contains the task {task!r}"
+    if file.parent.name != f"seed_{result.seed}":
+        yield f"contains the seed {result.seed}"
+    label, _, identity = file.parent.parent.name.rpartition("-")
+    if identity != model.identity[:8]:
+        yield "is in the folder of a model with another identity"
+    elif label != model.label:
+        yield f"contains the model {model.label!r}"
+
+
+def unchanged_record(file: Path, *, alone: bool = False) -> Result:
+    """Return the record in ``file`` if it and the files that it names are as they were written.
+
+    What its numbers follow from is up to `Verifier`.
+
+    Args:
+        file: the record.
+        alone: whether to leave the files beside it unread.
+
+    Raises:
+        ResultError: it cannot be read, or it or a file beside it was changed; names the file.
+    """
+    result, raw = read_record(file)
+    lost = [] if alone else list(side_file_problems(file, raw))
+    if lost and read_json(file) != raw:  # replaced meanwhile, with the files that it named
+        return unchanged_record(file)
+    for problem in (*(f"{file}: {each}" for each in signature_problems(raw)), *lost):
+        raise ResultError(problem)
+    return result
+
+
+def signature_problems(raw: dict[str, Any]) -> Iterator[str]:
+    """Yield whether the JSON of a record is not that of its checksum."""
     if raw["schema"] != FIRST_SCHEMA and "checksum" not in raw:
         yield "it has no field for its checksum: it was changed after it was written"
     content = {name: value for name, value in raw.items() if name != "checksum"}
@@ -204,52 +222,78 @@ def _signature(raw: dict[str, Any]) -> Iterator[str]:
         yield "its content is not that of its checksum: it was changed after it was written"
 
 
-def _older_run_problems(file: Path, result: Result) -> Iterator[str]:
-    """Compare the runs beside a record that has no digests of them with its queries."""
-    runs = {end: file.with_suffix(end) for end in (".first.trec", ".trec")}
-    documents = {end: _documents(run) for end, run in runs.items() if run.is_file()}
-    if not documents:
+def add_mteb_checksum(file: Path, data: bytes) -> None:
+    """Note that MTEB's ``file`` may hold ``data`` from now on; call it before writing them.
+
+    The checksums are a journal, so that at any time that of what is there is among them. Results
+    of older versions have none.
+    """
+    journal = Journal(file.with_name(_CHECKSUMS))
+    key = _key(file, hashlib.sha256(data).hexdigest())
+    if journal.get(key) is None:
+        journal.add(key, True)
+
+
+def _key(file: Path, digest: str) -> str:
+    return f"{file.name} {digest}"
+
+
+class _MTEBFiles:
+    """MTEB's results, listed once for all records; they must not change meanwhile."""
+
+    def __init__(self) -> None:
+        self._folders: dict[Path, list[Path]] = {}
+        self._checked: dict[Path, str] = {}  # what is wrong with a file, or nothing
+
+    def problems(self, file: Path, result: Result) -> Iterator[str]:
+        """Yield what is wrong with MTEB's results of the record in ``file``.
+
+        A record of a part of a task is not compared, as MTEB's file may be of another part.
+        """
+        if result.task.mteb is None or result.task.selection:
+            return
+        for folder in self._of_model(file, result):
+            theirs = folder / f"{result.task.name}.json"
+            wrong = [self._changed(each) for each in (theirs, folder / _META)]
+            yield from filter(None, wrong)
+            if theirs.exists() and not wrong[0]:
+                yield from _score_problems(theirs, result.task.mteb.value)
+
+    def _of_model(self, file: Path, result: Result) -> list[Path]:
+        base = file.parent.parent.parent / "mteb" / "results"
+        if base not in self._folders:
+            self._folders[base] = list(base.glob("*/*"))  # a model, then its identity
+        own = result.model.identity[:_IDENTITY]
+        return [each for each in self._folders[base] if each.name.startswith(own)]
+
+    def _changed(self, file: Path) -> str:
+        if file not in self._checked:
+            self._checked[file] = _checksum_problem(file)
+        return self._checked[file]
+
+
+def _checksum_problem(file: Path) -> str:
+    """Return whether a file is not one of those that were written; empty if it is."""
+    checksums = file.with_name(_CHECKSUMS)
+    if not (checksums.is_file() and file.is_file()):
+        return ""
+    if Journal(checksums).get(_key(file, sha256_file(file))) is None:
+        return f"MTEB's {paths.shown(file)} was changed after it was written"
+    return ""
+
+
+def _score_problems(theirs: Path, ours: float) -> Iterator[str]:
+    """Compare a main score with that in MTEB's own file, which is of the same data."""
+    try:
+        value = _main_score(json.loads(theirs.read_bytes()))  # MTEB writes NaN
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        yield f"MTEB's result {paths.shown(theirs)} cannot be read ({error!r})"
         return
-    queries = set(next(iter(result.per_query.values()), {}))
-    for end, listed in documents.items():
-        name = runs[end].name
-        if listed is None:
-            yield f"its run {name} has a line that is cut or malformed"
-        elif set(listed) != queries:
-            yield f"its run {name} has {len(listed)} queries, its scores {len(queries)}"
-    first, last = documents.get(".first.trec"), documents.get(".trec")
-    if first and last and first != last:
-        yield f"its run {runs['.trec'].name} has other documents than the first stage's"
+    if not abs(value - ours) <= _TOLERANCE:
+        yield f"MTEB's score is {ours}, in {paths.shown(theirs)} it is {value}"
 
 
-def _documents(run: Path) -> dict[str, set[str]] | None:
-    """Documents per query of a TREC run; None if a line is cut."""
-    text = run.read_text(encoding="utf-8", errors="replace")
-    documents: dict[str, set[str]] = {}
-    for line in text.splitlines():
-        fields = line.split()
-        if len(fields) != 6:
-            return None
-        documents.setdefault(fields[0], set()).add(fields[2])
-    return documents if text.endswith("\n") else None
-
-
-def _mteb_problems(files: list[Path], result: Result) -> Iterator[str]:
-    """Compare with the main score in MTEB's own files, which are of the same data."""
-    assert result.task.mteb is not None  # noqa: S101 - so they were looked up
-    for theirs in files:
-        try:
-            value = _mteb_value(json.loads(theirs.read_bytes()))  # MTEB writes NaN
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            yield f"MTEB's result {paths.shown(theirs)} cannot be read ({error!r})"
-            continue
-        if abs(value - result.task.mteb.value) > _TOLERANCE:
-            yield (
-                f"MTEB's score is {result.task.mteb.value}, in {paths.shown(theirs)} it is {value}"
-            )
-
-
-def _mteb_value(outcome: dict[str, Any]) -> float:
+def _main_score(outcome: dict[str, Any]) -> float:
     """The main score as MTEB averages it: over the splits' means over subsets."""
     return fmean(
         fmean(entry["main_score"] for entry in entries) for entries in outcome["scores"].values()

@@ -16,7 +16,7 @@ import pytest
 from helpers.browser import AXE, axe, used
 from helpers.checkout import write_checkout
 from helpers.html import HOSTILE
-from helpers.records import make
+from helpers.records import make, signed
 
 from qwen3nb.book.accessibility import accessibility_problems
 from qwen3nb.book.build import build_book, remote_resources
@@ -63,7 +63,7 @@ def write_records():
             stored["task"].update(dataset=text, unit=text)
             if task == "other":
                 stored["task"]["name"] = text
-            file.write_text(json.dumps({**stored, "run": text}))
+            file.write_text(json.dumps(signed({**stored, "run": text})))
         file.with_suffix(".error.txt").write_text(f"Traceback\nValueError: {text} {PLANTED}\n")
 
 

@@ -200,8 +200,9 @@ def test_notes_are_kept_until_the_run_succeeds(home):
 def test_a_damaged_note_is_named(home):
     file = note_failure(failure())
     file.write_text(json.dumps({"page": "x", "more": []}))
-    with pytest.raises(ValueError, match="eval-bm25-smoke.json: not the note of a failed run"):
-        failed_runs()
+    (run,) = failed_runs()
+    assert (run.page, run.error) == ("eval-bm25-smoke", "damaged note")
+    assert "eval-bm25-smoke.json is not the note of a failed run" in run.reason
 
 
 HOSTILE = (

@@ -14,6 +14,7 @@ from qwen3nb.records.record import (
     Result,
     RunCost,
     TaskInfo,
+    checksum,
 )
 from qwen3nb.tiers import BENCHMARKS, GROUPS, TIERS
 from qwen3nb.utils.atomic_files import sha256_json
@@ -65,6 +66,14 @@ def make(label="m", scores=(0.2, 0.4, 0.9), *, task="PyDocsSampleRetrieval",
 def amend(result, part, **changes):
     """Change the ``model``, ``task`` … of a frozen record in place, as only a test may."""
     object.__setattr__(result, part, replace(getattr(result, part), **changes))
+
+
+def signed(value):
+    """The JSON of a record that was changed, with the checksum of what it is now."""
+    try:
+        return value | {"checksum": checksum(value)}
+    except (ValueError, RecursionError):  # what no record can hold
+        return value | {"checksum": ""}
 
 
 def noisy(mean, *, spread=0.02, seed=0):

@@ -2,7 +2,7 @@
 
 from helpers.records import make, tier_records
 
-from qwen3nb.records.richest_tier import richest_tier
+from qwen3nb.records.results import richest_tier
 
 
 def test_a_run_of_a_tier_or_all_of_its_tasks_count_as_its_results():

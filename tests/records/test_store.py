@@ -13,7 +13,7 @@ import pytest
 from helpers.records import amend, make
 
 from qwen3nb.metrics.aggregate import aggregate, reported
-from qwen3nb.records import runs, store, verification
+from qwen3nb.records import runs, store
 from qwen3nb.records.record import MTEBScore, Result
 from qwen3nb.records.store import check_files, verify, verify_files
 from qwen3nb.records.verification import RecordCheck
@@ -204,9 +204,7 @@ def test_runs_are_compared_with_their_digests(home):
 
 def test_a_run_that_records_share_is_read_once(home, monkeypatch):
     read = []
-    monkeypatch.setattr(
-        verification, "sha256_file", lambda file: read.append(file) or sha256_file(file)
-    )
+    monkeypatch.setattr(runs, "sha256_file", lambda file: read.append(file) or sha256_file(file))
     digest = hashlib.sha256(RUN.encode()).hexdigest()
     config = {"runs": {}, "first_run": {"name": "words-1.trec", "sha256": digest}}
     files = [make(model, scores=(0.1, 0.4), config=config).save() for model in ("one", "other")]

@@ -24,6 +24,7 @@ from qwen3nb.datasets.mirror import data_revision, load_data, local_data
 from qwen3nb.datasets.needs import hub_access, needs
 from qwen3nb.evaluation.mteb.counts import data_counts
 from qwen3nb.evaluation.mteb.per_query import SEARCH_TYPES, score_task
+from qwen3nb.evaluation.mteb.results_folder import keep_results
 from qwen3nb.evaluation.mteb.select import (
     select_tasks,
     selection,
@@ -227,20 +228,23 @@ def _by_mteb(
     """Return MTEB's predictions and its result; its own file goes to ``results``."""
     import mteb
 
-    with tempfile.TemporaryDirectory() as predictions:
+    with tempfile.TemporaryDirectory() as scratch:
         # Always a new folder: MTEB appends to an existing prediction file, under the
         # description of the model that first wrote it.
+        predictions, written = Path(scratch, "predictions"), Path(scratch, "results")
         outcome = mteb.evaluate(
             _searching(model, task),
             task,
-            cache=mteb.ResultCache(results) if results else None,
+            cache=mteb.ResultCache(written) if results else None,
             overwrite_strategy="always",
             prediction_folder=predictions,
             encode_kwargs={"batch_size": batch_size, "show_progress_bar": False},
             show_progress_bar=False,
             co2_tracker=False,
         ).task_results[0]
-        return read_json(Path(predictions) / task.prediction_file_name), outcome
+        if results:
+            keep_results(written, results)
+        return read_json(predictions / task.prediction_file_name), outcome
 
 
 def _searching(model: Model, task: Any) -> Any:

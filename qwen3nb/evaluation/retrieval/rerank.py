@@ -23,7 +23,7 @@ import numpy as np
 
 from qwen3nb import paths
 from qwen3nb.datasets.collection import TestCollection
-from qwen3nb.datasets.trec import write_run
+from qwen3nb.datasets.trec import run_digest, write_run
 from qwen3nb.evaluation.recording import (
     Work,
     assemble,
@@ -41,7 +41,13 @@ from qwen3nb.metrics.run_arrays import RunArrays
 from qwen3nb.models.rerankers.load import load_reranker
 from qwen3nb.models.rerankers.yes_no import Reranker
 from qwen3nb.records.record import Result, TaskInfo
-from qwen3nb.records.runs import first_run_file, first_stage_file
+from qwen3nb.records.runs import (
+    first_run_file,
+    first_stage_file,
+    reranked_run_file,
+    run_problems,
+)
+from qwen3nb.records.side_files import run_path
 from qwen3nb.tiers import BENCHMARKS, TIERS
 from qwen3nb.utils.atomic_files import sha256_file, sha256_json
 from qwen3nb.utils.choices import one_of
@@ -217,7 +223,8 @@ def rerank_candidates(
         reranker, collection, first.run,
         journal=_journal(reranker, first), fresh=fresh, show_progress=show_progress,
     )  # fmt: skip
-    run_file = write_run(file.with_suffix(".trec"), done.run, tag=reranker.label)
+    digest = run_digest(file, done.run, tag=reranker.label)
+    run_file = write_run(run_path(file, digest), done.run, tag=reranker.label)
     shared = _share_first(folder, task.key, first)
     result = assemble(
         model=model_info(reranker),
@@ -235,7 +242,7 @@ def rerank_candidates(
             "first": first.recipe,
             "counts": done.counts,
             "longest_query": done.longest,
-            "runs": {run_file.name: sha256_file(run_file)},
+            "runs": {run_file.name: digest},
             "first_run": {"name": shared.name, "sha256": sha256_file(shared)},
         },
         device=reranker.device,
@@ -289,8 +296,12 @@ def _earlier(file: Path, reranker: Reranker, first: dict[str, Any]) -> Result | 
     """Return the stored record for this reranker, first stage and data, if it has its runs."""
 
     def same(result: Result) -> bool:
-        runs = (file.with_suffix(".trec"), first_run_file(file, result.config))
-        return result.config.get("first") == first and all(run.is_file() for run in runs)
+        runs = (reranked_run_file(file, result.config), first_run_file(file, result.config))
+        return (
+            result.config.get("first") == first
+            and all(run.is_file() for run in runs)
+            and not any(run_problems(file, result, known={}))
+        )
 
     return stored(file, identity=reranker.identity, same=same)
 

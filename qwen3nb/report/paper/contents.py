@@ -10,7 +10,7 @@ from statistics import fmean
 from qwen3nb.analysis.comparison.alignment import model_names, newest_records
 from qwen3nb.analysis.comparison.compare import Comparison, compare
 from qwen3nb.records.record import Result
-from qwen3nb.records.richest_tier import richest_tier
+from qwen3nb.records.results import richest_tier
 from qwen3nb.records.store import latest
 from qwen3nb.report.comparison.by_type import overview_table, tasks_by_type
 from qwen3nb.report.comparison.figures import differences_figure, pairs_figure

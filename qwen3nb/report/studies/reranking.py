@@ -23,7 +23,7 @@ from qwen3nb.metrics.aggregate import Aggregate, aggregate
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.metrics.retrieval import Run
 from qwen3nb.records.record import Result
-from qwen3nb.records.runs import first_run_file
+from qwen3nb.records.runs import first_run_file, reranked_run_file
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.format import number, short_task
@@ -120,7 +120,7 @@ def reranked(
     for result in results:
         file = result.path(Path(folder) if folder else None)
         first = load_run(first_run_file(file, result.config))
-        run = load_run(file.with_suffix(".trec"))
+        run = load_run(reranked_run_file(file, result.config))
         pages.append(Reranked(result, collections[result.config["collection"]], first, run))
     return pages
 

@@ -28,7 +28,7 @@ from qwen3nb.analysis.training.seed_variance import SeedCurve, seed_curve
 from qwen3nb.checkpoints.checkpoint import step_of, trainer_state
 from qwen3nb.evaluation.mteb.select import split_names
 from qwen3nb.records.record import Result
-from qwen3nb.records.richest_tier import richest_tier
+from qwen3nb.records.results import richest_tier
 from qwen3nb.records.store import latest
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.format import short_task

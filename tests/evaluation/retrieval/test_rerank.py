@@ -24,7 +24,7 @@ from qwen3nb.metrics.retrieval import rank_documents
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.rerankers.load import load_reranker
 from qwen3nb.records.record import Result
-from qwen3nb.records.runs import first_run_file
+from qwen3nb.records.runs import first_run_file, reranked_run_file
 from qwen3nb.records.store import verify_files
 from qwen3nb.report.leaderboard.tables import cost_table
 from qwen3nb.tiers import Tier
@@ -59,7 +59,8 @@ def test_search_then_rerank_in_one_call(reranker, beir):
     (result,) = suite.results
     (collection,) = find_collections(beir)
     record = result.path()
-    reranked, first = read_run(record.with_suffix(".trec")), first_run(result)
+    reranked = read_run(reranked_run_file(record, result.config))
+    first = first_run(result)
     assert result.task.name == "words.bm25-10"
     assert len(cost_table([result]).rows) == 1  # what the leaderboard's page shows of it
     assert verify_files([record]) == {}
@@ -335,7 +336,7 @@ def test_the_official_ms_marco_takes_the_place_of_the_task(reranker, beir, tmp_p
     run = first_run(result)
     assert rank_documents(run["7"]) == [str(d) for d in range(10)]  # cut to the depth
     judge = pytrec_eval.RelevanceEvaluator({"7": {"0": 1}, "9": {"9": 1}}, {"recip_rank"})
-    theirs = judge.evaluate(read_run(result.path().with_suffix(".trec")))
+    theirs = judge.evaluate(read_run(reranked_run_file(result.path(), result.config)))
     assert result.main.value == pytest.approx(np.mean([t["recip_rank"] for t in theirs.values()]))
     mean, without = dataset_rows([words, result])[-2:]
     assert mean["dataset"] == "mean of 2 data sets"

@@ -1,0 +1,52 @@
+"""Put MTEB's own results into ``results/mteb``, each file whole and with its checksum.
+
+    results/mteb/results/<model>/<revision>/<task>.json
+    results/mteb/results/<model>/<revision>/model_meta.json
+    results/mteb/results/<model>/<revision>/run_settings.jsonl
+    results/mteb/results/<model>/<revision>/checksums.jsonl     ours
+
+MTEB writes in place, so that a kill would leave half a file; it writes to a folder of its own,
+and what it wrote is moved from there.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from qwen3nb.records.verification import add_mteb_checksum
+from qwen3nb.utils.atomic_files import write_bytes
+
+__all__ = ["keep_results"]
+
+
+def keep_results(written: Path, folder: Path) -> None:
+    """Copy what MTEB wrote to ``written`` into ``folder``; both are folders of its results."""
+    for file in sorted(written.rglob("*")):
+        if file.is_file():
+            _keep(file, folder / file.relative_to(written))
+
+
+def _keep(file: Path, target: Path) -> None:
+    data = file.read_bytes()
+    if file.suffix == ".jsonl":  # a line per task; others have written theirs
+        write_bytes(target, _merged(target, data))
+        return
+    add_mteb_checksum(target, data)
+    write_bytes(target, data)
+
+
+def _merged(target: Path, data: bytes) -> bytes:
+    """Return the lines of ``data`` below those of other tasks in ``target``."""
+    tasks = {_task(line) for line in data.splitlines()}
+    known = target.read_bytes().splitlines() if target.is_file() else []
+    others = [line for line in known if _task(line) not in {*tasks, None}]
+    return b"".join(line + b"\n" for line in (*others, *data.splitlines()))
+
+
+def _task(line: bytes) -> str | None:
+    """Return the task of a line; None if it is damaged."""
+    try:
+        return str(json.loads(line)["task"])
+    except (ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,312 @@
+"""What writes records, pages and the book, to be disturbed by `helpers.fault_injection`.
+
+Scores, kernels and Sphinx are stood in for; the files are written by the program's own code.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
+
+import nbformat
+
+from helpers.beir import write_beir
+from helpers.checkout import write_checkout
+from helpers.fault_injection import Scenario, tree
+from helpers.notebooks import notebook_of, save
+from helpers.records import amend, make, noisy, own
+from qwen3nb import paths
+from qwen3nb.book.build import build_book
+from qwen3nb.book.linked_records import copy_linked_records
+from qwen3nb.datasets.collection import TestCollection
+from qwen3nb.evaluation.mteb import evaluate as mteb_tasks
+from qwen3nb.evaluation.mteb.results_folder import keep_results
+from qwen3nb.evaluation.mteb.select import tier_tasks
+from qwen3nb.evaluation.retrieval import rerank as reranking
+from qwen3nb.evaluation.retrieval.score_candidates import ScoredCandidates
+from qwen3nb.execution import sweep as sweeping
+from qwen3nb.execution.attempt import Attempt
+from qwen3nb.execution.executors import Ended
+from qwen3nb.models.counters import Stats
+from qwen3nb.models.load import load_model
+from qwen3nb.records.failures import failed_runs
+from qwen3nb.records.record import Environment, MTEBScore, Result
+from qwen3nb.records.side_files import named_files
+from qwen3nb.records.store import load_results, result_files, verify
+from qwen3nb.utils.atomic_files import sha256_json
+
+_RUN = subprocess.run
+_CHANGING = ("finished", "run", "checksum", "cost")  # of a record
+_DATED = (
+    "finished",
+    "failed",
+    "seconds",
+    "started",
+    "commit",
+    "key",
+    "outputs",
+)  # of a page or a note
+
+
+def content(folder):
+    """What a reader finds: records and pages without times, and what belongs to them.
+
+    A file beside a record that no record names is no one's; it goes after an hour.
+    """
+    files = result_files()
+    records = {str(file): _record(file) for file in files}
+    named = {str(each) for file in files for each in named_files(file)}
+    others = {
+        name: _undated(data) if name.endswith((".ipynb", ".json")) else data
+        for name, data in tree(folder).items()
+        if str(folder / name) not in records
+        and not name.endswith("checksums.jsonl")
+        and (str(folder / name) in named or not name.endswith((".parquet", ".trec")))
+    }
+    return records | others
+
+
+def _record(file):
+    value = Result.load(file).in_one_file()
+    return {name: part for name, part in value.items() if name not in _CHANGING}
+
+
+def _undated(data):
+    def without(value):
+        if isinstance(value, list):
+            return [without(each) for each in value]
+        if not isinstance(value, dict):
+            return value
+        return {name: without(each) for name, each in value.items() if name not in _DATED}
+
+    return without(json.loads(data))
+
+
+def all_whole(folder):
+    """Every record that is there verifies, the earlier ones are, and pages and notes are whole."""
+    assert verify() == []
+    assert load_results().unreadable == {}
+    known = {record.model.label for record in load_results()}
+    assert known >= set(json.loads((folder / "known").read_text()))
+    assert not any(run.error == "damaged note" for run in failed_runs())
+    for page in paths.book_runs().glob("*.ipynb"):
+        nbformat.validate(nbformat.read(page, as_version=4))
+
+
+def _knows(folder, *labels):
+    (folder / "known").write_text(json.dumps(labels))
+
+
+# A record that replaces another one.
+
+
+def save_record(folder):
+    own("m", 0.7).save()
+
+
+def prepare_record(folder):
+    own("m", 0.4).save()
+    _knows(folder, "m")
+
+
+# `qwen3nb eval` on the tasks of a tier that one can search.
+
+
+def evaluate(folder):
+    with mock.patch.object(mteb_tasks, "_run_task", _task_run):
+        mteb_tasks.evaluate_tasks(load_model("bm25"), tier="smoke", show_progress=False)
+
+
+def prepare_evaluation(folder):
+    task = next(task for task in tier_tasks("smoke") if task.metadata.type == "Retrieval")
+    _evaluated(load_model("bm25"), task, noisy(0.3), versions={}).save()
+    _knows(folder, "bm25")
+
+
+def _task_run(model, task, *, mteb_results, **_):
+    """Write what MTEB writes, and return a record."""
+    name = task.metadata.name
+    written = paths.root().parent / "written"
+    made = written / "results" / "bm25" / model.identity[:40]
+    made.mkdir(parents=True)
+    (made / f"{name}.json").write_text(json.dumps({"scores": {"test": [{"main_score": 0.5}]}}))
+    (made / "model_meta.json").write_text('{"name": "bm25"}')
+    (made / "run_settings.jsonl").write_text(json.dumps({"task": name}) + "\n")
+    keep_results(written, mteb_results)
+    shutil.rmtree(written)
+    return _evaluated(model, task, noisy(0.5), versions=Environment.current().versions)
+
+
+def _evaluated(model, task, scores, *, versions):
+    result = make(
+        model.label, scores, task=task.metadata.name, settings=model.settings,
+        revision=mteb_tasks.data_revision(task), environment=Environment(versions=versions),
+    )  # fmt: skip
+    amend(
+        result, "task", mteb=MTEBScore("main", 0.5), splits=tuple(task.eval_splits),
+        subsets=tuple(task.hf_subsets), type=task.metadata.type,
+    )  # fmt: skip
+    return result
+
+
+# `qwen3nb rerank-suite` on one data set; its earlier record has another run.
+
+
+class _Reranker:
+    label, device, parameters = "tiny", "cpu", 10
+    settings = {"model": {"kind": "reranker"}, "dtype": "float32"}  # noqa: RUF012
+    identity = sha256_json(settings)
+    source = SimpleNamespace(spec="tiny")
+
+    def __init__(self):
+        self.stats = Stats()
+
+
+def _scored(factor):
+    def score(reranker, collection, run, *, journal, **_):
+        for query in run:
+            journal.add(query, [1.0])
+        return ScoredCandidates(replace(run, scores=run.scores * factor), _NO_CUTS, {})
+
+    return score
+
+
+_NO_CUTS = {"pairs": 40, "cut": 0, "queries_cut": 0}
+
+
+def rerank(folder, *, factor=-1.0):
+    data = TestCollection.from_beir(folder.parent / "words")
+    with mock.patch.object(reranking, "score_candidates", _scored(factor)):
+        reranking.rerank(
+            _Reranker(), data, first=folder.parent / "mine.trec", depth=4, show_progress=False,
+            fresh=True,
+        )  # fmt: skip
+
+
+def prepare_reranking(folder):
+    write_beir(folder.parent / "words")
+    lines = [f"q{q} Q0 d{d} {d + 1} {9.0 - d} mine\n" for q in range(8) for d in range(6)]
+    (folder.parent / "mine.trec").write_text("".join(lines))
+    rerank(folder, factor=0.5)
+    (record,) = result_files()
+    for end in (".trec", ".first.trec"):  # of an older version
+        record.with_suffix(end).write_text("q0 Q0 d0 1 1.0 older\n")
+        _make_older(record.with_suffix(end))
+    _knows(folder, "tiny")
+
+
+def _make_older(file):
+    import os
+
+    os.utime(file, (0, 0))
+
+
+# `qwen3nb sweep` over a notebook: one run succeeds after a failure, one fails, one is reused.
+
+
+class _Kernels:
+    """Executes a run as its process does: a page, or a note of its failure."""
+
+    at_once, stopped = 1, False
+
+    def run(self, command, *, log):
+        log.write_text("what it printed\n")
+        values = {"x": int(command.arguments[-1])}
+        notebook = nbformat.read(paths.find_notebook("small"), as_version=4)
+        attempt = Attempt("small", values, command.page, log=str(log), started=0.0)
+        if values["x"] == 2:
+            attempt.fail(notebook, "ValueError", "no memory")
+            return Ended(1)
+        partial = paths.results() / "partial" / f"{command.name}.ipynb"
+        partial.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text(nbformat.writes(notebook))
+        attempt.succeed(notebook, key=sweeping_key(notebook, values))
+        partial.unlink()
+        return Ended(0)
+
+    def stop(self):
+        raise AssertionError("stopped")
+
+
+def sweeping_key(notebook, values):
+    from qwen3nb.execution.notebook import run_key
+
+    return run_key(notebook, values)
+
+
+def sweep(folder):
+    jobs = [sweeping.Job("small", {"x": x}) for x in (1, 2, 3)]
+    with mock.patch.object(sweeping, "LocalExecutor", return_value=_Kernels()):
+        outcomes = sweeping.sweep(jobs, show_progress=False)
+    assert [each.status for each in outcomes][1:] == ["failed", "reused"]
+
+
+def prepare_sweep(folder):
+    save(notebook_of("pass", parameters="x: int = 0  # a number"), "small")
+    (folder / "book" / "runs").mkdir(parents=True)
+    jobs = [sweeping.Job("small", {"x": 1}), sweeping.Job("small", {"x": 3})]
+    with mock.patch.object(sweeping, "LocalExecutor", return_value=_Kernels()):
+        sweeping.sweep(jobs[1:], show_progress=False)
+    notebook = nbformat.read(paths.find_notebook("small"), as_version=4)
+    Attempt("small", {"x": 1}, jobs[0].page, started=0.0).fail(notebook, "OSError", "no disk")
+    _knows(folder)
+
+
+# `qwen3nb book`: the pages, the built folder that replaces another, the linked records.
+
+
+def book(folder):
+    with ExitStack() as stack:
+        stack.enter_context(mock.patch("qwen3nb.execution.notebook.run_notebook", _page))
+        stack.enter_context(mock.patch("qwen3nb.book.build.subprocess.run", _sphinx))
+        build_book(show_progress=False)
+
+
+def _page(notebook, given, **_):
+    node = notebook_of(repr(notebook))
+    target = paths.book_runs() / f"{notebook}.ipynb"
+    Attempt(notebook, {}, target, started=0.0).succeed(node, key="k")
+
+
+def _sphinx(command, **options):
+    if "--path-output" not in command:  # what asks for the processor
+        return _RUN(command, **options)
+    html = Path(command[command.index("--path-output") + 1]) / "_build" / "html"
+    (html / "runs").mkdir(parents=True)
+    (html / "index.html").write_text("<p>new</p>")
+    links = [file.relative_to(paths.results()) for file in result_files()]
+    text = "".join(f'<a href="../records/{each}">x</a>' for each in links)
+    (html / "runs" / "leaderboard.html").write_text(text)
+    assert copy_linked_records(html) == len(links)
+    return subprocess.CompletedProcess(command, 0, "", "")
+
+
+def prepare_book(folder):
+    write_checkout(folder)
+    make("m", noisy(0.5)).save()
+    built = folder / "_build" / "html"
+    built.mkdir(parents=True)
+    (built / "index.html").write_text("<p>old</p>")
+    _knows(folder, "m")
+
+
+def whole_book(folder):
+    all_whole(folder)
+    html = folder / "_build" / "html"
+    text = (html / "index.html").read_text()
+    assert text in ("<p>old</p>", "<p>new</p>")
+    if "new" in text:
+        assert list((html / "records").rglob("*.json"))
+
+
+RECORD = Scenario(save_record, prepare_record, content, all_whole)
+EVALUATION = Scenario(evaluate, prepare_evaluation, content, all_whole)
+RERANKING = Scenario(rerank, prepare_reranking, content, all_whole)
+SWEEP = Scenario(sweep, prepare_sweep, content, all_whole)
+BOOK = Scenario(book, prepare_book, content, whole_book)
