@@ -12,6 +12,7 @@ from pathlib import Path
 from qwen3nb import paths
 from qwen3nb.book.linked_records import pages_with_records
 from qwen3nb.checkpoints.provenance import PROVENANCE
+from qwen3nb.cluster.processes import guarded
 from qwen3nb.records.record import Result
 from qwen3nb.records.richest_tier import richest_tier
 from qwen3nb.records.store import latest, load_results
@@ -161,7 +162,9 @@ def build_book(*, tier: str = "", model: Path | None = None, show_progress: bool
     shutil.rmtree(output, ignore_errors=True)
     command = [sys.executable, "-c", "from jupyter_book.cli.main import main; main()"]
     command += ["build", str(paths.book()), "-W", "-n", "--keep-going", "-q"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        guarded(command), capture_output=True, text=True, check=False, start_new_session=True
+    )
     if done.returncode:
         output_text = (done.stdout + done.stderr).strip()
         raise BookError(f"the book does not build without warnings:\n{output_text[-4000:]}")

@@ -26,8 +26,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from jupyter_client.manager import AsyncKernelManager
 from papermill import engines
 
+from qwen3nb.cluster.processes import guarded
 from qwen3nb.execution.papermill_argv import completed
 
 __all__ = ["Engine"]
@@ -35,6 +37,21 @@ __all__ = ["Engine"]
 
 # The kernel of a run listens on this machine only: no warning that its port is not encrypted.
 _QUIET = ("--IPKernelApp.log_level=ERROR",)
+
+
+class GuardedKernels(AsyncKernelManager):
+    """Starts a kernel that ends with this process, with all that the kernel has started."""
+
+    def format_kernel_cmd(self, extra_arguments: list[str] | None = None) -> list[str]:
+        """Return the command of the kernel's guard, which removes the kernel's files."""
+        command = super().format_kernel_cmd(extra_arguments)
+        return guarded(command, remove=[Path(self.connection_file)], scratch=True)
+
+    async def shutdown_kernel(self, now: bool = False, restart: bool = False) -> None:
+        """End the kernel; if the run was interrupted, without waiting for what it is doing."""
+        if isinstance(sys.exception(), KeyboardInterrupt):
+            await self._async_send_kernel_sigterm(restart=restart)
+        await super().shutdown_kernel(now=now, restart=restart)
 
 
 class Engine(engines.NBClientEngine):
@@ -77,6 +94,7 @@ class Engine(engines.NBClientEngine):
             page = notebooks.page_path(source, values, name=page_name, once=once)
         key = notebooks.run_key(_as_written(nb), values, once=once)
         attempt = Attempt(paths.notebook_name(source), values, page, output, once=once)
+        options["kernel_manager_class"] = GuardedKernels
         options["extra_arguments"] = [*options.get("extra_arguments", ()), *_QUIET]
         with attempt.watched(nb) as secrets:
             nb = super().execute_notebook(nb, kernel_name, output_path=output_path, **options)

@@ -38,7 +38,7 @@ from qwen3nb.execution.notebook import (
     resolved_parameters,
 )
 from qwen3nb.execution.parameters import Once, ParameterError
-from qwen3nb.execution.subprocesses import interrupted_by_sigterm
+from qwen3nb.execution.subprocesses import exit_code, interrupted_by_signals
 from qwen3nb.models.sources.resolve import find_source
 from qwen3nb.records.failures import FailedRun, failed_run
 from qwen3nb.utils.hardware import available_memory, cores, gpus
@@ -56,7 +56,9 @@ _WAKE = 0.5  # seconds
 class Stopped(click.ClickException):
     """The sweep was interrupted; the message says how to resume it."""
 
-    exit_code = 130
+    def __init__(self, message: str, interruption: KeyboardInterrupt) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code(interruption)
 
 
 @dataclass(frozen=True)
@@ -138,24 +140,26 @@ def sweep(
     Raises:
         ParameterError: a job is invalid; nothing was run.
         ClusterError: no cluster, or its nodes would not compute the same; nothing was run.
-        Stopped: interrupted by Ctrl-C or SIGTERM. Running jobs were killed; pages are intact.
+        Stopped: interrupted by Ctrl-C, SIGTERM or SIGHUP. Running jobs were killed; pages are
+            intact.
     """
     check_jobs(jobs)
     outcomes: dict[int, Outcome] = {}
     bar = tqdm(total=len(jobs), desc="notebooks", unit="run", disable=not show_progress)
     try:
         with (
-            interrupted_by_sigterm(),
+            interrupted_by_signals(),
             bar,
             _executor(jobs, ray=ray, at_once=at_once, gpus_each=gpus_each) as executor,
         ):
             for index, outcome in _outcomes(jobs, executor, fresh=fresh):
                 outcomes[index] = outcome
                 _print_outcome(outcome, bar)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interruption:
         raise Stopped(
             f"stopped after {len(outcomes)} of {len(jobs)} runs. "
-            "Repeat the command to resume; finished runs are not run again"
+            "Repeat the command to resume; finished runs are not run again",
+            interruption,
         ) from None
     return [outcomes[index] for index in range(len(jobs))]
 
