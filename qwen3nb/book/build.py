@@ -20,6 +20,7 @@ from qwen3nb.report.card.card import card_body
 from qwen3nb.report.render.home import record_link
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import write_text
+from qwen3nb.utils.files.turns import turn
 
 __all__ = [
     "BookError",
@@ -157,7 +158,12 @@ def build_book(*, tier: str = "", model: Path | None = None, show_progress: bool
         given, plain = ({"tier": tier}, name) if _PAGES.get(name) else ({}, "")
         run_notebook(name, given, name=plain, show_progress=show_progress)
     write_card_page(results, model=model, tier=tier)
-    output = paths.root() / "_build"
+    with turn(paths.root() / "_build", what="builds"):
+        return _built_page(paths.root() / "_build")
+
+
+def _built_page(output: Path) -> Path:
+    """Build the book to ``output``, check it and return its first page."""
     # An incremental build keeps the pages and glued values of deleted runs.
     shutil.rmtree(output, ignore_errors=True)
     command = [sys.executable, "-c", "from jupyter_book.cli.main import main; main()"]

@@ -22,7 +22,7 @@ def without_traceback(command: Callable[..., Any]) -> Callable[..., Any]:
         from qwen3nb.book.build import BookError
         from qwen3nb.evaluation.run import EvaluationError
         from qwen3nb.execution.notebook import NotebookError
-        from qwen3nb.execution.subprocesses import exit_code, interrupted_by_signals
+        from qwen3nb.execution.subprocesses import Stopped, interrupted_by_signals
 
         expected = (BookError, EvaluationError, NotebookError)  # not subclasses of ValueError
         try:
@@ -31,11 +31,8 @@ def without_traceback(command: Callable[..., Any]) -> Callable[..., Any]:
         except click.ClickException:
             raise
         except KeyboardInterrupt as interruption:
-            stopped = click.ClickException(
-                "stopped. Repeat the command to resume; what was finished is kept"
-            )
-            stopped.exit_code = exit_code(interruption)
-            raise stopped from None
+            message = "stopped. Repeat the command to resume; what was finished is kept"
+            raise Stopped(message, interruption) from None
         except (ValueError, OSError, ImportError, *expected) as error:
             raise click.ClickException(str(error)) from None
 

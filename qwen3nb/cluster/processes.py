@@ -178,7 +178,7 @@ def _started(command: Sequence[str], environment: Mapping[str, str]) -> subproce
 
     return subprocess.Popen(
         command, stdin=subprocess.DEVNULL, env=environment, start_new_session=True,
-        preexec_fn=die_with_guard,  # noqa: PLW1509 - safe without threads
+        preexec_fn=die_with_guard,
     )  # fmt: skip
 
 

@@ -10,9 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
+import click
+
 from qwen3nb.cluster.processes import guarded
 
-__all__ = ["STOPPED", "Children", "Interrupted", "exit_code", "interrupted_by_signals"]
+__all__ = ["STOPPED", "Children", "Interrupted", "Stopped", "interrupted_by_signals"]
 
 STOPPED = -signal.SIGTERM  # status of what was not started, since all are stopped
 _SIGNALS = (signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
@@ -31,10 +33,16 @@ class Interrupted(KeyboardInterrupt):
         self.number = number
 
 
-def exit_code(interruption: KeyboardInterrupt) -> int:
-    """Return the status of a command that was interrupted, as a shell has it: 130 for Ctrl-C."""
-    number = interruption.number if isinstance(interruption, Interrupted) else signal.SIGINT
-    return 128 + number
+class Stopped(click.ClickException):
+    """A command was interrupted; the message says how to resume it.
+
+    Its status is that of a shell: 130 for Ctrl-C, 143 for SIGTERM.
+    """
+
+    def __init__(self, message: str, interruption: KeyboardInterrupt) -> None:
+        super().__init__(message)
+        number = interruption.number if isinstance(interruption, Interrupted) else signal.SIGINT
+        self.exit_code = 128 + number  # type: ignore[misc]
 
 
 class Children:

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import click
 import nbformat
 
 from qwen3nb import paths
@@ -38,9 +37,10 @@ from qwen3nb.execution.notebook import (
     resolved_parameters,
 )
 from qwen3nb.execution.parameters import Once, ParameterError
-from qwen3nb.execution.subprocesses import exit_code, interrupted_by_signals
+from qwen3nb.execution.subprocesses import Stopped, interrupted_by_signals
 from qwen3nb.models.sources.resolve import find_source
 from qwen3nb.records.failures import FailedRun, failed_run
+from qwen3nb.utils.files.turns import turn
 from qwen3nb.utils.hardware import available_memory, cores, gpus
 from qwen3nb.utils.progress import tqdm
 from qwen3nb.utils.secrets import secret_values, without
@@ -51,14 +51,6 @@ __all__ = ["Job", "Outcome", "Stopped", "check_jobs", "fitting", "sweep"]
 _BASE_MEMORY = 3 << 29
 _TIMES_WEIGHTS = 3
 _WAKE = 0.5  # seconds
-
-
-class Stopped(click.ClickException):
-    """The sweep was interrupted; the message says how to resume it."""
-
-    def __init__(self, message: str, interruption: KeyboardInterrupt) -> None:
-        super().__init__(message)
-        self.exit_code = exit_code(interruption)
 
 
 @dataclass(frozen=True)
@@ -259,15 +251,20 @@ def _weights(job: Job) -> int:
 
 
 def _run(job: Job, executor: Executor, fresh: bool) -> Outcome:
-    started = time.time()
     log = paths.results() / "logs" / f"{job.name}.log"
+    with turn(log, what="sweeps", give_up=lambda: executor.stopped):
+        return _run_in_turn(job, executor, log, fresh=fresh)
+
+
+def _run_in_turn(job: Job, executor: Executor, log: Path, *, fresh: bool) -> Outcome:
+    """Run a job unless its page is finished, perhaps by another sweep that had its turn."""
+    started = time.time()
     try:
         reused = not fresh and job.finished()
     except (ValueError, OSError):  # a broken model; its run reports the cause
         reused = False
     if reused:
         return Outcome(job, "reused", time.time() - started, log)
-    log.parent.mkdir(parents=True, exist_ok=True)
     earlier = failed_run(job.name)
     ended = executor.run(_command(job, fresh=fresh), log=log)
     failed = ended.status != 0 and not executor.stopped  # killed by us: not a failure
