@@ -45,8 +45,14 @@ _SECONDS = 0.2  # between two looks
 _MOMENT = 2.0  # seconds for processes that clean up after others
 _PATIENCE = 4.0  # seconds in which a killed process is gone, unless the system holds it
 _DEATH_SIGNAL, _SUBREAPER = 1, 36  # PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER
-# They remove shared memory and temporary files once those who use them are gone: other guards too.
-_CLEANERS = ("resource_tracker", "torch_shm_manager", __file__)
+# How the commands of processes begin that remove shared memory and temporary files once those who
+# use them are gone: trackers of multiprocessing and of joblib, and other guards.
+_CLEANERS = (
+    "from multiprocessing.resource_tracker import ",
+    "from joblib.externals.loky.backend.resource_tracker import ",
+    "from loky.backend.resource_tracker import ",
+    __file__,
+)
 
 
 def guarded(
@@ -271,7 +277,7 @@ def _cleans_up(process: Any) -> bool:
     import psutil
 
     try:
-        return any(name in word for word in process.cmdline() for name in _CLEANERS)
+        return any(word.startswith(_CLEANERS) for word in process.cmdline())
     except psutil.Error:
         return False
 
