@@ -45,7 +45,7 @@ from qwen3nb.utils.hardware import available_memory, cores, gpus
 from qwen3nb.utils.progress import tqdm
 from qwen3nb.utils.secrets import secret_values, without
 
-__all__ = ["Job", "Outcome", "Stopped", "check_jobs", "fitting", "sweep"]
+__all__ = ["Job", "Outcome", "check_jobs", "fitting", "sweep"]
 
 # Memory of libraries and kernel, and factor for weights read in one format, kept in another.
 _BASE_MEMORY = 3 << 29

@@ -107,15 +107,15 @@ sys.exit(-guard.wait() % 256)
      ("guard killed", 2)],
 )  # fmt: skip
 def test_nothing_outlives_a_run(tmp_path, end, left):
-    told, connection = tmp_path / "told", tmp_path / "connection"
+    report, connection = tmp_path / "report", tmp_path / "connection"
     connection.write_text("{}")
-    run = [sys.executable, "-c", FAMILY + ("sum(range(10**12))" if end else ""), str(told)]
+    run = [sys.executable, "-c", FAMILY + ("sum(range(10**12))" if end else ""), str(report)]
     owner = subprocess.Popen(
         [sys.executable, "-c", OWNER, str(connection), *run], stdout=subprocess.PIPE, text=True
     )
     guard = psutil.Process(int(owner.stdout.readline()))
-    wait_for(told.is_file)
-    pids, scratch, block = json.loads(told.read_text())
+    wait_for(report.is_file)
+    pids, scratch, block = json.loads(report.read_text())
     family = [psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)]
     if end.startswith("owner"):
         if "stopped" in end:
