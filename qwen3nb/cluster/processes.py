@@ -303,15 +303,15 @@ def _end_as(status: int) -> None:
     sys.exit(status)
 
 
-def main(orders_json: str, *command: str) -> None:
+def main(text: str, *command: str) -> None:
     """Guard a command, and end as it does.
 
     Args:
-        orders_json: keywords of `guard` as JSON, and ``waiter``: whether a process that only waits is
+        text: keywords of `guard` as JSON, and ``waiter``: whether a process that only waits is
             put between the first owner and the guard.
         command: the program and its arguments.
     """
-    orders = json.loads(orders_json)
+    orders = json.loads(text)
     if orders.pop("waiter", False):
         waiter = os.getpid()
         if pid := os.fork():
