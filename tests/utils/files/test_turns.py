@@ -85,8 +85,8 @@ def test_many_at_once_lose_no_update(folder):
 
 def test_one_who_gives_up_goes_on_and_leaves_the_lock(folder):
     process = holder(folder / "page")
-    asked = []
-    with turn(folder / "page", give_up=lambda: bool(asked.append(1)) or len(asked) > 2):
+    times = []
+    with turn(folder / "page", give_up=lambda: bool(times.append(1)) or len(times) > 2):
         assert process.poll() is None
     assert leftovers(folder) == [".page.writes.lock"]
     process.communicate("\n")
