@@ -11,6 +11,7 @@ from pathlib import Path
 from qwen3nb import paths
 from qwen3nb.book.linked_records import pages_with_records
 from qwen3nb.checkpoints.provenance import PROVENANCE
+from qwen3nb.cluster.processes import guarded
 from qwen3nb.records.record import Result
 from qwen3nb.records.results import richest_tier
 from qwen3nb.records.store import latest, load_results
@@ -18,6 +19,7 @@ from qwen3nb.report.card.card import card_body
 from qwen3nb.report.render.home import record_link
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import new_folder, read_json, write_text
+from qwen3nb.utils.files.turns import turn
 
 __all__ = [
     "BookError",
@@ -160,9 +162,10 @@ def build_book(*, tier: str = "", model: Path | None = None, show_progress: bool
     write_card_page(results, model=model, tier=tier)
     _check_pages()
     # Always a new folder: an incremental build keeps the pages and glued values of deleted runs.
-    with new_folder(paths.root() / "_build") as output:
+    target = paths.root() / "_build"
+    with turn(target, what="builds"), new_folder(target) as output:
         _build_strictly(output)
-    return paths.root() / "_build" / "html" / "index.html"
+    return target / "html" / "index.html"
 
 
 def _check_pages() -> None:
@@ -190,7 +193,9 @@ def _build_strictly(output: Path) -> None:
     command = [sys.executable, "-c", "from jupyter_book.cli.main import main; main()"]
     command += ["build", str(paths.book()), "-W", "-n", "--keep-going", "-q"]
     command += ["--path-output", str(output)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        guarded(command), capture_output=True, text=True, check=False, start_new_session=True
+    )
     if done.returncode:
         output_text = (done.stdout + done.stderr).strip()
         raise BookError(f"the book does not build without warnings:\n{output_text[-4000:]}")

@@ -28,12 +28,17 @@ def without_traceback(command: Callable[..., Any]) -> Callable[..., Any]:
         from qwen3nb.book.build import BookError
         from qwen3nb.evaluation.run import EvaluationError
         from qwen3nb.execution.notebook import NotebookError
+        from qwen3nb.execution.subprocesses import Stopped, interrupted_by_signals
 
         expected = (BookError, EvaluationError, NotebookError)  # not subclasses of ValueError
         try:
-            return command(*args, **kwargs)
+            with interrupted_by_signals():
+                return command(*args, **kwargs)
         except click.ClickException:
             raise
+        except KeyboardInterrupt as interruption:
+            message = "stopped. Repeat the command to resume; what was finished is kept"
+            raise Stopped(message, interruption) from None
         except OSError as error:
             raise click.ClickException(explained(error)) from None
         except (ValueError, ImportError, *expected) as error:

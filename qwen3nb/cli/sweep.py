@@ -73,8 +73,7 @@ def sweep_command(file: Path | None, mirror: Path | None, **flags: Any) -> None:
     qwen3nb sweep sweep.toml --max-length 256 --dry-run
     qwen3nb sweep --checkpoint bm25 --checkpoint encoder --tier full --rehearse
     """
-    from qwen3nb.execution.subprocesses import interrupted_by_sigterm
-    from qwen3nb.execution.sweep import Stopped, check_jobs
+    from qwen3nb.execution.sweep import check_jobs
 
     use_mirror(mirror)
     plan = _plan(file, flags)
@@ -86,12 +85,7 @@ def sweep_command(file: Path | None, mirror: Path | None, **flags: Any) -> None:
     if flags["dry_run"]:
         _print_plan(jobs, fresh=flags["fresh"])
         return
-    try:
-        with interrupted_by_sigterm():
-            failed = _run(jobs, plan, fresh=flags["fresh"])
-    except KeyboardInterrupt:
-        raise Stopped("interrupted while building the book; run `qwen3nb book`") from None
-    if failed:
+    if _run(jobs, plan, fresh=flags["fresh"]):
         sys.exit(1)
 
 

@@ -1,34 +1,82 @@
-"""A process of a Ray task that ends when its worker does, or the node's Ray, with its family.
+"""Processes that end with the one that started them, with all their descendants.
 
-Ray ends its workers and what they started themselves, but not what that started in turn, such as
-a notebook's kernel, and nothing at all if the node's Ray is killed. A guard is therefore the
-parent of the process: it looks every fifth of a second whether the processes above it still live;
-if not, Ray counts the task as lost and repeats it elsewhere, so the guard kills the process with
-all its descendants, and removes what they have written. Above the guard is a process that only
-waits for it, for Ray to end in its place.
+A process that is killed ends nothing of what it has started: neither the kernel of a notebook,
+which has a session of its own, nor the workers of that kernel. So every long run has a guard for
+its parent. The guard ends the run with its whole family once the process that asked for it is
+gone, however that died, or on SIGTERM; it also ends what is left of the family of a run that has
+ended by itself. It looks every fifth of a second whether its own parent still is who it was, so
+neither busy native code nor a reused process number can deceive it. If the guard itself is killed
+on Linux, the run is, too.
 
-    python -m qwen3nb.cluster.processes WORKER RAYLET SCRATCH COMMAND...
+On Linux, orphaned descendants become children of the guard, so none is missed. Elsewhere, the
+guard misses a descendant that has left both the session and all living parents.
+
+Ray ends its workers and what they started themselves, but nothing if the node's Ray is killed.
+The guard of a run on a cluster therefore looks at the worker and at the node's Ray as well; above
+it is a process that only waits for it, for Ray to end in its place.
+
+This file runs as a program without the package, so that a guard starts quickly:
+
+    python -P processes.py ORDERS COMMAND...
 """
 
 from __future__ import annotations
 
 import ctypes
+import json
 import os
-import shutil
+import select
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from contextlib import contextmanager, suppress
 
-import psutil
+# A guard imports only what it needs when it needs it: a run waits for its guard.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+    from typing import Any
 
-__all__ = ["run_guarded"]
+__all__ = ["guarded", "run_guarded"]
 
 _SECONDS = 0.2  # between two looks
-_LOST = 128 + signal.SIGKILL
-_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER: orphaned descendants become children of the guard
+_MOMENT = 2.0  # seconds for processes that clean up after others
+_PATIENCE = 4.0  # seconds in which a killed process is gone, unless the system holds it
+_DEATH_SIGNAL, _SUBREAPER = 1, 36  # PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER
+# How the commands of processes begin that remove shared memory and temporary files once those who
+# use them are gone: trackers of multiprocessing and of joblib, and other guards.
+_CLEANERS = (
+    "from multiprocessing.resource_tracker import ",
+    "from joblib.externals.loky.backend.resource_tracker import ",
+    "from loky.backend.resource_tracker import ",
+    __file__,
+)
+
+
+def guarded(
+    command: Sequence[str], *, remove: Iterable[Path] = (), scratch: bool = False
+) -> list[str]:
+    """Return the command that runs ``command`` with a guard; this process must start it.
+
+    Its status and output are those of ``command``. On SIGTERM it ends with the whole family of
+    ``command``; it passes SIGINT on. Without guard on Windows.
+
+    Args:
+        command: the program and its arguments.
+        remove: files to remove after it.
+        scratch: whether it gets a folder for temporary files, removed after it.
+    """
+    files = [str(file) for file in remove]
+    return _with_guard(command, owners=[os.getpid()], remove=files, scratch=scratch)
+
+
+def _with_guard(command: Sequence[str], **orders: Any) -> list[str]:
+    """Return the command for the guard; for its orders see `guard`."""
+    if os.name != "posix":
+        return list(command)
+    return [sys.executable, "-P", __file__, json.dumps(orders), *command]
 
 
 def run_guarded(
@@ -48,45 +96,132 @@ def run_guarded(
         environment: all its variables.
         folder: its working directory.
     """
-    above = [str(os.getpid()), str(os.getppid()), str(scratch)]
+    owners = [os.getpid(), os.getppid()]
     with log.open("wb") as output:
         done = subprocess.run(
-            [sys.executable, "-m", "qwen3nb.cluster.processes", *above, *command],
+            _with_guard(command, owners=owners, if_lost=str(scratch), waiter=True),
             stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
             env=dict(environment), cwd=folder, check=False, start_new_session=True,
         )  # fmt: skip
-    status = done.returncode
-    return 128 - status if status > 128 else status
+    return done.returncode
 
 
-def guard(above: Sequence[int], scratch: Path, command: Sequence[str]) -> int:
-    """Run a command until it ends or a process above is gone; return a shell's status.
+def guard(
+    command: Sequence[str],
+    *,
+    owners: Sequence[int],
+    remove: Iterable[str] = (),
+    scratch: bool = False,
+    if_lost: str = "",
+) -> int:
+    """Run a command until it ends, an owner is gone or a signal says so; return its status.
 
     Args:
-        above: our parent, its parent and so on: the last but one is the worker.
-        scratch: removed with the command.
         command: the program and its arguments.
+        owners: our parent, that one's parent and so on; the command ends once any is gone.
+        remove: files to remove after the command.
+        scratch: whether the command gets a folder for temporary files, removed after it.
+        if_lost: a folder to remove if an owner is gone.
     """
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
-    child = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-    while child.poll() is None:
-        if not _alive(above):
-            _kill_family()
-            shutil.rmtree(scratch, ignore_errors=True)
-            if _alive(above[:-1]):  # only Ray is dead: the driver is told once the worker is, too
-                os.kill(above[-2], signal.SIGKILL)
-            return _LOST
-        time.sleep(_SECONDS)
-    _kill_family()
-    return child.returncode if child.returncode >= 0 else 128 - child.returncode
+    environment = {**os.environ, "JPY_PARENT_PID": str(os.getpid())}  # whom a kernel watches
+    if scratch:
+        environment["TMPDIR"] = _new_folder()
+    with _signals() as received:
+        child = _started(command, environment)
+        ended = _watched(child, owners, received)
+        _end_family(child)
+    lost = not _alive(owners)
+    for path in (*remove, environment["TMPDIR"] if scratch else "", if_lost if lost else ""):
+        _remove(path)
+    if lost and _alive(owners[:-1]):  # only Ray is dead: the driver is told once the worker is
+        os.kill(owners[-2], signal.SIGKILL)
+    return child.returncode if ended else -signal.SIGKILL
 
 
-def _alive(above: Sequence[int]) -> bool:
+def _new_folder() -> str:
+    import tempfile
+
+    return tempfile.mkdtemp(prefix="qwen3nb-")
+
+
+def _remove(path: str) -> None:
+    if path:
+        import shutil
+
+        shutil.rmtree(path, ignore_errors=True)
+        with suppress(OSError):  # a folder, or gone
+            os.unlink(path)  # noqa: PTH108 - without the import of pathlib
+
+
+@contextmanager
+def _signals() -> Iterator[Callable[[float], set[int]]]:
+    """Yield a function that waits some seconds, or for a signal, and returns what it received."""
+    reading, writing = os.pipe()
+    for end in (reading, writing):
+        os.set_blocking(end, False)
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
+        signal.signal(number, lambda *_: None)
+
+    def received(seconds: float) -> set[int]:
+        return set(os.read(reading, 512)) if select.select([reading], [], [], seconds)[0] else set()
+
+    yield received
+
+
+def _started(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Start a command that, on Linux, dies with this process."""
+    me = os.getpid()
+    system = ctypes.CDLL(None) if sys.platform == "linux" else None
+    if system:
+        system.prctl(_SUBREAPER, 1, 0, 0, 0)
+
+    def die_with_guard() -> None:  # at the end of the thread that starts it: there is only one
+        if system:
+            system.prctl(_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != me:
+            os._exit(1)
+
+    return subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, env=environment, start_new_session=True,
+        preexec_fn=die_with_guard,
+    )  # fmt: skip
+
+
+def _watched(
+    child: subprocess.Popen[bytes], owners: Sequence[int], received: Callable[[float], set[int]]
+) -> bool:
+    """Wait until a child ends; return False if it shall be ended."""
+    while not _reaped(child):
+        numbers = received(_SECONDS)
+        if not _alive(owners) or {signal.SIGTERM, signal.SIGHUP} & numbers:
+            return _reaped(child)
+        if signal.SIGINT in numbers:
+            with suppress(ProcessLookupError, PermissionError):  # it has just ended
+                os.killpg(child.pid, signal.SIGINT)
+    return True
+
+
+def _reaped(child: subprocess.Popen[bytes]) -> bool:
+    """Reap whatever has ended, orphans too; return whether ``child`` has."""
+    with suppress(ChildProcessError):  # none is left
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            if ended[0] == child.pid:
+                child.returncode = os.waitstatus_to_exitcode(ended[1])
+    return child.returncode is not None
+
+
+def _alive(owners: Sequence[int]) -> bool:
     """Whether each process is still the parent of the one before; a zombie is not alive."""
+    if not owners or os.getppid() != owners[0]:
+        return False
+    if len(owners) == 1:
+        return True
+    import psutil
+
     try:
-        process = psutil.Process()
-        for pid in above:
+        process = psutil.Process(owners[0])
+        for pid in owners[1:]:
             if process.ppid() != pid:
                 return False
             process = psutil.Process(pid)
@@ -95,21 +230,95 @@ def _alive(above: Sequence[int]) -> bool:
         return False
 
 
-def _kill_family() -> None:
-    for process in psutil.Process().children(recursive=True):
-        try:
-            process.kill()
-        except psutil.NoSuchProcess:
-            continue
+def _end_family(child: subprocess.Popen[bytes]) -> None:
+    """Kill all descendants; those that clean up after others get a moment to do so."""
+    started = time.monotonic()
+    while not _reaped(child) or _has_family(child.pid):
+        spent = time.monotonic() - started
+        if spent > _PATIENCE:
+            return
+        for process in _family(child.pid):
+            if spent > _MOMENT or not _cleans_up(process):
+                _kill(process)
+        time.sleep(0.01)
 
 
-def start_guard(worker: str, raylet: str, scratch: str, *command: str) -> int:
-    """Run a command with a guard, and wait for the guard."""
-    above = [os.getpid(), int(worker), int(raylet)]
-    if pid := os.fork():
-        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    return guard(above, Path(scratch), command)
+def _has_family(session: int) -> bool:
+    """Whether there is a descendant; on Linux without a search, which takes a while."""
+    if sys.platform != "linux":
+        return bool(_family(session))
+    try:
+        os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def _family(session: int) -> list[Any]:
+    """Return all descendants, and elsewhere than on Linux what is in the run's session."""
+    import psutil
+
+    family = psutil.Process().children(recursive=True)
+    if sys.platform != "linux":
+        known = {each.pid for each in family}
+        family += [each for each in psutil.process_iter() if each.pid not in known
+                   and _session_of(each.pid) == session]  # fmt: skip
+    return family
+
+
+def _session_of(pid: int) -> int:
+    try:
+        return os.getsid(pid)
+    except (ProcessLookupError, PermissionError):
+        return -1
+
+
+def _cleans_up(process: Any) -> bool:
+    import psutil
+
+    try:
+        return any(word.startswith(_CLEANERS) for word in process.cmdline())
+    except psutil.Error:
+        return False
+
+
+def _kill(process: Any) -> None:
+    import psutil
+
+    try:
+        process.kill()
+    except psutil.Error:  # gone, or of another user
+        return
+
+
+def _end_as(status: int) -> None:
+    """End with the status of another process: if a signal killed that, by the same signal."""
+    if status < 0:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if -status != signal.SIGKILL:
+            signal.signal(-status, signal.SIG_DFL)
+        os.kill(os.getpid(), -status)
+    sys.exit(status)
+
+
+def main(text: str, *command: str) -> None:
+    """Guard a command, and end as it does.
+
+    Args:
+        text: keywords of `guard` as JSON, and ``waiter``: whether a process that only waits is
+            put between the first owner and the guard.
+        command: the program and its arguments.
+    """
+    orders = json.loads(text)
+    if orders.pop("waiter", False):
+        waiter = os.getpid()
+        if pid := os.fork():
+            _end_as(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+        orders["owners"].insert(0, waiter)
+    _end_as(guard(command, **orders))
 
 
 if __name__ == "__main__":
-    sys.exit(start_guard(*sys.argv[1:]))
+    main(*sys.argv[1:])

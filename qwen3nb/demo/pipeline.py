@@ -16,6 +16,7 @@ from pathlib import Path
 import click
 
 from qwen3nb import paths
+from qwen3nb.cluster.processes import guarded
 from qwen3nb.demo.steps import RERANKED, STEPS, joint_adapter
 from qwen3nb.execution.sweep import Job, sweep
 
@@ -92,7 +93,7 @@ def _in_parallel(steps: Sequence[str]) -> None:
         # Each step draws its progress bar on its own line.
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "TQDM_POSITION": str(position)}
         command = [sys.executable, "-m", "qwen3nb.demo.steps", step]
-        running[step] = subprocess.Popen(command, env=environment)
+        running[step] = subprocess.Popen(guarded(command), env=environment, start_new_session=True)
     try:
         failed = [step for step, process in running.items() if process.wait()]
     finally:

@@ -11,7 +11,7 @@ from qwen3nb import paths
 from qwen3nb.datasets.collection import TestCollection
 from qwen3nb.datasets.collection_formats import find_collections
 from qwen3nb.evaluation.mteb.evaluate import Model, evaluate_tasks
-from qwen3nb.evaluation.recording import record_path, stored
+from qwen3nb.evaluation.recording import evaluating, record_path, stored
 from qwen3nb.evaluation.retrieval.evaluate import DEPTH, evaluate_collection
 from qwen3nb.evaluation.retrieval.rerank import rerank
 from qwen3nb.evaluation.run import EvaluationRun, Tally
@@ -133,12 +133,15 @@ def _on_collections(
     for each in data:
         with tally.attempt(each.name if isinstance(each, TestCollection) else str(each)):
             for collection in find_collections(each):
-                earlier = None if fresh else _stored(model, collection, folder=folder, seed=seed)
-                result = earlier or evaluate_collection(
-                    model, collection, seed=seed, config=config, run=run
-                )
-                if earlier is None:
-                    result.save(folder)
+                with evaluating(record_path(model, collection.name, folder=folder, seed=seed)):
+                    earlier = (
+                        None if fresh else _stored(model, collection, folder=folder, seed=seed)
+                    )
+                    result = earlier or evaluate_collection(
+                        model, collection, seed=seed, config=config, run=run
+                    )
+                    if earlier is None:
+                        result.save(folder)
                 tally.add(result, name=collection.name, reused=earlier is not None)
     return tally.run_or_raise(model.label, kind="collections", saved=folder, strict=strict)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,9 +23,10 @@ from qwen3nb.records.record import (
     result_path,
 )
 from qwen3nb.records.verification import unchanged_record
+from qwen3nb.utils.files.turns import turn
 from qwen3nb.utils.hardware import peak_memory
 
-__all__ = ["Work", "assemble", "means", "model_info", "record_path", "stored"]
+__all__ = ["Work", "assemble", "evaluating", "means", "model_info", "record_path", "stored"]
 
 
 class Work:
@@ -133,6 +135,11 @@ def model_info(model: Any) -> ModelInfo:
 def record_path(model: Any, task: str, *, folder: Path, seed: int) -> Path:
     """Path of the record of a loaded model on a task."""
     return result_path(folder, f"{model.label}-{model.identity[:8]}", seed, task)
+
+
+def evaluating(file: Path) -> AbstractContextManager[None]:
+    """Let no other process make the same record during a block; it finds what this one saves."""
+    return turn(file, what="evaluates")
 
 
 def means(

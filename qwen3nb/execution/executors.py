@@ -29,6 +29,7 @@ from qwen3nb.execution.attempt import LOG
 from qwen3nb.execution.subprocesses import STOPPED, Children
 from qwen3nb.records.side_files import named_files, remove_unnamed
 from qwen3nb.utils.atomic_files import new_file, write_text
+from qwen3nb.utils.files.turns import turn
 from qwen3nb.utils.hardware import cores, gpus
 
 __all__ = [
@@ -361,6 +362,12 @@ def _is_record(target: Path) -> bool:
 
 
 def _publish_file(file: Path, target: Path) -> None:
+    summary = _SUMMARY.fullmatch(target.name) is not None  # its name is looked for
+    with turn(target.with_name("all_results.json") if summary else target):
+        _publish_in_turn(file, target)
+
+
+def _publish_in_turn(file: Path, target: Path) -> None:
     if target.suffix == ".jsonl" and target.is_file():  # MTEB's list of tasks: other runs add to it
         known = target.read_text(encoding="utf-8").splitlines()
         new = [line for line in file.read_text(encoding="utf-8").splitlines() if line not in known]

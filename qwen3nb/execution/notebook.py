@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -35,6 +35,7 @@ from qwen3nb.models.sources.resolve import find_source, find_training
 from qwen3nb.records.failures import forget_failure
 from qwen3nb.utils.atomic_files import file_stamp, sha256_file, sha256_json
 from qwen3nb.utils.code_version import code_digest
+from qwen3nb.utils.files.turns import turn
 
 __all__ = [
     "ENGINE",
@@ -231,8 +232,12 @@ def run_notebook(
     values = resolved_parameters(notebook, parameters, once=once)
     page = page_path(notebook, values, name=name, once=once)
     partial = partial_folder() / f"{paths.page_key(page)}.ipynb"
-    partial.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("w", encoding="utf-8") if log else nullcontext() as output:
+    waited: list[str] = []
+    with ExitStack() as stack:
+        stack.enter_context(turn(partial, what="runs", waiting=lambda: _wait_for(page, waited)))
+        if waited and not fresh and (done := finished_page(notebook, parameters, name=name)):
+            return done
+        output = stack.enter_context(log.open("w", encoding="utf-8")) if log else None
         _execute(
             notebook,
             partial,
@@ -242,8 +247,13 @@ def run_notebook(
             output=output,
             show_progress=show_progress,
         )
-    partial.unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
     return page
+
+
+def _wait_for(page: Path, waited: list[str]) -> None:
+    waited.append(f"another process runs {paths.page_key(page)}; waiting for its end")
+    print(*waited, file=sys.stderr)
 
 
 class _WithoutNoise:

@@ -23,11 +23,14 @@ import atexit
 import copy
 import os
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+from jupyter_client.manager import AsyncKernelManager
 from papermill import engines
 
+from qwen3nb.cluster.processes import guarded
 from qwen3nb.execution.papermill_argv import completed
 
 __all__ = ["Engine"]
@@ -35,6 +38,23 @@ __all__ = ["Engine"]
 
 # The kernel of a run listens on this machine only: no warning that its port is not encrypted.
 _QUIET = ("--IPKernelApp.log_level=ERROR",)
+
+
+class GuardedKernels(AsyncKernelManager):
+    """Starts a kernel that ends with this process, with all that the kernel has started."""
+
+    def format_kernel_cmd(self, extra_arguments: list[str] | None = None) -> list[str]:
+        """Return the command of the kernel's guard, which removes the kernel's files."""
+        command = super().format_kernel_cmd(extra_arguments)
+        return guarded(command, remove=[Path(self.connection_file)], scratch=True)
+
+    async def shutdown_kernel(  # type: ignore[override]
+        self, now: bool = False, restart: bool = False
+    ) -> None:
+        """End the kernel; if the run was interrupted, without waiting for what it is doing."""
+        if isinstance(sys.exception(), KeyboardInterrupt):
+            await self._async_send_kernel_sigterm(restart=restart)
+        await super().shutdown_kernel(now=now, restart=restart)
 
 
 class Engine(engines.NBClientEngine):
@@ -59,6 +79,7 @@ class Engine(engines.NBClientEngine):
         from qwen3nb.execution import notebook as notebooks
         from qwen3nb.execution.attempt import Attempt, cell_error
         from qwen3nb.execution.parameters import Once, check_parameters, declared_parameters
+        from qwen3nb.utils.files.turns import turn
 
         if not notebooks.is_ours(nb):
             return super().execute_notebook(nb, kernel_name, output_path=output_path, **options)
@@ -68,7 +89,7 @@ class Engine(engines.NBClientEngine):
             for name, value in nb.metadata.papermill.get("parameters", {}).items()
             if not name.startswith("PAPERMILL_")
         }
-        once = once or Once()
+        by_papermill, once = once is None, once or Once()
         values = check_parameters(declared_parameters(nb), given, once=once)
         output = Path(output_path).resolve() if output_path else None
         _refuse_book(output)
@@ -77,8 +98,11 @@ class Engine(engines.NBClientEngine):
             page = notebooks.page_path(source, values, name=page_name, once=once)
         key = notebooks.run_key(_as_written(nb), values, once=once)
         attempt = Attempt(paths.notebook_name(source), values, page, output, once=once)
+        options["kernel_manager_class"] = GuardedKernels
         options["extra_arguments"] = [*options.get("extra_arguments", ()), *_QUIET]
-        with attempt.watched(nb) as secrets:
+        # `run_notebook` has its turn already.
+        alone = turn(output, what="runs") if output and page and by_papermill else nullcontext()
+        with alone, attempt.watched(nb) as secrets:
             nb = super().execute_notebook(nb, kernel_name, output_path=output_path, **options)
         if nb.metadata.papermill.get("exception"):
             attempt.fail(nb, *cell_error(nb), secrets=secrets)

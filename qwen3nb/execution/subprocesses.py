@@ -5,20 +5,48 @@ from __future__ import annotations
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
-__all__ = ["STOPPED", "Children", "interrupted_by_sigterm", "kill_tree"]
+import click
+
+from qwen3nb.cluster.processes import guarded
+
+__all__ = ["STOPPED", "Children", "Interrupted", "Stopped", "interrupted_by_signals"]
 
 STOPPED = -signal.SIGTERM  # status of what was not started, since all are stopped
+_SIGNALS = (signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
+_PATIENCE = 5.0  # seconds in which a guard ends a run
+
+
+class Interrupted(KeyboardInterrupt):
+    """Interrupted by a signal other than that of Ctrl-C.
+
+    Attributes:
+        number: the signal's number.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.number = number
+
+
+class Stopped(click.ClickException):
+    """A command was interrupted; the message says how to resume it.
+
+    Its status is that of a shell: 130 for Ctrl-C, 143 for SIGTERM.
+    """
+
+    def __init__(self, message: str, interruption: KeyboardInterrupt) -> None:
+        super().__init__(message)
+        number = interruption.number if isinstance(interruption, Interrupted) else signal.SIGINT
+        self.exit_code = 128 + number  # type: ignore[misc]
 
 
 class Children:
-    """Processes that run until they end or all are stopped; thread-safe."""
+    """Processes that run until they end, all are stopped, or this process is gone; thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -40,7 +68,7 @@ class Children:
                 if self._stopped:
                     return STOPPED
                 process = subprocess.Popen(
-                    command,
+                    guarded(command),
                     stdin=subprocess.DEVNULL,
                     stdout=file,
                     stderr=subprocess.STDOUT,
@@ -54,58 +82,44 @@ class Children:
         return status
 
     def stop(self) -> None:
-        """Kill the running processes with their kernels, and refuse new ones."""
+        """End the running processes with all their descendants, and refuse new ones.
+
+        Files are written atomically, so no process needs a warning first.
+        """
         with self._lock:
             self._stopped = True
             running = list(self._running)
         for process in running:
-            kill_tree(process.pid)
-
-
-def kill_tree(pid: int) -> None:
-    """Kill a process and all its descendants, kernels included.
-
-    Files are written atomically, so no process needs a warning first.
-    """
-    import psutil
-
-    try:
-        parent = psutil.Process(pid)
-        family = [*parent.children(recursive=True), parent]
-    except psutil.NoSuchProcess:
-        return
-    for process in reversed(family):
-        try:
-            process.kill()
-        except psutil.NoSuchProcess:
-            continue
-    deadline = time.monotonic() + 10
-    while any(map(_runs, family)) and time.monotonic() < deadline:
-        time.sleep(0.02)
-
-
-def _runs(process: Any) -> bool:
-    """Whether a process is still running; a zombie is not."""
-    import psutil
-
-    try:
-        return bool(process.status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
+            process.terminate()
+        for process in running:
+            try:
+                process.wait(_PATIENCE)
+            except subprocess.TimeoutExpired:  # the guard is stopped, or a process cannot be killed
+                process.kill()
 
 
 @contextmanager
-def interrupted_by_sigterm() -> Iterator[None]:
-    """Treat SIGTERM as Ctrl-C in the main thread; other threads cannot set a handler."""
+def interrupted_by_signals() -> Iterator[None]:
+    """Treat SIGTERM and a closed terminal as Ctrl-C; does so in the main thread alone.
+
+    A signal that is ignored, as SIGHUP is below ``nohup``, stays so.
+
+    Raises:
+        Interrupted: as a KeyboardInterrupt of another signal.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
+        raise Interrupted(number)
 
-    earlier = signal.signal(signal.SIGTERM, interrupt)
+    earlier = {number: signal.getsignal(number) or signal.SIG_DFL for number in _SIGNALS}
+    heeded = [number for number in earlier if earlier[number] is not signal.SIG_IGN]
+    for number in heeded:
+        signal.signal(number, interrupt)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, earlier)
+        for number in heeded:
+            signal.signal(number, earlier[number])

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import click
 import nbformat
 
 from qwen3nb import paths
@@ -39,25 +38,20 @@ from qwen3nb.execution.notebook import (
     settle,
 )
 from qwen3nb.execution.parameters import Once, ParameterError
-from qwen3nb.execution.subprocesses import interrupted_by_sigterm
+from qwen3nb.execution.subprocesses import Stopped, interrupted_by_signals
 from qwen3nb.models.sources.resolve import find_source
 from qwen3nb.records.failures import FailedRun, failed_run
+from qwen3nb.utils.files.turns import turn
 from qwen3nb.utils.hardware import available_memory, cores, gpus
 from qwen3nb.utils.progress import tqdm
 from qwen3nb.utils.secrets import secret_values, without
 
-__all__ = ["Job", "Outcome", "Stopped", "check_jobs", "fitting", "sweep"]
+__all__ = ["Job", "Outcome", "check_jobs", "fitting", "sweep"]
 
 # Memory of libraries and kernel, and factor for weights read in one format, kept in another.
 _BASE_MEMORY = 3 << 29
 _TIMES_WEIGHTS = 3
 _WAKE = 0.5  # seconds
-
-
-class Stopped(click.ClickException):
-    """The sweep was interrupted; the message says how to resume it."""
-
-    exit_code = 130
 
 
 @dataclass(frozen=True)
@@ -139,24 +133,26 @@ def sweep(
     Raises:
         ParameterError: a job is invalid; nothing was run.
         ClusterError: no cluster, or its nodes would not compute the same; nothing was run.
-        Stopped: interrupted by Ctrl-C or SIGTERM. Running jobs were killed; pages are intact.
+        Stopped: interrupted by Ctrl-C, SIGTERM or SIGHUP. Running jobs were killed; pages are
+            intact.
     """
     check_jobs(jobs)
     outcomes: dict[int, Outcome] = {}
     bar = tqdm(total=len(jobs), desc="notebooks", unit="run", disable=not show_progress)
     try:
         with (
-            interrupted_by_sigterm(),
+            interrupted_by_signals(),
             bar,
             _executor(jobs, ray=ray, at_once=at_once, gpus_each=gpus_each) as executor,
         ):
             for index, outcome in _outcomes(jobs, executor, fresh=fresh):
                 outcomes[index] = outcome
                 _print_outcome(outcome, bar)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interruption:
         raise Stopped(
             f"stopped after {len(outcomes)} of {len(jobs)} runs. "
-            "Repeat the command to resume; finished runs are not run again"
+            "Repeat the command to resume; finished runs are not run again",
+            interruption,
         ) from None
     return [outcomes[index] for index in range(len(jobs))]
 
@@ -256,8 +252,14 @@ def _weights(job: Job) -> int:
 
 
 def _run(job: Job, executor: Executor, fresh: bool) -> Outcome:
-    started = time.time()
     log = paths.results() / "logs" / f"{job.name}.log"
+    with turn(log, what="sweeps", give_up=lambda: executor.stopped):
+        return _run_in_turn(job, executor, log, fresh=fresh)
+
+
+def _run_in_turn(job: Job, executor: Executor, log: Path, *, fresh: bool) -> Outcome:
+    """Run a job unless its page is finished, perhaps by another sweep that had its turn."""
+    started = time.time()
     try:
         reused = not fresh and job.finished()
     except (ValueError, OSError):  # a broken model; its run reports the cause
@@ -265,7 +267,6 @@ def _run(job: Job, executor: Executor, fresh: bool) -> Outcome:
     if reused:
         settle(job.page)
         return Outcome(job, "reused", time.time() - started, log)
-    log.parent.mkdir(parents=True, exist_ok=True)
     earlier = failed_run(job.name)
     ended = executor.run(_command(job, fresh=fresh), log=log)
     failed = ended.status != 0 and not executor.stopped  # killed by us: not a failure

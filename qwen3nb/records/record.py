@@ -32,6 +32,7 @@ from qwen3nb.records.side_files import named_files, remove_unnamed, write_side_f
 from qwen3nb.records.top_documents import StoredTop, encode_top
 from qwen3nb.utils.atomic_files import read_json, sha256_json, write_json
 from qwen3nb.utils.code_version import installed_version
+from qwen3nb.utils.files.turns import turn
 
 __all__ = [
     "FIRST_SCHEMA",
@@ -280,13 +281,14 @@ class Result:
             ResultError: a name, a query id or a score that cannot be stored.
         """
         path = self.path(folder)
-        replaced = named_files(path)
         value = {"schema": SCHEMA, **_without_rows(self)}
         if problem := field_problem(json.loads(json.dumps(value))):
             raise ResultError(f"{path.name}: {problem}")
-        value |= _write_rows(self, path)
-        write_json(path, value | {"checksum": checksum(value)})
-        remove_unnamed(path, replaced=replaced)
+        with turn(path):
+            replaced = named_files(path)
+            value |= _write_rows(self, path)
+            write_json(path, value | {"checksum": checksum(value)})
+            remove_unnamed(path, replaced=replaced)
         return path
 
     def in_one_file(self) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from qwen3nb.records.record import Result
 from qwen3nb.records.results import Results
 from qwen3nb.records.verification import RecordCheck, Verifier, problems, unchanged_record
 from qwen3nb.records.verify_in_processes import checks_of_processes
+from qwen3nb.utils.files.turns import turn
 from qwen3nb.utils.hardware import cores
 
 # Seconds after which records are verified on all cores, if the rest would take this long on one.
@@ -122,14 +123,23 @@ def check_files(
     verifier = Verifier(checksums_only=checksums_only)
     started = time.monotonic()
     for done, file in enumerate(files, start=1):
-        yield file, verifier.check(file)
+        yield file, _settled(verifier.check(file), file, verifier)
         spent = time.monotonic() - started
         rest = files[done:]
         if spent > _PATIENCE and spent / done * len(rest) > _START_UP and cores() > 1:
             checked = checks_of_processes(rest, checksums_only=checksums_only, processes=cores())
             with closing(checked):
-                yield from zip(rest, checked, strict=True)
+                for other, check in zip(rest, checked, strict=True):
+                    yield other, _settled(check, other, verifier)
             return
+
+
+def _settled(check: RecordCheck, file: Path, verifier: Verifier) -> RecordCheck:
+    """Return a check without problems; else check again, as the record may have been replaced."""
+    if not check.problems:
+        return check
+    with turn(file):
+        return verifier.check(file)
 
 
 def latest(results: Iterable[Result]) -> list[Result]:

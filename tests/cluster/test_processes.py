@@ -1,13 +1,17 @@
-"""The guard of a run: whoever above it dies, the run ends with its family."""
+"""The guard of a run: whoever above it dies, the run ends with its family and its files."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import psutil
 import pytest
+
+from qwen3nb.cluster.processes import guarded
 
 # A raylet with a worker, whose run starts a process with a session of its own, as a kernel has.
 RUN = """
@@ -70,3 +74,78 @@ def test_the_status_is_that_of_the_run(tmp_path, code, status):
     assert int((tmp_path / "status").read_text()) == status
     assert (tmp_path / "log").read_text() == ("said\n" if not status else "")
     assert (tmp_path / "scratch").exists()  # the worker reads it
+
+
+# A run that holds the interpreter, after it has started an orphan with a session of its own,
+# which nothing above it knows, and shared memory, which a process removes once all others are gone.
+FAMILY = """
+import json, os, subprocess, sys, tempfile
+from multiprocessing import resource_tracker, shared_memory
+block = shared_memory.SharedMemory(create=True, size=8)
+sleeper = "import subprocess; print(subprocess.Popen(['sleep', '300'], stdout=-3).pid)"
+orphan = subprocess.run([sys.executable, "-c", sleeper], stdout=subprocess.PIPE, check=True,
+                        start_new_session=True).stdout
+with open(os.path.join(tempfile.mkdtemp(), "x"), "w"):
+    pids = [os.getpid(), int(orphan), resource_tracker._resource_tracker._pid]
+json.dump([pids, tempfile.gettempdir(), block.name], open(sys.argv[1] + ".new", "w"))
+os.rename(sys.argv[1] + ".new", sys.argv[1])
+"""
+OWNER = """
+import subprocess, sys
+from pathlib import Path
+from qwen3nb.cluster.processes import guarded
+run = guarded(sys.argv[2:], remove=[Path(sys.argv[1])], scratch=True)
+guard = subprocess.Popen(run, start_new_session=True)
+print(guard.pid, flush=True)
+sys.exit(-guard.wait() % 256)
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "left"),
+    [("", 0), ("owner killed", 0), ("owner stopped and killed", 0), ("guard ended", 0),
+     ("guard killed", 2)],
+)  # fmt: skip
+def test_nothing_outlives_a_run(tmp_path, end, left):
+    report, connection = tmp_path / "report", tmp_path / "connection"
+    connection.write_text("{}")
+    run = [sys.executable, "-c", FAMILY + ("sum(range(10**12))" if end else ""), str(report)]
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER, str(connection), *run], stdout=subprocess.PIPE, text=True
+    )
+    guard = psutil.Process(int(owner.stdout.readline()))
+    wait_for(report.is_file)
+    pids, scratch, block = json.loads(report.read_text())
+    family = [psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)]
+    if end.startswith("owner"):
+        if "stopped" in end:
+            owner.send_signal(signal.SIGSTOP)
+        owner.kill()
+    elif end:
+        guard.terminate() if end == "guard ended" else guard.kill()
+    owner.communicate(timeout=30)
+    _, alive = psutil.wait_procs([*family, guard], timeout=1 if left else 5)
+    for each in alive:
+        each.kill()
+    assert len(alive) <= (left if sys.platform == "linux" else 3), alive
+    if not left:
+        assert not connection.exists()
+        assert not Path(scratch).exists()
+        assert not (Path("/dev/shm") / block).exists()  # noqa: S108 - where Linux keeps it
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGSEGV])
+def test_a_guard_passes_an_interrupt_on_and_ends_as_its_run_does(number):
+    code = "import signal, sys; print('began', flush=True); signal.pause()"
+    guard = subprocess.Popen(
+        guarded([sys.executable, "-c", code]), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        text=True,
+    )  # fmt: skip
+    assert guard.stdout.readline() == "began\n"
+    if number == signal.SIGINT:
+        guard.send_signal(number)
+    else:
+        (run,) = psutil.Process(guard.pid).children()
+        run.send_signal(number)
+    guard.communicate(timeout=30)
+    assert guard.returncode == -number

@@ -17,7 +17,8 @@ from helpers.two_nodes import two_nodes
 from qwen3nb import paths
 from qwen3nb.cluster.connect import ClusterError
 from qwen3nb.evaluation.evaluate import evaluate
-from qwen3nb.execution.sweep import Job, Stopped, sweep
+from qwen3nb.execution.subprocesses import Stopped
+from qwen3nb.execution.sweep import Job, sweep
 from qwen3nb.records.failures import failed_runs
 from qwen3nb.records.store import load_results, verify
 

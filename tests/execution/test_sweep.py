@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor, wait
 from importlib import import_module
 from pathlib import Path
 
@@ -18,8 +19,9 @@ from helpers.notebooks import VERIFY, notebook_of, save
 from qwen3nb import paths
 from qwen3nb.execution import executors
 from qwen3nb.execution import sweep as sweeps
+from qwen3nb.execution.executors import Ended
 from qwen3nb.execution.parameters import ParameterError
-from qwen3nb.execution.subprocesses import Children, kill_tree
+from qwen3nb.execution.subprocesses import Children, Interrupted, Stopped, interrupted_by_signals
 from qwen3nb.execution.sweep import Job, check_jobs, fitting, sweep
 from qwen3nb.execution.sweep_plan import KEYS, SweepPlan, expanded, read_plan
 from qwen3nb.records.failures import failed_run
@@ -394,17 +396,25 @@ def test_the_book_is_built_although_a_run_failed(cli, small):
     assert "AssertionError: it is nought" in status
 
 
+# A kernel that no signal of Python's reaches, with a process that has left its session.
+BUSY = """\
+import os, subprocess, tempfile
+subprocess.Popen(["sleep", "300"], start_new_session=True)
+tempfile.mkdtemp()
+open({home!r} + "/pid-" + checkpoint, "w").write(str(os.getpid()))
+sum(range(10**12))"""
+
+
 def slow_sweep(home, *, signal_number):
-    """Start a sweep of two waiting runs, signal it, and return its status and output."""
+    """Start a sweep of two busy runs, signal it, and return its status and output."""
     flags = [home / "pid-bm25", home / "pid-random"]
-    code = (
-        f"import os, time\nflag = {str(home)!r} + '/pid-' + checkpoint\n"
-        "open(flag, 'w').write(str(os.getpid()))\ntime.sleep(120)"
-    )
-    save(notebook_of(code, parameters=ON_MODEL), "slow")
+    save(notebook_of(BUSY.format(home=str(home)), parameters=ON_MODEL), "slow")
     command = [sys.executable, "-m", "qwen3nb.cli.main", "sweep", "--notebook", "slow",
                "--checkpoint", "bm25", "--checkpoint", "random", "--at-once", "2"]  # fmt: skip
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        env={**os.environ, "TMPDIR": str(home / "tmp")},
+    )  # fmt: skip
     deadline = time.monotonic() + 120
     while not all(flag.is_file() and flag.read_text() for flag in flags):
         assert process.poll() is None, process.communicate()
@@ -418,18 +428,65 @@ def slow_sweep(home, *, signal_number):
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
-def test_an_interrupted_sweep_leaves_no_process_and_no_page(small, number):
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [(signal.SIGINT, 130), (signal.SIGHUP, 129), (signal.SIGKILL, -signal.SIGKILL)],
+    ids=["Ctrl-C", "closed terminal", "kill -9"],
+)
+def test_an_interrupted_sweep_leaves_no_process_no_file_and_no_page(small, number, expected):
+    (small / "tmp").mkdir()
     status, output, family = slow_sweep(small, signal_number=number)
-    assert status == 130, output
-    assert "stopped after 0 of 2 runs" in output
+    assert status == expected, output
+    assert ("stopped after 0 of 2 runs" in output) == (number != signal.SIGKILL)
     assert "Traceback" not in output
-    gone, alive = psutil.wait_procs(family, timeout=120)  # until they are reaped
+    gone, alive = psutil.wait_procs(family, timeout=60)  # until they are reaped
     assert not alive
-    assert len(gone) >= 4
+    assert len(gone) >= 10  # runs, kernels and their processes, and a guard of each run and kernel
+    assert not list((small / "tmp").iterdir())
     assert not (small / "book" / "runs").exists()
-    assert failed_run("slow-bm25-smoke") is None
     assert not list(paths.results().glob("failed/*"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=["SIGTERM", "SIGHUP"])
+def test_a_signal_is_an_interruption_with_its_own_status(number):
+    before = signal.getsignal(number)
+    with pytest.raises(Interrupted) as interrupted, interrupted_by_signals():
+        signal.raise_signal(number)
+    assert Stopped("stopped", interrupted.value).exit_code == 128 + number
+    assert signal.getsignal(number) == before
+
+
+def test_a_signal_that_is_ignored_stays_so():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with interrupted_by_signals():
+            signal.raise_signal(signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_run_waits_for_another_sweep_and_takes_its_page(small, monkeypatch):
+    """Two sweeps at once run a shared job once; the other reuses what came of it."""
+    begun, go, ran = threading.Event(), threading.Event(), []
+    jobs = [Job("plain", {})]
+
+    def run(self, command, *, log):
+        begun.set()
+        assert go.wait(60)
+        ran.append(command.name)
+        return Ended(0)
+
+    monkeypatch.setattr(executors.LocalExecutor, "run", run)
+    monkeypatch.setattr(Job, "finished", lambda self, once=None: bool(ran))
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(sweep, jobs, at_once=1, show_progress=False)
+        assert begun.wait(60)
+        second = pool.submit(sweep, jobs, at_once=1, show_progress=False)
+        assert not wait([second], timeout=0.5).done
+        go.set()
+        outcomes = [each.result()[0].status for each in (first, second)]
+    assert outcomes == ["done", "reused"]
+    assert ran == ["plain"]
 
 
 def test_nothing_starts_after_a_stop(tmp_path):
@@ -440,9 +497,3 @@ def test_nothing_starts_after_a_stop(tmp_path):
     command = [sys.executable, "-c", f"open({str(marker)!r}, 'w')"]
     assert children.run(command, log=tmp_path / "log", environment=os.environ) < 0
     assert not marker.exists()
-
-
-def test_a_process_that_is_gone_is_no_error():
-    process = subprocess.Popen([sys.executable, "-c", ""])
-    process.wait()
-    kill_tree(process.pid)

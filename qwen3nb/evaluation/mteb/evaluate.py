@@ -37,6 +37,7 @@ from qwen3nb.evaluation.mteb.subsample import limited
 from qwen3nb.evaluation.recording import (
     Work,
     assemble,
+    evaluating,
     model_info,
     record_path,
     stored,
@@ -109,21 +110,22 @@ def evaluate_tasks(
         if reason := unsuited(model, task):
             tally.skip(name, reason)
             continue
-        earlier = (
-            None if fresh else stored_record(model, task, folder=folder, seed=seed, limit=limit)
-        )
-        if earlier is not None:
-            tally.add(earlier, name=name, reused=True)
-            continue
-        with tally.attempt(name), hub_access(needs([task]), reachable):
-            result = _run_task(
-                model, task, seed=seed, batch_size=batch_size, limit=limit, config=config, run=run,
-                mteb_results=None if limit else folder / "mteb",
-            )  # fmt: skip
-            result.save(folder)
-            tally.add(result, name=name)
-        trace = record_path(model, name, folder=folder, seed=seed).with_suffix(".error.txt")
-        _keep_failure(tally.failure(name), trace)
+        file = record_path(model, name, folder=folder, seed=seed)
+        with evaluating(file):
+            earlier = (
+                None if fresh else stored_record(model, task, folder=folder, seed=seed, limit=limit)
+            )
+            if earlier is not None:
+                tally.add(earlier, name=name, reused=True)
+                continue
+            with tally.attempt(name), hub_access(needs([task]), reachable):
+                result = _run_task(
+                    model, task, seed=seed, batch_size=batch_size, limit=limit, config=config,
+                    run=run, mteb_results=None if limit else folder / "mteb",
+                )  # fmt: skip
+                result.save(folder)
+                tally.add(result, name=name)
+            _keep_failure(tally.failure(name), file.with_suffix(".error.txt"))
     return tally.run_or_raise(model.label, kind="tasks", saved=folder, strict=strict)
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from qwen3nb.records.verification import add_mteb_checksum
 from qwen3nb.utils.atomic_files import write_bytes
+from qwen3nb.utils.files.turns import turn
 
 __all__ = ["keep_results"]
 
@@ -29,11 +30,12 @@ def keep_results(written: Path, folder: Path) -> None:
 
 def _keep(file: Path, target: Path) -> None:
     data = file.read_bytes()
-    if file.suffix == ".jsonl":  # a line per task; others have written theirs
-        write_bytes(target, _merged(target, data))
-        return
-    add_mteb_checksum(target, data)
-    write_bytes(target, data)
+    with turn(target.parent / "checksums.jsonl"):  # as with all files that have a line per task
+        if file.suffix == ".jsonl":  # others have written theirs
+            write_bytes(target, _merged(target, data))
+            return
+        add_mteb_checksum(target, data)
+        write_bytes(target, data)
 
 
 def _merged(target: Path, data: bytes) -> bytes:

@@ -22,6 +22,7 @@ from qwen3nb.datasets.rows import DataError
 from qwen3nb.evaluation.recording import (
     Work,
     assemble,
+    evaluating,
     model_info,
     record_path,
     stored,
@@ -78,9 +79,10 @@ def evaluate_domain(
             if model.identity in seen:
                 continue
             seen.add(model.identity)
-            result, reused = _evaluate(
-                model, domain, folder=folder, seed=seed, fresh=fresh, run=run
-            )
+            with evaluating(record_path(model, domain.name, folder=folder, seed=seed)):
+                result, reused = _evaluate(
+                    model, domain, folder=folder, seed=seed, fresh=fresh, run=run
+                )
             tally.add(result, name=model.label, reused=reused)
     return tally.run()
 

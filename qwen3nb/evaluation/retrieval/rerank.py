@@ -27,6 +27,7 @@ from qwen3nb.datasets.trec import run_digest, write_run
 from qwen3nb.evaluation.recording import (
     Work,
     assemble,
+    evaluating,
     model_info,
     record_path,
     stored,
@@ -213,9 +214,29 @@ def rerank_candidates(
 ) -> tuple[Result, bool]:
     """Rerank the candidates of one collection; return its record and whether it was reused."""
     folder = Path(output) if output else paths.results()
-    collection, first = candidates.collection, candidates.first
     task = _task_info(candidates)
     file = record_path(reranker, task.key, folder=folder, seed=seed)
+    with evaluating(file):
+        return _rerank_candidates(
+            reranker, candidates, task, file, folder=folder, seed=seed, config=config, fresh=fresh,
+            show_progress=show_progress, run=run,
+        )  # fmt: skip
+
+
+def _rerank_candidates(
+    reranker: Reranker,
+    candidates: Candidates,
+    task: TaskInfo,
+    file: Path,
+    *,
+    folder: Path,
+    seed: int,
+    config: dict[str, Any] | None,
+    fresh: bool,
+    show_progress: bool,
+    run: str,
+) -> tuple[Result, bool]:
+    collection, first = candidates.collection, candidates.first
     if not fresh and (earlier := _earlier(file, reranker, first.recipe)) is not None:
         return earlier, True
     work = Work(reranker)

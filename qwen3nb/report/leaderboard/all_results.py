@@ -21,6 +21,7 @@ from qwen3nb.analysis.comparison.alignment import model_names
 from qwen3nb.records.record import Result
 from qwen3nb.report.leaderboard.suite import Summary
 from qwen3nb.utils.atomic_files import write_json
+from qwen3nb.utils.files.turns import turn
 
 __all__ = ["scores_of", "write_all_results"]
 
@@ -62,9 +63,10 @@ def write_all_results(
         "failures": dict(failures or {}),
     }
     beside = Path(copies) if copies else base / "summaries"
-    while (copy := beside / f"all_results_{now:%Y%m%d_%H%M%S}.json").exists():
-        now += timedelta(seconds=1)
-    return [write_json(base / "all_results.json", value), write_json(copy, value)]
+    with turn(beside / "all_results.json"):
+        while (copy := beside / f"all_results_{now:%Y%m%d_%H%M%S}.json").exists():
+            now += timedelta(seconds=1)
+        return [write_json(base / "all_results.json", value), write_json(copy, value)]
 
 
 def _by_model(results: list[Result]) -> dict[str, dict[str, Any]]:

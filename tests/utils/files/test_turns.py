@@ -1,0 +1,104 @@
+"""Turns: one at a time, whatever ends the one before."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from qwen3nb.utils.files.turns import turn
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "results").mkdir()
+    return tmp_path / "results"
+
+
+HOLD = """
+import os, sys, time
+from pathlib import Path
+from qwen3nb.utils.files.turns import turn
+with turn(Path(sys.argv[1])):
+    if sys.argv[2] == "fork" and not os.fork():
+        time.sleep(60)
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def holder(path, how="alone"):
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(path), how], text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+def leftovers(folder):
+    return sorted(each.name for each in folder.iterdir())
+
+
+@pytest.mark.parametrize("end", ["kill -9", "by itself", "by itself, a fork lives on"])
+def test_a_turn_begins_when_the_one_before_ends(folder, end):
+    process = holder(folder / "record", "fork" if "fork" in end else "alone")
+    waits = []
+    threading.Timer(0.3, lambda: _end(process, end)).start()
+    with turn(folder / "record", waiting=lambda: waits.append(process.poll())):
+        assert waits == [None]
+    os.killpg(process.pid, signal.SIGKILL) if "fork" in end else None
+    process.communicate()
+    assert leftovers(folder) == []
+
+
+def _end(process, how):
+    if how == "kill -9":
+        process.kill()
+    else:
+        process.stdin.write("\n")
+        process.stdin.flush()
+
+
+def test_many_at_once_lose_no_update(folder):
+    count = folder / "count"
+    count.write_text("0")
+
+    def add():
+        for _ in range(5):
+            with turn(count):
+                value = int(count.read_text())
+                time.sleep(0.001)
+                count.write_text(str(value + 1))
+
+    threads = [threading.Thread(target=add) for _ in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert count.read_text() == "20"
+    assert leftovers(folder) == ["count"]
+
+
+def test_one_who_gives_up_goes_on_and_leaves_the_lock(folder):
+    process = holder(folder / "page")
+    times = []
+    with turn(folder / "page", give_up=lambda: bool(times.append(1)) or len(times) > 2):
+        assert process.poll() is None
+    assert leftovers(folder) == [".page.writes.lock"]
+    process.communicate("\n")
+    assert leftovers(folder) == []
+
+
+def test_different_deeds_do_not_wait_for_each_other(folder):
+    with turn(folder / "x", what="evaluates"), turn(folder / "x"), turn(folder / "y"):
+        pass
+
+
+def test_there_are_no_turns_where_no_file_can_be_made(folder):
+    (folder / "file").write_text("")
+    with turn(folder / "file" / "below", waiting=lambda: pytest.fail("waits")):
+        pass
