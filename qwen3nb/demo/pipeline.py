@@ -18,6 +18,7 @@ import click
 from qwen3nb import paths
 from qwen3nb.demo.steps import RERANKED, STEPS, joint_adapter
 from qwen3nb.execution.sweep import Job, sweep
+from qwen3nb.utils.terminal import say
 
 __all__ = ["BASELINES", "DemoError", "run_demo"]
 
@@ -78,7 +79,7 @@ def _jobs(demo: Path) -> list[Job]:
 
 
 def _say(what: str) -> None:
-    click.secho(f"» {what}", bold=True, err=True)
+    say(f"» {what}", bold=True, err=True)
 
 
 def _in_parallel(steps: Sequence[str]) -> None:
