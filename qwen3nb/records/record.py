@@ -29,6 +29,7 @@ from qwen3nb.records.query_scores import QueryScores, StoredScores
 from qwen3nb.records.side_files import named_files, remove_unnamed, write_side_file
 from qwen3nb.records.top_documents import StoredTop, encode_top
 from qwen3nb.utils.atomic_files import read_json, sha256_json, write_json
+from qwen3nb.utils.secrets import known_secrets
 
 __all__ = [
     "FIRST_SCHEMA",
@@ -278,6 +279,7 @@ class Result:
         path = self.path(folder)
         replaced = named_files(path)
         value = {"schema": SCHEMA, **_without_rows(self), **_write_rows(self, path)}
+        _refuse_secrets(value, where=str(path))
         write_json(path, value | {"checksum": checksum(value)})
         remove_unnamed(path, replaced=replaced)
         return path
@@ -398,6 +400,13 @@ def result_path(folder: Path | None, model: str, seed: int, task: str) -> Path:
         if not _NAME.fullmatch(name):
             raise ResultError(f"{name!r} is not safe as a file name; use letters, digits, . _ -")
     return (folder or paths.results()) / model / f"seed_{seed}" / f"{task}.json"
+
+
+def _refuse_secrets(value: dict[str, Any], *, where: str) -> None:
+    """Raise if a record holds a secret; what a config holds of data may look like one."""
+    secrets = known_secrets()
+    secrets.values.refuse(json.dumps(value), where=where)
+    secrets.refuse(json.dumps({**value, "config": None}), where=where)
 
 
 def checksum(value: dict[str, Any]) -> str:

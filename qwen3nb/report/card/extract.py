@@ -8,7 +8,7 @@ from typing import Any
 from qwen3nb.extraction.extract import Extraction, extract_encoder
 from qwen3nb.report.card.card import card_text, loaded_name
 from qwen3nb.report.card.facts import stated_facts
-from qwen3nb.utils.atomic_files import write_text
+from qwen3nb.utils.secrets import write_public
 
 __all__ = ["extract"]
 
@@ -47,5 +47,5 @@ def extract(
     loaded_name(Path(output), hub_id)
     done = extract_encoder(checkpoint, output, **options)
     card = card_text(done.folder, [], facts=file, license=license, hub_id=hub_id)
-    write_text(done.folder / "README.md", card)
+    write_public(done.folder / "README.md", card)
     return done
