@@ -20,12 +20,14 @@ from qwen3nb.report.render.home import record_link
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import new_folder, read_json, write_text
 from qwen3nb.utils.files.turns import turn
+from qwen3nb.utils.secrets import kernel_environment, known_secrets, write_public
 
 __all__ = [
     "BookError",
     "build_book",
     "page_links",
     "remote_resources",
+    "secret_pages",
     "write_card_page",
 ]
 
@@ -37,6 +39,9 @@ _REMOTE = re.compile(
 )
 _REMOTE_STYLE = re.compile(r"""(?:@import|url\()\s*["']?((?:https?:)?//[^"')\s]+)""", re.IGNORECASE)
 _HARMLESS = re.compile(r'<link[^>]+rel="(?:canonical|license|author)"', re.IGNORECASE)
+
+# Texts of a built book; what the theme brings into ``_static`` is none of ours.
+_TEXTS = {".html", ".json", ".js", ".ipynb", ".md", ".txt", ".csv", ".tex", ".bib", ".svg", ".css"}
 
 # Pages that show the current results, run before each build, and whether they take a tier.
 _PAGES = {
@@ -62,7 +67,7 @@ _NOT_A_PAGE = "expected a notebook; delete the file, or run it again"
 
 
 class BookError(RuntimeError):
-    """The book does not build, or a page would fetch something from another host."""
+    """The book does not build, or a page holds a secret or something from another host."""
 
 
 def page_links(results: Iterable[Result]) -> dict[str, str]:
@@ -103,7 +108,7 @@ def write_card_page(
         return write_text(
             page, "# Model card\n\nPending: no extracted model has been evaluated yet.\n"
         )
-    return write_text(page, card_body(model, results, tier=tier))
+    return write_public(page, card_body(model, results, tier=tier))
 
 
 def _last_extracted(results: Sequence[Result]) -> Path | None:
@@ -147,8 +152,8 @@ def build_book(*, tier: str = "", model: Path | None = None, show_progress: bool
         The path of the book's first page.
 
     Raises:
-        BookError: Sphinx warned, a page would fetch something from another host, or the tier has
-            no results and another has.
+        BookError: Sphinx warned, a page would fetch something from another host or holds a
+            secret, or the tier has no results and another has.
     """
     from qwen3nb.execution.notebook import run_notebook
 
@@ -194,7 +199,12 @@ def _build_strictly(output: Path) -> None:
     command += ["build", str(paths.book()), "-W", "-n", "--keep-going", "-q"]
     command += ["--path-output", str(output)]
     done = subprocess.run(
-        guarded(command), capture_output=True, text=True, check=False, start_new_session=True
+        guarded(command),
+        capture_output=True,
+        text=True,
+        check=False,
+        start_new_session=True,
+        env=kernel_environment(),
     )
     if done.returncode:
         output_text = (done.stdout + done.stderr).strip()
@@ -202,12 +212,32 @@ def _build_strictly(output: Path) -> None:
     html = output / "_build" / "html"
     if not (html / "index.html").is_file():
         raise BookError(f"the build succeeded but did not write {html / 'index.html'}")
+    if secret := secret_pages(html):
+        listed = "\n".join(f"  {page}: {', '.join(kinds)}" for page, kinds in secret[:10])
+        raise BookError(f"the built pages held secrets, so they were deleted again:\n{listed}")
     if remote := remote_resources(html):
         listed = "\n".join(f"  {page}: {what}" for page, what in remote[:10])
         raise BookError(f"pages would fetch from other hosts:\n{listed}")
     for each in (output / "_build").iterdir():
         each.rename(output / each.name)
     (output / "_build").rmdir()
+
+
+def secret_pages(html: Path) -> list[tuple[str, list[str]]]:
+    """Return the texts of a built book that hold secrets, and the kinds of these.
+
+    Pages are searched, and so are their sources, records, downloads and the index of the search.
+    """
+    secrets = known_secrets()
+    holding = []
+    for file in sorted(html.rglob("*")):
+        name = file.relative_to(html)
+        if file.suffix not in _TEXTS or name.parts[0] == "_static" or not file.is_file():
+            continue
+        own = secrets.values if name.parts[0] == "records" else secrets  # with texts of data
+        if kinds := own.kinds(file.read_text(encoding="utf-8", errors="replace")):
+            holding.append((str(name), kinds))
+    return holding
 
 
 def remote_resources(html: Path) -> list[tuple[str, str]]:

@@ -11,6 +11,7 @@ import click
 
 from qwen3nb.cli.errors import readable_records, without_traceback
 from qwen3nb.cli.options import FILE, READ_LIMIT, seed_option
+from qwen3nb.utils.terminal import say
 
 __all__ = ["ANALYSIS_COMMANDS"]
 
@@ -99,7 +100,7 @@ def _show_interference(report: Any) -> None:
         report.interference.verdict(),
         report.interference.verdict(by="evidence"),
     )
-    click.secho(f"By point: {by_point}. By evidence: {by_evidence}.", bold=True)
+    say(f"By point: {by_point}. By evidence: {by_evidence}.", bold=True)
 
 
 @click.command()
@@ -147,7 +148,7 @@ def compare(
     the newest run of a model is worse than the one before.
     """
     from qwen3nb.report.comparison.candidates import compare_candidates
-    from qwen3nb.utils.atomic_files import write_text
+    from qwen3nb.utils.secrets import write_public
 
     if results is not None and not results.is_dir():
         raise FileNotFoundError(f"{results}: no such folder")
@@ -157,11 +158,11 @@ def compare(
     else:
         _show_candidates(report)
         if json_file:
-            click.echo(str(write_text(json_file, report.to_json())))
+            click.echo(str(write_public(json_file, report.to_json())))
     if markdown_file:
-        click.echo(str(write_text(markdown_file, report.to_markdown())), err=True)
+        click.echo(str(write_public(markdown_file, report.to_markdown())), err=True)
     for each in report.regressions if gate else ():
-        click.secho(f"regression: {each}", fg="red", err=True)
+        say(f"regression: {each}", fg="red", err=True)
     if gate and report.regressions:
         sys.exit(REGRESSION)
 
@@ -170,9 +171,9 @@ def _show_candidates(report: Any) -> None:
     from qwen3nb.report.render.console import print_table
 
     for title, table in report.tables().items():
-        click.secho(f"\n{title}", bold=True)
+        say(f"\n{title}", bold=True)
         print_table(table)
-    click.secho(report.headline, bold=True)
+    say(report.headline, bold=True)
 
 
 ANALYSIS_COMMANDS = (analyze, compare)

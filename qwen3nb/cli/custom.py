@@ -20,7 +20,8 @@ from qwen3nb.cli.options import (
     READ_LIMIT,
     hide_library_bars,
     seed_option,
-)  # fmt: skip
+)
+from qwen3nb.utils.terminal import say
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -143,10 +144,10 @@ def run_domain(
 
 def _print_results(run: EvaluationRun, output: Path | None) -> None:
     """Print the table, and the time and the record of each model."""
-    from rich.console import Console
-
     if run.results:
-        Console().print(domain_table(run.results))
+        from qwen3nb.report.render.console import terminal
+
+        terminal().print(domain_table(run.results))
     for result in run.results:
         cost = result.cost
         took = f"{cost.seconds:.1f} s, {cost.encoded:,} texts encoded, {cost.cached:,} cached"
@@ -157,7 +158,7 @@ def _print_results(run: EvaluationRun, output: Path | None) -> None:
 def _report(results: Sequence[Result], folder: Path | None) -> None:
     """Compare the models with the first; write the report, and print the decision last."""
     from qwen3nb.report.comparison.candidates import compare_candidates
-    from qwen3nb.utils.atomic_files import write_text
+    from qwen3nb.utils.secrets import write_public
 
     report = compare_candidates(
         results, current=results[0].model.label, task=results[0].task.key,
@@ -165,8 +166,8 @@ def _report(results: Sequence[Result], folder: Path | None) -> None:
     if folder is not None:
         stem = folder / f"evaluation_{datetime.now():%Y%m%d_%H%M%S}"
         for suffix, text in ((".json", report.to_json()), (".md", report.to_markdown())):
-            click.echo(write_text(stem.with_suffix(suffix), text))
-    click.secho(report.headline, bold=True)
+            click.echo(write_public(stem.with_suffix(suffix), text))
+    say(report.headline, bold=True)
 
 
 def _print_summary(domain: Domain) -> None:

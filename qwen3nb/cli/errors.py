@@ -1,4 +1,8 @@
-"""Show expected errors as one message on the terminal, without a traceback."""
+"""Show expected errors as one message on the terminal, without a traceback.
+
+Whatever a command prints passes `guarded_streams`: escape sequences in names and messages are shown
+as text, and secrets are removed.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +14,35 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from qwen3nb.utils.files.file_errors import explained
+from qwen3nb.utils.terminal import guarded_streams, traceback_here
 
 if TYPE_CHECKING:
     from qwen3nb.records.results import Results
 
-__all__ = ["readable_records", "without_traceback"]
+__all__ = ["Program", "readable_records", "without_traceback"]
+
+
+class Program(click.Group):
+    """The top of the command line, with guarded output."""
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run a command, with output and error messages guarded."""
+        with guarded_streams():
+            return super().main(*args, **kwargs)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run a command; as a program of its own, a traceback at its end is guarded, too."""
+        if args or kwargs:
+            return self.main(*args, **kwargs)
+        with guarded_streams(), traceback_here():
+            return self.main()
 
 
 def without_traceback(command: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap ``command`` so that errors users can act on become click's ``Error: …``.
 
-    These are the errors that the package raises on purpose, and a missing optional library.
+    These are the errors that the package raises on purpose, those of files, and a missing optional
+    library. A pipe that its reader has closed is left to click, which ends in silence.
     """
 
     @functools.wraps(command)
@@ -34,13 +56,13 @@ def without_traceback(command: Callable[..., Any]) -> Callable[..., Any]:
         try:
             with interrupted_by_signals():
                 return command(*args, **kwargs)
-        except click.ClickException:
+        except (click.ClickException, BrokenPipeError):
             raise
         except KeyboardInterrupt as interruption:
             message = "stopped. Repeat the command to resume; what was finished is kept"
             raise Stopped(message, interruption) from None
         except OSError as error:
-            raise click.ClickException(explained(error)) from None
+            raise click.ClickException(" ".join(explained(error).splitlines())) from None
         except (ValueError, ImportError, *expected) as error:
             raise click.ClickException(str(error)) from None
 

@@ -17,13 +17,14 @@ from qwen3nb.cli.analyze import ANALYSIS_COMMANDS
 from qwen3nb.cli.bench import bench
 from qwen3nb.cli.custom import domain
 from qwen3nb.cli.encode import VECTOR_COMMANDS
-from qwen3nb.cli.errors import readable_records, without_traceback
+from qwen3nb.cli.errors import Program, readable_records, without_traceback
 from qwen3nb.cli.notebooks import NOTEBOOK_COMMANDS
 from qwen3nb.cli.options import (
     CACHE_LIMIT,
     DEVICE,
     DTYPE,
     FILE,
+    PASS_ENV,
     POOLING,
     TIER,
     hide_library_bars,
@@ -35,6 +36,7 @@ from qwen3nb.cli.study import STUDY_COMMANDS
 from qwen3nb.cli.sweep import sweep_command
 from qwen3nb.cli.tasks import TASK_COMMANDS
 from qwen3nb.models.modeling.pooling import POOLINGS
+from qwen3nb.utils.terminal import say
 
 __all__ = ["main"]
 
@@ -51,7 +53,9 @@ LICENSE = click.option(
 HUB_ID = click.option("--hub-id", default="", help="Id on the hub, for the card's examples.")
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.version_option(package_name="qwen3nb")
 def main() -> None:
     """Extract, evaluate and compare Qwen3 encoders; publish a book of traceable results.
@@ -120,7 +124,7 @@ def extract(
         for key, value in done.verification.as_dict().items():
             click.echo(f"  {key}: {value}")
     for warning in done.warnings:
-        click.secho(f"warning: {warning}", fg="yellow", err=True)
+        say(f"warning: {warning}", fg="yellow", err=True)
 
 
 @main.command()
@@ -297,17 +301,18 @@ def card(
     """
     from qwen3nb.records.results import richest_tier
     from qwen3nb.report.card.card import card_text
-    from qwen3nb.utils.atomic_files import write_text
+    from qwen3nb.utils.secrets import write_public
 
     if results is not None and not results.is_dir():
         raise FileNotFoundError(f"{results}: no such folder of records")
     records = readable_records(results, adapters=False)
     text = card_text(model, records, tier=tier or richest_tier(records), **stated)
-    click.echo(write_text(output or model / "README.md", text))
+    click.echo(write_public(output or model / "README.md", text))
 
 
 @main.command()
 @TIER
+@PASS_ENV
 @without_traceback
 def book(tier: str | None) -> None:
     """Build the book from the current results, in strict mode, and check it.

@@ -21,6 +21,7 @@ from qwen3nb.cli.errors import without_traceback
 from qwen3nb.cli.options import (
     CACHE_LIMIT,
     MIRROR,
+    PASS_ENV,
     REHEARSE,
     hide_library_bars,
     rehearsal,
@@ -195,6 +196,7 @@ def _print_scores(trace: RunTrace) -> None:
 @FRESH
 @MIRROR
 @CACHE_LIMIT
+@PASS_ENV
 @without_traceback
 def evaluate(
     dry_run: bool,
@@ -253,9 +255,9 @@ class _NotebookGroup(click.Group):
         from qwen3nb.execution.parameters import notebook_title
 
         notebook = _notebook(name)
-        return CACHE_LIMIT(FRESH(PARAMETER(click.command(
+        return PASS_ENV(CACHE_LIMIT(FRESH(PARAMETER(click.command(
             name, cls=NotebookCommand, notebook=notebook, help=notebook_title(notebook)
-        )(_run_given))))  # fmt: skip
+        )(_run_given)))))  # fmt: skip
 
 
 @click.group("run", cls=_NotebookGroup, subcommand_metavar="NOTEBOOK [ARGS]...")

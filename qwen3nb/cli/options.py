@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,10 +15,12 @@ from qwen3nb.models.cache.byte_sizes import parse_size
 from qwen3nb.models.modeling.dtypes import DTYPES
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.tiers import TIERS
+from qwen3nb.utils.secrets import PASSED, passed_names
 
 __all__ = [
-    "CACHE_LIMIT", "DEVICE", "DTYPE", "FILE", "MIRROR", "POOLING", "RAY", "READ_LIMIT", "REHEARSE",
-    "SIZE", "TIER", "hide_library_bars", "paths_given", "rehearsal", "seed_option", "use_mirror",
+    "CACHE_LIMIT", "DEVICE", "DTYPE", "FILE", "MIRROR", "PASS_ENV", "POOLING", "RAY",
+    "READ_LIMIT", "REHEARSE", "SIZE", "TIER", "hide_library_bars", "pass_names", "paths_given",
+    "rehearsal", "seed_option", "use_mirror",
 ]  # fmt: skip
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -95,6 +97,33 @@ READ_LIMIT = click.option(
     "more than the usual limit.  [QWEN3NB_READ_LIMIT]",
 )  # fmt: skip
 _REHEARSED = 16  # rows, queries and unjudged documents
+
+
+def pass_names(names: Sequence[str], ctx: click.Context) -> None:
+    """Let kernels have these variables, though secret, until the command ends.
+
+    Raises:
+        UsageError: a variable that is not set.
+    """
+    if absent := [name for name in names if name not in os.environ]:
+        raise click.UsageError(
+            f"--pass-env names a variable of the environment; {', '.join(absent)} is not set"
+        )
+    if names:
+        before = os.environ.get(PASSED)
+        ctx.call_on_close(lambda: _set_variables({PASSED: before}))
+        os.environ[PASSED] = ",".join(dict.fromkeys([*passed_names(), *names]))
+
+
+def _pass_given(ctx: click.Context, _: click.Parameter, names: tuple[str, ...]) -> None:
+    pass_names(names, ctx)
+
+
+PASS_ENV = click.option(
+    "--pass-env", multiple=True, metavar="NAME", expose_value=False, callback=_pass_given,
+    help="Let notebooks see this variable of the environment, though its name or value is that of "
+    "a secret; repeatable.  [QWEN3NB_PASS_ENV]",
+)  # fmt: skip
 
 
 def seed_option(what: str) -> Callable[[_Command], _Command]:

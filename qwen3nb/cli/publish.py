@@ -22,6 +22,7 @@ from qwen3nb.cli.options import (
 from qwen3nb.report.render.figure import FORMATS, PAPER_STYLES
 from qwen3nb.report.render.table import TABLE_FORMATS
 from qwen3nb.tiers import TIERS
+from qwen3nb.utils.terminal import say
 
 if TYPE_CHECKING:
     from qwen3nb.report.paper.contents import Choice
@@ -188,7 +189,7 @@ def report(
     hide_library_bars()
     done = report_model(model, baselines=split_names(baselines), **options)
     for title, table in done.tables().items():
-        click.secho(f"\n{title}", bold=True)
+        say(f"\n{title}", bold=True)
         print_table(table)
     for file in done.write(output, facts=facts):
         click.echo(file)

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from qwen3nb.cli.errors import without_traceback
+from qwen3nb.cli.options import PASS_ENV
 
 __all__ = ["STUDY_COMMANDS"]
 
@@ -38,6 +39,7 @@ def new(folder: Path, title: str, author: str) -> None:
     "--at-once", type=click.IntRange(min=0), default=0,
     help="Parallel runs; 0 for one per core, at most four.",
 )  # fmt: skip
+@PASS_ENV
 @without_traceback
 def demo(at_once: int) -> None:
     """Train toy models, extract and evaluate them beside baselines, and build the book.

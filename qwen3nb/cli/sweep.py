@@ -12,7 +12,16 @@ import click
 
 from qwen3nb.cli.errors import without_traceback
 from qwen3nb.cli.notebooks import FRESH, PARAMETER, NotebookCommand, given_parameters
-from qwen3nb.cli.options import CACHE_LIMIT, MIRROR, RAY, REHEARSE, rehearsal, use_mirror
+from qwen3nb.cli.options import (
+    CACHE_LIMIT,
+    MIRROR,
+    PASS_ENV,
+    RAY,
+    REHEARSE,
+    pass_names,
+    rehearsal,
+    use_mirror,
+)
 
 if TYPE_CHECKING:
     from qwen3nb.execution.sweep import Job, Outcome
@@ -53,12 +62,13 @@ __all__ = ["sweep_command"]
 @FRESH
 @MIRROR
 @CACHE_LIMIT
+@PASS_ENV
 @without_traceback
 def sweep_command(file: Path | None, mirror: Path | None, **flags: Any) -> None:
     """Run every checkpoint on every tier in every notebook, then build the book.
 
     FILE is TOML with the keys checkpoints, tiers, notebooks, parameters, runs, at_once,
-    book, ray and gpus_each; options override it. Options of eval.ipynb, and -p, apply to
+    book, ray, gpus_each and pass_env; options override it. Options of eval.ipynb, and -p, apply to
     every notebook that declares the parameter. --checkpoint, --tier and --notebook are
     repeatable.
 
@@ -77,6 +87,7 @@ def sweep_command(file: Path | None, mirror: Path | None, **flags: Any) -> None:
 
     use_mirror(mirror)
     plan = _plan(file, flags)
+    pass_names(plan.pass_env, click.get_current_context())
     if flags["rehearse"]:
         limit = rehearsal(dict(plan.typed) | dict(plan.parameters))["limit"]
         plan = replace(plan, typed={**plan.typed, "limit": str(limit)}, book=False)

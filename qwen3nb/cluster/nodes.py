@@ -23,6 +23,7 @@ from qwen3nb.cluster.facts import Question, facts_here
 from qwen3nb.cluster.processes import run_guarded
 from qwen3nb.utils.atomic_files import read_json, write_json
 from qwen3nb.utils.files.digest_memory import known_digests
+from qwen3nb.utils.secrets import passed_names
 
 __all__ = [
     "DRIVER",
@@ -96,10 +97,11 @@ def sent_environment() -> dict[str, str]:
     """
     from qwen3nb.models.inference.onednn_linear import LINEAR, linear_library  # loads torch
 
+    passed = passed_names()
     sent = {
         name: value
         for name, value in os.environ.items()
-        if name.startswith(_SENT) and name not in _OWN
+        if (name.startswith(_SENT) and name not in _OWN) or name in passed
     }
     own = {"QWEN3NB_HOME": str(paths.root()), LINEAR: linear_library()}
     return sent | own

@@ -19,6 +19,7 @@ from qwen3nb import paths
 from qwen3nb.cluster.processes import guarded
 from qwen3nb.demo.steps import RERANKED, STEPS, joint_adapter
 from qwen3nb.execution.sweep import Job, sweep
+from qwen3nb.utils.terminal import say
 
 __all__ = ["BASELINES", "DemoError", "run_demo"]
 
@@ -79,7 +80,7 @@ def _jobs(demo: Path) -> list[Job]:
 
 
 def _say(what: str) -> None:
-    click.secho(f"» {what}", bold=True, err=True)
+    say(f"» {what}", bold=True, err=True)
 
 
 def _in_parallel(steps: Sequence[str]) -> None:

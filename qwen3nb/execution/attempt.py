@@ -11,10 +11,9 @@ where neither HTML nor MyST directives take effect.
 from __future__ import annotations
 
 import os
-import re
 import textwrap
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -24,16 +23,27 @@ from typing import Any
 import nbformat
 
 from qwen3nb import paths
+from qwen3nb.datasets.mirror import mirrored
+from qwen3nb.evaluation.mteb.select import split_names
 from qwen3nb.execution.page_names import page_title
 from qwen3nb.execution.parameters import Once
-from qwen3nb.execution.publish import clean, made_with, publish, without_empty_sections
+from qwen3nb.execution.publish import (
+    clean,
+    made_with,
+    publish,
+    without_empty_sections,
+    without_secrets,
+)
+from qwen3nb.models.sources.resolve import find_source
 from qwen3nb.records.failures import FailedRun, note_failure
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.table import Table
+from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import write_text
 from qwen3nb.utils.markdown import escaped
-from qwen3nb.utils.progress import text_progress
-from qwen3nb.utils.secrets import without, without_secrets
+from qwen3nb.utils.progress import TEXT
+from qwen3nb.utils.secrets import kernel_environment, known_secrets
+from qwen3nb.utils.terminal import uncoloured, visible
 
 __all__ = ["LOG", "Attempt", "cell_error", "ran_to_its_end"]
 
@@ -41,7 +51,6 @@ RAISES = "raises-failures"  # tag of the cell that raises what failed, after eve
 
 # Environment variable set by a sweep: the file that receives the output of the run.
 LOG = "QWEN3NB_RUN_LOG"
-_ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _LONGEST = 4000
 _WIDTH = 88
 
@@ -69,43 +78,51 @@ class Attempt:
     once: Once = field(default_factory=Once)
 
     @contextmanager
-    def watched(self, nb: Any) -> Iterator[list[str]]:
-        """Keep secrets out of the environment; record exceptions, such as a dead kernel."""
+    def watched(self, nb: Any) -> Iterator[None]:
+        """Record exceptions within the block, such as a dead kernel."""
         from nbclient.exceptions import DeadKernelError
 
-        with without_secrets() as secrets, text_progress():
-            try:
-                yield secrets
-            except DeadKernelError:
-                reason = "the kernel died, possibly out of memory"
-                self.fail(nb, "DeadKernelError", reason, secrets=secrets)
-                raise
-            except Exception as error:
-                self.fail(nb, type(error).__name__, str(error), secrets=secrets)
-                raise
+        try:
+            yield
+        except DeadKernelError:
+            self.fail(nb, "DeadKernelError", "the kernel died, possibly out of memory")
+            raise
+        except Exception as error:
+            self.fail(nb, type(error).__name__, str(error))
+            raise
 
-    def succeed(self, nb: Any, *, key: str, secrets: Sequence[str] = ()) -> bool:
+    def environment(self, nb: Any) -> dict[str, str]:
+        """Return the environment of the run's kernel: no secret, and progress as text.
+
+        The hub's token is in it if the parameters name a model or data of the hub.
+        """
+        reads = nb.metadata["qwen3nb"].get("reads") == "results"
+        download = not reads and _names_hub(self.values)
+        return kernel_environment(download=download) | {TEXT: "1"}
+
+    def succeed(self, nb: Any, *, key: str) -> bool:
         """Publish the page and return True; False for a run without a page."""
         if self.page is None:
             return False
         seconds = time.time() - self.started
         publish(
             nb, self.page, values=self.values, key=key, notebook=self.notebook,
-            seconds=seconds, secrets=secrets, once=self.once,
+            seconds=seconds, once=self.once,
         )  # fmt: skip
         return True
 
-    def fail(self, nb: Any, error: str, message: str, *, secrets: Sequence[str] = ()) -> None:
+    def fail(self, nb: Any, error: str, message: str) -> None:
         """Write a page about the failure, and a note for the status page of the book."""
         if self.page is None:
             return
+        secrets = known_secrets()
         more = [paths.shown(Path(file)) for file in (self.log, self.partial) if file]
         run = FailedRun(
             page=paths.page_key(self.page),
             notebook=self.notebook,
             parameters=self.values,
-            error=without(secrets, error),
-            message=without(secrets, _shortened(_ANSI.sub("", message))),
+            error=visible(secrets.without(error)),
+            message=_shortened(visible(uncoloured(secrets.without(message)))),
             started=_second(self.started),
             failed=_second(time.time()),
             seconds=round(time.time() - self.started, 1),
@@ -115,7 +132,7 @@ class Attempt:
             page = _with_failures(nb, run, title=self._title(nb))
         else:
             page = _with_notice(self.page, run) or _failed_page(nb, run, title=self._title(nb))
-        write_text(self.page, without(secrets, nbformat.writes(page)) + "\n")
+        write_text(self.page, nbformat.writes(without_secrets(page, self.page)) + "\n")
         note_failure(run)
 
     def _title(self, nb: Any) -> str | None:
@@ -123,6 +140,38 @@ class Attempt:
             return page_title(nb, self.values, once=self.once)
         except (ValueError, OSError):  # the model is missing or broken
             return None
+
+
+def _names_hub(values: Mapping[str, Any]) -> bool:
+    """Return whether parameters name a model or data of the hub that the mirror does not have."""
+    models = [
+        each
+        for name in ("checkpoint", "first_stage", "models")
+        for each in split_names(str(values.get(name, "")))
+    ]
+    return _names_hub_data(values) or any(map(_is_on_hub, models))
+
+
+def _names_hub_data(values: Mapping[str, Any]) -> bool:
+    """Return whether tasks are named other than PyDocs, or a tier, benchmark or type of them."""
+    own = [name for key in ("task", "tasks", "data") for name in split_names(values.get(key, ""))]
+    if any(values.get(name) for name in ("benchmark", "types", "languages")):
+        return True
+    tier = TIERS.get(values.get("tier", ""))
+    tasks = own or (tier.task_keys if tier else ())
+    return not all(
+        task.startswith(("PyDocs", "AuthorSTS")) or Path(task).expanduser().exists()
+        for task in tasks
+    )
+
+
+def _is_on_hub(spec: str) -> bool:
+    try:
+        source = find_source(spec)
+    except ValueError:  # no model, or a broken one; the run says so
+        return False
+    parts = source.parts or (source,)
+    return any(part.kind == "hub" and part.id and not mirrored(part.id) for part in parts)
 
 
 def cell_error(nb: Any) -> tuple[str, str]:

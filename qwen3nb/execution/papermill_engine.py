@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import atexit
 import copy
+import logging
 import os
 import sys
 from contextlib import nullcontext
@@ -29,15 +30,39 @@ from typing import Any
 
 from jupyter_client.manager import AsyncKernelManager
 from papermill import engines
+from papermill.clientwrap import PapermillNotebookClient
 
 from qwen3nb.cluster.processes import guarded
 from qwen3nb.execution.papermill_argv import completed
+from qwen3nb.utils.secrets import Secrets, known_secrets
+from qwen3nb.utils.terminal import uncoloured, visible, visible_progress
 
 __all__ = ["Engine"]
 
 
 # The kernel of a run listens on this machine only: no warning that its port is not encrypted.
 _QUIET = ("--IPKernelApp.log_level=ERROR",)
+_log = logging.getLogger(__name__)
+
+
+class _Client(PapermillNotebookClient):
+    """papermill's client: what a kernel sends comes without secrets and control characters."""
+
+    def __init__(self, *args: Any, secrets: Secrets, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._secrets = secrets
+
+    def process_message(self, msg: dict[str, Any], cell: Any, cell_index: int) -> Any:
+        """Clean a message before it becomes an output, a line of a log or of the terminal."""
+        content, kinds = self._secrets.removed(msg["content"])
+        if kinds and msg["msg_type"] != "execute_input":
+            _log.warning("removed from the output of cell %d: %s", cell_index, ", ".join(kinds))
+        if msg["msg_type"] == "stream":
+            content["text"] = visible_progress(uncoloured(content["text"]))
+        elif msg["msg_type"] == "error":
+            content["evalue"] = visible(content["evalue"])
+            content["traceback"] = [visible(uncoloured(line)) for line in content["traceback"]]
+        return super().process_message(msg, cell, cell_index)
 
 
 class GuardedKernels(AsyncKernelManager):
@@ -100,17 +125,41 @@ class Engine(engines.NBClientEngine):
         attempt = Attempt(paths.notebook_name(source), values, page, output, once=once)
         options["kernel_manager_class"] = GuardedKernels
         options["extra_arguments"] = [*options.get("extra_arguments", ()), *_QUIET]
+        options["environment"] = attempt.environment(nb)
         # `run_notebook` has its turn already.
         alone = turn(output, what="runs") if output and page and by_papermill else nullcontext()
-        with alone, attempt.watched(nb) as secrets:
+        with alone, attempt.watched(nb):
             nb = super().execute_notebook(nb, kernel_name, output_path=output_path, **options)
         if nb.metadata.papermill.get("exception"):
-            attempt.fail(nb, *cell_error(nb), secrets=secrets)
-        elif output and attempt.succeed(nb, key=key, secrets=secrets):
+            attempt.fail(nb, *cell_error(nb))
+        elif output and attempt.succeed(nb, key=key):
             engines.logger.info("Page: %s", page)
             # papermill writes its output once more after this; the page replaces it.
             atexit.register(output.unlink, missing_ok=True)
         return nb
+
+    @classmethod
+    def execute_managed_notebook(
+        cls,
+        nb_man: Any,
+        kernel_name: str,
+        environment: dict[str, str] | None = None,
+        **options: Any,
+    ) -> Any:
+        """Execute the cells; of our notebooks, in a kernel with this ``environment`` alone."""
+        if environment is None:
+            return super().execute_managed_notebook(nb_man, kernel_name, **options)
+        options.pop("input_path", None)
+        client = _Client(
+            nb_man,
+            kernel_name=kernel_name,
+            timeout=options.pop("execution_timeout", None),
+            startup_timeout=options.pop("start_timeout", 60),
+            log=engines.logger,
+            secrets=known_secrets(),
+            **options,
+        )
+        return client.execute(env=environment)
 
 
 def _as_written(nb: Any) -> Any:

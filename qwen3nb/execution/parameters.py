@@ -19,6 +19,7 @@ from typing import Any, ParamSpec, TypeVar
 import click
 
 from qwen3nb.execution.parameter_checks import CHECKS
+from qwen3nb.utils.secrets import known_secrets
 
 __all__ = [
     "Once",
@@ -187,7 +188,8 @@ def check_parameters(
         if (problem := _mistyped(name, value, declared)) is not None
     ]
     values = {name: given.get(name, parameter.default) for name, parameter in declared.items()}
-    if problems := problems or _invalid(values, once or Once()):
+    once = once or Once()
+    if problems := problems or [*_invalid(values, once), *_secret(given, once)]:
         raise ParameterError("\n".join(problems))
     return values
 
@@ -215,6 +217,17 @@ def _invalid(values: Mapping[str, Any], once: Once) -> list[str]:
             except (ValueError, OSError) as error:
                 problems.append(str(error))
     return problems
+
+
+def _secret(given: Mapping[str, Any], once: Once) -> list[str]:
+    """Return the messages of all values that hold a secret."""
+    secrets = once(known_secrets)
+    return [
+        f"{name} holds {', '.join(kinds)}; parameters are in the names of pages, in records and "
+        "in the book. Give what does not, or rename the folder"
+        for name, value in given.items()
+        if (kinds := secrets.kinds(str(value)))
+    ]
 
 
 def typed_parameters(declared: Mapping[str, Parameter], given: Mapping[str, str]) -> dict[str, Any]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 import copy
+import logging
 import re
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,18 @@ from qwen3nb.execution.parameters import Once
 from qwen3nb.records.record import Environment
 from qwen3nb.report.render.html import unstyled
 from qwen3nb.utils.code_version import git_commit
-from qwen3nb.utils.secrets import without
+from qwen3nb.utils.secrets import known_secrets
 
-__all__ = ["clean", "is_widget_warning", "made_with", "publish", "without_empty_sections"]
+__all__ = [
+    "clean",
+    "is_widget_warning",
+    "made_with",
+    "publish",
+    "without_empty_sections",
+    "without_secrets",
+]
+
+_log = logging.getLogger(__name__)
 
 _MAIN = ("qwen3nb", "torch", "transformers", "sentence-transformers", "mteb")
 _HEADING = re.compile(r"(#{1,6})\s")
@@ -41,7 +50,6 @@ def publish(
     key: str,
     notebook: str = "",
     seconds: float = 0.0,
-    secrets: Sequence[str] = (),
     once: Once | None = None,
 ) -> None:
     """Clean an executed notebook and write it into the book atomically.
@@ -53,7 +61,6 @@ def publish(
         key: see `qwen3nb.execution.notebook.run_key`.
         notebook: name of the source notebook.
         seconds: duration of the run.
-        secrets: strings to remove from the page.
         once: what was resolved to name the page; its title agrees with that.
     """
     import nbformat
@@ -71,8 +78,34 @@ def publish(
         "seconds": round(seconds, 1),
         **made_with(),
     }
-    write_text(page, without(secrets, nbformat.writes(nb)) + "\n")
+    write_text(page, nbformat.writes(without_secrets(nb, page)) + "\n")
     forget_failure(paths.page_key(page))
+
+
+def without_secrets(nb: Any, page: Path) -> Any:
+    """Return a notebook without secrets, and log what was removed from which page.
+
+    Texts that a kernel has sent in parts are joined first: a secret may lie across them.
+    """
+    for cell in nb.cells:
+        if cell.cell_type == "code":
+            cell.outputs = _joined(cell.outputs)
+    nb, kinds = known_secrets().removed(nb)
+    if kinds:
+        _log.warning("removed from the page %s: %s", paths.page_key(page), ", ".join(kinds))
+    return nb
+
+
+def _joined(outputs: list[Any]) -> list[Any]:
+    """Return outputs with the parts of one stream in one."""
+    joined: list[Any] = []
+    for output in outputs:
+        last = joined[-1] if joined else None
+        if output.output_type == "stream" and last and last.get("name") == output.name:
+            last.text += output.text
+        else:
+            joined.append(output)
+    return joined
 
 
 def made_with() -> dict[str, Any]:

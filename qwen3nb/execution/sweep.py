@@ -44,7 +44,7 @@ from qwen3nb.records.failures import FailedRun, failed_run
 from qwen3nb.utils.files.turns import turn
 from qwen3nb.utils.hardware import available_memory, cores, gpus
 from qwen3nb.utils.progress import tqdm
-from qwen3nb.utils.secrets import secret_values, without
+from qwen3nb.utils.secrets import known_secrets
 
 __all__ = ["Job", "Outcome", "check_jobs", "fitting", "sweep"]
 
@@ -298,10 +298,9 @@ def _reason(job: Job, ended: Ended, *, started: float, log: Path, earlier: Faile
         attempt = Attempt(
             paths.notebook_name(notebook), job.values, job.page, executed, started, str(log)
         )
-        attempt.fail(nbformat.read(notebook, as_version=4), _ended(status), _printed(log),
-                     secrets=secret_values())  # fmt: skip
+        attempt.fail(nbformat.read(notebook, as_version=4), _ended(status), _printed(log))
         note = failed_run(job.name)
-    return without(secret_values(), note.reason if note else _ended(status))
+    return known_secrets().without(note.reason if note else _ended(status))
 
 
 def _ended(status: int) -> str:

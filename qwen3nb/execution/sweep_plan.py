@@ -7,6 +7,7 @@
     book = true      # build the book afterwards
     ray = "auto"     # a Ray cluster, as --ray; "local": a Ray of this machine; "": none
     gpus_each = 1.0  # GPUs of a run on a cluster that has any
+    pass_env = []    # secret variables of the environment that notebooks may see
 
     [parameters]     # for every notebook that declares them
     batch_size = 64
@@ -55,6 +56,7 @@ class SweepPlan:
         book: whether to build the book afterwards.
         ray: address of a Ray cluster; empty: runs on this machine.
         gpus_each: GPUs of a run on a cluster that has any.
+        pass_env: names of secret variables that kernels get all the same.
     """
 
     checkpoints: tuple[str, ...] = ()
@@ -67,6 +69,7 @@ class SweepPlan:
     book: bool = True
     ray: str = ""
     gpus_each: float = 1.0
+    pass_env: tuple[str, ...] = ()
 
     def jobs(self) -> list[Job]:
         """Return all runs, without duplicates.
@@ -224,6 +227,7 @@ KEYS: dict[str, Callable[[Any], Any]] = {
     "book": _yes_or_no,
     "ray": _string,
     "gpus_each": _share,
+    "pass_env": _strings,
 }
 
 

@@ -19,7 +19,7 @@ from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.hub.errors import hub_error
 from qwen3nb.hub.session import hub_session
 from qwen3nb.models.gate.tokenizer import check_tokenizer
-from qwen3nb.utils.secrets import secret_values
+from qwen3nb.utils.secrets import Secrets, known_secrets
 
 __all__ = ["Upload", "plan_push", "push"]
 
@@ -29,12 +29,6 @@ _SECRET_NAMES = (
     "token", "stored_tokens", "*.kdbx",
 )  # fmt: skip
 _PICKLES = ("*.pt", "*.pth", "*.pkl", "*.pickle", "*.bin", "*.ckpt", "*.joblib")
-# Tokens that are recognisable by their form.
-_SECRET_TEXT = re.compile(
-    rb"\bhf_[A-Za-z0-9]{20,}|\bgh[pousr]_[A-Za-z0-9]{30,}|\bgithub_pat_\w{30,}|"
-    rb"\bglpat-[\w-]{20,}|\bsk-[A-Za-z0-9_-]{32,}|\bAKIA[0-9A-Z]{16}\b|\bxox[abprs]-[\w-]{10,}|"
-    rb"\bAIza[\w-]{35}|-----BEGIN [A-Z ]*PRIVATE KEY-----"
-)
 _TEXT = (".json", ".md", ".txt", ".py", ".jinja", ".toml", ".yaml", ".yml", ".cfg", ".ini", "")
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
@@ -70,9 +64,9 @@ def plan_push(folder: Path | str) -> list[Upload]:
     embedding = opened.tensors.get("embed_tokens.weight")
     check_tokenizer(folder, rows=embedding.shape[0] if embedding and embedding.shape else 0)
     files = sorted(path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
-    values = [value.encode() for value in secret_values()]
+    secrets = known_secrets()
     problems = [
-        f"{path.relative_to(folder)}: {why}" for path in files if (why := _refusal(path, values))
+        f"{path.relative_to(folder)}: {why}" for path in files if (why := _refusal(path, secrets))
     ]
     names = Counter(path.relative_to(folder).as_posix().lower() for path in files)
     problems += [f"{name}: names that differ by case only" for name, n in names.items() if n > 1]
@@ -82,7 +76,7 @@ def plan_push(folder: Path | str) -> list[Upload]:
     return [Upload(path.relative_to(folder).as_posix(), path.stat().st_size) for path in files]
 
 
-def _refusal(path: Path, values: list[bytes]) -> str | None:
+def _refusal(path: Path, secrets: Secrets) -> str | None:
     """Return why a file must not be uploaded, or None."""
     name = path.name.lower()
     if path.is_symlink() or not path.is_file():
@@ -91,10 +85,11 @@ def _refusal(path: Path, values: list[bytes]) -> str | None:
         return "its name suggests a secret"
     if any(fnmatch(name, pattern) for pattern in _PICKLES):
         return "a pickle, which can run code when it is loaded"
+    if secrets.kinds(str(path)):
+        return "its name holds a secret"
     if path.suffix.lower() in _TEXT:
-        content = path.read_bytes()
-        if _SECRET_TEXT.search(content) or any(value in content for value in values):
-            return "contains a token or a private key"
+        kinds = secrets.kinds(path.read_text(encoding="utf-8", errors="replace"))
+        return f"contains {', '.join(kinds)}" if kinds else None
     return None
 
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from qwen3nb.utils.secrets import secret_values, without
+from qwen3nb.utils.secrets import known_secrets
 
 __all__ = ["NOT_A_HUB", "HubError", "hub_error", "hub_reason", "server_name", "status_reason"]
 
@@ -130,4 +130,4 @@ def _root_first(error: BaseException) -> list[BaseException]:
 def _cleaned(error: BaseException) -> str:
     lines = str(error).strip().splitlines() or [type(error).__name__]
     text = _USER.sub(r"\1", _QUERY.sub(r"\1\2", lines[0]))
-    return _CONTROL.sub(" ", without(secret_values(), text))[:200]
+    return _CONTROL.sub(" ", known_secrets().without(text))[:200]

@@ -33,6 +33,7 @@ from qwen3nb.records.top_documents import StoredTop, encode_top
 from qwen3nb.utils.atomic_files import read_json, sha256_json, write_json
 from qwen3nb.utils.code_version import installed_version
 from qwen3nb.utils.files.turns import turn
+from qwen3nb.utils.secrets import known_secrets
 
 __all__ = [
     "FIRST_SCHEMA",
@@ -284,6 +285,7 @@ class Result:
         value = {"schema": SCHEMA, **_without_rows(self)}
         if problem := field_problem(json.loads(json.dumps(value))):
             raise ResultError(f"{path.name}: {problem}")
+        _refuse_secrets(value, where=str(path))
         with turn(path):
             replaced = named_files(path)
             value |= _write_rows(self, path)
@@ -437,6 +439,13 @@ def result_path(folder: Path | None, model: str, seed: int, task: str) -> Path:
         if not _NAME.fullmatch(name):
             raise ResultError(f"{name!r} is not safe as a file name; use letters, digits, . _ -")
     return (folder or paths.results()) / model / f"seed_{seed}" / f"{task}.json"
+
+
+def _refuse_secrets(value: dict[str, Any], *, where: str) -> None:
+    """Raise if a record holds a secret; what a config holds of data may look like one."""
+    secrets = known_secrets()
+    secrets.values.refuse(json.dumps(value), where=where)
+    secrets.refuse(json.dumps({**value, "config": None}), where=where)
 
 
 def checksum(value: dict[str, Any]) -> str:

@@ -33,9 +33,9 @@ from qwen3nb.report.leaderboard.suite import Summary, summarise
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.format import number
 from qwen3nb.report.render.table import Table, with_ranks
-from qwen3nb.utils.atomic_files import write_text
 from qwen3nb.utils.format import json_text, number_text
 from qwen3nb.utils.markdown import escaped
+from qwen3nb.utils.secrets import write_public
 
 __all__ = ["ModelReport", "report_model"]
 
@@ -153,7 +153,7 @@ class ModelReport:
             self.results, self.summaries(), config=self.config, failures=self.failures,
             folder=folder, copies=folder, when=self.created,
         )  # fmt: skip
-        written += [write_text(folder / name, text) for name, text in files.items()]
+        written += [write_public(folder / name, text) for name, text in files.items()]
         return [*written, *([folder / "mteb"] if self._copy_mteb(folder / "mteb") else [])]
 
     def _copy_mteb(self, target: Path) -> int:

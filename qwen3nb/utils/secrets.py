@@ -1,50 +1,369 @@
-"""Keep tokens and passwords in the environment out of kernels, pages and uploads."""
+"""Keep tokens and passwords out of kernels, outputs, pages and uploads.
+
+There is one list of what is a secret: variables of the environment by their names (`_NAMED`), and
+texts by their form (`_FORMS`), wherever they stand. The values of such variables are searched for
+in every encoding in which a page or a log may show them.
+"""
 
 from __future__ import annotations
 
-import json
+import base64
+import functools
+import html
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote
 
-__all__ = ["secret_values", "without", "without_secrets"]
+from qwen3nb.utils.atomic_files import write_text
 
-_SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|CREDENTIAL", re.IGNORECASE)
+__all__ = [
+    "PASSED",
+    "SecretError",
+    "Secrets",
+    "Wanted",
+    "is_secret_name",
+    "kernel_environment",
+    "known_secrets",
+    "passed_names",
+    "write_public",
+]
+
+PASSED = "QWEN3NB_PASS_ENV"  # names that kernels get all the same, comma-separated
+REMOVED = "[removed]"
 _SHORTEST = 8  # characters; shorter values occur in ordinary text
+_ORDINARY = {"anonymous", "changeme", "disabled", "localhost", "password"}  # and so do these
+
+# Long words betray a secret anywhere in a name, short ones only where they are words.
+_NAMED = re.compile(
+    r"""TOKEN(?!IZ) | SECRET | PASSWORD | PASSWD | PASSPHRASE | API_?KEY | CREDENTIAL
+    | PRIVATE_?KEY | ACCESS_?KEY | CONNECTION_?STR | WEBHOOK | ^WANDB_
+    | (?<!ASK)(?<!BY)(?<!COM)PASS$ | (?:^|_)PASS_ | _PWD$
+    | (?:^|_)KEYS? (?:$|_(?:ID|B64|BASE64|PEM|JSON|DATA|VALUE|\d+)$)
+    | (?:^|_)(?:PAT|AUTH|OAUTH|AUTHORIZATION|BEARER|JWT|DSN|COOKIES?|NETRC|OTP|TOTP|SAS)(?:$|_)
+    | (?:^|_)SESSION(?:_?ID)?$ | (?:^|_)DATABASE_UR[IL]$""",
+    re.VERBOSE,
+)
+# Settings, counts, paths, public halves of keys, and the desktop's own.
+_HARMLESS = re.compile(
+    r"""^QWEN3NB_ | ^TOKENIZERS_ | ^HF_TOKEN_PATH$ | ^HF_HUB_DISABLE_ | _AUTH_SOCK$
+    | (?:^|_)(?:MAX|NUM|MIN|N)_(?:\w+_)?TOKENS?$ | PUBLIC_?KEY | ^WANDB_(?:MODE|DISABLED|SILENT)$
+    | ^(?:DESKTOP|XDG|DBUS|GNOME|KDE|KONSOLE|TERM|ITERM|JPY|TMUX|SHELL)_\w*SESSION
+    | SESSION_MANAGER$ | ^XDG_SESSION""",
+    re.VERBOSE,
+)
+# What the hub's client needs for a download: its token, and the way out of a network.
+_FOR_DOWNLOADS = re.compile(r"HF_TOKEN|HUGGING_FACE_HUB_TOKEN|(?:HTTPS?|ALL|FTP)_PROXY")
+
+# Secrets with a form of their own: how they begin, and the rest; of those with a group, the group
+# is the secret. Each begins a word. An underscore may have a backslash, as in Markdown and LaTeX.
+_FORMS = {
+    "a Hugging Face token": (("hf", r"_[A-Za-z0-9]{20,}"), ("api", r"_org_[A-Za-z0-9]{20,}")),
+    "a GitHub token": (
+        *((f"gh{letter}", r"_[A-Za-z0-9]{30,}") for letter in "pousr"),
+        ("github", r"_pat_(?:[A-Za-z0-9]|_){22,}"),
+    ),
+    "a GitLab token": (("glpat-", r"[A-Za-z0-9-]{20,}"),),
+    "an API key": (
+        ("sk-", r"(?<!-sk-)(?=[\w-]{0,200}\d)(?=[\w-]{0,200}[A-Za-z0-9]{16})[\w-]{20,400}"),
+        *((start, r"_(?:live|test)_[A-Za-z0-9]{24,}") for start in ("sk", "rk")),
+        *((start, r"_[A-Za-z0-9]{24,}") for start in ("gsk", "r8", "npm", "whsec")),
+        ("AIza", r"[\w-]{35}(?![\w-])"),
+        ("pypi-AgE", r"[\w-]{40,400}"),
+        ("SG.", r"[\w-]{16,100}\.[\w-]{16,100}"),
+        ("ya29.", r"[\w-]{20,400}"),
+    ),
+    "an AWS key": tuple(
+        (start, rf"(?<![/+]{start})[0-9A-Z]{{16}}(?![A-Za-z0-9/+])") for start in ("AKIA", "ASIA")
+    ),
+    "a Slack token": (
+        ("xox", r"[abeoprs]-[\w-]{10,400}"),
+        ("hooks.slack.com/services/", r"[\w/]{20,400}"),
+    ),
+    "a JSON web token": (("eyJ", r"(?<!-eyJ)[\w-]{10,500}\.[\w-]{10,}\.[\w-]{8,}"),),
+    "a private key": (
+        (
+            "-----BEGIN ",
+            r"[A-Z ]*PRIVATE KEY(?: BLOCK)?-----(?:[A-Za-z0-9+/=:,\s-]|\\{1,8}[nr])*",
+        ),
+    ),
+    # A password that only stands for one, as in a manual, is none.
+    "a password in an address": (
+        (
+            "://",
+            r"[^\s/:@\"'\\<>]{0,200}:(?!(?:pass|password|passwd|pwd|secret|token|xxx+|\*+|\.+|%s"
+            r"|\{\w*\}|\$\{?\w+\}?|(?:\[|%5B)removed(?:\]|%5D))@)"
+            r"(?P<secret>[^\s/@\"'\\<>]{1,500})@[\w.\[-]",
+        ),
+    ),
+    "a bearer token": tuple(
+        (start, r"\s{1,9}(?P<secret>(?=[\w.~+/-]{0,200}\d)[\w.~+/-]{16,4000}=*)")
+        for start in ("Bearer", "bearer", "BEARER", "Basic", "basic")
+    ),
+    "a signed address": tuple(
+        (
+            f"{start}=",
+            rf"(?<=[?&;]{start.replace('_', '[^a-z]')}=)"
+            r"(?P<secret>(?!(?:\[|%5B)removed)[^\s&\"'<>\\]{8,})",
+        )
+        for start in (
+            "access_token", "auth_token", "token", "api_key", "apikey", "sig", "signature",
+            "Signature", "X-Amz-Signature", "X-Amz-Security-Token", "X-Amz-Credential",
+            "password", "secret",
+        )
+    ),
+}  # fmt: skip
 
 
-def secret_values() -> list[str]:
-    """Return the tokens and passwords in the environment, to search publications for them."""
-    return _distinctive(_secrets())
+# What else pages, forms and LaTeX write for a character.
+_ALSO = {
+    " ": {r"\s+", r"\+"},
+    "\n": {r"\r?\n\s*", "n"},
+    "-": {"−", r"\{\}-"},
+    "−": {r"\$-\$"},
+    '"': {"''"},
+}
 
 
-@contextmanager
-def without_secrets() -> Iterator[list[str]]:
-    """Remove tokens and passwords from the environment that the kernel inherits.
+class SecretError(ValueError):
+    """Something to be published holds a secret; the message says where, never what it is."""
 
-    Yields their values, so that the output can be searched for them. If a notebook needs the
-    hub, log in with `hf auth login`, which stores the token in a file.
+
+class Wanted(NamedTuple):
+    """What to search a text for.
+
+    Attributes:
+        kind: what it is, such as ``the value of HF_TOKEN``.
+        literal: a part of every match, which is searched for first.
+        pattern: the whole.
     """
-    secrets = _secrets()
-    for name in secrets:
-        del os.environ[name]
+
+    kind: str
+    literal: str
+    pattern: re.Pattern[str]
+
+
+@dataclass(frozen=True, repr=False)
+class Secrets:
+    """What to search texts for.
+
+    Attributes:
+        wanted: values of the environment, then forms.
+    """
+
+    wanted: tuple[Wanted, ...]
+
+    @property
+    def values(self) -> Secrets:
+        """Those of the environment alone: the text of data may have the form of any secret."""
+        return Secrets(tuple(each for each in self.wanted if each.kind not in _FORMS))
+
+    def kinds(self, text: str) -> list[str]:
+        """Return which kinds of secrets a text holds."""
+        hits = (each.kind for each in self.wanted if _finds(each, text))
+        return list(dict.fromkeys(hits))
+
+    def without(self, text: str) -> str:
+        """Return a text with each secret replaced by ``[removed]``."""
+        for each in self.wanted:
+            if each.literal in text:
+                text = each.pattern.sub(_removed, text)
+        return text
+
+    def removed(self, value: Any) -> tuple[Any, list[str]]:
+        """Return a JSON value with the secrets in its strings removed, and their kinds."""
+        kinds: dict[str, None] = {}
+
+        def cleaned(part: Any) -> Any:
+            if isinstance(part, str):
+                own = self.kinds(part)
+                kinds.update(dict.fromkeys(own))
+                return self.without(part) if own else part
+            if isinstance(part, dict):  # also a notebook's nodes, which stay what they are
+                for key in list(part):
+                    part[cleaned(key)] = cleaned(part.pop(key))
+                return part
+            return [cleaned(each) for each in part] if isinstance(part, list) else part
+
+        return cleaned(value), list(kinds)
+
+    def refuse(self, text: str, *, where: str) -> None:
+        """Raise if a text holds a secret.
+
+        Raises:
+            SecretError: names the place and the kind.
+        """
+        if kinds := self.kinds(text):
+            raise SecretError(
+                f"{where}: holds {', '.join(kinds)}, so it was not written; remove it there"
+            )
+
+
+def _finds(wanted: Wanted, text: str) -> bool:
+    return wanted.literal in text and wanted.pattern.search(text) is not None
+
+
+def _removed(match: re.Match[str]) -> str:
+    if "secret" not in match.re.groupindex:
+        return REMOVED
+    start, end = (each - match.start() for each in match.span("secret"))
+    return match[0][:start] + REMOVED + match[0][end:]
+
+
+def known_secrets(environ: Mapping[str, str] | None = None) -> Secrets:
+    """Return the secrets of an environment, by default this process's, and those with a form.
+
+    The hub's stored token counts as one of them.
+    """
+    environ = os.environ if environ is None else environ
+    wanted: list[Wanted] = []
+    for name, value in environ.items():
+        if _is_searched(name, value):
+            wanted += _encodings(f"the value of {name}", value)
+    wanted += _encodings("the hub's stored token", _stored_token(environ))
+    return Secrets((*wanted, *_forms()))
+
+
+@functools.cache
+def _forms() -> tuple[Wanted, ...]:
+    return tuple(
+        Wanted(kind, start, re.compile(_word(start) + rest.replace("_", r"\\{0,8}_")))
+        for kind, forms in _FORMS.items()
+        for start, rest in forms
+    )
+
+
+def _word(start: str) -> str:
+    """Return a pattern of how a word begins, also behind a line break as JSON writes it."""
+    own = re.escape(start)
+    return rf"{own}(?:(?<![A-Za-z0-9]{own})|(?<=\\[nrt]{own}))" if start[0].isalnum() else own
+
+
+def write_public(path: Path, text: str) -> Path:
+    """Write a text that others may read, as `write_text`, unless it holds a secret.
+
+    Raises:
+        SecretError: it does; nothing was written.
+    """
+    known_secrets().refuse(text, where=str(path))
+    return write_text(path, text)
+
+
+def is_secret_name(name: str) -> bool:
+    """Return whether a variable of this name holds a secret.
+
+    >>> is_secret_name("GH_PAT"), is_secret_name("TOKENIZERS_PARALLELISM"), is_secret_name("PWD")
+    (True, False, False)
+    """
+    upper = name.upper()
+    return bool(_NAMED.search(upper)) and not _HARMLESS.search(upper)
+
+
+def kernel_environment(
+    *, download: bool = False, environ: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Return the environment of a kernel: this process's without its secrets.
+
+    Args:
+        download: whether the kernel may download: it then gets the hub's token, and a proxy's
+            password.
+        environ: the variables to choose from; by default this process's.
+    """
+    environ = os.environ if environ is None else environ
+    passed = passed_names(environ)
+    return {
+        name: value
+        for name, value in environ.items()
+        if name in passed
+        or (download and _FOR_DOWNLOADS.fullmatch(name.upper()))
+        or not _is_secret(name, value)
+    }
+
+
+def passed_names(environ: Mapping[str, str] | None = None) -> list[str]:
+    """Return the names that ``QWEN3NB_PASS_ENV`` admits to kernels."""
+    given = (os.environ if environ is None else environ).get(PASSED, "")
+    return [name.strip() for name in given.split(",") if name.strip()]
+
+
+def _is_secret(name: str, value: str) -> bool:
+    return is_secret_name(name) or any(_finds(form, value) for form in _forms())
+
+
+def _is_searched(name: str, value: str) -> bool:
+    """Whether a value is looked for; other settings of Weights & Biases are ordinary words."""
+    plain = name.upper().startswith("WANDB_") and not is_secret_name(name[len("WANDB_") :])
+    return not plain and _is_secret(name, value)
+
+
+def _distinctive(text: str) -> bool:
+    return len(text) >= _SHORTEST and text.lower() not in _ORDINARY
+
+
+def _stored_token(environ: Mapping[str, str]) -> str:
+    """Return the token that ``hf auth login`` has stored; empty without one."""
+    cache = environ.get("XDG_CACHE_HOME") or "~/.cache"
+    home = environ.get("HF_HOME") or f"{cache}/huggingface"
     try:
-        yield _distinctive(secrets)
-    finally:
-        os.environ.update(secrets)
+        file = Path(environ.get("HF_TOKEN_PATH") or f"{home}/token").expanduser()
+        return file.read_text(encoding="utf-8").strip()
+    except (OSError, ValueError, RuntimeError):  # none, not text, or no home folder
+        return ""
 
 
-def without(secrets: Sequence[str], text: str) -> str:
-    """Replace each secret in ``text``, in plain and in JSON-escaped form."""
-    for secret in secrets:
-        text = text.replace(secret, "[removed]").replace(json.dumps(secret)[1:-1], "[removed]")
-    return text
+def _parts(value: str) -> Iterator[str]:
+    """Yield a value, its long lines, and what in it has the form of a secret."""
+    text = value.strip()
+    yield text
+    if "\n" in text:
+        yield from (line.strip() for line in text.splitlines() if not line.startswith("-----"))
+    for form in _forms():
+        for match in form.pattern.finditer(text):
+            yield match["secret"] if "secret" in form.pattern.groupindex else match[0]
 
 
-def _secrets() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if _SECRET.search(name)}
+def _encodings(kind: str, value: str) -> Iterator[Wanted]:
+    """Yield what finds a value or a telling part of it, plain or encoded; the longest first."""
+    for text in sorted(set(filter(_distinctive, _parts(value))), key=len, reverse=True):
+        yield Wanted(kind, _longest(text), re.compile(_written(text)))
+        data = text.encode(errors="replace")
+        yield Wanted(kind, data.hex(), re.compile(data.hex()))
+        for own in _base64(data):
+            pattern = own.replace("+", "[+-]").replace("/", "[/_]")
+            yield Wanted(kind, _longest(own), re.compile(pattern))
 
 
-def _distinctive(secrets: Mapping[str, str]) -> list[str]:
-    return [value for value in secrets.values() if len(value) >= _SHORTEST]
+def _longest(text: str) -> str:
+    """Return the longest run of letters and digits, which every encoding keeps."""
+    runs = re.findall(r"[A-Z]?[a-z0-9]+|[A-Z0-9]+", text)
+    return max(runs, key=len, default="")
+
+
+def _written(text: str) -> str:
+    """Return a pattern of a text as it is, or escaped for JSON, HTML, URLs, Markdown or LaTeX."""
+    broken = re.sub(r"(?<=[a-z0-9])(?=[A-Z][a-z])", "\0", text)  # where a table may break a word
+    return "".join("(?:<wbr>)?" if char == "\0" else _character(char) for char in broken)
+
+
+def _character(char: str) -> str:
+    if char.isascii() and char.isalnum():
+        return char
+    number = ord(char)
+    forms = {
+        re.escape(char), re.escape(html.escape(char)), re.escape(quote(char, safe="")),
+        rf"&\#0*{number};", rf"&\#[xX]0*{number:x};", rf"u{number:04x}", rf"u{number:04X}",
+        r"text[a-z]+\{\}", rf"\{{{re.escape(char)}\}}",
+    }  # fmt: skip
+    forms |= _ALSO.get(char, set())
+    return rf"\\{{0,8}}(?:{'|'.join(sorted(forms, key=len, reverse=True))})"
+
+
+def _base64(data: bytes) -> Iterator[str]:
+    """Yield bytes in base64, wherever they begin in a group of three."""
+    for before in range(3):
+        whole = base64.b64encode(b"\0" * before + data).rstrip(b"=").decode()
+        end = len(whole) - ((before + len(data)) % 3 != 0)  # its last bits are of what follows
+        yield whole[(8 * before + 5) // 6 : end]

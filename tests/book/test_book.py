@@ -19,12 +19,13 @@ from helpers.html import HOSTILE
 from helpers.records import make, signed
 
 from qwen3nb.book.accessibility import accessibility_problems
-from qwen3nb.book.build import build_book, remote_resources
+from qwen3nb.book.build import build_book, remote_resources, secret_pages
 from qwen3nb.execution.notebook import run_notebook
+from qwen3nb.utils.secrets import known_secrets
 
 pytestmark = pytest.mark.integration
 
-PLANTED = "hf_planted0123456789secret"
+PLANTED = {"HF_TOKEN": "hf_planted0123456789secret", "DB_PASS": "pl\"ant<e>d & 'w0rd' ~_x"}
 RUNS = 30
 # Scripts that the theme itself puts into buttons.
 THEME = re.compile(r"^(toggle|window\.print|initThebe|document\.)")
@@ -38,7 +39,8 @@ def book(tmp_path_factory, encoder_folder, shared_cache):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("QWEN3NB_HOME", str(home))
         patch.setenv("QWEN3NB_CACHE", str(shared_cache))
-        patch.setenv("HF_TOKEN", PLANTED)
+        for name, value in PLANTED.items():
+            patch.setenv(name, value)
         write_checkout(home)  # without the lessons: tests/execution/test_guide.py runs them
         write_records()
         write_runs(home, encoder_folder)
@@ -64,7 +66,9 @@ def write_records():
             if task == "other":
                 stored["task"]["name"] = text
             file.write_text(json.dumps(signed({**stored, "run": text})))
-        file.with_suffix(".error.txt").write_text(f"Traceback\nValueError: {text} {PLANTED}\n")
+        file.with_suffix(".error.txt").write_text(
+            f"Traceback\nValueError: {text} {' '.join(PLANTED.values())}\n",
+        )
 
 
 def write_runs(home, encoder_folder):
@@ -127,10 +131,14 @@ def test_nothing_foreign_is_active_on_any_page(book):
 
 
 def test_no_token_is_in_anything_that_was_published(book):
+    planted = known_secrets(PLANTED).values
+    assert len(planted.kinds(" ".join(PLANTED.values()))) == 2
     for folder in (book.html, book.home / "book", book.home / "results" / "partial"):
         for file in folder.rglob("*"):
             if file.is_file():
-                assert PLANTED.encode() not in file.read_bytes(), file
+                text = file.read_text(encoding="utf-8", errors="replace")
+                assert planted.kinds(text) == [], file
+    assert secret_pages(book.html) == []
 
 
 def test_nothing_is_fetched_from_elsewhere(book):
@@ -258,11 +266,25 @@ def test_a_page_fits_a_phone(book, tmp_path, name):
     assert measured <= 0
 
 
+# The title, what a foreign script would have set, and elements that would run one.
+STATE = """
+const code = [...document.querySelectorAll('*')].filter(each => [...each.attributes].some(own =>
+  /^javascript:/i.test(own.value.trim()) || /pwned|alert\\(1\\)/.test(own.value) &&
+  /^on/i.test(own.name)));
+const scripts = [...document.scripts].filter(each => each.type !== 'application/json' &&
+  each.id === '' && /^\\s*(window.pwned|alert)/.test(each.textContent));
+return [document.title, window.pwned ?? null, [...code, ...scripts].map(each => each.outerHTML)];
+"""
+
+
 def test_every_page_opens_from_its_file_without_an_error(book, tmp_path):
     names = [file for file in pages(book) if not re.match(r"eval-run-(?!00)", file.name)]
     for file in names:
         if file.name not in ("genindex.html", "search.html"):
-            assert used(file, "return document.title", folder=tmp_path / "profile"), file.name
+            title, pwned, scripts = used(file, STATE, folder=tmp_path / "profile")
+            assert title, file.name
+            assert pwned is None, file.name
+            assert scripts == [], file.name
 
 
 def test_the_leaderboard_sorts_in_the_book_itself(book, tmp_path):

@@ -157,10 +157,11 @@ def attempt(checkout, **changes):
     return Attempt(**{"notebook": "eval", "values": values, "page": page, **changes})
 
 
-def test_secrets_are_taken_out_of_page_and_note(checkout):
+def test_secrets_are_taken_out_of_page_and_note(checkout, monkeypatch):
     secret = 'hf_"secret"\\secret'  # noqa: S105 - made up
+    monkeypatch.setenv("MY_PAT", secret)
     run = attempt(checkout)
-    run.fail(notebook_of("1"), "OSError", f"401 for {secret}", secrets=[secret])
+    run.fail(notebook_of("1"), "OSError", f"401 for {secret}")
     for file in (run.page, paths.results() / "failed" / "eval-x-smoke.json"):
         text = file.read_text()
         assert "401 for [removed]" in text

@@ -11,13 +11,14 @@ from helpers import REPOSITORY
 from helpers.notebooks import notebook_of, save
 
 from qwen3nb.execution import notebook as notebooks
-from qwen3nb.execution.notebook import run_notebook
+from qwen3nb.execution.notebook import NotebookError, run_notebook
 from qwen3nb.execution.parameters import (
     check_parameters,
     declared_parameters,
 )
 from qwen3nb.execution.sweep import Job, sweep
 from qwen3nb.records.store import load_results
+from qwen3nb.utils.secrets import known_secrets
 
 
 @pytest.mark.integration
@@ -40,16 +41,31 @@ def test_a_finished_run_is_published_whole_and_reused(checkout):
 
 @pytest.mark.integration
 def test_tokens_do_not_reach_the_kernel_or_the_page(checkout, monkeypatch):
-    token = "hf_secretsecretsecret"  # noqa: S105 - made up
-    monkeypatch.setenv("HF_TOKEN", token)
-    path = save(
-        notebook_of("import os; print(os.environ.get('HF_TOKEN'), 'hf_' + 'secret' * 3)"), "s"
+    """Not by print, in parts, by a table or an error's message; one is admitted by its name."""
+    token, word = "hf_secretsecretsecret", 'cor"rect <horse>'
+    for name, value in {"HF_TOKEN": token, "DB_PASS": word, "GH_PAT": "admitted-by-name"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("QWEN3NB_PASS_ENV", "GH_PAT")
+    cells = (
+        "import html, os, sys; word = 'cor\"rect' + ' <horse>'",
+        "print(os.environ.get('HF_TOKEN'), os.environ.get('DB_PASS'), 'hf_' + 'secret' * 3)",
+        "print(os.environ['GH_PAT'][:8], end='', flush=True); print(os.environ['GH_PAT'][8:])",
+        "from IPython.display import HTML; HTML('<i>' + html.escape(word) + '</i>')",
+        "print(word + '\\x1b]52;c;YQ==\\x07', file=sys.stderr)",
+        "assert x, word + '\\x1b[31m'",
     )
+    path = save(notebook_of(*cells), "s")
     page = run_notebook(path, {}, show_progress=False)
     text = page.read_text()
-    assert "None [removed]" in text
-    assert "secretsecret" not in text
-    assert os.environ["HF_TOKEN"] == token
+    assert "None None [removed]" in text
+    assert "<i>[removed]</i>" in text
+    assert "[removed]\\\\x1b]52;c;YQ==\\\\x07" in text
+    with pytest.raises(NotebookError, match=r"AssertionError: \[removed\]\\x1b\[31m"):
+        run_notebook(path, {"x": 0}, show_progress=False)
+    partial = next((checkout / "results" / "partial").iterdir())
+    for file in (page, partial, *(checkout / "results" / "failed").iterdir()):
+        assert known_secrets().values.kinds(file.read_text()) == [], file
+    assert (os.environ["HF_TOKEN"], os.environ["DB_PASS"]) == (token, word)
 
 
 @pytest.mark.integration

@@ -126,3 +126,13 @@ def test_defaults_are_valid_choices(path):
     for name, parameter in read_parameters(path).items():
         assert parameter.default in CHOICES.get(name, (parameter.default,))
         assert name not in MINIMUM or parameter.default >= MINIMUM[name]
+
+
+def test_a_value_that_holds_a_secret_is_refused_and_not_repeated(monkeypatch):
+    """It would be part of the name of a page, of records and of the book."""
+    monkeypatch.setenv("GH_PAT", "correct-horse")
+    declared = {"prefix": Parameter("prefix", "str", "")}
+    for value in ("hf_" + "a1" * 17, "x correct-horse"):
+        with pytest.raises(ParameterError, match="prefix holds ") as error:
+            check_parameters(declared, {"prefix": value})
+        assert value not in str(error.value)

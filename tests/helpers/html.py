@@ -11,6 +11,9 @@ HOSTILE = [
     "[x](javascript:alert(1))",
     "```{include} /etc/passwd\n```",
     "$\\input{/etc/passwd}$ | cell | {{ config }}",
+    "</script><script>window.pwned=1</script>]]> <svg onload=window.pwned=1> {{ 7 * 7 }} $(id)",
+    "{eval}`1` {raw}`html` {download}`/etc/passwd`\n:::{raw} html\n<img src=x onerror=pwned=1>",
+    "</title></style><details open ontoggle=window.pwned=1><!-- \u202e <base href=//e> ${`x`}",
 ]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from qwen3nb.extraction.extract import Extraction, extract_encoder
 from qwen3nb.report.card.card import card_text, loaded_name
 from qwen3nb.report.card.facts import stated_facts
+from qwen3nb.utils.secrets import known_secrets
 
 __all__ = ["extract"]
 
@@ -46,6 +47,8 @@ def extract(
     name = loaded_name(Path(output), hub_id)
 
     def described(folder: Path) -> str:
-        return card_text(folder, [], facts=file, license=license, hub_id=hub_id, name=name)
+        card = card_text(folder, [], facts=file, license=license, hub_id=hub_id, name=name)
+        known_secrets().refuse(card, where=str(Path(output) / "README.md"))
+        return card
 
     return extract_encoder(checkpoint, output, describe=described, **options)

@@ -16,9 +16,9 @@ from qwen3nb.report.paper.contents import ALL, Choice, PaperContents
 from qwen3nb.report.render.figure import PAPER_STYLES, Figure
 from qwen3nb.report.render.latex import latex_text
 from qwen3nb.report.render.table import TABLE_FORMATS
-from qwen3nb.utils.atomic_files import write_text
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.markdown import escaped
+from qwen3nb.utils.secrets import write_public
 
 __all__ = ["write_figures", "write_paper", "write_tables"]
 
@@ -64,7 +64,7 @@ def write_paper(
         "references.bib": _references(),
         "paper.tex": _article(style),
     }
-    return [*written, *tables, *(write_text(folder / n, text) for n, text in parts.items())]
+    return [*written, *tables, *(write_public(folder / n, text) for n, text in parts.items())]
 
 
 def _named_figures(figures: Sequence[tuple[str, Figure]]) -> Iterator[tuple[str, Figure]]:
@@ -152,7 +152,7 @@ def write_figures(
         f"**{escaped(file.name)}**: {escaped(figure.caption)}\n"
         for file, figure in zip(written, figures.values(), strict=True)
     ]
-    return [*written, write_text(folder / "captions.md", "\n".join(captions))]
+    return [*written, write_public(folder / "captions.md", "\n".join(captions))]
 
 
 def write_tables(
@@ -168,7 +168,7 @@ def write_tables(
 
 def _write_tables(contents: PaperContents, folder: Path, *, format: str) -> list[Path]:
     return [
-        write_text(
+        write_public(
             folder / f"{_file_name(table.name)}{TABLE_FORMATS[format]}", table.to_text(format)
         )
         for table in contents.tables()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,8 +14,9 @@ from rich.text import Text
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.forest_plot import ForestRow
 from qwen3nb.report.render.table import Table
+from qwen3nb.utils.terminal import coloured, visible
 
-__all__ = ["forest_lines", "print_forest", "print_table"]
+__all__ = ["forest_lines", "print_forest", "print_table", "terminal"]
 
 _PIPE = 120  # width when the output is a file or a pipe
 _STYLES = {"PASSED": "green", "WARNING": "yellow", "FAILED": "bold red"}
@@ -30,14 +32,15 @@ def print_table(table: Table) -> None:
         shown.add_column(_plain(column), overflow="fold")
     for row in table.rows:
         shown.add_row(*[_cell(cell) for cell in row])
-    console = _console()
+    console = terminal()
     console.print(shown)
     if table.note:
         console.print(_plain(table.note))
 
 
-def _console() -> Console:
-    console = Console()
+def terminal() -> Console:
+    """Return a console that prints colours; what it prints must hold no control characters."""
+    console = Console(file=coloured(sys.stdout))
     if not console.is_terminal:
         console.width = max(console.width, _PIPE)
     return console
@@ -45,7 +48,7 @@ def _console() -> Console:
 
 def print_forest(rows: Sequence[ForestRow], *, xlabel: str) -> None:
     """Print a forest plot as wide as the terminal, in plain ASCII where it knows no more."""
-    console = _console()
+    console = terminal()
     drawn = forest_lines(rows, xlabel=xlabel, width=console.width)
     try:
         "".join(drawn).encode(console.encoding)
@@ -136,7 +139,8 @@ def _numbers(row: ForestRow) -> str:
 
 
 def _cut(text: str, most: int, ascii: bool) -> str:
-    line = "".join(c if c.isprintable() and (not ascii or c.isascii()) else "?" for c in text)
+    line = visible(" ".join(text.split()))
+    line = "".join(c if not ascii or c.isascii() else "?" for c in line)
     end = "." if ascii else "…"
     return line if len(line) <= most else line[: most - 1] + end
 
@@ -156,4 +160,4 @@ def _cell(cell: Cell) -> Text:
 
 
 def _plain(text: str, style: str = "") -> Text:
-    return Text("".join(c if c.isprintable() or c == "\n" else "�" for c in text), style=style)
+    return Text(visible(text), style=style)

@@ -16,9 +16,9 @@ from qwen3nb.report.training.interference import (
     interference_table,
 )
 from qwen3nb.report.training.tables import read_trainings
-from qwen3nb.utils.atomic_files import write_text
 from qwen3nb.utils.format import json_text
 from qwen3nb.utils.markdown import escaped
+from qwen3nb.utils.secrets import write_public
 
 __all__ = ["write_interference"]
 
@@ -47,8 +47,8 @@ def write_interference(report: InterferenceReport, folder: Path, *, outputs: Pat
     for each in figures:
         text += f"\n![{each.name}]({each.name}.svg)\n\n{escaped(each.caption)}\n"
     files = [
-        write_text(folder / "interference.md", text),
-        write_text(folder / "interference.json", _json(report)),
+        write_public(folder / "interference.md", text),
+        write_public(folder / "interference.json", _json(report)),
     ]
     tables = (
         interference_table(report),
@@ -56,7 +56,7 @@ def write_interference(report: InterferenceReport, folder: Path, *, outputs: Pat
         configuration_differences_table(report.differences),
     )
     files += [
-        write_text(folder / f"{each.name}.tex", each.to_latex()) for each in tables if each.rows
+        write_public(folder / f"{each.name}.tex", each.to_latex()) for each in tables if each.rows
     ]
     for each in figures:
         files += [each.save(folder / f"{each.name}.{ending}") for ending in ("svg", "pdf")]
