@@ -39,7 +39,7 @@ class Stopped(click.ClickException):
     Its status is that of a shell: 130 for Ctrl-C, 143 for SIGTERM.
     """
 
-    def __init__(self, message: str, interruption: KeyboardInterrupt) -> None:
+    def __init__(self, message: str, interruption: KeyboardInterrupt | None = None) -> None:
         super().__init__(message)
         number = interruption.number if isinstance(interruption, Interrupted) else signal.SIGINT
         self.exit_code = 128 + number  # type: ignore[misc]

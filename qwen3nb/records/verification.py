@@ -35,7 +35,7 @@ from qwen3nb.records.runs import run_problems
 from qwen3nb.records.side_files import side_file_problems
 from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json
 from qwen3nb.utils.choices import one_of
-from qwen3nb.utils.journal import Journal
+from qwen3nb.utils.files.journal import Journal
 
 __all__ = [
     "RecordCheck",

@@ -189,7 +189,7 @@ def test_every_expected_error_is_one_message():
 
         done = CliRunner().invoke(fails)
         assert done.output == "Error: what to do\n", kind
-        assert done.exit_code == getattr(kind, "exit_code", 1)
+        assert done.exit_code == getattr(kind("what to do"), "exit_code", 1)
 
 
 def test_verify_says_which_file_does_not_hold(cli, home):

@@ -90,24 +90,24 @@ def good_records():
     own("one", 0.4).save()
 
 
-def places(value, at=()):
+def field_paths(value, at=()):
     """Yield the path of every field of a record's JSON."""
     for name in value:
         yield (*at, name)
         if isinstance(value[name], dict):
-            yield from places(value[name], (*at, name))
+            yield from field_paths(value[name], (*at, name))
         elif isinstance(value[name], list) and value[name] and isinstance(value[name][0], dict):
             yield (*at, name, 0)
-            yield from places(value[name][0], (*at, name, 0))
+            yield from field_paths(value[name][0], (*at, name, 0))
 
 
-def spoiled(value, place, absurd):
-    """A record's JSON with ``absurd`` at ``place``, signed as if it had been written so."""
+def spoiled(value, keys, absurd):
+    """A record's JSON with ``absurd`` at ``keys``, signed as if it had been written so."""
     changed = copy.deepcopy(value)
     inner = changed
-    for name in place[:-1]:
+    for name in keys[:-1]:
         inner = inner[name]
-    inner[place[-1]] = absurd
+    inner[keys[-1]] = absurd
     return signed(changed)
 
 

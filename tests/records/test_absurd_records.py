@@ -5,7 +5,7 @@ import os
 import random
 
 import pytest
-from helpers.absurd_records import ABSURD, good_records, of_many_kinds, places, show_everything
+from helpers.absurd_records import ABSURD, field_paths, good_records, of_many_kinds, show_everything
 from helpers.absurd_records import spoiled as with_absurd
 from helpers.records import make, own, signed
 
@@ -17,13 +17,13 @@ KINDS = ("retrieval", "own", "reranking", "sts")
 
 
 def cases(kind):
-    """The file of a record, and its JSON with each absurd value at each place."""
+    """The file of a record, and its JSON with each absurd value at each keys."""
     file = of_many_kinds()[kind].save()
     value = json.loads(file.read_text())
-    for place in places(value):
+    for keys in field_paths(value):
         for name, absurd in ABSURD.items():
-            if place != ("checksum",):
-                yield file, (".".join(map(str, place)), name), with_absurd(value, place, absurd)
+            if keys != ("checksum",):
+                yield file, (".".join(map(str, keys)), name), with_absurd(value, keys, absurd)
 
 
 @pytest.mark.parametrize("kind", KINDS)

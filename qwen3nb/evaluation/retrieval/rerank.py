@@ -52,7 +52,7 @@ from qwen3nb.records.side_files import run_path
 from qwen3nb.tiers import BENCHMARKS, TIERS
 from qwen3nb.utils.atomic_files import sha256_file, sha256_json
 from qwen3nb.utils.choices import one_of
-from qwen3nb.utils.journal import Journal
+from qwen3nb.utils.files.journal import Journal
 from qwen3nb.utils.progress import tqdm
 
 __all__ = ["dataset_rows", "dataset_scores", "rerank", "rerank_candidates"]

@@ -18,7 +18,7 @@ from qwen3nb.datasets.collection import TestCollection
 from qwen3nb.metrics.run_arrays import RunArrays
 from qwen3nb.models.rerankers.yes_no import Reranker
 from qwen3nb.utils.atomic_files import sha256_json
-from qwen3nb.utils.journal import Journal
+from qwen3nb.utils.files.journal import Journal
 from qwen3nb.utils.progress import tqdm
 
 __all__ = ["ScoredCandidates", "score_candidates"]

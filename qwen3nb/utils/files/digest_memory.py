@@ -13,7 +13,7 @@ from pathlib import Path
 
 from qwen3nb import paths
 from qwen3nb.utils.atomic_files import file_stamp, sha256_json
-from qwen3nb.utils.journal import Journal
+from qwen3nb.utils.files.journal import Journal
 
 __all__ = [
     "known_digest", "known_digests", "remember_digest", "remember_digests", "remembered_digest",

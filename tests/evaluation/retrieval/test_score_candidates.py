@@ -7,7 +7,7 @@ from qwen3nb.datasets.collection import TestCollection
 from qwen3nb.evaluation.retrieval.score_candidates import score_candidates
 from qwen3nb.metrics.run_arrays import RunBuilder
 from qwen3nb.models.rerankers.yes_no import RerankScores, RerankStats
-from qwen3nb.utils.journal import Journal
+from qwen3nb.utils.files.journal import Journal
 
 QUERIES = {f"q{i}": "long " * (i % 3) + f"query {i}" for i in range(7)}
 DOCUMENTS = {f"d{i}": f"text {i}" for i in range(9)}

@@ -1,4 +1,4 @@
-from qwen3nb.utils.journal import Journal
+from qwen3nb.utils.files.journal import Journal
 
 
 def test_a_journal_survives_a_torn_line(tmp_path):
