@@ -35,8 +35,8 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 def field_problem(record: Mapping[str, Any]) -> str:
     """Return what is wrong with the fields of a record's JSON; empty if nothing is.
 
-    >>> field_problem({"seed": -1})
-    'seed: expected a whole number from 0 to 2^63; got -1'
+    >>> field_problem({"seed": 0})
+    'model: is missing'
     """
     if problem := _RECORD(record):
         problem = problem.removeprefix(".")

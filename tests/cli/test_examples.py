@@ -6,10 +6,12 @@ the notebook's cells in this process; what a test elsewhere runs is listed with 
 """
 
 import doctest
+import hashlib
 import importlib
 import re
 import shlex
 import shutil
+from types import SimpleNamespace
 
 import click
 import pytest
@@ -167,7 +169,9 @@ def typed(study, home, monkeypatch, cli):
 
     def typed(example):
         record = next((home / "results").glob("*/seed_0/AuthorSTS.json"))
-        real = example.replace(MIRROR, str(mirror)).replace(RECORD, str(record))
+        # A mirror that something else has filled is not to be fetched into.
+        used = home.parent / "fetched" if example.startswith("qwen3nb fetch") else mirror
+        real = example.replace(MIRROR, str(used)).replace(RECORD, str(record))
         environment, words = arguments_of(real)
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
@@ -198,8 +202,12 @@ def hub(monkeypatch):
         def upload_folder(self, **options):
             return type("Commit", (), {"commit_url": "https://hub/commit/1"})
 
+        def repo_info(self, *arguments, **options):
+            return SimpleNamespace(sha="1" * 40)
+
         def list_repo_tree(self, *arguments, **options):
-            return []
+            digest = hashlib.sha1(b"blob 2\0{}", usedforsecurity=False).hexdigest()  # git's
+            return [SimpleNamespace(path="data.json", size=2, blob_id=digest, lfs=None)]
 
     real = huggingface_hub.snapshot_download
 
@@ -207,7 +215,7 @@ def hub(monkeypatch):
         if local_dir is None:  # a model that is loaded, offline
             return real(id_, **options)
         local_dir.mkdir(parents=True, exist_ok=True)
-        (local_dir / "data.jsonl").write_text("{}")
+        (local_dir / "data.json").write_text("{}")
 
     monkeypatch.setattr("huggingface_hub.HfApi", Api)
     monkeypatch.setattr("huggingface_hub.snapshot_download", download)

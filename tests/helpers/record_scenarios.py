@@ -57,7 +57,8 @@ _DATED = (
 def content(folder):
     """What a reader finds: records and pages without times, and what belongs to them.
 
-    A file beside a record that no record names is no one's; it goes after an hour.
+    A file beside a record that no record names is no one's; it goes after an hour. A lock that a
+    killed process leaves is an empty file, which the next one takes over.
     """
     files = result_files()
     records = {str(file): _record(file) for file in files}
@@ -66,6 +67,7 @@ def content(folder):
         name: _undated(data) if name.endswith((".ipynb", ".json")) else data
         for name, data in tree(folder).items()
         if str(folder / name) not in records
+        and not (name.endswith(".lock") and data == b"")
         and not name.endswith("checksums.jsonl")
         and (str(folder / name) in named or not name.endswith((".parquet", ".trec")))
     }
