@@ -19,6 +19,8 @@ from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.hub.errors import hub_error
 from qwen3nb.hub.session import hub_session
 from qwen3nb.models.gate.tokenizer import check_tokenizer
+from qwen3nb.models.sources.fingerprint import fingerprint
+from qwen3nb.models.sources.resolve import find_source
 from qwen3nb.utils.secrets import Secrets, known_secrets
 
 __all__ = ["Upload", "plan_push", "push"]
@@ -59,6 +61,7 @@ def plan_push(folder: Path | str) -> list[Upload]:
         raise CheckpointError(
             f"{folder}: no qwen3nb.json, so this is not an export; run `qwen3nb extract` first"
         )
+    fingerprint(find_source(str(folder)))  # refuses what changed since it was verified
     for entry in opened.tensors.values():
         check_float(entry)
     embedding = opened.tensors.get("embed_tokens.weight")

@@ -34,7 +34,6 @@ SHORTER = {
     "bench records": "--models 3 --tasks 2 --seeds 1 --queries 20 --only compare",
     "bench rerank": "--size tiny --documents 4 --rounds 1 --no-memory",
     "bench runs": "--queries 3 --depth 20",
-    "bench search": "--documents 200 --dimension 8 --queries 4",
     "bench search --corpus": "--corpus 200,400 --queries 4",
     "bench statistics": "--systems 3 --tasks 2 --queries 40 --resamples 100",
     "rerank-outputs": "--depth 2",
@@ -49,6 +48,7 @@ ELSEWHERE = {
         "bench.extraction.bench_extraction",
         "tests/bench/test_extraction.py",
     ),
+    "bench search --documents": ("bench.search.bench_search", "tests/models/search/test_exact.py"),
     "book": ("book.build.build_book", "tests/execution/test_notebook.py"),
     "demo": ("demo.pipeline.run_demo", ".ci/run"),
     "encode --model encoder --input texts.jsonl --output vectors --ray": (

@@ -51,6 +51,7 @@ _DATED = (
     "commit",
     "key",
     "outputs",
+    "id",  # of a cell, drawn at random
 )  # of a page or a note
 
 
@@ -184,7 +185,11 @@ _NO_CUTS = {"pairs": 40, "cut": 0, "queries_cut": 0}
 
 def rerank(folder, *, factor=-1.0):
     data = TestCollection.from_beir(folder.parent / "words")
-    with mock.patch.object(reranking, "score_candidates", _scored(factor)):
+    with (
+        mock.patch.object(reranking, "score_candidates", _scored(factor)),
+        # A fork of a process that has used threads cannot try a library that needs them.
+        mock.patch.dict("os.environ", QWEN3NB_LINEAR="mkl"),
+    ):
         reranking.rerank(
             _Reranker(), data, first=folder.parent / "mine.trec", depth=4, show_progress=False,
             fresh=True,
