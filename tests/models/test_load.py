@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from datasets import Dataset
 from helpers import TEXTS
+from helpers.checkpoints import without_checksums
 from helpers.mteb_tasks import WORDS, loaded
 from helpers.sentence_models import mteb_scores, text_mock_tasks, write_sentence_bert
 
@@ -45,12 +46,11 @@ def assert_equal_vectors(encoder, model):
 
 
 def stored(folder, **fields):
-    """Change fields of ``config_sentence_transformers.json``, on purpose: without checksums."""
-    file, note = folder / "config_sentence_transformers.json", folder / "qwen3nb.json"
+    """Change fields of ``config_sentence_transformers.json``."""
+    file = folder / "config_sentence_transformers.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), **fields}))
-    if note.is_file():
-        written = json.loads(note.read_text())
-        note.write_text(json.dumps({k: v for k, v in written.items() if k != "checksums"}))
+    if (folder / "qwen3nb.json").is_file():
+        without_checksums(folder)
 
 
 @pytest.fixture(scope="module")

@@ -5,10 +5,12 @@ import re
 import runpy
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
+from helpers.checkpoints import without_checksums
 from helpers.html import HOSTILE
 from helpers.records import amend, make, tier_records
 from sentence_transformers import SentenceTransformer
@@ -185,8 +187,7 @@ def test_a_fact_that_is_refused_leaves_nothing_behind(checkpoint, tmp_path):
 
 
 def test_the_card_escapes_what_the_provenance_says(encoder_folder, tmp_path):
-    folder = tmp_path / "copy"
-    shutil.copytree(encoder_folder, folder)
+    folder = without_checksums(Path(shutil.copytree(encoder_folder, tmp_path / "copy")))
     provenance = json.loads((folder / "qwen3nb.json").read_text())
     provenance["label"] = HOSTILE[0] + HOSTILE[3]
     (folder / "qwen3nb.json").write_text(json.dumps(provenance))
