@@ -12,7 +12,7 @@ from qwen3nb import paths
 from qwen3nb.book.linked_records import pages_with_records
 from qwen3nb.checkpoints.provenance import PROVENANCE
 from qwen3nb.cluster.processes import guarded
-from qwen3nb.execution.sweep import Job, sweep
+from qwen3nb.execution.notebook import run_notebook
 from qwen3nb.records.record import Result
 from qwen3nb.records.results import richest_tier
 from qwen3nb.records.store import latest, load_results
@@ -158,7 +158,11 @@ def build_book(*, tier: str = "", model: Path | None = None, show_progress: bool
     """
     results = load_results(adapters=False)
     tier = _tier_of(tier, results)
-    _run_pages(tier, show_progress=show_progress)
+    lessons = [each for each in _LESSONS if (paths.notebooks() / f"{each}.ipynb").is_file()]
+    for name in (*_PAGES, *lessons, _LAST):
+        # The book's own pages keep their plain names on whichever tier it shows.
+        given, plain = ({"tier": tier}, name) if _PAGES.get(name) else ({}, "")
+        run_notebook(name, given, name=plain, show_progress=show_progress)
     write_card_page(results, model=model, tier=tier)
     _check_pages()
     # Always a new folder: an incremental build keeps the pages and glued values of deleted runs.
@@ -166,26 +170,6 @@ def build_book(*, tier: str = "", model: Path | None = None, show_progress: bool
     with turn(target, what="builds"), new_folder(target) as output:
         _build_strictly(output)
     return target / "html" / "index.html"
-
-
-def _run_pages(tier: str, *, show_progress: bool) -> None:
-    """Run the book's own pages, as many at once as fit; the last one lists them.
-
-    They keep their plain names on whichever tier the book shows.
-
-    Raises:
-        BookError: a page failed; names it, its reason and its log.
-    """
-    lessons = [each for each in _LESSONS if (paths.notebooks() / f"{each}.ipynb").is_file()]
-    pages = [
-        Job(name, {"tier": tier}, name) if own else Job(name, {}) for name, own in _PAGES.items()
-    ]
-    for jobs in ([*pages, *(Job(each, {}) for each in lessons)], [Job(_LAST, {})]):
-        for outcome in sweep(jobs, show_progress=show_progress):
-            if outcome.status == "failed":
-                raise BookError(
-                    f"page {outcome.job.name}: {outcome.reason}; see {paths.shown(outcome.log)}"
-                )
 
 
 def _check_pages() -> None:

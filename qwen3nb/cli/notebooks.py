@@ -39,10 +39,6 @@ FRESH = click.option(
     is_flag=True,
     help="Run even if a finished page with the same inputs exists.",
 )
-PAGE = click.option(
-    "--page", default="", metavar="NAME",
-    help="Name of the page.  [default: from the parameters]",
-)  # fmt: skip
 PARAMETER = click.option(
     "-p", "--parameter", "typed", type=(str, str), multiple=True, metavar="NAME VALUE",
     help="A parameter by name, as in papermill; repeatable.",
@@ -125,7 +121,7 @@ def _run(notebook: Path | str, parameters: dict[str, Any], *, fresh: bool, name:
 
     started = datetime.now(UTC).replace(microsecond=0)
     try:
-        page = run_notebook(notebook, parameters, fresh=fresh, name=name)
+        page = run_notebook(notebook, parameters, fresh=fresh)
     except NotebookError as error:
         if error.page is not None:
             _print_page(error.page, since=started)
@@ -259,9 +255,9 @@ class _NotebookGroup(click.Group):
         from qwen3nb.execution.parameters import notebook_title
 
         notebook = _notebook(name)
-        return PASS_ENV(CACHE_LIMIT(PAGE(FRESH(PARAMETER(click.command(
+        return PASS_ENV(CACHE_LIMIT(FRESH(PARAMETER(click.command(
             name, cls=NotebookCommand, notebook=notebook, help=notebook_title(notebook)
-        )(_run_given))))))  # fmt: skip
+        )(_run_given)))))  # fmt: skip
 
 
 @click.group("run", cls=_NotebookGroup, subcommand_metavar="NOTEBOOK [ARGS]...")
@@ -279,9 +275,7 @@ def run(**options: Any) -> None:
 
 
 @without_traceback
-def _run_given(
-    typed: tuple[tuple[str, str], ...], fresh: bool, page: str, **parameters: Any
-) -> None:
+def _run_given(typed: tuple[tuple[str, str], ...], fresh: bool, **parameters: Any) -> None:
     """Run the notebook of the invoked command; options of `run` apply to it as well."""
     from qwen3nb.execution.parameters import read_parameters, typed_parameters
 
@@ -291,7 +285,7 @@ def _run_given(
     given = dict((*before.get("typed", ()), *typed))
     values = typed_parameters(read_parameters(command.notebook), given)
     values |= given_parameters(parameters)
-    _run(command.notebook, values, fresh=fresh or before.get("fresh", False), name=page)
+    _run(command.notebook, values, fresh=fresh or before.get("fresh", False))
 
 
 NOTEBOOK_COMMANDS = (evaluate, run)

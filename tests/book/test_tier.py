@@ -11,17 +11,17 @@ def built(monkeypatch):
     """What `build_book` would run; records are those that a test sets."""
     runs = []
 
-    def stop(jobs, **_):
-        runs.append(jobs[0])
+    def stop(notebook, parameters, **_):
+        runs.append((notebook, parameters))
         raise InterruptedError
 
-    monkeypatch.setattr("qwen3nb.book.build.sweep", stop)
+    monkeypatch.setattr("qwen3nb.book.build.run_notebook", stop)
 
     def build(results, **options):
         monkeypatch.setattr("qwen3nb.book.build.load_results", lambda **_: results)
         with pytest.raises(InterruptedError):
             build_book(**options)
-        return runs.pop().parameters["tier"]
+        return runs.pop()[1]["tier"]
 
     return build
 

@@ -28,7 +28,8 @@ def test_a_kill_at_any_file_operation_loses_nothing(faults, name):
     [
         ("EXTRACT", errno.ENOSPC),
         ("ENCODE", errno.ENOSPC),
-        *(("SHARDS", code) for code in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)),
+        ("SHARDS", errno.EDQUOT),
+        ("SHARDS", errno.EROFS),
         ("AVERAGE", errno.EMFILE),
     ],
 )

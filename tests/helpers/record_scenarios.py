@@ -270,16 +270,15 @@ def prepare_sweep(folder):
 
 def book(folder):
     with ExitStack() as stack:
-        stack.enter_context(mock.patch("qwen3nb.book.build.sweep", _pages))
+        stack.enter_context(mock.patch("qwen3nb.book.build.run_notebook", _page))
         stack.enter_context(mock.patch("qwen3nb.book.build.subprocess.run", _sphinx))
         build_book(show_progress=False)
 
 
-def _pages(jobs, **_):
-    for job in jobs:
-        node = notebook_of(repr(job.notebook))
-        Attempt(job.notebook, {}, job.page, started=0.0).succeed(node, key="k")
-    return []
+def _page(notebook, given, **_):
+    node = notebook_of(repr(notebook))
+    target = paths.book_runs() / f"{notebook}.ipynb"
+    Attempt(notebook, {}, target, started=0.0).succeed(node, key="k")
 
 
 def _sphinx(command, **options):
