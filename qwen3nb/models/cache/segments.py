@@ -254,6 +254,7 @@ class SegmentWriter:
         try:
             _write_all(self._handle, self._rows * self._size, records)
             os.fsync(self._handle)
+            _free_pages(self._handle)
         except OSError:
             with contextlib.suppress(OSError):  # the next writer cuts it off
                 os.ftruncate(self._handle, self._rows * self._size)
@@ -289,6 +290,15 @@ def _index_of(file: Path) -> Path:
 def _is_full(file: Path, dimension: int, full: int) -> bool:
     size = file.stat().st_size
     return size >= full or size // _row_type(dimension).itemsize >= MOST_ROWS
+
+
+def _free_pages(handle: int) -> None:
+    """Give back the memory of what is on the disk: written vectors are rarely read at once.
+
+    Where the system has to find fresh memory for every page, writing slows down tenfold.
+    """
+    if hasattr(os, "posix_fadvise"):  # not on macOS
+        os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def _write_all(handle: int, at: int, records: Records) -> None:
