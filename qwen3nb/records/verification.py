@@ -38,6 +38,7 @@ from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.files.journal import Journal
 
 __all__ = [
+    "MTEB_CHECKSUMS",
     "RecordCheck",
     "Verifier",
     "add_mteb_checksum",
@@ -49,7 +50,7 @@ __all__ = [
 _ROUNDING = 1e-9  # between two computations of one number
 _TOLERANCE = 1e-6  # MTEB's file is rounded to six digits
 _IDENTITY = 40  # digits of a model's identity in the name of MTEB's folder
-_CHECKSUMS = "checksums.jsonl"  # beside MTEB's results
+MTEB_CHECKSUMS = "checksums.jsonl"  # beside MTEB's results
 _META = "model_meta.json"
 
 
@@ -228,7 +229,7 @@ def add_mteb_checksum(file: Path, data: bytes) -> None:
     The checksums are a journal, so that at any time that of what is there is among them. Results
     of older versions have none.
     """
-    journal = Journal(file.with_name(_CHECKSUMS))
+    journal = Journal(file.with_name(MTEB_CHECKSUMS))
     key = _key(file, hashlib.sha256(data).hexdigest())
     if journal.get(key) is None:
         journal.add(key, True)
@@ -274,7 +275,7 @@ class _MTEBFiles:
 
 def _checksum_problem(file: Path) -> str:
     """Return whether a file is not one of those that were written; empty if it is."""
-    checksums = file.with_name(_CHECKSUMS)
+    checksums = file.with_name(MTEB_CHECKSUMS)
     if not (checksums.is_file() and file.is_file()):
         return ""
     if Journal(checksums).get(_key(file, sha256_file(file))) is None:

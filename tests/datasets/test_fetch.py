@@ -5,7 +5,7 @@ import json
 import shutil
 
 import pytest
-from helpers.hub import local_hub, use_hub, write_repositories
+from helpers.hub import hub_runner, write_repositories
 from helpers.hub_faults import FAULTS, PASSING, TOKEN, flip, limit
 
 from qwen3nb.datasets.fetch import fetch, fetch_all, sizes
@@ -33,14 +33,7 @@ def root(tmp_path_factory):
 @pytest.fixture
 def on_hub(root, monkeypatch, tmp_path):
     """Run something while a hub with a fault is there."""
-
-    def run(action, fault=None, *, seconds=20.0):
-        with local_hub(root, fault) as address:
-            use_hub(monkeypatch, address, tmp_path, seconds=seconds)
-            action()
-            return address.requests
-
-    return run
+    return hub_runner(root, monkeypatch, tmp_path)
 
 
 @pytest.fixture

@@ -194,3 +194,15 @@ def _entry(path, folder):
     if name.endswith(LARGE):
         entry["lfs"] = {"oid": entry["oid"], "size": len(content), "pointerSize": 130}
     return entry
+
+
+def hub_runner(root, monkeypatch, tmp_path):
+    """Return what runs something while a hub with a fault is there, and says what was asked."""
+
+    def run(action, fault=None, *, seconds=20.0):
+        with local_hub(root, fault) as address:
+            use_hub(monkeypatch, address, tmp_path, seconds=seconds)
+            action()
+            return address.requests
+
+    return run

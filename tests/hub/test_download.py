@@ -6,7 +6,7 @@ import re
 import shutil
 
 import pytest
-from helpers.hub import COMMIT, local_hub, use_hub, write_repositories
+from helpers.hub import COMMIT, hub_runner, local_hub, use_hub, write_repositories
 from helpers.hub_faults import FAULTS, LARGE, PASSING, TOKEN, changed, flip, limit, status
 
 from qwen3nb.models.sources.resolve import fetch_model, find_source
@@ -26,14 +26,7 @@ def files(root):
 @pytest.fixture
 def on_hub(root, files, monkeypatch, tmp_path):
     """Run something while a hub with a fault is there; return what it was asked for."""
-
-    def run(action, fault=None, *, seconds=20.0):
-        with local_hub(root, fault) as address:
-            use_hub(monkeypatch, address, tmp_path, seconds=seconds)
-            action()
-            return address.requests
-
-    return run
+    return hub_runner(root, monkeypatch, tmp_path)
 
 
 def model(revision=None):
