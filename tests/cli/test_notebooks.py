@@ -55,15 +55,16 @@ def test_the_options_are_the_parameters(cli, checkout, path):
     expected |= {f"--no-{spelled(n)[2:]}" for n, p in declared.items() if p.type == "bool"}
     if path.stem == "calibration":  # its own `fresh` is reached with -p
         expected.remove("--no-fresh")
-    own = {"--help", "--parameter", "--fresh", "--cache-limit"}
+    own = {"--help", "--parameter", "--fresh", "--cache-limit", "--pass-env"}
     assert options(done.output) - own == expected - {"--fresh"}
 
 
-def test_eval_has_the_parameters_of_its_notebook_and_six_options_of_its_own(cli, checkout):
+def test_eval_has_the_parameters_of_its_notebook_and_seven_options_of_its_own(cli, checkout):
     listed = options(cli("eval", "--help").output)
     declared = read_parameters(checkout / "notebooks" / "eval.ipynb")
     no = {"--no-append-eos", "--no-bidirectional", "--no-cache"}
-    own = {"--cache-limit", "--config", "--dry-run", "--fresh", "--mirror", "--rehearse"}
+    own = {"--cache-limit", "--config", "--dry-run", "--fresh", "--mirror", "--pass-env",
+           "--rehearse"}  # fmt: skip
     assert listed == {*map(spelled, declared), *no, *own, "--help"}
     assert {"--types", "--languages", "--benchmark"} <= listed
 
