@@ -214,10 +214,9 @@ _TOP = _table(
 _MODEL = _table(
     {
         "label": _label, "identity": _label, "spec": _path,
-        "settings": _both(_table({"model": _table({})}, needed=("model",)), _any),
-        "parameters": _or_null(_count),
+        "settings": _both(_table({"model": _table({})}), _any), "parameters": _or_null(_count),
     },
-    needed=("label", "identity", "settings"),
+    needed=("label", "identity"),
 )  # fmt: skip
 _TASK = _table(
     {
