@@ -157,8 +157,13 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
     def on_train_begin(
         self, args: Any, state: Any, control: Any, *, model: Any = None, **trainer: Any
     ) -> None:
-        """Refuse a model that cannot be scored before it is trained for hours."""
+        """Refuse a model that cannot be scored before it is trained for hours.
+
+        Raises:
+            SpecError: as `__call__`, or weights that are sharded over processes.
+        """
         self._training = True
+        _check_whole(model)
         with undisturbed(model):
             self._encoder(model, trainer.get("processing_class"))
 
@@ -245,6 +250,18 @@ def _checked(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise ValueError(f"expected a name of letters, digits and ._-; got {name!r:.60}")
     return name
+
+
+def _check_whole(model: torch.nn.Module) -> None:
+    """Refuse weights of which a process has a part: the main process cannot score them alone."""
+    fsdp = any(type(each).__name__ == "FullyShardedDataParallel" for each in model.modules())
+    marks = ("full_tensor", "ds_id")  # of FSDP's second version and of DeepSpeed's ZeRO-3
+    if fsdp or any(hasattr(each, mark) for each in model.parameters() for mark in marks):
+        raise SpecError(
+            f"{type(model).__name__}: its weights are sharded over processes (FSDP, ZeRO-3), so "
+            "that no process can score it alone; score the checkpoints: qwen3nb eval --checkpoint "
+            "FOLDER"
+        )
 
 
 def _value(measure: Measure, encoder: Encoder) -> float:

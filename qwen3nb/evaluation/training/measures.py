@@ -69,8 +69,8 @@ def find_measures(
     elif tasks is not None or limit:
         raise ValueError("expected either data, or tasks with an optional limit; got both")
     else:
-        one = isinstance(data, TestCollection | STSPairs | Path | str)
-        listed = [each for part in ([data] if one else data) for each in _of_data(part)]
+        parts = [data] if isinstance(data, TestCollection | STSPairs | Path | str) else data
+        listed = [each for part in parts for each in _of_data(part)]
     if not listed:
         raise ValueError("expected data to score a model on; got none")
     if (name := first_duplicate(each.name for each in listed)) is not None:

@@ -45,8 +45,8 @@ class TrainedEncoder(Encoder):
             batch_size: texts per batch if they must be padded.
 
         Raises:
-            SpecError: no encoder-decoder of Qwen3, weights that are not whole on this device,
-                or a transformers release that runs the encoder causally.
+            SpecError: no encoder-decoder of Qwen3, weights that are not those of its
+                configuration, or a transformers release that runs the encoder causally.
         """
         encoder = _on_same_weights(model, options)
         if causal_leak(encoder, vocab_size=encoder.config.vocab_size) == 0:
@@ -102,13 +102,11 @@ def _on_same_weights(model: Any, options: ExportOptions) -> Qwen3EncoderModel:
         encoder = Qwen3EncoderModel(config)
     weights = _encoder_weights(model)
     whole = {key: value.shape for key, value in encoder.state_dict().items()}
-    if {key: value.shape for key, value in weights.items()} != whole or any(
-        hasattr(value, "full_tensor") for value in weights.values()
-    ):
+    if odd := [key for key in whole if key not in weights or weights[key].shape != whole[key]]:
         raise SpecError(
-            f"{name}: its encoder's weights are not those of its configuration. Weights that are "
-            "sharded (FSDP, ZeRO-3) or adapted (LoRA) cannot be scored during the training; score "
-            "the checkpoints: qwen3nb eval --checkpoint FOLDER"
+            f"{name}: {odd[0]} is not as its configuration says ({len(odd)} such weights of the "
+            "encoder). A model with adapters (LoRA) cannot be scored during the training; score "
+            "what it becomes: qwen3nb eval --checkpoint FOLDER"
         )
     encoder.load_state_dict(weights, assign=True)
     # Frequencies are no weights: they are computed, as in a model that is loaded.

@@ -250,8 +250,14 @@ def test_a_score_that_cannot_be_had_is_refused_before_the_training(checkpoint, t
     evaluator = TrainingEvaluator(SEARCH, tokenizer=tokenizer)
     with pytest.raises(SpecError, match="Linear: expected a SentenceTransformer, or an encoder-de"):
         evaluator.on_train_begin(None, None, None, model=torch.nn.Linear(2, 2))
-    model.model.encoder.layers[0].mlp.up_proj.weight = torch.nn.Parameter(torch.empty(0))
-    with pytest.raises(SpecError, match="sharded"):
+    sharded = type("FullyShardedDataParallel", (torch.nn.Sequential,), {})
+    with pytest.raises(SpecError, match="sharded over processes"):
+        evaluator.on_train_begin(None, None, None, model=torch.nn.Sequential(sharded(model)))
+    model.model.encoder.layers[0].mlp.up_proj.weight.ds_id = 7
+    with pytest.raises(SpecError, match="sharded over processes"):
+        evaluator.on_train_begin(None, None, None, model=model)
+    model.model.encoder.layers[0].mlp.up_proj = torch.nn.Linear(32, 5)
+    with pytest.raises(SpecError, match=r"layers\.0\.mlp\.up_proj\.weight is not as"):
         evaluator.on_train_begin(None, None, None, model=model)
 
 
