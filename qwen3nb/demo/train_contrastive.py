@@ -60,7 +60,7 @@ class ContrastiveSettings:
         length: maximum tokens of a text in training.
         learning_rate: peak of the learning rate; linear warm-up, then cosine.
         temperature: divides the cosines.
-        development: pairs to measure on, at full length.
+        development: pairs to measure on: nDCG@10 at full length, the loss as in training.
         averaged: number of checkpoints to average, the best on the development pairs.
         seed: seed of the draws.
     """
@@ -98,7 +98,7 @@ def train_contrastive(
                 learning_rate=settings.learning_rate, seed=settings.seed,
             ),
             train_dataset=train,
-            eval_dataset=_tokenized(tokenizer, spread),
+            eval_dataset=_tokenized(tokenizer, spread, length=settings.length),
             data_collator=_Collate(pad=token_id(tokenizer, END)),
             callbacks=[*checkpoint_callbacks("contrastive", folder / "tokenizer"), evaluator],
         )  # fmt: skip
@@ -159,9 +159,7 @@ def _spread(pairs: Sequence[DocstringPair], count: int) -> list[DocstringPair]:
     return [pairs[index * len(pairs) // count] for index in range(count)]
 
 
-def _tokenized(
-    tokenizer: Tokenizer, pairs: Sequence[DocstringPair], *, length: int | None = None
-) -> list[_Row]:
+def _tokenized(tokenizer: Tokenizer, pairs: Sequence[DocstringPair], *, length: int) -> list[_Row]:
     """Token ids of both sides of each pair, of the first ``length`` tokens."""
     sides = [
         [each.ids[:length] for each in tokenizer.encode_batch(texts)]
@@ -209,7 +207,7 @@ class _ContrastiveTrainer(Trainer):
         return measured
 
     def development_loss(self) -> float:
-        """Mean loss on the development pairs, in batches as in training."""
+        """Mean loss on the development pairs, in batches and of a length as in training."""
         rows, size = list(self.eval_dataset), self._settings.batch
         self.model.eval()
         with torch.inference_mode():
