@@ -121,9 +121,12 @@ class TransformerEncoder(Encoder):
 
     def _embed(self, texts: Sequence[str]) -> Vectors:
         self.runner.batch_size = self.batch_size
+        return self.runner.vectors(self._tokenise(texts), done=self._tick)
+
+    def _tokenise(self, texts: Sequence[str]) -> list[list[int]]:
         rows, cut = token_rows(self._tokenizer, texts, max_length=self.max_length)
         self.stats.cut += cut
-        return self.runner.vectors(rows, done=self._tick)
+        return rows
 
 
 def _pooling(source: Source, known: str | None) -> str:
