@@ -35,39 +35,63 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
 class TrainingEvaluator(BaseEvaluator, TrainerCallback):
-    """Scores a model while it is trained, and logs the score under a name for `average --best`.
+    """Scores a model while it is trained, and logs the score for ``average --best``.
 
     One object for two trainers:
 
     - ``SentenceTransformerTrainer(evaluator=…)`` of sentence-transformers: the model is scored at
       each evaluation, with its own prompts and pooling.
     - ``Trainer(callbacks=[…])`` of transformers: the encoder of a Qwen3 encoder-decoder is scored,
-      bidirectionally, at each evaluation of the trainer and before a checkpoint of a step
-      without one counts as written: what it would be as an export with these options. The model
-      is not copied. A SentenceTransformer is scored here too, even without evaluations.
+      bidirectionally, as `extract` would export it with these options. The model is not copied.
+      It is scored at each evaluation of the trainer, and with each checkpoint of a step that was
+      not evaluated. A SentenceTransformer can be trained with this callback too.
 
     Either way, `metric` is in ``trainer_state.json`` of each checkpoint, at its step::
 
         qwen3nb average RUN OUTPUT --best 3 --metric eval_smoke --higher-is-better
 
-    It is also what ``metric_for_best_model`` and ``load_best_model_at_end`` find. Beside it are
-    logged the seconds, as ``eval_<name>_runtime``, and with several sets the score on each, as
+    ``metric_for_best_model`` and ``load_best_model_at_end`` work with it. Beside it are logged
+    the seconds, as ``eval_<name>_runtime``, and with several sets the score on each, as
     ``eval_<name>_<set>``.
 
     The training goes on as if it had not been evaluated, to the same weights: modes and random
     states are restored. Under distributed training, the main process evaluates
     (``state.is_world_process_zero``) while the others wait for its scores; weights that are
     sharded (FSDP, ZeRO-3) are refused. Vectors are computed in the dtype of the weights, and
-    nothing is kept in the embedding cache. If a model has no score, as its vectors are not
-    finite or all alike, NaN is logged with a warning. Reporters such as TensorBoard get the score
-    from sentence-transformers' trainer; of other trainers it is in the state only.
+    nothing is kept in the embedding cache. If a model has no score, because its vectors are not
+    finite or a correlation is undefined, NaN is logged with a warning. Reporters such as
+    TensorBoard get the score from sentence-transformers' trainer only.
 
     Checkpoints that are selected by a score look better on that data than they are. Select on
     development data, not on what you report.
 
+    Args:
+        data: test collections or their folders (scored by nDCG@10), and sentence pairs or
+            their files (by Spearman's correlation, as in `evaluate_sts`), one or several,
+            instead of a tier.
+        tier: name of a tier, a small one; its tasks are scored by their main metrics.
+        tasks: MTEB tasks instead of a tier, as in `qwen3nb.evaluate`.
+        limit: maximum number of queries and rows of a task; 0 for no limit.
+        name: name of the score, which is the mean over all sets; by default that of the
+            tier, of the only set, or ``mean``.
+        tokenizer: of an encoder-decoder: a tokenizer of transformers or its folder; None for
+            the trainer's ``processing_class``. It is copied.
+        pooling: of an encoder-decoder, and so are the options below: one of `POOLINGS`.
+        normalize: whether vectors get length 1.
+        max_length: maximum number of tokens per text.
+        prefix: text prepended to every input, such as ``[R]``.
+        append_eos: whether the end-of-text token follows every input.
+        prompts: text prepended by role, as in `load_encoder`.
+        batch_size: texts per batch.
+
     Attributes:
         name: name of the score, such as ``smoke``.
         metric: its name in the log, such as ``eval_smoke``.
+
+    Raises:
+        ValueError: an unknown tier, task or pooling; a ``name`` that is not of letters,
+            digits and ``._-``; both ``data`` and ``tasks``; or two sets of one name.
+        DataError: data that cannot be read.
     """
 
     def __init__(
@@ -87,32 +111,7 @@ class TrainingEvaluator(BaseEvaluator, TrainerCallback):
         prompts: Mapping[str, str] | None = None,
         batch_size: int = 32,
     ) -> None:
-        """Choose the data, and how the encoder of an encoder-decoder is used.
-
-        Args:
-            data: test collections or their folders (scored by nDCG@10), and sentence pairs or
-                their files (by Spearman's correlation, as in `evaluate_sts`), one or several,
-                instead of a tier.
-            tier: name of a tier, a small one; its tasks are scored by their main metrics.
-            tasks: MTEB tasks instead of a tier, as in `qwen3nb.evaluate`.
-            limit: maximum number of queries and rows of a task; 0 for no limit.
-            name: name of the score, which is the mean over all sets; by default that of the
-                tier, of the only set, or ``mean``.
-            tokenizer: of an encoder-decoder: a tokenizer of transformers or its folder; None for
-                the trainer's ``processing_class``. It is copied.
-            pooling: of an encoder-decoder, and so are the options below: one of `POOLINGS`.
-            normalize: whether vectors get length 1.
-            max_length: maximum number of tokens per text.
-            prefix: text prepended to every input, such as ``[R]``.
-            append_eos: whether the end-of-text token follows every input.
-            prompts: text prepended by role, as in `load_encoder`.
-            batch_size: texts per batch.
-
-        Raises:
-            ValueError: an unknown tier, task or pooling; a ``name`` that is not of letters,
-                digits and ``._-``; both ``data`` and ``tasks``; or two sets of one name.
-            DataError: data that cannot be read.
-        """
+        """Choose the data, and how the encoder of an encoder-decoder is used."""
         super().__init__()
         self._measures = find_measures(
             data, tier=tier, tasks=tasks or None, limit=limit, batch_size=batch_size

@@ -4,7 +4,6 @@ import json
 import math
 import random
 import re
-import shutil
 import warnings
 from types import SimpleNamespace
 
@@ -340,16 +339,31 @@ def test_a_sentence_transformer_is_scored_with_its_own_prompts(page, tmp_path):
 
 
 @pytest.mark.integration
-def test_a_checkpoint_of_sentence_transformers_without_evaluations_is_scored_too(page):
-    from sentence_transformers import SentenceTransformer
+def test_a_sentence_transformer_is_trained_to_the_same_weights_with_the_callback(page, tmp_path):
+    """It has dropout, and no evaluations, so that its checkpoints are scored as they are saved."""
+    names, evaluator, models = page.names, TrainingEvaluator(SEARCH), []
+    for callbacks in ([evaluator], []):
+        folder = tmp_path / f"run-{len(models)}"
+        models.append(names["SentenceTransformer"](str(page.folder / "encoder"), device="cpu"))
+        with quietly():
+            names["SentenceTransformerTrainer"](
+                model=models[-1],
+                args=names["Arguments"](
+                    str(folder), max_steps=3, save_steps=1, save_only_model=True, use_cpu=True,
+                    disable_tqdm=True, report_to="none", dataloader_pin_memory=False,
+                ),
+                train_dataset=names["pairs"],
+                loss=names["MultipleNegativesRankingLoss"](models[-1]),
+                callbacks=callbacks,
+            ).train()  # fmt: skip
+    ours, plain = (model.state_dict() for model in models)
+    assert all(torch.equal(ours[name], plain[name]) for name in plain)
+    last = list_checkpoints(tmp_path / "run-0")[-1]
+    assert metric_of(last, "eval_dev") == evaluator(models[0])["dev"]
 
-    model = SentenceTransformer(str(page.folder / "encoder"), device="cpu")
-    evaluator = TrainingEvaluator(SEARCH)
-    state = SimpleNamespace(is_world_process_zero=True, global_step=1, epoch=1.0, log_history=[])
-    folder = page.folder / "other" / "checkpoint-1"
-    folder.mkdir(parents=True)
-    (folder / "trainer_state.json").write_text('{"global_step": 1, "log_history": []}')
-    evaluator.on_save(SimpleNamespace(output_dir=folder.parent), state, None, model=model)
-    assert metric_of(folder, "eval_dev") == evaluator(model)["dev"]
-    shutil.rmtree(folder)
-    evaluator.on_save(SimpleNamespace(output_dir=folder.parent), state, None, model=model)
+
+def test_a_checkpoint_that_is_gone_is_said_to_have_no_score(tmp_path, caplog):
+    state = SimpleNamespace(is_world_process_zero=True, global_step=1, epoch=None, log_history=[])
+    Planned().on_save(SimpleNamespace(output_dir=tmp_path), state, None)
+    assert "trainer_state.json: not there" in caplog.text
+    assert state.log_history == [{"eval_planned": 0.3, "eval_planned_runtime": 0.0, "step": 1}]
