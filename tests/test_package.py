@@ -69,7 +69,7 @@ datasets.mirror datasets.needs datasets.fetch datasets.words
 datasets.pydocs
 datasets.collection datasets.custom datasets.collection_formats
 evaluation.recording evaluation.run evaluation.mteb evaluation.embeddings evaluation.retrieval
-evaluation.evaluate evaluation.studies
+evaluation.evaluate evaluation.studies evaluation.training
 analysis.stats analysis.comparison analysis.inventory analysis.training analysis.calibration
 bench
 cluster

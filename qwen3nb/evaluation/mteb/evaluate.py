@@ -11,7 +11,7 @@ import random
 import tempfile
 import uuid
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -53,7 +53,7 @@ from qwen3nb.records.record import MTEBScore, Result, TaskInfo
 from qwen3nb.utils.atomic_files import read_json, write_text
 from qwen3nb.utils.progress import tqdm
 
-__all__ = ["Model", "evaluate_tasks", "stored_record", "suite_tasks", "unsuited"]
+__all__ = ["Model", "evaluate_task", "evaluate_tasks", "stored_record", "suite_tasks", "unsuited"]
 
 Model = Encoder | BM25 | Fusion | Reranker
 
@@ -119,7 +119,7 @@ def evaluate_tasks(
                 tally.add(earlier, name=name, reused=True)
                 continue
             with tally.attempt(name), hub_access(needs([task]), reachable):
-                result = _run_task(
+                result = evaluate_task(
                     model, task, seed=seed, batch_size=batch_size, limit=limit, config=config,
                     run=run, mteb_results=None if limit else folder / "mteb",
                 )  # fmt: skip
@@ -175,17 +175,29 @@ def stored_record(
     )
 
 
-def _run_task(
+def evaluate_task(
     model: Model,
     task: Any,
     *,
-    seed: int,
-    batch_size: int,
-    limit: int,
-    config: dict[str, Any],
-    run: str,
-    mteb_results: Path | None,
+    seed: int = 0,
+    batch_size: int = 32,
+    limit: int = 0,
+    config: Mapping[str, Any] | None = None,
+    run: str = "",
+    mteb_results: Path | None = None,
 ) -> Result:
+    """Return the record of ``model`` on one MTEB task; nothing is looked up, and nothing saved.
+
+    Args:
+        model: from `load_encoder`, `load_model` or `load_reranker`.
+        task: an MTEB task object; its data stay loaded.
+        seed: seed of the confidence intervals.
+        batch_size: texts per batch.
+        limit: as in `evaluate_tasks`.
+        config: parameters to store in the record.
+        run: id shared by all records of one evaluation.
+        mteb_results: folder for MTEB's own result file; None for no file.
+    """
     revision, work = data_revision(task), Work(model)
     # MTEB shares the tasks of a benchmark, with generators that an earlier run has advanced.
     task.rng_state, task.np_rng = random.Random(task.seed), np.random.default_rng(task.seed)
@@ -218,7 +230,7 @@ def _run_task(
         work=work,
         seed=seed,
         run=run,
-        config=config | ({"top": scores.top} if scores.top else {}),
+        config={**(config or {}), **({"top": scores.top} if scores.top else {})},
         device=model.device,
         precision=model.settings.get("dtype", "float32"),
     )
