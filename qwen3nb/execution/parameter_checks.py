@@ -39,6 +39,7 @@ MINIMUM: dict[str, int] = {
     "batch_tokens": 0,
     "count": 1,
     "depth": 1,
+    "dimensions": 0,
     "k": 1,
     "limit": 0,
     "max_length": 0,
@@ -69,6 +70,13 @@ def _split(value: str) -> list[str]:
 def _numbers(name: str, minimum: int) -> Callable[[str], object]:
     check = _at_least(name, minimum)
     return lambda value: [check(int(each)) for each in _split(value)]
+
+
+def _dimensions(value: int | str) -> object:
+    """Check the number of dimensions of one model, or a list of numbers to compare."""
+    if isinstance(value, str):
+        return _numbers("dimensions", 1)(value)
+    return _at_least("dimensions", MINIMUM["dimensions"])(value)
 
 
 def _model(value: str) -> None:
@@ -142,7 +150,7 @@ CHECKS: dict[str, Callable[[Any], object]] = {
     **{name: _choice(name) for name in CHOICES},
     **{name: _at_least(name, minimum) for name, minimum in MINIMUM.items()},
     **{name: _numbers(name, 1) for name in ("averages", "ef_search", "nprobe", "rescore")},
-    "dimensions": _numbers("dimensions", 1),
+    "dimensions": _dimensions,
     "threads": _numbers("threads", 0),
     "poolings": lambda value: [one_of("pooling", each, POOLINGS) for each in _split(value)],
     "checkpoint": _model,
