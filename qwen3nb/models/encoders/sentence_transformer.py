@@ -21,7 +21,7 @@ from qwen3nb.models.encoders.similarity import unit_and_similarity
 from qwen3nb.models.gate.expected_weights import check_length
 from qwen3nb.models.gate.finite_weights import check_finite
 from qwen3nb.models.gate.refusal import refusing
-from qwen3nb.models.gate.tokenizer import check_modules
+from qwen3nb.models.gate.tokenizer import check_loaded, check_modules
 from qwen3nb.models.inference.flash_varlen import varlen_kernel
 from qwen3nb.models.inference.packing import packing_of
 from qwen3nb.models.inference.runner import Runner
@@ -195,7 +195,8 @@ def _load(source: Source, *, device: str, dtype: torch.dtype) -> Any:
             device=device,
             model_kwargs={"dtype": dtype, "use_safetensors": True},
         ).eval()
-    if _static_tokenizer(model) is not None:
+    if (static := _static_tokenizer(model)) is not None:
+        check_loaded(static, rows=model[0].num_embeddings, folder=source.folder)
         model.to(dtype)  # which sentence-transformers sets for transformers only
     check_finite(model, source.folder)
     return model

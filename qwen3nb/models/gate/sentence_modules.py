@@ -196,6 +196,11 @@ def static_width(module: SentenceModule) -> int:
 
 
 def _table(module: SentenceModule) -> TokenTable:
+    if not (module.folder / "tokenizer.json").is_file():
+        raise ModelFolderError(
+            f"{module.folder}: the tokenizer is missing; expected tokenizer.json beside the table "
+            "of its tokens"
+        )
     opened = _weights(module)
     return token_table(opened.tensors, opened.files[0])
 
