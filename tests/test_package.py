@@ -27,6 +27,9 @@ def test_the_papermill_plugin_is_light():
 
 
 READERS = (
+    "qwen3nb.records.verification",
+    "qwen3nb.execution.notebook",
+    "qwen3nb.book.build",
     "qwen3nb.analysis.stats.paired_tests",
     "qwen3nb.analysis.inventory.collect",
     "qwen3nb.analysis.training.interference",
@@ -37,7 +40,7 @@ READERS = (
 )
 
 
-def test_what_reads_results_loads_no_model():
+def test_what_reads_results_or_starts_notebooks_loads_no_model():
     """One process imports them in turn, and names the first that brings a model's library."""
     heavy = {"torch", "transformers", "mteb"}
     code = (

@@ -147,10 +147,11 @@ def rerank_suite(
     qwen3nb rerank-suite --model Qwen/Qwen3-Reranker-0.6B PyDocsSampleRetrieval
     qwen3nb rerank-suite --model base --adapter final --first all-MiniLM-L6-v2 beir/scifact
     """
+    _need_one(data, tier)
+
     from qwen3nb.evaluation.retrieval.first_stage import load_first
     from qwen3nb.evaluation.retrieval.rerank import rerank as run
 
-    _need_one(data, tier)
     use_mirror(mirror)
     reranker = _load(options)
     _show(

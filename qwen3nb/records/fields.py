@@ -214,9 +214,10 @@ _TOP = _table(
 _MODEL = _table(
     {
         "label": _label, "identity": _label, "spec": _path,
-        "settings": _both(_table({"model": _table({})}), _any), "parameters": _or_null(_count),
+        "settings": _both(_table({"model": _table({})}, needed=("model",)), _any),
+        "parameters": _or_null(_count),
     },
-    needed=("label", "identity"),
+    needed=("label", "identity", "settings"),
 )  # fmt: skip
 _TASK = _table(
     {
