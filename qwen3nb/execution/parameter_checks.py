@@ -39,7 +39,6 @@ MINIMUM: dict[str, int] = {
     "batch_tokens": 0,
     "count": 1,
     "depth": 1,
-    "dimensions": 0,
     "k": 1,
     "limit": 0,
     "max_length": 0,
@@ -76,7 +75,7 @@ def _dimensions(value: int | str) -> object:
     """Check the number of dimensions of one model, or a list of numbers to compare."""
     if isinstance(value, str):
         return _numbers("dimensions", 1)(value)
-    return _at_least("dimensions", MINIMUM["dimensions"])(value)
+    return _at_least("dimensions", 0)(value)
 
 
 def _model(value: str) -> None:

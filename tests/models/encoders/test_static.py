@@ -157,7 +157,7 @@ def test_options_of_transformers_are_refused(folder, options):
 @pytest.mark.skipif(
     importlib.util.find_spec("wordllama") is None, reason="pip install 'qwen3nb[demo]' brings it"
 )
-def test_wordllama_is_the_mean_of_its_table():
+def test_wordllama_is_the_mean_of_its_table(tmp_path):
     from safetensors.numpy import load_file
 
     source = find_source("wordllama")
@@ -172,3 +172,8 @@ def test_wordllama_is_the_mean_of_its_table():
     np.testing.assert_allclose(encoder.encode(texts), expected, atol=1e-6)
     assert (encoder.dimension, encoder.similarity_name, encoder.max_length) == (256, "cosine", None)
     assert not encoder.encode("").any()
+    for each in (file, source.folder / "weights/l2_supercat_256.safetensors"):  # as on the hub
+        shutil.copyfile(each, tmp_path / each.name)
+    np.testing.assert_array_equal(
+        load_encoder(tmp_path, cache=False).encode(texts), encoder.encode(texts)
+    )
