@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from helpers import TEXTS
 from helpers.static_models import ODD, WIDTH, write_model2vec, write_static_sentence_model
 from tokenizers import Tokenizer
@@ -62,6 +63,7 @@ def test_a_length_or_normalisation_that_is_given_applies(tmp_path):
 def sentence_models():
     from sentence_transformers.sentence_transformer.modules import Dense, Normalize
 
+    torch.manual_seed(0)
     return {
         "alone": ((), {}),
         "normalised": ((Normalize(),), {}),
@@ -83,7 +85,8 @@ def test_vectors_equal_those_of_sentence_transformers(tmp_path, case):
     np.testing.assert_allclose(encoder.encode(list(ODD)), theirs.encode(list(ODD)), atol=1e-6)
     assert encoder.max_length == options.get("truncation")
     assert encoder.dimension == theirs.get_embedding_dimension()
-    np.testing.assert_allclose(encoder.encode(["", " "]), theirs.encode(["", " ", "a"])[:2])
+    blank = theirs.encode(["", " ", "a"])[:2]
+    np.testing.assert_allclose(encoder.encode(["", " "]), blank, atol=1e-6)
     assert load_encoder(folder, cache=False, dtype="bfloat16").encode("fox").dtype == np.float32
 
 
