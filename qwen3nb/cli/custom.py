@@ -14,6 +14,7 @@ from qwen3nb import paths
 from qwen3nb.cli.errors import without_traceback
 from qwen3nb.cli.options import (
     DEVICE,
+    DIMENSIONS,
     DTYPE,
     FILE,
     POOLING,
@@ -63,6 +64,7 @@ _NOTES = 10  # printed; a record keeps all
 @seed_option("Seed, stored in the record.")
 @POOLING
 @click.option("--max-length", type=click.IntRange(min=1), help="Tokens.  [default: the model's]")
+@DIMENSIONS
 @click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
 @DEVICE
 @DTYPE

@@ -41,17 +41,17 @@ compare: --current --task --model --results --metric --alpha --threshold --most 
 demo: --at-once
 domain: --queries --documents --model --preset --table --id-column --text --date --no-boost
     --name --output-dir --reports --no-report --check --fresh --seed --pooling --max-length
+    --dimensions --batch-size --device --dtype
+encode: --model --input --output --role --no-cache --pooling --max-length --dimensions
     --batch-size --device --dtype
-encode: --model --input --output --role --no-cache --pooling --max-length --batch-size --device
-    --dtype
-eval: --checkpoint --tier --pooling --max-length --tasks --limit --prefix --append-eos
+eval: --checkpoint --tier --pooling --max-length --dimensions --tasks --limit --prefix --append-eos
     --bidirectional --batch-size --device --dtype --seed --fresh --mirror
 extract: --checkpoint --output --pooling --no-normalize --max-length --dtype --prefix
     --append-eos --prompt --label --allow --verbose
 fetch: --tier --tasks --models --list --mirror
 figures: --format --out --tier --columns
 push: --dry-run --private --revision --message
-quick: --pooling --max-length --batch-size --device --dtype --json
+quick: --pooling --max-length --dimensions --batch-size --device --dtype --json
 report: --model --encoder-path --baselines --tier --tasks --limit --retrieval-num-docs --output
     --output-dir --facts --seed --pooling --batch-size --device --dtype --mirror
 reproduce: --models --tasks --mirror

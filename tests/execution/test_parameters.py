@@ -58,6 +58,7 @@ def declared():
         ({"dtype": "int8"}, "unknown dtype 'int8'"),
         ({"batch_size": 0}, "batch_size is 0; expected at least 1"),
         ({"max_length": -1}, "max_length is -1; expected 0 or more"),
+        ({"dimensions": -1}, "dimensions is -1; expected 0 or more"),
         ({"output_dir": "/dev/null/x"}, "output_dir '/dev/null/x' cannot be written to"),
         ({"batch_size": "32"}, r"batch_size is '32' \(str\); expected int"),
         ({"batch_size": True}, r"batch_size is True \(bool\); expected int"),

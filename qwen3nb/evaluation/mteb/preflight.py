@@ -269,7 +269,7 @@ def _disk(planned: Sequence[Planned], encoders: Sequence[Encoder]) -> ResourceCh
 
 def _vector_bytes(planned: Sequence[Planned], encoder: Encoder) -> Range:
     """Return the bytes of the vectors of all texts that are not stored yet."""
-    each = bytes_per_vector(encoder.dimension)
+    each = bytes_per_vector(encoder.width)
     stored = len(encoder.cache) if encoder.cache is not None else 0
     high = sum(task.texts or 0 for task in planned)
     low = sum(_distinct(planned))

@@ -98,9 +98,10 @@ def _loaded(model: str | Path | Model | ModelEntry, **options: Any) -> Model:
     if not isinstance(model, ModelEntry):
         return load_model(model, **options)
     loaded = load_model(model.spec, prompts=model.prompts, label=model.label, **options)
-    loaded.label = model.label or loaded.label  # search models ignore the options of encoders
     dimension = getattr(loaded, "dimension", None)
-    if model.dimensions not in (None, dimension):
+    if model.label and dimension is None:  # search models ignore the options of encoders
+        loaded.label = model.label
+    if model.dimensions not in (None, dimension, getattr(loaded, "width", None)):
         has = "has no vectors" if dimension is None else f"has {dimension}"
         raise DataError(
             f"{_name(model)}: expected vectors of {model.dimensions} dimensions; {model.spec} {has}"

@@ -110,8 +110,8 @@ class TransformerEncoder(Encoder):
         return self._device
 
     @property
-    def dimension(self) -> int:
-        """D, the length of a vector."""
+    def width(self) -> int:
+        """The length of a vector."""
         return int(self.runner.model.config.get_text_config().hidden_size)
 
     @property

@@ -51,7 +51,7 @@ class Fusion:
     searches_only = True
 
     def __init__(self, source: Source, parts: Sequence[Encoder | BM25]) -> None:
-        self.label = source.label
+        self.label = "-plus-".join(part.label for part in parts)
         self.source = source
         self.parts = list(parts)
         self.settings: dict[str, Any] = {
