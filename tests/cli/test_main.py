@@ -18,7 +18,8 @@ from qwen3nb.execution.parameters import ParameterError
 COMMANDS = (
     "analyze", "average", "bench", "book", "cache", "card", "compare", "demo", "domain", "encode",
     "eval", "extract", "fetch", "figures", "new", "paper", "push", "quick", "report", "reproduce",
-    "rerank", "rerank-outputs", "rerank-suite", "run", "sweep", "tables", "tasks", "verify",
+    "rerank", "rerank-outputs", "rerank-suite", "results", "run", "sweep", "tables", "tasks",
+    "verify",
 )  # fmt: skip
 
 
