@@ -65,7 +65,8 @@ datasets.rows datasets.values datasets.training_files datasets.trec datasets.jud
 datasets.mirror datasets.needs datasets.fetch datasets.words
 datasets.pydocs
 datasets.collection datasets.custom datasets.collection_formats
-evaluation.recording evaluation.run evaluation.run_files evaluation.mteb evaluation.embeddings evaluation.retrieval
+evaluation.recording evaluation.run evaluation.run_files
+evaluation.mteb evaluation.embeddings evaluation.retrieval
 evaluation.evaluate evaluation.studies
 analysis.stats analysis.comparison analysis.inventory analysis.training analysis.calibration
 bench

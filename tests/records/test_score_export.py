@@ -117,11 +117,10 @@ def test_csv_keeps_every_text_and_number_and_runs_no_formula(records, tmp_path):
     }
     with file.open(newline="", encoding="utf-8") as handle:
         rows = list(csv.DictReader(handle))
-    ours = {
-        (r["model"], r["task"], r["metric"], joined(r["split"], r["subset"], r["query"], r["task"])):
-        float(r["value"])
-        for r in rows
-    }  # fmt: skip
+    ours = {}
+    for row in rows:
+        query = joined(row["split"], row["subset"], row["query"], row["task"])
+        ours[row["model"], row["task"], row["metric"], query] = float(row["value"])
     assert ours == theirs
     assert {row["revision"] for row in rows if row["task"] == "odd"} == {"'=HYPERLINK(1)"}
     frame = pd.read_csv(file, keep_default_na=False)
