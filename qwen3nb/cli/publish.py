@@ -221,7 +221,6 @@ def results(
     \b
     qwen3nb results --tier smoke
     qwen3nb results --to scores.parquet
-    qwen3nb results --model bm25 --task PyDocsSampleRetrieval --to scores.csv
 
     The file has a row per model, task, split, subset, query and metric. What reads Parquet or
     CSV takes the scores on from there.
@@ -234,10 +233,10 @@ def results(
     elif as_json:
         click.echo(records.to_frame().to_json(orient="records", indent=1))
     else:
-        from qwen3nb.report.leaderboard.score_table import records_table
+        from qwen3nb.report.leaderboard.score_table import main_scores_table
         from qwen3nb.report.render.console import print_table
 
-        print_table(records_table(records))
+        print_table(main_scores_table(records))
 
 
 PUBLISH_COMMANDS = (figures, paper, report, results, tables)
