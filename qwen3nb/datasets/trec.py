@@ -126,8 +126,8 @@ def _check_ids(file: Path, query: str, documents: list[str]) -> None:
         return
     name = next(each for each in names if not each or _BLANK.search(each))
     raise DataError(
-        f"{file}: the id {name!r:.60} is empty or has white space, which TREC's formats cannot "
-        "express"
+        f"{file}: the id {name!r:.60} is empty or has white space, which a TREC run and its qrels "
+        "cannot express"
     )
 
 

@@ -134,7 +134,7 @@ def test_a_reranking(tied, tmp_path):
 
 def test_a_record_gets_its_run_later_and_nothing_is_encoded_again(tied, monkeypatch):
     model = load_model("random", show_progress=False)
-    task = {"tasks": [embedded_task("PyDocsSampleRetrieval")]}
+    task = {"tasks": [embedded_task("PyDocsSampleReranking")], "limit": 20}
     for data, options in ((tied, {}), (None, task)):
         (before,) = evaluate(model, data, show_progress=False, **options)
         assert not list(before.path().parent.glob(f"{before.task.key}*.trec"))
@@ -154,10 +154,10 @@ def test_a_record_gets_its_run_later_and_nothing_is_encoded_again(tied, monkeypa
             assert run(model, data, **options).results[0] == after
             plain = evaluate(model, data, show_progress=False, **options)
             assert plain.results[0].config == after.config
-    assert task_statuses(model, task["tasks"], runs=True) == ["there"]
+    assert task_statuses(model, **task, runs=True) == ["there"]
     written(after.path())[0].unlink()
-    assert task_statuses(model, task["tasks"], runs=True) == ["to run"]
-    assert task_statuses(model, task["tasks"]) == ["there"]
+    assert task_statuses(model, **task, runs=True) == ["to run"]
+    assert task_statuses(model, **task) == ["there"]
 
 
 def test_a_lost_or_changed_file_is_noticed_and_written_again(tied):
