@@ -233,10 +233,10 @@ def results(
     elif as_json:
         click.echo(records.to_frame().to_json(orient="records", indent=1))
     else:
-        from qwen3nb.report.leaderboard.score_table import main_scores_table
+        from qwen3nb.report.leaderboard.score_table import record_list
         from qwen3nb.report.render.console import print_table
 
-        print_table(main_scores_table(records))
+        print_table(record_list(records))
 
 
 PUBLISH_COMMANDS = (figures, paper, report, results, tables)

@@ -21,7 +21,7 @@ from qwen3nb.report.render.home import score_link
 from qwen3nb.report.render.table import Table, with_ranks
 from qwen3nb.tiers import TIERS
 
-__all__ = ["contenders", "leaderboard", "main_scores_table"]
+__all__ = ["contenders", "leaderboard", "record_list"]
 
 NEAR = (
     "not significantly different from the best of its column: two-sided paired permutation test "
@@ -117,7 +117,7 @@ def contenders(results: Sequence[Result], comparison: Comparison) -> set[str]:
     }
 
 
-def main_scores_table(results: Iterable[Result]) -> Table:
+def record_list(results: Iterable[Result]) -> Table:
     """Return a row per record: model, task, main metric with its interval, and n."""
     listed = list(results)
     rows = tuple(
