@@ -59,7 +59,7 @@ FLOORS = tuple(
     """
 paths tiers utils hub metrics records checkpoints
 models.types models.gate.tokenizer
-models.batching models.counters models.mteb_meta models.modeling models.gate models.sources
+models.batching models.counters models.modeling models.gate models.sources models.mteb_meta
 models.cache
 models.inference models.search.npy_file models.search.shards models.encoders models.search
 models.rerankers models.load
@@ -68,7 +68,8 @@ datasets.rows datasets.values datasets.training_files datasets.trec datasets.jud
 datasets.mirror datasets.needs datasets.fetch datasets.words
 datasets.pydocs
 datasets.collection datasets.custom datasets.collection_formats
-evaluation.recording evaluation.run evaluation.mteb evaluation.embeddings evaluation.retrieval
+evaluation.recording evaluation.run evaluation.run_files
+evaluation.mteb evaluation.embeddings evaluation.retrieval
 evaluation.evaluate evaluation.studies evaluation.training
 analysis.stats analysis.comparison analysis.inventory analysis.training analysis.calibration
 bench

@@ -126,6 +126,7 @@ def rerank(pairs: Path, output: Path, **options: Any) -> None:
 @click.option("--output", type=FILE, help="Folder of the records.  [default: results/]")
 @seed_option("Seed, stored in the record.")
 @click.option("--fresh", is_flag=True, help="Score again even if the record exists.")
+@click.option("--runs", is_flag=True, help="Keep the qrels, too, beside each run (TREC format).")
 @without_traceback
 def rerank_suite(
     data: tuple[str, ...],
@@ -138,6 +139,7 @@ def rerank_suite(
     output: Path | None,
     seed: int,
     fresh: bool,
+    runs: bool,
     **options: Any,
 ) -> None:
     """Search and rerank DATA, or a tier: folders (BEIR, MS MARCO, CQADupStack) or MTEB tasks.
@@ -158,6 +160,7 @@ def rerank_suite(
         lambda: run(
             reranker, data or None, tier=tier, limit=limit, msmarco=msmarco,
             first=load_first(*first), depth=depth, output=output, seed=seed, fresh=fresh,
+            runs=runs,
         ),
         _suite_lines,
     )  # fmt: skip

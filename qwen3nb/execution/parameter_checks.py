@@ -135,6 +135,12 @@ def _adapter(value: str) -> None:
 def _data(value: str) -> None:
     """Check folders and names of MTEB tasks."""
     names = [each for each in _split(value) if not Path(each).expanduser().is_dir()]
+    if lost := [each for each in names if "/" in each]:
+        raise ValueError(
+            f"data {lost[0]!r}: no such folder. A data set of ir_datasets is first written to one, "
+            "in BEIR's format: corpus.jsonl (_id, title, text), queries.jsonl (_id, text) and "
+            "qrels/test.tsv (query-id, corpus-id, score)"
+        )
     if names:
         select_tasks(names=names)
 

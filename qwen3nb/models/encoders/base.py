@@ -359,7 +359,9 @@ class Encoder(ABC):
     @property
     def mteb_model_meta(self) -> ModelMeta:
         """MTEB's description, with a name and revision unique to this encoder."""
-        return mteb_meta(self, dimension=self.dimension, kinds=["dense"])
+        return mteb_meta(
+            self, dimension=self.dimension, kinds=["dense"], similarity=self.similarity_name
+        )
 
 
 def _zero(vectors: Vectors) -> NDArray[np.bool_]:

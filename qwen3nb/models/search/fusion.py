@@ -100,4 +100,4 @@ class Fusion:
     @property
     def mteb_model_meta(self) -> ModelMeta:
         """MTEB's description, with a name and revision unique to this combination."""
-        return mteb_meta(self, dimension=None, kinds=["dense"])
+        return mteb_meta(self, dimension=None, kinds=["hybrid"], parts=self.parts)
