@@ -52,7 +52,7 @@ from qwen3nb.datasets.custom.toml_lines import KeyPath, deep_key_line, key_lines
 from qwen3nb.datasets.judgements import LARGEST
 from qwen3nb.datasets.rows import DataError, printable, read_text
 
-__all__ = ["ModelEntry", "Query", "QueryFile", "ScoringSettings", "read_queries"]
+__all__ = ["ModelEntry", "Query", "QueryFile", "ScoringSettings", "model_entry", "read_queries"]
 
 MOST = 4 << 20  # bytes
 HIGHEST_GRADE = 3
@@ -216,6 +216,26 @@ class QueryFile:
     queries: tuple[Query, ...]
     models: tuple[ModelEntry, ...] = ()
     settings: ScoringSettings = field(default_factory=ScoringSettings)
+
+    @property
+    def by_use(self) -> tuple[ModelEntry, ...]:
+        """The models, the one in use (``models.current``) first."""
+        return tuple(sorted(self.models, key=lambda each: each.name != "current"))
+
+
+def model_entry(model: Any, file: QueryFile) -> Any:
+    """Return the entry of ``file`` with this label or name, or one for ``LABEL=SPEC``.
+
+    Anything else, such as a spec, stays what it is.
+    """
+    text = str(model)
+    for each in file.models:
+        if text in (each.label, each.name):
+            return each
+    label, _, spec = text.partition("=")
+    if spec and _NAME.fullmatch(label) and not Path(text).exists():
+        return ModelEntry(label, spec, label=label)
+    return model
 
 
 def read_queries(file: Path) -> QueryFile:
