@@ -131,7 +131,7 @@ def decide(differences: Sequence[PairedDifference], *, procedure: Procedure) -> 
         others = f"; {names} would be better than {current} too" if names else ""
         return Decision(better[0].first, current, evidence(better[0]) + others)
     if set(verdicts) == {"worse"}:
-        outcome = "every candidate is worse"
+        outcome = "the candidate is worse" if len(by_gain) == 1 else "every candidate is worse"
     elif best.corrected < procedure.alpha and best.difference > 0:
         outcome = f"no candidate is better by more than {procedure.minimum:g}"
     else:

@@ -8,7 +8,8 @@
     expected = ["acme/grep"]        # optional; `expected_repos` is an alias
 
     [models.current]                # optional: the models to compare by default
-    model_id = "intfloat/e5-small-v2"      # a hub id, a name, bm25; ./folder: beside this file
+    model_id = "intfloat/e5-small-v2"      # a hub id, a name, bm25; ./folder: beside this file;
+                                           # bm25+NAME: both, fused by rank
     name = "e5-small"                      # optional: its label in records and reports
     dimensions = 384                       # optional, checked
     prompts = { query = "query: ", passage = "passage: " }    # optional, per role
@@ -57,6 +58,7 @@ __all__ = ["ModelEntry", "Query", "QueryFile", "ScoringSettings", "model_entry",
 MOST = 4 << 20  # bytes
 HIGHEST_GRADE = 3
 UNCATEGORISED = "uncategorised"
+_RELATIVE = ("./", "../")
 _SHOWN = 20  # errors reported at once
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 # Clearer than pydantic's own messages, which speak of Python's types.
@@ -321,8 +323,14 @@ def _query(table: _QueryTable, index: int, lines: Mapping[KeyPath, int]) -> Quer
     return Query(table.id, table.query, table.category, grades, expected, line)
 
 
+def _from(folder: Path, spec: str) -> str:
+    """Return a spec, or a path that starts at ``folder``."""
+    return str(folder / spec) if spec.startswith(_RELATIVE) else spec
+
+
 def _model(name: str, table: _ModelTable, folder: Path) -> ModelEntry:
-    relative = table.model_id.startswith(("./", "../"))
-    spec = str(folder / table.model_id) if relative else table.model_id
+    relative = table.model_id.startswith(_RELATIVE)  # then a plus sign belongs to its name
+    parts = [table.model_id] if relative else table.model_id.split("+")
+    spec = "+".join(_from(folder, part) for part in parts)
     prompts = None if table.prompts is None else {str(k): v for k, v in table.prompts.items()}
     return ModelEntry(name, spec, table.dimensions, table.name or "", prompts)

@@ -4,6 +4,7 @@ import re
 from dataclasses import replace
 from datetime import date
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -177,6 +178,19 @@ def test_a_number_stays_as_it_is_written(write):
     settings = read_queries(write("q.toml", text)).settings
     assert json.dumps(settings.star_boost_coefficient) == "1"
     assert json.dumps(settings.recency_coefficient) == "0.0"
+
+
+def test_folders_begin_beside_the_file_also_in_a_fusion(write, tmp_path, monkeypatch):
+    models = {"a": "./m", "b": "bm25+../m", "c": "lab/model", "d": "runs/m", "e": "./x+y"}
+    text = "".join(f'[models.{name}]\nmodel_id = "{spec}"\n' for name, spec in models.items())
+    specs = [each.spec for each in read_queries(write("q.toml", query() + text)).models]
+    assert specs == [
+        f"{tmp_path}/m", f"bm25+{tmp_path}/../m", "lab/model", "runs/m", f"{tmp_path}/x+y",
+    ]  # fmt: skip
+    (tmp_path / "inner").mkdir()
+    monkeypatch.chdir(tmp_path / "inner")
+    specs = [each.spec for each in read_queries(Path("../q.toml")).models]
+    assert specs[:2] == ["../m", "bm25+../../m"]
 
 
 # Grades are the ground truth.
