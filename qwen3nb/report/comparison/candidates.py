@@ -275,7 +275,8 @@ _WORK = {"bm25": "indexed or searched", "fusion": "indexed or encoded"}  # else 
 def _texts_done(result: Result) -> str:
     """How many texts a run encoded or indexed, and how many vectors it had from the cache."""
     kind = str((result.model.settings.get("model") or {}).get("kind"))
-    work = f"{result.cost.encoded:,} texts {_WORK.get(kind, 'encoded')}"
+    count = result.cost.encoded
+    work = f"{count:,} text{'s' * (count != 1)} {_WORK.get(kind, 'encoded')}"
     return work if kind == "bm25" else f"{work}, {result.cost.cached:,} from the cache"
 
 
