@@ -6,7 +6,7 @@ __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
         "qwen3nb.book.status": ("status_conclusion",),
-        "qwen3nb.report.comparison.conclusion": ("comparison_conclusion",),
+        "qwen3nb.report.comparison.conclusion": ("candidates_conclusion", "comparison_conclusion"),
         "qwen3nb.report.comparison.explorer": ("explorer_conclusion",),
         "qwen3nb.report.comparison.lead": ("leaderboard_conclusion",),
         "qwen3nb.report.evaluation.scores": ("evaluation_conclusion",),

@@ -13,15 +13,19 @@ import click
 from qwen3nb import paths
 from qwen3nb.cli.errors import without_traceback
 from qwen3nb.cli.options import (
+    CACHE_LIMIT,
     DEVICE,
     DIMENSIONS,
     DTYPE,
     FILE,
+    MIRROR,
     POOLING,
     READ_LIMIT,
     hide_library_bars,
     seed_option,
+    use_mirror,
 )
+from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.terminal import say
 
 if TYPE_CHECKING:
@@ -41,8 +45,9 @@ _NOTES = 10  # printed; a record keeps all
 @click.option("--documents", required=True, type=FILE, help="JSONL, CSV, SQLite or DuckDB.")
 @click.option(
     "--model", "models", multiple=True,
-    help="A folder, a registry name, a hub id, bm25 or random; repeat for more. The first "
-    "is the model in use.  [default: those in the query file]",
+    help="bm25, a name, a folder, a hub id or a fusion such as bm25+all-MiniLM-L6-v2; LABEL=MODEL "
+    "gives it a label. Or a label of the query file. Repeat for more; the first is the model "
+    "in use.  [default: those in the query file]",
 )  # fmt: skip
 @click.option("--preset", help="A known document layout: gh-star-search.")
 @click.option("--table", help="Table of a database.  [default: the only table]")
@@ -56,10 +61,20 @@ _NOTES = 10  # printed; a record keeps all
 @click.option("--name", help="Name of the task.  [default: that of the document file]")
 @click.option("--output-dir", type=FILE, help="Folder of the records.  [default: results/]")
 @click.option(
-    "--reports", type=FILE, help="Folder of the automatic reports.  [default: eval_results/]"
-)
+    "--reports", "--report", "reports", type=FILE,
+    help="Folder of the automatic reports.  [default: eval_results/]",
+)  # fmt: skip
 @click.option("--no-report", is_flag=True, help="Write no report of the comparison.")
 @click.option("--check", is_flag=True, help="Only check the data; load no model.")
+@click.option(
+    "--metric", "tested", multiple=True, default=("MRR@10", "nDCG@10"), show_default=True,
+    help="Tested metrics; the first one decides.",
+)  # fmt: skip
+@click.option("--alpha", type=click.FloatRange(0, 1), default=0.05, show_default=True)
+@click.option(
+    "--threshold", type=click.FloatRange(min=0), default=0.05, show_default=True,
+    help="Smallest difference that matters.",
+)  # fmt: skip
 @click.option("--fresh", is_flag=True, help="Score again even if the record exists.")
 @click.option("--runs", is_flag=True, help="Keep run and qrels beside each record (TREC format).")
 @seed_option("Seed, stored in the record.")
@@ -69,16 +84,19 @@ _NOTES = 10  # printed; a record keeps all
 @click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
 @DEVICE
 @DTYPE
+@click.option("--no-cache", is_flag=True, help="Neither use nor keep vectors.")
+@CACHE_LIMIT
+@MIRROR
 @READ_LIMIT
 @without_traceback
 def domain(**options: Any) -> None:
-    """Evaluate models on your own queries and documents.
+    """Evaluate models on your own queries and documents, and say which one to take.
 
     \b
     qwen3nb domain --queries queries.toml --documents docs.jsonl --text "{title}. {body}" \\
         --model all-MiniLM-L6-v2 --model runs/encoder
     qwen3nb domain --queries eval_config.toml --documents stars.db --preset gh-star-search \\
-        --date 2026-01-31 --model bm25 --model encoder
+        --date 2026-01-31 --model bm25 --model encoder --model both=bm25+encoder
     qwen3nb domain --queries queries.toml --documents docs.csv --id-column name --check
 
     Documents are JSONL or CSV (or .gz), or a table of a SQLite or DuckDB file, which is
@@ -106,19 +124,28 @@ def run_domain(
     check: bool = False,
     reports: Path | None = None,
     no_report: bool = False,
+    no_cache: bool = False,
+    mirror: Path | None = None,
+    seed: int = 0,
+    tested: Sequence[str] = ("MRR@10", "nDCG@10"),
+    alpha: float = 0.05,
+    threshold: float = 0.05,
     **options: Any,
 ) -> EvaluationRun | None:
     """Check the data, evaluate the models, print and report; return None if only checked.
 
     Raises:
         DataError: invalid data, or no model given.
+        SpecError: no such model.
+        ValueError: an unknown metric or preset; lists those there are.
         EvaluationError: one or more models failed; the others are printed and saved.
     """
     from qwen3nb.datasets.custom.documents import find_layout
     from qwen3nb.datasets.custom.load import load_domain
-    from qwen3nb.datasets.custom.queries import read_queries
+    from qwen3nb.datasets.custom.queries import model_entry, read_queries
     from qwen3nb.datasets.rows import DataError
 
+    use_mirror(mirror)
     query_file = read_queries(queries)
     layout = find_layout(preset, table=table, id_column=id_column, text=text)
     day = on.date() if isinstance(on, datetime) else on
@@ -126,50 +153,97 @@ def run_domain(
         query_file, documents, layout=layout, boost=not no_boost, on=day, name=name
     )
     _print_summary(collection)
+    given = [model_entry(each, query_file) for each in models] or list(query_file.by_use)
+    _print_models(given)
     if check:
         return None
-    models = models or sorted(query_file.models, key=lambda each: each.name != "current")
-    if not models:
+    if not given:
         raise DataError(f"no model given; use --model, or a table [models.NAME] in {queries}")
-    from qwen3nb.evaluation.retrieval.custom import evaluate_domain
+    from qwen3nb.evaluation.retrieval.custom import DOMAIN_METRICS, evaluate_domain
     from qwen3nb.evaluation.run import EvaluationError
 
-    hide_library_bars()
-    run = evaluate_domain(models, collection, output=output_dir, **options)
+    for metric in tested:
+        one_of("metric", metric, DOMAIN_METRICS)
+    run = evaluate_domain(
+        given, collection, output=output_dir, seed=seed, load=_load_quietly, cache=not no_cache,
+        **options,
+    )  # fmt: skip
     _print_results(run, output_dir)
-    if len(run.results) > 1:
-        _report(run.results, None if no_report else reports or paths.root() / "eval_results")
+    folder = None if no_report else reports or paths.root() / "eval_results"
+    rule = {"tested": tuple(tested), "alpha": alpha, "threshold": threshold, "seed": seed}
+    _report(run, given[0], folder, rule)
     if run.failures:
         failed = "\n".join(run.failure_lines())
         raise EvaluationError(f"{len(run.failures)} models failed\n{failed}")
     return run
 
 
+def _load_quietly(spec: str, **options: Any) -> Any:
+    """Load a model without the progress bars of its library, which loads only now."""
+    from qwen3nb.models.load import load_model
+
+    hide_library_bars()
+    return load_model(spec, **options)
+
+
+def _print_models(models: Sequence[Any]) -> None:
+    """Print label and spec of each model, the model in use first, and which are not there."""
+    from qwen3nb.models.sources.resolve import find_source
+
+    names, missing = [], []
+    for each in models:
+        spec = str(getattr(each, "spec", each))
+        label = getattr(each, "label", "")
+        try:
+            source = find_source(spec)
+            label = label or source.label
+        except ValueError as error:
+            label = label or spec
+            missing.append(f"{label}: {error}")
+        names.append(label if label == spec else f"{label} ({spec})")
+    if names:
+        click.echo(f"in use: {names[0]}; candidates: {', '.join(names[1:]) or 'none'}")
+    for line in missing:
+        click.echo(f"  {line}", err=True)
+
+
 def _print_results(run: EvaluationRun, output: Path | None) -> None:
     """Print the table, and the time and the record of each model."""
+    from qwen3nb.report.comparison.candidates import times_text
+
     if run.results:
         from qwen3nb.report.render.console import terminal
 
         terminal().print(domain_table(run.results))
     for result in run.results:
-        cost = result.cost
-        took = f"{cost.seconds:.1f} s, {cost.encoded:,} texts encoded, {cost.cached:,} cached"
-        took = f"record reused ({took} then)" if result.model.label in run.reused else took
-        click.echo(f"{result.model.label}: {took}; {result.path(output or paths.results())}")
+        reused = result.model.label in run.reused
+        click.echo(f"{result.model.label}: {times_text(result, reused=reused)}")
+        click.echo(f"  {paths.shown(result.path(output or paths.results()))}")
+    for name, reason in run.skipped.items():
+        click.echo(f"{name}: not compared, {reason}")
 
 
-def _report(results: Sequence[Result], folder: Path | None) -> None:
+def _report(run: EvaluationRun, first: Any, folder: Path | None, rule: dict[str, Any]) -> None:
     """Compare the models with the first; write the report, and print the decision last."""
+    from qwen3nb.evaluation.retrieval.custom import entry_name
     from qwen3nb.report.comparison.candidates import compare_candidates
     from qwen3nb.utils.secrets import write_public
 
-    report = compare_candidates(
-        results, current=results[0].model.label, task=results[0].task.key,
-    )  # fmt: skip
+    current = entry_name(first)
+    if current in run.failures:
+        say(f"No decision: {current}, the model in use, failed.", bold=True)
+        return
+    if len(run.results) < 2:
+        say(f"No decision: there is no other model to compare with {current}.", bold=True)
+        return
+    used = run.results[0]
+    report = compare_candidates(run.results, current=used.model.label, task=used.task.key, **rule)
+    for each in report.recommendations:
+        click.echo(f"{each.model}: {each.text}")
     if folder is not None:
         stem = folder / f"evaluation_{datetime.now():%Y%m%d_%H%M%S}"
         for suffix, text in ((".json", report.to_json()), (".md", report.to_markdown())):
-            click.echo(write_public(stem.with_suffix(suffix), text))
+            click.echo(paths.shown(write_public(stem.with_suffix(suffix), text)))
     say(report.headline, bold=True)
 
 

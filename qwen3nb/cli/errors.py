@@ -7,6 +7,7 @@ as text, and secrets are removed.
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,13 @@ if TYPE_CHECKING:
     from qwen3nb.records.results import Results
 
 __all__ = ["Program", "readable_records", "without_traceback"]
+
+# Expected errors that are no ValueError. Their modules load slowly, so commands do not import them.
+_OTHERS = (
+    ("qwen3nb.book.build", "BookError"),
+    ("qwen3nb.evaluation.run", "EvaluationError"),
+    ("qwen3nb.execution.notebook", "NotebookError"),
+)
 
 
 class Program(click.Group):
@@ -47,12 +55,8 @@ def without_traceback(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        from qwen3nb.book.build import BookError
-        from qwen3nb.evaluation.run import EvaluationError
-        from qwen3nb.execution.notebook import NotebookError
         from qwen3nb.execution.subprocesses import Stopped, interrupted_by_signals
 
-        expected = (BookError, EvaluationError, NotebookError)  # not subclasses of ValueError
         try:
             with interrupted_by_signals():
                 return command(*args, **kwargs)
@@ -63,10 +67,17 @@ def without_traceback(command: Callable[..., Any]) -> Callable[..., Any]:
             raise Stopped(message, interruption) from None
         except OSError as error:
             raise click.ClickException(" ".join(explained(error).splitlines())) from None
-        except (ValueError, ImportError, *expected) as error:
+        except Exception as error:
+            if not isinstance(error, (ValueError, ImportError, *_loaded_errors())):
+                raise
             raise click.ClickException(str(error)) from None
 
     return wrapped
+
+
+def _loaded_errors() -> tuple[type[Exception], ...]:
+    """The errors of `_OTHERS`; one whose module is not loaded cannot have been raised."""
+    return tuple(getattr(sys.modules[home], name) for home, name in _OTHERS if home in sys.modules)
 
 
 def readable_records(folder: Path | None = None, *, adapters: bool = True) -> Results:

@@ -10,8 +10,10 @@ from typing import Any
 from qwen3nb import paths
 from qwen3nb.datasets.collection import TestCollection
 from qwen3nb.datasets.collection_formats import find_collections
+from qwen3nb.datasets.custom.load import Domain
 from qwen3nb.evaluation.mteb.evaluate import Model, evaluate_tasks
 from qwen3nb.evaluation.recording import evaluating, record_path, stored
+from qwen3nb.evaluation.retrieval.custom import evaluate_domain
 from qwen3nb.evaluation.retrieval.evaluate import DEPTH, evaluate_collection, searched_run
 from qwen3nb.evaluation.retrieval.rerank import rerank
 from qwen3nb.evaluation.run import EvaluationRun, Tally
@@ -28,7 +30,7 @@ Data = TestCollection | Path | str
 
 def evaluate(
     model: Any,
-    data: Data | Iterable[Data] | None = None,
+    data: Domain | Data | Iterable[Data] | None = None,
     *,
     tier: str = "smoke",
     tasks: Iterable[Any] | str | None = None,
@@ -56,7 +58,8 @@ def evaluate(
         model: a model spec, such as ``bm25`` or a folder; a loaded model; or any object with
             ``encode(texts)``, such as a SentenceTransformer.
         data: one or more test collections, or their folders, to evaluate on instead of MTEB
-            tasks; a reranker reranks BM25's candidates.
+            tasks; a reranker reranks BM25's candidates. Or your own queries and documents, from
+            `load_domain`, as `qwen3nb domain` evaluates them.
         tier: name of a tier; see `TIERS`.
         tasks: MTEB task objects or names to run instead of a tier, or one comma-separated
             string of names; an empty string means the tier's tasks.
@@ -94,6 +97,14 @@ def evaluate(
         )  # fmt: skip
     elif label or fingerprint:
         raise ValueError("label and fingerprint are for objects with encode(); a model has its own")
+    if isinstance(data, Domain):
+        run = evaluate_domain(
+            [model], data, output=output, seed=seed, fresh=fresh, runs=runs,
+            batch_size=batch_size, show_progress=show_progress,
+        )  # fmt: skip
+        if strict:
+            run.raise_failures()
+        return run
     if isinstance(model, str | Path):
         model = load_model(model, batch_size=batch_size, show_progress=show_progress)
     if data is None and not tasks and isinstance(model, Reranker):

@@ -8,6 +8,7 @@ import re
 from typing import Any
 
 __all__ = [
+    "duration_text",
     "inert_text",
     "interval_text",
     "json_text",
@@ -80,6 +81,20 @@ def p_value_text(value: float | None, *, relation: bool = False) -> str:
     if value < SMALLEST_P:
         return f"< {SMALLEST_P}" if relation else f"<{SMALLEST_P}"
     return f"= {value:.4f}" if relation else f"{value:.4f}"
+
+
+def duration_text(seconds: float | None) -> str:
+    """A duration in milliseconds or seconds, or a dash for None.
+
+    >>> duration_text(0.00031), duration_text(0.0052), duration_text(0.31), duration_text(12.34)
+    ('0.31 ms', '5.2 ms', '310 ms', '12.3 s')
+    """
+    if seconds is None:
+        return "–"
+    if seconds >= 1:
+        return f"{seconds:.1f} s"
+    thousandths = 1000 * seconds
+    return f"{thousandths:.{2 if thousandths < 1 else 1 if thousandths < 10 else 0}f} ms"
 
 
 def percent_text(value: float | None, *, sign: bool = True) -> str:

@@ -42,8 +42,9 @@ compare: --current --task --model --results --metric --alpha --threshold --most 
     --markdown --gate --resamples --seed
 demo: --at-once
 domain: --queries --documents --model --preset --table --id-column --text --date --no-boost
-    --name --output-dir --reports --no-report --check --fresh --seed --pooling --max-length
-    --dimensions --batch-size --device --dtype
+    --name --output-dir --reports --report --no-report --check --metric --alpha --threshold
+    --fresh --seed --pooling --max-length --dimensions --batch-size --device --dtype --no-cache
+    --cache-limit --mirror
 encode: --model --input --output --role --no-cache --pooling --max-length --dimensions
     --batch-size --device --dtype
 eval: --checkpoint --tier --pooling --max-length --dimensions --tasks --limit --prefix --append-eos

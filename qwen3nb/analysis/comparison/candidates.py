@@ -2,7 +2,7 @@
 
 A candidate is called better (or worse) than the model in use if the corrected p-value is below
 ``alpha`` **and** the difference is larger than ``minimum``; otherwise there is no significant
-difference.
+difference. The best of the better ones should replace the model in use; without one, it stays.
 """
 
 from __future__ import annotations
@@ -13,14 +13,20 @@ from dataclasses import dataclass
 from qwen3nb.analysis.comparison.compare import Comparison
 from qwen3nb.analysis.comparison.differences import PairedDifference
 from qwen3nb.analysis.comparison.task_comparison import Procedure, TaskComparison
+from qwen3nb.analysis.stats.multiple_testing import NAMES
 from qwen3nb.analysis.stats.score_matrix import ScoreMatrix
 from qwen3nb.records.record import Result
 from qwen3nb.records.store import latest
-from qwen3nb.utils.format import p_value_text
+from qwen3nb.utils.format import interval_text, p_value_text
 
 __all__ = [
+    "NO_DIFFERENCE",
+    "Decision",
     "QueryChange",
     "Recommendation",
+    "decide",
+    "evidence",
+    "family",
     "largest_changes",
     "recommend",
     "rule",
@@ -46,6 +52,30 @@ class Recommendation:
     model: str
     verdict: str
     text: str
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Which model to use from now on.
+
+    Attributes:
+        use: its name.
+        current: name of the model in use.
+        reason: why, with the numbers.
+    """
+
+    use: str
+    current: str
+    reason: str
+
+    @property
+    def title(self) -> str:
+        """``Keep X``, or ``Take Y instead of X``."""
+        kept = self.use == self.current
+        return f"Keep {self.current}" if kept else f"Take {self.use} instead of {self.current}"
+
+    def __str__(self) -> str:
+        return f"{self.title}: {self.reason}."
 
 
 @dataclass(frozen=True)
@@ -85,6 +115,43 @@ def recommend(difference: PairedDifference, *, procedure: Procedure) -> Recommen
     return Recommendation(difference.first, verdict, text)
 
 
+def decide(differences: Sequence[PairedDifference], *, procedure: Procedure) -> Decision:
+    """Take the best candidate that is better, or keep the model in use.
+
+    Args:
+        differences: of every candidate from the model in use, at least one.
+        procedure: the parameters of the rule.
+    """
+    by_gain = sorted(differences, key=lambda each: -each.difference)
+    verdicts = [recommend(each, procedure=procedure).verdict for each in by_gain]
+    better = [each for each, verdict in zip(by_gain, verdicts, strict=True) if verdict == "better"]
+    current, best = by_gain[0].second, by_gain[0]
+    if better:
+        names = ", ".join(each.first for each in better[1:])
+        others = f"; {names} would be better than {current} too" if names else ""
+        return Decision(better[0].first, current, evidence(better[0]) + others)
+    if set(verdicts) == {"worse"}:
+        outcome = "the candidate is worse" if len(by_gain) == 1 else "every candidate is worse"
+    elif best.corrected < procedure.alpha and best.difference > 0:
+        outcome = f"no candidate is better by more than {procedure.minimum:g}"
+    else:
+        outcome = "no candidate is shown to be better"
+    which = best.first if len(by_gain) == 1 else f"the best, {best.first}"
+    return Decision(current, current, f"{outcome}; {which}: {evidence(best)}")
+
+
+def evidence(difference: PairedDifference) -> str:
+    """A candidate's difference from the model in use with its interval and its test, in words."""
+    each = difference
+    over = f", corrected by Holm's method for {each.family} candidates" if each.family > 1 else ""
+    ends = interval_text(each.interval, absent="(no interval)")
+    return (
+        f"{each.metric} {each.means[0]:.3f} against {each.means[1]:.3f}, a difference of "
+        f"{each.difference:+.3f} {ends} over {each.n} queries (paired permutation test, "
+        f"p {p_value_text(each.corrected, relation=True)}{over})"
+    )
+
+
 def rule(comparison: Comparison, deciding: TaskComparison) -> str:
     """The rule in words, with its parameters and the family of tests."""
     how = comparison.procedure
@@ -92,8 +159,14 @@ def rule(comparison: Comparison, deciding: TaskComparison) -> str:
         f"Rule: better or worse if the corrected p-value of {deciding.metric} is below "
         f"{how.alpha:g} and the difference is larger than {how.minimum:g}; otherwise no "
         f"significant difference. Two-sided paired permutation test ({how.draws:,} sign flips), "
-        f"{comparison.family()}."
+        f"{family(comparison, deciding)}."
     )
+
+
+def family(comparison: Comparison, deciding: TaskComparison) -> str:
+    """The family over which the p-values of one metric are corrected, in words."""
+    method, count = NAMES[comparison.procedure.correction], deciding.compared_count
+    return f"{method} over the {count} comparisons with {comparison.baseline} by that metric"
 
 
 def largest_changes(matrix: ScoreMatrix, *, most: int) -> list[QueryChange]:

@@ -139,8 +139,9 @@ def load_custom(
 ) -> TestCollection:
     """Read your own queries and documents as a test collection.
 
-    Metrics without grades count every grade above 0 as relevant. `load_domain` also keeps
-    the query file's threshold and categories, and boosts scores.
+    This is for what takes any collection, such as `rerank`. Metrics without grades count every
+    grade above 0 as relevant. `load_domain` also keeps the query file's threshold and categories,
+    and boosts scores.
 
     Args:
         queries: as for `load_domain`.
@@ -152,9 +153,8 @@ def load_custom(
         DataError: an invalid file, or no query with a relevant document.
     """
     domain = load_domain(queries, documents, layout=layout, boost=False, name=name)
-    collection = TestCollection.from_texts(
-        domain.queries, domain.texts, domain.grades, name=domain.name
-    )
+    own = domain.name.replace("domain-", "collection-", 1)  # other metrics, so other records
+    collection = TestCollection.from_texts(domain.queries, domain.texts, domain.grades, name=own)
     return replace(collection, counts={**collection.counts, **domain.counts})
 
 

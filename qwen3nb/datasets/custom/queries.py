@@ -8,7 +8,8 @@
     expected = ["acme/grep"]        # optional; `expected_repos` is an alias
 
     [models.current]                # optional: the models to compare by default
-    model_id = "intfloat/e5-small-v2"      # a hub id, a name, bm25; ./folder: beside this file
+    model_id = "intfloat/e5-small-v2"      # a hub id, a name, bm25; ./folder: beside this file;
+                                           # bm25+NAME: both, fused by rank
     name = "e5-small"                      # optional: its label in records and reports
     dimensions = 384                       # optional, checked
     prompts = { query = "query: ", passage = "passage: " }    # optional, per role
@@ -52,11 +53,12 @@ from qwen3nb.datasets.custom.toml_lines import KeyPath, deep_key_line, key_lines
 from qwen3nb.datasets.judgements import LARGEST
 from qwen3nb.datasets.rows import DataError, printable, read_text
 
-__all__ = ["ModelEntry", "Query", "QueryFile", "ScoringSettings", "read_queries"]
+__all__ = ["ModelEntry", "Query", "QueryFile", "ScoringSettings", "model_entry", "read_queries"]
 
 MOST = 4 << 20  # bytes
 HIGHEST_GRADE = 3
 UNCATEGORISED = "uncategorised"
+_RELATIVE = ("./", "../")
 _SHOWN = 20  # errors reported at once
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 # Clearer than pydantic's own messages, which speak of Python's types.
@@ -217,6 +219,26 @@ class QueryFile:
     models: tuple[ModelEntry, ...] = ()
     settings: ScoringSettings = field(default_factory=ScoringSettings)
 
+    @property
+    def by_use(self) -> tuple[ModelEntry, ...]:
+        """The models, the one in use (``models.current``) first."""
+        return tuple(sorted(self.models, key=lambda each: each.name != "current"))
+
+
+def model_entry(model: Any, file: QueryFile) -> Any:
+    """Return the entry of ``file`` with this label or name, or one for ``LABEL=SPEC``.
+
+    Anything else, such as a spec, stays what it is.
+    """
+    text = str(model)
+    for each in file.models:
+        if text in (each.label, each.name):
+            return each
+    label, _, spec = text.partition("=")
+    if spec and _NAME.fullmatch(label) and not Path(text).exists():
+        return ModelEntry(label, spec, label=label)
+    return model
+
 
 def read_queries(file: Path) -> QueryFile:
     """Read and check ``file``.
@@ -301,8 +323,14 @@ def _query(table: _QueryTable, index: int, lines: Mapping[KeyPath, int]) -> Quer
     return Query(table.id, table.query, table.category, grades, expected, line)
 
 
+def _from(folder: Path, spec: str) -> str:
+    """Return a spec, or a path that starts at ``folder``."""
+    return str(folder / spec) if spec.startswith(_RELATIVE) else spec
+
+
 def _model(name: str, table: _ModelTable, folder: Path) -> ModelEntry:
-    relative = table.model_id.startswith(("./", "../"))
-    spec = str(folder / table.model_id) if relative else table.model_id
+    relative = table.model_id.startswith(_RELATIVE)  # then a plus sign belongs to its name
+    parts = [table.model_id] if relative else table.model_id.split("+")
+    spec = "+".join(_from(folder, part) for part in parts)
     prompts = None if table.prompts is None else {str(k): v for k, v in table.prompts.items()}
     return ModelEntry(name, spec, table.dimensions, table.name or "", prompts)

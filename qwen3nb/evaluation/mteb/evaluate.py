@@ -55,7 +55,8 @@ from qwen3nb.utils.atomic_files import read_json, write_text
 from qwen3nb.utils.progress import tqdm
 
 __all__ = [
-    "Model", "evaluate_task", "evaluate_tasks", "is_complete", "stored_record", "suite_tasks", "unsuited",
+    "Model", "evaluate_task", "evaluate_tasks", "is_complete", "stored_record", "suite_tasks",
+    "unsuited",
 ]  # fmt: skip
 
 Model = Encoder | BM25 | Fusion | Reranker

@@ -9,7 +9,8 @@ shares no word with a query is not ranked. A fusion fuses the boosted rankings o
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ from qwen3nb.evaluation.recording import (
     record_path,
     stored,
 )
+from qwen3nb.evaluation.retrieval.known_models import KnownModel, Model, known_or_loaded
+from qwen3nb.evaluation.retrieval.query_time import seconds_per_query
 from qwen3nb.evaluation.run import EvaluationRun, Tally
 from qwen3nb.evaluation.run_files import has_runs, with_added_runs, with_runs
 from qwen3nb.metrics.retrieval import rank_documents, score_run
@@ -35,9 +38,10 @@ from qwen3nb.models.load import load_model
 from qwen3nb.models.search.bm25 import BM25
 from qwen3nb.models.search.dense import search_texts
 from qwen3nb.models.search.fusion import Fusion, fuse
+from qwen3nb.models.sources.resolve import find_source
 from qwen3nb.records.record import Result, TaskInfo
 
-__all__ = ["DOMAIN_METRICS", "evaluate_domain", "search_domain"]
+__all__ = ["DOMAIN_METRICS", "entry_name", "evaluate_domain", "search_domain"]
 
 DOMAIN_METRICS = ("MRR@10", "nDCG@10", "P@5", "P@10", "Recall@10", "Recall@20")
 _GRADED = ("nDCG@10",)
@@ -45,7 +49,6 @@ _DEPTH = 20  # cutoff of the deepest metric
 _FUSED = 100  # documents of each part of a fusion
 _TOP = 10  # best documents per query kept in a record
 Run = dict[str, dict[str, float]]
-Model = Encoder | BM25 | Fusion
 
 
 def evaluate_domain(
@@ -57,15 +60,19 @@ def evaluate_domain(
     fresh: bool = False,
     runs: bool = False,
     show_progress: bool = True,
+    load: Callable[..., Model] = load_model,
     **options: Any,
 ) -> EvaluationRun:
     """Evaluate each model on ``domain``; save each record as it finishes.
 
-    A model that fails does not stop the others; a model given twice (with the same weights
-    and settings) is evaluated once.
+    A model whose record is there is not loaded. A model that fails does not stop the others. A
+    model given twice (with the same weights and settings) is evaluated once;
+    `EvaluationRun.skipped` names the second. Two different models under one label are refused,
+    since no table could tell them apart.
 
     Args:
-        models: specs as for `load_model`, loaded models, or model entries of a query file.
+        models: specs as for `load_model` (``bm25``, a fusion such as ``bm25+e5-base-v2``, a
+            folder, a name, a hub id), loaded models, or model entries of a query file.
         domain: from `load_domain`.
         output: folder for records; by default `paths.results`.
         seed: seed of the confidence intervals.
@@ -73,45 +80,66 @@ def evaluate_domain(
         runs: as in `qwen3nb.evaluate`; the qrels hold the grades, so that a program needs
             `Domain.threshold` for the binary metrics, as in ``trec_eval -l 2``.
         show_progress: whether to show progress bars.
+        load: loads a spec with options, as `load_model`.
         options: options of `load_encoder`.
     """
+    options["show_progress"] = show_progress
     folder = Path(output) if output else paths.results()
-    tally, run, seen = Tally(), uuid.uuid4().hex[:12], set()
+    tally, run = Tally(), uuid.uuid4().hex[:12]
+    labels: dict[str, str] = {}  # by identity
     for each in models:
-        with tally.attempt(_name(each)):
-            model = _loaded(each, show_progress=show_progress, **options)
-            if model.identity in seen:
+        with tally.attempt(entry_name(each)):
+            model = _known_or_loaded(each, load=load, options=options)
+            if (earlier := labels.get(model.identity)) is not None:
+                tally.skip(entry_name(each), f"the same weights and settings as {earlier}")
                 continue
-            seen.add(model.identity)
+            if model.label in labels.values():
+                raise DataError(
+                    f"another model has the label {model.label}: give each its own, by `name` in "
+                    "[models.NAME] of the query file, or as --model NAME=MODEL"
+                )
+            labels[model.identity] = model.label
             with evaluating(record_path(model, domain.name, folder=folder, seed=seed)):
                 result, reused = _evaluate(
                     model, domain, folder=folder, seed=seed, fresh=fresh, runs=runs, run=run
                 )
             tally.add(result, name=model.label, reused=reused)
-    return tally.run()
+    return tally.run(label=domain.name, kind="models", folder=folder)
 
 
-def _name(model: str | Path | Model | ModelEntry) -> str:
+def entry_name(model: str | Path | Model | ModelEntry) -> str:
+    """Return what a model is called in messages: its label if it is known, else what names it."""
     label = str(getattr(model, "label", ""))
     return label or (model.name if isinstance(model, ModelEntry) else str(model))
 
 
-def _loaded(model: str | Path | Model | ModelEntry, **options: Any) -> Model:
+def _known_or_loaded(
+    model: str | Path | Model | ModelEntry,
+    *,
+    load: Callable[..., Model],
+    options: Mapping[str, Any],
+) -> KnownModel | Model:
     if isinstance(model, Encoder | BM25 | Fusion):
         return model
-    if not isinstance(model, ModelEntry):
-        return load_model(model, **options)
-    loaded = load_model(model.spec, prompts=model.prompts, label=model.label, **options)
+    entry = model if isinstance(model, ModelEntry) else ModelEntry(str(model), str(model))
+    return known_or_loaded(entry, load=lambda: _loaded(entry, load, options), options=options)
+
+
+def _loaded(model: ModelEntry, load: Callable[..., Model], options: Mapping[str, Any]) -> Model:
+    """Load the model of an entry, and check what the entry says of it."""
+    alone = find_source(model.spec).kind != "fusion"  # the label is not that of its parts
+    label = model.label if alone else ""
+    loaded = load(model.spec, prompts=model.prompts, label=label, **options)
+    loaded.label = model.label or loaded.label  # search models ignore the options of encoders
     dimension = getattr(loaded, "dimension", None)
-    if model.label and dimension is None:  # search models ignore the options of encoders
-        loaded.label = model.label
     if model.dimensions not in (None, dimension, getattr(loaded, "width", None)):
         has = "has no vectors" if dimension is None else f"has {dimension}"
         raise DataError(
-            f"{_name(model)}: expected vectors of {model.dimensions} dimensions; {model.spec} {has}"
+            f"{entry_name(model)}: expected vectors of {model.dimensions} dimensions; "
+            f"{model.spec} {has}"
         )
-    if model.prompts and dimension is None:
-        raise DataError(f"{_name(model)}: {model.spec} has no vectors, so it takes no prompts")
+    if model.prompts and isinstance(loaded, BM25):
+        raise DataError(f"{entry_name(model)}: {model.spec} has no vectors, so it takes no prompts")
     return loaded
 
 
@@ -167,13 +195,22 @@ def _best(scores: Mapping[str, float], depth: int) -> dict[str, float]:
 
 
 def _evaluate(
-    model: Model, domain: Domain, *, folder: Path, seed: int, fresh: bool, runs: bool, run: str
+    model: KnownModel | Model,
+    domain: Domain,
+    *,
+    folder: Path,
+    seed: int,
+    fresh: bool,
+    runs: bool,
+    run: str,
 ) -> tuple[Result, bool]:
     """Return the record of a model, saved, and whether it was there."""
     file = record_path(model, domain.name, folder=folder, seed=seed)
     earlier = None if fresh else _stored(file, model, domain)
     if earlier is not None and (not runs or has_runs(earlier, folder)):
         return earlier, True
+    if isinstance(model, KnownModel):
+        model = model.load()
     result, hits = _searched(model, domain, seed=seed, run=run)
     if runs:
         result = with_runs(result, folder, run=hits, qrels=domain.grades)
@@ -209,10 +246,11 @@ def _searched(model: Model, domain: Domain, *, seed: int, run: str) -> tuple[Res
         device=model.device,
         precision=model.settings.get("dtype", "float32"),
     )
-    return result, hits
+    seconds = seconds_per_query(model, list(domain.queries.values()))
+    return replace(result, config={**result.config, "seconds_per_query": seconds}), hits
 
 
-def _stored(file: Path, model: Model, domain: Domain) -> Result | None:
+def _stored(file: Path, model: KnownModel | Model, domain: Domain) -> Result | None:
     return stored(
         file,
         identity=model.identity,

@@ -77,7 +77,7 @@ class TrainedEncoder(Encoder):
         return str(self._runner.model.device)
 
     @property
-    def dimension(self) -> int:
+    def width(self) -> int:
         """D, the length of a vector."""
         return int(self._runner.model.config.hidden_size)
 

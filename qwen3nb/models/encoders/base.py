@@ -130,6 +130,15 @@ class Encoder(ABC):
         """The vectors kept between runs, or None."""
         return self._cache
 
+    @contextmanager
+    def uncached(self) -> Iterator[None]:
+        """Compute every vector within the block, and keep none."""
+        kept, self._cache = self._cache, None
+        try:
+            yield
+        finally:
+            self._cache = kept
+
     @property
     def device(self) -> str:
         """The device that the model runs on."""

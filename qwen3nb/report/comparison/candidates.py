@@ -7,172 +7,45 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from typing import Any
 
-from qwen3nb.analysis.comparison.by_category import Breakdown, breakdown
-from qwen3nb.analysis.comparison.candidates import (
-    QueryChange,
-    Recommendation,
-    largest_changes,
-    recommend,
-    rule,
-    select_candidates,
-    task_of,
-)
-from qwen3nb.analysis.comparison.compare import Comparison, compare
+from qwen3nb.analysis.comparison.candidates import family, rule, select_candidates, task_of
+from qwen3nb.analysis.comparison.compare import compare
 from qwen3nb.analysis.comparison.differences import PairedDifference
-from qwen3nb.analysis.comparison.history import TrendPoint, trend
-from qwen3nb.analysis.comparison.task_comparison import TaskComparison
-from qwen3nb.analysis.stats.paired_tests import minimum_detectable_effect, t_test
+from qwen3nb.analysis.comparison.history import trend
 from qwen3nb.analysis.stats.resampling import DRAWS
-from qwen3nb.records.record import Result
+from qwen3nb.records.record import Environment, Result
+from qwen3nb.report.comparison.candidate_comparison import CandidateComparison, query_seconds
 from qwen3nb.report.comparison.query_texts import query_text, top_documents
 from qwen3nb.report.comparison.tables import difference_cells
 from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.table import Table
-from qwen3nb.utils.format import interval_text, json_text, number_text, p_value_text
+from qwen3nb.utils.format import (
+    duration_text,
+    interval_text,
+    json_text,
+    number_text,
+    p_value_text,
+)
 from qwen3nb.utils.markdown import escaped
 
-__all__ = ["TESTED", "CandidateReport", "compare_candidates"]
+__all__ = ["TESTED", "CandidateReport", "compare_candidates", "times_text"]
 
 SCHEMA = "qwen3nb.comparison/1"
 TESTED = ("MRR@10", "nDCG@10")
 _BEST = 5
-_FEW = 9  # queries, below which coverage is not known to hold; see `analysis.calibration`
+_ROWS = ("top", "queries")  # of a record's settings, what has a row per query
+
+
+_TIMES = (
+    "Time: of the run that made the record, with what it encoded. Per query: from a text to its "
+    "vector, one query at a time and without the cache; with BM25, to its ranking; median."
+)
 
 
 @dataclass(frozen=True)
-class CandidateReport:
-    """Candidates compared with the model in use, on one task.
-
-    Attributes:
-        comparison: the differences, metric by metric.
-        tested: metrics whose p-values are shown; the first is the deciding one.
-        runs: earlier and present runs of these models, on the deciding metric.
-        most: number of queries listed per candidate.
-        left_out: records that are not compared, each with the reason.
-    """
-
-    comparison: Comparison
-    tested: tuple[str, ...]
-    runs: tuple[TrendPoint, ...]
-    most: int
-    left_out: tuple[str, ...]
-
-    @property
-    def task(self) -> str:
-        """Name of the task."""
-        return self.deciding.task
-
-    @property
-    def current(self) -> str:
-        """Name of the model in use."""
-        return self.comparison.baseline
-
-    @property
-    def records(self) -> Mapping[str, Result]:
-        """The record of each model by name, the model in use first."""
-        names = {name: record for (_, name), record in self.comparison.records.items()}
-        return {self.current: names.pop(self.current), **names}
-
-    @property
-    def deciding(self) -> TaskComparison:
-        """The comparison on the deciding metric."""
-        (deciding,) = (task for task in self.comparison.tasks if task.metric == self.tested[0])
-        return deciding
-
-    @property
-    def recommendations(self) -> tuple[Recommendation, ...]:
-        """The recommendation for each candidate."""
-        how = self.comparison.procedure
-        return tuple(recommend(each, procedure=how) for each in self._decisive)
-
-    @property
-    def headline(self) -> str:
-        """The decision in a sentence: ``Take Y`` if a candidate is better, else ``Keep X``."""
-        by_gain = sorted(self._decisive, key=lambda each: -each.difference)
-        verdicts = {each.model: each.verdict for each in self.recommendations}
-        better = [each.first for each in by_gain if verdicts[each.first] == "better"]
-        worse = [each.first for each in by_gain if verdicts[each.first] == "worse"]
-        best = by_gain[0]
-        numbers = (
-            f"{best.metric} {best.means[0]:.3f} against {best.means[1]:.3f}, difference "
-            f"{best.difference:+.3f} {interval_text(best.interval)}, corrected p "
-            f"{p_value_text(best.corrected, relation=True)}, n = {best.n}"
-        )
-        if better:
-            others = f"; {', '.join(better[1:])} would be better too" if better[1:] else ""
-            return f"Take {best.first} instead of {self.current}: {numbers}{others}."
-        if len(worse) == len(by_gain):
-            return f"Keep {self.current}: {', '.join(worse)} worse ({best.first}: {numbers})."
-        return f"Keep {self.current}: no candidate is better ({best.first}: {numbers})."
-
-    @property
-    def _decisive(self) -> tuple[PairedDifference, ...]:
-        order = list(self.records)
-        return tuple(sorted(self.deciding.with_baseline, key=lambda d: order.index(d.first)))
-
-    @cached_property
-    def breakdowns(self) -> tuple[Breakdown, ...]:
-        """The differences by category of queries, per candidate; empty without categories."""
-        categories = self.records[self.current].task.categories
-        how = self.comparison.procedure
-        return tuple(
-            breakdown(
-                self.deciding.columns[each.first], self.deciding.columns[self.current], categories,
-                names=(each.first, self.current), n_resamples=how.draws, alpha=how.alpha,
-                seed=how.seed,
-            )
-            for each in self._decisive
-            if categories
-        )  # fmt: skip
-
-    @property
-    def changes(self) -> tuple[QueryChange, ...]:
-        """The queries that changed most on the deciding metric, per candidate."""
-        matrices = (self.deciding.matrix(each.first, self.current) for each in self._decisive)
-        return tuple(c for matrix in matrices for c in largest_changes(matrix, most=self.most))
-
-    @property
-    def regressions(self) -> tuple[str, ...]:
-        """What a gate fails on: worse candidates, and runs worse than the previous one."""
-        how = self.comparison.procedure
-        worse = [
-            f"{each.model}: {each.text}" for each in self.recommendations if each.verdict == "worse"
-        ]
-        worse += [
-            f"{run.label}: its newest run is worse than the previous one ({self.tested[0]} "
-            f"{run.change:+.3f}, corrected p {p_value_text(run.p_value, relation=True)}, "
-            f"n = {run.n})"
-            for run in _newest(self.runs)
-            if run.change is not None and run.p_value is not None
-            if run.p_value < how.alpha and run.change < -how.minimum
-        ]
-        return tuple(worse)
-
-    @property
-    def caution(self) -> str:
-        """What these queries are too few to detect; empty if nothing."""
-        minimum = self.comparison.procedure.minimum
-        detectable = [self._detectable(each) for each in self._decisive]
-        largest = max((value for value in detectable if value is not None), default=0.0)
-        sentences = []
-        if largest > minimum:
-            sentences.append(
-                f"With these queries, only differences of {largest:.3f} or more are detected with "
-                f"a power of 0.8; smaller ones above {minimum:g} may be missed; use more "
-                "queries."
-            )
-        if min((d.n for d in self._decisive), default=_FEW + 1) <= _FEW:
-            sentences.append(f"Intervals from {_FEW} queries or fewer may be too narrow.")
-        return " ".join(sentences)
-
-    def _detectable(self, difference: PairedDifference) -> float | None:
-        return minimum_detectable_effect(*self.comparison.matrix(difference).scores)
-
-    def _t_test(self, difference: PairedDifference) -> float | None:
-        return t_test(*self.comparison.matrix(difference).scores).p_value
+class CandidateReport(CandidateComparison):
+    """The comparison of candidates with the model in use, as tables, Markdown and JSON."""
 
     def tables(self) -> dict[str, Table]:
         """Return the tables by title, in the order of the report; empty ones are left out."""
@@ -202,30 +75,32 @@ class CandidateReport:
                 Cell(record.model.spec, record.model.identity[:8]),
                 Cell(str(record.config.get("dimensions") or "–")),
                 Cell(_prompts(record)),
-                Cell(f"{record.cost.seconds:.1f} s", _texts(record)),
+                Cell(duration_text(record.cost.seconds), f"for {_texts_done(record)}"),
+                Cell(duration_text(query_seconds(record))),
             )
             for name, record in self.records.items()
         )
-        return Table(("model", "loaded from", "dimensions", "prompts", "time"), rows, kind="words")
+        heads = ("model", "loaded from", "dimensions", "prompts", "time", "per query")
+        return Table(heads, rows, _TIMES, "words")
 
     def _differences(self) -> Table:
-        how, order = self.comparison.procedure, list(self.records)
+        how = self.comparison.procedure
         rows = []
         for task in self.comparison.tasks:
-            for each in sorted(task.with_baseline, key=lambda d: order.index(d.first)):
+            for each in self.in_order(task):
                 delta, p = difference_cells(each, alpha=how.alpha)
                 tested = each.metric in self.tested
                 rows.append(
                     (
                         Cell(each.metric),
                         Cell(each.first),
-                        Cell(f"{each.means[0]:.3f}", f"current {each.means[1]:.3f}"),
+                        Cell(f"{each.means[0]:.3f}", f"against {each.means[1]:.3f}"),
                         delta,
                         p if tested else Cell("–"),
-                        Cell(number_text(self._t_test(each), digits=4) if tested else "–"),
+                        Cell(number_text(self.t_test(each), digits=4) if tested else "–"),
                         Cell(number_text(each.d_z, sign=True, digits=2)),
                         Cell(f"{each.won} / {each.tied} / {each.lost}", f"n = {each.n}"),
-                        Cell(number_text(self._detectable(each))),
+                        Cell(number_text(self.detectable(each))),
                     )
                 )
         heads = (
@@ -233,10 +108,12 @@ class CandidateReport:
             "d_z", "won / tied / lost", "detectable\npower 0.8",
         )  # fmt: skip
         left_out = "".join(f" {note}." for note in (*self.left_out, *self.comparison.notes))
-        family = self.comparison.family(self.deciding.task).replace("on each task", "per metric")
+        over = family(self.comparison, self.deciding)
         note = (
-            f"p: two-sided paired permutation test, {family}; below it the raw p-value. t-test: "
-            f"paired, not corrected, for reference.{left_out}"
+            f"p: two-sided paired permutation test, {over}; below it the raw p-value. t-test: "
+            "paired, not corrected, for reference. Detectable: the smallest difference that these "
+            f"queries show in 80 % of samples, at {how.alpha:g} over the number of candidates."
+            f"{left_out}"
         )
         return Table(heads, tuple(rows), note)
 
@@ -246,7 +123,7 @@ class CandidateReport:
             (
                 Cell(each.first),
                 Cell(row.category),
-                Cell(f"{row.first:.3f}", f"current {row.second:.3f}"),
+                Cell(f"{row.first:.3f}", f"against {row.second:.3f}"),
                 Cell(f"{row.difference:+.3f}", interval_text(row.interval)),
                 Cell(p_value_text(row.p_value), strong=row.p_value < alpha),
                 Cell(str(row.n)),
@@ -263,20 +140,21 @@ class CandidateReport:
         current = self.records[self.current]
         rows = []
         for each in self.changes:
-            ours = ", ".join(top_documents(self.records[each.model], each.query)[:_BEST])
-            theirs = ", ".join(top_documents(current, each.query)[:_BEST])
-            values = f"{each.score:.3f}, {each.current:.3f}"
+            ours, theirs = (
+                _top_text(record, each.query) for record in (self.records[each.model], current)
+            )
+            values = f"{each.score:.3f} against {each.current:.3f}"
             rows.append(
                 (
                     Cell(each.model),
                     Cell(query_text(current, each.query)),
                     Cell(f"{each.difference:+.3f}", values),
-                    Cell(ours or "not kept"),
-                    Cell(theirs or "not kept"),
+                    Cell(ours),
+                    Cell(theirs),
                 )
             )
         heads = (
-            "model", "query", f"Δ {self.tested[0]}\nmodel, current", f"top {_BEST}\nmodel",
+            "model", "query", f"Δ {self.tested[0]}", f"top {_BEST}\nmodel",
             f"top {_BEST}\n{self.current}",
         )  # fmt: skip
         return Table(heads, tuple(rows), kind="words")
@@ -302,11 +180,20 @@ class CandidateReport:
         )
         return Table(heads, rows, note)
 
+    @property
+    def _data(self) -> str:
+        """The task and its size."""
+        record = self.records[self.current]
+        size = [f"{count:,} {what}" for what, count in record.task.size.items()]
+        dropped = len(record.config.get("dropped") or ())
+        size += [f"{dropped} queries dropped"] * bool(dropped)
+        return f"{self.task}: {', '.join([*size, f'revision {record.task.revision[:8]}'])}"
+
     def to_markdown(self) -> str:
         """Return the tables under their titles as Markdown, escaped."""
-        title = f"{self.task}: models compared with {self.current}"
-        parts = [f"# {escaped(self.headline.partition(':')[0])}", escaped(self.headline)]
-        parts += [f"{escaped(title)}, {max(r.finished for r in self.records.values())[:10]}."]
+        parts = [f"# {escaped(self.decision.title)}", escaped(self.headline)]
+        finished = max(each.finished for each in self.records.values())
+        parts += [f"{escaped(self._data)}, {finished[:10]}."]
         for name, table in self.tables().items():
             parts += [f"## {name}", table.to_markdown()]
         return "\n\n".join(parts) + "\n"
@@ -319,9 +206,13 @@ class CandidateReport:
                 "schema": SCHEMA,
                 "task": self.task,
                 "headline": self.headline,
+                "decision": asdict(self.decision),
                 "decides": self.tested[0],
                 "alpha": how.alpha,
                 "threshold": how.minimum,
+                "procedure": asdict(how),
+                "environment": asdict(Environment.current()),
+                "queries": self._queries(),
                 "comparison": {
                     "current": self.current,
                     "differences": [self._as_dict(each) for each in self.comparison.differences],
@@ -339,6 +230,15 @@ class CandidateReport:
             }
         )
 
+    def _queries(self) -> dict[str, dict[str, Any]]:
+        """The text and category of every query."""
+        current = self.records[self.current]
+        categories = current.task.categories
+        return {
+            query: {"text": query_text(current, query), "category": categories.get(query)}
+            for query in sorted(next(iter(current.per_query.values())))
+        }
+
     def _as_dict(self, difference: PairedDifference) -> dict[str, Any]:
         """Return a difference under the keys of the JSON schema."""
         value = asdict(difference)
@@ -352,14 +252,16 @@ class CandidateReport:
             "current": current,
             "p_value": p if tested else None,
             "adjusted": adjusted if tested else None,
-            "t_p_value": self._t_test(difference) if tested else None,
-            "detectable": self._detectable(difference),
+            "t_p_value": self.t_test(difference) if tested else None,
+            "detectable": self.detectable(difference),
             **value,
         }
 
 
-def _newest(runs: Sequence[TrendPoint]) -> list[TrendPoint]:
-    return list({run.label: run for run in runs}.values())
+def _top_text(result: Result, query: str) -> str:
+    """The best documents of a query; a search that finds none is not one that kept none."""
+    none = "none" if isinstance(result.config.get("top"), Mapping) else "not kept"
+    return ", ".join(top_documents(result, query)[:_BEST]) or none
 
 
 def _prompts(result: Result) -> str:
@@ -367,8 +269,23 @@ def _prompts(result: Result) -> str:
     return ", ".join(f"{role}: {text!r}" for role, text in prompts.items()) or "none"
 
 
-def _texts(result: Result) -> str:
-    return f"{result.cost.encoded:,} texts encoded, {result.cost.cached:,} from the cache"
+_WORK = {"bm25": "indexed or searched", "fusion": "indexed or encoded"}  # else encoded
+
+
+def _texts_done(result: Result) -> str:
+    """How many texts a run encoded or indexed, and how many vectors it had from the cache."""
+    kind = str((result.model.settings.get("model") or {}).get("kind"))
+    count = result.cost.encoded
+    work = f"{count:,} text{'s' * (count != 1)} {_WORK.get(kind, 'encoded')}"
+    return work if kind == "bm25" else f"{work}, {result.cost.cached:,} from the cache"
+
+
+def times_text(result: Result, *, reused: bool = False) -> str:
+    """What a record took: seconds, texts encoded and cached, seconds per query."""
+    took = f"{duration_text(result.cost.seconds)} for {_texts_done(result)}"
+    seconds = query_seconds(result)
+    per_query = "" if seconds is None else f"; {duration_text(seconds)} per query"
+    return (f"record reused, nothing encoded; it took {took}" if reused else took) + per_query
 
 
 def _model(result: Result) -> dict[str, Any]:
@@ -377,7 +294,11 @@ def _model(result: Result) -> dict[str, Any]:
         "model": result.model,
         "task": result.task,
         "dimensions": result.config.get("dimensions"),
+        "settings": {k: v for k, v in result.config.items() if k not in _ROWS},
+        "seed": result.seed,
         "cost": result.cost,
+        "seconds_per_query": query_seconds(result),
+        "environment": result.environment,
         "finished": result.finished,
         "run": result.run,
         "metrics": {name: asdict(value) for name, value in result.metrics.items()},

@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from qwen3nb.analysis.comparison.compare import Comparison
 from qwen3nb.analysis.comparison.differences import PairedDifference
 from qwen3nb.analysis.stats.multiple_testing import NAMES
 from qwen3nb.analysis.stats.paired_tests import minimum_detectable_effect
+from qwen3nb.records.record import Result
+from qwen3nb.report.comparison.candidates import compare_candidates
 from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.format import short_task
 from qwen3nb.utils.format import interval_text
 
-__all__ = ["comparison_conclusion"]
+__all__ = ["candidates_conclusion", "comparison_conclusion"]
+
+
+def candidates_conclusion(results: Iterable[Result], *, current: str, **options: Any) -> Conclusion:
+    """Say whether a candidate should replace the model in use: ``Keep X`` or ``Take Y``.
+
+    Args:
+        results: records of the candidates and of the model in use, on one task.
+        current: label of the model in use.
+        options: as for `compare_candidates`, such as ``tested``, ``alpha`` and ``threshold``.
+
+    Raises:
+        ValueError: an unknown task or model, or nothing to compare; lists those available.
+    """
+    return Conclusion(compare_candidates(results, current=current, **options).headline)
 
 
 def comparison_conclusion(comparison: Comparison) -> Conclusion:

@@ -4,11 +4,14 @@ import re
 from dataclasses import replace
 from datetime import date
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from safetensors.numpy import save_file
 
+import qwen3nb as q
 from qwen3nb.cli.custom import run_domain
 from qwen3nb.cli.main import main
 from qwen3nb.datasets.custom.documents import Documents, find_layout, read_documents
@@ -175,6 +178,19 @@ def test_a_number_stays_as_it_is_written(write):
     settings = read_queries(write("q.toml", text)).settings
     assert json.dumps(settings.star_boost_coefficient) == "1"
     assert json.dumps(settings.recency_coefficient) == "0.0"
+
+
+def test_folders_begin_beside_the_file_also_in_a_fusion(write, tmp_path, monkeypatch):
+    models = {"a": "./m", "b": "bm25+../m", "c": "lab/model", "d": "runs/m", "e": "./x+y"}
+    text = "".join(f'[models.{name}]\nmodel_id = "{spec}"\n' for name, spec in models.items())
+    specs = [each.spec for each in read_queries(write("q.toml", query() + text)).models]
+    assert specs == [
+        f"{tmp_path}/m", f"bm25+{tmp_path}/../m", "lab/model", "runs/m", f"{tmp_path}/x+y",
+    ]  # fmt: skip
+    (tmp_path / "inner").mkdir()
+    monkeypatch.chdir(tmp_path / "inner")
+    specs = [each.spec for each in read_queries(Path("../q.toml")).models]
+    assert specs[:2] == ["../m", "bm25+../../m"]
 
 
 # Grades are the ground truth.
@@ -361,6 +377,127 @@ def test_a_query_file_names_labels_and_prompts(data, write, tmp_path):
     assert plain.results[0].model.identity != current.model.identity
 
 
+def test_a_fusion_takes_prompts_and_a_label_that_is_not_that_of_its_parts(
+    data, write, tmp_path, own_cache
+):
+    models = (
+        "[models.current]\nmodel_id = 'bm25+random'\nname = 'both'\n"
+        "prompts = { query = 'query: ' }\n[models.plain]\nmodel_id = 'bm25+random'\n"
+    )
+    file = read_queries(write("fused.toml", QUERIES + models))
+    run = evaluate_domain(file.by_use, load_domain(file, data[1]), output=tmp_path / "r",
+                          show_progress=False)  # fmt: skip
+    assert not run.failures
+    assert [each.model.label for each in run.results] == ["both", "bm25-plus-random"]
+    prompts = [each.model.settings["of"][1]["prompts"] for each in run.results]
+    assert prompts == [{"query": "query: "}, {}]
+    info = CliRunner().invoke(main, ["cache", "info"]).output
+    assert "random  32 texts" in info
+    assert "both" not in info
+
+
+def test_the_same_model_twice_is_named_and_one_label_for_two_models_is_refused(data, tmp_path):
+    domain = load_domain(*data)
+    entries = [ModelEntry("a", "random", label="one"), ModelEntry("b", "random", label="two"),
+               ModelEntry("c", "random:32", label="one")]  # fmt: skip
+    run = evaluate_domain(entries, domain, output=tmp_path, show_progress=False)
+    assert [each.model.label for each in run.results] == ["one"]
+    assert run.skipped == {"two": "the same weights and settings as one"}
+    assert "another model has the label one: give each its own, by `name`" in run.failures["one"]
+
+
+def write_model(folder, weight):
+    folder.mkdir(exist_ok=True)
+    (folder / "config.json").write_text('{"model_type": "bert"}')
+    save_file({"w": np.full(2, weight, dtype=np.float32)}, folder / "model.safetensors")
+    return folder
+
+
+@pytest.fixture
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("QWEN3NB_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def test_a_known_model_is_not_loaded_again_unless_something_changed(data, tmp_path, own_cache):
+    """Loads are counted. What is loaded has another identity each time."""
+    domain, loads = load_domain(*data), []
+
+    def load(spec, *, label, show_progress, **_):
+        loads.append(spec)
+        return load_encoder("random", seed=len(loads), label=label, show_progress=False)
+
+    def evaluate(entry, **options):
+        run = evaluate_domain(
+            [entry], domain, load=load, output=tmp_path / "r", show_progress=False, **options
+        )
+        assert not run.failures, run.failures
+        return run.results[0].model.identity, len(loads)
+
+    entry = ModelEntry("m", str(write_model(tmp_path / "model", 1.0)), label="mine")
+    first = evaluate(entry, pooling="mean")
+    assert evaluate(entry, pooling="mean") == first
+    assert evaluate(entry, pooling="mean", batch_size=8, cache=False) == first
+    known = {first}
+    for changed, options in (
+        (replace(entry, prompts={"query": "q: "}), {"pooling": "mean"}),
+        (replace(entry, label="other"), {"pooling": "mean"}),
+        (entry, {"pooling": "last"}),
+        (entry, {"pooling": "mean", "fresh": True}),
+    ):
+        known.add(evaluate(changed, **options))
+        assert len(known) == len(loads)
+    for file in (own_cache / "identities").iterdir():
+        file.write_text('{"label": "../x", "identity": "y"}')  # damaged: loaded and written again
+    assert evaluate(entry, pooling="mean")[1] == evaluate(entry, pooling="mean")[1] == 6
+    write_model(tmp_path / "model", 2.0)
+    assert evaluate(entry, pooling="mean")[1] == 7
+
+
+def test_the_time_of_a_query_is_measured_beside_the_costs_and_the_cache(data, tmp_path, own_cache):
+    run = evaluate_domain(["bm25", "random", "bm25+random"], load_domain(*data), output=tmp_path,
+                          show_progress=False)  # fmt: skip
+    assert min(each.config["seconds_per_query"] for each in run.results) > 0
+    costs = [(each.cost.encoded, each.cost.cached) for each in run.results]
+    assert costs == [(32, 0), (32, 0), (32, 32)]
+    encoder = load_encoder("random:8", show_progress=False)
+    with encoder.uncached():
+        vector = encoder.encode("alpha", role="query")
+    assert (encoder.encode("alpha", role="query") == vector).all()
+    assert (encoder.stats.encoded, encoder.stats.cached) == (2, 0)  # nothing was kept
+    encoder.encode("alpha", role="query")
+    assert (encoder.stats.encoded, encoder.stats.cached) == (2, 1)
+
+
+def test_a_query_of_stop_words_finds_nothing_with_bm25(write):
+    domain = load_domain(
+        write("q.toml", query(query='"the"', relevance_grades="{ one = 3 }")),
+        write("d.jsonl", '{"id": "one", "text": "red fox"}\n{"id": "two", "text": "the hat"}\n'),
+    )
+    assert search_domain(load_model("bm25"), domain) == {"q1": {}}
+    assert set(search_domain(load_model("bm25+random", show_progress=False), domain)["q1"]) == {
+        "one", "two",
+    }  # fmt: skip
+
+
+def test_the_python_call_makes_the_record_of_the_command(data, home):
+    domain = load_domain(*data)
+    records = [q.evaluate(each, domain, show_progress=False).results[0]
+               for each in ("bm25", "random", "bm25+random")]  # fmt: skip
+    decision = q.conclusions.candidates_conclusion(records, current="bm25")
+    assert str(decision.text).startswith(
+        "Keep bm25: no candidate is shown to be better; the best, "
+    )
+    done = domain_command("--queries", data[0], "--documents", data[1], "--model", "bm25",
+                          "--model", "random")  # fmt: skip
+    assert done.output.count("record reused, nothing encoded") == 2
+    with pytest.raises(EvaluationError, match="1 of 1 models failed"):
+        q.evaluate("rondom", domain)
+    collection = q.datasets.load_custom(*data)
+    other = q.evaluate("random", collection, show_progress=False).results[0]
+    assert other.path() != records[1].path()
+
+
 # The command.
 
 
@@ -379,7 +516,7 @@ def test_the_command_shows_intervals_and_writes_records(data, home):
     assert len(list((home / "results").glob("*/seed_0/domain-docs-*.json"))) == 2
 
 
-def test_the_command_writes_a_report_and_ends_with_the_decision(data, home):
+def test_the_command_writes_a_report_and_ends_with_the_decision(data, home, own_cache):
     arguments = ("--queries", data[0], "--documents", data[1], "--model", "bm25")
     arguments += ("--model", "random")
     done = domain_command(*arguments)
@@ -399,11 +536,70 @@ def test_the_command_writes_a_report_and_ends_with_the_decision(data, home):
     (tested,) = (d for d in report["comparison"]["differences"] if d["metric"] == "MRR@10")
     assert {"p_value", "t_p_value", "adjusted", "interval"} <= set(tested)
 
+    assert report["environment"]["versions"]["bm25s"]
+    assert report["queries"]["a"] == {"text": "alpha", "category": "first"}
+
     again = domain_command(*arguments, "--no-report")
-    assert "record reused (" in again.output
+    assert "random: record reused, nothing encoded; it took " in again.output
+    assert re.search(r"32 texts encoded, 0 from the cache; \d.* per query", again.output)
     assert len(list((home / "eval_results").iterdir())) == 2
     domain_command(*arguments, "--reports", home / "elsewhere")
     assert len(list((home / "elsewhere").glob("evaluation_*"))) == 2
+
+
+def test_models_are_labelled_on_the_command_line_or_named_as_in_the_file(data, write, home):
+    models = (
+        "[models.current]\nmodel_id = 'bm25'\nname = 'words'\n[models.other]\nmodel_id = 'random'\n"
+    )
+    file = write("named.toml", QUERIES + models)
+    arguments = ("--queries", file, "--documents", data[1], "--check")
+    for extra, line in (
+        ((), "in use: words (bm25); candidates: random"),
+        (("--model", "other", "--model", "words"), "in use: random; candidates: words (bm25)"),
+        (("--model", "both=bm25+random"), "in use: both (bm25+random); candidates: none"),
+    ):
+        done = domain_command(*arguments, *extra)
+        assert done.exit_code == 0, done.output
+        assert line in done.output.splitlines()
+    done = domain_command(*arguments, "--model", "rondom")
+    assert "in use: rondom; candidates: none" in done.output
+    assert "  rondom: no model 'rondom'" in done.stderr
+
+
+def test_without_a_comparison_the_command_says_why(data, home):
+    arguments = ("--queries", data[0], "--documents", data[1])
+    alone = domain_command(*arguments, "--model", "bm25", "--model", "copy=bm25")
+    assert "copy: not compared, the same weights and settings as bm25" in alone.output
+    assert alone.output.splitlines()[-1] == (
+        "No decision: there is no other model to compare with bm25."
+    )
+    failed = domain_command(
+        *arguments, "--model", "no/model", "--model", "bm25", "--model", "random"
+    )
+    assert failed.exit_code == 1
+    assert "No decision: no/model, the model in use, failed." in failed.output
+    assert "Keep" not in failed.output
+    assert not (home / "eval_results").exists()
+
+
+def test_the_rule_is_set_on_the_command_line(data, home):
+    arguments = (
+        "--queries",
+        data[0],
+        "--documents",
+        data[1],
+        "--model",
+        "bm25",
+        "--model",
+        "random",
+    )
+    done = domain_command(*arguments, "--metric", "Recall@10", "--threshold", 0.2, "--alpha", 0.1)
+    assert "Keep bm25: no candidate is shown to be better; random: Recall@10 " in done.output
+    (file,) = (home / "eval_results").glob("*.json")
+    report = json.loads(file.read_text())
+    assert (report["decides"], report["threshold"], report["alpha"]) == ("Recall@10", 0.2, 0.1)
+    done = domain_command(*arguments, "--metric", "recall@10")
+    assert (done.exit_code, "choose one of: MRR@10, nDCG@10" in done.output) == (1, True)
 
 
 def test_the_command_checks_without_a_model_and_tells_errors_in_a_line(data, write, home):

@@ -39,17 +39,100 @@ def test_the_recommendation_and_everything_behind_it():
 @pytest.mark.parametrize(
     ("means", "headline"),
     [
-        ((0.6, 0.5), "Take a instead of now: MRR@10 .*; b would be better too."),
-        ((0.41, 0.2), "Keep now: no candidate is better \\(a: MRR@10 "),
-        ((0.2, 0.1), "Keep now: a, b worse \\(a: MRR@10 "),
+        ((0.6, 0.5), "Take a instead of now: MRR@10 0.6.. against 0.399, a difference of "
+         r"\+0.2.. \[.*\] over 40 queries \(paired permutation test, p < 0.001, corrected by "
+         r"Holm's method for 2 candidates\); b would be better than now too\."),
+        ((0.4, 0.2), "Keep now: no candidate is shown to be better; the best, a: MRR@10 .*; these "
+         r"queries would show a difference of 0.0\d\d in 80 % of samples\."),
+        ((0.43, 0.2), "Keep now: no candidate is better by more than 0.05; the best, a: "),
+        ((0.2, 0.1), r"Keep now: every candidate is worse; the best, a: MRR@10 .* candidates\)\."),
     ],
-)
+)  # fmt: skip
 def test_the_report_begins_with_the_decision(means, headline):
     others = [own(name, mean, seed=i) for i, name, mean in zip((1, 2), "ab", means, strict=True)]
     report = compare_candidates([own("now", 0.4), *others], current="now")
-    assert re.match(headline, report.headline)
-    assert report.to_markdown().startswith(f"# {report.headline.partition(':')[0]}\n")
-    assert json.loads(report.to_json())["headline"] == report.headline
+    assert re.fullmatch(headline + ("" if headline.endswith(".") else ".*"), report.headline)
+    assert report.to_markdown().startswith(f"# {report.decision.title}\n\n")
+    value = json.loads(report.to_json())
+    assert value["headline"] == report.headline
+    assert value["decision"]["use"] == ("a" if means == (0.6, 0.5) else "now")
+
+
+def test_what_is_taken_is_shown_to_be_better_however_large_the_others_gain():
+    """`wild` gains most in the mean, by a few queries; `solid` gains a little on every query."""
+    now = own("now", 0.4)
+    solid, wild = own("solid", 0.48, seed=1), own("wild", 0.4, seed=2)
+    wild.per_query["MRR@10"] = {
+        query: value + 1.5 * (number < 3) for number, (query, value) in enumerate(
+            now.per_query["MRR@10"].items()
+        )
+    }  # fmt: skip
+    report = compare_candidates([now, solid, wild], current="now")
+    gains = {each.first: each.difference for each in report.differences}
+    assert gains["wild"] > gains["solid"] > 0.05
+    assert [each.verdict for each in report.recommendations] == [
+        "better", "no significant difference",
+    ]  # fmt: skip
+    assert report.headline.startswith("Take solid instead of now: ")
+    assert "wild" not in report.headline
+
+
+def test_a_better_model_that_is_slower_or_worse_elsewhere_is_taken_with_a_word_on_it():
+    now, new = own("now", 0.4), own("new", 0.6, seed=1)
+    assert "a query takes" not in compare_candidates([now, new], current="now").headline
+    now.config["seconds_per_query"], new.config["seconds_per_query"] = 0.001, 0.0314
+    new.per_query["nDCG@10"] = {q: v / 4 for q, v in now.per_query["nDCG@10"].items()}
+    headline = compare_candidates([now, new], current="now").headline
+    assert "; but it is worse by nDCG@10 0.050 against 0.199, a difference of -0.150 [" in headline
+    assert headline.endswith("; a query takes 31 ms instead of 1.0 ms.")
+    new.config["seconds_per_query"] = 0.0012
+    assert "a query takes" not in compare_candidates([now, new], current="now").headline
+
+
+def test_equal_scores_are_no_difference():
+    twin = own("twin", 0.4)
+    report = compare_candidates([own("now", 0.4), twin], current="now")
+    assert report.headline.startswith(
+        "Keep now: no candidate is shown to be better; twin: MRR@10 0.399 against 0.399, "
+        "a difference of +0.000 ["
+    )
+    assert report.headline.endswith("permutation test, p = 1.0000); they tie on every query.")
+
+
+def test_the_json_is_one_document_that_says_where_its_numbers_come_from():
+    def refuse(constant):
+        raise ValueError(constant)
+
+    report = compare_candidates([own("now", 0.4), own("new", 0.6, seed=1)], current="now")
+    value = json.loads(report.to_json(), parse_constant=refuse)
+    assert value["procedure"] == {
+        "alpha": 0.05, "minimum": 0.05, "correction": "holm", "draws": 10_000, "level": 0.95,
+        "seed": 0,
+    }  # fmt: skip
+    assert value["environment"]["versions"]["qwen3nb"]
+    assert value["queries"]["q1"] == {"text": "text of q1", "category": "even"}
+    new = value["models"]["new"]
+    assert len(new["model"]["identity"]) == 64
+    assert new["environment"]["versions"] == {"mteb": "2"}
+    assert new["task"]["revision"]
+    assert not {"top", "queries"} & new["settings"].keys()
+
+
+def test_queries_too_few_to_show_anything_say_so():
+    few = [make(n, task="mine", metric="MRR@10", scores=s) for n, s in
+           (("now", (1, 0)), ("new", (0, 0.5)))]  # fmt: skip
+    report = compare_candidates(few, current="now", tested=["MRR@10"])
+    assert report.headline.endswith("; these queries are too few to show any difference.")
+
+
+def test_a_search_that_finds_nothing_is_not_one_that_kept_nothing():
+    now, new = own("now", 0.4), own("new", 0.6, seed=1)
+    now.config["top"] = {query: [] for query in now.config["top"]}
+    del new.config["top"]
+    row = (
+        compare_candidates([now, new], current="now").tables()["Queries that changed most"].rows[0]
+    )
+    assert (row[3].text, row[4].text) == ("not kept", "none")
 
 
 def test_both_numbers_of_the_rule_are_parameters():

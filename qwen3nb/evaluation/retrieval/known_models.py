@@ -1,0 +1,113 @@
+"""The identity of a model that was loaded before, without loading it again.
+
+Loading a model and its libraries takes seconds to minutes. Its identity follows from what can be
+read without them: the content of its files, its prompts and options, the versions and code that
+run it. It is kept in the cache under a digest of all these, so that the record of a model can be
+looked up first, and the model is loaded only if there is something to encode.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from qwen3nb import paths
+from qwen3nb.datasets.custom.queries import ModelEntry
+from qwen3nb.models.encoders.base import Encoder
+from qwen3nb.models.search.bm25 import BM25
+from qwen3nb.models.search.fusion import Fusion
+from qwen3nb.models.sources.fingerprint import fingerprint
+from qwen3nb.models.sources.resolve import fetch_model, find_source
+from qwen3nb.models.sources.source import Source
+from qwen3nb.utils.atomic_files import read_json, sha256_json, write_json
+from qwen3nb.utils.code_version import code_digest, installed_version
+from qwen3nb.utils.hardware import gpu_names
+
+__all__ = ["KnownModel", "Model", "known_or_loaded"]
+
+Model = Encoder | BM25 | Fusion
+_LIBRARIES = (
+    "torch", "transformers", "tokenizers", "sentence-transformers", "peft", "numpy", "bm25s",
+    "PyStemmer",
+)  # fmt: skip
+_WITHOUT_EFFECT = ("batch_size", "cache", "show_progress")  # options that change no identity
+_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_IDENTITY = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class KnownModel:
+    """A model that is not loaded.
+
+    Attributes:
+        label: its name in tables.
+        identity: what it would have as an identity.
+        load: loads it.
+    """
+
+    label: str
+    identity: str
+    load: Callable[[], Model]
+
+
+def known_or_loaded(
+    entry: ModelEntry, *, load: Callable[[], Model], options: Mapping[str, Any]
+) -> KnownModel | Model:
+    """Return what is known of a model from an earlier run, or load it and remember it.
+
+    Args:
+        entry: what names the model.
+        load: loads it.
+        options: the options of `load_encoder` that it is loaded with.
+
+    Raises:
+        SpecError: no such model.
+    """
+    file = paths.cache() / "identities" / f"{_digest(entry, options)[:32]}.json"
+    if known := _read(file):
+        return KnownModel(known["label"], known["identity"], load)
+    model = load()
+    write_json(file, {"label": model.label, "identity": model.identity})
+    return model
+
+
+def _read(file: Path) -> dict[str, str] | None:
+    """Return the label and identity in a file; None if it is missing or damaged."""
+    try:
+        known = read_json(file)
+        whole = _LABEL.fullmatch(known["label"]) and _IDENTITY.fullmatch(known["identity"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None  # loaded again
+    return known if whole else None
+
+
+def _digest(entry: ModelEntry, options: Mapping[str, Any]) -> str:
+    used = {name: str(value) for name, value in options.items() if name not in _WITHOUT_EFFECT}
+    return sha256_json(
+        {
+            "source": _content(find_source(entry.spec)),
+            "label": entry.label,
+            "prompts": entry.prompts,
+            "dimensions": entry.dimensions,
+            "options": used,
+            "code": code_digest(),
+            "libraries": {name: installed_version(name) for name in _LIBRARIES},
+            "gpus": [gpu_names(), os.environ.get("CUDA_VISIBLE_DEVICES")],
+        }
+    )
+
+
+def _content(source: Source) -> dict[str, Any]:
+    """Return all that the settings of a model are made from."""
+    if source.kind == "hub":
+        source = fetch_model(source)
+    parts = [_content(part) for part in source.parts]
+    return {
+        **vars(replace(source, folder=None, base=None, parts=())),
+        "content": {} if parts else fingerprint(source),
+        "of": parts,
+    }
