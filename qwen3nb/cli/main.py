@@ -13,12 +13,12 @@ from typing import Any
 
 import click
 
-from qwen3nb.cli.analyze import ANALYSIS_COMMANDS
-from qwen3nb.cli.bench import bench
-from qwen3nb.cli.custom import domain
-from qwen3nb.cli.encode import VECTOR_COMMANDS
+from qwen3nb.cli.commands.analyze import ANALYSIS_COMMANDS
+from qwen3nb.cli.commands.bench import bench
+from qwen3nb.cli.commands.custom import domain
+from qwen3nb.cli.commands.encode import VECTOR_COMMANDS
 from qwen3nb.cli.errors import Program, readable_records, without_traceback
-from qwen3nb.cli.notebooks import NOTEBOOK_COMMANDS
+from qwen3nb.cli.commands.notebooks import NOTEBOOK_COMMANDS
 from qwen3nb.cli.options import (
     CACHE_LIMIT,
     DEVICE,
@@ -30,11 +30,11 @@ from qwen3nb.cli.options import (
     hide_library_bars,
     paths_given,
 )
-from qwen3nb.cli.publish import PUBLISH_COMMANDS
-from qwen3nb.cli.rerank import RERANK_COMMANDS
-from qwen3nb.cli.study import STUDY_COMMANDS
-from qwen3nb.cli.sweep import sweep_command
-from qwen3nb.cli.tasks import TASK_COMMANDS
+from qwen3nb.cli.commands.publish import PUBLISH_COMMANDS
+from qwen3nb.cli.commands.rerank import RERANK_COMMANDS
+from qwen3nb.cli.commands.study import STUDY_COMMANDS
+from qwen3nb.cli.commands.sweep import sweep_command
+from qwen3nb.cli.commands.tasks import TASK_COMMANDS
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.utils.terminal import say
 

@@ -52,7 +52,7 @@ ELSEWHERE = {
     "book": ("book.build.build_book", "tests/execution/test_notebook.py"),
     "demo": ("demo.pipeline.run_demo", ".ci/run"),
     "encode --model encoder --input texts.jsonl --output vectors --ray": (
-        "cli.encode.encode_on_cluster",
+        "cli.commands.encode.encode_on_cluster",
         "tests/cluster/test_encode.py",
     ),
 }
@@ -147,7 +147,7 @@ def study(make_checkpoint, shared_cache, tmp_path_factory):
 
 def write_records(home):
     """Records of three models on the smoke tier and on data of one's own."""
-    from qwen3nb.cli.custom import run_domain
+    from qwen3nb.cli.commands.custom import run_domain
     from qwen3nb.evaluation.evaluate import evaluate
     from qwen3nb.models.load import load_model
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from qwen3nb.cli.custom import run_domain
+from qwen3nb.cli.commands.custom import run_domain
 from qwen3nb.cli.main import main
 from qwen3nb.datasets.custom.documents import Documents, find_layout, read_documents
 from qwen3nb.datasets.custom.load import load_domain

@@ -9,7 +9,7 @@ from helpers.html import HOSTILE, active
 from helpers.records import BASE, amend, make, own
 
 from qwen3nb.analysis.comparison.compare import compare
-from qwen3nb.cli.analyze import REGRESSION
+from qwen3nb.cli.commands.analyze import REGRESSION
 from qwen3nb.cli.main import main
 from qwen3nb.report.comparison.candidates import compare_candidates
 from qwen3nb.report.comparison.changes import changes_table

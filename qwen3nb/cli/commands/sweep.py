@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from qwen3nb.cli.errors import without_traceback
-from qwen3nb.cli.notebooks import FRESH, PARAMETER, NotebookCommand, given_parameters
+from qwen3nb.cli.commands.notebooks import FRESH, PARAMETER, NotebookCommand, given_parameters
 from qwen3nb.cli.options import (
     CACHE_LIMIT,
     MIRROR,
