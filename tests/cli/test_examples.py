@@ -38,7 +38,7 @@ SHORTER = {
     "bench statistics": "--systems 3 --tasks 2 --queries 40 --resamples 100",
     "rerank-outputs": "--depth 2",
     "rerank-suite": "--depth 2",
-    "sweep --checkpoint": "--dry-run",
+    "sweep --model": "--dry-run",
     "sweep sweep.toml --ray": "--dry-run",  # on a cluster: tests/cluster/test_two_nodes.py
 }
 
@@ -51,7 +51,7 @@ ELSEWHERE = {
     "bench search --documents": ("bench.search.bench_search", "tests/models/search/test_exact.py"),
     "book": ("book.build.build_book", "tests/execution/test_notebook.py"),
     "demo": ("demo.pipeline.run_demo", ".ci/run"),
-    "encode --model encoder --input texts.jsonl --output vectors --ray": (
+    "encode --model encoder --input texts.jsonl --out vectors --ray": (
         "cli.commands.encode.encode_on_cluster",
         "tests/cluster/test_encode.py",
     ),
@@ -59,10 +59,10 @@ ELSEWHERE = {
 
 # Exit codes other than 0 that an example announces.
 EXITS = {
-    "analyze --output-dir outputs --results results --exit-code evidence": {0, 3, 4, 5, 6},
+    "analyze --outputs outputs --results results --exit-code evidence": {0, 3, 4, 5, 6},
     "quick": {0, 1},  # random weights fail some checks
     "reproduce": {0, 1},  # and reproduce no published score
-    "compare --current encoder --threshold 0.02": {0, 3},
+    "compare --baseline encoder --threshold 0.02": {0, 3},
 }
 
 
@@ -111,7 +111,7 @@ def arguments_of(example):
 
 def test_there_are_examples_of_every_command():
     named = {arguments_of(example)[1][0] for example in EXAMPLES}
-    assert named == set(main.commands)
+    assert named == set(main.list_commands(click.Context(main)))
 
 
 @pytest.mark.parametrize("example", EXAMPLES)

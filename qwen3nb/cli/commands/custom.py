@@ -21,6 +21,8 @@ from qwen3nb.cli.options import (
     hide_library_bars,
     seed_option,
 )
+from qwen3nb.cli.spellings import model_option, out_option
+from qwen3nb.cli.study_root import in_study
 from qwen3nb.utils.terminal import say
 
 if TYPE_CHECKING:
@@ -38,8 +40,8 @@ _NOTES = 10  # printed; a record keeps all
 @click.command()
 @click.option("--queries", required=True, type=FILE, help="TOML: queries and grades.")
 @click.option("--documents", required=True, type=FILE, help="JSONL, CSV, SQLite or DuckDB.")
-@click.option(
-    "--model", "models", multiple=True,
+@model_option(
+    "models", several=True,
     help="A folder, a registry name, a hub id, bm25 or random; repeat for more. The first "
     "is the model in use.  [default: those in the query file]",
 )  # fmt: skip
@@ -53,7 +55,9 @@ _NOTES = 10  # printed; a record keeps all
 )  # fmt: skip
 @click.option("--no-boost", is_flag=True, help="Use the cosine only, without stars and recency.")
 @click.option("--name", help="Name of the task.  [default: that of the document file]")
-@click.option("--output-dir", type=FILE, help="Folder of the records.  [default: results/]")
+@out_option(
+    "output_dir", earlier=["--output-dir"], help="Folder of the records.  [default: results/]"
+)
 @click.option(
     "--reports", type=FILE, help="Folder of the automatic reports.  [default: eval_results/]"
 )
@@ -68,6 +72,7 @@ _NOTES = 10  # printed; a record keeps all
 @DTYPE
 @READ_LIMIT
 @without_traceback
+@in_study(writes=True, unless=["output_dir", "check"])
 def domain(**options: Any) -> None:
     """Evaluate models on your own queries and documents.
 

@@ -158,7 +158,7 @@ def test_compare_from_the_command_line(saved, tmp_path):
     assert "better" in done.output
     assert json.loads((tmp_path / "c.json").read_text())["task"] == "mine-1a"
     assert (tmp_path / "c.md").read_text().startswith("# Take new instead of now\n")
-    assert done.stdout.splitlines()[-2].startswith("Take new instead of now: MRR@10 ")
+    assert done.stdout.splitlines()[-1].startswith("Take new instead of now: MRR@10 ")
     done = invoke("compare", "--current", "now", "--json", "-")
     assert json.loads(done.stdout)["schema"] == "qwen3nb.comparison/1"
 
