@@ -1,8 +1,4 @@
-"""Show expected errors as one message on the terminal, without a traceback.
-
-Whatever a command prints passes `guarded_streams`: escape sequences in names and messages are shown
-as text, and secrets are removed.
-"""
+"""Show expected errors as one message on the terminal, without a traceback."""
 
 from __future__ import annotations
 
@@ -15,35 +11,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from qwen3nb.utils.files.file_errors import explained
-from qwen3nb.utils.terminal import guarded_streams, traceback_here
 
 if TYPE_CHECKING:
     from qwen3nb.records.results import Results
 
-__all__ = ["Program", "readable_records", "without_traceback"]
-
-# Expected errors that are no ValueError. Their modules load slowly, so commands do not import them.
-_OTHERS = (
-    ("qwen3nb.book.build", "BookError"),
-    ("qwen3nb.evaluation.run", "EvaluationError"),
-    ("qwen3nb.execution.notebook", "NotebookError"),
-)
-
-
-class Program(click.Group):
-    """The top of the command line, with guarded output."""
-
-    def main(self, *args: Any, **kwargs: Any) -> Any:
-        """Run a command, with output and error messages guarded."""
-        with guarded_streams():
-            return super().main(*args, **kwargs)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run a command; as a program of its own, a traceback at its end is guarded, too."""
-        if args or kwargs:
-            return self.main(*args, **kwargs)
-        with guarded_streams(), traceback_here():
-            return self.main()
+__all__ = ["readable_records", "without_traceback"]
 
 
 def without_traceback(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -60,6 +32,9 @@ def without_traceback(command: Callable[..., Any]) -> Callable[..., Any]:
         try:
             with interrupted_by_signals():
                 return command(*args, **kwargs)
+        except click.UsageError as error:
+            error.ctx = error.ctx or click.get_current_context(silent=True)
+            raise
         except (click.ClickException, BrokenPipeError):
             raise
         except KeyboardInterrupt as interruption:
@@ -68,16 +43,28 @@ def without_traceback(command: Callable[..., Any]) -> Callable[..., Any]:
         except OSError as error:
             raise click.ClickException(" ".join(explained(error).splitlines())) from None
         except Exception as error:
-            if not isinstance(error, (ValueError, ImportError, *_loaded_errors())):
-                raise
-            raise click.ClickException(str(error)) from None
+            if isinstance(error, (ValueError, ImportError, *_other_errors())):
+                raise click.ClickException(str(error)) from None
+            raise
 
     return wrapped
 
 
-def _loaded_errors() -> tuple[type[Exception], ...]:
-    """The errors of `_OTHERS`; one whose module is not loaded cannot have been raised."""
-    return tuple(getattr(sys.modules[home], name) for home, name in _OTHERS if home in sys.modules)
+def _other_errors() -> tuple[type[Exception], ...]:
+    """Return the expected errors that are no ValueError, of the modules that have been loaded.
+
+    An error comes from a loaded module; to load them all would take a command seconds to start.
+    """
+    homes = {
+        "qwen3nb.book.build": "BookError",
+        "qwen3nb.evaluation.run": "EvaluationError",
+        "qwen3nb.execution.notebook": "NotebookError",
+    }
+    return tuple(
+        getattr(sys.modules[module], name)
+        for module, name in homes.items()
+        if module in sys.modules
+    )
 
 
 def readable_records(folder: Path | None = None, *, adapters: bool = True) -> Results:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,18 +17,35 @@ from qwen3nb.tiers import TIERS
 from qwen3nb.utils.secrets import PASSED, passed_names
 
 __all__ = [
-    "CACHE_LIMIT", "DEVICE", "DIMENSIONS", "DTYPE", "FILE", "MIRROR", "PASS_ENV", "POOLING", "RAY",
-    "READ_LIMIT", "REHEARSE", "SIZE", "TIER", "hide_library_bars", "pass_names", "paths_given",
-    "rehearsal", "seed_option", "use_mirror",
+    "CACHE_LIMIT", "DEVICE", "DIMENSIONS", "DTYPE", "FACTS", "FILE", "HUB_ID", "JSON",
+    "LICENSE", "MIRROR", "PASS_ENV", "POOLING", "RAY", "READ_LIMIT", "REHEARSE", "SIZE", "TIER",
+    "hide_library_bars", "pass_names", "print_json", "rehearsal", "seed_option", "use_mirror",
 ]  # fmt: skip
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 FILE: Any = click.Path(path_type=Path)
+JSON = click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print one JSON document, for programs.",
+)
 TIER = click.option(
     "--tier", type=click.Choice(list(TIERS)),
     help="The tier to show.  [default: the richest with results]",
 )  # fmt: skip
+FACTS = click.option(
+    "--facts",
+    type=FILE,
+    help="TOML with further facts: license, language, datasets, base_model, citation, …",
+)
+LICENSE = click.option(
+    "--license",
+    default="",
+    help="Licence, such as apache-2.0, if neither the facts nor the training state one.",
+)
+HUB_ID = click.option("--hub-id", default="", help="Id on the hub, for the card's examples.")
 POOLING = click.option(
     "--pooling", type=click.Choice([*POOLINGS, "auto"]), default="auto", show_default=True,
     help="auto: the model's own.",
@@ -136,35 +152,11 @@ def seed_option(what: str) -> Callable[[_Command], _Command]:
     )
 
 
-def paths_given(**options: str) -> Callable[[_Command], _Command]:
-    """Return a decorator: paths as arguments in this order, or as the options that are named.
+def print_json(value: Any) -> None:
+    """Print dataclasses, or containers of them, as the one JSON document of a command."""
+    from qwen3nb.utils.format import json_text
 
-    >>> paths_given(folder="--checkpoint-dir", output="--output")  # doctest: +ELLIPSIS
-    <function ...>
-    """
-    metavar = " ".join(options).upper()
-
-    def decorate(command: _Command) -> _Command:
-        @functools.wraps(command)
-        def filled(*, arguments: tuple[Path, ...], **values: Any) -> Any:
-            rest = list(arguments)
-            for name, option in options.items():
-                if values[name] is None:
-                    if not rest:
-                        raise click.UsageError(f"Missing {name.upper()}, or option {option}.")
-                    values[name] = rest.pop(0)
-            if rest:
-                raise click.UsageError(f"Got unexpected extra argument ({rest[0]})")
-            return command(**values)
-
-        wrapped: Any = click.argument("arguments", nargs=-1, type=FILE, metavar=metavar)(filled)
-        for name, option in reversed(options.items()):
-            wrapped = click.option(option, name, type=FILE, help=f"The same as {name.upper()}.")(
-                wrapped
-            )
-        return wrapped
-
-    return decorate
+    click.echo(json_text(value))
 
 
 def use_mirror(mirror: Path | None) -> None:
@@ -180,7 +172,7 @@ def rehearsal(parameters: dict[str, Any]) -> dict[str, Any]:
         UsageError: ``output_dir`` is given; a rehearsal has its own.
     """
     if "output_dir" in parameters:
-        raise click.UsageError("--rehearse writes to results/rehearsal/; give no --output-dir")
+        raise click.UsageError("--rehearse writes to results/rehearsal/; give no --out")
     folder = paths.results() / "rehearsal"
     own = {"QWEN3NB_RESULTS": str(folder), "QWEN3NB_BOOK": str(folder / "book")}
     before = {name: os.environ.get(name) for name in own}

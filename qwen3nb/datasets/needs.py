@@ -123,7 +123,7 @@ def missing_error(
         for kind in ("dataset", "model")
     }
     tasks = f" --tasks {used['dataset']}" if used["dataset"] else ""
-    models = f" --models {used['model']}" if used["model"] else ""
+    models = f" --model {used['model']}" if used["model"] else ""
     return MirrorError(
         f"{len(absent)} of the data sets and models needed are neither {where} nor in the hub's "
         f"cache, and {problem}:\n" + "\n".join(lines) + "\n"

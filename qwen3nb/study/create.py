@@ -14,7 +14,7 @@ from pathlib import Path
 
 from qwen3nb.utils.atomic_files import may_replace, new_folder
 
-__all__ = ["StudyError", "create_study"]
+__all__ = ["StudyError", "create_study", "template_folder"]
 
 _FILES = {  # in files/: in a study
     "README.md": "README.md",
@@ -50,7 +50,7 @@ def create_study(folder: Path, *, title: str = "", author: str = "") -> Path:
             f"{folder} exists and is not empty: give the name of a new folder; "
             "a study is updated by copying what you want from a new one"
         )
-    template = _template()
+    template = template_folder()
     with new_folder(folder) as work:
         shutil.copytree(
             template / "notebooks",
@@ -71,8 +71,12 @@ def create_study(folder: Path, *, title: str = "", author: str = "") -> Path:
     return folder
 
 
-def _template() -> Path:
-    """Return the folder with notebooks and book: in an installed wheel, or the repository."""
+def template_folder() -> Path:
+    """Return the folder with notebooks and book: in an installed wheel, or the repository.
+
+    Raises:
+        StudyError: this installation has none.
+    """
     repository = Path(__file__).resolve().parents[2]
     for folder in (Path(__file__).with_name("template"), repository):
         if (folder / "notebooks" / "eval.ipynb").is_file():

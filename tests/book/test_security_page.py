@@ -25,7 +25,7 @@ def study(checkout, encoder_folder, monkeypatch):
     make("m").save()
     given = []
     monkeypatch.setattr(
-        "qwen3nb.cli.notebooks._run", lambda *_, **__: given.append(kernel_environment())
+        "qwen3nb.cli.commands.notebooks._run", lambda *_, **__: given.append(kernel_environment())
     )
     return given
 

@@ -39,7 +39,7 @@ SHORTER = {
     "encode --model encoder --input texts.jsonl --output short.npy": "--dimensions 8",
     "rerank-outputs": "--depth 2",
     "rerank-suite": "--depth 2",
-    "sweep --checkpoint": "--dry-run",
+    "sweep --model": "--dry-run",
     "sweep sweep.toml --ray": "--dry-run",  # on a cluster: tests/cluster/test_two_nodes.py
 }
 
@@ -52,18 +52,18 @@ ELSEWHERE = {
     "bench search --documents": ("bench.search.bench_search", "tests/models/search/test_exact.py"),
     "book": ("book.build.build_book", "tests/execution/test_notebook.py"),
     "demo": ("demo.pipeline.run_demo", ".ci/run"),
-    "encode --model encoder --input texts.jsonl --output vectors --ray": (
-        "cli.encode.encode_on_cluster",
+    "encode --model encoder --input texts.jsonl --out vectors --ray": (
+        "cli.commands.encode.encode_on_cluster",
         "tests/cluster/test_encode.py",
     ),
 }
 
 # Exit codes other than 0 that an example announces.
 EXITS = {
-    "analyze --output-dir outputs --results results --exit-code evidence": {0, 3, 4, 5, 6},
+    "analyze --outputs outputs --results results --exit-code evidence": {0, 3, 4, 5, 6},
     "quick": {0, 1},  # random weights fail some checks
     "reproduce": {0, 1},  # and reproduce no published score
-    "compare --current encoder --threshold 0.02": {0, 3},
+    "compare --baseline encoder --threshold 0.02": {0, 3},
 }
 
 
@@ -112,7 +112,7 @@ def arguments_of(example):
 
 def test_there_are_examples_of_every_command():
     named = {arguments_of(example)[1][0] for example in EXAMPLES}
-    assert named == set(main.commands)
+    assert named == set(main.list_commands(click.Context(main)))
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
@@ -148,7 +148,7 @@ def study(make_checkpoint, shared_cache, tmp_path_factory):
 
 def write_records(home):
     """Records of three models on the smoke tier and on data of one's own."""
-    from qwen3nb.cli.custom import run_domain
+    from qwen3nb.cli.commands.custom import run_domain
     from qwen3nb.evaluation.evaluate import evaluate
     from qwen3nb.models.load import load_model
 

@@ -98,7 +98,7 @@ def test_what_failed_is_named_after_what_was_finished(folder, tmp_path):
         (("rerank-suite", "--model", "m"), "either data sets or --tier; got neither"),
         (("rerank-suite", "--model", "m", "--tier", "fast", "x"), "got both, x and fast"),
         (("rerank-suite", "--model", "m", "--eval-tier", "ful"), "'smoke', 'pydocs', 'fast'"),
-        (("rerank-outputs",), "either OUTPUTS or --checkpoint"),
+        (("rerank-outputs",), "either OUTPUTS or --adapter"),
         (("rerank-outputs", "o", "--tier", "fast", "--data", "x"), "data sets or --tier; got both"),
     ],
 )

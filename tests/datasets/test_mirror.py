@@ -70,7 +70,7 @@ def test_what_is_missing_is_listed_once_with_the_command(mirror, monkeypatch, tm
     monkeypatch.setattr("qwen3nb.datasets.needs.hub_reachable", lambda: pytest.fail("was asked"))
     assert missing([sts]) == []
     text = str(missing_error([other, model]))
-    assert f"`qwen3nb fetch --tasks SICK-R --models e5-base-v2 --mirror {mirror}`" in text
+    assert f"`qwen3nb fetch --tasks SICK-R --model e5-base-v2 --mirror {mirror}`" in text
     assert "--tier full --mirror" in str(missing_error([other], command="--tier full"))
     # Prepared data and downloaded weights count only at the pinned revision.
     (tmp_path / "prepared/mteb___sickr-sts/default/0.0.0" / ("9" * 40)).mkdir(parents=True)

@@ -206,7 +206,7 @@ def test_a_cluster_is_named_in_the_file_or_by_an_option(
     monkeypatch.setattr(sweeps, "sweep", lambda jobs, **all_: given.append(all_) or [])
     file = tmp_path / "sweep.toml"
     file.write_text(f'notebooks = ["plain"]\nbook = false\n{text}')
-    assert cli("sweep", file, *options, "--dry-run").output == "would run  plain\n"
+    assert cli("sweep", file, *options, "--dry-run").stdout == "would run  plain\n"
     assert not given
     assert cli("sweep", file, *options).exit_code == 0
     assert (given[0]["ray"], given[0]["gpus_each"]) == expected
@@ -355,7 +355,7 @@ def test_the_command_lists_what_it_would_run(cli, small):
     done = cli("sweep", "--checkpoint", "bm25", "--checkpoint", "random", "--notebook", "small",
                "-p", "x", "3", "--dry-run")  # fmt: skip
     assert done.exit_code == 0, done.output
-    assert done.output.splitlines() == [
+    assert done.stdout.splitlines() == [
         "would run  small-bm25-smoke-x-3", "would run  small-random-smoke-x-3",
     ]  # fmt: skip
     assert not (small / "results" / "logs").exists()

@@ -123,7 +123,7 @@ def load_checked(
     problem = cache(hub_problem)
     absent = missing(needs(tasks, [checkpoint]), reachable=lambda: not problem())
     if any(each.kind == "model" for each in absent):
-        command = command and f"{command} --models {checkpoint}"
+        command = command and f"{command} --model {checkpoint}"
         raise missing_error(absent, command=command, problem=problem())
     _check_weights(find_source(checkpoint), device=settings.get("device", "auto"))
     with hub_access(needs([], [checkpoint]), lambda: not problem()):

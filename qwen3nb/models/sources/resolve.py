@@ -125,7 +125,7 @@ def fetch_model(source: Source) -> Source:
         if cut := next((mirror / source.id).rglob("*.incomplete"), None):
             raise SpecError(
                 f"{cut}: this download was cut off; remove {mirror / source.id} and fetch it again "
-                f"on a connected machine: `qwen3nb fetch --models {source.spec} --mirror {mirror}`"
+                f"on a connected machine: `qwen3nb fetch --model {source.spec} --mirror {mirror}`"
             )
         return _as_fetched(source, mirror / source.id)
     try:
@@ -135,7 +135,7 @@ def fetch_model(source: Source) -> Source:
     except HubError as error:
         hint = (
             ". On a machine without a network, give the folder of a copy instead, or set "
-            f"QWEN3NB_MIRROR to a mirror; `qwen3nb fetch --models {source.spec} --mirror DIR` "
+            f"QWEN3NB_MIRROR to a mirror; `qwen3nb fetch --model {source.spec} --mirror DIR` "
             "fills one on a connected machine"
         )
         raise SpecError(

@@ -254,7 +254,7 @@ def _alone(model: str, alone: Sequence[AgainstBaseline], others: bool) -> str:
         more = f", and {len(alone) - 2} more," if len(alone) > 2 else ""
         plural = "have" if len(alone) > 1 else "has"
         return f"{names}{more} {plural} no difference to test ({best.why})."
-    baselines = (f"`--checkpoint {name}`" for name in ("bm25", "random") if name != model)
+    baselines = (f"`--model {name}`" for name in ("bm25", "random") if name != model)
     return (
         f"{model} scores {one} on {short_task(best.task)}, n = {best.score.n}; there is no "
         f"baseline to compare it with ({best.why}). `qwen3nb eval` with {' or '.join(baselines)} "

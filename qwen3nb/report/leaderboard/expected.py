@@ -107,7 +107,7 @@ def _measured(expected: _Expected, own: Mapping[str, Result], task: str, spec: s
     score = record.metrics.get(_METRICS[task]) if record else None
     if record is None or score is None or score.value is None:
         folder = "FOLDER" if spec == _OURS else spec
-        return Cell("missing", f"qwen3nb eval --checkpoint {folder} --tasks {','.join(_REAL)}")
+        return Cell("missing", f"qwen3nb eval --model {folder} --tasks {','.join(_REAL)}")
     if record.task.revision != _REAL[task] or record.task.size != _SIZES[task]:
         return Cell(f"{score.value:.3f}", "other data, not judged", value=score.value)
     off = score.value - expected.values[task]

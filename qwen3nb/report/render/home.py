@@ -130,14 +130,14 @@ def _eval_words(result: Result) -> list[str]:
     config, settings = result.config, result.model.settings
     spec = str(config.get("checkpoint") or result.model.spec)
     data = str(config.get("data") or "")
-    words = ["qwen3nb", "eval", "--checkpoint", spec]
+    words = ["qwen3nb", "eval", "--model", spec]
     words += ["--data", data] if data else ["--tasks", result.task.name]
     used = config if "checkpoint" in config else {**settings, "seed": result.seed}
     for name, default in EVAL_DEFAULTS.items():
         value = used.get(name, default)
         if value is not None and value != default:
             words += option_words(name, value)
-    return [*words, "--output-dir", _AGAIN, "--fresh"]
+    return [*words, "--out", _AGAIN, "--fresh"]
 
 
 def _rerank_words(result: Result) -> list[str]:
@@ -151,4 +151,4 @@ def _rerank_words(result: Result) -> list[str]:
     words += ["--instruction", str(settings.get("instruction", ""))]
     words += ["--dtype", str(settings.get("dtype", "float32")), "--seed", str(result.seed)]
     words += ["--limit", str(config["limit"])] if config.get("limit") else []
-    return [*words, "--output", _AGAIN, "--fresh"]
+    return [*words, "--out", _AGAIN, "--fresh"]

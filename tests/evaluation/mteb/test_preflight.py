@@ -65,8 +65,8 @@ def test_missing_weights_are_in_the_same_list_and_nothing_is_loaded(tmp_path, mo
     with pytest.raises(MirrorError) as caught:
         load_checked("e5-base-v2", select_tasks(names=["SciFact"]))
     assert "intfloat/e5-base-v2" in str(caught.value)
-    assert "--tasks SciFact --models e5-base-v2" in str(caught.value)
-    with pytest.raises(MirrorError, match="--tier fast --models e5-base-v2"):
+    assert "--tasks SciFact --model e5-base-v2" in str(caught.value)
+    with pytest.raises(MirrorError, match="--tier fast --model e5-base-v2"):
         load_checked("e5-base-v2", tier_tasks("fast"), tier="fast")
 
 

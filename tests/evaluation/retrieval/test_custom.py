@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from safetensors.numpy import save_file
 
 import qwen3nb as q
-from qwen3nb.cli.custom import run_domain
+from qwen3nb.cli.commands.custom import run_domain
 from qwen3nb.cli.main import main
 from qwen3nb.datasets.custom.documents import Documents, find_layout, read_documents
 from qwen3nb.datasets.custom.load import load_domain

@@ -9,7 +9,7 @@ from helpers.html import HOSTILE, active
 from helpers.records import BASE, amend, make, own
 
 from qwen3nb.analysis.comparison.compare import compare
-from qwen3nb.cli.analyze import REGRESSION
+from qwen3nb.cli.commands.analyze import REGRESSION
 from qwen3nb.cli.main import main
 from qwen3nb.report.comparison.candidates import compare_candidates
 from qwen3nb.report.comparison.changes import changes_table
@@ -241,7 +241,7 @@ def test_compare_from_the_command_line(saved, tmp_path):
     assert "better" in done.output
     assert json.loads((tmp_path / "c.json").read_text())["task"] == "mine-1a"
     assert (tmp_path / "c.md").read_text().startswith("# Take new instead of now\n")
-    assert done.stdout.splitlines()[-2].startswith("Take new instead of now: MRR@10 ")
+    assert done.stdout.splitlines()[-1].startswith("Take new instead of now: MRR@10 ")
     done = invoke("compare", "--current", "now", "--json", "-")
     assert json.loads(done.stdout)["schema"] == "qwen3nb.comparison/1"
 

@@ -69,8 +69,8 @@ def test_no_difference_is_said_with_its_interval():
 def test_without_a_baseline_the_score_stands_alone_and_says_what_to_run():
     assert text(on_tasks("m", 0.5), []).startswith("m scores nDCG@10 0.")
     alone = "there is no baseline to compare it with (no other model). `qwen3nb eval` with "
-    assert alone + "`--checkpoint bm25` or `--checkpoint random`" in text(on_tasks("m", 0.5), [])
-    assert alone + "`--checkpoint random` on the same" in text(on_tasks("bm25", 0.5), [])
+    assert alone + "`--model bm25` or `--model random`" in text(on_tasks("m", 0.5), [])
+    assert alone + "`--model random` on the same" in text(on_tasks("bm25", 0.5), [])
     assert text([], on_tasks("bm25", 0.5)) == (
         "No task was finished, so there is no score to speak of."
     )

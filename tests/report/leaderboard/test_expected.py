@@ -37,7 +37,7 @@ def test_what_was_expected_stands_beside_what_was_measured():
         ("~ 0.84", ""), ("0.850", "+0.010"), ("~ 0.35", ""), ("0.340", "-0.010"),
     ]  # fmt: skip
     assert rows["gte-base"][2].detail == "other data, not judged"
-    command = "qwen3nb eval --checkpoint gte-base --tasks STSBenchmark,MSMARCO"
+    command = "qwen3nb eval --model gte-base --tasks STSBenchmark,MSMARCO"
     assert (rows["gte-base"][4].text, rows["gte-base"][4].detail) == ("missing", command)
     assert rows["ours"][1].text == "> 0.75"
 

@@ -64,8 +64,8 @@ def test_a_command_names_what_is_not_default():
     config = {**EVAL_DEFAULTS, "checkpoint": "runs/a b", "tier": "smoke", "pooling": "mean",
               "append_eos": True, "limit": 7, "dtype": "bfloat16"}  # fmt: skip
     assert command_again(make("m", config=config)) == (
-        "qwen3nb eval --checkpoint 'runs/a b' --tasks PyDocsSampleRetrieval --limit 7 "
-        "--pooling mean --append-eos --dtype bfloat16 --output-dir again --fresh"
+        "qwen3nb eval --model 'runs/a b' --tasks PyDocsSampleRetrieval --limit 7 "
+        "--pooling mean --append-eos --dtype bfloat16 --out again --fresh"
     )
     own = make("m", config={"checkpoint": "m", "data": "beir/scifact"})
     assert "--data beir/scifact" in command_again(own)
@@ -75,8 +75,8 @@ def test_a_command_names_what_is_not_default():
 def test_a_record_made_in_python_has_a_command_from_its_settings():
     settings = {"pooling": "last", "max_length": 64, "normalize": True}
     assert command_again(make("m", settings=settings, seed=3)) == (
-        "qwen3nb eval --checkpoint m --tasks PyDocsSampleRetrieval --pooling last --max-length 64 "
-        "--seed 3 --output-dir again --fresh"
+        "qwen3nb eval --model m --tasks PyDocsSampleRetrieval --pooling last --max-length 64 "
+        "--seed 3 --out again --fresh"
     )
     assert command_again(make("m", settings={**settings, "normalize": False})) == ""
 
@@ -90,7 +90,7 @@ def test_a_reranking_has_its_own_command(kind, first):
     assert command_again(result) == (
         f"qwen3nb rerank-suite SciFact --model r --first {first} --depth 20 --max-length 192 "
         "--template double-newline --instruction 'a b' --dtype float32 --seed 0 "
-        "--output again --fresh"
+        "--out again --fresh"
     )
 
 

@@ -8,12 +8,14 @@ from typing import Any
 import click
 
 from qwen3nb.cli.errors import without_traceback
-from qwen3nb.cli.options import DTYPE, FILE, hide_library_bars, seed_option
+from qwen3nb.cli.groups import CommandGroup
+from qwen3nb.cli.options import DTYPE, hide_library_bars, seed_option
+from qwen3nb.cli.spellings import model_option, out_option
 
 __all__ = ["bench"]
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def bench() -> None:
     """Measure speed and memory on this machine, beside other libraries in the same run."""
 
@@ -21,7 +23,7 @@ def bench() -> None:
 @bench.command("extraction")
 @click.option("--size", default="0.6B", show_default=True, help="tiny, 60M or 0.6B (Qwen3-0.6B).")
 @click.option("--repeats", type=click.IntRange(min=1), default=3, show_default=True)
-@click.option("--folder", type=FILE, help="Where to write; 11 GB at 0.6B.")
+@out_option("folder", earlier=["--folder"], help="Where to write; 11 GB at 0.6B.")
 @without_traceback
 def bench_extraction_command(size: str, repeats: int, folder: Path | None) -> None:
     """Average and extract, compared with a naive implementation, at the size of a real model.
@@ -36,9 +38,9 @@ def bench_extraction_command(size: str, repeats: int, folder: Path | None) -> No
 
 
 @bench.command("encode")
-@click.option(
-    "--model", "models", multiple=True, default=("all-MiniLM-L6-v2", "qwen3-60M-random"),
-    show_default=True, help="A registry name, a folder, or qwen3-60M-random.",
+@model_option(
+    "models", several=True, default=("all-MiniLM-L6-v2", "qwen3-60M-random"), show_default=True,
+    help="A registry name, a folder, or qwen3-60M-random; repeatable.",
 )  # fmt: skip
 @click.option("--texts", type=click.IntRange(min=2), default=256, show_default=True)
 @click.option("--rounds", type=click.IntRange(min=1), default=5, show_default=True)
@@ -68,7 +70,7 @@ def bench_encode(models: tuple[str, ...], texts: int, **options: Any) -> None:
     "--growth", default="100000,200000,500000,1000000,2000000", show_default=True,
     metavar="SIZES", help="Then fill one cache of 384 dimensions to these sizes; 0: do not.",
 )  # fmt: skip
-@click.option("--folder", type=FILE, help="Where to write; 3 GB for 2 million.")
+@out_option("folder", earlier=["--folder"], help="Where to write; 3 GB for 2 million.")
 @without_traceback
 def bench_cache(growth: str, folder: Path | None, **options: Any) -> None:
     """Write and read vectors with the cache and a plain .npy file; then let a cache grow.
@@ -136,7 +138,7 @@ def bench_search(corpus: str, **options: Any) -> None:
 @click.option("--documents", type=click.IntRange(min=1), default=100, show_default=True)
 @click.option("--rounds", type=click.IntRange(min=1), default=3, show_default=True)
 @click.option("--no-memory", is_flag=True, help="Do not measure peak memory.")
-@click.option("--folder", type=FILE, help="Where to write the model.")
+@out_option("folder", earlier=["--folder"], help="Where to write the model.")
 @without_traceback
 def bench_rerank(no_memory: bool, **options: Any) -> None:
     """Rerank, compared with left-padded batches and sentence-transformers' CrossEncoder.
@@ -172,7 +174,7 @@ def bench_runs(**options: Any) -> None:
 @click.option("--seeds", type=click.IntRange(min=1), default=3, show_default=True)
 @click.option("--queries", type=click.IntRange(min=2), default=6980, show_default=True)
 @click.option("--top/--no-top", default=True, help="Whether records keep the best documents.")
-@click.option("--folder", type=FILE, help="Where to keep the records for another run.")
+@out_option("folder", earlier=["--folder"], help="Where to keep the records for another run.")
 @click.option("--only", default="", help="One task, such as compare.  [default: all]")
 @without_traceback
 def bench_records(folder: Path | None, only: str, **options: Any) -> None:
@@ -182,7 +184,7 @@ def bench_records(folder: Path | None, only: str, **options: Any) -> None:
 
     \b
     qwen3nb bench records --models 10 --tasks 5 --seeds 1 --queries 2000
-    qwen3nb bench records --folder records --only compare
+    qwen3nb bench records --out records --only compare
     """
     from qwen3nb.bench.records import bench_records as run
     from qwen3nb.bench.records import records_table
@@ -223,7 +225,7 @@ def bench_statistics(resamples: int, **options: Any) -> None:
 
 
 @bench.command("calibration")
-@click.option("--output", type=FILE, help="Where to write the shares as JSON.")
+@out_option("output", earlier=["--output"], help="Where to write the shares as JSON.")
 @click.option(
     "--simulations",
     type=click.IntRange(min=0),

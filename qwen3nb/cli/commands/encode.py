@@ -9,25 +9,31 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from qwen3nb.cli.completion import complete_labels
 from qwen3nb.cli.errors import without_traceback
+from qwen3nb.cli.groups import CommandGroup
 from qwen3nb.cli.options import (
     CACHE_LIMIT,
     DEVICE,
     DIMENSIONS,
     DTYPE,
     FILE,
+    JSON,
     POOLING,
     RAY,
     SIZE,
+    print_json,
 )
+from qwen3nb.cli.spellings import model_option, out_option
 
 if TYPE_CHECKING:
+    from qwen3nb.models.cache.cache_admin import ModelVectors
     from qwen3nb.models.encoders.encode_shards import EncodedShards
 
-__all__ = ["VECTOR_COMMANDS"]
+__all__ = ["cache", "encode"]
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def cache() -> None:
     """Inspect, verify and prune the cached vectors.
 
@@ -40,12 +46,16 @@ def cache() -> None:
 
 
 @cache.command("info")
+@JSON
 @without_traceback
-def cache_info() -> None:
+def cache_info(as_json: bool) -> None:
     """List the models whose vectors are cached, the most recently used first."""
     from qwen3nb.models.cache.cache_admin import cache_folder, list_caches
 
     caches = list_caches()
+    if as_json:
+        print_json({"folder": str(cache_folder()), "models": [_about(each) for each in caches]})
+        return
     click.echo(f"{cache_folder()}: {len(caches)} models, {_size(sum(c.bytes for c in caches))}")
     for each in caches:
         count = each.texts()
@@ -61,10 +71,24 @@ def cache_info() -> None:
             click.echo(f"  {', '.join(known)}")
 
 
+def _about(cached: ModelVectors) -> dict[str, Any]:
+    """Return what is known of a model's vectors; ``texts`` is null if it cannot be read."""
+    return {
+        "label": cached.label,
+        "identity": cached.identity,
+        "texts": cached.texts(),
+        "bytes": cached.bytes,
+        "used": datetime.fromtimestamp(cached.used, tz=UTC).isoformat(timespec="seconds"),
+        "path": str(cached.path),
+        "settings": cached.settings,
+    }
+
+
 @cache.command("verify")
 @click.argument("folder", required=False, type=FILE)
+@JSON
 @without_traceback
-def cache_verify(folder: Path | None) -> None:
+def cache_verify(folder: Path | None, as_json: bool) -> None:
     """Check every cached vector, or those in FOLDER; exits with 1 if one is damaged.
 
     FOLDER holds vectors in parts, as `qwen3nb encode --shards` writes them; their checksums
@@ -73,54 +97,69 @@ def cache_verify(folder: Path | None) -> None:
     from qwen3nb.models.cache.cache_admin import list_caches, verify_cache
 
     if folder is not None:
-        _verify_shards(folder)
-        return
-    total, damaged = 0, 0
-    for each in list_caches():
-        held, problems = verify_cache(each)
-        total += held
-        damaged += bool(problems)
-        for problem in problems:
-            click.echo(f"{each.path} ({each.label}): {problem}", err=True)
-    click.echo(f"{total:,} vectors hold; those of {damaged} models are damaged")
+        total, damaged, summary = _verified_shards(folder)
+    else:
+        total, damaged = 0, {}
+        for each in list_caches():
+            held, problems = verify_cache(each)
+            total += held
+            damaged |= {f"{each.path} ({each.label})": problems} if problems else {}
+        summary = f"{total:,} vectors hold; those of {len(damaged)} models are damaged"
+    if as_json:
+        print_json({"vectors": total, "damaged": damaged})
+    else:
+        for path, problems in damaged.items():
+            for problem in problems:
+                click.echo(f"{path}: {problem}", err=True)
+        click.echo(summary)
     if damaged:
         sys.exit(1)
 
 
-def _verify_shards(folder: Path) -> None:
+def _verified_shards(folder: Path) -> tuple[int, dict[str, list[str]], str]:
+    """Return the number of vectors, the problems by file, and a sentence."""
     from qwen3nb.models.search.shards import damaged_shards, read_manifest
 
     vectors, damaged = read_manifest(folder), damaged_shards(folder)
-    for file in damaged:
-        click.echo(f"{folder / file}: another checksum; delete it and encode again", err=True)
-    click.echo(f"{vectors.texts:,} vectors; {len(damaged)} of {len(vectors.shards)} parts damaged")
-    if damaged:
-        sys.exit(1)
+    problem = "another checksum; delete it and encode again"
+    problems = {str(folder / file): [problem] for file in damaged}
+    parts = f"{len(damaged)} of {len(vectors.shards)} parts damaged"
+    return vectors.texts, problems, f"{vectors.texts:,} vectors; {parts}"
 
 
 @cache.command("prune")
 @click.option(
     "--older-than", type=click.FloatRange(min=0), metavar="DAYS", help="Unused for this long."
 )
-@click.option("--model", "label", metavar="LABEL", help="Of this model, as named by `cache info`.")
+@model_option("label", metavar="LABEL", shell_complete=complete_labels,
+              help="Of this model, as named by `cache info`.")  # fmt: skip
 @click.option("--damaged", is_flag=True, help="Segments with damaged vectors, quarantined files.")
 @click.option("--all", "everything", is_flag=True, help="All vectors.")
 @click.option("--to", "size", type=SIZE, help="The least recently used, until SIZE is left.")
 @click.option("--dry-run", is_flag=True, help="List what would go and remove nothing.")
+@JSON
 @without_traceback
-def cache_prune(dry_run: bool, size: int | None, **conditions: Any) -> None:
+def cache_prune(dry_run: bool, size: int | None, as_json: bool, **conditions: Any) -> None:
     """Remove what meets all given conditions, or what exceeds a size."""
     from qwen3nb.models.cache.cache_admin import list_caches, prune, prune_to, to_prune
 
     if size is not None:
         if dry_run or any(each not in (None, False) for each in conditions.values()):
             raise click.UsageError("--to removes by size alone; give no other option")
-        click.echo(f"{_size(prune_to(size))} freed")
+        freed = prune_to(size)
+        if as_json:
+            print_json({"bytes": freed, "removed": True})
+        else:
+            click.echo(f"{_size(freed)} freed")
         return
     selected = to_prune(list_caches(), **conditions)
+    models = [_about(each) for each in selected] if as_json else []
+    freed = sum(each.bytes for each in selected) if dry_run else prune(selected)
+    if as_json:
+        print_json({"bytes": freed, "removed": not dry_run, "models": models})
+        return
     for each in selected:
         click.echo(f"{each.label}  {_size(each.bytes)}  {each.path.name}")
-    freed = sum(each.bytes for each in selected) if dry_run else prune(selected)
     what = "would be freed; nothing was removed" if dry_run else "freed"
     click.echo(f"{len(selected)} models, {_size(freed)} {what}")
 
@@ -134,11 +173,11 @@ def _size(count: float) -> str:
 
 
 @click.command("encode")
-@click.option("--model", "spec", required=True, help="A folder, registry name, hub id or random.")
+@model_option("spec", required=True, help="A folder, registry name, hub id or random.")
 @click.option("--input", "source", required=True, type=FILE,
               help='A file with one {"text": ...} per line.')  # fmt: skip
-@click.option("--output", required=True, type=FILE,
-              help="The .npy file to write, or with --shards or --ray, the folder.")  # fmt: skip
+@out_option("output", earlier=["--output"], required=True,
+            help="The .npy file to write, or with --shards or --ray, the folder.")  # fmt: skip
 @click.option("--role", type=click.Choice(("query", "passage")), help="Selects the prompt.")
 @click.option("--no-cache", is_flag=True, help="Neither read nor write cached vectors.")
 @click.option("--shards", type=click.IntRange(min=1),
@@ -170,16 +209,16 @@ def encode(
 
     Memory use does not grow with the file, and cached vectors are not computed again.
 
-    With --shards or --ray, OUTPUT is a folder of .npy files with a manifest. The same command
+    With --shards or --ray, --out is a folder of .npy files with a manifest. The same command
     resumes: finished parts are kept (and vectors not cached besides). With --ray, a worker per
-    GPU, or per four cores without any, encodes parts; --input and --output must be on a disk
+    GPU, or per four cores without any, encodes parts; --input and --out must be on a disk
     that all nodes share. The vectors are the same as those of one file.
 
     \b
-    qwen3nb encode --model encoder --input texts.jsonl --output vectors.npy
-    qwen3nb encode --model e5-base-v2 --role query --input q.jsonl --output q.npy
-    qwen3nb encode --model encoder --input texts.jsonl --output vectors --shards 8
-    qwen3nb encode --model encoder --input texts.jsonl --output vectors --ray auto
+    qwen3nb encode --model encoder --input texts.jsonl --out vectors.npy
+    qwen3nb encode --model e5-base-v2 --role query --input q.jsonl --out q.npy
+    qwen3nb encode --model encoder --input texts.jsonl --out vectors --shards 8
+    qwen3nb encode --model encoder --input texts.jsonl --out vectors --ray auto
     """
     if threads is not None and ray is None:
         raise click.UsageError("--threads is for the workers of --ray; OMP_NUM_THREADS otherwise")
@@ -255,6 +294,3 @@ def _print_shards(done: EncodedShards, wanted: int | None) -> None:
         f"{done.folder}: {vectors.texts:,} x {vectors.dimension} float32 in {count} "
         f"part{'s' if count > 1 else ''}{fewer}{kept}"
     )
-
-
-VECTOR_COMMANDS = (cache, encode)

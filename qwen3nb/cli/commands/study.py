@@ -6,14 +6,17 @@ from pathlib import Path
 
 import click
 
+from qwen3nb import paths
 from qwen3nb.cli.errors import without_traceback
 from qwen3nb.cli.options import PASS_ENV
+from qwen3nb.cli.spellings import paths_given
+from qwen3nb.cli.study_root import in_study
 
-__all__ = ["STUDY_COMMANDS"]
+__all__ = ["demo", "new"]
 
 
 @click.command()
-@click.argument("folder", type=click.Path(path_type=Path))
+@paths_given(folder=["--out"])
 @click.option("--title", default="", help="Title of the book.  [default: the folder's name]")
 @click.option("--author", default="", help="Authors of the book, separated by commas.")
 @without_traceback
@@ -30,7 +33,7 @@ def new(folder: Path, title: str, author: str) -> None:
     click.echo(f"{study}\n")
     click.echo("Next:")
     click.echo(f"  cd {folder}")
-    click.echo("  qwen3nb eval --checkpoint bm25 --tier smoke    # a first page")
+    click.echo("  qwen3nb eval --model bm25 --tier smoke         # a first page")
     click.echo("  qwen3nb book                                   # the book around it")
 
 
@@ -41,6 +44,7 @@ def new(folder: Path, title: str, author: str) -> None:
 )  # fmt: skip
 @PASS_ENV
 @without_traceback
+@in_study(writes=True, folder=paths.runs)
 def demo(at_once: int) -> None:
     """Train toy models, extract and evaluate them beside baselines, and build the book.
 
@@ -52,6 +56,3 @@ def demo(at_once: int) -> None:
     from qwen3nb.demo.pipeline import run_demo
 
     click.echo(f"\nOpen {run_demo(at_once=at_once)}")
-
-
-STUDY_COMMANDS = (demo, new)

@@ -2,13 +2,14 @@
 
 A parameter ``max_length: int = 0  # tokens …`` becomes the option ``--max-length INTEGER``
 with that comment as its help; a bool becomes a pair ``--x/--no-x``. A notebook is read only
-when its command is invoked, so `qwen3nb --help` reads none.
+when its command is invoked, so `qwen3nb --help` reads none. Outside a study, help is that of the
+notebooks which a new study would have.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +19,7 @@ import click
 
 from qwen3nb import paths
 from qwen3nb.cli.errors import without_traceback
+from qwen3nb.cli.groups import CommandGroup
 from qwen3nb.cli.options import (
     CACHE_LIMIT,
     MIRROR,
@@ -27,12 +29,14 @@ from qwen3nb.cli.options import (
     rehearsal,
     use_mirror,
 )
+from qwen3nb.cli.spellings import parameter_option
+from qwen3nb.cli.study_root import in_study
 
 if TYPE_CHECKING:
     from qwen3nb.execution.parameters import Parameter
     from qwen3nb.report.evaluation.run_trace import RunTrace
 
-__all__ = ["FRESH", "NOTEBOOK_COMMANDS", "PARAMETER", "NotebookCommand", "given_parameters"]
+__all__ = ["FRESH", "PARAMETER", "NotebookCommand", "evaluate", "given_parameters", "run"]
 
 FRESH = click.option(
     "--fresh",
@@ -62,7 +66,12 @@ class NotebookCommand(click.Command):
         """The options of the notebook, then those of the command."""
         own = super().get_params(ctx)
         spelled = {flag for each in own for flag in each.opts}
-        options = [_option(each) for each in self._declared(ctx)]
+        declared = self._declared(ctx)
+        taken = spelled | {f"--{each.name}" for each in declared}
+        options = []
+        for parameter in declared:
+            options.append(_option(parameter, taken))
+            taken |= set(options[-1].opts)
         return [*(each for each in options if not spelled & set(each.opts)), *own]
 
     def _declared(self, ctx: click.Context) -> Sequence[Parameter]:
@@ -76,17 +85,24 @@ class NotebookCommand(click.Command):
 
 
 def _notebook(name: Path | str) -> Path:
+    """Return a notebook of the study; outside any, the one that a new study would have."""
     try:
         return paths.find_notebook(name)
+    except paths.NoStudyError as error:
+        from qwen3nb.study.create import template_folder
+
+        notebook = template_folder() / "notebooks" / f"{name}.ipynb"
+        if not notebook.is_file():
+            raise click.ClickException(str(error)) from None
+        return notebook
     except FileNotFoundError as error:
         raise click.UsageError(str(error)) from None
 
 
-def _option(parameter: Parameter) -> click.Option:
-    spelling = parameter.name.replace("_", "-")
-    flags = f"--{spelling}/--no-{spelling}" if parameter.type == "bool" else f"--{spelling}"
-    return click.Option(
-        [parameter.name, flags],
+def _option(parameter: Parameter, taken: Collection[str]) -> click.Option:
+    return parameter_option(
+        parameter.name,
+        taken=taken,
         type=_type(parameter),
         default=parameter.default,
         show_default=parameter.default != "",
@@ -198,6 +214,7 @@ def _print_scores(trace: RunTrace) -> None:
 @CACHE_LIMIT
 @PASS_ENV
 @without_traceback
+@in_study(writes=True)
 def evaluate(
     dry_run: bool,
     config: Path | None,
@@ -209,13 +226,13 @@ def evaluate(
     """Run the evaluation notebook on one model and publish its page.
 
     \b
-    qwen3nb eval --checkpoint encoder
-    qwen3nb eval --checkpoint e5-base-v2 --tier fast --mirror /data/mirror
-    qwen3nb eval --checkpoint encoder --tier fast --dry-run
-    qwen3nb eval --checkpoint encoder --tier fast --rehearse
-    qwen3nb eval --checkpoint encoder --tasks STSBenchmark,SciFact --limit 200
-    qwen3nb eval --checkpoint encoder --tasks all --types Summarization --languages eng
-    qwen3nb eval --checkpoint bm25 --data beir/scifact --no-cache
+    qwen3nb eval --model encoder
+    qwen3nb eval --model e5-base-v2 --tier fast --mirror /data/mirror
+    qwen3nb eval --model encoder --tier fast --dry-run
+    qwen3nb eval --model encoder --tier fast --rehearse
+    qwen3nb eval --model encoder --tasks STSBenchmark,SciFact --limit 200
+    qwen3nb eval --model encoder --tasks all --types Summarization --languages eng
+    qwen3nb eval --model bm25 --data beir/scifact --no-cache
 
     Before the first task, every run looks for all data and weights, and refuses what the
     memory or the disk cannot hold.
@@ -245,18 +262,24 @@ def _dry_run(parameters: dict[str, Any]) -> None:
     ready.require()
 
 
-class _NotebookGroup(click.Group):
+class _NotebookGroup(CommandGroup):
     """A group with one command per notebook, by name or path."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return paths.notebook_names()
+        return paths.notebook_names() if paths.find_root() else []
 
-    def get_command(self, ctx: click.Context, name: str) -> click.Command:
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         from qwen3nb.execution.parameters import notebook_title
 
-        notebook = _notebook(name)
+        try:
+            notebook = _notebook(name)
+            title = notebook_title(notebook)
+        except click.ClickException:
+            if ctx.resilient_parsing:  # a shell completes
+                return None
+            raise
         return PASS_ENV(CACHE_LIMIT(FRESH(PARAMETER(click.command(
-            name, cls=NotebookCommand, notebook=notebook, help=notebook_title(notebook)
+            name, cls=NotebookCommand, notebook=notebook, help=title
         )(_run_given)))))  # fmt: skip
 
 
@@ -275,6 +298,7 @@ def run(**options: Any) -> None:
 
 
 @without_traceback
+@in_study(writes=True)
 def _run_given(typed: tuple[tuple[str, str], ...], fresh: bool, **parameters: Any) -> None:
     """Run the notebook of the invoked command; options of `run` apply to it as well."""
     from qwen3nb.execution.parameters import read_parameters, typed_parameters
@@ -286,6 +310,3 @@ def _run_given(typed: tuple[tuple[str, str], ...], fresh: bool, **parameters: An
     values = typed_parameters(read_parameters(command.notebook), given)
     values |= given_parameters(parameters)
     _run(command.notebook, values, fresh=fresh or before.get("fresh", False))
-
-
-NOTEBOOK_COMMANDS = (evaluate, run)

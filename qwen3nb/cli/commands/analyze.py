@@ -9,11 +9,14 @@ from typing import Any
 
 import click
 
+from qwen3nb.cli.completion import complete_labels
 from qwen3nb.cli.errors import readable_records, without_traceback
-from qwen3nb.cli.options import FILE, READ_LIMIT, seed_option
+from qwen3nb.cli.options import FILE, JSON, READ_LIMIT, seed_option
+from qwen3nb.cli.spellings import Respelled, model_option, out_option
+from qwen3nb.cli.study_root import in_study
 from qwen3nb.utils.terminal import say
 
-__all__ = ["ANALYSIS_COMMANDS"]
+__all__ = ["analyze", "compare"]
 
 REGRESSION = 3  # exit code of a gate that fails; 1 and 2 are errors and wrong usage
 _SEED = seed_option("Seed of the bootstrap and permutation draws.")
@@ -24,8 +27,9 @@ _RESAMPLES = click.option(
 
 @click.command()
 @click.option(
-    "--output-dir", required=True, type=FILE, help="Folder with <configuration>/seed_<n>/results."
-)
+    "--outputs", "output_dir", cls=Respelled, earlier=["--output-dir"], required=True, type=FILE,
+    help="Folder of trainings, with <configuration>/seed_<n>/results.",
+)  # fmt: skip
 @click.option(
     "--results",
     "also",
@@ -34,11 +38,13 @@ _RESAMPLES = click.option(
     help="More results, such as results/; repeatable.",
 )
 @click.option("--task-steps", is_flag=True, help="Match runs by their steps per task.")
-@click.option("--report", type=FILE, help="Folder to write to.  [default: OUTPUT_DIR/analysis]")
+@out_option("report", earlier=["--report"],
+            help="Folder to write to.  [default: analysis/ in OUTPUTS]")  # fmt: skip
 @click.option("--exit-code", type=click.Choice(["point", "evidence"]), help="Exit by this verdict.")
 @_RESAMPLES
 @_SEED
 @READ_LIMIT
+@JSON
 @without_traceback
 def analyze(
     output_dir: Path,
@@ -48,13 +54,14 @@ def analyze(
     exit_code: str | None,
     resamples: int,
     seed: int,
+    as_json: bool,
 ) -> None:
     """Measure task interference of jointly trained adapters: interference ratio and kill gate.
 
     \b
-    qwen3nb analyze --output-dir outputs
-    qwen3nb analyze --output-dir outputs --results results --exit-code evidence
-    qwen3nb analyze --output-dir outputs --task-steps --report reports/interference
+    qwen3nb analyze --outputs outputs
+    qwen3nb analyze --outputs outputs --results results --exit-code evidence
+    qwen3nb analyze --outputs outputs --task-steps --out reports/interference
 
     Joint adapters are compared with the specialists of the same seed, rank, base, data and
     steps; if all differ in steps alone, with those of the same steps on the task, which is said.
@@ -67,9 +74,14 @@ def analyze(
     result = interference_report(
         [output_dir, *also], task_steps=task_steps, n_resamples=resamples, seed=seed
     )
-    _show_interference(result)
-    for file in write_interference(result, report or output_dir / "analysis", outputs=output_dir):
-        click.echo(str(file))
+    folder = report or output_dir / "analysis"
+    files = write_interference(result, folder, outputs=output_dir)
+    if as_json:
+        click.echo((folder / "interference.json").read_text(encoding="utf-8"))
+    else:
+        _show_interference(result)
+        for file in files:
+            click.echo(str(file))
     if exit_code:
         sys.exit(result.interference.exit_code(by=exit_code))
 
@@ -104,9 +116,13 @@ def _show_interference(report: Any) -> None:
 
 
 @click.command()
-@click.option("--current", "--baseline", required=True, help="Label of the model in use.")
+@click.option(
+    "--baseline", "current", cls=Respelled, earlier=["--current"], required=True,
+    shell_complete=complete_labels, help="Label of the model in use.",
+)  # fmt: skip
 @click.option("--task", default="", help="A task or its data set.  [default: your own data]")
-@click.option("--model", "models", multiple=True, help="Label of a candidate.  [default: all]")
+@model_option("models", several=True, shell_complete=complete_labels,
+              help="Label of a candidate; repeatable.  [default: all]")  # fmt: skip
 @click.option("--results", type=FILE, help="Folder of records.  [default: results/]")
 @click.option(
     "--metric", "tested", multiple=True, default=("MRR@10", "nDCG@10"), show_default=True,
@@ -121,15 +137,19 @@ def _show_interference(report: Any) -> None:
     "--most", type=click.IntRange(min=0), default=5, show_default=True,
     help="Queries listed per model.",
 )  # fmt: skip
-@click.option("--json", "json_file", type=FILE, help="Write JSON; - for the terminal.")
-@click.option("--markdown", "markdown_file", type=FILE, help="Write Markdown.")
+@out_option("out", multiple=True, help="Write the report: .md or .json by its name; repeatable.")
+@click.option("--json", "json_file", is_flag=False, flag_value="-", metavar="",
+              help="Print one JSON document, for programs.")  # fmt: skip
+@click.option("--markdown", "markdown_file", type=FILE, hidden=True)
 @click.option("--gate", is_flag=True, help=f"Exit with {REGRESSION} on a regression.")
 @_RESAMPLES
 @_SEED
 @without_traceback
+@in_study(unless=["results"])
 def compare(
     results: Path | None,
-    json_file: Path | None,
+    out: tuple[Path, ...],
+    json_file: str | None,
     markdown_file: Path | None,
     gate: bool,
     resamples: int,
@@ -138,9 +158,10 @@ def compare(
     """Compare candidates with the model in use, on your own data.
 
     \b
-    qwen3nb compare --current all-MiniLM-L6-v2
-    qwen3nb compare --current encoder --model encoder-new --task stars --markdown report.md
-    qwen3nb compare --current encoder --threshold 0.02 --json report.json --gate
+    qwen3nb compare --baseline all-MiniLM-L6-v2
+    qwen3nb compare --baseline encoder --model encoder-new --task stars --out report.md
+    qwen3nb compare --baseline encoder --threshold 0.02 --out report.json --gate
+    qwen3nb compare --baseline encoder --json
 
     Reads the records of `qwen3nb domain`, or of any --task with these metrics per query. A
     candidate is better or worse if the corrected p-value of the first metric is below alpha
@@ -152,19 +173,35 @@ def compare(
 
     if results is not None and not results.is_dir():
         raise FileNotFoundError(f"{results}: no such folder")
+    files = _report_files(out, json_file, markdown_file)
     report = compare_candidates(readable_records(results), n_resamples=resamples, **options)
-    if str(json_file) == "-":
+    if json_file == "-":
         click.echo(report.to_json())
     else:
         _show_candidates(report)
-        if json_file:
-            click.echo(str(write_public(json_file, report.to_json())))
-    if markdown_file:
-        click.echo(str(write_public(markdown_file, report.to_markdown())), err=True)
+    for file, kind in files:
+        text = report.to_json() if kind == ".json" else report.to_markdown()
+        click.echo(str(write_public(file, text)), err=True)
     for each in report.regressions if gate else ():
         say(f"regression: {each}", fg="red", err=True)
     if gate and report.regressions:
         sys.exit(REGRESSION)
+
+
+def _report_files(
+    out: tuple[Path, ...], json_file: str | None, markdown_file: Path | None
+) -> list[tuple[Path, str]]:
+    """The files to write, and the kind of each; --json FILE and --markdown are earlier spellings.
+
+    Raises:
+        UsageError: a file of --out that is neither .md nor .json.
+    """
+    if wrong := [file for file in out if file.suffix not in (".md", ".json")]:
+        raise click.UsageError(f"expected a file that ends in .md or .json; got {wrong[0]}")
+    files = [(file, file.suffix) for file in out]
+    if json_file not in (None, "-"):
+        files.append((Path(str(json_file)), ".json"))
+    return [*files, (markdown_file, ".md")] if markdown_file else files
 
 
 def _show_candidates(report: Any) -> None:
@@ -174,6 +211,3 @@ def _show_candidates(report: Any) -> None:
         say(f"\n{title}", bold=True)
         print_table(table)
     say(report.headline, bold=True)
-
-
-ANALYSIS_COMMANDS = (analyze, compare)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from qwen3nb.cli.completion import complete_models, complete_tasks
 from qwen3nb.cli.errors import without_traceback
 from qwen3nb.cli.options import (
     DEVICE,
@@ -20,13 +21,15 @@ from qwen3nb.cli.options import (
     seed_option,
     use_mirror,
 )
+from qwen3nb.cli.spellings import Respelled, model_option, out_option
+from qwen3nb.cli.study_root import in_study
 from qwen3nb.tiers import TIERS
 
 if TYPE_CHECKING:
     from qwen3nb.evaluation.run import EvaluationRun
     from qwen3nb.models.rerankers.yes_no import Reranker
 
-__all__ = ["RERANK_COMMANDS"]
+__all__ = ["rerank", "rerank_outputs", "rerank_suite"]
 
 _DEPTH = click.option(
     "--depth", type=click.IntRange(min=1), default=100, show_default=True,
@@ -37,7 +40,7 @@ _MAX_LENGTH = click.option(
     help="Tokens per pair; the document is truncated first, then the query.",
 )  # fmt: skip
 _MODEL = (
-    click.option("--model", required=True, help="A causal language model: a folder or hub id."),
+    model_option(required=True, help="A causal language model: a folder or hub id."),
     click.option("--adapter", type=FILE, help="A LoRA adapter for it."),
     click.option("--instruction", help="Definition of relevance.  [default: web search]"),
     _MAX_LENGTH,
@@ -88,17 +91,18 @@ def _load(options: dict[str, Any]) -> Reranker:
 @click.command()
 @_with(_MODEL)
 @click.option("--pairs", required=True, type=FILE, help="JSON lines with query and document.")
-@click.option(
-    "--output", required=True, type=FILE, help="JSON lines with p_yes, log_odds, truncated."
-)
+@out_option(
+    "output", earlier=["--output"], required=True,
+    help="JSON lines with p_yes, log_odds, truncated.",
+)  # fmt: skip
 @READ_LIMIT
 @without_traceback
 def rerank(pairs: Path, output: Path, **options: Any) -> None:
     """Score query-document pairs, one JSON line each.
 
     \b
-    qwen3nb rerank --model Qwen/Qwen3-Reranker-0.6B --pairs pairs.jsonl --output scores.jsonl
-    qwen3nb rerank --model base --adapter final --pairs pairs.jsonl --output scores.jsonl
+    qwen3nb rerank --model Qwen/Qwen3-Reranker-0.6B --pairs pairs.jsonl --out scores.jsonl
+    qwen3nb rerank --model base --adapter final --pairs pairs.jsonl --out scores.jsonl
     """
     from qwen3nb.evaluation.retrieval.score_pairs import rerank_pairs
 
@@ -113,21 +117,23 @@ def rerank(pairs: Path, output: Path, **options: Any) -> None:
 
 @click.command()
 @_with(_MODEL)
-@click.argument("data", nargs=-1)
+@click.argument("data", nargs=-1, shell_complete=complete_tasks)
 @_with(_ON_WHAT)
 @click.option(
     "--first",
     multiple=True,
     default=("bm25",),
+    shell_complete=complete_models,
     show_default=True,
     help="First stage: bm25, given, a TREC run, or an encoder; several are fused by rank.",
 )
 @_DEPTH
-@click.option("--output", type=FILE, help="Folder of the records.  [default: results/]")
+@out_option("output", earlier=["--output"], help="Folder of the records.  [default: results/]")
 @seed_option("Seed, stored in the record.")
 @click.option("--fresh", is_flag=True, help="Score again even if the record exists.")
 @click.option("--runs", is_flag=True, help="Keep the qrels, too, beside each run (TREC format).")
 @without_traceback
+@in_study(writes=True, unless=["output"])
 def rerank_suite(
     data: tuple[str, ...],
     tier: str,
@@ -208,20 +214,26 @@ def _suite_lines(suite: EvaluationRun) -> Iterator[str]:
 
 @click.command()
 @click.argument("outputs", type=FILE, required=False)
-@click.option("--checkpoint", type=FILE, help="The same as OUTPUTS: one adapter, for example.")
+@click.option(
+    "--adapter", "checkpoint", cls=Respelled, earlier=["--checkpoint"], type=FILE,
+    help="The same as OUTPUTS: one adapter, for example.",
+)  # fmt: skip
 @click.option(
     "--config",
     "training",
     type=FILE,
     help="Its training configuration.  [default: config.yaml of its seed]",
 )
-@click.option("--base", help="Base model of the adapters.")
-@click.option("--data", multiple=True, help="As in rerank-suite; repeatable.")
+@model_option("base", earlier=["--base"], help="Base model of the adapters.")
+@click.option(
+    "--data", multiple=True, shell_complete=complete_tasks, help="As in rerank-suite; repeatable."
+)
 @_with(_ON_WHAT)
 @click.option(
     "--embedding-task",
     "embedding_tasks",
     multiple=True,
+    shell_complete=complete_tasks,
     help="An MTEB task for adapters that embed; repeatable.  [default: the tier's]",
 )
 @_DEPTH
@@ -229,6 +241,7 @@ def _suite_lines(suite: EvaluationRun) -> Iterator[str]:
 @DEVICE
 @DTYPE
 @without_traceback
+@in_study(writes=True)
 def rerank_outputs(
     outputs: Path | None,
     checkpoint: Path | None,
@@ -242,9 +255,9 @@ def rerank_outputs(
     adapter's training configuration.
 
     \b
-    qwen3nb rerank-outputs outputs --base Qwen/Qwen3-0.6B-Base --tier fast
-    qwen3nb rerank-outputs outputs --base Qwen/Qwen3-0.6B-Base --data beir/scifact
-    qwen3nb rerank-outputs --checkpoint outputs/joint_r8/seed_42/checkpoints/final \\
+    qwen3nb rerank-outputs outputs --model Qwen/Qwen3-0.6B-Base --tier fast
+    qwen3nb rerank-outputs outputs --model Qwen/Qwen3-0.6B-Base --data beir/scifact
+    qwen3nb rerank-outputs --adapter outputs/joint_r8/seed_42/checkpoints/final \\
         --config outputs/joint_r8/seed_42/config.yaml --eval-tier fast
     """
     from qwen3nb.evaluation.mteb.select import select_tasks
@@ -252,7 +265,7 @@ def rerank_outputs(
 
     folder = outputs or checkpoint
     if folder is None or (outputs and checkpoint):
-        raise click.UsageError("expected either OUTPUTS or --checkpoint")
+        raise click.UsageError("expected either OUTPUTS or --adapter")
     if options["data"] and options["tier"]:
         _need_one(options["data"], options["tier"])
     use_mirror(mirror)
@@ -271,6 +284,3 @@ def _record_lines(done: EvaluationRun) -> Iterator[str]:
         value = "undefined" if result.main.value is None else f"{result.main.value:.4f}"
         name, metric = result.task.key, result.task.main_metric
         yield f"{result.model.label} {name}: {metric} {value} (n {result.main.n})"
-
-
-RERANK_COMMANDS = (rerank, rerank_suite, rerank_outputs)

@@ -10,18 +10,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from qwen3nb.cli.commands.notebooks import FRESH, PARAMETER, NotebookCommand, given_parameters
+from qwen3nb.cli.completion import complete_notebooks, complete_tiers
 from qwen3nb.cli.errors import without_traceback
-from qwen3nb.cli.notebooks import FRESH, PARAMETER, NotebookCommand, given_parameters
 from qwen3nb.cli.options import (
     CACHE_LIMIT,
+    JSON,
     MIRROR,
     PASS_ENV,
     RAY,
     REHEARSE,
     pass_names,
+    print_json,
     rehearsal,
     use_mirror,
 )
+from qwen3nb.cli.spellings import model_option
+from qwen3nb.cli.study_root import in_study
 
 if TYPE_CHECKING:
     from qwen3nb.execution.sweep import Job, Outcome
@@ -34,16 +39,18 @@ __all__ = ["sweep_command"]
 @click.argument(
     "file", required=False, type=click.Path(path_type=Path, exists=True, dir_okay=False)
 )
-@click.option(
-    "--checkpoint",
-    "checkpoints",
-    multiple=True,
+@model_option(
+    "checkpoints", several=True, earlier=["--checkpoint"],
     help="A model, or a glob of folders; repeatable.",
-)
-@click.option("--tier", "tiers", multiple=True, help="smoke, pydocs, fast or full; repeatable.")
+)  # fmt: skip
 @click.option(
-    "--notebook", "notebooks", multiple=True, help="A notebook; repeatable.  [default: eval]"
-)
+    "--tier", "tiers", multiple=True, shell_complete=complete_tiers,
+    help="smoke, pydocs, fast or full; repeatable.",
+)  # fmt: skip
+@click.option(
+    "--notebook", "notebooks", multiple=True, shell_complete=complete_notebooks,
+    help="A notebook; repeatable.  [default: eval]",
+)  # fmt: skip
 @PARAMETER
 @click.option(
     "--at-once",
@@ -63,14 +70,15 @@ __all__ = ["sweep_command"]
 @MIRROR
 @CACHE_LIMIT
 @PASS_ENV
+@JSON
 @without_traceback
+@in_study(writes=True)
 def sweep_command(file: Path | None, mirror: Path | None, **flags: Any) -> None:
-    """Run every checkpoint on every tier in every notebook, then build the book.
+    """Run every model on every tier in every notebook, then build the book.
 
     FILE is TOML with the keys checkpoints, tiers, notebooks, parameters, runs, at_once,
     book, ray, gpus_each and pass_env; options override it. Options of eval.ipynb, and -p, apply to
-    every notebook that declares the parameter. --checkpoint, --tier and --notebook are
-    repeatable.
+    every notebook that declares the parameter. --model, --tier and --notebook are repeatable.
 
     Finished runs are reused. A failed run does not stop the others; the exit status is
     then 1. With GPUs, each run uses one of them. With --ray, runs are spread over the nodes
@@ -79,9 +87,9 @@ def sweep_command(file: Path | None, mirror: Path | None, **flags: Any) -> None:
     \b
     qwen3nb sweep sweep.toml
     qwen3nb sweep sweep.toml --ray auto
-    qwen3nb sweep --checkpoint "runs/ul2/checkpoint-*" --checkpoint bm25 --tier smoke
+    qwen3nb sweep --model "runs/ul2/checkpoint-*" --model bm25 --tier smoke
     qwen3nb sweep sweep.toml --max-length 256 --dry-run
-    qwen3nb sweep --checkpoint bm25 --checkpoint encoder --tier full --rehearse
+    qwen3nb sweep --model bm25,encoder --tier full --rehearse
     """
     from qwen3nb.execution.sweep import check_jobs
 
@@ -93,10 +101,10 @@ def sweep_command(file: Path | None, mirror: Path | None, **flags: Any) -> None:
         plan = replace(plan, typed={**plan.typed, "limit": str(limit)}, book=False)
     jobs = plan.jobs()
     check_jobs(jobs)
+    as_json = flags["as_json"]
     if flags["dry_run"]:
-        _print_plan(jobs, fresh=flags["fresh"])
-        return
-    if _run(jobs, plan, fresh=flags["fresh"]):
+        _print_plan(jobs, fresh=flags["fresh"], as_json=as_json)
+    elif _run(jobs, plan, fresh=flags["fresh"], as_json=as_json):
         sys.exit(1)
 
 
@@ -105,7 +113,7 @@ def _plan(file: Path | None, flags: dict[str, Any]) -> SweepPlan:
 
     lists = {name: flags[name] for name in ("checkpoints", "tiers", "notebooks") if flags[name]}
     if file is None and not lists:
-        raise click.UsageError("nothing to run; give a TOML file, --checkpoint or --notebook")
+        raise click.UsageError("nothing to run; give a TOML file, --model or --notebook")
     plan = SweepPlan() if file is None else read_plan(file)
     typed = dict(flags["typed"]) | _parameters(flags)
     shared = {name: value for name, value in plan.parameters.items() if name not in typed}
@@ -126,22 +134,28 @@ def _parameters(flags: dict[str, Any]) -> dict[str, str]:
     return {name: str(value) for name, value in values.items()}
 
 
-def _print_plan(jobs: Sequence[Job], *, fresh: bool) -> None:
+def _print_plan(jobs: Sequence[Job], *, fresh: bool, as_json: bool) -> None:
     from qwen3nb import paths
     from qwen3nb.execution.parameters import Once
 
     once = Once()
+    runs = []
     for job in jobs:
         try:
-            state = "reused" if not fresh and job.finished(once) else "would run"
+            state, reason = "reused" if not fresh and job.finished(once) else "would run", ""
         except (ValueError, OSError) as error:
-            state, reason = "would fail", f": {error}"
-        else:
-            reason = ""
-        click.echo(f"{state:10} {paths.page_key(job.resolved(once)[1])}{reason}")
+            state, reason = "would fail", str(error)
+        page = paths.page_key(job.resolved(once)[1])
+        runs.append({"page": page, "status": state, "reason": reason})
+    if as_json:
+        print_json({"runs": runs})
+        return
+    for run in runs:
+        reason = f": {run['reason']}" if run["reason"] else ""
+        click.echo(f"{run['status']:10} {run['page']}{reason}")
 
 
-def _run(jobs: Sequence[Job], plan: SweepPlan, *, fresh: bool) -> list[Outcome]:
+def _run(jobs: Sequence[Job], plan: SweepPlan, *, fresh: bool, as_json: bool) -> list[Outcome]:
     """Run the jobs, build the book from the finished ones, and return the failed ones."""
     from qwen3nb.execution.sweep import sweep
 
@@ -151,9 +165,25 @@ def _run(jobs: Sequence[Job], plan: SweepPlan, *, fresh: bool) -> list[Outcome]:
     failed = [each for each in outcomes if each.status == "failed"]
     reused = sum(each.status == "reused" for each in outcomes)
     done = len(outcomes) - reused - len(failed)
-    click.echo(f"{len(outcomes)} runs: {done} done, {reused} reused, {len(failed)} failed")
+    summary = f"{len(outcomes)} runs: {done} done, {reused} reused, {len(failed)} failed"
+    click.echo(summary, err=as_json)
+    book = None
     if plan.book:
         from qwen3nb.book.build import build_book
 
-        click.echo(f"Open {build_book(tier=(plan.tiers or ('smoke',))[0])}")
+        book = build_book(tier=(plan.tiers or ("smoke",))[0])
+        click.echo(f"Open {book}", err=as_json)
+    if as_json:
+        runs = [
+            {
+                "page": each.job.name,
+                "status": each.status,
+                "seconds": each.seconds,
+                "reason": each.reason,
+                "log": str(each.log),
+                "node": each.node,
+            }
+            for each in outcomes
+        ]
+        print_json({"runs": runs, "book": book and str(book)})
     return failed

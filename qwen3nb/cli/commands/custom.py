@@ -25,6 +25,8 @@ from qwen3nb.cli.options import (
     seed_option,
     use_mirror,
 )
+from qwen3nb.cli.spellings import model_option, out_option
+from qwen3nb.cli.study_root import in_study
 from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.terminal import say
 
@@ -43,8 +45,8 @@ _NOTES = 10  # printed; a record keeps all
 @click.command()
 @click.option("--queries", required=True, type=FILE, help="TOML: queries and grades.")
 @click.option("--documents", required=True, type=FILE, help="JSONL, CSV, SQLite or DuckDB.")
-@click.option(
-    "--model", "models", multiple=True,
+@model_option(
+    "models", several=True,
     help="bm25, a name, a folder, a hub id or a fusion such as bm25+all-MiniLM-L6-v2; LABEL=MODEL "
     "gives it a label. Or a label of the query file. Repeat for more; the first is the model "
     "in use.  [default: those in the query file]",
@@ -59,7 +61,9 @@ _NOTES = 10  # printed; a record keeps all
 )  # fmt: skip
 @click.option("--no-boost", is_flag=True, help="Use the cosine only, without stars and recency.")
 @click.option("--name", help="Name of the task.  [default: that of the document file]")
-@click.option("--output-dir", type=FILE, help="Folder of the records.  [default: results/]")
+@out_option(
+    "output_dir", earlier=["--output-dir"], help="Folder of the records.  [default: results/]"
+)
 @click.option(
     "--reports", "--report", "reports", type=FILE,
     help="Folder of the automatic reports.  [default: eval_results/]",
@@ -89,6 +93,7 @@ _NOTES = 10  # printed; a record keeps all
 @MIRROR
 @READ_LIMIT
 @without_traceback
+@in_study(writes=True, unless=["output_dir", "check"])
 def domain(**options: Any) -> None:
     """Evaluate models on your own queries and documents, and say which one to take.
 

@@ -1,0 +1,1 @@
+"""The commands, by subject; each calls one public function."""

@@ -1,0 +1,132 @@
+"""Commands say which study they work in, and refuse where there is none."""
+
+import click
+import pytest
+from helpers.command_tree import commands
+from helpers.records import make
+
+from qwen3nb import paths
+from qwen3nb.cli.study_root import in_study
+from qwen3nb.execution.parameters import read_parameters
+
+# Outside a study, each of these ends before it reads or writes anything.
+REFUSED = """
+book
+card --model m
+compare --baseline m
+demo
+domain --queries q.toml --documents d.jsonl
+eval --model bm25
+eval --model bm25 --dry-run
+figures --out f
+paper --out p
+report --model m --out r
+reproduce
+rerank-outputs outputs --model m --tier fast
+rerank-suite --model m SciFact
+sweep --model bm25
+tables --out t
+verify
+"""
+
+# These read and write only what they are given, or the user's cache.
+ANYWHERE = """
+analyze, average, cache info, cache prune, cache verify, encode, extract, fetch, new, push, quick,
+rerank, tasks
+"""
+
+
+@pytest.fixture
+def outside(tmp_path, monkeypatch):
+    """A working directory in no study."""
+    for name in ("HOME", "CACHE", "RESULTS", "BOOK", "RUNS"):
+        monkeypatch.delenv(f"QWEN3NB_{name}", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
+    (tmp_path / "outside").mkdir()
+    monkeypatch.chdir(tmp_path / "outside")
+    return tmp_path / "outside"
+
+
+def test_every_command_is_in_one_of_the_tables(checkout):
+    refused = {tuple(line.partition(" -")[0].split())[:1] for line in REFUSED.strip().splitlines()}
+    anywhere = {tuple(each.split()) for each in ANYWHERE.replace("\n", " ").strip().split(", ")}
+    rest = commands().keys() - refused - anywhere
+    assert {words[0] for words in rest} == {"bench", "run"}
+    assert not refused & anywhere
+
+
+@pytest.mark.parametrize("line", REFUSED.strip().splitlines())
+def test_outside_a_study_a_command_refuses_with_the_way_out(cli, outside, line):
+    done = cli(*line.split())
+    assert done.exit_code == 1
+    assert done.stderr.startswith(f"Error: {outside} is in no study")
+    assert "`qwen3nb new my-study` makes one" in done.stderr
+    assert (done.stdout, len(done.stderr.splitlines())) == ("", 1)
+    assert list(outside.iterdir()) == []
+    assert not (outside.parent / "user").exists()
+
+
+def test_outside_a_study_no_notebook_runs_and_their_help_is_there(cli, outside, checkout):
+    for name in ("leaderboard", "probes"):
+        done = cli("run", name)
+        assert (done.exit_code, "`qwen3nb new my-study`" in done.stderr) == (1, True)
+        declared = read_parameters(checkout / "notebooks" / f"{name}.ipynb")
+        shown = cli("run", name, "--help").stdout
+        assert all(f"--{each.replace('_', '-')}" in shown for each in declared)
+    assert "--tier" in cli("eval", "--help").stdout
+    assert cli("run", "--help").exit_code == 0
+    assert "`qwen3nb new my-study`" in cli("run", "mine").stderr
+    assert list(outside.iterdir()) == []
+
+
+def test_outside_a_study_what_is_given_is_used(cli, outside):
+    file = make("m").save(outside / "records")
+    for command in (("verify", file), ("verify", outside / "records")):
+        assert cli(*command).output == "1 of 1 records hold\n"
+    done = cli("compare", "--baseline", "m", "--results", outside / "records")
+    assert "in no study" not in done.output
+
+
+@pytest.fixture
+def example(cli):
+    """Call a command that works in a study, with options; the lines of standard error."""
+
+    def call(*arguments, **settings):
+        @click.command()
+        @click.option("--results")
+        @in_study(**settings)
+        def command(results):
+            click.echo("answer")
+
+        done = click.testing.CliRunner().invoke(command, arguments)
+        assert done.stdout == "answer\n"
+        return done.stderr.splitlines()
+
+    return call
+
+
+def test_the_study_is_said_before_writing_and_where_one_reads_from_elsewhere(
+    checkout, example, monkeypatch, tmp_path
+):
+    line = [f"study: {checkout}"]
+    assert example(writes=True) == example() == line
+    monkeypatch.chdir(checkout / "notebooks")
+    assert example(writes=True) == line
+    assert example() == []
+    assert example("--results", "x", writes=True, unless=["results"]) == []
+    monkeypatch.setenv("QWEN3NB_RESULTS", str(tmp_path / "kept"))
+    assert example() == [f"study: {checkout}, kept: {tmp_path / 'kept'}"]
+    assert example(writes=True, folder=paths.book) == line
+
+
+def test_without_a_study_a_folder_that_is_set_is_enough(outside, example, monkeypatch):
+    monkeypatch.setenv("QWEN3NB_RESULTS", str(outside / "kept"))
+    assert example() == [f"kept: {outside / 'kept'}"]
+
+
+def test_the_line_of_a_hostile_folder_is_text(cli, home, monkeypatch):
+    folder = home / "s\x1b[31m"
+    folder.mkdir()
+    monkeypatch.setenv("QWEN3NB_HOME", str(folder))
+    done = cli("verify")
+    assert done.stderr == f"study: {home}/s\\x1b[31m\n"
