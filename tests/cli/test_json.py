@@ -54,6 +54,12 @@ def test_compare(answer, home):
     assert answer("compare", "--baseline", "now", "--resamples", 100)["task"] == "mine-1a"
 
 
+def test_results(answer, home):
+    make("a", scores=(0.5, 1.0)).save()
+    (record,) = answer("results", "--model", "a")
+    assert (record["model"], record["value"]) == ("a", 0.75)
+
+
 def test_tasks(answer, home):
     listed = answer("tasks", "--tier", "smoke")
     assert {"AuthorSTS", "PyDocsSampleRetrieval"} <= {each["task"] for each in listed}

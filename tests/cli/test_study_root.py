@@ -24,6 +24,7 @@ report --model m --out r
 reproduce
 rerank-outputs outputs --model m --tier fast
 rerank-suite --model m SciFact
+results
 sweep --model bm25
 tables --out t
 verify
