@@ -91,6 +91,7 @@ def main() -> None:
     metavar="WHAT",
     help="Accept decoder (a broken one), unexpected (tensors) or untied (embeddings); repeatable.",
 )
+@click.option("--onnx", is_flag=True, help="Write onnx/model.onnx too, verified like the rest.")
 @FACTS
 @LICENSE
 @HUB_ID
@@ -110,6 +111,7 @@ def extract(
     qwen3nb extract runs/ul2/checkpoint-9000 encoder --pooling mean
     qwen3nb extract runs/ul2/checkpoint-9000 encoder --pooling last --prefix "[R]" --append-eos
     qwen3nb extract --checkpoint runs/ul2/checkpoint-9000 --output encoder --no-normalize
+    qwen3nb extract runs/ul2/checkpoint-9000 encoder --onnx
     """
     from qwen3nb.report.card.extract import extract as run
 

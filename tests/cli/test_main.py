@@ -47,7 +47,7 @@ encode: --model --input --output --role --no-cache --pooling --max-length --batc
 eval: --checkpoint --tier --pooling --max-length --tasks --limit --prefix --append-eos
     --bidirectional --batch-size --device --dtype --seed --fresh --mirror
 extract: --checkpoint --output --pooling --no-normalize --max-length --dtype --prefix
-    --append-eos --prompt --label --allow --verbose
+    --append-eos --prompt --label --allow --onnx --verbose
 fetch: --tier --tasks --models --list --mirror
 figures: --format --out --tier --columns
 push: --dry-run --private --revision --message
