@@ -200,16 +200,16 @@ def _module(index: int, kind: str) -> dict[str, Any]:
 
 
 def _pooling_fields(pooling: str, *, dimension: int) -> dict[str, Any]:
-    """Return the pooling configuration for sentence-transformers since 5.4, and for others.
+    """Return the pooling configuration for sentence-transformers since 5.4, and for servers.
 
-    The dimension has one name, the older one, which every release reads in silence. Releases
-    before 5.4 refuse ``pooling_mode``, which is as well: most come with a transformers that runs
-    the encoder causally.
+    The dimension has its newer name only. With the older one beside it, each load would say that
+    it is deprecated; with that one alone, releases before 5.4 would load the model, most of them
+    with a transformers that runs it causally.
     """
     fields: dict[str, Any] = dict.fromkeys(_BEFORE_5_4.values(), False)
     fields[_BEFORE_5_4[pooling]] = True
     return fields | {
-        "word_embedding_dimension": dimension,
+        "embedding_dimension": dimension,
         "pooling_mode": _SINCE_5_4[pooling],
         "include_prompt": True,
     }

@@ -225,13 +225,12 @@ class _Graph:
         if self._data is None:
             tensor.raw_data = raw
         else:
-            start = -self._data.tell() % _PAGE
-            offset = self._data.tell() + start
-            self._data.write(bytes(start) + raw)
+            self._data.write(bytes(-self._data.tell() % _PAGE))
             tensor.data_location = TensorProto.EXTERNAL
-            place = {"location": _BESIDE, "offset": offset, "length": len(raw)}
-            for key, each in place.items():
+            where = {"location": _BESIDE, "offset": self._data.tell(), "length": len(raw)}
+            for key, each in where.items():
                 tensor.external_data.add(key=key, value=str(each))
+            self._data.write(raw)
         self._weights.append(tensor)
         return name
 

@@ -1,6 +1,8 @@
 """The ONNX graph of an export: what it computes, where it lies, and what refuses a wrong one."""
 
 import json
+import re
+import shlex
 import shutil
 import sys
 
@@ -8,11 +10,12 @@ import numpy as np
 import onnxruntime
 import pytest
 import torch
-from helpers import TEXTS
+from helpers import REPOSITORY, TEXTS
 from helpers.flips import flipped
 from transformers import AutoModel
 
 from qwen3nb.checkpoints.types import CheckpointError
+from qwen3nb.cli.main import main
 from qwen3nb.extraction import onnx_graph
 from qwen3nb.extraction.onnx_graph import GRAPH, OnnxGraph, write_graph
 from qwen3nb.extraction.push_to_hub import plan_push
@@ -175,3 +178,21 @@ def test_without_the_packages_the_error_says_how_to_get_them(
     with pytest.raises(CheckpointError, match=pattern):
         extract(checkpoint, tmp_path / "encoder", onnx=True)
     assert not any("encoder" in each.name for each in tmp_path.iterdir())
+
+
+def test_the_command_on_the_page_of_the_guide_is_one_there_is():
+    page = (REPOSITORY / "book" / "guide" / "exports.md").read_text(encoding="utf-8")
+    (line,) = re.findall(r"^qwen3nb extract (.+)$", page, re.MULTILINE)
+    command = main.commands["extract"]
+    assert command.make_context("extract", shlex.split(line)).params["onnx"]
+
+
+def test_the_card_says_what_the_graph_is_and_without_one_what_others_make(export, encoder_folder):
+    ours, plain = (
+        (folder / "README.md").read_text(encoding="utf-8")
+        for folder in (export.folder, encoder_folder)
+    )
+    assert 'SentenceTransformer("encoder", backend="onnx")' in ours
+    assert f"{export.verification.graph.max_difference:.0e} of the largest" in ours
+    assert "makes one that is causal" in plain
+    assert "onnx/model.onnx" not in plain
