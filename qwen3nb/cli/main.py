@@ -122,6 +122,8 @@ def extract(
         f"{'kept' if no_normalize else 'length 1'}; differs from its source by at most "
         f"{done.max_difference:.1e}"
     )
+    if graph := done.verification.graph:
+        click.echo(f"ONNX graph: by at most {graph.max_difference:.1e} of the largest state")
     if verbose:
         for key, value in done.verification.as_dict().items():
             click.echo(f"  {key}: {value}")

@@ -46,13 +46,13 @@ def rows():
 def states(export, rows):
     """States of every row per padding side, by the stock class."""
     model = AutoModel.from_pretrained(export.folder).eval()
-    found = {}
+    by_side = {}
     for side in ("right", "left"):
         ids, mask = pad_rows(rows, side=side)
         with torch.inference_mode():
             out = model(input_ids=ids, attention_mask=mask).last_hidden_state
-        found[side] = [state[real] for state, real in zip(out, mask.bool(), strict=True)]
-    return found
+        by_side[side] = [state[real] for state, real in zip(out, mask.bool(), strict=True)]
+    return by_side
 
 
 def copy_of(folder, target):
