@@ -15,6 +15,7 @@ _HOMES = {
     "qwen3nb.evaluation.embeddings.sts": ("evaluate_sts",),
     "qwen3nb.evaluation.evaluate": ("evaluate",),
     "qwen3nb.evaluation.retrieval.rerank": ("rerank",),
+    "qwen3nb.evaluation.training.evaluator": ("TrainingEvaluator",),
     "qwen3nb.metrics.retrieval": ("score_rankings",),
     "qwen3nb.models.encoders.base": ("Encoder",),
     "qwen3nb.models.load": ("load_encoder",),

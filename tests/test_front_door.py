@@ -17,6 +17,7 @@ from qwen3nb.records.results import Results
 
 NAMES = """
 Encoder Figure Qwen3EncoderConfig Qwen3EncoderModel Reranker Result Results Table TestCollection
+TrainingEvaluator
 average_checkpoints compare evaluate evaluate_sts extract leaderboard load_encoder load_reranker
 load_results rerank sanity_check score_rankings verify
 """.split()  # noqa: SIM905 - a list of words reads better as lines

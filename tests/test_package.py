@@ -27,6 +27,9 @@ def test_the_papermill_plugin_is_light():
 
 
 READERS = (
+    "qwen3nb.records.verification",
+    "qwen3nb.execution.notebook",
+    "qwen3nb.book.build",
     "qwen3nb.analysis.stats.paired_tests",
     "qwen3nb.analysis.inventory.collect",
     "qwen3nb.analysis.training.interference",
@@ -37,7 +40,7 @@ READERS = (
 )
 
 
-def test_what_reads_results_loads_no_model():
+def test_what_reads_results_or_starts_notebooks_loads_no_model():
     """One process imports them in turn, and names the first that brings a model's library."""
     heavy = {"torch", "transformers", "mteb"}
     code = (
@@ -56,7 +59,7 @@ FLOORS = tuple(
     """
 paths tiers utils hub metrics records checkpoints
 models.types models.gate.tokenizer
-models.batching models.counters models.mteb_meta models.modeling models.gate models.sources
+models.batching models.counters models.modeling models.gate models.sources models.mteb_meta
 models.cache
 models.inference models.search.npy_file models.search.shards models.encoders models.search
 models.rerankers models.load
@@ -65,8 +68,9 @@ datasets.rows datasets.values datasets.training_files datasets.trec datasets.jud
 datasets.mirror datasets.needs datasets.fetch datasets.words
 datasets.pydocs
 datasets.collection datasets.custom datasets.collection_formats
-evaluation.recording evaluation.run evaluation.mteb evaluation.embeddings evaluation.retrieval
-evaluation.evaluate evaluation.studies
+evaluation.recording evaluation.run evaluation.run_files
+evaluation.mteb evaluation.embeddings evaluation.retrieval
+evaluation.evaluate evaluation.studies evaluation.training
 analysis.stats analysis.comparison analysis.inventory analysis.training analysis.calibration
 bench
 cluster
@@ -179,7 +183,9 @@ def test_the_constraints_pin_what_changes_numbers_and_agree_with_the_requirement
         each.name: each
         for each in map(Requirement, (each for each in lines if each[:1] not in "#"))
     }
-    assert set(pins) == {"torch", "plotly", "mteb", "ray", "onnx", "onnxruntime"}
+    assert set(pins) == {
+        "torch", "plotly", "mteb", "ray", "wordllama", "onnx", "onnxruntime",
+    }  # fmt: skip
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
     for needed in map(Requirement, project["dependencies"]):
         if needed.name in pins:

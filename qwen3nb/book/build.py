@@ -12,7 +12,7 @@ from qwen3nb import paths
 from qwen3nb.book.linked_records import pages_with_records
 from qwen3nb.checkpoints.provenance import PROVENANCE
 from qwen3nb.cluster.processes import guarded
-from qwen3nb.execution.notebook import run_notebook
+from qwen3nb.execution.notebook import NotebookError, run_notebook
 from qwen3nb.records.record import Result
 from qwen3nb.records.results import richest_tier
 from qwen3nb.records.store import latest, load_results
@@ -142,7 +142,8 @@ def _tier_of(tier: str, results: Sequence[Result]) -> str:
 def build_book(*, tier: str = "", model: Path | None = None, show_progress: bool = True) -> Path:
     """Run the pages that read results, build the book from scratch and strictly, and check it.
 
-    The new book replaces the old one in one step; if it does not build, the old one stays.
+    The new book replaces the old one in one step; if it does not build, the old one stays. A
+    lesson that fails, such as one whose model cannot be downloaded, keeps its page, which says so.
 
     Args:
         tier: the tier whose tasks the pages show; by default the richest with results.
@@ -154,22 +155,37 @@ def build_book(*, tier: str = "", model: Path | None = None, show_progress: bool
 
     Raises:
         BookError: Sphinx warned, a page would fetch something from another host or holds a
-            secret, or the tier has no results and another has.
+            secret, or the tier has no results and another has; or the book is built, but a
+            lesson failed.
+        NotebookError: a page failed that is no lesson.
     """
     results = load_results(adapters=False)
     tier = _tier_of(tier, results)
     lessons = [each for each in _LESSONS if (paths.notebooks() / f"{each}.ipynb").is_file()]
+    failed: list[NotebookError] = []
     for name in (*_PAGES, *lessons, _LAST):
         # The book's own pages keep their plain names on whichever tier it shows.
         given, plain = ({"tier": tier}, name) if _PAGES.get(name) else ({}, "")
-        run_notebook(name, given, name=plain, show_progress=show_progress)
+        try:
+            run_notebook(name, given, name=plain, show_progress=show_progress)
+        except NotebookError as error:
+            if name not in lessons:
+                raise
+            failed.append(error)
     write_card_page(results, model=model, tier=tier)
     _check_pages()
     # Always a new folder: an incremental build keeps the pages and glued values of deleted runs.
     target = paths.root() / "_build"
     with turn(target, what="builds"), new_folder(target) as output:
         _build_strictly(output)
-    return target / "html" / "index.html"
+    index = target / "html" / "index.html"
+    if failed:
+        raise BookError(
+            f"{index} is built, but {len(failed)} of {len(lessons)} lessons failed, as their pages "
+            "say. Delete the notebook of a lesson to leave it out.\n"
+            + "\n".join(str(error) for error in failed)
+        )
+    return index
 
 
 def _check_pages() -> None:

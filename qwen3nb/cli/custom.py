@@ -14,6 +14,7 @@ from qwen3nb import paths
 from qwen3nb.cli.errors import without_traceback
 from qwen3nb.cli.options import (
     DEVICE,
+    DIMENSIONS,
     DTYPE,
     FILE,
     POOLING,
@@ -60,9 +61,11 @@ _NOTES = 10  # printed; a record keeps all
 @click.option("--no-report", is_flag=True, help="Write no report of the comparison.")
 @click.option("--check", is_flag=True, help="Only check the data; load no model.")
 @click.option("--fresh", is_flag=True, help="Score again even if the record exists.")
+@click.option("--runs", is_flag=True, help="Keep run and qrels beside each record (TREC format).")
 @seed_option("Seed, stored in the record.")
 @POOLING
 @click.option("--max-length", type=click.IntRange(min=1), help="Tokens.  [default: the model's]")
+@DIMENSIONS
 @click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
 @DEVICE
 @DTYPE

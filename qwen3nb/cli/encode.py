@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from qwen3nb.cli.errors import without_traceback
-from qwen3nb.cli.options import CACHE_LIMIT, DEVICE, DTYPE, FILE, POOLING, RAY, SIZE
+from qwen3nb.cli.options import (
+    CACHE_LIMIT,
+    DEVICE,
+    DIMENSIONS,
+    DTYPE,
+    FILE,
+    POOLING,
+    RAY,
+    SIZE,
+)
 
 if TYPE_CHECKING:
     from qwen3nb.models.encoders.encode_shards import EncodedShards
@@ -140,6 +149,7 @@ def _size(count: float) -> str:
               help="Of a worker without a GPU, with --ray.  [default: at most 4]")  # fmt: skip
 @POOLING
 @click.option("--max-length", type=click.IntRange(min=1), help="Tokens.  [default: the model's]")
+@DIMENSIONS
 @click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
 @DEVICE
 @DTYPE

@@ -22,6 +22,7 @@ from qwen3nb.cli.notebooks import NOTEBOOK_COMMANDS
 from qwen3nb.cli.options import (
     CACHE_LIMIT,
     DEVICE,
+    DIMENSIONS,
     DTYPE,
     FILE,
     PASS_ENV,
@@ -201,6 +202,7 @@ def push(folder: Path, repository: str, dry_run: bool, **options: Any) -> None:
 @click.option(
     "--max-length", type=click.IntRange(min=0), default=0, help="Tokens; 0 for the model's."
 )
+@DIMENSIONS
 @click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
 @DEVICE
 @DTYPE

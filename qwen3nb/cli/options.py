@@ -18,7 +18,7 @@ from qwen3nb.tiers import TIERS
 from qwen3nb.utils.secrets import PASSED, passed_names
 
 __all__ = [
-    "CACHE_LIMIT", "DEVICE", "DTYPE", "FILE", "MIRROR", "PASS_ENV", "POOLING", "RAY",
+    "CACHE_LIMIT", "DEVICE", "DIMENSIONS", "DTYPE", "FILE", "MIRROR", "PASS_ENV", "POOLING", "RAY",
     "READ_LIMIT", "REHEARSE", "SIZE", "TIER", "hide_library_bars", "pass_names", "paths_given",
     "rehearsal", "seed_option", "use_mirror",
 ]  # fmt: skip
@@ -36,6 +36,9 @@ POOLING = click.option(
 )  # fmt: skip
 DEVICE = click.option(
     "--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N."
+)
+DIMENSIONS = click.option(
+    "--dimensions", type=int, metavar="N", help="Leading dimensions to keep.  [default: all]"
 )
 DTYPE = click.option("--dtype", type=click.Choice(DTYPES), default="float32", show_default=True)
 MIRROR = click.option(

@@ -1,4 +1,4 @@
-"""Commands that write what others read: a paper, its figures and tables, a report on one model."""
+"""Commands that write what others read: scores, a paper, its figures and tables, a report."""
 
 from __future__ import annotations
 
@@ -198,4 +198,45 @@ def report(
         raise EvaluationError(f"the report is written, but lacks what failed\n{causes}")
 
 
-PUBLISH_COMMANDS = (figures, paper, report, tables)
+@click.command()
+@click.option(
+    "--to", type=FILE, help="Write the score of every query to this .parquet or .csv file."
+)
+@click.option("--model", "models", multiple=True, help="Label or identity; repeatable.")
+@click.option("--task", "tasks", multiple=True, help="Name of a task; repeatable.")
+@click.option("--tier", type=click.Choice(list(TIERS)), help="Only tasks and runs of this tier.")
+@click.option("--results", "folder", type=FILE, help="Folder of records.  [default: results/]")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
+@without_traceback
+def results(
+    to: Path | None,
+    models: tuple[str, ...],
+    tasks: tuple[str, ...],
+    tier: str | None,
+    folder: Path | None,
+    as_json: bool,
+) -> None:
+    """List the records with their main scores, or write the score of every query to a file.
+
+    \b
+    qwen3nb results --tier smoke
+    qwen3nb results --to scores.parquet
+
+    The file has a row per model, task, split, subset, query and metric. What reads Parquet or
+    CSV takes the scores on from there.
+    """
+    if folder is not None and not folder.is_dir():
+        raise FileNotFoundError(f"{folder}: no such folder of records")
+    records = readable_records(folder).filter(model=models or None, task=tasks or None, tier=tier)
+    if to is not None:
+        click.echo(f"{records.write_scores(to)}: the scores of {len(records)} records")
+    elif as_json:
+        click.echo(records.to_frame().to_json(orient="records", indent=1))
+    else:
+        from qwen3nb.report.leaderboard.score_table import record_list
+        from qwen3nb.report.render.console import print_table
+
+        print_table(record_list(records))
+
+
+PUBLISH_COMMANDS = (figures, paper, report, results, tables)

@@ -126,6 +126,7 @@ def rerank(pairs: Path, output: Path, **options: Any) -> None:
 @click.option("--output", type=FILE, help="Folder of the records.  [default: results/]")
 @seed_option("Seed, stored in the record.")
 @click.option("--fresh", is_flag=True, help="Score again even if the record exists.")
+@click.option("--runs", is_flag=True, help="Keep the qrels, too, beside each run (TREC format).")
 @without_traceback
 def rerank_suite(
     data: tuple[str, ...],
@@ -138,6 +139,7 @@ def rerank_suite(
     output: Path | None,
     seed: int,
     fresh: bool,
+    runs: bool,
     **options: Any,
 ) -> None:
     """Search and rerank DATA, or a tier: folders (BEIR, MS MARCO, CQADupStack) or MTEB tasks.
@@ -147,16 +149,18 @@ def rerank_suite(
     qwen3nb rerank-suite --model Qwen/Qwen3-Reranker-0.6B PyDocsSampleRetrieval
     qwen3nb rerank-suite --model base --adapter final --first all-MiniLM-L6-v2 beir/scifact
     """
+    _need_one(data, tier)
+
     from qwen3nb.evaluation.retrieval.first_stage import load_first
     from qwen3nb.evaluation.retrieval.rerank import rerank as run
 
-    _need_one(data, tier)
     use_mirror(mirror)
     reranker = _load(options)
     _show(
         lambda: run(
             reranker, data or None, tier=tier, limit=limit, msmarco=msmarco,
             first=load_first(*first), depth=depth, output=output, seed=seed, fresh=fresh,
+            runs=runs,
         ),
         _suite_lines,
     )  # fmt: skip

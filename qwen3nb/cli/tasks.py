@@ -34,14 +34,17 @@ def fetch(tier: str | None, tasks: str, models: str, only_list: bool, mirror: Pa
     qwen3nb fetch --tier fast --list
     qwen3nb fetch --tier fast --models e5-base-v2,gte-base --mirror /data/mirror
     """
+    if not (tier or tasks or models):
+        raise click.UsageError("nothing to fetch; give --tier, --tasks or --models")
+    if mirror is None and not only_list:
+        raise click.UsageError("no folder to fetch into; give --mirror DIR, or --list")
+
     from tqdm import tqdm
 
     from qwen3nb.datasets.fetch import fetch_all, sizes
     from qwen3nb.datasets.needs import needs
     from qwen3nb.evaluation.mteb.select import select_tasks, split_names, tier_tasks
 
-    if not (tier or tasks or models):
-        raise click.UsageError("nothing to fetch; give --tier, --tasks or --models")
     selected = tier_tasks(tier) if tier else []
     selected += select_tasks(names=split_names(tasks)) if tasks else []
     required = needs(selected, split_names(models))
@@ -51,8 +54,6 @@ def fetch(tier: str | None, tasks: str, models: str, only_list: bool, mirror: Pa
                 f"{need.kind:8} {need.id:45} {(need.revision or 'main')[:12]:13} {size:>10}  "
                 f"{', '.join(need.used_by[:3])}"
             )
-        if not only_list:
-            raise click.UsageError("no folder to fetch into; give --mirror DIR, or --list")
         return
     bar = tqdm(required, unit="id", desc="fetching")
     failures = fetch_all(bar, mirror, say=lambda text: tqdm.write(text, file=sys.stderr))

@@ -28,6 +28,7 @@ _KNOWN = (
     "*/seed_*/*.json",
     "*/seed_*/*.parquet",
     "*/seed_*/*.trec",
+    "*/seed_*/*.qrels",
     "*/seed_*/*.error.txt",
     "first_stages/*.trec",
     "failed/*.json",

@@ -1,9 +1,10 @@
-"""Read and write runs in TREC format: ``query Q0 document rank score tag``, one per line.
+"""Read and write runs in TREC format, ``query Q0 document rank score tag``; write qrels.
 
 See https://trec.nist.gov/data/qrels_eng/ and the README of trec_eval. Ranks follow
 trec_eval (32-bit scores, ties by id, descending), whatever the order of the lines. A file whose
 ranks say otherwise is refused: one of its columns is not what it should be. Scores keep all
-their digits, so that a run survives a round trip.
+their digits, so that a run survives a round trip. Programs differ in how they order equal scores;
+a run for others is therefore written with ``distinct=True``, which all of them rank alike.
 
 The reader of ir_measures is not used: it accepts NaN and duplicate documents, and its
 errors name neither file nor line.
@@ -25,11 +26,11 @@ from numpy.typing import NDArray
 
 from qwen3nb.datasets.rows import DataError, open_text
 from qwen3nb.datasets.values import checked_id, number_in_text
-from qwen3nb.metrics.retrieval import Run, ranking
+from qwen3nb.metrics.retrieval import Qrels, Run, ranking
 from qwen3nb.metrics.run_arrays import RunArrays, RunBuilder
 from qwen3nb.utils.atomic_files import new_file
 
-__all__ = ["load_run", "read_run", "run_digest", "write_run"]
+__all__ = ["load_run", "qrels_bytes", "read_run", "run_digest", "write_run"]
 
 Columns = tuple[tuple[str, ...], tuple[str, ...], Iterable[int], tuple[float, ...]]
 _BLOCK = 8192  # lines
@@ -37,40 +38,86 @@ _BLANK = re.compile(r"\s")
 _RANK = re.compile(r"-?[0-9]{1,9}")
 
 
-def write_run(file: Path, run: Run, *, tag: str) -> Path:
+def write_run(file: Path, run: Run, *, tag: str, distinct: bool = False) -> Path:
     """Write ``run`` atomically, one query after the other.
+
+    Args:
+        file: the file to write.
+        run: score per query and document.
+        tag: name of the system, the last column.
+        distinct: lower a score that equals the one before it in 32 bits to the next 32-bit
+            number, so that no two documents of a query are tied.
 
     Raises:
         DataError: an id is empty or contains white space, which the format cannot express.
     """
     with new_file(file) as handle:
-        handle.writelines(_blocks(file, run, tag=tag))
+        handle.writelines(_blocks(file, run, tag=tag, distinct=distinct))
     return file
 
 
-def run_digest(file: Path, run: Run, *, tag: str) -> str:
+def run_digest(file: Path, run: Run, *, tag: str, distinct: bool = False) -> str:
     """Return the SHA-256 of what `write_run` would write.
 
     Raises:
         DataError: as `write_run`; names ``file``.
     """
     digest = hashlib.sha256()
-    for block in _blocks(file, run, tag=tag):
+    for block in _blocks(file, run, tag=tag, distinct=distinct):
         digest.update(block)
     return digest.hexdigest()
 
 
-def _blocks(file: Path, run: Run, *, tag: str) -> Iterator[bytes]:
+def _blocks(file: Path, run: Run, *, tag: str, distinct: bool) -> Iterator[bytes]:
     """Yield the lines of each query."""
     for query in sorted(run):
         ranked = ranking(run, query)
         _check_ids(file, query, ranked)
         scores = run[query]
+        values = [float(scores[document]) for document in ranked]
         lines = [
-            f"{query} Q0 {document} {rank} {float(scores[document])!r} {tag}\n"
-            for rank, document in enumerate(ranked, start=1)
+            f"{query} Q0 {document} {rank} {value!r} {tag}\n"
+            for rank, (document, value) in enumerate(
+                zip(ranked, _lowered(values) if distinct else values, strict=True), start=1
+            )
         ]
         yield "".join(lines).encode("utf-8")
+
+
+def _lowered(scores: list[float]) -> list[float]:
+    """Return descending scores of which no two are equal as 32-bit numbers.
+
+    >>> _lowered([2.0, 1.0, 1.0, 0.5])
+    [2.0, 1.0, 0.9999999403953552, 0.5]
+    """
+    with np.errstate(over="ignore"):
+        values = np.asarray(scores, dtype=np.float32)
+    if np.all(values[1:] < values[:-1]):
+        return scores
+    lowered, last = [], np.float32(np.inf)
+    for score, value in zip(scores, values, strict=True):
+        if value >= last:
+            value = np.nextafter(last, np.float32(-np.inf))
+            score = float(value)
+        lowered.append(score)
+        last = value
+    return lowered
+
+
+def qrels_bytes(file: Path, qrels: Qrels) -> bytes:
+    """Return ``qrels`` in TREC format: ``query 0 document grade``, one per line.
+
+    Negative grades are written as 0, as which they count.
+
+    Raises:
+        DataError: as `write_run`; names ``file``.
+    """
+    lines = []
+    for query in sorted(qrels):
+        documents = sorted(qrels[query])
+        _check_ids(file, query, documents)
+        lines += [f"{query} 0 {name} {max(qrels[query][name], 0)}\n" for name in documents]
+    return "".join(lines).encode("utf-8")
 
 
 def _check_ids(file: Path, query: str, documents: list[str]) -> None:
@@ -79,7 +126,8 @@ def _check_ids(file: Path, query: str, documents: list[str]) -> None:
         return
     name = next(each for each in names if not each or _BLANK.search(each))
     raise DataError(
-        f"{file}: the id {name!r:.60} is empty or has white space, which a TREC run cannot express"
+        f"{file}: the id {name!r:.60} is empty or has white space, which a TREC run and its qrels "
+        "cannot express"
     )
 
 

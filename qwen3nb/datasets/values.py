@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 import re
+from pathlib import Path
 from typing import Any
 
 from qwen3nb.datasets.rows import DataError
 
-__all__ = ["checked_id", "finite_number", "has_control_characters", "number_in_text"]
+__all__ = ["checked_id", "finite_number", "has_control_characters", "number_in_text", "scored_pair"]
 
 # Control characters, line and paragraph separators, and lone surrogates.
 _UNFIT = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
@@ -71,3 +72,21 @@ def number_in_text(text: str) -> float | None:
 def has_control_characters(text: str) -> bool:
     """Return whether ``text`` has control characters other than tabs and line ends."""
     return _CONTROL.search(text) is not None
+
+
+def scored_pair(
+    file: Path, number: int, first: str, second: str, gold: Any, *, of: str
+) -> tuple[str, str, float]:
+    """Return two texts of line ``number`` and their score; ``of`` says what they are.
+
+    Raises:
+        DataError: the score is no finite number, or a text is empty or has control characters.
+    """
+    score = number_in_text(gold) if isinstance(gold, str) else finite_number(gold)
+    if score is None:
+        raise DataError(f"{file}:{number}: expected a number as score; got {gold!r:.60}")
+    if not first.strip() or not second.strip():
+        raise DataError(f"{file}:{number}: expected two {of}; got {first!r:.60}, {second!r:.60}")
+    if has_control_characters(first + second):
+        raise DataError(f"{file}:{number}: control characters in one of two {of}")
+    return first, second, score

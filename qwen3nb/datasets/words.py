@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from qwen3nb.datasets.mirror import mirrored
 from qwen3nb.datasets.rows import (
@@ -14,7 +13,7 @@ from qwen3nb.datasets.rows import (
     open_text,
     variant,
 )
-from qwen3nb.datasets.values import finite_number, has_control_characters, number_in_text
+from qwen3nb.datasets.values import number_in_text, scored_pair
 
 __all__ = ["Analogy", "WordPair", "load_analogies", "load_word_pairs", "mirrored_words"]
 
@@ -51,7 +50,7 @@ def load_word_pairs(path: Path | str) -> list[WordPair]:
         raise DataError(f"{path}: expected a file, or a folder with test.jsonl or test.csv")
     if ".jsonl" in file.name:
         rows = numbered_json_rows(file, _FIELDS)
-        pairs = [_pair(file, number, a, b, gold) for number, (a, b, gold) in rows]
+        pairs = [scored_pair(file, number, a, b, gold, of="words") for number, (a, b, gold) in rows]
     else:
         pairs = list(_csv_pairs(file))
     if not pairs:
@@ -88,7 +87,7 @@ def _csv_pairs(file: Path) -> Iterator[WordPair]:
         first, second = cells[0].strip(), cells[1].strip()
         score = number_in_text(cells[2])
         if row > 0 or score is not None or _is_number(cells[2]):
-            yield _pair(file, number, first, second, cells[2])
+            yield scored_pair(file, number, first, second, cells[2], of="words")
 
 
 def _is_number(text: str) -> bool:
@@ -98,14 +97,3 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _pair(file: Path, number: int, first: str, second: str, gold: Any) -> WordPair:
-    score = number_in_text(gold) if isinstance(gold, str) else finite_number(gold)
-    if score is None:
-        raise DataError(f"{file}:{number}: expected a number as score; got {gold!r:.60}")
-    if not first.strip() or not second.strip():
-        raise DataError(f"{file}:{number}: expected two words; got {first!r:.60}, {second!r:.60}")
-    if has_control_characters(first + second):
-        raise DataError(f"{file}:{number}: a word has control characters")
-    return first, second, score

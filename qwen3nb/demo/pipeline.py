@@ -26,7 +26,7 @@ __all__ = ["BASELINES", "DemoError", "run_demo"]
 # The encoder that the book and its card are about: the best on the development pairs (nDCG@10
 # .147; the average of the two best checkpoints .144). `models.sources.resolve` calls it "demo".
 MODEL = "contrastive-checkpoint-400"
-BASELINES = ("bm25", "random", "all-MiniLM-L6-v2", "bm25+all-MiniLM-L6-v2")
+BASELINES = ("bm25", "random", "wordllama", "all-MiniLM-L6-v2", "bm25+all-MiniLM-L6-v2")
 
 
 class DemoError(click.ClickException):

@@ -26,6 +26,7 @@ from transformers import Trainer, set_seed
 from qwen3nb import paths
 from qwen3nb.checkpoints.averaging import average_checkpoints, select_checkpoints
 from qwen3nb.checkpoints.checkpoint import step_of
+from qwen3nb.datasets.collection import TestCollection
 from qwen3nb.datasets.pydocs.training_pairs import DEVELOPMENT, DocstringPair, TrainingPairs
 from qwen3nb.demo.train_ul2 import token_id
 from qwen3nb.demo.trainer import (
@@ -35,14 +36,14 @@ from qwen3nb.demo.trainer import (
     silence,
     training_arguments,
 )
-from qwen3nb.metrics.retrieval import score_rankings
+from qwen3nb.evaluation.training.evaluator import TrainingEvaluator
 from qwen3nb.models.modeling.qwen3_seq2seq import Qwen3ForSeq2SeqLM
 from qwen3nb.models.modeling.tiny_tokenizer import END
 from qwen3nb.utils.atomic_files import write_json
 
 __all__ = ["CONTRASTIVE", "METRIC", "ContrastiveSettings", "train_contrastive"]
 
-METRIC = "eval_ndcg_at_10"
+METRIC = "eval_ndcg_at_10"  # on the development pairs
 _SIDES = ("summary", "text")
 _TOGETHER = 16  # texts that go through the model at once
 _Row = Mapping[str, list[int]]
@@ -59,7 +60,7 @@ class ContrastiveSettings:
         length: maximum tokens of a text in training.
         learning_rate: peak of the learning rate; linear warm-up, then cosine.
         temperature: divides the cosines.
-        development: pairs to measure on, at full length.
+        development: pairs to measure on: nDCG@10 at full length, the loss as in training.
         averaged: number of checkpoints to average, the best on the development pairs.
         seed: seed of the draws.
     """
@@ -85,7 +86,8 @@ def train_contrastive(
     copy_files(start.parent / "tokenizer", folder / "tokenizer")
     tokenizer = Tokenizer.from_file(str(start / "tokenizer.json"))
     train = _tokenized(tokenizer, pairs.train, length=settings.length)
-    development = _tokenized(tokenizer, _spread(pairs.development, settings.development))
+    spread = _spread(pairs.development, settings.development)
+    evaluator = TrainingEvaluator(_collection(spread), name=METRIC, tokenizer=start)
     set_seed(settings.seed)
     with quietly():
         trainer = _ContrastiveTrainer(
@@ -96,12 +98,12 @@ def train_contrastive(
                 learning_rate=settings.learning_rate, seed=settings.seed,
             ),
             train_dataset=train,
-            eval_dataset=development,
+            eval_dataset=_tokenized(tokenizer, spread, length=settings.length),
             data_collator=_Collate(pad=token_id(tokenizer, END)),
-            callbacks=checkpoint_callbacks("contrastive", folder / "tokenizer"),
+            callbacks=[*checkpoint_callbacks("contrastive", folder / "tokenizer"), evaluator],
         )  # fmt: skip
         silence(trainer)
-        at_start = trainer.measure()
+        at_start = _measured(trainer, evaluator)
         trainer.train()
     best = select_checkpoints(folder, best=settings.averaged, metric=METRIC, lower_is_better=False)
     average = average_checkpoints(best, folder / "average", show_progress=False)
@@ -109,7 +111,7 @@ def train_contrastive(
         trainer.model = Qwen3ForSeq2SeqLM.from_pretrained(average)
     described = _description(start, pairs, settings)
     described["tokens_seen"] = trainer.tokens
-    described["development"] = {"start": at_start, "average": trainer.measure()}
+    described["development"] = {"start": at_start, "average": _measured(trainer, evaluator)}
     write_json(folder / "training.json", described, indent=2)
     return folder
 
@@ -135,15 +137,29 @@ def _description(
     }
 
 
+def _measured(trainer: _ContrastiveTrainer, evaluator: TrainingEvaluator) -> dict[str, float]:
+    """Loss and nDCG@10 of the trainer's model on the development pairs."""
+    scores = evaluator(trainer.model)
+    return {"eval_loss": trainer.development_loss(), METRIC: scores[evaluator.primary_metric]}
+
+
+def _collection(pairs: Sequence[DocstringPair]) -> TestCollection:
+    """The pairs as search: each summary is to find its own text among all."""
+    return TestCollection.from_texts(
+        [pair.summary for pair in pairs],
+        [pair.text for pair in pairs],
+        [[index] for index in range(len(pairs))],
+        name="development",
+    )
+
+
 def _spread(pairs: Sequence[DocstringPair], count: int) -> list[DocstringPair]:
     """``count`` of the pairs, evenly spread; all if there are fewer."""
     count = min(count, len(pairs))
     return [pairs[index * len(pairs) // count] for index in range(count)]
 
 
-def _tokenized(
-    tokenizer: Tokenizer, pairs: Sequence[DocstringPair], *, length: int | None = None
-) -> list[_Row]:
+def _tokenized(tokenizer: Tokenizer, pairs: Sequence[DocstringPair], *, length: int) -> list[_Row]:
     """Token ids of both sides of each pair, of the first ``length`` tokens."""
     sides = [
         [each.ids[:length] for each in tokenizer.encode_batch(texts)]
@@ -170,7 +186,7 @@ class _Collate:
 
 
 class _ContrastiveTrainer(Trainer):
-    """The Trainer with InfoNCE as its loss, and retrieval among the development pairs."""
+    """The Trainer with InfoNCE as its loss, in training and on the development pairs."""
 
     def __init__(self, settings: ContrastiveSettings, **options: Any) -> None:
         super().__init__(**options)
@@ -184,25 +200,22 @@ class _ContrastiveTrainer(Trainer):
         return self._info_nce(queries, documents)
 
     def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
-        """Log loss and nDCG@10 on the development pairs."""
-        measured = self.measure()
+        """Log the loss on the development pairs; callbacks see it and add their own."""
+        measured = {"eval_loss": self.development_loss()}
         self.log(measured)
         self.callback_handler.on_evaluate(self.args, self.state, self.control, measured)
         return measured
 
-    def measure(self) -> dict[str, float]:
-        """Loss, in batches as in training, and nDCG@10 on the development pairs."""
+    def development_loss(self) -> float:
+        """Mean loss on the development pairs, in batches and of a length as in training."""
         rows, size = list(self.eval_dataset), self._settings.batch
         self.model.eval()
         with torch.inference_mode():
             batches = [self.data_collator(rows[at : at + size]) for at in range(0, len(rows), size)]
             parts = [[_embed(self.model, batch, side) for batch in batches] for side in _SIDES]
             losses = [float(self._info_nce(*both)) for both in zip(*parts, strict=True)]
-            queries, documents = map(torch.cat, parts)
-            nearest = (queries @ documents.T).topk(min(10, len(rows))).indices.tolist()
         self.model.train()
-        scores = score_rankings(nearest, [{index} for index in range(len(rows))], ["nDCG@10"])
-        return {"eval_loss": sum(losses) / len(losses), METRIC: scores["nDCG@10"]}
+        return sum(losses) / len(losses)
 
     def _info_nce(self, queries: Tensor, documents: Tensor) -> Tensor:
         scores = queries @ documents.T / self._settings.temperature

@@ -12,9 +12,10 @@ from qwen3nb.datasets.collection import TestCollection
 from qwen3nb.datasets.collection_formats import find_collections
 from qwen3nb.evaluation.mteb.evaluate import Model, evaluate_tasks
 from qwen3nb.evaluation.recording import evaluating, record_path, stored
-from qwen3nb.evaluation.retrieval.evaluate import DEPTH, evaluate_collection
+from qwen3nb.evaluation.retrieval.evaluate import DEPTH, evaluate_collection, searched_run
 from qwen3nb.evaluation.retrieval.rerank import rerank
 from qwen3nb.evaluation.run import EvaluationRun, Tally
+from qwen3nb.evaluation.run_files import has_runs, with_added_runs, with_runs
 from qwen3nb.models.encoders.wrapped import WrappedEncoder
 from qwen3nb.models.load import load_model
 from qwen3nb.models.rerankers.yes_no import Reranker
@@ -37,6 +38,7 @@ def evaluate(
     batch_size: int = 32,
     config: dict[str, Any] | None = None,
     fresh: bool = False,
+    runs: bool = False,
     strict: bool = True,
     label: str = "",
     fingerprint: str = "",
@@ -66,6 +68,9 @@ def evaluate(
         batch_size: texts per batch.
         config: parameters to store in each record.
         fresh: run again even if a record exists.
+        runs: whether a search keeps its run and its qrels beside the record, in TREC format. A
+            record that lacks them gets them, without encoding a cached text again, and stays
+            as it is otherwise.
         strict: whether to raise if a task or collection failed; if not, see
             `EvaluationRun.failures`.
         label: for an object with ``encode``, its name in tables.
@@ -94,12 +99,12 @@ def evaluate(
     if data is None and not tasks and isinstance(model, Reranker):
         return rerank(
             model, tier=tier, limit=limit, output=output, seed=seed, config=config, fresh=fresh,
-            strict=strict, show_progress=show_progress,
+            runs=runs, strict=strict, show_progress=show_progress,
         )  # fmt: skip
     if data is None:
         return evaluate_tasks(
             model, tier=tier, tasks=tasks, limit=limit, output=output, seed=seed,
-            batch_size=batch_size, config=config, fresh=fresh, strict=strict,
+            batch_size=batch_size, config=config, fresh=fresh, runs=runs, strict=strict,
             show_progress=show_progress,
         )  # fmt: skip
     if tasks is not None or limit:
@@ -110,12 +115,12 @@ def evaluate(
     listed = [data] if isinstance(data, TestCollection | Path | str) else list(data)
     if isinstance(model, Reranker):
         return rerank(
-            model, listed, output=output, seed=seed, config=config, fresh=fresh, strict=strict,
-            show_progress=show_progress,
+            model, listed, output=output, seed=seed, config=config, fresh=fresh, runs=runs,
+            strict=strict, show_progress=show_progress,
         )  # fmt: skip
     return _on_collections(
         model, listed, folder=Path(output) if output else paths.results(), seed=seed,
-        config=config, fresh=fresh, strict=strict,
+        config=config, fresh=fresh, runs=runs, strict=strict,
     )  # fmt: skip
 
 
@@ -127,6 +132,7 @@ def _on_collections(
     seed: int,
     config: dict[str, Any] | None,
     fresh: bool,
+    runs: bool,
     strict: bool,
 ) -> EvaluationRun:
     tally, run = Tally(), uuid.uuid4().hex[:12]
@@ -134,16 +140,36 @@ def _on_collections(
         with tally.attempt(each.name if isinstance(each, TestCollection) else str(each)):
             for collection in find_collections(each):
                 with evaluating(record_path(model, collection.name, folder=folder, seed=seed)):
-                    earlier = (
-                        None if fresh else _stored(model, collection, folder=folder, seed=seed)
-                    )
-                    result = earlier or evaluate_collection(
-                        model, collection, seed=seed, config=config, run=run
-                    )
-                    if earlier is None:
-                        result.save(folder)
-                tally.add(result, name=collection.name, reused=earlier is not None)
+                    result, reused = _on_collection(
+                        model, collection, folder=folder, seed=seed, fresh=fresh, runs=runs,
+                        config=config, run=run,
+                    )  # fmt: skip
+                tally.add(result, name=collection.name, reused=reused)
     return tally.run_or_raise(model.label, kind="collections", saved=folder, strict=strict)
+
+
+def _on_collection(
+    model: Any,
+    collection: TestCollection,
+    *,
+    folder: Path,
+    seed: int,
+    fresh: bool,
+    runs: bool,
+    **options: Any,
+) -> tuple[Result, bool]:
+    """Return the record of a collection, saved, and whether it was there."""
+    earlier = None if fresh else _stored(model, collection, folder=folder, seed=seed)
+    if earlier is not None and (not runs or has_runs(earlier, folder)):
+        return earlier, True
+    result = evaluate_collection(model, collection, seed=seed, **options)
+    if runs:
+        searched = searched_run(model, collection)
+        result = with_runs(result, folder, run=searched, qrels=collection.qrels)
+    if earlier is not None:
+        result = with_added_runs(earlier, result)
+    result.save(folder)
+    return result, earlier is not None
 
 
 def _stored(model: Any, collection: TestCollection, *, folder: Path, seed: int) -> Result | None:

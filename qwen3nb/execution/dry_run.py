@@ -29,7 +29,8 @@ def dry_run(parameters: Mapping[str, Any]) -> Preflight:
     """
     values = resolved_parameters(paths.find_notebook("eval"), parameters)
     tasks = [] if values["data"] else choose_tasks(**_among(values, choose_tasks))
-    run = {"tier": values["tier"], "limit": values["limit"], "output": values["output_dir"] or None}
+    run = {name: values[name] for name in ("tier", "limit", "runs")}
+    run["output"] = values["output_dir"] or None
     model = load_checked(values["checkpoint"], tasks, **run, **_among(values, load_encoder))
     return preflight(
         model, tasks=tasks, **run, seed=values["seed"], batch_size=values["batch_size"]

@@ -25,7 +25,7 @@ from qwen3nb.utils.markdown import escaped
 __all__ = ["page_command", "page_name", "page_title"]
 
 # Parameters that change where files are, or how something is computed, but nothing on the page.
-_UNNAMED = ("cache", "output_dir", "fresh", "verify")
+_UNNAMED = ("cache", "output_dir", "fresh", "verify", "runs")
 # Parameters that select tasks; each takes the place of the tier's.
 _SELECTIONS = ("task", "tasks", "benchmark", "data")
 _TITLED = ("checkpoint", "training", "tier", *_SELECTIONS)

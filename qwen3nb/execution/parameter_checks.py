@@ -71,6 +71,13 @@ def _numbers(name: str, minimum: int) -> Callable[[str], object]:
     return lambda value: [check(int(each)) for each in _split(value)]
 
 
+def _dimensions(value: int | str) -> object:
+    """Check the number of dimensions of one model, or a list of numbers to compare."""
+    if isinstance(value, str):
+        return _numbers("dimensions", 1)(value)
+    return _at_least("dimensions", 0)(value)
+
+
 def _model(value: str) -> None:
     from qwen3nb.models.sources.resolve import find_source
 
@@ -128,6 +135,12 @@ def _adapter(value: str) -> None:
 def _data(value: str) -> None:
     """Check folders and names of MTEB tasks."""
     names = [each for each in _split(value) if not Path(each).expanduser().is_dir()]
+    if lost := [each for each in names if "/" in each]:
+        raise ValueError(
+            f"data {lost[0]!r}: no such folder. A data set of ir_datasets is first written to one, "
+            "in BEIR's format: corpus.jsonl (_id, title, text), queries.jsonl (_id, text) and "
+            "qrels/test.tsv (query-id, corpus-id, score)"
+        )
     if names:
         select_tasks(names=names)
 
@@ -142,7 +155,7 @@ CHECKS: dict[str, Callable[[Any], object]] = {
     **{name: _choice(name) for name in CHOICES},
     **{name: _at_least(name, minimum) for name, minimum in MINIMUM.items()},
     **{name: _numbers(name, 1) for name in ("averages", "ef_search", "nprobe", "rescore")},
-    "dimensions": _numbers("dimensions", 1),
+    "dimensions": _dimensions,
     "threads": _numbers("threads", 0),
     "poolings": lambda value: [one_of("pooling", each, POOLINGS) for each in _split(value)],
     "checkpoint": _model,

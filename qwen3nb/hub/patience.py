@@ -14,7 +14,7 @@ from qwen3nb.hub.errors import HubError
 
 __all__ = ["Patience", "Silence", "bounded", "silence_limit"]
 
-_SECONDS = 12.0
+_SECONDS = 8.0
 _VARIABLE = "QWEN3NB_HUB_TIMEOUT"
 _TRIES = 5  # in a row without progress
 Outcome = TypeVar("Outcome")
@@ -25,7 +25,7 @@ class Silence(TimeoutError):  # noqa: N818 - may be tried again
 
 
 def silence_limit() -> float:
-    """Return the seconds that the hub may be silent in all, retries included; by default 12.
+    """Return the seconds that the hub may be silent in all, retries included; by default 8.
 
     Raises:
         HubError: ``QWEN3NB_HUB_TIMEOUT`` is not a positive number.

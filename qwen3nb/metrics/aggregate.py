@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from qwen3nb.metrics.intervals import (
     Array,
@@ -73,6 +72,8 @@ def _pearson(values: Array) -> Array:
 
 def _spearman(values: Array) -> Array:
     """Pearson correlation of the ranks."""
+    from scipy.stats import rankdata
+
     return _pearson(rankdata(values, axis=-2))
 
 

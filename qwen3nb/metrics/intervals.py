@@ -35,7 +35,6 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri, stdtrit
-from scipy.stats import rankdata
 
 from qwen3nb.utils.choices import one_of
 
@@ -224,6 +223,8 @@ def correlation_influence(first: Array, second: Array, *, how: str) -> tuple[flo
     The standard deviation of the influence values, over the root of n, is the standard error; that
     of the difference of two systems' influence values gives the error of their difference.
     """
+    from scipy.stats import rankdata
+
     ranked = how == "spearman"
     a, b = (_standard(rankdata(each) if ranked else each) for each in (first, second))
     r = max(-1.0, min(1.0, float((a * b).mean())))
@@ -269,6 +270,8 @@ def _standard(values: Array) -> Array:
 
 def _rank_influence(ranks: Array, other: Array) -> Array:
     """How each value moves the ranks of the others: mean of (1[r_i <= r_j] - F(r_j)) other_j."""
+    from scipy.stats import rankdata
+
     order = np.argsort(ranks, kind="stable")
     sums = np.concatenate([[0.0], np.cumsum(other[order])])
     ascending = ranks[order]

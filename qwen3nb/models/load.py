@@ -31,6 +31,7 @@ def load_encoder(
     prefix: str = "",
     append_eos: bool = False,
     normalize: bool | None = None,
+    dimensions: int | None = None,
     bidirectional: bool = False,
     base: str | Path | None = None,
     instruction: str | None = None,
@@ -50,8 +51,8 @@ def load_encoder(
 
     Args:
         spec: a folder (an extracted encoder, an encoder-decoder checkpoint, a
-            sentence-transformers model, a causal language model, a LoRA adapter, another
-            encoder-decoder such as T5Gemma 2, whose encoder is used), a name from
+            sentence-transformers or model2vec model, a causal language model, a LoRA adapter,
+            another encoder-decoder such as T5Gemma 2, whose encoder is used), a name from
             ``registry.toml``, a hub id, or ``random``.
         pooling: one of `POOLINGS`; None or ``auto`` for the model's own. A causal
             language model has none, so it must be given.
@@ -61,6 +62,8 @@ def load_encoder(
         append_eos: whether the end-of-text token follows every input, likewise.
         normalize: whether vectors get unit length; None for the model's own setting. Without
             it, similarities are dot products.
+        dimensions: leading dimensions to keep (Matryoshka); None or 0 for all. What is left has
+            length 1 again if the model normalises.
         bidirectional: let every token of a causal language model attend to every other.
         base: the base model of a LoRA adapter; None for the one that the adapter names.
         instruction: for models with instructions, used if the task has none; None for the
@@ -81,12 +84,14 @@ def load_encoder(
         show_progress: whether long encodings show a progress bar.
 
     Raises:
-        SpecError: no such model, or one that cannot be loaded.
+        SpecError: no such model, one that cannot be loaded, or that has fewer ``dimensions``.
         ValueError: an unknown pooling, dtype or device.
     """
     source = _resolved(spec, base=base, instruction=instruction, prompts=prompts)
     source = replace(source, label=label or source.label)
-    options = {"cache": cache, "show_progress": show_progress}
+    options: dict[str, Any] = {
+        "dimensions": dimensions, "cache": cache, "show_progress": show_progress
+    }  # fmt: skip
     if source.kind == "random":
         from qwen3nb.models.encoders.random_baseline import RandomEncoder
 
@@ -170,6 +175,10 @@ def _check_causal(source: Source) -> None:
 
 def _runner(source: Source) -> Callable[..., Encoder]:
     """Return the class that runs models of this kind."""
+    if source.kind == "static":
+        from qwen3nb.models.encoders.static import StaticEncoder
+
+        return StaticEncoder
     from qwen3nb.models.encoders.sentence_transformer import SentenceTransformerEncoder
     from qwen3nb.models.encoders.transformer import TransformerEncoder
 

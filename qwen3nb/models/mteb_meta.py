@@ -1,40 +1,131 @@
-"""The description of a model that MTEB requires."""
+"""The description of a model that MTEB requires.
+
+It says what is known of the model, and nothing else: MTEB's leaderboard shows None as unknown.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+from qwen3nb.models.sources.resolve import registry
+from qwen3nb.models.sources.source import Source
 
 if TYPE_CHECKING:
     from mteb.models.model_meta import ModelMeta
 
 __all__ = ["mteb_meta"]
 
+_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}  # of a parameter
+_MEGABYTE = 1 << 20  # as MTEB counts
+_HEAD = 1 << 16  # characters in which a card's front matter ends
 
-def mteb_meta(model: Any, *, dimension: int | None, kinds: list[str]) -> ModelMeta:
+
+def mteb_meta(
+    model: Any,
+    *,
+    dimension: int | None,
+    kinds: list[str],
+    similarity: str | None = None,
+    parts: Sequence[Any] = (),
+) -> ModelMeta:
     """Describe a model to MTEB; name and revision come from its identity.
 
     MTEB keys its result cache by them: if two local checkpoints shared them, the second
     would get the scores of the first.
+
+    Args:
+        model: a loaded model.
+        dimension: length of a vector; None for a model without vectors.
+        kinds: MTEB's model types.
+        similarity: how vectors are compared, ``cosine`` or ``dot``.
+        parts: the models of a fusion.
     """
     from mteb.models.model_meta import ModelMeta
 
+    source: Source = model.source
+    parts = parts or [model]
     return ModelMeta(
         loader=None,
         name=f"qwen3nb/{model.label}",
         revision=model.identity[:40],
         release_date=None,
         languages=None,
-        n_parameters=None,
-        memory_usage_mb=None,
-        max_tokens=None,
+        n_parameters=_sum(map(_parameters, parts)),
+        memory_usage_mb=_sum(map(_megabytes, parts)),
+        max_tokens=getattr(model, "max_length", None),
         embed_dim=dimension,
-        license=None,
+        license=_license(source),
         open_weights=None,
         public_training_code=None,
         public_training_data=None,
-        framework=["PyTorch"],
-        similarity_fn_name=getattr(model, "similarity_name", "cosine"),
-        use_instructions=bool(getattr(model, "prompts", None)),
+        framework=list(dict.fromkeys(name for part in parts for name in _framework(part.source))),
+        reference=f"https://huggingface.co/{source.id}" if source.id else None,
+        similarity_fn_name=similarity,
+        use_instructions=any(part.source.prompts for part in parts),
         training_datasets=None,
         model_type=kinds,
     )
+
+
+def _sum(numbers: Iterable[int | None]) -> int | None:
+    """Return the sum; None if one of the numbers is unknown."""
+    known = list(numbers)
+    return None if None in known else sum(number or 0 for number in known)
+
+
+def _parameters(model: Any) -> int | None:
+    """Return the number of parameters; 0 for BM25 and random vectors, which have none."""
+    return 0 if model.source.kind in ("bm25", "random") else getattr(model, "parameters", None)
+
+
+def _megabytes(model: Any) -> int | None:
+    """Return the memory of the weights in the dtype in which they run, rounded as by MTEB."""
+    parameters = _parameters(model)
+    size = _BYTES.get(str(model.settings.get("dtype")), 0 if parameters == 0 else None)
+    return None if parameters is None or size is None else round(parameters * size / _MEGABYTE)
+
+
+def _framework(source: Source) -> list[str]:
+    """Return MTEB's names of what the model is written in, as it names them for hub models."""
+    if source.kind == "random":
+        return ["NumPy"]
+    if source.folder is None:  # BM25, or an object of the user's
+        return []
+    sentence = (source.folder / "modules.json").is_file()
+    stored = any(source.folder.glob("*.safetensors"))
+    return [
+        *["Sentence Transformers"] * sentence, "PyTorch", "Transformers", *["safetensors"] * stored
+    ]  # fmt: skip
+
+
+def _license(source: Source) -> str | None:
+    """Return the licence that the model's card states, else the registry; None if MTEB has no name.
+
+    For MTEB, a licence is one of its own names or an address.
+    """
+    from mteb.types import Licenses
+
+    same = (each for each in registry().values() if source.id and each.get("id") == source.id)
+    stated = _card_license(source.folder) or next(same, {}).get("licence")
+    name = str(stated).lower()
+    return name if name in get_args(Licenses) or name.startswith("https://") else None
+
+
+def _card_license(folder: Path | None) -> Any:
+    """Return ``license`` of the front matter of a model card; None without one that can be read."""
+    import yaml
+
+    card = folder / "README.md" if folder is not None else None
+    if card is None or not card.is_file():
+        return None
+    with card.open(encoding="utf-8", errors="replace") as file:
+        head = file.read(_HEAD).split("---\n")
+    if len(head) < 3 or head[0].strip():
+        return None
+    try:
+        fields = yaml.safe_load(head[1])
+    except yaml.YAMLError:
+        return None
+    return fields.get("license") if isinstance(fields, dict) else None

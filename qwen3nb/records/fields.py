@@ -260,7 +260,7 @@ _USED = {
     "queries": _map_of(_unicode, key=_unicode),
     "top": _map_of(_ids, key=_unicode),
     "notes": _list_of(_unicode),
-    "runs": _map_of(_name, key=_name),
+    **dict.fromkeys(("runs", "qrels"), _map_of(_name, key=_name)),
     "first_run": _table({"name": _name, "sha256": _name}, needed=("name", "sha256")),
 }  # fmt: skip
 # Of a reranking, whose record has a first stage.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
 from qwen3nb.records.record import Result
@@ -119,6 +120,19 @@ class Results(Sequence[Result]):
             for name in (record.metrics if all_metrics else (record.task.main_metric,))
         ]
         return pd.DataFrame(rows, columns=list(_COLUMNS))
+
+    def write_scores(self, file: Path | str) -> Path:
+        """Write the score of every query to a ``.parquet`` or ``.csv`` file, a row per score.
+
+        Columns: see `qwen3nb.records.score_export`.
+
+        Raises:
+            ValueError: another ending; lists the two.
+            ResultError: the scores of a record are missing or changed.
+        """
+        from qwen3nb.records.score_export import write_scores
+
+        return write_scores(self, file)
 
 
 _COLUMNS = (

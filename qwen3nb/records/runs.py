@@ -1,9 +1,10 @@
-"""Files of the runs of a reranking.
+"""Files of the runs of searches and rerankings, and of their qrels.
 
-    <model>/seed_<n>/<task>.<digest>.trec     the reranked run, beside its record
-    first_stages/<task>-<digest>.trec         that of the first stage, shared by all rerankers
-    <model>/seed_<n>/<task>.trec              the first, as older versions wrote it
-    <model>/seed_<n>/<task>.first.trec        the second, likewise, for each reranker
+    <model>/seed_<n>/<task>.<digest>.trec     the run, beside its record
+    <model>/seed_<n>/<task>.<digest>.qrels    the judgements that it is scored by
+    first_stages/<task>-<digest>.trec         a first stage's run, shared by all rerankers
+    <model>/seed_<n>/<task>.trec              a reranked run, as older versions wrote it
+    <model>/seed_<n>/<task>.first.trec        that of its first stage, likewise
 
 A name has the digest of the content: whoever writes a file writes the same, and a record that is
 about to be replaced keeps its run until then.
@@ -47,11 +48,15 @@ def reranked_run_file(file: Path, config: Mapping[str, Any]) -> Path:
 
 
 def run_digests(file: Path, config: Mapping[str, Any]) -> dict[Path, str] | None:
-    """Return the SHA-256 of each run of the record in ``file``; None for an older one."""
+    """Return the SHA-256 of each run, and of the qrels, of the record in ``file``.
+
+    None if it names no run: a search without, or a reranking of an older version.
+    """
     digests, shared = config.get("runs"), config.get("first_run")
     if not isinstance(digests, dict):
         return None
-    own = {file.with_name(Path(str(name)).name): str(each) for name, each in digests.items()}
+    named = {**digests, **dict(config.get("qrels") or {})}
+    own = {file.with_name(Path(str(name)).name): str(each) for name, each in named.items()}
     if isinstance(shared, dict):
         own[first_run_file(file, config)] = str(shared.get("sha256"))
     return own

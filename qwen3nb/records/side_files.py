@@ -3,7 +3,8 @@
     results/<label>-<identity>/seed_<n>/<task>.json
     results/<label>-<identity>/seed_<n>/<task>.<digest>.scores.parquet
     results/<label>-<identity>/seed_<n>/<task>.<digest>.top.parquet
-    results/<label>-<identity>/seed_<n>/<task>.<digest>.trec    of a reranking, see `runs`
+    results/<label>-<identity>/seed_<n>/<task>.<digest>.trec     of a search, see `runs`
+    results/<label>-<identity>/seed_<n>/<task>.<digest>.qrels    likewise
 
 A file's name holds the first digits of its SHA-256, and the record holds all of them. A record
 is replaced in three steps, each atomic: the new files are written under names of their own, then
@@ -48,8 +49,10 @@ _ABANDONED = 3600.0  # seconds after which a file that no record names is no one
 _STEM = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 _END = rf"\.[0-9a-f]{{{_DIGITS}}}\.({'|'.join(KINDS)})\.parquet"
 _NAME = re.compile(_STEM + _END)
-_RUN_END = rf"(\.[0-9a-f]{{{_DIGITS}}}|\.first)?\.trec"  # older versions wrote them without digest
-_RUN = re.compile(rf"{_STEM}\.trec")
+_RUN_END = (  # older versions wrote runs without digest
+    rf"(\.[0-9a-f]{{{_DIGITS}}}|\.first)?\.trec|\.[0-9a-f]{{{_DIGITS}}}\.qrels"
+)
+_RUN = re.compile(rf"{_STEM}\.(trec|qrels)")
 
 
 @dataclass(frozen=True)
@@ -181,9 +184,9 @@ def _is_invalid(text: str) -> bool:
     return any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def run_path(record: Path, digest: str) -> Path:
-    """Return the path of the run beside ``record`` that has the SHA-256 ``digest``."""
-    return record.with_name(f"{record.stem}.{digest[:_DIGITS]}.trec")
+def run_path(record: Path, digest: str, *, kind: str = "trec") -> Path:
+    """Return the path of the run, or ``qrels``, beside ``record`` with the SHA-256 ``digest``."""
+    return record.with_name(f"{record.stem}.{digest[:_DIGITS]}.{kind}")
 
 
 def write_side_file(record: Path, kind: str, data: bytes) -> SideFile:
@@ -209,13 +212,12 @@ def named_files(record: Path) -> tuple[Path, ...]:
 
 
 def _named_runs(record: Path, config: dict[str, Any]) -> list[Path]:
-    """Return the runs of a reranking that its record names; an older record names none."""
-    if "first" not in config:
-        return []
-    if "runs" not in config:
+    """Return the run and the qrels that a record names; one of an older reranking names none."""
+    if "first" in config and "runs" not in config:
         older = (record.with_suffix(end) for end in (".trec", ".first.trec"))
         return [run for run in older if run.is_file()]
-    return [record.with_name(name) for name in config["runs"] if _RUN.fullmatch(name)]
+    names = [*config.get("runs", ()), *config.get("qrels", ())]
+    return [record.with_name(name) for name in names if _RUN.fullmatch(name)]
 
 
 def remove_unnamed(record: Path, *, replaced: Collection[Path]) -> None:

@@ -8,6 +8,7 @@ import re
 from typing import Any
 
 __all__ = [
+    "inert_text",
     "interval_text",
     "json_text",
     "minus_signs",
@@ -19,6 +20,17 @@ __all__ = [
 
 SMALLEST_P = 0.001  # smaller p-values are shown as a bound: the draws cannot resolve them
 _NEGATIVE = re.compile(r"(?<![\w-])-(?=\.?\d)")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a spreadsheet formula may start
+_NUMBER = re.compile(r"[+-]?[\d.,]+(e[+-]?\d+)?")
+
+
+def inert_text(text: str) -> str:
+    """Put an apostrophe before text that a spreadsheet would read as a formula, but no number.
+
+    >>> inert_text("=1+1"), inert_text("-0.5"), inert_text("a=1")
+    ("'=1+1", '-0.5', 'a=1')
+    """
+    return f"'{text}" if text.startswith(_FORMULA) and not _NUMBER.fullmatch(text) else text
 
 
 def json_text(value: Any) -> str:

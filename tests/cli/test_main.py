@@ -9,6 +9,7 @@ import papermill  # noqa: F401 - first, as its command does: it loads our engine
 import pytest
 from click.testing import CliRunner
 from helpers import REPOSITORY
+from helpers.records import make
 
 from qwen3nb.cli.errors import without_traceback
 from qwen3nb.cli.main import main
@@ -18,7 +19,8 @@ from qwen3nb.execution.parameters import ParameterError
 COMMANDS = (
     "analyze", "average", "bench", "book", "cache", "card", "compare", "demo", "domain", "encode",
     "eval", "extract", "fetch", "figures", "new", "paper", "push", "quick", "report", "reproduce",
-    "rerank", "rerank-outputs", "rerank-suite", "run", "sweep", "tables", "tasks", "verify",
+    "rerank", "rerank-outputs", "rerank-suite", "results", "run", "sweep", "tables", "tasks",
+    "verify",
 )  # fmt: skip
 
 
@@ -41,17 +43,17 @@ compare: --current --task --model --results --metric --alpha --threshold --most 
 demo: --at-once
 domain: --queries --documents --model --preset --table --id-column --text --date --no-boost
     --name --output-dir --reports --no-report --check --fresh --seed --pooling --max-length
+    --dimensions --batch-size --device --dtype
+encode: --model --input --output --role --no-cache --pooling --max-length --dimensions
     --batch-size --device --dtype
-encode: --model --input --output --role --no-cache --pooling --max-length --batch-size --device
-    --dtype
-eval: --checkpoint --tier --pooling --max-length --tasks --limit --prefix --append-eos
+eval: --checkpoint --tier --pooling --max-length --dimensions --tasks --limit --prefix --append-eos
     --bidirectional --batch-size --device --dtype --seed --fresh --mirror
 extract: --checkpoint --output --pooling --no-normalize --max-length --dtype --prefix
     --append-eos --prompt --label --allow --onnx --verbose
 fetch: --tier --tasks --models --list --mirror
 figures: --format --out --tier --columns
 push: --dry-run --private --revision --message
-quick: --pooling --max-length --batch-size --device --dtype --json
+quick: --pooling --max-length --dimensions --batch-size --device --dtype --json
 report: --model --encoder-path --baselines --tier --tasks --limit --retrieval-num-docs --output
     --output-dir --facts --seed --pooling --batch-size --device --dtype --mirror
 reproduce: --models --tasks --mirror
@@ -205,3 +207,22 @@ def test_verify_says_which_file_does_not_hold(cli, home):
     assert str(file) in done.output
     assert "0 of 1 records hold" in done.output
     assert cli("verify", file).exit_code == 1
+
+
+def test_results_lists_records_and_writes_their_scores(cli, home):
+    for label in ("one", "two"):
+        make(label, [0.25, 0.5], task="PyDocsSampleRetrieval").save(home / "results")
+    shown = cli("results").output
+    assert all(each in shown for each in ("one", "two", "0.375", "2 queries"))
+    rows = json.loads(cli("results", "--model", "two", "--json").output)
+    assert [(row["model"], row["value"]) for row in rows] == [("two", 0.375)]
+    done = cli("results", "--to", home / "scores.csv", "--model", "one", "--tier", "smoke")
+    assert done.output.endswith("scores.csv: the scores of 1 records\n")
+    assert len((home / "scores.csv").read_text().splitlines()) == 3
+    for options, message in (
+        (("--to", home / "scores.xls"), ".parquet"),
+        (("--model", "thre"), "one, two"),
+        (("--results", home / "none"), "no such folder of records"),
+    ):
+        done = cli("results", *options)
+        assert (done.exit_code, message in done.output) == (1, True), done.output

@@ -62,7 +62,7 @@ def test_the_options_are_the_parameters(cli, checkout, path):
 def test_eval_has_the_parameters_of_its_notebook_and_seven_options_of_its_own(cli, checkout):
     listed = options(cli("eval", "--help").output)
     declared = read_parameters(checkout / "notebooks" / "eval.ipynb")
-    no = {"--no-append-eos", "--no-bidirectional", "--no-cache"}
+    no = {"--no-append-eos", "--no-bidirectional", "--no-cache", "--no-runs"}
     own = {"--cache-limit", "--config", "--dry-run", "--fresh", "--mirror", "--pass-env",
            "--rehearse"}  # fmt: skip
     assert listed == {*map(spelled, declared), *no, *own, "--help"}

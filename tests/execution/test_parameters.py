@@ -6,7 +6,7 @@ import pytest
 from helpers import REPOSITORY
 from helpers.notebooks import notebook_of
 
-from qwen3nb.execution.parameter_checks import CHOICES, MINIMUM
+from qwen3nb.execution.parameter_checks import CHECKS, CHOICES, MINIMUM
 from qwen3nb.execution.parameters import (
     Parameter,
     ParameterError,
@@ -58,6 +58,7 @@ def declared():
         ({"dtype": "int8"}, "unknown dtype 'int8'"),
         ({"batch_size": 0}, "batch_size is 0; expected at least 1"),
         ({"max_length": -1}, "max_length is -1; expected 0 or more"),
+        ({"dimensions": -1}, "dimensions is -1; expected 0 or more"),
         ({"output_dir": "/dev/null/x"}, "output_dir '/dev/null/x' cannot be written to"),
         ({"batch_size": "32"}, r"batch_size is '32' \(str\); expected int"),
         ({"batch_size": True}, r"batch_size is True \(bool\); expected int"),
@@ -136,3 +137,9 @@ def test_a_value_that_holds_a_secret_is_refused_and_not_repeated(monkeypatch):
         with pytest.raises(ParameterError, match="prefix holds ") as error:
             check_parameters(declared, {"prefix": value})
         assert value not in str(error.value)
+
+
+def test_data_without_a_folder_are_told_what_a_folder_holds(tmp_path):
+    CHECKS["data"](f"{tmp_path}, {tmp_path}")
+    with pytest.raises(ValueError, match=r"'beir/scifact/test': no such folder\..*corpus\.jsonl"):
+        CHECKS["data"](f"{tmp_path}, beir/scifact/test")

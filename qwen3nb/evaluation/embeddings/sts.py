@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from qwen3nb.datasets.rows import DataError, csv_rows, numbered_json_rows
-from qwen3nb.datasets.values import finite_number, has_control_characters, number_in_text
+from qwen3nb.datasets.values import scored_pair
 from qwen3nb.metrics.aggregate import Aggregate, aggregate
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.load import load_encoder
@@ -153,7 +153,7 @@ def read_pairs(file: Path) -> STSPairs:
     else:
         kinds: dict[str, Any] = {"sentence1": str, "sentence2": str, "score": (int, float)}
         rows = [
-            _pair(file, number, a, b, score)
+            scored_pair(file, number, a, b, score, of="sentences")
             for number, (a, b, score) in numbered_json_rows(file, kinds)
         ]
     if not rows:
@@ -182,18 +182,7 @@ def _table(file: Path) -> Iterator[tuple[str, str, float]]:
         if len(cells) != len(header):
             raise DataError(f"{file}:{number}: {len(cells)} cells, expected {len(header)}")
         first, second, score = (cells[header.index(name)] for name in wanted)
-        yield _pair(file, number, first, second, score)
-
-
-def _pair(file: Path, number: int, first: str, second: str, gold: Any) -> tuple[str, str, float]:
-    score = number_in_text(gold) if isinstance(gold, str) else finite_number(gold)
-    if score is None:
-        raise DataError(f"{file}:{number}: expected a number as score; got {gold!r:.60}")
-    if not first.strip() or not second.strip():
-        raise DataError(f"{file}:{number}: expected two sentences; one is empty")
-    if has_control_characters(first + second):
-        raise DataError(f"{file}:{number}: a sentence has control characters")
-    return first, second, score
+        yield scored_pair(file, number, first, second, score, of="sentences")
 
 
 def evaluate_sts(

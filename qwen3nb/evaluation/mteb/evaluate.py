@@ -11,7 +11,7 @@ import random
 import tempfile
 import uuid
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -23,7 +23,7 @@ from qwen3nb import paths
 from qwen3nb.datasets.mirror import data_revision, load_data, local_data
 from qwen3nb.datasets.needs import hub_access, needs
 from qwen3nb.evaluation.mteb.counts import data_counts
-from qwen3nb.evaluation.mteb.per_query import SEARCH_TYPES, score_task
+from qwen3nb.evaluation.mteb.per_query import SEARCH_TYPES, score_task, scored_run
 from qwen3nb.evaluation.mteb.results_folder import keep_results
 from qwen3nb.evaluation.mteb.select import (
     select_tasks,
@@ -43,6 +43,7 @@ from qwen3nb.evaluation.recording import (
     stored,
 )
 from qwen3nb.evaluation.run import EvaluationError, EvaluationRun, Tally
+from qwen3nb.evaluation.run_files import has_runs, with_added_runs, with_runs
 from qwen3nb.hub.session import hub_reachable, hub_session
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.rerankers.yes_no import Reranker
@@ -53,7 +54,9 @@ from qwen3nb.records.record import MTEBScore, Result, TaskInfo
 from qwen3nb.utils.atomic_files import read_json, write_text
 from qwen3nb.utils.progress import tqdm
 
-__all__ = ["Model", "evaluate_tasks", "stored_record", "suite_tasks", "unsuited"]
+__all__ = [
+    "Model", "evaluate_task", "evaluate_tasks", "is_complete", "stored_record", "suite_tasks", "unsuited",
+]  # fmt: skip
 
 Model = Encoder | BM25 | Fusion | Reranker
 
@@ -70,6 +73,7 @@ def evaluate_tasks(
     batch_size: int = 32,
     config: dict[str, Any] | None = None,
     fresh: bool = False,
+    runs: bool = False,
     strict: bool = True,
     show_progress: bool = True,
 ) -> EvaluationRun:
@@ -89,6 +93,8 @@ def evaluate_tasks(
         batch_size: texts per batch.
         config: parameters to store in each record.
         fresh: run tasks again even if a record exists.
+        runs: whether a search keeps its run and its qrels; see `qwen3nb.evaluation.run_files`.
+            A record that lacks them gets them, and stays as it is otherwise.
         strict: whether to raise if a task failed; if not, see `EvaluationRun.failures`.
         show_progress: whether to show a progress bar over the tasks.
 
@@ -115,16 +121,19 @@ def evaluate_tasks(
             earlier = (
                 None if fresh else stored_record(model, task, folder=folder, seed=seed, limit=limit)
             )
-            if earlier is not None:
+            if earlier is not None and is_complete(earlier, folder=folder, runs=runs):
                 tally.add(earlier, name=name, reused=True)
                 continue
             with tally.attempt(name), hub_access(needs([task]), reachable):
-                result = _run_task(
+                result = evaluate_task(
                     model, task, seed=seed, batch_size=batch_size, limit=limit, config=config,
-                    run=run, mteb_results=None if limit else folder / "mteb",
+                    run=run, mteb_results=None if limit or earlier else folder / "mteb",
+                    run_folder=folder if runs else None,
                 )  # fmt: skip
+                if earlier is not None:
+                    result = with_added_runs(earlier, result)
                 result.save(folder)
-                tally.add(result, name=name)
+                tally.add(result, name=name, reused=earlier is not None)
             _keep_failure(tally.failure(name), file.with_suffix(".error.txt"))
     return tally.run_or_raise(model.label, kind="tasks", saved=folder, strict=strict)
 
@@ -175,17 +184,36 @@ def stored_record(
     )
 
 
-def _run_task(
+def is_complete(result: Result, *, folder: Path, runs: bool) -> bool:
+    """Whether a stored record has all that a run keeps: with ``runs``, a search has its run."""
+    return not runs or result.task.type not in SEARCH_TYPES or has_runs(result, folder)
+
+
+def evaluate_task(
     model: Model,
     task: Any,
     *,
-    seed: int,
-    batch_size: int,
-    limit: int,
-    config: dict[str, Any],
-    run: str,
-    mteb_results: Path | None,
+    seed: int = 0,
+    batch_size: int = 32,
+    limit: int = 0,
+    config: Mapping[str, Any] | None = None,
+    run: str = "",
+    mteb_results: Path | None = None,
+    run_folder: Path | None = None,
 ) -> Result:
+    """Return the record of ``model`` on one MTEB task; nothing is looked up, and nothing saved.
+
+    Args:
+        model: from `load_encoder`, `load_model` or `load_reranker`.
+        task: an MTEB task object; its data stay loaded.
+        seed: seed of the confidence intervals.
+        batch_size: texts per batch.
+        limit: as in `evaluate_tasks`.
+        config: parameters to store in the record.
+        run: id shared by all records of one evaluation.
+        mteb_results: folder for MTEB's own result file; None for no file.
+        run_folder: folder of the records, for the run and the qrels of a search; None for none.
+    """
     revision, work = data_revision(task), Work(model)
     # MTEB shares the tasks of a benchmark, with generators that an earlier run has advanced.
     task.rng_state, task.np_rng = random.Random(task.seed), np.random.default_rng(task.seed)
@@ -195,7 +223,9 @@ def _run_task(
             counts = data_counts(task)
             predicted, outcome = _by_mteb(model, task, results=mteb_results, batch_size=batch_size)
             scores = score_task(task, predicted, outcome, seed=seed)
-    return assemble(
+            searched = task.metadata.type in SEARCH_TYPES and run_folder is not None
+            judged, ranked = scored_run(task, predicted, outcome) if searched else ({}, {})
+    result = assemble(
         model=model_info(model),
         task=TaskInfo(
             name=task.metadata.name,
@@ -218,10 +248,13 @@ def _run_task(
         work=work,
         seed=seed,
         run=run,
-        config=config | ({"top": scores.top} if scores.top else {}),
+        config={**(config or {}), **({"top": scores.top} if scores.top else {})},
         device=model.device,
         precision=model.settings.get("dtype", "float32"),
     )
+    if run_folder is None or not searched:
+        return result
+    return with_runs(result, run_folder, run=ranked, qrels=judged)
 
 
 def _by_mteb(

@@ -28,7 +28,7 @@ from qwen3nb.metrics.aggregate import REPORTED, Aggregate, aggregate, reported
 from qwen3nb.metrics.retrieval import rank_documents, score_run
 from qwen3nb.records.record import Part
 
-__all__ = ["SEARCH_TYPES", "Slice", "TaskScores", "score_task", "task_slices"]
+__all__ = ["SEARCH_TYPES", "Slice", "TaskScores", "score_task", "scored_run", "task_slices"]
 
 AGREEMENT = 1e-5  # MTEB rounds some of its scores to five decimals
 TOP = 10  # documents of each query that a record keeps
@@ -188,6 +188,21 @@ def _top(task: Any, predicted: Mapping[str, Any], evaluated: list[Slice]) -> dic
         for query in judged:
             top[f"{each.prefix}{query}"] = rank_documents(run.get(query, {}))[:TOP]
     return top
+
+
+def scored_run(task: Any, predicted: Mapping[str, Any], outcome: Any) -> tuple[Any, Any]:
+    """Return the judgements and the rankings of a search, by the query ids of its columns.
+
+    For the arguments see `score_task`.
+    """
+    qrels: dict[str, Any] = {}
+    run: dict[str, Any] = {}
+    for each, _ in _evaluated(task, outcome):
+        judged, ranked = _judged_run(task, each, predicted[each.subset][each.split])
+        for query, grades in judged.items():
+            qrels[f"{each.prefix}{query}"] = grades
+            run[f"{each.prefix}{query}"] = ranked.get(query, {})
+    return qrels, run
 
 
 def _without_own_ids(run: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:

@@ -10,7 +10,13 @@ from typing import Any
 from qwen3nb import paths
 from qwen3nb.datasets.mirror import data_revision
 from qwen3nb.evaluation.mteb.cost import Cost, EncodingSpeed, Range, costs
-from qwen3nb.evaluation.mteb.evaluate import Model, stored_record, suite_tasks, unsuited
+from qwen3nb.evaluation.mteb.evaluate import (
+    Model,
+    is_complete,
+    stored_record,
+    suite_tasks,
+    unsuited,
+)
 from qwen3nb.evaluation.mteb.select import task_key
 from qwen3nb.evaluation.mteb.subsample import limited
 
@@ -54,6 +60,7 @@ def plan(
     limit: int = 0,
     output: Path | str | None = None,
     seed: int = 0,
+    runs: bool = False,
     speed: EncodingSpeed | None = None,
     statuses: Sequence[str] | None = None,
 ) -> list[Planned]:
@@ -64,17 +71,18 @@ def plan(
 
     Args:
         model: a loaded model.
-        tier: as in `evaluate`, like the next four arguments.
+        tier: as in `evaluate`, like the next five arguments.
         tasks: tasks to run instead of the tier's.
         limit: maximum number of queries, rows and unjudged documents.
         output: folder of the records.
         seed: seed of the records.
+        runs: whether searches keep their runs.
         speed: from `measure_encoding`; None leaves the minutes unknown.
         statuses: from `task_statuses` of the same tasks, if they are known already.
     """
     selected = suite_tasks(tier=tier, tasks=tasks)
     if statuses is None:
-        statuses = task_statuses(model, selected, limit=limit, output=output, seed=seed)
+        statuses = task_statuses(model, selected, limit=limit, output=output, seed=seed, runs=runs)
     planned = []
     for task, status in zip(selected, statuses, strict=True):
         cost = _cost(task, speed, limit=limit, model=model)
@@ -101,9 +109,10 @@ def waiting(
     limit: int = 0,
     output: Path | str | None = None,
     seed: int = 0,
+    runs: bool = False,
 ) -> list[Any]:
     """Return the tasks that `evaluate` would run: the model supports them, no record is there."""
-    statuses = task_statuses(model, tasks, limit=limit, output=output, seed=seed)
+    statuses = task_statuses(model, tasks, limit=limit, output=output, seed=seed, runs=runs)
     return [task for task, status in zip(tasks, statuses, strict=True) if status == TO_RUN]
 
 
@@ -114,17 +123,21 @@ def task_statuses(
     limit: int = 0,
     output: Path | str | None = None,
     seed: int = 0,
+    runs: bool = False,
 ) -> list[str]:
     """Return the status of each task, as in `Planned`; reads the records that are there."""
     folder = Path(output) if output else paths.results()
-    return [_status(model, task, folder=folder, seed=seed, limit=limit) for task in tasks]
+    return [
+        _status(model, task, folder=folder, seed=seed, limit=limit, runs=runs) for task in tasks
+    ]
 
 
-def _status(model: Model, task: Any, *, folder: Path, seed: int, limit: int) -> str:
+def _status(model: Model, task: Any, *, folder: Path, seed: int, limit: int, runs: bool) -> str:
     if reason := unsuited(model, task):
         return reason
     there = stored_record(model, task, folder=folder, seed=seed, limit=limit)
-    return TO_RUN if there is None else "there"
+    complete = there is not None and is_complete(there, folder=folder, runs=runs)
+    return "there" if complete else TO_RUN
 
 
 def _cost(task: Any, speed: EncodingSpeed | None, *, limit: int, model: Model) -> Cost:

@@ -99,6 +99,7 @@ def load_checked(
     tier: str = "",
     limit: int = 0,
     output: Path | str | None = None,
+    runs: bool = False,
     **settings: Any,
 ) -> Model:
     """Load a model after a look for its weights and for the data of the tasks to run.
@@ -111,6 +112,7 @@ def load_checked(
         tier: the tier they were selected by, named in the message if they are all of it.
         limit: as in `evaluate`.
         output: folder of the records.
+        runs: as in `evaluate`.
         settings: options of `load_model`.
 
     Raises:
@@ -127,7 +129,8 @@ def load_checked(
     with hub_access(needs([], [checkpoint]), lambda: not problem()):
         model = load_model(checkpoint, **settings)
     if absent:
-        left = waiting(model, tasks, limit=limit, output=output, seed=settings.get("seed", 0))
+        seed = settings.get("seed", 0)
+        left = waiting(model, tasks, limit=limit, output=output, seed=seed, runs=runs)
         absent = _of(needs(left), absent)
     if absent:
         raise missing_error(absent, command=command, problem=problem())
@@ -168,6 +171,7 @@ def preflight(
     limit: int = 0,
     output: Path | str | None = None,
     seed: int = 0,
+    runs: bool = False,
     batch_size: int = 32,
 ) -> Preflight:
     """Measure and compare what `evaluate` needs with the same arguments.
@@ -179,13 +183,14 @@ def preflight(
         limit: maximum number of queries, rows and unjudged documents.
         output: folder of the records.
         seed: seed of the records.
+        runs: whether searches keep their runs.
         batch_size: texts per batch.
 
     Raises:
         EncoderError: a batch does not fit into memory, or a vector is not finite.
     """
     selected = suite_tasks(tier=tier, tasks=tasks)
-    options: dict[str, Any] = {"limit": limit, "output": output, "seed": seed}
+    options: dict[str, Any] = {"limit": limit, "output": output, "seed": seed, "runs": runs}
     encoders = _encoders(model)
     speed, before = None, resident_memory()
     statuses = task_statuses(model, selected, **options)
@@ -269,7 +274,7 @@ def _disk(planned: Sequence[Planned], encoders: Sequence[Encoder]) -> ResourceCh
 
 def _vector_bytes(planned: Sequence[Planned], encoder: Encoder) -> Range:
     """Return the bytes of the vectors of all texts that are not stored yet."""
-    each = bytes_per_vector(encoder.dimension)
+    each = bytes_per_vector(encoder.width)
     stored = len(encoder.cache) if encoder.cache is not None else 0
     high = sum(task.texts or 0 for task in planned)
     low = sum(_distinct(planned))

@@ -13,6 +13,7 @@ from qwen3nb.datasets.collection import TestCollection
 from qwen3nb.datasets.collection_formats import find_collections
 from qwen3nb.metrics.retrieval import score_run
 from qwen3nb.models.encoders.base import Encoder
+from qwen3nb.models.encoders.similarity import truncate_dimensions
 from qwen3nb.models.search.exact import Hits, search
 from qwen3nb.models.search.faiss_index import (
     FAMILIES,
@@ -28,7 +29,7 @@ from qwen3nb.models.search.faiss_training import extremes
 from qwen3nb.models.search.vector_store import BLOCK, VectorStore, stored_vectors
 from qwen3nb.utils.hardware import cores
 
-__all__ = ["AnnPoint", "AnnSuite", "Compressed", "ann_suite", "compress", "truncate_dimensions"]
+__all__ = ["AnnPoint", "AnnSuite", "Compressed", "ann_suite", "compress"]
 
 METRIC = "nDCG@10"
 DEPTH = 10
@@ -244,23 +245,6 @@ def compress(
             ndcg = _ndcg(collection, hits.scores, hits.ids)
             points.append(Compressed(kind, dimension, size, ndcg))
     return tuple(points)
-
-
-def truncate_dimensions(vectors: Vectors, dimension: int, *, unit: bool = True) -> Vectors:
-    """Keep the first ``dimension`` dimensions of (N, D), rescaled to length 1 if ``unit``.
-
-    A vector whose prefix is zero stays zero.
-
-    Raises:
-        ValueError: ``dimension`` is not 1 to D.
-    """
-    if not 1 <= dimension <= vectors.shape[1]:
-        raise ValueError(f"dimension is {dimension}; expected 1 to {vectors.shape[1]}")
-    kept = np.array(vectors[:, :dimension], dtype=np.float32, order="C")
-    lengths = np.linalg.norm(kept, axis=1, keepdims=True)
-    if unit:
-        kept /= np.where(lengths > 0, lengths, 1)
-    return kept
 
 
 def _signs(vectors: Vectors) -> Vectors:

@@ -28,6 +28,7 @@ from qwen3nb.evaluation.recording import (
     stored,
 )
 from qwen3nb.evaluation.run import EvaluationRun, Tally
+from qwen3nb.evaluation.run_files import has_runs, with_added_runs, with_runs
 from qwen3nb.metrics.retrieval import rank_documents, score_run
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.load import load_model
@@ -54,6 +55,7 @@ def evaluate_domain(
     output: Path | str | None = None,
     seed: int = 0,
     fresh: bool = False,
+    runs: bool = False,
     show_progress: bool = True,
     **options: Any,
 ) -> EvaluationRun:
@@ -68,6 +70,8 @@ def evaluate_domain(
         output: folder for records; by default `paths.results`.
         seed: seed of the confidence intervals.
         fresh: evaluate again even if a record exists.
+        runs: as in `qwen3nb.evaluate`; the qrels hold the grades, so that a program needs
+            `Domain.threshold` for the binary metrics, as in ``trec_eval -l 2``.
         show_progress: whether to show progress bars.
         options: options of `load_encoder`.
     """
@@ -81,7 +85,7 @@ def evaluate_domain(
             seen.add(model.identity)
             with evaluating(record_path(model, domain.name, folder=folder, seed=seed)):
                 result, reused = _evaluate(
-                    model, domain, folder=folder, seed=seed, fresh=fresh, run=run
+                    model, domain, folder=folder, seed=seed, fresh=fresh, runs=runs, run=run
                 )
             tally.add(result, name=model.label, reused=reused)
     return tally.run()
@@ -98,9 +102,10 @@ def _loaded(model: str | Path | Model | ModelEntry, **options: Any) -> Model:
     if not isinstance(model, ModelEntry):
         return load_model(model, **options)
     loaded = load_model(model.spec, prompts=model.prompts, label=model.label, **options)
-    loaded.label = model.label or loaded.label  # search models ignore the options of encoders
     dimension = getattr(loaded, "dimension", None)
-    if model.dimensions not in (None, dimension):
+    if model.label and dimension is None:  # search models ignore the options of encoders
+        loaded.label = model.label
+    if model.dimensions not in (None, dimension, getattr(loaded, "width", None)):
         has = "has no vectors" if dimension is None else f"has {dimension}"
         raise DataError(
             f"{_name(model)}: expected vectors of {model.dimensions} dimensions; {model.spec} {has}"
@@ -162,12 +167,24 @@ def _best(scores: Mapping[str, float], depth: int) -> dict[str, float]:
 
 
 def _evaluate(
-    model: Model, domain: Domain, *, folder: Path, seed: int, fresh: bool, run: str
+    model: Model, domain: Domain, *, folder: Path, seed: int, fresh: bool, runs: bool, run: str
 ) -> tuple[Result, bool]:
-    """Return the record of a model and whether it was reused."""
+    """Return the record of a model, saved, and whether it was there."""
     file = record_path(model, domain.name, folder=folder, seed=seed)
-    if not fresh and (earlier := _stored(file, model, domain)) is not None:
+    earlier = None if fresh else _stored(file, model, domain)
+    if earlier is not None and (not runs or has_runs(earlier, folder)):
         return earlier, True
+    result, hits = _searched(model, domain, seed=seed, run=run)
+    if runs:
+        result = with_runs(result, folder, run=hits, qrels=domain.grades)
+    if earlier is not None:
+        result = with_added_runs(earlier, result)
+    result.save(folder)
+    return result, earlier is not None
+
+
+def _searched(model: Model, domain: Domain, *, seed: int, run: str) -> tuple[Result, Run]:
+    """Return the record of a model, which is not saved, and the run that it scores."""
     work = Work(model)
     hits = search_domain(model, domain)
     graded = score_run(domain.grades, hits, _GRADED)
@@ -192,8 +209,7 @@ def _evaluate(
         device=model.device,
         precision=model.settings.get("dtype", "float32"),
     )
-    result.save(folder)
-    return result, False
+    return result, hits
 
 
 def _stored(file: Path, model: Model, domain: Domain) -> Result | None:

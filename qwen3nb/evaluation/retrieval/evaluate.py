@@ -15,13 +15,14 @@ from qwen3nb.datasets.collection import TestCollection
 from qwen3nb.evaluation.recording import Work, assemble, model_info
 from qwen3nb.evaluation.retrieval.first_stage import First, describe, first_stage
 from qwen3nb.metrics.retrieval import score_run
+from qwen3nb.metrics.run_arrays import RunArrays
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.search.bm25 import BM25
 from qwen3nb.models.search.fusion import Fusion
 from qwen3nb.records.record import ModelInfo, Result, TaskInfo
 from qwen3nb.utils.atomic_files import sha256_json
 
-__all__ = ["DEPTH", "METRICS", "evaluate_collection"]
+__all__ = ["DEPTH", "METRICS", "evaluate_collection", "searched_run"]
 
 METRICS = (
     "nDCG@10", "MRR@10", "Recall@1", "Recall@10", "Recall@100", "P@10", "MAP@100",
@@ -78,6 +79,11 @@ def evaluate_collection(
         device=model.device if model else "cpu",
         precision=str(model.settings.get("dtype", "float32")) if model else "float32",
     )
+
+
+def searched_run(model: Any, collection: TestCollection, *, depth: int = DEPTH) -> RunArrays:
+    """Return the run that `evaluate_collection` scores, which is kept in the cache."""
+    return first_stage(collection, _as_first_stage(model), depth=depth).run
 
 
 def _as_first_stage(model: Any) -> First:

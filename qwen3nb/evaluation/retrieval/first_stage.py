@@ -36,7 +36,7 @@ from qwen3nb.models.search.fusion import FUSION, fuse
 from qwen3nb.models.sources.resolve import find_source
 from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json, write_json
 
-__all__ = ["First", "FirstStage", "first_stage", "load_first", "stored_stage"]
+__all__ = ["First", "FirstStage", "first_stage", "load_first", "search_collection", "stored_stage"]
 
 First = Any  # "bm25", "given", a path, an Encoder, or a list of these
 Scored = Iterator[tuple[str, Mapping[str, float]]]  # a query and the scores of its documents
@@ -96,7 +96,7 @@ def first_stage(
     if stage is not None:
         return stage
     counts: Counter[str] = Counter()
-    run = _search(collection, first, depth, counts)
+    run = search_collection(collection, first, depth=depth, counts=counts)
     if not len(run.scores):
         raise DataError(f"{collection.name}: the first stage {label} found no documents")
     counts[_EMPTY] = int(np.sum(np.diff(run.offsets) == 0))  # of a fusion, not of its parts
@@ -160,10 +160,18 @@ def describe(first: First) -> tuple[str, dict[str, Any]]:
     )
 
 
-def _search(
-    collection: TestCollection, first: First, depth: int, counts: Counter[str]
+def search_collection(
+    collection: TestCollection,
+    first: First,
+    *,
+    depth: int,
+    counts: Counter[str] | None = None,
 ) -> RunArrays:
-    """Return the run, and add to ``counts`` what is odd about the runs it is made of."""
+    """Return the ``depth`` best documents per query; the run is neither looked up nor kept.
+
+    What is odd about the runs that it is made of is added to ``counts``.
+    """
+    counts = Counter() if counts is None else counts
     builder = RunBuilder()
     for query, scores in _scored(collection, first, depth, counts):
         others = scores

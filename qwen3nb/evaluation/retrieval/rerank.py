@@ -36,6 +36,7 @@ from qwen3nb.evaluation.retrieval.candidates import Candidates, load_candidates,
 from qwen3nb.evaluation.retrieval.first_stage import First, FirstStage
 from qwen3nb.evaluation.retrieval.score_candidates import score_candidates
 from qwen3nb.evaluation.run import EvaluationRun, Tally
+from qwen3nb.evaluation.run_files import has_runs, with_qrels
 from qwen3nb.hub.session import hub_reachable, hub_session
 from qwen3nb.metrics.retrieval import score_run
 from qwen3nb.metrics.run_arrays import RunArrays
@@ -76,6 +77,7 @@ def rerank(
     seed: int = 0,
     config: dict[str, Any] | None = None,
     fresh: bool = False,
+    runs: bool = False,
     strict: bool = True,
     load: Callable[..., list[Candidates]] = load_candidates,
     show_progress: bool = True,
@@ -100,6 +102,7 @@ def rerank(
         seed: seed of the confidence intervals.
         config: parameters to store in each record.
         fresh: score again even if a record or a journal exists.
+        runs: whether the qrels are kept, too; the runs are in any case.
         strict: whether to raise if a data set failed; if not, see `EvaluationRun.failures`.
         load: `load_candidates`, or `LoadedCandidates.load` to share them between rerankers.
         show_progress: whether to show progress bars.
@@ -125,7 +128,7 @@ def rerank(
             for each in load(part, stage, depth=depth, limit=limit, reachable=reachable):
                 result, reused = rerank_candidates(
                     reranker, each, output=folder, seed=seed, config=config, fresh=fresh,
-                    show_progress=show_progress, run=run,
+                    runs=runs, show_progress=show_progress, run=run,
                 )  # fmt: skip
                 tally.add(result, name=each.collection.name, reused=reused)
     return tally.run_or_raise(reranker.label, kind="data sets", saved=folder, strict=strict)
@@ -209,6 +212,7 @@ def rerank_candidates(
     seed: int = 0,
     config: dict[str, Any] | None = None,
     fresh: bool = False,
+    runs: bool = False,
     show_progress: bool = True,
     run: str = "",
 ) -> tuple[Result, bool]:
@@ -217,10 +221,14 @@ def rerank_candidates(
     task = _task_info(candidates)
     file = record_path(reranker, task.key, folder=folder, seed=seed)
     with evaluating(file):
-        return _rerank_candidates(
+        result, reused = _rerank_candidates(
             reranker, candidates, task, file, folder=folder, seed=seed, config=config, fresh=fresh,
             show_progress=show_progress, run=run,
         )  # fmt: skip
+        if runs and not has_runs(result, folder):
+            result = with_qrels(result, folder, candidates.collection.qrels)
+            result.save(folder)
+        return result, reused
 
 
 def _rerank_candidates(

@@ -11,7 +11,9 @@ Rules for all models:
 - a text that is not valid Unicode (a lone surrogate) is refused with its index;
 - a vector that is not finite, or zero for a text that is not blank, is an error that names
   the text's index;
-- special tokens inside a text are plain text.
+- special tokens inside a text are plain text;
+- of a model with ``dimensions``, the first of each vector are kept, scaled to length 1 again if
+  the model normalises; the cache keeps whole vectors, so that all lengths share them.
 
 Shapes: N texts, D dimensions.
 """
@@ -34,6 +36,7 @@ from qwen3nb.models.cache.embedding_cache import EmbeddingCache, text_key
 from qwen3nb.models.counters import Stats
 from qwen3nb.models.encoders.progress import EncodingProgress
 from qwen3nb.models.encoders.prompts import ROLES, prompt_for
+from qwen3nb.models.encoders.similarity import leading_dimensions, truncate_dimensions
 from qwen3nb.models.mteb_meta import mteb_meta
 from qwen3nb.models.sources.fingerprint import fingerprint
 from qwen3nb.models.sources.source import Source
@@ -43,6 +46,7 @@ from qwen3nb.utils.choices import one_of
 
 if TYPE_CHECKING:
     from mteb.models.model_meta import ModelMeta
+    from numpy.typing import NDArray
     from torch import Tensor
 
 
@@ -62,6 +66,7 @@ class Encoder(ABC):
     Attributes:
         label: a short name that is safe in file names.
         settings: everything its vectors depend on, as JSON; see `identity`.
+        dimensions: number of leading dimensions that are kept; None for all.
         prompts: text prepended to an input, per role.
         stats: work done so far.
         batch_size: texts per batch if they must be padded; changes no vector.
@@ -69,6 +74,8 @@ class Encoder(ABC):
     """
 
     searches_only = False
+    # Whether a text has no token; of models whose tokenizer may find none in one not blank.
+    _tokenless: Callable[[str], bool] | None = None
 
     def __init__(
         self,
@@ -76,26 +83,35 @@ class Encoder(ABC):
         *,
         settings: dict[str, Any],
         batch_size: int = 32,
+        dimensions: int | None = None,
         cache: bool = True,
         show_progress: bool = True,
     ) -> None:
-        self.label = source.label
+        """Set what all encoders share.
+
+        Raises:
+            SpecError: ``dimensions`` beyond those of the model.
+        """
+        self.dimensions = leading_dimensions(dimensions, width=self.width, label=source.label)
+        cut = {"dimensions": self.dimensions} if self.dimensions else {}
+        self.label = f"{source.label}-{self.dimensions}d" if cut else source.label
         self.source = source
         self.prompts = source.prompts
-        self.settings = {
+        whole = {
             "encoding": ENCODING,
             "model": fingerprint(source),
             "prompts": source.prompts,
             **({"instruction": source.instruction} if source.instruction else {}),
             **settings,
         }
+        self.settings = {**whole, **cut}
         self.stats = Stats()
         self.batch_size = batch_size
         self.show_progress = show_progress
         self._tick: Callable[[int], None] | None = (
             None  # called with the number of texts done within a chunk
         )
-        self._cache = self._own_cache() if cache else None
+        self._cache = self._own_cache(whole) if cache else None
 
     def __repr__(self) -> str:
         return (
@@ -103,10 +119,11 @@ class Encoder(ABC):
             f"identity {self.identity[:8]}>"
         )
 
-    def _own_cache(self) -> EmbeddingCache:
-        about = {"label": self.label, "identity": self.identity, "settings": self.settings}
-        folder = paths.cache() / "embeddings"
-        return EmbeddingCache(folder / self.identity[:32], about=about)
+    def _own_cache(self, settings: dict[str, Any]) -> EmbeddingCache:
+        """Return the cache of whole vectors."""
+        identity = sha256_json(settings)
+        about = {"label": self.source.label, "identity": identity, "settings": settings}
+        return EmbeddingCache(paths.cache() / "embeddings" / identity[:32], about=about)
 
     @property
     def cache(self) -> EmbeddingCache | None:
@@ -124,13 +141,18 @@ class Encoder(ABC):
         return sha256_json(self.settings)
 
     @property
-    @abstractmethod
     def dimension(self) -> int:
         """D, the length of a vector."""
+        return self.dimensions or self.width
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """The length of a vector before it is cut to `dimensions`."""
 
     @abstractmethod
     def _embed(self, texts: Sequence[str]) -> Vectors:
-        """Return vectors (N, D) of distinct texts, prompts included."""
+        """Return vectors (N, width) of distinct texts, prompts included."""
 
     def encode(
         self,
@@ -236,14 +258,19 @@ class Encoder(ABC):
             hits = self.stats.cached - hits
             misses = len(distinct) - hits
             log.info("%s: %d vectors from the cache, %d computed", self.label, hits, misses)
+        if self._tokenless is not None:
+            filled = np.array([bool(text.strip()) for text in distinct], dtype=bool)
+            self.stats.empty += int((filled & _zero(vectors))[where].sum())
+        if self.dimensions:
+            vectors = truncate_dimensions(vectors, self.dimensions, unit=self.normalizes)
         return vectors[where]
 
     def _cached_or_computed(self, texts: Sequence[str], where: Sequence[int]) -> Vectors:
-        """Return vectors (N, D) of distinct texts, computing those missing from the cache.
+        """Return whole vectors of distinct texts, computing those missing from the cache.
 
         ``where`` gives the position of each input's text among them, for errors.
         """
-        vectors = np.empty((len(texts), self.dimension), dtype=np.float32)
+        vectors = np.empty((len(texts), self.width), dtype=np.float32)
         missing = list(range(len(texts)))
         keys: list[bytes] = []
         if self._cache is not None:
@@ -287,8 +314,9 @@ class Encoder(ABC):
         vectors = self._embed(texts)
         self.stats.seconds += time.perf_counter() - started
         self.stats.encoded += len(texts)
-        blank = np.asarray([not text.strip() for text in texts], dtype=bool)
-        bad = ~np.isfinite(vectors).all(axis=1) | ~(vectors.any(axis=1) | blank)
+        zero = _zero(vectors)
+        zero[zero] = [self._has_tokens(texts[row]) for row in np.flatnonzero(zero)]
+        bad = ~np.isfinite(vectors).all(axis=1) | zero
         if bad.any():
             row = int(np.flatnonzero(bad)[0])
             what = "zero" if np.isfinite(vectors[row]).all() else "not finite"
@@ -297,6 +325,9 @@ class Encoder(ABC):
                 f"{self.label}: the vector of text {index} is {what}: {texts[row]!r:.80}"
             )
         return vectors
+
+    def _has_tokens(self, text: str) -> bool:
+        return bool(text.strip()) and not (self._tokenless and self._tokenless(text))
 
     @property
     def normalizes(self) -> bool:
@@ -328,7 +359,14 @@ class Encoder(ABC):
     @property
     def mteb_model_meta(self) -> ModelMeta:
         """MTEB's description, with a name and revision unique to this encoder."""
-        return mteb_meta(self, dimension=self.dimension, kinds=["dense"])
+        return mteb_meta(
+            self, dimension=self.dimension, kinds=["dense"], similarity=self.similarity_name
+        )
+
+
+def _zero(vectors: Vectors) -> NDArray[np.bool_]:
+    """Return which rows are zero, (N,)."""
+    return np.logical_not(vectors.any(axis=1))
 
 
 def _tensor(vectors: Vectors) -> Tensor:

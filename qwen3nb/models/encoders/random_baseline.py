@@ -27,8 +27,8 @@ class RandomEncoder(Encoder):
         super().__init__(source, settings={"seed": seed, "dimension": dimension}, **options)
 
     @property
-    def dimension(self) -> int:
-        """D, the length of a vector."""
+    def width(self) -> int:
+        """The length of a vector."""
         return self._dimension
 
     def _embed(self, texts: Sequence[str]) -> Vectors:

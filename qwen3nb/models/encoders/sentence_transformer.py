@@ -2,8 +2,9 @@
 
 sentence-transformers loads every model and tokenises its texts. A model that consists of a
 transformer that can be packed, a known pooling and at most a normalisation runs on this
-package's fast path; any other model runs in sentence-transformers. Tests check that the
-vectors agree. They have length 1 only if the model's own files normalise them, or on request.
+package's fast path; any other model, such as a static one, runs in sentence-transformers.
+Tests check that the vectors agree. They have length 1 only if the model's own files normalise
+them, or on request.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from qwen3nb.models.encoders.similarity import unit_and_similarity
 from qwen3nb.models.gate.expected_weights import check_length
 from qwen3nb.models.gate.finite_weights import check_finite
 from qwen3nb.models.gate.refusal import refusing
-from qwen3nb.models.gate.tokenizer import check_modules
+from qwen3nb.models.gate.tokenizer import check_loaded, check_modules
 from qwen3nb.models.inference.flash_varlen import varlen_kernel
 from qwen3nb.models.inference.packing import packing_of
 from qwen3nb.models.inference.runner import Runner
@@ -61,9 +62,9 @@ class SentenceTransformerEncoder(Encoder):
         _check_options(source, pooling=pooling, others=prefix or append_eos)
         self._model = _load(source, device=pick_device(device), dtype=torch_dtype(dtype))
         check_length(self._model, max_length, f"{source.label}: max_length")
-        if max_length is not None:
-            self._model.max_seq_length = max_length
-        self.max_length = self._model.max_seq_length
+        self._static = _static_tokenizer(self._model)
+        self.max_length = _limited(self._model, self._static, max_length)
+        self._tokenless = self._has_no_token if self._static else None
         self._parameters = sum(parameter.numel() for parameter in self._model.parameters())
         self.normalize = _normalizes(self._model, source, given=normalize)
         self.runner = _runner(self._model, batch_size=batch_size, normalize=self.normalize)
@@ -91,8 +92,8 @@ class SentenceTransformerEncoder(Encoder):
         return str(self._model.device)
 
     @property
-    def dimension(self) -> int:
-        """D, the length of a vector."""
+    def width(self) -> int:
+        """The length of a vector."""
         return int(self._model.get_embedding_dimension())
 
     @property
@@ -113,7 +114,7 @@ class SentenceTransformerEncoder(Encoder):
         vectors: Vectors = self._model.encode(
             list(texts),
             prompt="",
-            batch_size=self.batch_size,
+            batch_size=len(texts) if self._static else self.batch_size,  # nothing is padded
             show_progress_bar=False,
             convert_to_numpy=True,
             normalize_embeddings=self.normalize,
@@ -137,13 +138,36 @@ class SentenceTransformerEncoder(Encoder):
         from transformers import PreTrainedTokenizerBase
 
         tokenizer, limit = self._model.tokenizer, self.max_length
-        if limit is None or not isinstance(tokenizer, PreTrainedTokenizerBase):
+        if limit is None:
             return 0
         long = [text for text in texts if len(text.encode("utf-8")) + ADDED > limit]
-        if not long:
+        if self._static:
+            encodings = self._static.encode_batch_fast(long, add_special_tokens=False)
+            return sum(bool(each.overflowing) for each in encodings)
+        if not long or not isinstance(tokenizer, PreTrainedTokenizerBase):
             return 0
         rows = tokenizer(long, truncation=False, padding=False, verbose=False)["input_ids"]
         return sum(len(row) > limit for row in rows)
+
+    def _has_no_token(self, text: str) -> bool:
+        return not self._static.encode(text, add_special_tokens=False).ids
+
+
+def _static_tokenizer(model: Any) -> Any:
+    """Return the tokenizer of a static table; None if something else reads the texts."""
+    return model[0].tokenizer if type(model[0]).__name__ == "StaticEmbedding" else None
+
+
+def _limited(model: Any, static: Any, max_length: int | None) -> int | None:
+    """Set the maximum length, if one is given, and return that of the model."""
+    if static is None:
+        if max_length is not None:
+            model.max_seq_length = max_length
+        limit: int | None = model.max_seq_length
+        return limit
+    if max_length is not None:
+        static.enable_truncation(max_length)
+    return static.truncation["max_length"] if static.truncation else None
 
 
 def _check_options(source: Source, *, pooling: str | None, others: object) -> None:
@@ -171,6 +195,9 @@ def _load(source: Source, *, device: str, dtype: torch.dtype) -> Any:
             device=device,
             model_kwargs={"dtype": dtype, "use_safetensors": True},
         ).eval()
+    if (static := _static_tokenizer(model)) is not None:
+        check_loaded(static, rows=model[0].num_embeddings, folder=source.folder)
+        model.to(dtype)  # which sentence-transformers sets for transformers only
     check_finite(model, source.folder)
     return model
 

@@ -27,7 +27,12 @@ from qwen3nb.models.modeling.configuration import encoder_config
 from qwen3nb.models.modeling.dtypes import torch_dtype
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel, causal_leak
-from qwen3nb.models.modeling.runtime import library_versions, load_tokenizer, pick_device
+from qwen3nb.models.modeling.runtime import (
+    library_versions,
+    load_tokenizer,
+    pick_device,
+    token_rows,
+)
 from qwen3nb.models.modeling.tokenizer_template import surround
 from qwen3nb.models.sources.source import Source
 from qwen3nb.models.types import SpecError, Vectors
@@ -105,8 +110,8 @@ class TransformerEncoder(Encoder):
         return self._device
 
     @property
-    def dimension(self) -> int:
-        """D, the length of a vector."""
+    def width(self) -> int:
+        """The length of a vector."""
         return int(self.runner.model.config.get_text_config().hidden_size)
 
     @property
@@ -119,17 +124,9 @@ class TransformerEncoder(Encoder):
         return self.runner.vectors(self._tokenise(texts), done=self._tick)
 
     def _tokenise(self, texts: Sequence[str]) -> list[list[int]]:
-        if not texts:
-            return []
-        encoded = self._tokenizer(
-            list(texts),
-            truncation=True,
-            max_length=self.max_length,
-            split_special_tokens=True,
-            return_attention_mask=False,
-        )
-        self.stats.cut += sum(bool(each.overflowing) for each in encoded.encodings or ())
-        return [list(row) for row in encoded["input_ids"]]
+        rows, cut = token_rows(self._tokenizer, texts, max_length=self.max_length)
+        self.stats.cut += cut
+        return rows
 
 
 def _pooling(source: Source, known: str | None) -> str:

@@ -85,8 +85,8 @@ class WrappedEncoder(Encoder):
         return str(getattr(self._model, "device", "cpu"))
 
     @property
-    def dimension(self) -> int:
-        """D, the length of a vector."""
+    def width(self) -> int:
+        """The length of a vector."""
         return int(self._dimension)
 
     @property

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from qwen3nb.checkpoints.inside import read_object
-from qwen3nb.models.modeling.configuration import WHOLE_NUMBERS
+from qwen3nb.models.modeling.size_bounds import WHOLE_NUMBERS
 from qwen3nb.models.types import ModelFolderError
 
 __all__ = ["check_configuration", "check_flag", "check_settings", "check_share", "check_whole"]

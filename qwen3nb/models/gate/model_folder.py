@@ -20,8 +20,11 @@ from qwen3nb.models.gate.sentence_modules import (
     check_sentence_modules,
     check_widths,
     sentence_modules,
+    starts_static,
     states_alone,
+    static_width,
 )
+from qwen3nb.models.gate.static_tables import check_static_folder
 from qwen3nb.models.types import ModelFolderError
 
 __all__ = ["check_model_folder"]
@@ -40,14 +43,22 @@ def check_model_folder(folder: Path, *, kind: str) -> None:
 
     Args:
         folder: the model's folder.
-        kind: as in `Source.kind`: ``encoder``, ``seq2seq``, ``sentence-transformers``, ``t5``
-            or ``decoder``; or ``causal`` for a causal language model with its output matrix.
+        kind: as in `Source.kind`: ``encoder``, ``seq2seq``, ``sentence-transformers``,
+            ``static``, ``t5`` or ``decoder``; or ``causal`` for a causal language model with its
+            output matrix.
 
     Raises:
         ModelFolderError: names the file and the key or tensor, what was expected, what it
             contains, and what to do.
         CheckpointError: a JSON or weight file that is malformed.
     """
+    if kind == "static":
+        check_static_folder(folder)
+        return
+    if kind == "sentence-transformers" and not (folder / "config.json").is_file():
+        check_settings(folder)
+        _check_sentence_transformer(folder)
+        return
     opened = _opened(folder)
     if kind == "sentence-transformers":
         _check_sentence_transformer(folder)
@@ -74,6 +85,8 @@ def _opened(folder: Path) -> Checkpoint:
 def _check_sentence_transformer(folder: Path) -> None:
     modules = sentence_modules(folder)
     check_sentence_modules(modules)
+    if starts_static(modules):
+        check_widths(modules, static_width(modules[0]))
     for module in modules:
         if module.name == "Transformer":
             opened = _opened(module.folder)

@@ -16,6 +16,7 @@ from qwen3nb.checkpoints.types import TensorEntry
 from qwen3nb.models.gate.configuration_bounds import check_flag, check_share, check_whole
 from qwen3nb.models.gate.expected_weights import mismatches, refuse, wrong_types
 from qwen3nb.models.gate.refusal import refusing
+from qwen3nb.models.gate.static_tables import TokenTable, token_table
 from qwen3nb.models.types import ModelFolderError
 
 __all__ = [
@@ -24,7 +25,9 @@ __all__ = [
     "check_widths",
     "module_weights",
     "sentence_modules",
+    "starts_static",
     "states_alone",
+    "static_width",
 ]
 
 _LIBRARY = "sentence_transformers."
@@ -35,6 +38,7 @@ _SHAPED = ("CNN", "Dense", "LSTM", "LayerNorm", "WeightedLayerPooling")
 _WEIGHTLESS = ("Asym", "Dropout", "Normalize", "Pooling", "Router", "Transformer")
 _AFTER = ("Dropout", "Normalize", "Pooling", "WordWeights")
 _ROUTERS = ("Asym", "Router")
+_STATIC = "StaticEmbedding"
 # Settings of modules that are whole numbers, and their bounds.
 _SIZES = {
     **dict.fromkeys(
@@ -144,6 +148,8 @@ def check_sentence_modules(modules: list[SentenceModule]) -> None:
         _check_settings(module)
         if module.name in _SHAPED:
             _check_shaped(module)
+        elif module.name == _STATIC:
+            _table(module)
         elif module.name not in _WEIGHTLESS:
             _check_others(module)
 
@@ -173,6 +179,30 @@ def check_widths(modules: list[SentenceModule], width: int) -> None:
             width *= len(_modes(module.fields))
         elif module.name == "Dense":
             width = module.fields.get("out_features", width)
+
+
+def starts_static(modules: list[SentenceModule]) -> bool:
+    """Return whether texts are read by a static table, and not by a transformer."""
+    return modules[0].name == _STATIC
+
+
+def static_width(module: SentenceModule) -> int:
+    """Return the length of the vectors of a static table.
+
+    Raises:
+        ModelFolderError: no weights, or no table in them.
+    """
+    return _table(module).width
+
+
+def _table(module: SentenceModule) -> TokenTable:
+    if not (module.folder / "tokenizer.json").is_file():
+        raise ModelFolderError(
+            f"{module.folder}: the tokenizer is missing; expected tokenizer.json beside the table "
+            "of its tokens"
+        )
+    opened = _weights(module)
+    return token_table(opened.tensors, opened.files[0])
 
 
 def states_alone(module: SentenceModule) -> bool:

@@ -27,6 +27,7 @@ __all__ = [
     "check_tokenizer",
     "read_vocabulary",
     "rust_tokenizer",
+    "table_tokenizer",
 ]
 
 TOKENIZER = "tokenizer.json"
@@ -93,7 +94,8 @@ def check_modules(folder: Path) -> None:
         elif (module / TOKENIZER).is_file() and (module / "model.safetensors").is_file():
             entries = read_safetensors(module / "model.safetensors")
             tables = [each.shape[0] for each in entries.values() if len(each.shape) == 2]
-            check_tokenizer(module, rows=max(tables, default=0))
+            rows = entries["mapping"].shape[0] if "mapping" in entries else max(tables, default=0)
+            check_tokenizer(module, rows=rows)
 
 
 def check_loaded(tokenizer: Any, *, rows: int, folder: Path) -> None:
@@ -138,6 +140,24 @@ def rust_tokenizer(file: Path) -> Tokenizer:
         return Tokenizer.from_file(str(file))
     except Exception as error:  # the library raises bare Exceptions  # noqa: BLE001
         raise CheckpointError(f"{file}: not a valid tokenizer ({error!s:.200})") from None
+
+
+def table_tokenizer(file: Path, *, rows: int) -> Tokenizer:
+    """Return the tokenizer of a static model, whose table has a row for each of its tokens.
+
+    Raises:
+        CheckpointError: no valid tokenizer, or another number of tokens than rows.
+    """
+    vocabulary = _of_rust(file, read_object(file))
+    _check_largest(file.parent, vocabulary, rows)
+    tokenizer = rust_tokenizer(file)
+    check_loaded(tokenizer, rows=rows, folder=file.parent)
+    if (count := tokenizer.get_vocab_size()) != rows:
+        raise CheckpointError(
+            f"{file}: has {count} tokens, but the table has {rows} rows; the tokenizer belongs to "
+            "another model"
+        )
+    return tokenizer
 
 
 def _check_complete(folder: Path) -> None:

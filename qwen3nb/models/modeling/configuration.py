@@ -14,18 +14,10 @@ from typing import Any
 
 from transformers import Qwen3Config
 
-__all__ = ["WHOLE_NUMBERS", "Qwen3EncoderConfig", "encoder_config", "ignored_settings"]
+from qwen3nb.models.modeling.size_bounds import WHOLE_NUMBERS
 
-# Whole numbers and their plausible ranges.
-WHOLE_NUMBERS = {
-    "vocab_size": (1, 10_000_000),
-    "hidden_size": (1, 65_536),
-    "intermediate_size": (1, 1_000_000),
-    "num_hidden_layers": (1, 1_000),
-    "num_attention_heads": (1, 1_024),
-    "num_key_value_heads": (1, 1_024),
-    "max_position_embeddings": (1, 1_000_000_000),
-}
+__all__ = ["Qwen3EncoderConfig", "encoder_config", "ignored_settings"]
+
 _PAD_TOKEN = 151_643  # of Qwen3, by default
 _ROPE_THETA = 1e6
 _FROM_FILE = "_from_file"  # marks the fields of a file for `Qwen3EncoderConfig`

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,3 +70,23 @@ def load_tokenizer(folder: Path, config: Any) -> PreTrainedTokenizerBase:
     except CheckpointError as error:
         raise SpecError(str(error)) from None
     return tokenizer
+
+
+def token_rows(
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, max_length: int
+) -> tuple[list[list[int]], int]:
+    """Return the token ids of each text, at most ``max_length``, and how many texts were cut.
+
+    Special tokens inside a text are plain text.
+    """
+    if not texts:
+        return [], 0
+    encoded = tokenizer(
+        list(texts),
+        truncation=True,
+        max_length=max_length,
+        split_special_tokens=True,
+        return_attention_mask=False,
+    )
+    cut = sum(bool(each.overflowing) for each in encoded.encodings or ())
+    return [list(row) for row in encoded["input_ids"]], cut

@@ -51,7 +51,7 @@ class Fusion:
     searches_only = True
 
     def __init__(self, source: Source, parts: Sequence[Encoder | BM25]) -> None:
-        self.label = source.label
+        self.label = "-plus-".join(part.label for part in parts)
         self.source = source
         self.parts = list(parts)
         self.settings: dict[str, Any] = {
@@ -100,4 +100,4 @@ class Fusion:
     @property
     def mteb_model_meta(self) -> ModelMeta:
         """MTEB's description, with a name and revision unique to this combination."""
-        return mteb_meta(self, dimension=None, kinds=["dense"])
+        return mteb_meta(self, dimension=None, kinds=["hybrid"], parts=self.parts)

@@ -30,6 +30,8 @@ from qwen3nb.checkpoints.checkpoint import list_checkpoints
 from qwen3nb.checkpoints.inside import check_all_inside, read_object
 from qwen3nb.checkpoints.provenance import PROVENANCE, read_provenance
 from qwen3nb.checkpoints.types import CheckpointError
+from qwen3nb.models.gate.sentence_modules import sentence_modules, starts_static
+from qwen3nb.models.gate.static_tables import static_files
 from qwen3nb.models.sources.lora import adapter_config, check_fit
 from qwen3nb.models.sources.prompt_names import named_prompts, stored_prompts
 from qwen3nb.models.sources.source import Source
@@ -249,25 +251,41 @@ def _registered(name: str, entry: Mapping[str, Any]) -> Source:
         if installed and installed.submodule_search_locations:
             folder = Path(installed.submodule_search_locations[0]) / entry["folder"]
             common["prompts"] = common["prompts"] or stored_prompts(folder)
-            return Source(name, "sentence-transformers", name, folder=folder, **common)
+            kind = entry.get("kind", "sentence-transformers")
+            return Source(name, kind, name, folder=folder, **common)
     return Source(name, "hub", name, **common)
 
 
 def _folder(spec: str, folder: Path) -> Source:
     if (folder / "adapter_config.json").is_file() and not (folder / "config.json").is_file():
         return adapter_source(folder)
-    if not (folder / "config.json").is_file():
+    if not (folder / "config.json").is_file() and not _static(folder):
         inside = sorted(path.name for path in folder.glob("*/") if (path / "config.json").is_file())
         hint = f" Folders in it that have one: {', '.join(inside)}." if inside else ""
         raise SpecError(f"{folder}: no config.json, so this is not a model.{hint}")
     try:
         check_all_inside(folder)
-        config = read_object(folder / "config.json")
+        file = folder / "config.json"
+        config = read_object(file) if file.is_file() else {}
     except CheckpointError as error:
         raise SpecError(str(error)) from None
     return Source(
         spec, _kind(folder, config), _label(folder), folder=folder, prompts=stored_prompts(folder)
     )
+
+
+def _static(folder: Path) -> bool:
+    """Return whether a folder without ``config.json`` holds a static model.
+
+    Raises:
+        SpecError: a ``modules.json`` that is malformed.
+    """
+    if not (folder / "modules.json").is_file():
+        return static_files(folder) is not None
+    try:
+        return starts_static(sentence_modules(folder))
+    except CheckpointError as error:
+        raise SpecError(str(error)) from None
 
 
 def _kind(folder: Path, config: dict[str, Any]) -> str:
@@ -276,6 +294,8 @@ def _kind(folder: Path, config: dict[str, Any]) -> str:
         return "seq2seq"
     if model_type == "qwen3" and config.get("is_causal") is False:
         return "encoder"
+    if static_files(folder) is not None:
+        return "static"
     if (folder / "modules.json").is_file():
         return "sentence-transformers"
     return "t5" if config.get("is_encoder_decoder") else "decoder"

@@ -13,9 +13,10 @@ class Source:
     Attributes:
         spec: the spec as given.
         kind: ``encoder`` (a bidirectional Qwen3 directory), ``seq2seq`` (an
-            encoder-decoder checkpoint), ``sentence-transformers``, ``t5`` (another
-            encoder-decoder, whose encoder is used), ``decoder`` (a causal
-            language model), ``adapter`` (LoRA), ``fusion``, ``hub``, ``random`` or ``bm25``.
+            encoder-decoder checkpoint), ``sentence-transformers``, ``static`` (model2vec's, or
+            wordllama), ``t5`` (another encoder-decoder, whose encoder is used), ``decoder`` (a
+            causal language model), ``adapter`` (LoRA), ``fusion``, ``hub``, ``random`` or
+            ``bm25``.
         label: a name that is safe in file names and tables.
         folder: the model's folder, if it has one.
         prompts: text prepended to an input, per role or task; see `prompt_for`, and

@@ -227,7 +227,7 @@ def _of_model(folder: Path, results: Sequence[Result]) -> list[Result]:
     if not results:
         return []
     content = fingerprint(find_source(str(folder)))
-    same = [r for r in latest(results) if r.model.settings["model"] == content]
+    same = [r for r in latest(results) if r.model.settings.get("model") == content]
     ways: dict[str, list[Result]] = {}
     for record in newest_records(same)[0]:
         ways.setdefault(record.model.identity, []).append(record)

@@ -121,7 +121,7 @@ def _mean(mean: BenchmarkMean, example: Result) -> Cell:
 
 def why_missing(other: Result, tasks: Iterable[str]) -> str:
     """Return why a model has no result on ``tasks``, inferred from its result on another."""
-    searches_only = other.model.settings["model"].get("kind") in ("bm25", "fusion")
+    searches_only = other.model.settings.get("model", {}).get("kind") in ("bm25", "fusion")
     return "no vectors" if searches_only and not any(map(is_search, tasks)) else MISSING
 
 

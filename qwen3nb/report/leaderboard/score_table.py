@@ -21,7 +21,7 @@ from qwen3nb.report.render.home import score_link
 from qwen3nb.report.render.table import Table, with_ranks
 from qwen3nb.tiers import TIERS
 
-__all__ = ["contenders", "leaderboard"]
+__all__ = ["contenders", "leaderboard", "record_list"]
 
 NEAR = (
     "not significantly different from the best of its column: two-sided paired permutation test "
@@ -115,6 +115,28 @@ def contenders(results: Sequence[Result], comparison: Comparison) -> set[str]:
         and (difference := comparison.between(other, best)) is not None
         and difference.corrected >= comparison.procedure.alpha
     }
+
+
+def record_list(results: Iterable[Result]) -> Table:
+    """Return a row per record: model, task, main metric with its interval, and n."""
+    listed = list(results)
+    rows = tuple(
+        (
+            Cell(each.model.label, each.model.identity[:8]),
+            Cell(each.task.key),
+            Cell(each.task.main_metric),
+            number(each.main),
+            Cell(f"{each.main.n} {each.task.unit}"),
+        )
+        for each in listed
+    )
+    used = interval_words(each.main.interval for each in listed)
+    return Table(
+        ("model", "task", "metric", "value", "n"),
+        rows,
+        f"Intervals: 95 %, {used}, over n." if listed else "no records",
+        kind="words",
+    )
 
 
 def _head(task: str, results: Sequence[Result]) -> str:

@@ -51,8 +51,8 @@ FORMULAS: Mapping[str, str] = {
 # Parameters of the evaluation notebook that a command need not name, with their defaults.
 EVAL_DEFAULTS: Mapping[str, Any] = {
     "languages": "", "splits": "", "subsets": "", "limit": 0, "pooling": "auto", "max_length": 0,
-    "prefix": "", "append_eos": False, "bidirectional": False, "batch_size": 32, "device": "auto",
-    "dtype": "float32", "seed": 0,
+    "dimensions": 0, "prefix": "", "append_eos": False, "bidirectional": False, "batch_size": 32,
+    "device": "auto", "dtype": "float32", "seed": 0,
 }  # fmt: skip
 _AGAIN = "again"  # folder for the records of a second run, so that the first ones are not reused
 

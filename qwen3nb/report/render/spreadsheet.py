@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 from collections.abc import Sequence
 from typing import TypeAlias
 
 from qwen3nb.report.render.cell import Cell
+from qwen3nb.utils.format import inert_text
 
 __all__ = ["csv_table", "plain_columns"]
 
 Value: TypeAlias = float | str | None
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a spreadsheet formula may start
-_NUMBER = re.compile(r"[+-]?[\d.,]+(e[+-]?\d+)?")
 
 
 def plain_columns(
@@ -52,12 +50,7 @@ def csv_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
     names, values = plain_columns(columns, rows, intervals=True)
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(map(_inert, names))
+    writer.writerow(map(inert_text, names))
     for row in values:
-        writer.writerow([_inert(value) if isinstance(value, str) else value for value in row])
+        writer.writerow([inert_text(value) if isinstance(value, str) else value for value in row])
     return buffer.getvalue()
-
-
-def _inert(line: str) -> str:
-    """Quote text that a spreadsheet would read as a formula; numbers stay numbers."""
-    return f"'{line}" if line.startswith(_FORMULA) and not _NUMBER.fullmatch(line) else line

@@ -58,7 +58,7 @@ _TITLES = {
     "loss_emb": "loss, embedding",
     "lr": "learning rate",
 }
-_SPEED = ("eval_runtime", "eval_samples_per_second", "eval_steps_per_second")
+_SPEED = ("_runtime", "_samples_per_second", "_steps_per_second")  # not scores
 
 
 @dataclass(frozen=True)
@@ -355,7 +355,8 @@ def _correlation_row(
 def logged_series(logs: Iterable[TrainingLog]) -> list[str]:
     """Names of the logged series worth showing: losses, development scores, learning rate."""
     given = {name for log in logs for name in log.series}
-    scores = sorted(n for n in given - {*_TITLES, *_SPEED} if n.startswith("eval_"))
+    others = (name for name in given - {*_TITLES} if name.startswith("eval_"))
+    scores = sorted(name for name in others if not name.endswith(_SPEED))
     *losses, rate = _TITLES
     return [name for name in (*losses, *scores, rate) if name in given]
 

@@ -85,10 +85,11 @@ def test_the_registry_is_complete():
         assert re.fullmatch("[0-9a-f]{40}", entry["revision"]), name
         assert entry["licence"]
         assert re.fullmatch(r"[\w.-]+/[\w.-]+", entry["id"])
-        assert set(entry) <= {"id", "revision", "licence", "package", "folder", "pooling",
+        assert set(entry) <= {"id", "revision", "licence", "package", "folder", "kind", "pooling",
                               "max_length", "prompts", "instruction"}  # fmt: skip
         assert ("{instruction}" in str(entry.get("prompts"))) == ("instruction" in entry)
     assert {"e5-base-v2", "e5-small-v2", "gte-base", "bge-base-en-v1.5", "bge-small-en-v1.5",
             "Qwen3-0.6B", "Qwen3-Embedding-0.6B",
-            "embeddinggemma-300m", "t5gemma-2-270m-270m", MINILM} == set(registry())  # fmt: skip
+            "embeddinggemma-300m", "t5gemma-2-270m-270m", "wordllama", MINILM,
+            } == set(registry())  # fmt: skip
     assert find_source("Qwen3-0.6B").pooling == "mean"

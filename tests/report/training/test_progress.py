@@ -176,7 +176,8 @@ def test_a_label_without_a_step_has_that_of_its_checkpoint(home, continued):
 
 
 def test_logs_say_what_each_training_did(home, continued):
-    state = {"log_history": [{"step": 50, "loss": 0.5, "eval_ndcg_at_10": 0.41, "eval_runtime": 3}]}
+    scored = {"eval_ndcg_at_10": 0.41, "eval_ndcg_at_10_runtime": 2, "eval_runtime": 3}
+    state = {"log_history": [{"step": 50, "loss": 0.5, **scored}]}
     folder = home / "runs" / "pairs" / "checkpoint-50"
     (folder / "trainer_state.json").write_text(json.dumps(state))
     (row,) = logs_table(read_trainings([])).rows

@@ -1,0 +1,378 @@
+"""The evaluator in real trainings of tiny models, by the trainers of both libraries."""
+
+import json
+import math
+import random
+import re
+import warnings
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from helpers import REPOSITORY
+from helpers.beir import write_beir
+from helpers.sentence_models import write_sentence_bert
+from transformers import AutoTokenizer, Trainer, TrainingArguments, set_seed
+
+import qwen3nb as q
+from qwen3nb import paths
+from qwen3nb.checkpoints.averaging import select_checkpoints
+from qwen3nb.checkpoints.checkpoint import list_checkpoints, metric_of, open_checkpoint
+from qwen3nb.demo.trainer import quietly, silence
+from qwen3nb.evaluation.embeddings.sts import STSPairs
+from qwen3nb.evaluation.training.evaluator import TrainingEvaluator
+from qwen3nb.models.modeling.qwen3_seq2seq import Qwen3ForSeq2SeqLM
+from qwen3nb.models.types import SpecError
+
+NOUNS = ["row", "file", "table", "image", "path", "token", "array", "graph"]
+DOCUMENTS = [f"To read it, the {noun} must exist, unless it is empty." for noun in NOUNS]
+SEARCH = q.TestCollection.from_texts(
+    [f"Read one {noun}." for noun in NOUNS], DOCUMENTS, [[i] for i in range(8)], name="dev"
+)
+PAIRS = STSPairs("pairs", ("a row", "a file", "a path"), ("a table", "files", "up"), (3, 4, 0))
+OPTIONS = {"pooling": "last", "prefix": "[R]", "append_eos": True, "max_length": 24}
+
+
+class Seeding(TrainingEvaluator):
+    """An evaluator that seeds every generator and switches modes, as MTEB's tasks and models do."""
+
+    def _encoder(self, model, tokenizer):
+        set_seed(0)
+        model.eval()
+        return super()._encoder(model, tokenizer)
+
+
+def collate(rows):
+    """A batch whose tokens are drawn from every generator that an evaluation might use."""
+    ids = torch.randint(5, 300, (len(rows), 6))
+    ids[:, 0] = random.randrange(5, 300)
+    ids[:, 1] = int(np.random.randint(5, 300))
+    return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": ids}
+
+
+def arguments(folder, **options):
+    return TrainingArguments(
+        str(folder), max_steps=4, per_device_train_batch_size=2, learning_rate=1e-2, seed=5,
+        use_cpu=True, report_to="none", disable_tqdm=True, remove_unused_columns=False,
+        dataloader_pin_memory=False, label_names=["labels"], save_only_model=True,
+        logging_steps=1, **{"save_steps": 1, **options},
+    )  # fmt: skip
+
+
+def train(folder, checkpoint, *callbacks, tokenizer=None, **options):
+    """A training of four steps from a checkpoint; the trainer."""
+    with quietly():
+        trainer = Trainer(
+            model=Qwen3ForSeq2SeqLM.from_pretrained(checkpoint),
+            args=arguments(folder, **options),
+            train_dataset=[{"row": i} for i in range(8)],
+            eval_dataset=[{"row": 0}],
+            data_collator=collate,
+            processing_class=tokenizer,
+            callbacks=list(callbacks),
+        )
+        silence(trainer)
+        trainer.train()
+    return trainer
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tokenizer_folder):
+    return AutoTokenizer.from_pretrained(tokenizer_folder)
+
+
+@pytest.fixture(scope="module")
+def trained(checkpoint, tokenizer, tmp_path_factory):
+    """A training whose checkpoints at steps 1 to 4 are scored, and its evaluator."""
+    folder = tmp_path_factory.mktemp("trained")
+    evaluator = Seeding([SEARCH, PAIRS], name="both", **OPTIONS)
+    train(folder, checkpoint, evaluator, tokenizer=tokenizer)
+    for each in list_checkpoints(folder):
+        assert (each / "tokenizer.json").is_file()
+    return folder
+
+
+def state_of(checkpoint):
+    return json.loads((checkpoint / "trainer_state.json").read_text())
+
+
+class Planned(TrainingEvaluator):
+    """An evaluator whose scores are known before the training, by step."""
+
+    plan = (0.3, 0.9, 0.1, 0.8, 0.5)
+
+    def __init__(self):
+        super().__init__(SEARCH, name="planned", tokenizer="unused")
+        self.calls = []
+
+    def _encoder(self, model, tokenizer):
+        return None
+
+    def _scores(self, model, tokenizer):
+        self.calls.append(len(self.calls))
+        return {"planned": self.plan[self.calls[-1]], "planned_runtime": 0.0}
+
+
+@pytest.mark.integration
+def test_a_training_with_the_evaluator_has_the_same_weights_as_without(
+    trained, checkpoint, tmp_path
+):
+    train(tmp_path / "without", checkpoint)
+    for ours, plain in zip(
+        list_checkpoints(trained), list_checkpoints(tmp_path / "without"), strict=True
+    ):
+        assert open_checkpoint(ours).digest() == open_checkpoint(plain).digest()
+        kept = [e for e in state_of(ours)["log_history"] if "eval_both" not in e]
+        assert kept == state_of(plain)["log_history"]
+
+
+@pytest.mark.integration
+def test_a_checkpoint_scores_in_training_what_its_export_scores(trained, tmp_path):
+    for each in list_checkpoints(trained)[1::2]:
+        export = q.extract(each, tmp_path / each.name, label="x", **OPTIONS).folder
+        (result,) = q.evaluate(export, SEARCH, output=tmp_path / "r", show_progress=False)
+        pairs = q.evaluate_sts(q.load_encoder(export, cache=False), PAIRS).spearman.value
+        assert metric_of(each, "eval_both_dev") == result.main.value
+        assert metric_of(each, "eval_both_pairs") == pairs
+        assert metric_of(each, "eval_both") == (result.main.value + pairs) / 2
+        assert metric_of(each, "eval_both_runtime") > 0
+
+
+def test_every_checkpoint_has_the_scores_of_its_own_step(trained):
+    assert [each.name for each in list_checkpoints(trained)] == [
+        "checkpoint-1", "checkpoint-2", "checkpoint-3", "checkpoint-4",
+    ]  # fmt: skip
+    for step, each in enumerate(list_checkpoints(trained), start=1):
+        scored = [e["step"] for e in state_of(each)["log_history"] if "eval_both" in e]
+        assert scored == list(range(1, step + 1))
+        assert state_of(each)["global_step"] == step
+
+
+@pytest.mark.integration
+def test_average_finds_the_best_checkpoints_by_the_metric(checkpoint, tmp_path, cli):
+    """Without evaluations of the trainer, the state is rewritten after it was saved."""
+    evaluator = Planned()
+    trainer = train(tmp_path / "run", checkpoint, evaluator)
+    done = cli(
+        "average", tmp_path / "run", tmp_path / "mean", "--best", 2, "--metric", evaluator.metric,
+        "--higher-is-better",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    record = json.loads((tmp_path / "mean" / "averaging_metadata.json").read_text())
+    assert record["averaged_from"] == ["checkpoint-4", "checkpoint-2"]
+    assert list(record["metrics"].values()) == list(Planned.plan[:4])
+    # The model of the last step may be another one by now, so it is scored anew.
+    assert trainer.evaluate()["eval_planned"] == Planned.plan[4]
+
+
+@pytest.mark.integration
+def test_the_best_model_is_loaded_at_the_end(checkpoint, tmp_path):
+    """With evaluations of the trainer, which come before the state is saved."""
+    evaluator = Planned()
+    trainer = train(
+        tmp_path, checkpoint, evaluator, eval_strategy="steps", eval_steps=1,
+        load_best_model_at_end=True, metric_for_best_model=evaluator.metric,
+    )  # fmt: skip
+    assert len(evaluator.calls) == 4
+    assert [metric_of(each, evaluator.metric) for each in list_checkpoints(tmp_path)] == list(
+        Planned.plan[:4]
+    )
+    assert trainer.state.best_metric == 0.9
+    best = Qwen3ForSeq2SeqLM.from_pretrained(tmp_path / "checkpoint-2").state_dict()
+    now = trainer.model.state_dict()
+    assert all(torch.equal(best[name], now[name]) for name in best)
+
+
+def test_an_evaluation_changes_nothing_of_model_and_tokenizer_and_keeps_no_vector(
+    checkpoint, tokenizer
+):
+    model = Qwen3ForSeq2SeqLM.from_pretrained(checkpoint).train()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    versions = [each._version for each in model.parameters()]
+    state = tokenizer.backend_tokenizer.to_str()
+    cached = sorted(paths.cache().rglob("*"))
+    evaluator = TrainingEvaluator(SEARCH, tokenizer=tokenizer, **OPTIONS)
+    first, second = evaluator(model), evaluator(model)
+    assert first["dev"] == second["dev"]
+    assert first.keys() == {"dev", "dev_runtime"}
+    assert model.training
+    assert [each._version for each in model.parameters()] == versions
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+    assert all(each.grad is None for each in model.parameters())
+    assert tokenizer.backend_tokenizer.to_str() == state
+    assert sorted(paths.cache().rglob("*")) == cached
+
+
+def test_the_weights_are_not_copied(checkpoint, tokenizer, monkeypatch):
+    monkeypatch.setenv("QWEN3NB_LINEAR", "mkl")  # oneDNN reorders them
+    model = Qwen3ForSeq2SeqLM.from_pretrained(checkpoint)
+    encoder = TrainingEvaluator(SEARCH)._encoder(model, tokenizer)
+    own = {value.data_ptr() for value in model.state_dict().values()}
+    used = encoder._runner.model.state_dict()
+    assert used.keys() == {name for name in used if used[name].data_ptr() in own}
+    assert len(used) > 20
+
+
+def test_another_tier_and_tasks_are_scored_as_evaluate_scores_them(encoder_folder, checkpoint):
+    evaluator = TrainingEvaluator(tasks="AuthorSTS", tokenizer=str(checkpoint))
+    model = Qwen3ForSeq2SeqLM.from_pretrained(checkpoint)
+    (result,) = q.evaluate(encoder_folder, tasks="AuthorSTS", show_progress=False)
+    assert evaluator(model)["AuthorSTS"] == result.main.value
+    assert TrainingEvaluator().metric == "eval_smoke"
+    assert TrainingEvaluator(tier="pydocs", name="eval_api").metric == "eval_api"
+    assert TrainingEvaluator([SEARCH, PAIRS]).metric == "eval_mean"
+
+
+def test_only_the_main_process_evaluates(monkeypatch):
+    evaluator, scores = Planned(), {"planned": 0.7, "planned_runtime": 2.0}
+    monkeypatch.setattr(
+        "qwen3nb.evaluation.training.evaluator._of_main_process", lambda own: scores
+    )
+    state = SimpleNamespace(
+        is_world_process_zero=False, global_step=3, epoch=0.5, log_history=[{"step": 3}]
+    )
+    metrics = {}
+    evaluator.on_evaluate(None, state, None, metrics=metrics)
+    assert metrics == {"eval_planned": 0.7, "eval_planned_runtime": 2.0}
+    assert state.log_history[1:] == [{**metrics, "step": 3, "epoch": 0.5}]
+    evaluator.on_save(None, state, None)  # nothing is written, and nothing scored again
+    assert evaluator.calls == []
+
+
+def test_a_model_without_a_score_is_logged_as_such_and_the_training_goes_on(
+    checkpoint, tokenizer, caplog
+):
+    model = Qwen3ForSeq2SeqLM.from_pretrained(checkpoint)
+    with torch.no_grad():
+        model.model.encoder.norm.weight.fill_(math.nan)
+    assert math.isnan(TrainingEvaluator(SEARCH, tokenizer=tokenizer)(model)["dev"])
+    assert "dev: no score, NaN is logged" in caplog.text
+    assert "not finite" in caplog.text
+
+
+def test_a_score_that_cannot_be_had_is_refused_before_the_training(checkpoint, tokenizer):
+    model = Qwen3ForSeq2SeqLM.from_pretrained(checkpoint)
+    with pytest.raises(SpecError, match="no tokenizer for Qwen3ForSeq2SeqLM"):
+        TrainingEvaluator(SEARCH).on_train_begin(None, None, None, model=model)
+    evaluator = TrainingEvaluator(SEARCH, tokenizer=tokenizer)
+    with pytest.raises(SpecError, match="Linear: expected a SentenceTransformer, or an encoder-de"):
+        evaluator.on_train_begin(None, None, None, model=torch.nn.Linear(2, 2))
+    sharded = type("FullyShardedDataParallel", (torch.nn.Sequential,), {})
+    with pytest.raises(SpecError, match="sharded over processes"):
+        evaluator.on_train_begin(None, None, None, model=torch.nn.Sequential(sharded(model)))
+    model.model.encoder.layers[0].mlp.up_proj.weight.ds_id = 7
+    with pytest.raises(SpecError, match="sharded over processes"):
+        evaluator.on_train_begin(None, None, None, model=model)
+    model.model.encoder.layers[0].mlp.up_proj = torch.nn.Linear(32, 5)
+    with pytest.raises(SpecError, match=r"layers\.0\.mlp\.up_proj\.weight is not as"):
+        evaluator.on_train_begin(None, None, None, model=model)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"name": "dev/1"}, "letters, digits"),
+        ({"tasks": "AuthorSTS"}, "either data, or tasks"),
+        ({"data": [SEARCH, SEARCH]}, "two sets are called 'dev'"),
+        ({"data": []}, "got none"),
+        ({"pooling": "max"}, "unknown pooling 'max'"),
+        ({"data": None, "tier": "smok"}, "unknown tier 'smok'"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(options, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        TrainingEvaluator(**{"data": SEARCH, **options})
+
+
+@pytest.fixture(scope="module")
+def page(checkpoint, tokenizer, tokenizer_folder, tmp_path_factory):
+    """The names that the guide's page uses, after its examples have run in a folder."""
+    folder = tmp_path_factory.mktemp("page")
+    from datasets import Dataset
+
+    text = (REPOSITORY / "book" / "guide" / "inside-a-training.md").read_text(encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("QWEN3NB_HOME", str(folder))
+        write_beir(folder / "development")
+        write_sentence_bert(folder / "encoder", tokenizer_folder, prompts={"query": "q: "})
+        names = {
+            "model": Qwen3ForSeq2SeqLM.from_pretrained(checkpoint),
+            "tokenizer": tokenizer,
+            "train_dataset": [{"row": 0}, {"row": 1}],
+            "collate": collate,
+            "pairs": Dataset.from_dict({"anchor": NOUNS, "positive": DOCUMENTS}),
+        }
+        patch.setenv("ACCELERATE_USE_CPU", "true")
+        with quietly(), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="'pin_memory'")  # there is no GPU here
+            for example in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+                exec(example, names)  # noqa: S102 - our own page
+    return SimpleNamespace(folder=folder, names=names, text=text)
+
+
+@pytest.mark.integration
+def test_the_commands_of_the_guide_follow_its_training(page, cli, monkeypatch):
+    import shlex
+
+    monkeypatch.chdir(page.folder)
+    for line in re.search(r"```sh\n(.*?)```", page.text, re.DOTALL)[1].splitlines():
+        done = cli(*shlex.split(line)[1:])
+        assert done.exit_code == 0, done.output
+    best = select_checkpoints("runs/new", best=2, metric="eval_dev", lower_is_better=False)
+    record = json.loads((page.folder / "runs/new-best/averaging_metadata.json").read_text())
+    assert record["averaged_from"] == [each.name for each in best.folders]
+    assert len(best.metrics) == 3
+
+
+@pytest.mark.integration
+def test_a_sentence_transformer_is_scored_with_its_own_prompts(page, tmp_path):
+    """Each checkpoint of the guide's training, loaded again, has the score of its log."""
+    from sentence_transformers import SentenceTransformer
+
+    runs = page.folder / "runs" / "pairs"
+    scores = {}
+    for each in list_checkpoints(runs):
+        model = SentenceTransformer(str(each), device="cpu")
+        assert model.prompts["query"] == "q: "
+        (result,) = q.evaluate(
+            model, page.names["development"], output=tmp_path, show_progress=False
+        )
+        scores[each.name] = result.main.value
+        assert metric_of(each, "eval_dev") == pytest.approx(result.main.value, abs=1e-6)
+    trainer = page.names["trainer"]
+    assert trainer.state.best_metric == pytest.approx(max(scores.values()), abs=1e-6)
+    assert trainer.evaluator.primary_metric == "dev"
+    assert "eval_dev_runtime" in trainer.state.log_history[-2] | trainer.state.log_history[-1]
+
+
+@pytest.mark.integration
+def test_a_sentence_transformer_is_trained_to_the_same_weights_with_the_callback(page, tmp_path):
+    """It has dropout, and no evaluations, so that its checkpoints are scored as they are saved."""
+    names, evaluator, models = page.names, Seeding(SEARCH), []
+    for callbacks in ([evaluator], []):
+        folder = tmp_path / f"run-{len(models)}"
+        models.append(names["SentenceTransformer"](str(page.folder / "encoder"), device="cpu"))
+        with quietly():
+            names["SentenceTransformerTrainer"](
+                model=models[-1],
+                args=names["Arguments"](
+                    str(folder), max_steps=3, save_steps=1, save_only_model=True, use_cpu=True,
+                    disable_tqdm=True, report_to="none", dataloader_pin_memory=False,
+                ),
+                train_dataset=names["pairs"],
+                loss=names["MultipleNegativesRankingLoss"](models[-1]),
+                callbacks=callbacks,
+            ).train()  # fmt: skip
+    ours, plain = (model.state_dict() for model in models)
+    assert all(torch.equal(ours[name], plain[name]) for name in plain)
+    last = list_checkpoints(tmp_path / "run-0")[-1]
+    assert metric_of(last, "eval_dev") == evaluator(models[0])["dev"]
+
+
+def test_a_checkpoint_that_is_gone_is_said_to_have_no_score(tmp_path, caplog):
+    state = SimpleNamespace(is_world_process_zero=True, global_step=1, epoch=None, log_history=[])
+    Planned().on_save(SimpleNamespace(output_dir=tmp_path), state, None)
+    assert "trainer_state.json: not there" in caplog.text
+    assert state.log_history == [{"eval_planned": 0.3, "eval_planned_runtime": 0.0, "step": 1}]
