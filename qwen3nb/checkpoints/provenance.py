@@ -6,19 +6,24 @@ What `qwen3nb.json` of an export, or the metadata of an average, says under ``ch
     files    the SHA-256 of every other file by its path, but of the README, which may change
     self     the SHA-256 of the rest of this file, as canonical JSON
 
-The weights are read once after they changed, and not each time (`Checkpoint.digest`).
+Weights, and other large files, are read once after they changed, and not each time
+(`Checkpoint.digest`). Files that a download of the model leaves out, as it loads without them, may
+be missing.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 from qwen3nb.checkpoints.inside import read_object
 from qwen3nb.checkpoints.types import CheckpointError
+from qwen3nb.hub.download import MODEL_FILES
 from qwen3nb.utils.atomic_files import sha256_file, sha256_json
+from qwen3nb.utils.files.digest_memory import remembered_digest
 
 __all__ = [
     "AVERAGING", "PROVENANCE", "check_checksums", "read_provenance", "with_checksums",
@@ -26,6 +31,7 @@ __all__ = [
 
 PROVENANCE, AVERAGING = "qwen3nb.json", "averaging_metadata.json"
 _NOT_LISTED = {PROVENANCE, AVERAGING, "README.md", "model.safetensors"}
+_LARGE = 50_000_000  # bytes: more is an ONNX graph
 
 
 def read_provenance(folder: Path) -> dict[str, Any] | None:
@@ -73,7 +79,8 @@ def check_checksums(folder: Path, *, weights: str, known: Mapping[str, str]) -> 
         known: digests of files that were read anyway, by path; the others are read.
 
     Raises:
-        CheckpointError: a file differs or is missing; names it, and both digests.
+        CheckpointError: a file differs, or one that is loaded is missing; names it, and both
+            digests.
     """
     for name in (PROVENANCE, AVERAGING):
         whole = _read(folder / name)
@@ -89,10 +96,17 @@ def _compare(file: Path, whole: dict[str, Any], *, weights: str, known: Mapping[
     _require(file, sha256_json(own), sums.get("self"))
     for name, expected in sums["files"].items():
         other = file.parent / name
-        if not other.is_file():
+        if other.is_file():
+            _require(other, known.get(name) or _digest(other), expected)
+        elif any(fnmatch(name, each) for each in MODEL_FILES):
             raise CheckpointError(f"{other}: missing, but {file.name} lists it; {_TO_DO}")
-        _require(other, known.get(name) or sha256_file(other), expected)
     _require(file.parent / "model.safetensors", weights, sums.get("weights"))
+
+
+def _digest(file: Path) -> str:
+    if file.stat().st_size < _LARGE:
+        return sha256_file(file)
+    return remembered_digest([file], lambda: sha256_file(file), kind="sha256")
 
 
 def _require(file: Path, got: str, expected: object) -> None:

@@ -120,6 +120,7 @@ def main() -> None:
     metavar="WHAT",
     help="Accept decoder (a broken one), unexpected (tensors) or untied (embeddings); repeatable.",
 )
+@click.option("--onnx", is_flag=True, help="Write onnx/model.onnx too, verified like the rest.")
 @FACTS
 @LICENSE
 @HUB_ID
@@ -141,6 +142,7 @@ def extract(
     qwen3nb extract runs/ul2/checkpoint-9000 encoder --pooling mean
     qwen3nb extract runs/ul2/checkpoint-9000 encoder --pooling last --prefix "[R]" --append-eos
     qwen3nb extract --model runs/ul2/checkpoint-9000 --out encoder --no-normalize
+    qwen3nb extract runs/ul2/checkpoint-9000 encoder --onnx
     """
     from qwen3nb.report.card.extract import extract as run
 
@@ -164,6 +166,8 @@ def extract(
         f"{'kept' if no_normalize else 'length 1'}; differs from its source by at most "
         f"{done.max_difference:.1e}"
     )
+    if graph := done.verification.graph:
+        click.echo(f"ONNX graph: by at most {graph.max_difference:.1e} of the largest state")
     if verbose:
         for key, value in done.verification.as_dict().items():
             click.echo(f"  {key}: {value}")

@@ -40,21 +40,25 @@ __all__ = [
 ]
 
 CHECK = "check_encoder.py"
+TOKENIZER_CONFIG = "tokenizer_config.json"
 TOKENIZER_FILES = (
     "added_tokens.json",
     "chat_template.jinja",
     "merges.txt",
     "special_tokens_map.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
+    TOKENIZER,
+    TOKENIZER_CONFIG,
     "vocab.json",
 )
 _SINCE_5_4 = {"mean": "mean", "cls": "cls", "last": "lasttoken", "weighted_mean": "weightedmean"}
+# Other servers than sentence-transformers read these, and some refuse a file that lacks one.
 _BEFORE_5_4 = {
-    "mean": "pooling_mode_mean_tokens",
     "cls": "pooling_mode_cls_token",
-    "last": "pooling_mode_lasttoken",
+    "max": "pooling_mode_max_tokens",
+    "mean": "pooling_mode_mean_tokens",
+    "mean_sqrt_len": "pooling_mode_mean_sqrt_len_tokens",
     "weighted_mean": "pooling_mode_weightedmean_tokens",
+    "last": "pooling_mode_lasttoken",
 }
 
 
@@ -93,7 +97,8 @@ def copy_tokenizer(source: Path, target: Path, *, rows: int, options: ExportOpti
     """Copy the tokenizer files, check that they match the embedding, and return the tokenizer.
 
     The files are copied, not saved again: transformers 5 writes files that transformers
-    4.57 cannot read. A prefix or an end token changes only the template in ``tokenizer.json``.
+    4.57 cannot read. A prefix or an end token changes only the template in ``tokenizer.json``,
+    and the maximum length only ``model_max_length`` in ``tokenizer_config.json``.
 
     Raises:
         CheckpointError: no ``tokenizer.json``, or one that does not fit the embedding's
@@ -109,9 +114,17 @@ def copy_tokenizer(source: Path, target: Path, *, rows: int, options: ExportOpti
     tokenizer = rust_tokenizer(file)
     named_token(source, "pad_token")
     copy_present(TOKENIZER_FILES, source, target)
+    _limit_length(target / TOKENIZER_CONFIG, options.max_length)
     if options.prefix or options.append_eos:
         _surround(tokenizer, source, target, options)
     return tokenizer
+
+
+def _limit_length(file: Path, length: int) -> None:
+    """Let the tokenizer's configuration say what the export's maximum length is."""
+    fields = read_object(file) if file.is_file() else {}
+    if fields.get("model_max_length") != length:
+        write_json(file, fields | {"model_max_length": length}, indent=2)
 
 
 def _surround(tokenizer: Tokenizer, source: Path, target: Path, options: ExportOptions) -> None:
@@ -137,7 +150,7 @@ def named_token(folder: Path, role: str) -> str:
     Raises:
         CheckpointError: it does not name one.
     """
-    for name in ("tokenizer_config.json", "special_tokens_map.json"):
+    for name in (TOKENIZER_CONFIG, "special_tokens_map.json"):
         if (folder / name).is_file():
             token = read_object(folder / name).get(role)
             token = token.get("content") if isinstance(token, dict) else token
@@ -187,11 +200,15 @@ def _module(index: int, kind: str) -> dict[str, Any]:
 
 
 def _pooling_fields(pooling: str, *, dimension: int) -> dict[str, Any]:
-    """Return the pooling configuration for sentence-transformers before and since 5.4."""
+    """Return the pooling configuration for sentence-transformers since 5.4, and for servers.
+
+    The dimension has its newer name only. With the older one beside it, each load would say that
+    it is deprecated; with that one alone, releases before 5.4 would load the model, most of them
+    with a transformers that runs it causally.
+    """
     fields: dict[str, Any] = dict.fromkeys(_BEFORE_5_4.values(), False)
     fields[_BEFORE_5_4[pooling]] = True
     return fields | {
-        "word_embedding_dimension": dimension,
         "embedding_dimension": dimension,
         "pooling_mode": _SINCE_5_4[pooling],
         "include_prompt": True,

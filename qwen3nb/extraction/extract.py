@@ -36,6 +36,7 @@ from qwen3nb.extraction.export import (
     named_token,
     write_model_files,
 )
+from qwen3nb.extraction.onnx_graph import require_onnx, write_graph
 from qwen3nb.extraction.verify import Verification, verify_export
 from qwen3nb.models.gate.model_folder import check_model_folder
 from qwen3nb.models.modeling.configuration import Qwen3EncoderConfig, ignored_settings
@@ -91,6 +92,7 @@ def extract_encoder(
     *,
     label: str | None = None,
     allow: Collection[str] = (),
+    onnx: bool = False,
     show_progress: bool = True,
     describe: Callable[[Path], str] | None = None,
     **options: Any,
@@ -102,6 +104,7 @@ def extract_encoder(
         output: the directory to create; an earlier export is replaced after verification.
         label: label in results; by default the last two parts of the checkpoint's path.
         allow: defects to allow; keys of `ALLOWANCES`.
+        onnx: whether to write an ONNX graph too, see `qwen3nb.extraction.onnx_graph`.
         show_progress: whether to show progress bars.
         describe: returns the README of a directory that is complete but for it; None for no
             README.
@@ -110,10 +113,12 @@ def extract_encoder(
 
     Raises:
         CheckpointError: the checkpoint is invalid, or the export does not reproduce its
-            source. ``output`` is then left unchanged.
+            source, or what ``onnx`` needs is not installed. ``output`` is then left unchanged.
         ValueError: an unknown choice.
     """
     export = ExportOptions(**options)
+    if onnx:
+        require_onnx()
     for name in allow:
         one_of("allowance", name, ALLOWANCES)
     source = open_checkpoint(checkpoint)
@@ -130,6 +135,8 @@ def extract_encoder(
         )
         warnings += weights.warnings
         write_model_files(work, config, export)
+        if onnx:
+            write_graph(work)
         embedding = next(p.sources[0] for p in pieces if p.name == "embed_tokens.weight")
         verification = verify_export(
             source, embedding, work, config=config, options=export, tokenizer=tokenizer

@@ -17,6 +17,8 @@ import torch
 
 from qwen3nb.checkpoints.checkpoint import Checkpoint
 from qwen3nb.checkpoints.types import CheckpointError
+from qwen3nb.extraction.onnx_graph import GRAPH
+from qwen3nb.extraction.verify_graph import GraphVerification, verify_graph
 from qwen3nb.models.modeling.configuration import Qwen3EncoderConfig
 from qwen3nb.models.modeling.dtypes import torch_dtype
 from qwen3nb.models.modeling.pooling import pool
@@ -40,7 +42,7 @@ TEXTS = (
     "Größe, naïveté, 日本語の文章, Ελληνικά, עברית: one text in several scripts.",
     "A sentence that is said again and again, so that it grows long. " * 9,
 )
-_RANDOM_LENGTHS = (2, 7, 33, 120)
+_RANDOM_LENGTHS = (2, 7, 33, 120, 1)
 _SIDES = ("right", "left")
 
 
@@ -58,6 +60,7 @@ class Verification:
         leak: change of the first state when only the last token changes.
         lengths: number of tokens of each compared input.
         probe: a fixed input and its vector, for ``check_encoder.py``.
+        graph: the comparison of the ONNX graph with the source; None without one.
     """
 
     max_difference: float
@@ -66,6 +69,7 @@ class Verification:
     leak: float
     lengths: tuple[int, ...]
     probe: dict[str, Any]
+    graph: GraphVerification | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the verification as stored in the provenance."""
@@ -78,6 +82,7 @@ class Verification:
             "texts": len(self.lengths),
             "tokens": list(self.lengths),
             "padding": list(_SIDES),
+            **({"onnx": self.graph.as_dict()} if self.graph else {}),
         }
 
 
@@ -95,7 +100,7 @@ def verify_export(
     Args:
         source: the encoder-decoder.
         embedding: name of the encoder's embedding tensor.
-        export: a complete model directory.
+        export: a complete model directory, with an ONNX graph or without.
         config: the encoder's configuration, as read from the source.
         options: the options of the export.
         tokenizer: the source's tokenizer, with the prefix and end token of the options.
@@ -103,7 +108,7 @@ def verify_export(
     Raises:
         CheckpointError: states or pooled vectors differ by more than `MAX_DIFFERENCE` in
             float32, transformers loads the tokenizer with different tokens, or the export
-            runs causally.
+            runs causally; see `verify_graph` for an ONNX graph.
     """
     rows = _inputs(tokenizer, export, options, vocabulary=config.vocab_size)
     exact = _source_states(source, embedding, rows, config, dtype=torch.float32)
@@ -130,8 +135,13 @@ def verify_export(
             f"{source.folder}: vectors that sentence-transformers computes from the export differ "
             f"by {other:.2e}, more than {MAX_DIFFERENCE * scale:.0e}; nothing was written"
         )
+    graph = None
+    if (export / GRAPH).is_file():
+        graph = verify_graph(
+            export / GRAPH, rows, theirs, vocabulary=config.vocab_size, origin=source.folder
+        )
     lengths = tuple(len(row) for row in rows)
-    return Verification(difference, other, rounding, leak, lengths, probe)
+    return Verification(difference, other, rounding, leak, lengths, probe, graph)
 
 
 def _inputs(

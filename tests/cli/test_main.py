@@ -42,7 +42,7 @@ compare: --current --task --model --results --metric --alpha --threshold --most 
     --markdown --gate --resamples --seed
 demo: --at-once
 domain: --queries --documents --model --preset --table --id-column --text --date --no-boost
-    --name --output-dir --reports --report --no-report --check --metric --alpha --threshold
+    --name --output-dir --reports --no-report --check --metric --alpha --threshold
     --fresh --seed --pooling --max-length --dimensions --batch-size --device --dtype --no-cache
     --cache-limit --mirror
 encode: --model --input --output --role --no-cache --pooling --max-length --dimensions
@@ -50,7 +50,7 @@ encode: --model --input --output --role --no-cache --pooling --max-length --dime
 eval: --checkpoint --tier --pooling --max-length --dimensions --tasks --limit --prefix --append-eos
     --bidirectional --batch-size --device --dtype --seed --fresh --mirror
 extract: --checkpoint --output --pooling --no-normalize --max-length --dtype --prefix
-    --append-eos --prompt --label --allow --verbose
+    --append-eos --prompt --label --allow --onnx --verbose
 fetch: --tier --tasks --models --list --mirror
 figures: --format --out --tier --columns
 push: --dry-run --private --revision --message
@@ -215,7 +215,7 @@ def test_results_lists_records_and_writes_their_scores(cli, home):
         make(label, [0.25, 0.5], task="PyDocsSampleRetrieval").save(home / "results")
     shown = cli("results").output
     assert all(each in shown for each in ("one", "two", "0.375", "2 queries"))
-    rows = json.loads(cli("results", "--model", "two", "--json").output)
+    rows = json.loads(cli("results", "--model", "two", "--json").stdout)
     assert [(row["model"], row["value"]) for row in rows] == [("two", 0.375)]
     done = cli("results", "--to", home / "scores.csv", "--model", "one", "--tier", "smoke")
     assert done.output.endswith("scores.csv: the scores of 1 records\n")

@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 from helpers import TEXTS
+from sentence_transformers import SentenceTransformer
 from transformers import AutoTokenizer
 
 from qwen3nb.checkpoints.types import CheckpointError
@@ -39,6 +40,35 @@ def test_the_export_describes_itself(encoder_folder, checkpoint):
     assert "transformers 5.2" in (encoder_folder / "README.md").read_text()
 
 
+def test_the_pooling_is_read_in_silence_and_by_servers_that_want_every_flag(encoder_folder):
+    """A second name of the dimension would be a deprecation line at every load."""
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    written = json.loads((encoder_folder / "1_Pooling" / "config.json").read_text())
+    flags = {name for name in written if name.startswith("pooling_mode_")}
+    assert len(flags) == len(Pooling.POOLING_MODES)
+    assert sum(written[name] for name in flags) == 1
+    read = Pooling.load_config(str(encoder_folder), subfolder="1_Pooling")
+    assert set(read) == set(Pooling.config_keys)
+
+
+def test_the_tokenizer_has_the_maximum_length_of_the_export(checkpoint, tmp_path):
+    done = extract(checkpoint, tmp_path / "short", max_length=24)
+    assert AutoTokenizer.from_pretrained(done.folder).model_max_length == 24
+    before, after = (
+        json.loads((each / "tokenizer_config.json").read_text())
+        for each in (checkpoint, done.folder)
+    )
+    assert before["model_max_length"] == 512
+    assert after == before | {"model_max_length": 24}
+    whole = (done.folder / "tokenizer.json").read_bytes()
+    assert whole == (checkpoint / "tokenizer.json").read_bytes()
+    long = " ".join(TEXTS) * 9
+    ours, theirs = load_encoder(done.folder, cache=False), SentenceTransformer(str(done.folder))
+    assert theirs.max_seq_length == 24
+    np.testing.assert_allclose(ours.encode([long]), theirs.encode([long]), atol=1e-5)
+
+
 def test_heads_that_do_not_make_up_the_hidden_size(tmp_path, checkpoint):
     """As in Qwen3-0.6B: 16 heads of 128 on a hidden size of 1024."""
     fields = json.loads((checkpoint / "config.json").read_text())
@@ -55,7 +85,6 @@ def test_heads_that_do_not_make_up_the_hidden_size(tmp_path, checkpoint):
 
 
 def test_a_prefix_and_an_end_token_surround_every_text(checkpoint, tmp_path):
-    from sentence_transformers import SentenceTransformer
     from tokenizers import Tokenizer
 
     options = {"prefix": "[R]", "append_eos": True, "pooling": "last", "max_length": 12}

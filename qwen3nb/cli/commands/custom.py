@@ -65,7 +65,7 @@ _NOTES = 10  # printed; a record keeps all
     "output_dir", earlier=["--output-dir"], help="Folder of the records.  [default: results/]"
 )
 @click.option(
-    "--reports", "--report", "reports", type=FILE,
+    "--reports", type=FILE,
     help="Folder of the automatic reports.  [default: eval_results/]",
 )  # fmt: skip
 @click.option("--no-report", is_flag=True, help="Write no report of the comparison.")

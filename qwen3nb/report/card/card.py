@@ -112,6 +112,8 @@ def _about(folder: Path, provenance: dict[str, Any], stated: dict[str, Any]) -> 
         "pooling_code": _POOLING_CODE[pooling],
         "normalize": provenance["normalize"],
         "max_length": provenance["max_length"],
+        "prefix": bool(provenance["prefix"]),
+        "graph": provenance["verification"].get("onnx"),
         "toy": str(training.get("data", "")).startswith("PyDocs"),
         "details": _linked(details(read_json(folder / "config.json"), provenance, stated)),
         "origin": _escaped(origin(provenance, fingerprint(source))),

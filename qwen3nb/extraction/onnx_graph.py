@@ -1,0 +1,254 @@
+"""Write an exported encoder as an ONNX graph, and run it in ONNX Runtime.
+
+The graph is ``onnx/model.onnx``, where sentence-transformers and other programs look for it. From
+``input_ids`` and ``attention_mask`` (B, T), for any B and T, it computes ``last_hidden_state``
+(B, T, H). It holds the weights in float32, whatever the dtype of the export. Pooling and
+normalisation are the reader's, as they are with the weights in PyTorch.
+
+It is written operation by operation: the layers of an export are always the same, see
+`qwen3nb.models.modeling.configuration.encoder_config`, and what it computes is then compared with
+the source.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+import torch
+
+from qwen3nb.checkpoints.checkpoint import Checkpoint, open_checkpoint
+from qwen3nb.checkpoints.types import CheckpointError
+from qwen3nb.utils.atomic_files import new_file, write_bytes
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["GRAPH", "ONE_FILE", "OnnxGraph", "require_onnx", "write_graph"]
+
+GRAPH = "onnx/model.onnx"
+# Bytes of weights in the graph's own file, which cannot have more than 2 GiB. Larger weights lie
+# beside it, under the one name that other programs download from the hub.
+ONE_FILE = 1_000_000_000
+_BESIDE = "model.onnx_data"
+_PAGE = 4096  # bytes; where weights beside the graph begin, so that they can be mapped
+_OPSET, _IR = 17, 8  # read by runtimes since 2022
+_INPUTS, _OUTPUT = ("input_ids", "attention_mask"), "last_hidden_state"
+_LEAST = float(np.finfo(np.float32).min)
+
+
+def require_onnx() -> None:
+    """Check that the optional packages are there.
+
+    Raises:
+        CheckpointError: one of them is not installed.
+    """
+    for name in ("onnx", "onnxruntime"):
+        try:
+            importlib.import_module(name)
+        except ImportError:
+            raise CheckpointError(
+                f"writing an ONNX graph needs {name}, which is not installed: "
+                "pip install 'qwen3nb[onnx]'"
+            ) from None
+
+
+def write_graph(folder: Path, *, one_file: int = ONE_FILE) -> Path:
+    """Write the encoder in ``folder`` to `GRAPH`, and return that file.
+
+    Args:
+        folder: an export with its configuration and weights.
+        one_file: bytes of weights, as float32, above which they lie in a file of their own.
+
+    Raises:
+        CheckpointError: the folder cannot be read.
+    """
+    source = open_checkpoint(folder)
+    file = folder / GRAPH
+    size = 4 * sum(entry.count for entry in source.tensors.values())
+    beside = new_file(file.with_name(_BESIDE)) if size > one_file else nullcontext()
+    with beside as data:
+        model = _Graph(source, data).model()
+    return write_bytes(file, model.SerializeToString(deterministic=True))
+
+
+class _Graph:
+    """The operations and weights of a graph; a method returns the name of what it computes."""
+
+    def __init__(self, source: Checkpoint, data: BinaryIO | None) -> None:
+        self._source, self._data = source, data
+        self._config = source.config
+        self._nodes: list[Any] = []
+        self._weights: list[Any] = []
+        self._constants: dict[tuple[Any, ...], str] = {}
+
+    def model(self) -> Any:
+        """Return the whole model, as protocol buffer."""
+        from onnx import TensorProto, helper
+
+        states = self._encoder(*_INPUTS)
+        self._nodes.append(helper.make_node("Identity", [states], [_OUTPUT]))
+        sizes = ["batch", "sequence"]
+        graph = helper.make_graph(
+            self._nodes,
+            "encoder",
+            [helper.make_tensor_value_info(name, TensorProto.INT64, sizes) for name in _INPUTS],
+            [
+                helper.make_tensor_value_info(
+                    _OUTPUT, TensorProto.FLOAT, [*sizes, self._config["hidden_size"]]
+                )
+            ],
+            self._weights,
+        )
+        return helper.make_model(
+            graph, producer_name="qwen3nb", ir_version=_IR,
+            opset_imports=[helper.make_opsetid("", _OPSET)],
+        )  # fmt: skip
+
+    def _encoder(self, ids: str, mask: str) -> str:
+        states = self._op("Gather", self._weight("embed_tokens.weight"), ids)
+        rotary, bias = self._rotary(ids), self._bias(mask)
+        for index in range(self._config["num_hidden_layers"]):
+            layer = f"layers.{index}."
+            normed = self._norm(states, f"{layer}input_layernorm")
+            states = self._op("Add", states, self._attention(normed, layer, rotary, bias))
+            normed = self._norm(states, f"{layer}post_attention_layernorm")
+            states = self._op("Add", states, self._feed_forward(normed, layer))
+        return self._norm(states, "norm")
+
+    def _rotary(self, ids: str) -> tuple[str, str]:
+        """Return cosine and sine (T, D) of the angle of every position and dimension."""
+        half, theta = self._config["head_dim"] // 2, self._config["rope_parameters"]["rope_theta"]
+        frequencies = 1.0 / (theta ** (torch.arange(half).float() / half))
+        length = self._op("Gather", self._op("Shape", ids), self._whole(1))
+        positions = self._op("Range", self._whole(0), length, self._whole(1))
+        positions = self._op("Unsqueeze", self._op("Cast", positions, to=1), self._whole([1]))
+        angles = self._op("Mul", positions, self._tensor("frequencies", frequencies))
+        both = self._op("Concat", angles, angles, axis=-1)
+        return self._op("Cos", both), self._op("Sin", both)
+
+    def _bias(self, mask: str) -> str:
+        """Return what is added to scores (B, 1, 1, T): 0 for real tokens, else the least number."""
+        padding = self._op("Sub", self._number(1.0), self._op("Cast", mask, to=1))
+        bias = self._op("Mul", padding, self._number(_LEAST))
+        return self._op("Unsqueeze", bias, self._whole([1, 2]))
+
+    def _attention(self, states: str, layer: str, rotary: tuple[str, str], bias: str) -> str:
+        """Return the attention's output (B, T, H); queries of a shared head are taken together."""
+        heads, shared, size = (
+            self._config[key] for key in ("num_attention_heads", "num_key_value_heads", "head_dim")
+        )
+        query, key, value = (
+            self._heads(states, f"{layer}self_attn.{name}_proj", count)
+            for name, count in (("q", heads), ("k", shared), ("v", shared))
+        )
+        query = self._rotated(self._norm(query, f"{layer}self_attn.q_norm"), rotary)
+        key = self._rotated(self._norm(key, f"{layer}self_attn.k_norm"), rotary)
+        query = self._op("Mul", query, self._number(size**-0.5))
+        query = self._op("Reshape", query, self._whole([0, shared, -1, size]))
+        scores = self._op("MatMul", query, self._op("Transpose", key, perm=[0, 1, 3, 2]))
+        weights = self._op("Softmax", self._op("Add", scores, bias), axis=-1)
+        mixed = self._op("MatMul", weights, value)
+        mixed = self._op("Reshape", mixed, self._whole([0, heads, -1, size]))
+        mixed = self._op("Transpose", mixed, perm=[0, 2, 1, 3])
+        mixed = self._op("Reshape", mixed, self._whole([0, 0, heads * size]))
+        return self._linear(mixed, f"{layer}self_attn.o_proj")
+
+    def _heads(self, states: str, name: str, count: int) -> str:
+        """Return a projection by heads (B, heads, T, D)."""
+        shape = self._whole([0, 0, count, self._config["head_dim"]])
+        split = self._op("Reshape", self._linear(states, name), shape)
+        return self._op("Transpose", split, perm=[0, 2, 1, 3])
+
+    def _rotated(self, states: str, rotary: tuple[str, str]) -> str:
+        half = self._config["head_dim"] // 2
+        first, second = self._ops("Split", 2, states, self._whole([half, half]), axis=-1)
+        turned = self._op("Concat", self._op("Neg", second), first, axis=-1)
+        cosine, sine = rotary
+        return self._op("Add", self._op("Mul", states, cosine), self._op("Mul", turned, sine))
+
+    def _feed_forward(self, states: str, layer: str) -> str:
+        gate = self._linear(states, f"{layer}mlp.gate_proj")
+        gate = self._op("Mul", gate, self._op("Sigmoid", gate))
+        inner = self._op("Mul", gate, self._linear(states, f"{layer}mlp.up_proj"))
+        return self._linear(inner, f"{layer}mlp.down_proj")
+
+    def _norm(self, states: str, name: str) -> str:
+        """Return states by their root mean square, in operations that runtimes know and fuse."""
+        square = self._op("Pow", states, self._number(2.0))
+        mean = self._op("ReduceMean", square, axes=[-1], keepdims=1)
+        root = self._op("Sqrt", self._op("Add", mean, self._number(self._config["rms_norm_eps"])))
+        return self._op("Mul", self._op("Div", states, root), self._weight(f"{name}.weight"))
+
+    def _linear(self, states: str, name: str) -> str:
+        return self._op("MatMul", states, self._weight(f"{name}.weight", transposed=True))
+
+    def _op(self, kind: str, *inputs: str, **attributes: Any) -> str:
+        return self._ops(kind, 1, *inputs, **attributes)[0]
+
+    def _ops(self, kind: str, count: int, *inputs: str, **attributes: Any) -> Sequence[str]:
+        from onnx import helper
+
+        names = [f"{kind}_{len(self._nodes)}_{index}" for index in range(count)]
+        self._nodes.append(helper.make_node(kind, inputs, names, names[0], **attributes))
+        return names
+
+    def _whole(self, value: int | list[int]) -> str:
+        return self._constant(np.asarray(value, np.int64))
+
+    def _number(self, value: float) -> str:
+        return self._constant(np.asarray(value, np.float32))
+
+    def _constant(self, value: np.ndarray) -> str:
+        from onnx import numpy_helper
+
+        key = (value.dtype.str, value.shape, value.tobytes())
+        if key not in self._constants:
+            self._constants[key] = name = f"constant_{len(self._constants)}"
+            self._weights.append(numpy_helper.from_array(value, name))
+        return self._constants[key]
+
+    def _weight(self, name: str, *, transposed: bool = False) -> str:
+        weight = self._source.read(name).float()
+        return self._tensor(name, weight.t() if transposed else weight)
+
+    def _tensor(self, name: str, value: Tensor) -> str:
+        """Add a tensor of float32, here or in the file beside the graph."""
+        from onnx import TensorProto
+
+        raw = value.contiguous().numpy().tobytes()
+        tensor = TensorProto(name=name, data_type=TensorProto.FLOAT, dims=value.shape)
+        if self._data is None:
+            tensor.raw_data = raw
+        else:
+            self._data.write(bytes(-self._data.tell() % _PAGE))
+            tensor.data_location = TensorProto.EXTERNAL
+            where = {"location": _BESIDE, "offset": self._data.tell(), "length": len(raw)}
+            for key, each in where.items():
+                tensor.external_data.add(key=key, value=str(each))
+            self._data.write(raw)
+        self._weights.append(tensor)
+        return name
+
+
+class OnnxGraph:
+    """An ONNX graph, run in ONNX Runtime on the CPU."""
+
+    def __init__(self, file: Path) -> None:
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3  # errors
+        self._session: Any = onnxruntime.InferenceSession(
+            str(file), options, providers=["CPUExecutionProvider"]
+        )
+
+    def __call__(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """Return states (B, T, H) of ids and mask (B, T)."""
+        inputs: Mapping[str, Any] = dict(zip(_INPUTS, (ids.numpy(), mask.numpy()), strict=True))
+        (states,) = self._session.run([_OUTPUT], inputs)
+        return torch.from_numpy(states)

@@ -1,0 +1,198 @@
+"""The ONNX graph of an export: what it computes, where it lies, and what refuses a wrong one."""
+
+import json
+import re
+import shlex
+import shutil
+import sys
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+from helpers import REPOSITORY, TEXTS
+from helpers.flips import flipped
+from transformers import AutoModel
+
+from qwen3nb.checkpoints.types import CheckpointError
+from qwen3nb.cli.main import main
+from qwen3nb.extraction import onnx_graph
+from qwen3nb.extraction.onnx_graph import GRAPH, OnnxGraph, write_graph
+from qwen3nb.extraction.push_to_hub import plan_push
+from qwen3nb.extraction.verify_graph import MAX_PART, verify_graph
+from qwen3nb.models.load import load_encoder
+from qwen3nb.models.modeling.qwen3_encoder import pad_rows
+from qwen3nb.models.sources.fingerprint import fingerprint
+from qwen3nb.models.sources.resolve import find_source
+from qwen3nb.report.card.extract import extract
+
+LENGTHS = (1, 2, 9, 70, 512)
+VOCABULARY = 100
+
+
+@pytest.fixture(scope="module")
+def export(checkpoint, tmp_path_factory):
+    """An export with a graph, not to be changed."""
+    return extract(checkpoint, tmp_path_factory.mktemp("onnx") / "encoder", label="tiny", onnx=True)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    generator = torch.Generator().manual_seed(1)
+    return [torch.randint(0, VOCABULARY, (n,), generator=generator).tolist() for n in LENGTHS]
+
+
+@pytest.fixture(scope="module")
+def states(export, rows):
+    """States of every row per padding side, by the stock class."""
+    model = AutoModel.from_pretrained(export.folder).eval()
+    by_side = {}
+    for side in ("right", "left"):
+        ids, mask = pad_rows(rows, side=side)
+        with torch.inference_mode():
+            out = model(input_ids=ids, attention_mask=mask).last_hidden_state
+        by_side[side] = [state[real] for state, real in zip(out, mask.bool(), strict=True)]
+    return by_side
+
+
+def copy_of(folder, target):
+    return shutil.copytree(folder, target, ignore=shutil.ignore_patterns("onnx"))
+
+
+def test_the_graph_takes_batches_and_texts_of_any_length(export, rows, states):
+    session = onnxruntime.InferenceSession(export.folder / GRAPH)
+    shapes = {each.name: each.shape for each in session.get_inputs()}
+    assert shapes == {name: ["batch", "sequence"] for name in ("input_ids", "attention_mask")}
+    assert [each.name for each in session.get_outputs()] == ["last_hidden_state"]
+    for side in ("right", "left"):
+        for part in (slice(0, 5), slice(1, 3), *(slice(n, n + 1) for n in range(5))):
+            ids, mask = pad_rows(rows[part], side=side)
+            out = session.run(None, {"input_ids": ids.numpy(), "attention_mask": mask.numpy()})[0]
+            assert out.shape == (*ids.shape, 32)
+            real = mask.bool().numpy()
+            for ours, kept, theirs in zip(out, real, states[side][part], strict=True):
+                np.testing.assert_allclose(ours[kept], theirs, atol=5e-5)
+
+
+def test_it_is_verified_with_the_export_and_its_verification_is_kept(export):
+    graph = export.verification.graph
+    assert 0 <= graph.max_difference < MAX_PART
+    assert graph.leak > 1e-4
+    assert {size for size, _ in graph.batches} >= {1, 3, 11}
+    assert {length for size, length in graph.batches if size == 1} >= {1, 2, 120}
+    written = json.loads((export.folder / "qwen3nb.json").read_text())["verification"]["onnx"]
+    assert written == json.loads(json.dumps(graph.as_dict()))
+
+
+def test_a_later_token_moves_the_first_state(export):
+    graph = OnnxGraph(export.folder / GRAPH)
+    ids = torch.tensor([[5, 6, 7, 8]])
+    other = torch.tensor([[5, 6, 7, 9]])
+    first, second = (graph(each, torch.ones_like(each))[0, 0] for each in (ids, other))
+    assert (first - second).abs().max() > 1e-4
+
+
+def test_a_causal_graph_is_refused_and_nothing_is_written(checkpoint, tmp_path, monkeypatch):
+    padding = onnx_graph._Graph._bias
+
+    def causal(self, mask):
+        """Two queries share a head, and are taken together: the keys until theirs, twice."""
+        length = self._op("Gather", self._op("Shape", mask), self._whole(1))
+        keys = self._op("Range", self._whole(0), length, self._whole(1))
+        queries = self._op("Unsqueeze", self._op("Concat", keys, keys, axis=0), self._whole([1]))
+        later = self._op("Cast", self._op("Less", queries, keys), to=1)
+        return self._op(
+            "Add", padding(self, mask), self._op("Mul", later, self._number(-1e30))
+        )  # fmt: skip
+
+    monkeypatch.setattr(onnx_graph._Graph, "_bias", causal)
+    with pytest.raises(CheckpointError, match="the ONNX graph runs causally"):
+        extract(checkpoint, tmp_path / "encoder", onnx=True)
+    assert not any("encoder" in each.name for each in tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("wrong", [0.01, float("nan")])
+def test_a_graph_that_computes_something_else_is_refused(export, rows, states, wrong):
+    other = {side: [*each[:-1], each[-1] + wrong] for side, each in states.items()}
+    with pytest.raises(CheckpointError, match=r"source: the states of the ONNX graph differ"):
+        verify_graph(export.folder / GRAPH, rows, other, vocabulary=VOCABULARY, origin="source")
+
+
+def test_large_weights_lie_beside_the_graph(export, tmp_path, rows):
+    """As for more than 1.5 GB; under the name that optimum downloads from the hub."""
+    file = write_graph(copy_of(export.folder, tmp_path / "large"), one_file=0)
+    assert sorted(each.name for each in file.parent.iterdir()) == ["model.onnx", "model.onnx_data"]
+    assert file.stat().st_size < (file.parent / "model.onnx_data").stat().st_size
+    batch = pad_rows(rows)
+    whole = OnnxGraph(export.folder / GRAPH)
+    np.testing.assert_array_equal(OnnxGraph(file)(*batch), whole(*batch))
+
+
+def test_the_graph_names_no_file_of_this_machine(export):
+    raw = (export.folder / GRAPH).read_bytes()
+    assert b".py" not in raw
+    assert b"site-packages" not in raw
+
+
+def test_everything_else_of_the_export_is_as_without_a_graph(export, encoder_folder):
+    files = {path.relative_to(export.folder).as_posix() for path in export.folder.rglob("*")}
+    plain = {path.relative_to(encoder_folder).as_posix() for path in encoder_folder.rglob("*")}
+    assert files - plain == {"onnx", GRAPH}
+    for name in plain - {"qwen3nb.json", "README.md"}:
+        if (file := encoder_folder / name).is_file():
+            assert (export.folder / name).read_bytes() == file.read_bytes()
+    one, other = (fingerprint(find_source(str(each))) for each in (export.folder, encoder_folder))
+    assert one == other
+    ours, theirs = (
+        load_encoder(each, cache=False, show_progress=False).encode(list(TEXTS))
+        for each in (export.folder, encoder_folder)
+    )
+    np.testing.assert_array_equal(ours, theirs)
+
+
+def test_it_is_uploaded_and_a_flipped_byte_is_noticed(export):
+    assert GRAPH in {each.path for each in plan_push(export.folder)}
+    size = (export.folder / GRAPH).stat().st_size
+    for position in (0, size // 2, size - 1):
+        with flipped(export.folder / GRAPH, position, 1):
+            with pytest.raises(CheckpointError, match=r"model\.onnx: changed since"):
+                load_encoder(export.folder, cache=False)
+            with pytest.raises(CheckpointError, match=r"model\.onnx: changed since"):
+                plan_push(export.folder)
+    load_encoder(export.folder, cache=False)
+
+
+def test_a_download_without_the_graph_is_whole(export, tmp_path):
+    """Our own downloads leave out what is not loaded: the graph, and the script."""
+    folder = copy_of(export.folder, tmp_path / "snapshot")
+    (folder / "check_encoder.py").unlink()
+    load_encoder(folder, cache=False)
+
+
+@pytest.mark.parametrize("missing", ["onnxruntime", "onnx"])
+def test_without_the_packages_the_error_says_how_to_get_them(
+    checkpoint, tmp_path, monkeypatch, missing
+):
+    monkeypatch.setitem(sys.modules, missing, None)
+    pattern = rf"needs {missing}, which is not installed: pip install 'qwen3nb\[onnx\]'"
+    with pytest.raises(CheckpointError, match=pattern):
+        extract(checkpoint, tmp_path / "encoder", onnx=True)
+    assert not any("encoder" in each.name for each in tmp_path.iterdir())
+
+
+def test_the_command_on_the_page_of_the_guide_is_one_there_is():
+    page = (REPOSITORY / "book" / "guide" / "exports.md").read_text(encoding="utf-8")
+    (line,) = re.findall(r"^qwen3nb extract (.+)$", page, re.MULTILINE)
+    command = main.commands["extract"]
+    assert command.make_context("extract", shlex.split(line)).params["onnx"]
+
+
+def test_the_card_says_what_the_graph_is_and_without_one_what_others_make(export, encoder_folder):
+    ours, plain = (
+        (folder / "README.md").read_text(encoding="utf-8")
+        for folder in (export.folder, encoder_folder)
+    )
+    assert 'SentenceTransformer("encoder", backend="onnx")' in ours
+    assert f"{export.verification.graph.max_difference:.0e} of the largest" in ours
+    assert "makes one that is causal" in plain
+    assert "onnx/model.onnx" not in plain
