@@ -8,10 +8,10 @@ If memory runs out, the number of tokens per forward pass is halved, with a warn
 pass is repeated.
 
 Does a vector depend on its neighbours? In float32 on a CPU no component of a unit vector changes
-by more than 1e-5. On a GPU the libraries choose kernels by the size of a pass, and FlashAttention
-may split its sums differently, so equal texts of different passes agree to the rounding of the
-dtype only: expect a cosine of at least 0.99999 in float32 and 0.999 in 16 bits. `qwen3nb bench gpu`
-measures it on the GPU at hand, and fails below that.
+by more than 1e-5. On a GPU the libraries choose kernels by the size of a pass, so equal texts of
+different passes agree to the rounding of the dtype only; PyTorch's attention, of which each text
+has its own, is asked for the same order of sums in every pass. `qwen3nb bench gpu` measures the
+cosine on the GPU at hand, and fails below 0.99 in 16 bits.
 
 On a GPU the host prepares and starts a pass while the one before it still runs; it waits once
 per pass, for vectors of the one before.
@@ -109,12 +109,12 @@ class Runner:
         running: list[tuple[list[int], Callable[[], Vectors]]] = []
         for batch, fetch in self._budget.passes(
             [len(rows[index]) for index in full],
-            lambda batch: self._start([rows[full[place]] for place in batch]),
+            lambda batch: self._start([rows[full[row]] for row in batch]),
             error=EncoderError,
             padded=self._packing is None,
             size=self.batch_size if self._packing is None else None,
         ):
-            running.append(([full[place] for place in batch], fetch))
+            running.append(([full[row] for row in batch], fetch))
             if len(running) > 1:
                 self._finish(*running.pop(0), result, done)
         for batch, fetch in running:

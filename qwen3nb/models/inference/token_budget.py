@@ -16,7 +16,7 @@ from torch import Tensor
 
 from qwen3nb.models.batching import batches_by_tokens
 
-__all__ = ["TokenBudget", "fitting_tokens", "sent", "tokens_per_pass"]
+__all__ = ["TokenBudget", "fitting_tokens", "is_out_of_memory", "sent", "tokens_per_pass"]
 
 CPU_TOKENS = 1024
 _LEAST, _MOST = 1024, 65_536  # tokens per pass on a GPU; more than the latter gain nothing
@@ -68,7 +68,7 @@ class TokenBudget:
             finished: set[int] = set()
             counts = [lengths[index] for index in waiting]
             for batch in batches_by_tokens(counts, budget=self.tokens, size=size, padded=padded):
-                indices = [waiting[place] for place in batch]
+                indices = [waiting[row] for row in batch]
                 result = self._attempt(forward, indices, lengths, padded, error)
                 if result is None:
                     break

@@ -47,8 +47,8 @@ def test_when_memory_runs_out_the_batch_halves_and_no_vector_changes(
     assert target.budget == 30
     assert sum(done) == len(rows)
     assert [record.message for record in caplog.records] == [
-        f"out of memory with {tokens} tokens; continuing with {tokens // 2} per pass, which changes "
-        "results by rounding at most"
+        f"out of memory with {tokens} tokens; continuing with {tokens // 2} per pass, which "
+        "changes results by rounding at most"
         for tokens in (120, 60)
     ]
     sizes.clear()
