@@ -7,9 +7,10 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from qwen3nb.bench import gpu
-from qwen3nb.bench.gpu import GpuBench, GpuEquality, GpuSpeed, bench_gpu
-from qwen3nb.bench.gpu_models import SHAPES, Texts
+from qwen3nb.bench.gpu import run
+from qwen3nb.bench.gpu.random_models import SHAPES, Texts
+from qwen3nb.bench.gpu.results import GpuBench, GpuEquality, GpuSpeed
+from qwen3nb.bench.gpu.run import bench_gpu
 from qwen3nb.cli import main as cli
 
 EQUAL = GpuEquality("MiniLM", "vectors", "varlen", 64, 0.9999, 0.99999, equal=True)
@@ -67,8 +68,8 @@ def test_what_does_not_fit_in_time_or_memory_is_left_out(monkeypatch):
         yield EQUAL
         raise torch.OutOfMemoryError("CUDA out of memory. Tried 2 GiB\nand more")
 
-    monkeypatch.setattr(gpu, "_measured", measured)
-    monkeypatch.setattr(gpu, "_peak", lambda device, dtype: 1e12)
+    monkeypatch.setattr(run, "_measured", measured)
+    monkeypatch.setattr(run, "_peak", lambda device, dtype: 1e12)
     options = {"device": "cpu", "say": lambda line: None}
     bench = bench_gpu(shapes=["tiny", "MiniLM"], **options)
     assert bench.equality == (EQUAL, EQUAL) and bench.speed == ()  # noqa: PT018
@@ -81,7 +82,7 @@ def test_what_does_not_fit_in_time_or_memory_is_left_out(monkeypatch):
 def test_results_that_differ_end_with_1(monkeypatch):
     wrong = GpuEquality("MiniLM", "vectors", "varlen", 64, 0.5, 0.9, equal=False)
     monkeypatch.setattr(
-        gpu, "bench_gpu", lambda **_: GpuBench("H", "m", "bfloat16", 5e14, (wrong,), (), ())
+        run, "bench_gpu", lambda **_: GpuBench("H", "m", "bfloat16", 5e14, (wrong,), (), ())
     )
     done = CliRunner().invoke(cli.main, ["bench", "gpu"])
     assert done.exit_code == 1

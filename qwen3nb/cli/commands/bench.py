@@ -179,7 +179,7 @@ def bench_gpu(lengths: str, as_json: bool, **options: Any) -> None:
     \b
     qwen3nb bench gpu --out gpu.json
     """
-    from qwen3nb.bench.gpu import bench_gpu as run
+    from qwen3nb.bench.gpu.run import bench_gpu as run
 
     hide_library_bars()
     say = partial(click.echo, err=True)

@@ -1,4 +1,4 @@
-"""The random models and texts of `qwen3nb.bench.gpu`."""
+"""The random models and texts of `qwen3nb.bench.gpu.run`."""
 
 from __future__ import annotations
 
