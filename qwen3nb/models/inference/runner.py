@@ -21,7 +21,8 @@ Shapes: N texts, H hidden size.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,7 @@ from qwen3nb.utils.choices import one_of
 __all__ = ["Runner"]
 
 _LINEARS = ("auto", "onednn", "torch")
+_BLOCK = 2048  # texts that are tokenised at once on a GPU
 Rows = Sequence[Sequence[int]]
 
 
@@ -94,6 +96,30 @@ class Runner:
         )
         if self._packing is not None:
             prepare(model)
+
+    def encode(
+        self,
+        texts: Sequence[str],
+        tokenise: Callable[[Sequence[str]], Rows],
+        *,
+        done: Callable[[int], None] | None = None,
+    ) -> Vectors:
+        """Return vectors (N, H) of N texts; see `vectors`.
+
+        On a GPU the texts go through in blocks, and a thread tokenises the next one. On a CPU
+        the thread would only take a core from the model.
+
+        Args:
+            texts: at least one, those of similar length next to each other.
+            tokenise: returns the token ids of each text.
+            done: see `vectors`.
+
+        Raises:
+            EncoderError: memory runs out on a single text.
+        """
+        size = len(texts) if self.model.device.type == "cpu" else _BLOCK
+        parts = [self.vectors(rows, done=done) for rows in _in_advance(texts, tokenise, size=size)]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def vectors(self, rows: Rows, *, done: Callable[[int], None] | None = None) -> Vectors:
         """Return vectors (N, H), float32, of N rows of token ids; zeros for a row without any.
@@ -165,3 +191,19 @@ class Runner:
             return pool(states, mask, how=self.pooling, normalize=self.normalize)
         states, layout = self._packing.states(self.model, rows)
         return pool_packed(states, layout, how=self.pooling, normalize=self.normalize)
+
+
+def _in_advance(
+    texts: Sequence[str], tokenise: Callable[[Sequence[str]], Rows], *, size: int
+) -> Iterator[Rows]:
+    """Yield the rows of ``size`` texts after the other; a thread tokenises one block ahead."""
+    if len(texts) <= size:
+        yield tokenise(texts)
+        return
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        ahead = thread.submit(tokenise, texts[:size])
+        for start in range(size, len(texts), size):
+            rows = ahead.result()
+            ahead = thread.submit(tokenise, texts[start : start + size])
+            yield rows
+        yield ahead.result()
