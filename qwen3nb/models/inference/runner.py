@@ -11,7 +11,7 @@ Does a vector depend on its neighbours? In float32 on a CPU no component of a un
 by more than 1e-5. On a GPU the libraries choose kernels by the size of a pass, so equal texts of
 different passes agree to the rounding of the dtype only; PyTorch's attention, of which each text
 has its own, is asked for the same order of sums in every pass. `qwen3nb bench gpu` measures the
-cosine on the GPU at hand, and fails below 0.99 in 16 bits.
+cosine on the GPU at hand, and fails below 0.99 in 16 bits; a record names the GPU.
 
 On a GPU the host prepares and starts a pass while the one before it still runs; it waits once
 per pass, for vectors of the one before.
