@@ -171,9 +171,9 @@ class Runner:
     def _start(self, rows: Rows) -> Callable[[], Vectors]:
         """Start a pass of N rows, the longest first; return what waits for their vectors (N, H)."""
         pooled = self._pooled(rows)
-        host = pooled.to("cpu", non_blocking=True)
         if pooled.device.type != "cuda":
-            return host.numpy
+            return pooled.cpu().numpy
+        host = pooled.to("cpu", non_blocking=True)
         ready = torch.cuda.Event()
         ready.record()
 

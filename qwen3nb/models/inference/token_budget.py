@@ -148,4 +148,5 @@ def sent(tensor: Tensor, device: torch.device) -> Tensor:
     """Return ``tensor`` on ``device``; the host does not wait until a GPU has it."""
     if device.type == "cuda":
         tensor = tensor.pin_memory()
-    return tensor.to(device, non_blocking=True)
+    # Others than CUDA may read a tensor after its memory has been given back.
+    return tensor.to(device, non_blocking=device.type in ("cuda", "meta"))
