@@ -87,11 +87,14 @@ def plain_model(folder: Path) -> tuple[Any, Any]:
     return model, AutoTokenizer.from_pretrained(folder)
 
 
-def cross_encoder(folder: Path) -> Any:
+def cross_encoder(folder: Path, *, device: str = "cpu", dtype: str = "float32") -> Any:
     """The peer: sentence-transformers on the same weights and template."""
     from sentence_transformers import CrossEncoder
 
-    return CrossEncoder(str(folder), device="cpu", max_length=512)
+    from qwen3nb.models.modeling.dtypes import torch_dtype
+
+    kwargs = {"dtype": torch_dtype(dtype)}
+    return CrossEncoder(str(folder), device=device, max_length=512, model_kwargs=kwargs)
 
 
 def predict(peer: Any, texts: list[str]) -> Floats:

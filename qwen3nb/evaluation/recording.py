@@ -118,7 +118,17 @@ def _environment(model: ModelInfo, *, device: str, precision: str) -> Environmen
         from qwen3nb.models.inference.onednn_linear import linear_library
 
         linear = linear_library()
+    elif model.parameters and device.startswith("cuda"):
+        linear = _gpu_products(device)
     return Environment.current(device=device, precision=precision, linear=linear)
+
+
+def _gpu_products(device: str) -> str:
+    """Return the GPU, on which rounding depends, and whether float32 is rounded to TF32."""
+    import torch
+
+    tf32 = "without" if torch.get_float32_matmul_precision() == "highest" else "with"
+    return f"{torch.cuda.get_device_name(device)}, {tf32} TF32"
 
 
 def model_info(model: Any) -> ModelInfo:

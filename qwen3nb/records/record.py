@@ -174,7 +174,7 @@ class Environment:
     platform: str = ""
     device: str = "cpu"
     precision: str = "float32"
-    linear: str = ""  # onednn or mkl, in float32 on a CPU
+    linear: str = ""  # onednn or mkl, in float32 on a CPU; the GPU, and whether with TF32
 
     @classmethod
     def current(

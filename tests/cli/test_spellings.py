@@ -7,8 +7,8 @@ from helpers.command_tree import commands, options
 # Together with these, every command is in one of two tables: a new one has to be put in.
 WITHOUT_MODEL = """
 analyze, average, book, demo, new, verify, cache info, cache verify, bench cache,
-bench calibration, bench extraction, bench records, bench rerank, bench runs, bench search,
-bench statistics, run ablation, run calibration, run compare, run data, run extract,
+bench calibration, bench extraction, bench gpu, bench records, bench rerank, bench runs,
+bench search, bench statistics, run ablation, run calibration, run compare, run data, run extract,
 run interference, run leaderboard, run status, run training
 """
 WITHOUT_OUT = """

@@ -13,7 +13,9 @@ TASK = TaskInfo(name="x", type="Retrieval", main_metric="m")
     [
         (10, "cpu", "float32", "mkl"),
         (10, "cpu", "bfloat16", ""),
-        (10, "cuda:0", "float32", ""),
+        (10, "cuda:0", "float32", "H100, without TF32"),
+        (10, "cuda", "bfloat16", "H100, without TF32"),
+        (None, "cuda", "float32", ""),
         (None, "cpu", "float32", ""),
     ],
 )
@@ -21,6 +23,7 @@ def test_a_record_names_the_library_that_multiplied(
     tmp_path, monkeypatch, parameters, device, precision, linear
 ):
     monkeypatch.setenv("QWEN3NB_LINEAR", "mkl")
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda device: "H100")
     result = assemble(
         model=ModelInfo("a", "f" * 64, parameters=parameters),
         task=TASK,

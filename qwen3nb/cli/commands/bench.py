@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ import click
 
 from qwen3nb.cli.errors import without_traceback
 from qwen3nb.cli.groups import CommandGroup
-from qwen3nb.cli.options import DTYPE, hide_library_bars, seed_option
+from qwen3nb.cli.options import DTYPE, JSON, hide_library_bars, print_json, seed_option
 from qwen3nb.cli.spellings import model_option, out_option
 
 __all__ = ["bench"]
@@ -151,6 +153,43 @@ def bench_rerank(no_memory: bool, **options: Any) -> None:
 
     hide_library_bars()
     run(memory=not no_memory, say=click.echo, **options)
+
+
+@bench.command("gpu")
+@click.option(
+    "--shape", "shapes", multiple=True, metavar="NAME",
+    default=("MiniLM", "bge-base", "Qwen3-0.6B", "Qwen3-4B"), show_default=True,
+    help="Of a random model; tiny, for rehearsals, is another; repeatable.",
+)  # fmt: skip
+@click.option("--lengths", default="50,75,512", show_default=True, help="Tokens per text.")
+@click.option("--minutes", type=float, default=10.0, show_default=True, help="When to end, about.")
+@click.option("--device", default="cuda", show_default=True, help="cpu to rehearse.")
+@click.option(
+    "--dtype", type=click.Choice(["bfloat16", "float16"]), default="bfloat16", show_default=True
+)
+@out_option(help="JSON file to write.")
+@JSON
+@without_traceback
+def bench_gpu(lengths: str, as_json: bool, **options: Any) -> None:
+    """Encode and rerank on a GPU beside sentence-transformers; exits with 1 if results differ.
+
+    First vectors and scores in 16 bits are compared with float32, and across batches; then speed
+    is measured, beside the GPU's own rate of matrix products.
+
+    \b
+    qwen3nb bench gpu --out gpu.json
+    """
+    from qwen3nb.bench.gpu.run import bench_gpu as run
+
+    hide_library_bars()
+    say = partial(click.echo, err=True)
+    done = run(lengths=_numbers(lengths), say=say, **options)
+    if as_json:
+        print_json(done)
+    else:
+        click.echo(done.table())
+    if not all(each.equal for each in done.equality):
+        sys.exit(1)
 
 
 @bench.command("runs")

@@ -211,8 +211,9 @@ def encode(
 
     With --shards or --ray, --out is a folder of .npy files with a manifest. The same command
     resumes: finished parts are kept (and vectors not cached besides). With --ray, a worker per
-    GPU, or per four cores without any, encodes parts; --input and --out must be on a disk
-    that all nodes share. The vectors are the same as those of one file.
+    GPU, or per four cores without any, encodes parts: those of a cluster or, without an
+    address, of this machine; --input and --out must be on a disk that all nodes share. The
+    vectors are the same as those of one file.
 
     \b
     qwen3nb encode --model encoder --input texts.jsonl --out vectors.npy

@@ -62,7 +62,7 @@ def encode_to_file(
 
     Texts are read 4,096 at a time. The file appears under its name when it is complete; an
     earlier file stays until then. After a kill, an encoder with a cache resumes and encodes
-    at most 512 texts again.
+    at most 512 texts again, on a GPU at most 4,096.
 
     Args:
         encoder: any encoder.

@@ -104,7 +104,7 @@ class SentenceTransformerEncoder(Encoder):
     def _embed(self, texts: Sequence[str]) -> Vectors:
         if self.runner is not None:
             self.runner.batch_size = self.batch_size
-            return self.runner.vectors(self._tokenise(texts), done=self._tick)
+            return self.runner.encode(texts, self._tokenise, done=self._tick)
         self.stats.cut += self._truncated(texts)
         return beside_blanks(self._padded, texts)
 

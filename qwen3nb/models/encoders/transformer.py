@@ -121,7 +121,7 @@ class TransformerEncoder(Encoder):
 
     def _embed(self, texts: Sequence[str]) -> Vectors:
         self.runner.batch_size = self.batch_size
-        return self.runner.vectors(self._tokenise(texts), done=self._tick)
+        return self.runner.encode(texts, self._tokenise, done=self._tick)
 
     def _tokenise(self, texts: Sequence[str]) -> list[list[int]]:
         rows, cut = token_rows(self._tokenizer, texts, max_length=self.max_length)

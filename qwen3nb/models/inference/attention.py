@@ -15,16 +15,16 @@ FIXED_ROPES = ("default", "linear", "yarn", "llama3")
 
 
 def attend_with(model: Any, name: str, attention: Callable[..., Any]) -> None:
-    """Register ``attention`` with transformers as ``name``; every layer of ``model`` calls it."""
-    from transformers import AttentionInterface, AttentionMaskInterface
+    """Register ``attention`` with transformers as ``name``; every layer of ``model`` calls it.
+
+    No mask is registered, so transformers passes None. Registering a function that returns None
+    would do the same, but transformers would first look whether positions restart, which makes
+    the host wait for a GPU.
+    """
+    from transformers import AttentionInterface
 
     AttentionInterface.register(name, attention)
-    AttentionMaskInterface.register(name, _no_mask)
     model.set_attn_implementation(name)
-
-
-def _no_mask(*_: Any, **__: Any) -> None:
-    return None
 
 
 def rope_type(config: Any) -> str:

@@ -1,7 +1,7 @@
 """FlashAttention over texts of different lengths in one call, on a GPU in 16 bits.
 
 PyTorch's kernel is preferred, then that of the package flash-attn; without either, a GPU
-runs padded batches.
+runs padded batches, and says so.
 
 Shapes: T tokens of all texts, N texts, D head size.
 """
@@ -9,6 +9,7 @@ Shapes: T tokens of all texts, N texts, D head size.
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Protocol
@@ -19,6 +20,7 @@ from torch import Tensor
 __all__ = ["Kernel", "varlen_kernel"]
 
 _MAX_HEAD = 256  # the largest head size of FlashAttention
+_logger = logging.getLogger(__name__)
 
 
 class Kernel(Protocol):
@@ -54,7 +56,16 @@ def varlen_kernel(model: Any) -> Kernel | None:
         return None
     config = model.config.get_text_config()
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    return None if head > _MAX_HEAD else torch_kernel() or flash_kernel()
+    if head > _MAX_HEAD:
+        return None
+    kernel = torch_kernel() or flash_kernel()
+    if kernel is None:
+        _logger.warning(
+            "PyTorch %s has no attention over ragged texts that fits, and flash-attn is not "
+            "installed: texts are padded, which is slower; install PyTorch 2.13 or newer",
+            torch.__version__,
+        )
+    return kernel
 
 
 def torch_kernel() -> Kernel | None:
@@ -63,14 +74,18 @@ def torch_kernel() -> Kernel | None:
         attention = import_module("torch.nn.attention.varlen").varlen_attn
     except (ImportError, AttributeError):
         return None
-    if not {"scale", "window_size", "enable_gqa"} <= set(inspect.signature(attention).parameters):
+    known = set(inspect.signature(attention).parameters)
+    if not {"scale", "window_size", "enable_gqa"} <= known:
         return None
+    # Keys in one piece: how many pieces there are would otherwise depend on the batch.
+    whole = {"num_splits": 1} if "num_splits" in known else {}
     return _kernel(
         attention,
         lambda query, key, scale, causal: {
             "scale": scale,
             "window_size": (-1, 0) if causal else (-1, -1),
             "enable_gqa": query.shape[1] != key.shape[1],
+            **whole,
         },
     )
 

@@ -28,7 +28,8 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from qwen3nb.models.inference.attention import FIXED_ROPES, attend_with, other_layers, rope_type
 from qwen3nb.models.inference.flash_varlen import Kernel
-from qwen3nb.models.modeling.pooling import pool
+from qwen3nb.models.inference.token_budget import sent
+from qwen3nb.models.modeling.pooling import pool, pool_segments
 
 __all__ = ["PackedLayout", "Packing", "packing_of", "pool_packed", "prepare"]
 
@@ -127,14 +128,14 @@ class Packing:
         layout = PackedLayout(
             tuple(groups),
             causal=self.causal,
-            limits=torch.nn.functional.pad(ends, (1, 0)).int().to(model.device),
+            limits=sent(torch.nn.functional.pad(ends, (1, 0)).int(), model.device),
             kernel=self.kernel,
         )
-        ids = torch.tensor([list(chain.from_iterable(rows))], device=model.device)
+        ids = torch.tensor([list(chain.from_iterable(rows))])
         positions = torch.arange(start) - (ends - lengths).repeat_interleave(lengths) + self.first
         output = model(
-            input_ids=ids,
-            position_ids=positions.unsqueeze(0).to(model.device),
+            input_ids=sent(ids, model.device),
+            position_ids=sent(positions.unsqueeze(0), model.device),
             packing=layout,
         )
         return output.last_hidden_state[0], layout
@@ -186,7 +187,13 @@ def _attention(
 
 
 def pool_packed(states: Tensor, layout: PackedLayout, *, how: str, normalize: bool) -> Tensor:
-    """Pool packed ``states`` (T, H) to float32 vectors (N, H); see `modeling.pooling.pool`."""
+    """Pool packed ``states`` (T, H) to float32 vectors (N, H); see `modeling.pooling.pool`.
+
+    One product per group is fastest on a CPU. A GPU reduces ragged texts in one call, in
+    which the host never waits for it.
+    """
+    if layout.kernel is not None:
+        return pool_segments(states, layout.limits, how=how, normalize=normalize)
     vectors = []
     for start, texts, length in layout.groups:
         group = states[start : start + texts * length].unflatten(0, (texts, length))

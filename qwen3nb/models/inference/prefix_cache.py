@@ -23,6 +23,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from qwen3nb.models.inference.attention import FIXED_ROPES, attend_with, other_layers, rope_type
+from qwen3nb.models.inference.token_budget import sent
 from qwen3nb.models.types import SpecError
 
 __all__ = ["Prefix", "PrefixModel"]
@@ -91,7 +92,15 @@ class _Memory:
 def _attend(
     query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor, scale: float | None
 ) -> Tensor:
-    gqa = query.shape[1] != key.shape[1]
+    """Return attention of grouped heads with a mask.
+
+    The fast kernels of a GPU take either groups or a mask, so heads are repeated there; the
+    slow one that takes both would store every weight.
+    """
+    groups = query.shape[1] // key.shape[1]
+    gqa = groups > 1 and query.device.type == "cpu"
+    if groups > 1 and not gqa:
+        key, value = (each.repeat_interleave(groups, dim=1) for each in (key, value))
     return scaled_dot_product_attention(
         query, key, value, attn_mask=mask, scale=scale, enable_gqa=gqa
     )
@@ -186,7 +195,7 @@ class PrefixModel:
             row[: len(rest)] = torch.tensor(rest)
         memory = _Memory(prefix, keep=False)
         states, rotary = self._run(ids, memory)
-        return self._last.states(states, rotary, memory, lengths.to(states.device) - 1)
+        return self._last.states(states, rotary, memory, sent(lengths, states.device) - 1)
 
     def _run(self, ids: Tensor, memory: _Memory) -> tuple[Tensor, Pair]:
         """Return states (N, T, H) before the last layer, and cosine and sine per position."""
@@ -194,7 +203,7 @@ class PrefixModel:
         device = self.model.device
         positions = torch.arange(start, start + ids.shape[1], device=device).unsqueeze(0)
         output = self.model(
-            input_ids=ids.to(device), position_ids=positions, use_cache=False, memory=memory
+            input_ids=sent(ids, device), position_ids=positions, use_cache=False, memory=memory
         )
         states: Tensor = output.last_hidden_state
         return states, self.model.rotary_emb(states, positions)

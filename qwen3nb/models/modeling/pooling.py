@@ -17,7 +17,7 @@ from qwen3nb.utils.choices import one_of
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["POOLINGS", "pool"]
+__all__ = ["POOLINGS", "pool", "pool_segments"]
 
 # `rank` (B, T) counts the real tokens of a row from 1; it is 0 on padding.
 _WEIGHTS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -59,6 +59,44 @@ def pool(states: Tensor, mask: Tensor, *, how: str, normalize: bool = False) -> 
     weights = (weights / weights.sum(dim=1, keepdim=True)).unsqueeze(1)
     vectors = weights @ states.float().masked_fill(~real.unsqueeze(-1), 0.0)
     vectors = vectors.squeeze(1)
-    if not normalize:
-        return vectors
+    return _unit(vectors) if normalize else vectors
+
+
+def pool_segments(states: Tensor, limits: Tensor, *, how: str, normalize: bool = False) -> Tensor:
+    """Pool concatenated ``states`` (T, D) of B texts to float32 vectors (B, D).
+
+    The vectors are those of `pool` up to rounding. Lengths are read on the device only, so that
+    the host never waits for it.
+
+    Args:
+        states: last hidden states (T, D), one text after the other, without padding.
+        limits: start of each text and end of the last: (B + 1). No text may be empty, which
+            is not checked.
+        how: see `pool`.
+        normalize: see `pool`.
+
+    Raises:
+        ValueError: an unknown ``how``.
+    """
+    import torch
+
+    one_of("pooling", how, POOLINGS)
+    if how in ("cls", "last"):
+        vectors = states[limits[:-1] if how == "cls" else limits[1:] - 1].float()
+        return _unit(vectors) if normalize else vectors
+    lengths = limits.diff()
+    tokens = torch.arange(len(states), dtype=limits.dtype, device=states.device)
+    text = torch.searchsorted(limits[1:].contiguous(), tokens, right=True)
+    if how == "mean":
+        weights = (1 / lengths)[text]
+    else:
+        ranks = tokens - limits[text] + 1
+        weights = ranks / (lengths * (lengths + 1) / 2)[text]
+    vectors = torch.segment_reduce(
+        states.float() * weights.unsqueeze(1), "sum", offsets=limits, axis=0, unsafe=True
+    )
+    return _unit(vectors) if normalize else vectors
+
+
+def _unit(vectors: Tensor) -> Tensor:
     return vectors / vectors.norm(dim=1, keepdim=True).clamp_min(1e-12)

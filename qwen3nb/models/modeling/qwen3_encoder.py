@@ -90,7 +90,8 @@ class Qwen3EncoderModel(Qwen3Model):
 
         ``attention_mask`` (B, T) is 1 on real tokens; without a mask, all tokens are real.
         ``output_hidden_states`` and ``output_attentions`` work as in any transformers
-        model; ``return_dict=False`` gives the tuple of what is not None.
+        model; ``return_dict=False`` gives the tuple of what is not None. Packed texts
+        (`qwen3nb.models.inference.packing`) have no ``pooler_output``: they are pooled one by one.
         """
         outputs = super().forward(
             input_ids=input_ids,
@@ -101,14 +102,16 @@ class Qwen3EncoderModel(Qwen3Model):
             **kwargs,
         )
         states = outputs.last_hidden_state
-        mask = attention_mask
-        if mask is None:
-            mask = torch.ones(states.shape[:2], dtype=torch.long, device=states.device)
+        pooled = None
+        if kwargs.get("packing") is None:
+            mask = attention_mask
+            if mask is None:
+                mask = torch.ones(states.shape[:2], dtype=torch.long, device=states.device)
+            how, normalize = self.config.pooling_mode, self.config.normalize
+            pooled = pool(states, mask, how=how, normalize=normalize)
         result = Qwen3EncoderOutput(
             last_hidden_state=states,
-            pooler_output=pool(
-                states, mask, how=self.config.pooling_mode, normalize=self.config.normalize
-            ),
+            pooler_output=pooled,
             hidden_states=outputs.hidden_states,
             attentions=outputs.attentions,
         )

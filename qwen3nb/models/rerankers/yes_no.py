@@ -20,15 +20,17 @@ import logging
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from qwen3nb.models.batching import batches_by_tokens, deduplicate
+from qwen3nb.models.batching import deduplicate
 from qwen3nb.models.counters import Stats
 from qwen3nb.models.inference.prefix_cache import Prefix, PrefixModel
+from qwen3nb.models.inference.token_budget import TokenBudget, tokens_per_pass
 from qwen3nb.models.modeling.dtypes import torch_dtype
 from qwen3nb.models.mteb_meta import mteb_meta
 from qwen3nb.models.rerankers.prompt_template import (
@@ -53,7 +55,6 @@ __all__ = ["RerankScores", "RerankStats", "Reranker", "count_ties"]
 
 SCORING = 1  # increase when scores change for the same model: part of every identity
 MAX_LENGTH = 512
-BUDGET = {"cpu": 1024, "cuda": 16_384}  # tokens per forward pass
 _logger = logging.getLogger(__name__)
 Floats = NDArray[np.float64]
 
@@ -137,7 +138,7 @@ class Reranker:
         self._model = PrefixModel(model.backbone)
         self._rows = model.rows(self._pairs.yes, self._pairs.no)
         self.parameters, self._dtype = model.parameters, model.dtype
-        self._budget = budget or BUDGET.get(model.backbone.device.type, BUDGET["cpu"])
+        self._budget = TokenBudget(budget or tokens_per_pass(model.backbone))
         self._system: Prefix | None = None
         self.stats = RerankStats()
         self.settings: dict[str, Any] = {
@@ -170,7 +171,8 @@ class Reranker:
         """Score ``documents`` for one query; equal documents are scored once.
 
         Raises:
-            RerankError: an invalid text, or a score that is not finite.
+            RerankError: an invalid text, a score that is not finite, or a document that does
+                not fit in memory.
         """
         started, tokens = time.perf_counter(), self.stats.tokens
         distinct, where = deduplicate(list(documents))
@@ -235,16 +237,21 @@ class Reranker:
         if not rests:
             return result
         prefix = self._prefix(shared)
-        for batch in batches_by_tokens([len(r) for r in rests], budget=self._budget, padded=True):
-            states = self._model.last_states(prefix, [rests[index] for index in batch])
-            result[batch] = self._difference(states)
+        passes = self._budget.passes(
+            [len(rest) for rest in rests],
+            lambda batch: self._logits(prefix, [rests[index] for index in batch]),
+            error=RerankError,
+            padded=True,
+        )
+        batches, logits = zip(*passes, strict=True)
+        no, yes = torch.cat(logits).T.cpu().numpy().astype(np.float64)  # the only wait for a GPU
+        result[list(chain.from_iterable(batches))] = yes - no
         return result
 
-    def _difference(self, states: Tensor) -> Floats:
-        """Return logit of yes minus logit of no, in float32 whatever the model's dtype is."""
-        no, yes = (states.float() @ self._rows.T).T.cpu().numpy().astype(np.float64)
-        difference: Floats = yes - no
-        return difference
+    def _logits(self, prefix: Prefix, rests: Sequence[Sequence[int]]) -> Tensor:
+        """Return logits (N, 2) of no and yes, in float32 whatever the model's dtype is."""
+        states = self._model.last_states(prefix, rests)
+        return states.float() @ self._rows.T
 
     def _prefix(self, shared: tuple[int, ...]) -> Prefix:
         """Return the keys and values of the prefix that a query's documents share.

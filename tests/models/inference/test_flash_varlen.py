@@ -27,7 +27,10 @@ def ragged(q, k, v, cu_q, cu_k, max_q, max_k, *, scale, causal):
     return torch.cat(parts)
 
 
-def torch_fake(q, k, v, cu_q, cu_k, max_q, max_k, *, scale, window_size, enable_gqa):
+def torch_fake(
+    q, k, v, cu_q, cu_k, max_q, max_k, *, scale, window_size, enable_gqa, num_splits=None
+):
+    assert num_splits == 1  # batch-invariant
     assert enable_gqa is (q.shape[1] != k.shape[1])
     causal = {(-1, 0): True, (-1, -1): False}[window_size]
     return ragged(q, k, v, cu_q, cu_k, max_q, max_k, scale=scale, causal=causal)
@@ -53,10 +56,15 @@ def test_ragged_kernels_get_the_arguments_they_expect(monkeypatch, name, library
     np.testing.assert_allclose(target.vectors(ROWS), one_by_one(build(name), ROWS), atol=1e-5)
 
 
-def test_no_kernel_is_used_without_a_gpu_or_a_library(monkeypatch):
+def test_no_kernel_is_used_without_a_gpu_or_a_library(monkeypatch, caplog):
     assert varlen.varlen_kernel(build("bert")) is None
     monkeypatch.setitem(sys.modules, "flash_attn", None)
     assert varlen.flash_kernel() is None
     old = types.SimpleNamespace(varlen_attn=lambda q, k, v, is_causal: q)
     monkeypatch.setitem(sys.modules, "torch.nn.attention.varlen", old)
     assert varlen.torch_kernel() is None
+    on_gpu = types.SimpleNamespace(
+        device=torch.device("cuda"), dtype=torch.bfloat16, config=build("bert").config
+    )
+    assert varlen.varlen_kernel(on_gpu) is None
+    assert "texts are padded, which is slower" in caplog.text

@@ -5,6 +5,8 @@ import pytest
 import torch
 from helpers.tiny_models import runner
 
+from qwen3nb.models.inference import runner as runner_module
+from qwen3nb.models.inference.runner import _in_advance
 from qwen3nb.models.types import EncoderError
 
 
@@ -29,6 +31,7 @@ def starve(monkeypatch, target, *, limit, error):
     [
         torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"),
         RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
     ],
 )
 def test_when_memory_runs_out_the_batch_halves_and_no_vector_changes(
@@ -46,8 +49,9 @@ def test_when_memory_runs_out_the_batch_halves_and_no_vector_changes(
     assert target.budget == 30
     assert sum(done) == len(rows)
     assert [record.message for record in caplog.records] == [
-        "out of memory with 120 tokens; continuing with 60 per pass, which changes no vector",
-        "out of memory with 60 tokens; continuing with 30 per pass, which changes no vector",
+        f"out of memory with {tokens} tokens; continuing with {tokens // 2} per pass, which "
+        "changes results by rounding at most"
+        for tokens in (120, 60)
     ]
     sizes.clear()
     target.vectors(rows)
@@ -84,3 +88,50 @@ def test_other_errors_are_not_taken_for_a_lack_of_memory(monkeypatch):
     starve(monkeypatch, target, limit=1, error=RuntimeError("something else"))
     with pytest.raises(RuntimeError, match="something else"):
         target.vectors([[3, 4]])
+
+
+def tokens_of(texts):
+    return [[5 + ord(letter) % 80 for letter in text] for text in texts]
+
+
+TEXTS = ["ab", "cde", "f", "abcd", "e", "bcd", "fgh"]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
+def test_blocks_are_tokenised_one_ahead_and_come_in_order(size):
+    log = []
+
+    def tokenise(texts):
+        log.append(len(texts))
+        return tokens_of(texts)
+
+    blocks = []
+    for rows in _in_advance(TEXTS, tokenise, size=size):
+        blocks.append(rows)
+        assert len(log) <= len(blocks) + 1
+    assert [row for rows in blocks for row in rows] == tokens_of(TEXTS)
+    assert max(log) <= size
+
+
+def test_an_error_of_the_tokenizer_comes_when_its_block_is_due():
+    def tokenise(texts):
+        if "e" in texts:
+            raise ValueError("not a text")
+        return tokens_of(texts)
+
+    blocks = _in_advance(TEXTS, tokenise, size=2)
+    assert [next(blocks), next(blocks)] == [tokens_of(TEXTS[:2]), tokens_of(TEXTS[2:4])]
+    with pytest.raises(ValueError, match="not a text"):
+        next(blocks)
+
+
+def test_texts_in_blocks_have_the_same_vectors(monkeypatch):
+    target = runner("bert")
+    whole = target.encode(TEXTS, tokens_of)
+    in_advance = runner_module._in_advance
+    monkeypatch.setattr(
+        runner_module, "_in_advance", lambda texts, call, size: in_advance(texts, call, size=3)
+    )
+    done = []
+    np.testing.assert_allclose(target.encode(TEXTS, tokens_of, done=done.append), whole, atol=1e-5)
+    assert sum(done) == len(TEXTS)

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import pad
 
-from qwen3nb.models.modeling.pooling import POOLINGS, pool
+from qwen3nb.models.modeling.pooling import POOLINGS, pool, pool_segments
 
 # Three tokens of two dimensions.
 STATES = torch.tensor([[[2.0, -1.0], [4.0, 3.0], [9.0, 1.0]]])
@@ -66,3 +66,18 @@ def test_refusals_name_the_choices_the_shapes_and_the_rows():
         pool(STATES, torch.ones(1, 4), how="mean")
     with pytest.raises(ValueError, match=r"rows \[1\] have no real token"):
         pool(STATES.repeat(2, 1, 1), torch.tensor([[1, 1, 1], [0, 0, 0]]), how="mean")
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+@pytest.mark.parametrize("how", POOLINGS)
+@given(lengths=st.lists(st.integers(1, 40), min_size=1, max_size=8), seed=st.integers(0, 99))
+@settings(deadline=None, max_examples=25)
+def test_texts_in_a_row_pool_as_texts_on_their_own(how, normalize, lengths, seed):
+    states = torch.randn(sum(lengths), 3, generator=torch.Generator().manual_seed(seed))
+    limits = torch.tensor([0, *lengths]).cumsum(0).int()
+    alone = [
+        pool(part.unsqueeze(0), torch.ones(1, len(part)), how=how, normalize=normalize)
+        for part in states.split(lengths)
+    ]
+    together = pool_segments(states, limits, how=how, normalize=normalize)
+    torch.testing.assert_close(together, torch.cat(alone), atol=1e-6, rtol=0)

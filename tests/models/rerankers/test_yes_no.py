@@ -6,11 +6,13 @@ import shutil
 
 import numpy as np
 import pytest
+import torch
 from helpers.rerankers import DOCUMENTS, QUERY, reference, write_reranker
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
+from qwen3nb.models.inference.token_budget import TokenBudget
 from qwen3nb.models.rerankers.load import load_reranker
 from qwen3nb.models.rerankers.prompt_template import RerankError
 from qwen3nb.models.rerankers.yes_no import count_ties
@@ -76,13 +78,52 @@ def test_batch_order_and_neighbours_change_nothing(reranker, query, documents, b
     order = data.draw(st.permutations(range(len(documents))))
     expected = [reranker.score(query, [document]).log_odds[0] for document in documents]
 
-    reranker._budget, before = budget, reranker._budget
+    reranker._budget.tokens, before = budget, reranker._budget.tokens
     try:
         log_odds = reranker.score(query, [documents[index] for index in order]).log_odds
     finally:
-        reranker._budget = before
+        reranker._budget.tokens = before
 
     np.testing.assert_allclose(log_odds, [expected[i] for i in order], atol=1e-5, rtol=0)
+
+
+def starve(monkeypatch, reranker, *, limit, error):
+    """Let passes over more than ``limit`` documents fail."""
+    forward, sizes = reranker._model.last_states, []
+
+    def hungry(prefix, rests):
+        sizes.append(len(rests))
+        if len(rests) > limit:
+            raise error
+        return forward(prefix, rests)
+
+    monkeypatch.setattr(reranker._model, "last_states", hungry)
+    monkeypatch.setattr(reranker, "_budget", TokenBudget(1024))
+    return sizes
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+    ],
+)
+def test_when_memory_runs_out_passes_halve_and_no_score_changes(monkeypatch, reranker, error):
+    expected = reranker.score(QUERY, DOCUMENTS)
+    sizes = starve(monkeypatch, reranker, limit=1, error=error)
+
+    scores = reranker.score(QUERY, DOCUMENTS)
+
+    np.testing.assert_allclose(scores.log_odds, expected.log_odds, atol=1e-5, rtol=0)
+    assert max(sizes) > 1
+    assert reranker._budget.tokens < 1024
+
+
+def test_a_document_that_does_not_fit_alone_is_an_error(monkeypatch, reranker):
+    starve(monkeypatch, reranker, limit=0, error=torch.OutOfMemoryError("CUDA out of memory"))
+    with pytest.raises(RerankError, match=r"a text of \d+ tokens does not fit in memory: CUDA out"):
+        reranker.score(QUERY, DOCUMENTS)
 
 
 def test_an_invalid_document_is_refused_with_its_index(reranker):
@@ -171,5 +212,6 @@ def test_stored_scores_of_real_adapters(adapters, name):
         )
     prefix = reranker._prefix(tuple(inputs["rerank_token_ids_160"][0][:-1]))
     state = reranker._model.last_states(prefix, [inputs["rerank_token_ids_160"][0][-1:]])
-    odds = reranker._difference(state)[0]
+    no, yes = (state.float() @ reranker._rows.T)[0].double().numpy()
+    odds = yes - no
     assert 1 / (1 + np.exp(-odds)) == pytest.approx(float(expected["rerank.160"][0]), abs=1e-6)

@@ -1,0 +1,152 @@
+"""How many tokens go through a model in one pass: what memory holds, halved when it runs out.
+
+On a CPU small passes are fastest. On a GPU a pass should be large, so its size follows from the
+free memory and the shape of the model. It is a power of two with an upper bound, so that equal
+models on large GPUs have equal passes, whatever else is in memory.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from qwen3nb.models.batching import batches_by_tokens
+
+__all__ = ["TokenBudget", "fitting_tokens", "is_out_of_memory", "sent", "tokens_per_pass"]
+
+CPU_TOKENS = 1024
+_LEAST, _MOST = 1024, 65_536  # tokens per pass on a GPU; more than the latter gain nothing
+_MESSAGES = (  # of errors without a class of their own
+    "DefaultCPUAllocator",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "CUDA error: out of memory",
+)
+_logger = logging.getLogger(__name__)
+_Result = TypeVar("_Result")
+
+
+class TokenBudget:
+    """Tokens per forward pass, padding included where there is any.
+
+    Attributes:
+        tokens: at most so many; halved when memory runs out, and never raised again.
+    """
+
+    def __init__(self, tokens: int) -> None:
+        self.tokens = tokens
+
+    def passes(
+        self,
+        lengths: Sequence[int],
+        forward: Callable[[list[int]], _Result],
+        *,
+        error: type[Exception],
+        padded: bool = False,
+        size: int | None = None,
+    ) -> Iterator[tuple[list[int], _Result]]:
+        """Yield the indices of each pass, the longest texts first, and what ``forward`` returns.
+
+        If memory runs out, the budget is halved with a warning, and the pass is repeated; earlier
+        ones are kept.
+
+        Args:
+            lengths: tokens per text.
+            forward: runs the texts of these indices.
+            error: the class of the error below.
+            padded: whether texts are padded to the longest of the pass.
+            size: texts per pass at most; None for no limit.
+
+        Raises:
+            Exception: of class ``error``: memory runs out on a single text.
+        """
+        waiting = list(range(len(lengths)))
+        while waiting:
+            finished: set[int] = set()
+            counts = [lengths[index] for index in waiting]
+            for batch in batches_by_tokens(counts, budget=self.tokens, size=size, padded=padded):
+                indices = [waiting[row] for row in batch]
+                result = self._attempt(forward, indices, lengths, padded, error)
+                if result is None:
+                    break
+                finished.update(indices)
+                yield indices, result
+            waiting = [index for index in waiting if index not in finished]
+
+    def _attempt(
+        self,
+        forward: Callable[[list[int]], _Result],
+        indices: list[int],
+        lengths: Sequence[int],
+        padded: bool,
+        error: type[Exception],
+    ) -> _Result | None:
+        """Return the result of a pass, or None if it did not fit and the budget was halved."""
+        try:
+            return forward(indices)
+        except RuntimeError as failure:
+            if not is_out_of_memory(failure):
+                raise
+            reason = str(failure).splitlines()[0]
+        counts = [lengths[index] for index in indices]
+        tokens = len(counts) * max(counts) if padded else sum(counts)
+        if len(counts) == 1:
+            raise error(f"a text of {tokens} tokens does not fit in memory: {reason}")
+        self.tokens = max(1, tokens // 2)
+        _logger.warning(
+            "out of memory with %d tokens; continuing with %d per pass, which changes results by "
+            "rounding at most",
+            *(tokens, self.tokens),
+        )
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        return None
+
+
+def is_out_of_memory(error: RuntimeError) -> bool:
+    """Return whether memory ran out; not every library has a class of errors for it."""
+    if isinstance(error, torch.OutOfMemoryError):
+        return True
+    return any(message in str(error) for message in _MESSAGES)
+
+
+def tokens_per_pass(model: Any) -> int:
+    """Return the tokens per pass of ``model``, which is on its device."""
+    if model.device.type != "cuda":
+        return CPU_TOKENS
+    free, _ = torch.cuda.mem_get_info(model.device)
+    free += torch.cuda.memory_reserved(model.device) - torch.cuda.memory_allocated(model.device)
+    return fitting_tokens(free, model.config.get_text_config(), size=model.dtype.itemsize)
+
+
+def fitting_tokens(free: int, config: Any, *, size: int) -> int:
+    """Return how many tokens fit in half of ``free`` bytes: a power of two, 1,024 to 65,536.
+
+    A token needs six states (input, residual, norms, output), three rows of the feed-forward
+    layer, and its queries, keys and values twice (projected and rotated), all of ``size`` bytes
+    a number, and two states in float32 to be pooled. What is left over is for padding, masks and
+    fragmentation; where that is not enough, `TokenBudget` halves.
+
+    Args:
+        free: free bytes on the GPU.
+        config: the configuration of a transformer.
+        size: bytes per number, such as 2.
+    """
+    hidden, heads = int(config.hidden_size), int(config.num_attention_heads)
+    head = getattr(config, "head_dim", None) or hidden // heads
+    groups = getattr(config, "num_key_value_heads", None) or heads
+    inner = getattr(config, "intermediate_size", None) or 4 * hidden
+    numbers = 6 * hidden + 3 * inner + 2 * head * (heads + 2 * groups)
+    tokens = (free // 2) // (size * numbers + 2 * 4 * hidden)
+    return min(_MOST, max(_LEAST, 1 << max(0, tokens.bit_length() - 1)))
+
+
+def sent(tensor: Tensor, device: torch.device) -> Tensor:
+    """Return ``tensor`` on ``device``; the host does not wait until a GPU has it."""
+    if device.type == "cuda":
+        tensor = tensor.pin_memory()
+    # Others than CUDA may read a tensor after its memory has been given back.
+    return tensor.to(device, non_blocking=device.type in ("cuda", "meta"))

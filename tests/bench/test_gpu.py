@@ -1,0 +1,112 @@
+"""`bench gpu`, rehearsed on the CPU: nothing here says how fast anything is."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+import torch
+from click.testing import CliRunner
+
+from qwen3nb.bench.gpu import run
+from qwen3nb.bench.gpu.random_models import SHAPES, Texts
+from qwen3nb.bench.gpu.results import GpuBench, GpuEquality, GpuSpeed
+from qwen3nb.bench.gpu.run import bench_gpu
+from qwen3nb.cli import main as cli
+
+EQUAL = GpuEquality("MiniLM", "vectors", "varlen", 64, 0.9999, 0.99999, equal=True)
+SPEED = GpuSpeed("MiniLM", "encode", 51.0, 2000, 9000.0, 3000.0, "sdpa, batch 256", 0.4)
+
+
+@pytest.mark.parametrize("name", ["MiniLM", "Qwen3-0.6B", "Qwen3-4B"])
+def test_operations_are_those_of_the_linear_layers_and_of_attention(name):
+    from transformers import AutoModel
+
+    shape = SHAPES[name]
+    with torch.device("meta"):
+        model = AutoModel.from_config(shape.config())
+    weights = sum(
+        module.weight.numel()
+        for layer, module in model.named_modules()
+        if isinstance(module, torch.nn.Linear) and "pooler" not in layer
+    )
+    assert shape.operations([1000]) - 1000 * shape.operations([1]) == pytest.approx(
+        4 * shape.layers * shape.heads * (shape.head or shape.hidden // shape.heads)
+        * (1000**2 - 1000) / (2 if shape.key_heads else 1)
+    )  # fmt: skip
+    assert shape.operations([1]) == pytest.approx(2 * weights, rel=1e-3)
+
+
+def test_a_rehearsal_measures_equality_then_speed(tmp_path, capsys):
+    out = tmp_path / "gpu.json"
+    command = ["bench", "gpu", "--device", "cpu", "--shape", "tiny", "--lengths", "12"]
+    done = CliRunner().invoke(cli.main, [*command, "--minutes", "0.01", "--json", "--out", out])
+    assert done.exit_code == 0, done.output
+    printed = json.loads(done.stdout)
+    assert printed == json.loads(out.read_text())
+    assert [(each["what"], each["equal"]) for each in printed["equality"]] == [
+        ("vectors", True),
+        ("scores", True),
+    ]
+    assert [each["what"] for each in printed["speed"]] == ["encode", "rerank"]
+    assert all(each["ours"] > 0 and each["peer"] > 0 for each in printed["speed"])
+    assert 6 <= printed["speed"][0]["tokens"] <= 24
+
+
+def test_a_table_has_a_row_per_measurement_and_says_what_was_left_out():
+    bench = GpuBench("H", "m", "bfloat16", 5e14, (EQUAL,), (SPEED,), ("Qwen3-4B: out of memory",))
+    lines = bench.table().splitlines()
+    assert lines[1] == "matrix products in bfloat16: 500 TFLOP/s"
+    assert lines[5].split() == ["MiniLM", "vectors", "varlen", "64", "0.999900", "0.999990", "yes"]
+    assert lines[8].split()[:8] == [
+        "MiniLM", "encode", "51", "2000", "9000.0", "3000.0", "3.00x", "40%",
+    ]  # fmt: skip
+    assert lines[-1] == "left out: Qwen3-4B: out of memory"
+
+
+def test_what_does_not_fit_in_time_or_memory_is_left_out(monkeypatch):
+    def measured(name, lengths, timer, peak):
+        yield EQUAL
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried 2 GiB\nand more")
+
+    monkeypatch.setattr(run, "_measured", measured)
+    monkeypatch.setattr(run, "_peak", lambda device, dtype: 1e12)
+    options = {"device": "cpu", "say": lambda line: None}
+    bench = bench_gpu(shapes=["tiny", "MiniLM"], **options)
+    assert bench.equality == (EQUAL, EQUAL) and bench.speed == ()  # noqa: PT018
+    assert bench.left_out[0] == "tiny, in part: CUDA out of memory. Tried 2 GiB"
+    assert bench_gpu(shapes=["tiny"], minutes=1e-9, **options).left_out == (
+        "tiny: 1e-09 minutes were over",
+    )
+
+
+def test_results_that_differ_end_with_1(monkeypatch):
+    wrong = GpuEquality("MiniLM", "vectors", "varlen", 64, 0.5, 0.9, equal=False)
+    monkeypatch.setattr(
+        run, "bench_gpu", lambda **_: GpuBench("H", "m", "bfloat16", 5e14, (wrong,), (), ())
+    )
+    done = CliRunner().invoke(cli.main, ["bench", "gpu"])
+    assert done.exit_code == 1
+    assert done.stdout.splitlines()[5].endswith("NO")
+
+
+def test_texts_are_distinct_and_about_as_long_as_asked_for():
+    words = SimpleNamespace(_tokenise=lambda texts: [text.split() for text in texts])
+    texts = Texts(words)
+    drawn = texts.draw(40, 200)
+    assert len(set(drawn)) == 200
+    counts = texts.tokens(drawn)
+    assert sum(counts) / 200 == pytest.approx(40, abs=4)
+    assert min(counts) < 25 < 55 < max(counts)
+
+
+def test_what_cannot_be_measured_is_refused_in_a_line(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    done = CliRunner().invoke(cli.main, ["bench", "gpu"])
+    assert done.exit_code == 1
+    assert done.stderr == (
+        "Error: expected a GPU, and PyTorch finds none here; to rehearse without one: "
+        "--device cpu --shape tiny\n"
+    )
+    for options in ({"shapes": ["7B"]}, {"lengths": [2000]}, {"minutes": 0}, {"dtype": "float32"}):
+        with pytest.raises(ValueError, match=r"unknown|expected lengths"):
+            bench_gpu(device="cpu", **options)
