@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,22 @@ import click
 
 from qwen3nb.cli.errors import without_traceback
 from qwen3nb.cli.groups import CommandGroup
-from qwen3nb.cli.options import DTYPE, hide_library_bars, seed_option
+from qwen3nb.cli.options import DTYPE, JSON, hide_library_bars, print_json, seed_option
 from qwen3nb.cli.spellings import model_option, out_option
 
-__all__ = ["bench"]
+__all__ = ["LIMITS", "bench"]
+
+# What the shares that a benchmark prints are of.
+LIMITS = {
+    "encode": "the matrix peak: the model's linear layers alone, in the shapes that it runs",
+    "rerank": "the matrix peak: the model's linear layers alone, in the shapes that it runs",
+    "search": "the matrix peak: a product of the queries and a block of documents alone",
+    "cache": "a plain file, synced, for writing, and a copy in memory for reading",
+    "extraction": "the disk: reading the inputs and copying one",
+    "runs": "no simple limit: sorting, text and lookups in dictionaries",
+    "records": "no simple limit: JSON, statistics and the start of Python",
+    "statistics": "no simple limit: random draws, counting and sorting",
+}
 
 
 @click.group(cls=CommandGroup)
@@ -20,12 +33,29 @@ def bench() -> None:
     """Measure speed and memory on this machine, beside other libraries in the same run."""
 
 
+def _show(name: str, results: Any, text: str, *, as_json: bool) -> None:
+    """Print what was measured and its limit: ``text``, or the results as one JSON document."""
+    if not as_json:
+        click.echo(f"{text}\nlimit: {LIMITS[name]}")
+        return
+    from qwen3nb.utils.hardware import processor
+
+    about = {"bench": name, "processor": processor(), "limit": LIMITS[name]}
+    print_json({**about, "results": results})
+
+
+def _progress(as_json: bool) -> Callable[[str], None]:
+    """What prints progress: beside a JSON document, to standard error."""
+    return lambda line: click.echo(line, err=as_json)
+
+
 @bench.command("extraction")
 @click.option("--size", default="0.6B", show_default=True, help="tiny, 60M or 0.6B (Qwen3-0.6B).")
 @click.option("--repeats", type=click.IntRange(min=1), default=3, show_default=True)
 @out_option("folder", earlier=["--folder"], help="Where to write; 11 GB at 0.6B.")
+@JSON
 @without_traceback
-def bench_extraction_command(size: str, repeats: int, folder: Path | None) -> None:
+def bench_extraction_command(as_json: bool, **options: Any) -> None:
     """Average and extract, compared with a naive implementation, at the size of a real model.
 
     \b
@@ -34,7 +64,8 @@ def bench_extraction_command(size: str, repeats: int, folder: Path | None) -> No
     """
     from qwen3nb.bench.extraction import bench_extraction
 
-    bench_extraction(size=size, repeats=repeats, folder=folder, say=click.echo)
+    rows = bench_extraction(say=_progress(as_json), **options)
+    _show("extraction", rows, "", as_json=as_json)
 
 
 @bench.command("encode")
@@ -46,8 +77,9 @@ def bench_extraction_command(size: str, repeats: int, folder: Path | None) -> No
 @click.option("--rounds", type=click.IntRange(min=1), default=5, show_default=True)
 @click.option("--device", default="cpu", show_default=True)
 @DTYPE
+@JSON
 @without_traceback
-def bench_encode(models: tuple[str, ...], texts: int, **options: Any) -> None:
+def bench_encode(models: tuple[str, ...], texts: int, as_json: bool, **options: Any) -> None:
     """Encode texts with sentence-transformers and with this package in turn.
 
     \b
@@ -56,10 +88,12 @@ def bench_encode(models: tuple[str, ...], texts: int, **options: Any) -> None:
     from qwen3nb.bench.encode import bench_encode as run
     from qwen3nb.bench.encode import bench_texts, machine
 
-    sets = bench_texts(texts)
+    sets, say, results = bench_texts(texts), _progress(as_json), []
     for model in models:
         for result in run(model, texts=sets, **options):
-            click.echo(f"{machine()}\n{result.table()}\n")
+            say(f"{machine()}\n{result.table()}\n")
+            results.append(result)
+    _show("encode", results, "", as_json=as_json)
 
 
 @bench.command("cache")
@@ -71,8 +105,9 @@ def bench_encode(models: tuple[str, ...], texts: int, **options: Any) -> None:
     metavar="SIZES", help="Then fill one cache of 384 dimensions to these sizes; 0: do not.",
 )  # fmt: skip
 @out_option("folder", earlier=["--folder"], help="Where to write; 3 GB for 2 million.")
+@JSON
 @without_traceback
-def bench_cache(growth: str, folder: Path | None, **options: Any) -> None:
+def bench_cache(growth: str, folder: Path | None, as_json: bool, **options: Any) -> None:
     """Write and read vectors with the cache and a plain .npy file; then let a cache grow.
 
     \b
@@ -81,9 +116,11 @@ def bench_cache(growth: str, folder: Path | None, **options: Any) -> None:
     from qwen3nb.bench.embedding_cache import bench_cache as run
     from qwen3nb.bench.embedding_cache import bench_growth
 
-    click.echo(run(folder=folder, **options).table())
+    results: list[Any] = [run(folder=folder, **options)]
     if growth != "0":
-        click.echo(f"\n{bench_growth(_numbers(growth), folder=folder).table()}")
+        results.append(bench_growth(_numbers(growth), folder=folder))
+    text = "\n\n".join(each.table() for each in results)
+    _show("cache", results, text, as_json=as_json)
 
 
 def _numbers(listed: str) -> list[int]:
@@ -108,8 +145,9 @@ def _numbers(listed: str) -> list[int]:
     help="Encode and search corpora of so many documents instead, of 384 dimensions, by blocks "
     "and held.",
 )  # fmt: skip
+@JSON
 @without_traceback
-def bench_search(corpus: str, **options: Any) -> None:
+def bench_search(corpus: str, as_json: bool, **options: Any) -> None:
     """Measure time and memory of search over a corpus and over one twice as large.
 
     \b
@@ -121,9 +159,11 @@ def bench_search(corpus: str, **options: Any) -> None:
 
     if corpus:
         sizes = {name: options[name] for name in ("queries", "k")}
-        click.echo(bench_corpora(corpora=_numbers(corpus), **sizes).table())
+        corpora = bench_corpora(corpora=_numbers(corpus), **sizes)
+        click.echo(corpora.table()) if not as_json else print_json(corpora)
         return
-    click.echo(run(**options).table())
+    result = run(**options)
+    _show("search", result, result.table(), as_json=as_json)
 
 
 @bench.command("rerank")
@@ -139,8 +179,9 @@ def bench_search(corpus: str, **options: Any) -> None:
 @click.option("--rounds", type=click.IntRange(min=1), default=3, show_default=True)
 @click.option("--no-memory", is_flag=True, help="Do not measure peak memory.")
 @out_option("folder", earlier=["--folder"], help="Where to write the model.")
+@JSON
 @without_traceback
-def bench_rerank(no_memory: bool, **options: Any) -> None:
+def bench_rerank(no_memory: bool, as_json: bool, **options: Any) -> None:
     """Rerank, compared with left-padded batches and sentence-transformers' CrossEncoder.
 
     \b
@@ -150,14 +191,16 @@ def bench_rerank(no_memory: bool, **options: Any) -> None:
     from qwen3nb.bench.rerank import bench_rerank as run
 
     hide_library_bars()
-    run(memory=not no_memory, say=click.echo, **options)
+    results = run(memory=not no_memory, say=_progress(as_json), **options)
+    _show("rerank", results, "", as_json=as_json)
 
 
 @bench.command("runs")
 @click.option("--queries", type=click.IntRange(min=1), default=6980, show_default=True)
 @click.option("--depth", type=click.IntRange(min=1), default=1000, show_default=True)
+@JSON
 @without_traceback
-def bench_runs(**options: Any) -> None:
+def bench_runs(as_json: bool, **options: Any) -> None:
     """Hold, score, write and read the runs of a reranking, compared with dictionaries; no model.
 
     \b
@@ -165,7 +208,8 @@ def bench_runs(**options: Any) -> None:
     """
     from qwen3nb.bench.runs import bench_runs as run
 
-    click.echo(run(**options).table())
+    result = run(**options)
+    _show("runs", result, result.table(), as_json=as_json)
 
 
 @bench.command("records")
@@ -176,8 +220,9 @@ def bench_runs(**options: Any) -> None:
 @click.option("--top/--no-top", default=True, help="Whether records keep the best documents.")
 @out_option("folder", earlier=["--folder"], help="Where to keep the records for another run.")
 @click.option("--only", default="", help="One task, such as compare.  [default: all]")
+@JSON
 @without_traceback
-def bench_records(folder: Path | None, only: str, **options: Any) -> None:
+def bench_records(folder: Path | None, only: str, as_json: bool, **options: Any) -> None:
     """Write synthetic records, then time and measure what reads them, beside the limits.
 
     The limits are for the default size, 3,000 records of 1.1 GB, on two cores.
@@ -190,8 +235,8 @@ def bench_records(folder: Path | None, only: str, **options: Any) -> None:
     from qwen3nb.bench.records import records_table
     from qwen3nb.bench.synthetic_records import RecordSet
 
-    timings = run(RecordSet(**options), folder=folder, only=only, say=click.echo)
-    click.echo(f"\n{records_table(timings)}")
+    timings = run(RecordSet(**options), folder=folder, only=only, say=_progress(as_json))
+    _show("records", timings, f"\n{records_table(timings)}\n", as_json=as_json)
 
 
 @bench.command("statistics")
@@ -207,8 +252,9 @@ def bench_records(folder: Path | None, only: str, **options: Any) -> None:
 )
 @click.option("--resamples", type=click.IntRange(min=100), default=10_000, show_default=True)
 @seed_option("Seed of the scores and the draws.")
+@JSON
 @without_traceback
-def bench_statistics(resamples: int, **options: Any) -> None:
+def bench_statistics(resamples: int, as_json: bool, **options: Any) -> None:
     """Compare all pairs of many systems with shared draws and with a numpy loop per pair.
 
     Also times the interval of one score and one difference against a percentile bootstrap.
@@ -220,8 +266,10 @@ def bench_statistics(resamples: int, **options: Any) -> None:
     from qwen3nb.bench.statistics import bench_intervals, interval_table, table
     from qwen3nb.bench.statistics import bench_statistics as run
 
-    click.echo(table(run(n_resamples=resamples, **options)))
-    click.echo(f"\n{interval_table(bench_intervals(queries=options['queries']))}")
+    timings = run(n_resamples=resamples, **options)
+    intervals = bench_intervals(queries=options["queries"])
+    text = f"{table(timings)}\n\n{interval_table(intervals)}\n"
+    _show("statistics", [*timings, *intervals], text, as_json=as_json)
 
 
 @bench.command("calibration")
