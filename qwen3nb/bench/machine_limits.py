@@ -196,7 +196,7 @@ class MatrixPeak:
         """Return an input and a layer per library."""
         rows, inputs, outputs = shape
         random = torch.Generator().manual_seed(0)  # does not touch the global generator
-        layers = []
+        layers: list[nn.Module] = []
         weight = torch.randn(outputs, inputs, generator=random) * inputs**-0.5
         for fast in (False, True):
             linear = nn.Linear(inputs, outputs, bias=False, device="meta")

@@ -244,14 +244,15 @@ def _main(method: str, folder: Path, k: int, size: int) -> None:
         work()
     seconds, cpu = time.perf_counter() - started, time.process_time() - processor
     taken = {"seconds": seconds, "cpu": cpu, "peak": peak_memory()}
-    gflops = _peak(*np.load(folder / "queries.npy").shape, size) if method == "torch" else 0.0
+    gflops = _peak(folder, size) if method == "torch" else 0.0
     print(json.dumps({**taken, "gflops": gflops}))
 
 
-def _peak(queries: int, dimension: int, documents: int) -> float:
+def _peak(folder: Path, documents: int) -> float:
     """10⁹ operations per second of the product of queries and a block of documents alone."""
     from qwen3nb.bench.machine_limits import MatrixPeak
 
+    queries, dimension = np.load(folder / "queries.npy").shape
     peak = MatrixPeak({(queries, dimension, min(documents, _BLOCK)): 1})
     for _ in range(3):
         peak.sample()

@@ -13,6 +13,7 @@ from qwen3nb.bench.encode import (
     write_random_encoder,
 )
 from qwen3nb.cli import main as cli
+from qwen3nb.cli.commands.bench import LIMITS
 
 SHAPE = {
     **encode._SHAPE,
@@ -92,5 +93,6 @@ def test_the_command_prints_a_table_per_model_and_set(tmp_path, entries):
     command = ["bench", "encode", "--model", str(tmp_path), "--texts", "6", "--rounds", "1"]
     done = CliRunner().invoke(cli.main, command)
     assert done.exit_code == 0, done.output
-    assert done.output.count("load_encoder(...).encode") == 2
+    assert done.output.count("\nload_encoder(...).encode") == 2
+    assert f"\nlimit: {LIMITS['encode']}\n" in done.output
     assert f"{machine().split(',')[0]}" in done.output

@@ -33,10 +33,10 @@ def bench() -> None:
     """Measure speed and memory on this machine, beside other libraries in the same run."""
 
 
-def _show(name: str, results: Any, text: str, *, as_json: bool) -> None:
-    """Print what was measured and its limit: ``text``, or the results as one JSON document."""
+def _show(name: str, results: Any, *tables: str, as_json: bool) -> None:
+    """Print ``tables`` and what their shares are of, or the results as one JSON document."""
     if not as_json:
-        click.echo(f"{text}\nlimit: {LIMITS[name]}")
+        click.echo("\n\n".join([*tables, f"limit: {LIMITS[name]}"]))
         return
     from qwen3nb.utils.hardware import processor
 
@@ -65,7 +65,7 @@ def bench_extraction_command(as_json: bool, **options: Any) -> None:
     from qwen3nb.bench.extraction import bench_extraction
 
     rows = bench_extraction(say=_progress(as_json), **options)
-    _show("extraction", rows, "", as_json=as_json)
+    _show("extraction", rows, as_json=as_json)
 
 
 @bench.command("encode")
@@ -93,7 +93,7 @@ def bench_encode(models: tuple[str, ...], texts: int, as_json: bool, **options: 
         for result in run(model, texts=sets, **options):
             say(f"{machine()}\n{result.table()}\n")
             results.append(result)
-    _show("encode", results, "", as_json=as_json)
+    _show("encode", results, as_json=as_json)
 
 
 @bench.command("cache")
@@ -119,8 +119,7 @@ def bench_cache(growth: str, folder: Path | None, as_json: bool, **options: Any)
     results: list[Any] = [run(folder=folder, **options)]
     if growth != "0":
         results.append(bench_growth(_numbers(growth), folder=folder))
-    text = "\n\n".join(each.table() for each in results)
-    _show("cache", results, text, as_json=as_json)
+    _show("cache", results, *(each.table() for each in results), as_json=as_json)
 
 
 def _numbers(listed: str) -> list[int]:
@@ -192,7 +191,7 @@ def bench_rerank(no_memory: bool, as_json: bool, **options: Any) -> None:
 
     hide_library_bars()
     results = run(memory=not no_memory, say=_progress(as_json), **options)
-    _show("rerank", results, "", as_json=as_json)
+    _show("rerank", results, as_json=as_json)
 
 
 @bench.command("runs")
@@ -236,7 +235,7 @@ def bench_records(folder: Path | None, only: str, as_json: bool, **options: Any)
     from qwen3nb.bench.synthetic_records import RecordSet
 
     timings = run(RecordSet(**options), folder=folder, only=only, say=_progress(as_json))
-    _show("records", timings, f"\n{records_table(timings)}\n", as_json=as_json)
+    _show("records", timings, records_table(timings), as_json=as_json)
 
 
 @bench.command("statistics")
@@ -268,8 +267,8 @@ def bench_statistics(resamples: int, as_json: bool, **options: Any) -> None:
 
     timings = run(n_resamples=resamples, **options)
     intervals = bench_intervals(queries=options["queries"])
-    text = f"{table(timings)}\n\n{interval_table(intervals)}\n"
-    _show("statistics", [*timings, *intervals], text, as_json=as_json)
+    tables = (table(timings), interval_table(intervals))
+    _show("statistics", [*timings, *intervals], *tables, as_json=as_json)
 
 
 @bench.command("calibration")

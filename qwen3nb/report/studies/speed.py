@@ -133,8 +133,9 @@ def speed_conclusion(benches: Sequence[EncodeBench]) -> Conclusion:
     rounds = min(bench.rounds for bench in benches)
     return Conclusion(
         f"Beside sentence-transformers at its best batch size, load_encoder is {speeds}. "
-        f"{same}: at most {furthest:.0e} apart. {_limits(benches)} The times are medians of {rounds} rounds on one "
-        f"machine, without intervals, so ratios within {100 * _NOISE:.0f} % of 1 count as equal."
+        f"{same}: at most {furthest:.0e} apart. {_limits(benches)} The times are "
+        f"medians of {rounds} rounds on one machine, without intervals, so ratios within "
+        f"{100 * _NOISE:.0f} % of 1 count as equal."
     )
 
 
