@@ -51,10 +51,14 @@ __all__ = [
     "DIFFERENCE",
     "EncodeBench",
     "EncodeTiming",
+    "aligned",
     "bench_encode",
     "bench_texts",
+    "best_batch_size",
+    "load_peer",
     "machine",
     "model_folder",
+    "peer_vectors",
 ]
 
 COSINE, DIFFERENCE = 0.99999, 1e-5  # bounds within which float32 vectors count as equal
@@ -170,10 +174,10 @@ class EncodeBench:
             f"matrix peak {self.peak_gflops:.0f} GFLOP/s"
         )
         parts = shares_table(self.time_shares, of=self.timings[-1].name)
-        return "\n".join([title, limit, *_aligned([head, *rows]), *parts])
+        return "\n".join([title, limit, *aligned([head, *rows]), *parts])
 
 
-def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+def aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
     """Format a table, its first column left-aligned, the others right-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
@@ -278,18 +282,44 @@ def write_random_encoder(
     write_model_files(folder, config, ExportOptions())
 
 
+def load_peer(folder: Path, *, device: str, dtype: str) -> Any:
+    """Load the model in sentence-transformers, with weights in ``dtype``."""
+    from sentence_transformers import SentenceTransformer
+
+    kwargs = {"dtype": torch_dtype(dtype)}
+    return SentenceTransformer(str(folder), device=device, model_kwargs=kwargs).eval()
+
+
+def peer_vectors(peer: Any, texts: list[str], *, batch_size: int) -> Vectors:
+    """Return the unit vectors (N, D) of sentence-transformers."""
+    vectors: Vectors = peer.encode(
+        texts, batch_size=batch_size, show_progress_bar=False, normalize_embeddings=True
+    )
+    return vectors
+
+
+def best_batch_size(peer: Any, texts: list[str]) -> int:
+    """Return the batch size at which sentence-transformers is fastest on ``texts``."""
+    times = {}
+    peer_vectors(peer, texts[:64], batch_size=32)  # warm
+    for size in _BATCH_SIZES:
+        call = partial(peer_vectors, peer, texts, batch_size=size)
+        times[size] = min(_timed(call)[0] for _ in range(2))
+    return min(times, key=lambda size: times[size])
+
+
 class _EncodeSubject:
     """One model, loaded once per method."""
 
     def __init__(self, name: str, folder: Path, *, device: str, dtype: str) -> None:
         self.name, self._dtype = name, dtype
-        self._reference = self._load(folder, device, dtype)
+        self._reference = load_peer(folder, device=device, dtype=dtype)
         pooling = known_pooling(self._reference)
         if pooling is None:
             raise ValueError(f"{name}: only sentence-transformers can run this model")
         self._runners = {
             step: Runner(
-                self._load(folder, device, dtype)[0].model,
+                load_peer(folder, device=device, dtype=dtype)[0].model,
                 pooling=pooling,
                 normalize=True,
                 **options,
@@ -302,18 +332,13 @@ class _EncodeSubject:
             raise ValueError(f"{name}: expected a neural encoder to compare")
         self._ours = ours
 
-    @staticmethod
-    def _load(folder: Path, device: str, dtype: str) -> Any:
-        from sentence_transformers import SentenceTransformer
-
-        kwargs = {"dtype": torch_dtype(dtype)}
-        return SentenceTransformer(str(folder), device=device, model_kwargs=kwargs).eval()
-
     def measure(self, name: str, texts: list[str], *, rounds: int) -> EncodeBench:
-        best, rows = self._best_batch_size(texts), self._tokenise(texts)
+        best, rows = best_batch_size(self._reference, texts), self._tokenise(texts)
         work, peak = self._limit(rows)
         methods: dict[str, Callable[[], Vectors]] = {
-            f"sentence-transformers, batch {size}": partial(self._theirs, texts, size)
+            f"sentence-transformers, batch {size}": partial(
+                peer_vectors, self._reference, texts, batch_size=size
+            )
             for size in dict.fromkeys((best, 32))
         }
         for step, engine in self._runners.items():
@@ -347,20 +372,6 @@ class _EncodeSubject:
             return {}
         rows = self._tokenise(texts)
         return time_shares(lambda: self._ours._tokenise(texts), lambda: runner.vectors(rows))
-
-    def _best_batch_size(self, texts: list[str]) -> int:
-        times = {}
-        self._theirs(texts[:64], 32)  # warm
-        for size in _BATCH_SIZES:
-            call = partial(self._theirs, texts, size)
-            times[size] = min(_timed(call)[0] for _ in range(2))
-        return min(times, key=lambda size: times[size])
-
-    def _theirs(self, texts: list[str], size: int) -> Vectors:
-        vectors: Vectors = self._reference.encode(
-            texts, batch_size=size, show_progress_bar=False, normalize_embeddings=True
-        )
-        return vectors
 
     def _step(self, runner: Runner, texts: list[str]) -> Vectors:
         return runner.vectors(self._tokenise(texts))

@@ -31,6 +31,7 @@ SHORTER = {
     "bench calibration": "--simulations 20",
     "bench cache": "--vectors 64 --dimension 8 --rounds 1 --growth 64",
     "bench encode": "--texts 4 --rounds 1 --model encoder",
+    "bench precision": "--texts 4 --rounds 1 --model encoder",
     "bench records": "--models 3 --tasks 2 --seeds 1 --queries 20 --only compare",
     "bench rerank": "--size tiny --documents 4 --rounds 1 --no-memory",
     "bench runs": "--queries 3 --depth 20",

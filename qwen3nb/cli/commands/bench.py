@@ -12,6 +12,7 @@ from qwen3nb.cli.errors import without_traceback
 from qwen3nb.cli.groups import CommandGroup
 from qwen3nb.cli.options import DTYPE, JSON, hide_library_bars, print_json, seed_option
 from qwen3nb.cli.spellings import model_option, out_option
+from qwen3nb.models.modeling.dtypes import DTYPES
 
 __all__ = ["LIMITS", "bench"]
 
@@ -19,6 +20,7 @@ __all__ = ["LIMITS", "bench"]
 LIMITS = {
     "encode": "the matrix peak: the model's linear layers alone, in the shapes that it runs",
     "rerank": "the matrix peak: the model's linear layers alone, in the shapes that it runs",
+    "precision": "the matrix peak of the dtype: the model's linear layers alone",
     "search": "the matrix peak: a product of the queries and a block of documents alone",
     "cache": "a plain file, synced, for writing, and a copy in memory for reading",
     "extraction": "the disk: reading the inputs and copying one",
@@ -94,6 +96,39 @@ def bench_encode(models: tuple[str, ...], texts: int, as_json: bool, **options: 
             say(f"{machine()}\n{result.table()}\n")
             results.append(result)
     _show("encode", results, as_json=as_json)
+
+
+@bench.command("precision")
+@model_option(
+    "models", several=True, default=("all-MiniLM-L6-v2", "qwen3-60M-random"), show_default=True,
+    help="A registry name, a folder, or qwen3-60M-random; repeatable.",
+)  # fmt: skip
+@click.option(
+    "--dtype", "dtypes", multiple=True, type=click.Choice(DTYPES),
+    help="Besides float32; repeatable.  [default: bfloat16, and float16 if the CPU computes in it]",
+)  # fmt: skip
+@click.option("--texts", type=click.IntRange(min=2), default=128, show_default=True)
+@click.option("--rounds", type=click.IntRange(min=1), default=3, show_default=True)
+@click.option("--whole", is_flag=True, help="Search all of PyDocs instead of its sample; minutes.")
+@JSON
+@without_traceback
+def bench_precision(models: tuple[str, ...], whole: bool, as_json: bool, **options: Any) -> None:
+    """Encode in several precisions: speed, cosine and nDCG@10 beside float32.
+
+    \b
+    OMP_WAIT_POLICY=PASSIVE qwen3nb bench precision
+    """
+    from qwen3nb.bench.encode import machine
+    from qwen3nb.bench.precision import bench_precision as run
+    from qwen3nb.datasets.pydocs.build import load_pydocs
+    from qwen3nb.datasets.pydocs.mteb_tasks import pydocs_sample
+
+    pydocs = load_pydocs() if whole else pydocs_sample()
+    say, results = _progress(as_json), []
+    for model in models:
+        results.append(run(model, pydocs=pydocs, **options))
+        say(f"{machine()}\n{results[-1].table()}\n")
+    _show("precision", results, as_json=as_json)
 
 
 @bench.command("cache")
