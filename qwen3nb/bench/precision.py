@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -33,6 +33,8 @@ from qwen3nb.bench.encode import (
 )
 from qwen3nb.bench.machine_limits import MatrixPeak, encoder_work, product_shapes
 from qwen3nb.metrics.retrieval import score_run
+from qwen3nb.models.encoders.sentence_transformer import SentenceTransformerEncoder
+from qwen3nb.models.encoders.transformer import TransformerEncoder
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.modeling.dtypes import DTYPES
 from qwen3nb.models.search.exact import search
@@ -206,15 +208,14 @@ class _Rung:
 
     def __init__(self, spec: str | Path, folder: Path, dtype: str, texts: list[str]) -> None:
         self.dtype, self.texts = dtype, texts
-        self.ours: Any = load_encoder(
-            spec, device="cpu", dtype=dtype, cache=False, show_progress=False
-        )
-        runner = getattr(self.ours, "runner", None)
-        if runner is None:
-            raise ValueError(f"{spec}: only sentence-transformers can run this model")
+        ours = load_encoder(spec, device="cpu", dtype=dtype, cache=False, show_progress=False)
+        runner = getattr(ours, "runner", None)
+        if not isinstance(ours, SentenceTransformerEncoder | TransformerEncoder) or not runner:
+            raise ValueError(f"{spec}: expected a neural encoder that this package runs itself")
+        self.ours = ours
         self.peer = load_peer(folder, device="cpu", dtype=dtype)
         self.batch_size = best_batch_size(self.peer, texts)
-        rows = self.ours._tokenise(texts)
+        rows = ours._tokenise(texts)
         lengths = list(map(len, rows))
         self.tokens, self.work = sum(lengths), encoder_work(runner.model, lengths)
         shapes = product_shapes(runner.model, lambda: runner.vectors(rows))
