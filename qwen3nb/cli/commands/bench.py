@@ -116,7 +116,7 @@ def bench_precision(models: tuple[str, ...], whole: bool, as_json: bool, **optio
     """Encode in several precisions: speed, cosine and nDCG@10 beside float32.
 
     \b
-    OMP_WAIT_POLICY=PASSIVE qwen3nb bench precision
+    OMP_WAIT_POLICY=PASSIVE qwen3nb bench precision --model all-MiniLM-L6-v2
     """
     from qwen3nb.bench.encode import machine
     from qwen3nb.bench.precision import bench_precision as run
@@ -126,7 +126,7 @@ def bench_precision(models: tuple[str, ...], whole: bool, as_json: bool, **optio
     pydocs = load_pydocs() if whole else pydocs_sample()
     say, results = _progress(as_json), []
     for model in models:
-        results.append(run(model, pydocs=pydocs, **options))
+        results.append(run(model=model, pydocs=pydocs, **options))
         say(f"{machine()}\n{results[-1].table()}\n")
     _show("precision", results, as_json=as_json)
 
