@@ -36,7 +36,7 @@ SHORTER = {
     "bench runs": "--queries 3 --depth 20",
     "bench search --corpus": "--corpus 200,400 --queries 4",
     "bench statistics": "--systems 3 --tasks 2 --queries 40 --resamples 100",
-    "encode --model encoder --input texts.jsonl --output short.npy": "--dimensions 8",
+    "encode --model encoder --input texts.jsonl --out short.npy": "--dimensions 8",
     "rerank-outputs": "--depth 2",
     "rerank-suite": "--depth 2",
     "sweep --model": "--dry-run",

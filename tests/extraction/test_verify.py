@@ -51,6 +51,19 @@ def test_sixteen_bits_are_written_and_verified(checkpoint, tmp_path):
     assert done.verification.rounding > 1e-4
 
 
+def test_states_that_are_not_finite_are_no_match(checkpoint, tmp_path):
+    """Weights that are finite one by one, and overflow in the last norm."""
+    source = tmp_path / "overflowing"
+    shutil.copytree(checkpoint, source)
+    weights = load_file(source / "model.safetensors")
+    (name,) = [each for each in weights if encoder_name(each) == "norm.weight"]
+    weights[name] = torch.full_like(weights[name], 3e38)
+    save_file(weights, source / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(CheckpointError, match="differs from its source by nan"):
+        extract_encoder(source, tmp_path / "encoder")
+    assert not (tmp_path / "encoder").exists()
+
+
 def test_an_export_that_differs_from_its_source_is_not_kept(checkpoint, tmp_path, monkeypatch):
     """A mistake in re-keying: the two norms of each layer exchanged."""
     swap = {

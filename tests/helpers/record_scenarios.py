@@ -122,7 +122,7 @@ def prepare_record(folder):
 
 
 def evaluate(folder):
-    with mock.patch.object(mteb_tasks, "_run_task", _task_run):
+    with mock.patch.object(mteb_tasks, "evaluate_task", _task_run):
         mteb_tasks.evaluate_tasks(load_model("bm25"), tier="smoke", show_progress=False)
 
 

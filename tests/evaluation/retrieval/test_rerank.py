@@ -164,7 +164,7 @@ def test_the_first_stage_is_kept_with_its_recipe(beir, monkeypatch):
     assert once.recipe in [note["recipe"] for note in notes]
     assert once.recipe["recipe"]["k1"] == 1.5
     monkeypatch.setattr(
-        "qwen3nb.evaluation.retrieval.first_stage._search", None
+        "qwen3nb.evaluation.retrieval.first_stage.search_collection", None
     )  # not called again
     assert first_stage(collection, depth=5).run == once.run
 
