@@ -27,7 +27,7 @@ def speed_table(benches: Iterable[EncodeBench]) -> Table:
     for bench in benches:
         notes[f"{bench.model}, {bench.texts}"] = (
             f"{bench.count} texts, {bench.tokens:,} tokens, {bench.rounds} rounds, best batch size "
-            f"of sentence-transformers {bench.batch_size}, {bench.work.gflop:,.0f} GFLOP, matrix "
+            f"of sentence-transformers {bench.batch_size}, {bench.work.gflop:.3g} GFLOP, matrix "
             f"peak {bench.peak_gflops:,.0f} GFLOP/s"
         )
         for timing in bench.timings:
@@ -40,7 +40,7 @@ def speed_table(benches: Iterable[EncodeBench]) -> Table:
                     ),
                     Cell(f"{timing.ratio:.2f} ×", value=timing.ratio),
                     Cell(f"{timing.cpu_ratio:.2f} ×", value=timing.cpu_ratio),
-                    Cell(f"{timing.peak_share:.0%}", value=timing.peak_share),
+                    Cell(f"{100 * timing.peak_share:.0f} %", value=timing.peak_share),
                     Cell("yes" if timing.equal else "no", f"by at most {timing.difference:.0e}"),
                 )
             )

@@ -66,7 +66,7 @@ def test_the_figure_has_a_bar_per_method_and_set(width):
 
 def test_the_tables_show_the_machine_limit():
     table = speed_table([bench(2)])
-    assert [row[5].text for row in table.rows] == ["40%", "80%"]
+    assert [row[5].text for row in table.rows] == ["40 %", "80 %"]
     assert "80 GFLOP, matrix peak 200 GFLOP/s" in table.note
     shares = time_shares_table([bench(2), bench(3, texts="mixed lengths")])
     assert shares.columns == ("model", "tokenising", "linear layers", "Python")
