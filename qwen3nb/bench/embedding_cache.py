@@ -4,7 +4,8 @@
 round, in a fresh folder; a ratio is the median of the plain file over that of the cache. Files
 are warm, so the speed of the disk is excluded on both sides, which favours the plain file. Both
 write durably, the cache after every 512 vectors, as when encoding; both read into new memory,
-the plain file by ``np.load``.
+the plain file by ``np.load``. The limit of writing is the plain file; that of reading is a copy
+from memory to new memory, which takes a turn as well.
 
 `bench_growth` fills one cache to several sizes and says for each stretch how fast it went, in
 wall and CPU seconds and beside a plain file to which now and then the same bytes are appended
@@ -59,6 +60,7 @@ class CacheBench:
         cache_write: writing the cache.
         plain_read: reading the .npy file.
         cache_read: reading all vectors from the cache, including checksums.
+        memory_copy: copying the vectors to new memory.
     """
 
     vectors: int
@@ -68,6 +70,12 @@ class CacheBench:
     cache_write: float
     plain_read: float
     cache_read: float
+    memory_copy: float
+
+    @property
+    def read_share(self) -> float:
+        """Read speed of the cache over that of a copy in memory."""
+        return self.memory_copy / self.cache_read
 
     @property
     def read_ratio(self) -> float:
@@ -94,6 +102,8 @@ class CacheBench:
                         ("read", self.plain_read, self.cache_read),
                     )
                 ),
+                f"memory copy {self.memory_copy:7.3f} s ({megabytes / self.memory_copy:,.0f} MB/s)"
+                f"   share of the limit: write {self.write_ratio:.0%}, read {self.read_share:.0%}",
             ]
         )
 
@@ -123,6 +133,7 @@ def bench_cache(
                 "cache_write": partial(_write_cache, cache, keys, values),
                 "plain_read": partial(np.load, plain),
                 "cache_read": partial(_read_cache, cache, keys, values.shape),
+                "memory_copy": values.copy,
             }
             for method, call in methods.items():
                 started = time.perf_counter()

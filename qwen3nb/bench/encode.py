@@ -3,6 +3,7 @@
 All methods take turns in one process; times include tokenizing. A ratio is the median time
 of sentence-transformers over that of a method. The vectors are compared in the same run.
 CPU seconds are reported besides seconds, because load on the machine hardly affects them.
+The limit is the matrix peak (`qwen3nb.bench.machine_limits`), measured once in every round.
 
 The texts are short sentences (AuthorSTS and the summaries of PyDocs) and mixed lengths (as
 many summaries as documents). All texts are distinct, so that encoding duplicates only once
@@ -16,7 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -25,6 +26,14 @@ from typing import Any
 import numpy as np
 import torch
 
+from qwen3nb.bench.machine_limits import (
+    MatrixPeak,
+    MatrixWork,
+    encoder_work,
+    product_shapes,
+    shares_table,
+    time_shares,
+)
 from qwen3nb.models.encoders.sentence_transformer import SentenceTransformerEncoder, known_pooling
 from qwen3nb.models.encoders.transformer import TransformerEncoder
 from qwen3nb.models.inference.runner import Runner
@@ -42,10 +51,14 @@ __all__ = [
     "DIFFERENCE",
     "EncodeBench",
     "EncodeTiming",
+    "aligned",
     "bench_encode",
     "bench_texts",
+    "best_batch_size",
+    "load_peer",
     "machine",
     "model_folder",
+    "peer_vectors",
 ]
 
 COSINE, DIFFERENCE = 0.99999, 1e-5  # bounds within which float32 vectors count as equal
@@ -83,6 +96,7 @@ class EncodeTiming:
         cpu_ratio: the same in CPU seconds.
         cosine: smallest cosine with the vectors of sentence-transformers.
         difference: largest difference of a component of the unit vectors.
+        peak_share: share of the matrix peak; see `EncodeBench.peak_gflops`.
     """
 
     name: str
@@ -92,6 +106,7 @@ class EncodeTiming:
     cpu_ratio: float
     cosine: float
     difference: float
+    peak_share: float
 
     @property
     def equal(self) -> bool:
@@ -112,6 +127,10 @@ class EncodeBench:
         batch_size: the best batch size of sentence-transformers.
         onednn: whether `load_encoder` chooses oneDNN on this machine, as in the last method.
         timings: sentence-transformers first.
+        work: operations that the vectors need.
+        peak_gflops: 10⁹ operations per second of the linear layers alone, at their best in the
+            same rounds, in the shapes and the precision of the last method.
+        time_shares: share of the last method's time by part; empty on a GPU.
     """
 
     model: str
@@ -122,11 +141,14 @@ class EncodeBench:
     batch_size: int
     onednn: bool
     timings: tuple[EncodeTiming, ...]
+    work: MatrixWork
+    peak_gflops: float
+    time_shares: dict[str, float] = field(default_factory=dict)
 
     def table(self) -> str:
         """The timings as plain text."""
         head = ("method", "s", "texts/s", "faster", "CPU s", "less CPU", "min cosine",
-                "max difference", "equal")  # fmt: skip
+                "max difference", "equal", "of peak")  # fmt: skip
         rows = [
             (
                 timing.name,
@@ -138,6 +160,7 @@ class EncodeBench:
                 f"{timing.cosine:.6f}",
                 f"{timing.difference:.0e}",
                 "yes" if timing.equal else "no",
+                f"{timing.peak_share:.0%}",
             )
             for timing in self.timings
         ]
@@ -145,10 +168,16 @@ class EncodeBench:
             f"{self.model}, {self.texts}: {self.count} texts, {self.tokens} tokens, medians of "
             f"{self.rounds} rounds; a load chooses {'oneDNN' if self.onednn else 'PyTorch'}"
         )
-        return "\n".join([title, *_aligned([head, *rows])])
+        limit = (
+            f"{self.work.linear_gflop:.3g} GFLOP in linear layers, "
+            f"{self.work.attention_gflop:.3g} in attention; "
+            f"matrix peak {self.peak_gflops:.0f} GFLOP/s"
+        )
+        parts = shares_table(self.time_shares, of=self.timings[-1].name)
+        return "\n".join([title, limit, *aligned([head, *rows]), *parts])
 
 
-def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+def aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
     """Format a table, its first column left-aligned, the others right-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
@@ -253,18 +282,44 @@ def write_random_encoder(
     write_model_files(folder, config, ExportOptions())
 
 
+def load_peer(folder: Path, *, device: str, dtype: str) -> Any:
+    """Load the model in sentence-transformers, with weights in ``dtype``."""
+    from sentence_transformers import SentenceTransformer
+
+    kwargs = {"dtype": torch_dtype(dtype)}
+    return SentenceTransformer(str(folder), device=device, model_kwargs=kwargs).eval()
+
+
+def peer_vectors(peer: Any, texts: list[str], *, batch_size: int) -> Vectors:
+    """Return the unit vectors (N, D) of sentence-transformers."""
+    vectors: Vectors = peer.encode(
+        texts, batch_size=batch_size, show_progress_bar=False, normalize_embeddings=True
+    )
+    return vectors
+
+
+def best_batch_size(peer: Any, texts: list[str]) -> int:
+    """Return the batch size at which sentence-transformers is fastest on ``texts``."""
+    times = {}
+    peer_vectors(peer, texts[:64], batch_size=32)  # warm
+    for size in _BATCH_SIZES:
+        call = partial(peer_vectors, peer, texts, batch_size=size)
+        times[size] = min(_timed(call)[0] for _ in range(2))
+    return min(times, key=lambda size: times[size])
+
+
 class _EncodeSubject:
     """One model, loaded once per method."""
 
     def __init__(self, name: str, folder: Path, *, device: str, dtype: str) -> None:
-        self.name = name
-        self._reference = self._load(folder, device, dtype)
+        self.name, self._dtype = name, dtype
+        self._reference = load_peer(folder, device=device, dtype=dtype)
         pooling = known_pooling(self._reference)
         if pooling is None:
             raise ValueError(f"{name}: only sentence-transformers can run this model")
         self._runners = {
             step: Runner(
-                self._load(folder, device, dtype)[0].model,
+                load_peer(folder, device=device, dtype=dtype)[0].model,
                 pooling=pooling,
                 normalize=True,
                 **options,
@@ -277,17 +332,13 @@ class _EncodeSubject:
             raise ValueError(f"{name}: expected a neural encoder to compare")
         self._ours = ours
 
-    @staticmethod
-    def _load(folder: Path, device: str, dtype: str) -> Any:
-        from sentence_transformers import SentenceTransformer
-
-        kwargs = {"dtype": torch_dtype(dtype)}
-        return SentenceTransformer(str(folder), device=device, model_kwargs=kwargs).eval()
-
     def measure(self, name: str, texts: list[str], *, rounds: int) -> EncodeBench:
-        best = self._best_batch_size(texts)
+        best, rows = best_batch_size(self._reference, texts), self._tokenise(texts)
+        work, peak = self._limit(rows)
         methods: dict[str, Callable[[], Vectors]] = {
-            f"sentence-transformers, batch {size}": partial(self._theirs, texts, size)
+            f"sentence-transformers, batch {size}": partial(
+                peer_vectors, self._reference, texts, batch_size=size
+            )
             for size in dict.fromkeys((best, 32))
         }
         for step, engine in self._runners.items():
@@ -297,26 +348,30 @@ class _EncodeSubject:
             model=self.name,
             texts=name,
             count=len(texts),
-            tokens=sum(map(len, self._tokenise(texts))),
+            tokens=sum(map(len, rows)),
             rounds=rounds,
             batch_size=best,
             onednn=self._ours.runner is not None and self._ours.runner.onednn,
-            timings=_compare(methods, rounds=rounds),
+            timings=_compare(methods, rounds=rounds, work=work, peak=peak),
+            work=work,
+            peak_gflops=peak.gflops,
+            time_shares=self._time_shares(texts),
         )
 
-    def _best_batch_size(self, texts: list[str]) -> int:
-        times = {}
-        self._theirs(texts[:64], 32)  # warm
-        for size in _BATCH_SIZES:
-            call = partial(self._theirs, texts, size)
-            times[size] = min(_timed(call)[0] for _ in range(2))
-        return min(times, key=lambda size: times[size])
+    def _limit(self, rows: list[list[int]]) -> tuple[MatrixWork, MatrixPeak]:
+        """Return the work of ``rows``, and what measures the peak in the shapes that they run."""
+        runner = self._ours.runner or self._runners["packed"]
+        model = runner.model
+        shapes = product_shapes(model, lambda: runner.vectors(rows))
+        peak = MatrixPeak(shapes, dtype=self._dtype, device=str(model.device))
+        return encoder_work(model, list(map(len, rows))), peak
 
-    def _theirs(self, texts: list[str], size: int) -> Vectors:
-        vectors: Vectors = self._reference.encode(
-            texts, batch_size=size, show_progress_bar=False, normalize_embeddings=True
-        )
-        return vectors
+    def _time_shares(self, texts: list[str]) -> dict[str, float]:
+        runner = self._ours.runner
+        if runner is None or runner.model.device.type != "cpu":
+            return {}
+        rows = self._tokenise(texts)
+        return time_shares(lambda: self._ours._tokenise(texts), lambda: runner.vectors(rows))
 
     def _step(self, runner: Runner, texts: list[str]) -> Vectors:
         return runner.vectors(self._tokenise(texts))
@@ -333,13 +388,16 @@ def _timed(call: Callable[[], Vectors]) -> tuple[float, float]:
     return time.perf_counter() - seconds, time.process_time() - cpu
 
 
-def _compare(methods: dict[str, Callable[[], Vectors]], *, rounds: int) -> tuple[EncodeTiming, ...]:
-    """Compare times and vectors of each method with the first; all take turns."""
+def _compare(
+    methods: dict[str, Callable[[], Vectors]], *, rounds: int, work: MatrixWork, peak: MatrixPeak
+) -> tuple[EncodeTiming, ...]:
+    """Compare times and vectors of each method with the first; all take turns, and so the peak."""
     vectors = {name: call().astype(np.float64) for name, call in methods.items()}
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in methods}
     for _ in range(rounds):
         for name, call in methods.items():
             times[name].append(_timed(call))
+        peak.sample()
     medians = {
         name: (median(wall for wall, _ in each), median(cpu for _, cpu in each))
         for name, each in times.items()
@@ -354,6 +412,7 @@ def _compare(methods: dict[str, Callable[[], Vectors]], *, rounds: int) -> tuple
             cpu_ratio=medians[first][1] / cpu,
             cosine=float((vectors[name] * vectors[first]).sum(axis=1).min()),
             difference=float(np.abs(vectors[name] - vectors[first]).max()),
+            peak_share=peak.share(work, wall),
         )
         for name, (wall, cpu) in medians.items()
     )

@@ -4,7 +4,8 @@ The peers are left-padded batches with the logits of every position (the code in
 card of Qwen3-Reranker), the same with ``logits_to_keep=1``, and the CrossEncoder of
 sentence-transformers. All take turns in one process. A ratio is the median of the peer's
 CPU seconds over the median of ours, because load on the machine inflates wall time. Scores
-are compared in the same run. Peak memory is measured in a separate process per method.
+are compared in the same run. Peak memory is measured in a separate process per method. The
+limit is the matrix peak (`qwen3nb.bench.machine_limits`), measured once in every round.
 
 The weights are random, the output matrix has as many rows as Qwen3's real vocabulary, and
 the passages are docstrings, truncated to the requested lengths.
@@ -25,6 +26,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from qwen3nb.bench.machine_limits import (
+    MatrixPeak,
+    MatrixWork,
+    product_shapes,
+    reranker_work,
+    shares_table,
+    time_shares,
+)
 from qwen3nb.bench.rerank_baselines import (
     QUERY,
     SHAPES,
@@ -40,7 +49,7 @@ from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.hardware import peak_memory, resident_memory
 
 if TYPE_CHECKING:
-    from qwen3nb.models.rerankers.yes_no import Floats, Reranker
+    from qwen3nb.models.rerankers.yes_no import Floats
 
 __all__ = ["PASSAGES", "RerankBench", "RerankTiming", "bench_rerank"]
 
@@ -57,6 +66,7 @@ class RerankTiming:
         seconds: median seconds.
         ratio: CPU seconds of the first reference over those of this method.
         difference: largest difference in P(yes) from the first reference.
+        peak_share: share of the matrix peak, by wall-clock time; see `RerankBench.peak_gflops`.
         peak: peak memory in bytes of a process that only does this; None if not measured.
         above: the part of the peak above the memory after loading the model.
     """
@@ -66,6 +76,7 @@ class RerankTiming:
     seconds: float
     ratio: float
     difference: float
+    peak_share: float
     peak: int | None = None
     above: int | None = None
 
@@ -81,7 +92,10 @@ class RerankBench:
         rounds: number of rounds.
         prefix: tokens before the document.
         timings: the references first, ours last.
-        rest: shares of our CPU seconds per part.
+        work: operations that the scores need, the prefix computed once.
+        peak_gflops: 10⁹ operations per second of the linear layers alone, at their best in the
+            same rounds, in the shapes that our forward passes have.
+        time_shares: share of our time by part.
     """
 
     size: str
@@ -90,7 +104,9 @@ class RerankBench:
     rounds: int
     prefix: int
     timings: tuple[RerankTiming, ...]
-    rest: dict[str, float]
+    work: MatrixWork
+    peak_gflops: float
+    time_shares: dict[str, float]
 
     def ratio(self, peer: str, method: str = "qwen3nb") -> float:
         """CPU seconds of ``peer`` over those of ``method``."""
@@ -103,7 +119,11 @@ class RerankBench:
         text = [
             f"{size}, {passages}: {self.documents} documents, {self.prefix} tokens before "
             f"each, medians of {self.rounds} rounds in turn",
-            f"{'':34} {'CPU s':>8} {'s':>8} {'faster':>8} {'max dP':>8} {'peak MB':>8} {'+MB':>7}",
+            f"{self.work.linear_gflop:.3g} GFLOP in linear layers, "
+            f"{self.work.attention_gflop:.3g} in attention; "
+            f"matrix peak {self.peak_gflops:.0f} GFLOP/s",
+            f"{'':34} {'CPU s':>8} {'s':>8} {'faster':>8} {'max dP':>8} {'of peak':>8} "
+            f"{'peak MB':>8} {'+MB':>7}",
         ]
         for timing in self.timings:
             peak, above = (
@@ -111,10 +131,9 @@ class RerankBench:
             )
             text.append(
                 f"{timing.name:34} {timing.cpu:8.2f} {timing.seconds:8.2f} {timing.ratio:7.2f}x "
-                f"{timing.difference:8.0e} {peak:>8} {above:>7}"
+                f"{timing.difference:8.0e} {timing.peak_share:8.0%} {peak:>8} {above:>7}"
             )
-        shares = ", ".join(f"{name} {share:.0%}" for name, share in self.rest.items())
-        return [*text, f"shares of qwen3nb's time: {shares}"]
+        return [*text, *shares_table(self.time_shares, of="qwen3nb")]
 
 
 def bench_rerank(
@@ -204,12 +223,21 @@ class _RerankSubject:
             methods["qwen3nb"] = lambda: fast.score(QUERY, texts).p_yes
         else:
             methods["qwen3nb"] = methods.pop("qwen3nb, PyTorch's linears")
-        times, scores = _in_turn(methods, rounds)
-        rows = self.ours._pairs.rows(QUERY, texts)
+        best = self._fast or self.ours
+        rows = best._pairs.rows(QUERY, texts)
+        shapes = product_shapes(best._model.model, lambda: best.score(QUERY, texts))
+        peak = MatrixPeak(shapes)
+        times, scores = _in_turn(methods, rounds, peak)
+        work = reranker_work(best, rows.shared, rows.rests)
         return RerankBench(
             size, name, len(texts), rounds, len(rows.shared),
-            timings=tuple(_timings(times, scores)),
-            rest=_where(self._fast or self.ours, texts),
+            timings=tuple(_timings(times, scores, work, peak)),
+            work=work,
+            peak_gflops=peak.gflops,
+            time_shares=time_shares(
+                lambda: best._pairs.rows(QUERY, texts),
+                lambda: best._log_odds(rows.shared, rows.rests),
+            ),
         )  # fmt: skip
 
     def _rows(self, texts: list[str]) -> list[list[int]]:
@@ -218,7 +246,7 @@ class _RerankSubject:
 
 
 def _in_turn(
-    methods: dict[str, Callable[[], Floats]], rounds: int
+    methods: dict[str, Callable[[], Floats]], rounds: int, peak: MatrixPeak
 ) -> tuple[dict[str, list[tuple[float, float]]], dict[str, Floats]]:
     """Return CPU seconds and seconds of each method per round, and its scores."""
     scores = {name: call() for name, call in methods.items()}  # untimed: warms up
@@ -228,11 +256,15 @@ def _in_turn(
             cpu, seconds = time.process_time(), time.perf_counter()
             call()
             times[name].append((time.process_time() - cpu, time.perf_counter() - seconds))
+        peak.sample()
     return times, scores
 
 
 def _timings(
-    times: dict[str, list[tuple[float, float]]], scores: dict[str, Floats]
+    times: dict[str, list[tuple[float, float]]],
+    scores: dict[str, Floats],
+    work: MatrixWork,
+    peak: MatrixPeak,
 ) -> Iterator[RerankTiming]:
     first = next(iter(times))
     base = median(cpu for cpu, _ in times[first])
@@ -241,58 +273,8 @@ def _timings(
         difference = float(abs(scores[name] - scores[first]).max())
         if difference > 1e-4:
             raise RuntimeError(f"{name}: P(yes) differs from the reference by {difference:.1e}")
-        yield RerankTiming(name, cpu, seconds, base / cpu, difference)
-
-
-def _where(reranker: Reranker, texts: list[str]) -> dict[str, float]:
-    """Shares of our CPU seconds: tokenizing, shared prefix, linear layers, everything else."""
-    started = time.process_time()
-    rows = reranker._pairs.rows(QUERY, texts)
-    tokenised = time.process_time()
-    reranker._prefix(rows.shared)
-    shared = time.process_time()
-    with _timed_linears(reranker._model.model) as linears:
-        reranker._log_odds(rows.shared, rows.rests)
-    done = time.process_time()
-    whole = (tokenised - started) + (done - shared)
-    parts = {
-        "tokenising": tokenised - started,
-        "the query's prefix": shared - tokenised,
-        "linear layers of the documents": linears[0] - linears[0] * (
-            (shared - tokenised) / (done - shared)
-        ),
-    }  # fmt: skip
-    parts["attention, norms, activations, padding"] = whole - sum(parts.values())
-    return {name: seconds / whole for name, seconds in parts.items()}
-
-
-class _timed_linears:  # noqa: N801 - used as a function
-    """Measure CPU seconds in a model's linear layers; yields a list of one number."""
-
-    def __init__(self, model: Any) -> None:
-        self._model = model
-        self._hooks: list[Any] = []
-
-    def __enter__(self) -> list[float]:
-        total = [0.0]
-
-        def before(*_: Any) -> None:
-            total[0] -= time.process_time()
-
-        def after(*_: Any) -> None:
-            total[0] += time.process_time()
-
-        for module in self._model.modules():
-            if hasattr(module, "in_features"):
-                self._hooks += [
-                    module.register_forward_pre_hook(before),
-                    module.register_forward_hook(after),
-                ]
-        return total
-
-    def __exit__(self, *_: object) -> None:
-        for hook in self._hooks:
-            hook.remove()
+        share = peak.share(work, seconds)
+        yield RerankTiming(name, cpu, seconds, base / cpu, difference, share)
 
 
 def _with_memory(bench: RerankBench, folder: Path) -> RerankBench:

@@ -3,7 +3,8 @@
 Each measurement runs in a child process, which reports its peak (VmHWM of Linux) at the
 end; the peak of the imports alone is measured likewise and subtracted. The naive method
 holds the corpus and all scores in float32 and sorts them completely. Rounding decides its
-near ties, so ids are compared with those of float64 scores.
+near ties, so ids are compared with those of float64 scores. The limit is the matrix peak: the
+product of the queries and a block of documents alone, after the search in the child for torch.
 
 `bench_corpora` measures what encoding a corpus and searching it takes by the size of the
 corpus: with all vectors held, in blocks that are searched as they are encoded, and with the
@@ -18,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ __all__ = ["CorpusBench", "SearchBench", "SearchTiming", "bench_corpora", "bench
 
 CORPORA = (50_000, 200_000, 400_000)
 _DIMENSION = 384  # of the encoded vectors
+_BLOCK = 8192  # documents in the product alone, as in a search
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,8 @@ class SearchTiming:
         megabytes: peak memory above that of a process that only imports.
         agreement: share of queries whose ids equal those of float64 scores; None if there
             is nothing to compare.
+        peak_share: share of the matrix peak that the method reaches; None where it does not
+            search, or other work is timed with it.
     """
 
     method: str
@@ -51,6 +55,7 @@ class SearchTiming:
     seconds: float
     megabytes: float
     agreement: float | None
+    peak_share: float | None = None
 
 
 @dataclass(frozen=True)
@@ -62,12 +67,14 @@ class SearchBench:
         queries: number of queries.
         k: documents per query.
         timings: each method at N, then at 2 N documents.
+        peak_gflops: 10⁹ operations per second of the products alone, at their best.
     """
 
     dimension: int
     queries: int
     k: int
     timings: tuple[SearchTiming, ...]
+    peak_gflops: float
 
     def growth(self, method: str) -> float:
         """Peak memory at 2 N documents over that at N."""
@@ -76,9 +83,14 @@ class SearchBench:
 
     def table(self) -> str:
         """The timings as plain text."""
-        lines = [f"{self.queries} queries, dimension {self.dimension}, k {self.k}"]
+        lines = [
+            f"{self.queries} queries, dimension {self.dimension}, k {self.k}; "
+            f"matrix peak {self.peak_gflops:.0f} GFLOP/s"
+        ]
         for timing in self.timings:
             same = f"  same ids {timing.agreement:.1%}" if timing.agreement is not None else ""
+            if timing.peak_share is not None:
+                same += f"  {timing.peak_share:.0%} of the peak"
             lines.append(
                 f"{timing.method:<15} {timing.documents:>10,} documents  {timing.seconds:7.2f} s  "
                 f"peak {timing.megabytes:7.0f} MB{same}"
@@ -172,6 +184,7 @@ def bench_search(
     methods = ["naive", "torch", "numpy", "encode_to_file"]
     methods[2:2] = ["faiss"] if importlib.util.find_spec("faiss") else []
     timings: list[SearchTiming] = []
+    peak = 0.0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         _write(folder / "queries.npy", queries, dimension, seed=1)
@@ -187,8 +200,20 @@ def bench_search(
                     agreement = float(same.all(axis=1).mean())
                 megabytes = (done["peak"] - idle["peak"]) / 1e6
                 timings.append(SearchTiming(method, size, done["seconds"], megabytes, agreement))
+                peak = max(peak, done["gflops"])
     timings.sort(key=lambda timing: methods.index(timing.method))
-    return SearchBench(dimension=dimension, queries=queries, k=k, timings=tuple(timings))
+    shared = [_with_share(timing, queries * dimension, peak) for timing in timings]
+    return SearchBench(
+        dimension=dimension, queries=queries, k=k, timings=tuple(shared), peak_gflops=peak
+    )
+
+
+def _with_share(timing: SearchTiming, per_document: int, peak: float) -> SearchTiming:
+    """Add the share of the peak: one product of all queries and documents over the time taken."""
+    if timing.method == "encode_to_file":
+        return timing
+    gflop = 2 * per_document * timing.documents / 1e9
+    return replace(timing, peak_share=gflop / timing.seconds / peak)
 
 
 def _check_linux() -> None:
@@ -212,13 +237,26 @@ def _child(method: str, folder: Path, k: int, size: int) -> dict[str, Any]:
 
 
 def _main(method: str, folder: Path, k: int, size: int) -> None:
-    """In the child process: run one method, and print seconds, CPU seconds and peak."""
+    """In the child process: run one method, and print what it took."""
     work = _prepared(method.removeprefix("idle-"), folder, k, size)
     started, processor = time.perf_counter(), time.process_time()
     if not method.startswith("idle-"):
         work()
     seconds, cpu = time.perf_counter() - started, time.process_time() - processor
-    print(json.dumps({"seconds": seconds, "cpu": cpu, "peak": peak_memory()}))
+    taken = {"seconds": seconds, "cpu": cpu, "peak": peak_memory()}
+    gflops = _peak(folder, size) if method == "torch" else 0.0
+    print(json.dumps({**taken, "gflops": gflops}))
+
+
+def _peak(folder: Path, documents: int) -> float:
+    """10⁹ operations per second of the product of queries and a block of documents alone."""
+    from qwen3nb.bench.machine_limits import MatrixPeak
+
+    queries, dimension = np.load(folder / "queries.npy").shape
+    peak = MatrixPeak({(queries, dimension, min(documents, _BLOCK)): 1})
+    for _ in range(3):
+        peak.sample()
+    return peak.gflops
 
 
 def _prepared(method: str, folder: Path, k: int, size: int) -> Callable[[], None]:

@@ -9,6 +9,7 @@ def test_the_command_prints_the_measurements(cli):
     result = bench_cache(vectors=600, dimension=16, rounds=1)
     assert result.read_ratio > 0
     assert result.write_ratio > 0
+    assert result.read_share == result.memory_copy / result.cache_read
     done = cli(
         "bench", "cache", "--vectors", 50, "--dimension", 8, "--rounds", 1, "--growth", "40,90"
     )
@@ -16,6 +17,7 @@ def test_the_command_prints_the_measurements(cli):
     assert "50 x 8 float32" in done.output
     assert "one cache of 384 float32" in done.output
     assert "max/min" in done.output
+    assert "share of the limit: write" in done.output
 
 
 def test_growth_measures_each_stretch():

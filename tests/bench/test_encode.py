@@ -13,6 +13,7 @@ from qwen3nb.bench.encode import (
     write_random_encoder,
 )
 from qwen3nb.cli import main as cli
+from qwen3nb.cli.commands.bench import LIMITS
 
 SHAPE = {
     **encode._SHAPE,
@@ -50,7 +51,13 @@ def test_every_way_gives_the_same_vectors(tmp_path):
         "packed, oneDNN",
         "load_encoder(...).encode",
     ]
-    title, head, *rows = result.table().splitlines()
+    title, limit, head, *rows = result.table().splitlines()
+    rows, parts = rows[: len(result.timings)], rows[len(result.timings) :]
+    assert limit.endswith(f"in attention; matrix peak {result.peak_gflops:.0f} GFLOP/s")
+    assert parts[0] == "where the time of load_encoder(...).encode goes:"
+    assert sum(result.time_shares.values()) == pytest.approx(1)
+    shares = [way.peak_share * way.seconds for way in result.timings]
+    assert shares == pytest.approx([result.work.gflop / result.peak_gflops] * len(shares))
     assert title.endswith(("a load chooses oneDNN", "a load chooses PyTorch"))
     assert f"4 texts, {result.tokens} tokens, medians of 1 rounds" in title
     assert len({len(line) for line in (head, *rows)}) == 1
@@ -59,7 +66,7 @@ def test_every_way_gives_the_same_vectors(tmp_path):
 
 def test_a_way_is_equal_by_both_measures():
     def way(cosine, difference):
-        return EncodeTiming("w", 1.0, 1.0, 1.0, 1.0, cosine=cosine, difference=difference)
+        return EncodeTiming("w", 1.0, 1.0, 1.0, 1.0, cosine, difference, peak_share=0.5)
 
     assert way(0.999995, 1e-6).equal
     assert not way(0.99998, 1e-6).equal
@@ -86,5 +93,6 @@ def test_the_command_prints_a_table_per_model_and_set(tmp_path, entries):
     command = ["bench", "encode", "--model", str(tmp_path), "--texts", "6", "--rounds", "1"]
     done = CliRunner().invoke(cli.main, command)
     assert done.exit_code == 0, done.output
-    assert done.output.count("load_encoder(...).encode") == 2
+    assert done.output.count("\nload_encoder(...).encode") == 2
+    assert f"\nlimit: {LIMITS['encode']}\n" in done.output
     assert f"{machine().split(',')[0]}" in done.output

@@ -50,6 +50,7 @@ ELSEWHERE = {
         "tests/bench/test_extraction.py",
     ),
     "bench gpu": ("bench.gpu.run.bench_gpu", "tests/bench/test_gpu.py"),
+    "bench precision": ("bench.precision.bench_precision", "tests/bench/test_precision.py"),
     "bench search --documents": ("bench.search.bench_search", "tests/models/search/test_exact.py"),
     "book": ("book.build.build_book", "tests/execution/test_notebook.py"),
     "demo": ("demo.pipeline.run_demo", ".ci/run"),

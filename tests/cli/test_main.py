@@ -29,12 +29,13 @@ FLAGS = """
 analyze: --output-dir --results --task-steps --report --exit-code --resamples --seed
 average: --checkpoint-dir --output --last --last-n --best --best-n --metric --higher-is-better
 bench calibration: --output --seed
-bench cache: --vectors --dimension --rounds --growth --folder
-bench encode: --model --texts --rounds --device --dtype
-bench extraction: --size --repeats --folder
-bench rerank: --size --passages --documents --rounds --no-memory --folder
-bench search: --documents --dimension --queries -k
-bench statistics: --systems --tasks --queries --loop-pairs --resamples --seed
+bench cache: --vectors --dimension --rounds --growth --folder --json
+bench encode: --model --texts --rounds --device --dtype --json
+bench extraction: --size --repeats --folder --json
+bench precision: --model --dtype --texts --rounds --json
+bench rerank: --size --passages --documents --rounds --no-memory --folder --json
+bench search: --documents --dimension --queries -k --json
+bench statistics: --systems --tasks --queries --loop-pairs --resamples --seed --json
 book: --tier
 cache prune: --older-than --model --damaged --all --to --dry-run
 card: --model --output --results --eval-results --tier --facts

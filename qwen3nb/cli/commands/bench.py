@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,23 @@ from qwen3nb.cli.errors import without_traceback
 from qwen3nb.cli.groups import CommandGroup
 from qwen3nb.cli.options import DTYPE, JSON, hide_library_bars, print_json, seed_option
 from qwen3nb.cli.spellings import model_option, out_option
+from qwen3nb.models.modeling.dtypes import DTYPES
 
-__all__ = ["bench"]
+__all__ = ["LIMITS", "bench"]
+
+# What the shares that a benchmark prints are of.
+LIMITS = {
+    "encode": "the matrix peak: the model's linear layers alone, in the shapes that it runs",
+    "rerank": "the matrix peak: the model's linear layers alone, in the shapes that it runs",
+    "precision": "the matrix peak of the dtype: the model's linear layers alone",
+    "gpu": "the matrix peak of the GPU in 16 bits: a product of large square matrices",
+    "search": "the matrix peak: a product of the queries and a block of documents alone",
+    "cache": "a plain file, synced, for writing, and a copy in memory for reading",
+    "extraction": "the disk: reading the inputs and copying one",
+    "runs": "no simple limit: sorting, text and lookups in dictionaries",
+    "records": "no simple limit: JSON, statistics and the start of Python",
+    "statistics": "no simple limit: random draws, counting and sorting",
+}
 
 
 @click.group(cls=CommandGroup)
@@ -22,12 +38,29 @@ def bench() -> None:
     """Measure speed and memory on this machine, beside other libraries in the same run."""
 
 
+def _show(name: str, results: Any, *tables: str, as_json: bool) -> None:
+    """Print ``tables`` and what their shares are of, or the results as one JSON document."""
+    if not as_json:
+        click.echo("\n\n".join([*tables, f"limit: {LIMITS[name]}"]))
+        return
+    from qwen3nb.utils.hardware import processor
+
+    about = {"bench": name, "processor": processor(), "limit": LIMITS[name]}
+    print_json({**about, "results": results})
+
+
+def _progress(as_json: bool) -> Callable[[str], None]:
+    """What prints progress: beside a JSON document, to standard error."""
+    return lambda line: click.echo(line, err=as_json)
+
+
 @bench.command("extraction")
 @click.option("--size", default="0.6B", show_default=True, help="tiny, 60M or 0.6B (Qwen3-0.6B).")
 @click.option("--repeats", type=click.IntRange(min=1), default=3, show_default=True)
 @out_option("folder", earlier=["--folder"], help="Where to write; 11 GB at 0.6B.")
+@JSON
 @without_traceback
-def bench_extraction_command(size: str, repeats: int, folder: Path | None) -> None:
+def bench_extraction_command(as_json: bool, **options: Any) -> None:
     """Average and extract, compared with a naive implementation, at the size of a real model.
 
     \b
@@ -36,7 +69,8 @@ def bench_extraction_command(size: str, repeats: int, folder: Path | None) -> No
     """
     from qwen3nb.bench.extraction import bench_extraction
 
-    bench_extraction(size=size, repeats=repeats, folder=folder, say=click.echo)
+    rows = bench_extraction(say=_progress(as_json), **options)
+    _show("extraction", rows, as_json=as_json)
 
 
 @bench.command("encode")
@@ -48,8 +82,9 @@ def bench_extraction_command(size: str, repeats: int, folder: Path | None) -> No
 @click.option("--rounds", type=click.IntRange(min=1), default=5, show_default=True)
 @click.option("--device", default="cpu", show_default=True)
 @DTYPE
+@JSON
 @without_traceback
-def bench_encode(models: tuple[str, ...], texts: int, **options: Any) -> None:
+def bench_encode(models: tuple[str, ...], texts: int, as_json: bool, **options: Any) -> None:
     """Encode texts with sentence-transformers and with this package in turn.
 
     \b
@@ -58,10 +93,45 @@ def bench_encode(models: tuple[str, ...], texts: int, **options: Any) -> None:
     from qwen3nb.bench.encode import bench_encode as run
     from qwen3nb.bench.encode import bench_texts, machine
 
-    sets = bench_texts(texts)
+    sets, say, results = bench_texts(texts), _progress(as_json), []
     for model in models:
         for result in run(model, texts=sets, **options):
-            click.echo(f"{machine()}\n{result.table()}\n")
+            say(f"{machine()}\n{result.table()}\n")
+            results.append(result)
+    _show("encode", results, as_json=as_json)
+
+
+@bench.command("precision")
+@model_option(
+    "models", several=True, default=("all-MiniLM-L6-v2", "qwen3-60M-random"), show_default=True,
+    help="A registry name, a folder, or qwen3-60M-random; repeatable.",
+)  # fmt: skip
+@click.option(
+    "--dtype", "dtypes", multiple=True, type=click.Choice(DTYPES),
+    help="Besides float32; repeatable.  [default: bfloat16, and float16 if the CPU computes in it]",
+)  # fmt: skip
+@click.option("--texts", type=click.IntRange(min=2), default=128, show_default=True)
+@click.option("--rounds", type=click.IntRange(min=1), default=3, show_default=True)
+@click.option("--whole", is_flag=True, help="Search all of PyDocs instead of its sample; minutes.")
+@JSON
+@without_traceback
+def bench_precision(models: tuple[str, ...], whole: bool, as_json: bool, **options: Any) -> None:
+    """Encode in several precisions: speed, cosine and nDCG@10 beside float32.
+
+    \b
+    OMP_WAIT_POLICY=PASSIVE qwen3nb bench precision --model all-MiniLM-L6-v2
+    """
+    from qwen3nb.bench.encode import machine
+    from qwen3nb.bench.precision import bench_precision as run
+    from qwen3nb.datasets.pydocs.build import load_pydocs
+    from qwen3nb.datasets.pydocs.mteb_tasks import pydocs_sample
+
+    pydocs = load_pydocs() if whole else pydocs_sample()
+    say, results = _progress(as_json), []
+    for model in models:
+        results.append(run(model=model, pydocs=pydocs, **options))
+        say(f"{machine()}\n{results[-1].table()}\n")
+    _show("precision", results, as_json=as_json)
 
 
 @bench.command("cache")
@@ -73,8 +143,9 @@ def bench_encode(models: tuple[str, ...], texts: int, **options: Any) -> None:
     metavar="SIZES", help="Then fill one cache of 384 dimensions to these sizes; 0: do not.",
 )  # fmt: skip
 @out_option("folder", earlier=["--folder"], help="Where to write; 3 GB for 2 million.")
+@JSON
 @without_traceback
-def bench_cache(growth: str, folder: Path | None, **options: Any) -> None:
+def bench_cache(growth: str, folder: Path | None, as_json: bool, **options: Any) -> None:
     """Write and read vectors with the cache and a plain .npy file; then let a cache grow.
 
     \b
@@ -83,9 +154,10 @@ def bench_cache(growth: str, folder: Path | None, **options: Any) -> None:
     from qwen3nb.bench.embedding_cache import bench_cache as run
     from qwen3nb.bench.embedding_cache import bench_growth
 
-    click.echo(run(folder=folder, **options).table())
+    results: list[Any] = [run(folder=folder, **options)]
     if growth != "0":
-        click.echo(f"\n{bench_growth(_numbers(growth), folder=folder).table()}")
+        results.append(bench_growth(_numbers(growth), folder=folder))
+    _show("cache", results, *(each.table() for each in results), as_json=as_json)
 
 
 def _numbers(listed: str) -> list[int]:
@@ -110,8 +182,9 @@ def _numbers(listed: str) -> list[int]:
     help="Encode and search corpora of so many documents instead, of 384 dimensions, by blocks "
     "and held.",
 )  # fmt: skip
+@JSON
 @without_traceback
-def bench_search(corpus: str, **options: Any) -> None:
+def bench_search(corpus: str, as_json: bool, **options: Any) -> None:
     """Measure time and memory of search over a corpus and over one twice as large.
 
     \b
@@ -123,9 +196,11 @@ def bench_search(corpus: str, **options: Any) -> None:
 
     if corpus:
         sizes = {name: options[name] for name in ("queries", "k")}
-        click.echo(bench_corpora(corpora=_numbers(corpus), **sizes).table())
+        corpora = bench_corpora(corpora=_numbers(corpus), **sizes)
+        click.echo(corpora.table()) if not as_json else print_json(corpora)
         return
-    click.echo(run(**options).table())
+    result = run(**options)
+    _show("search", result, result.table(), as_json=as_json)
 
 
 @bench.command("rerank")
@@ -141,8 +216,9 @@ def bench_search(corpus: str, **options: Any) -> None:
 @click.option("--rounds", type=click.IntRange(min=1), default=3, show_default=True)
 @click.option("--no-memory", is_flag=True, help="Do not measure peak memory.")
 @out_option("folder", earlier=["--folder"], help="Where to write the model.")
+@JSON
 @without_traceback
-def bench_rerank(no_memory: bool, **options: Any) -> None:
+def bench_rerank(no_memory: bool, as_json: bool, **options: Any) -> None:
     """Rerank, compared with left-padded batches and sentence-transformers' CrossEncoder.
 
     \b
@@ -152,7 +228,8 @@ def bench_rerank(no_memory: bool, **options: Any) -> None:
     from qwen3nb.bench.rerank import bench_rerank as run
 
     hide_library_bars()
-    run(memory=not no_memory, say=click.echo, **options)
+    results = run(memory=not no_memory, say=_progress(as_json), **options)
+    _show("rerank", results, as_json=as_json)
 
 
 @bench.command("gpu")
@@ -182,12 +259,8 @@ def bench_gpu(lengths: str, as_json: bool, **options: Any) -> None:
     from qwen3nb.bench.gpu.run import bench_gpu as run
 
     hide_library_bars()
-    say = partial(click.echo, err=True)
-    done = run(lengths=_numbers(lengths), say=say, **options)
-    if as_json:
-        print_json(done)
-    else:
-        click.echo(done.table())
+    done = run(lengths=_numbers(lengths), say=partial(click.echo, err=True), **options)
+    _show("gpu", done, done.table(), as_json=as_json)
     if not all(each.equal for each in done.equality):
         sys.exit(1)
 
@@ -195,8 +268,9 @@ def bench_gpu(lengths: str, as_json: bool, **options: Any) -> None:
 @bench.command("runs")
 @click.option("--queries", type=click.IntRange(min=1), default=6980, show_default=True)
 @click.option("--depth", type=click.IntRange(min=1), default=1000, show_default=True)
+@JSON
 @without_traceback
-def bench_runs(**options: Any) -> None:
+def bench_runs(as_json: bool, **options: Any) -> None:
     """Hold, score, write and read the runs of a reranking, compared with dictionaries; no model.
 
     \b
@@ -204,7 +278,8 @@ def bench_runs(**options: Any) -> None:
     """
     from qwen3nb.bench.runs import bench_runs as run
 
-    click.echo(run(**options).table())
+    result = run(**options)
+    _show("runs", result, result.table(), as_json=as_json)
 
 
 @bench.command("records")
@@ -215,8 +290,9 @@ def bench_runs(**options: Any) -> None:
 @click.option("--top/--no-top", default=True, help="Whether records keep the best documents.")
 @out_option("folder", earlier=["--folder"], help="Where to keep the records for another run.")
 @click.option("--only", default="", help="One task, such as compare.  [default: all]")
+@JSON
 @without_traceback
-def bench_records(folder: Path | None, only: str, **options: Any) -> None:
+def bench_records(folder: Path | None, only: str, as_json: bool, **options: Any) -> None:
     """Write synthetic records, then time and measure what reads them, beside the limits.
 
     The limits are for the default size, 3,000 records of 1.1 GB, on two cores.
@@ -229,8 +305,8 @@ def bench_records(folder: Path | None, only: str, **options: Any) -> None:
     from qwen3nb.bench.records import records_table
     from qwen3nb.bench.synthetic_records import RecordSet
 
-    timings = run(RecordSet(**options), folder=folder, only=only, say=click.echo)
-    click.echo(f"\n{records_table(timings)}")
+    timings = run(RecordSet(**options), folder=folder, only=only, say=_progress(as_json))
+    _show("records", timings, records_table(timings), as_json=as_json)
 
 
 @bench.command("statistics")
@@ -246,8 +322,9 @@ def bench_records(folder: Path | None, only: str, **options: Any) -> None:
 )
 @click.option("--resamples", type=click.IntRange(min=100), default=10_000, show_default=True)
 @seed_option("Seed of the scores and the draws.")
+@JSON
 @without_traceback
-def bench_statistics(resamples: int, **options: Any) -> None:
+def bench_statistics(resamples: int, as_json: bool, **options: Any) -> None:
     """Compare all pairs of many systems with shared draws and with a numpy loop per pair.
 
     Also times the interval of one score and one difference against a percentile bootstrap.
@@ -259,8 +336,10 @@ def bench_statistics(resamples: int, **options: Any) -> None:
     from qwen3nb.bench.statistics import bench_intervals, interval_table, table
     from qwen3nb.bench.statistics import bench_statistics as run
 
-    click.echo(table(run(n_resamples=resamples, **options)))
-    click.echo(f"\n{interval_table(bench_intervals(queries=options['queries']))}")
+    timings = run(n_resamples=resamples, **options)
+    intervals = bench_intervals(queries=options["queries"])
+    tables = (table(timings), interval_table(intervals))
+    _show("statistics", [*timings, *intervals], *tables, as_json=as_json)
 
 
 @bench.command("calibration")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from qwen3nb.bench.encode import EncodeBench
 
-__all__ = ["speed_conclusion", "speed_figure", "speed_table"]
+__all__ = ["speed_conclusion", "speed_figure", "speed_table", "time_shares_table"]
 
 _NOISE = 0.1  # ratios closer to 1 are not called a difference
 
@@ -27,7 +27,8 @@ def speed_table(benches: Iterable[EncodeBench]) -> Table:
     for bench in benches:
         notes[f"{bench.model}, {bench.texts}"] = (
             f"{bench.count} texts, {bench.tokens:,} tokens, {bench.rounds} rounds, best batch size "
-            f"of sentence-transformers {bench.batch_size}"
+            f"of sentence-transformers {bench.batch_size}, {bench.work.gflop:.3g} GFLOP, matrix "
+            f"peak {bench.peak_gflops:,.0f} GFLOP/s"
         )
         for timing in bench.timings:
             rows.append(
@@ -39,17 +40,43 @@ def speed_table(benches: Iterable[EncodeBench]) -> Table:
                     ),
                     Cell(f"{timing.ratio:.2f} ×", value=timing.ratio),
                     Cell(f"{timing.cpu_ratio:.2f} ×", value=timing.cpu_ratio),
+                    Cell(f"{100 * timing.peak_share:.0f} %", value=timing.peak_share),
                     Cell("yes" if timing.equal else "no", f"by at most {timing.difference:.0e}"),
                 )
             )
     about = "; ".join(f"{name}: {text}" for name, text in notes.items())
     return Table(
-        ("model", "method", "texts/s", "faster", "less CPU", "same vectors"),
+        ("model", "method", "texts/s", "faster", "less CPU", "of the peak", "same vectors"),
         tuple(rows),
         f"Medians over rounds in which methods alternate, including tokenisation. {about}. "
-        "Ratios within one run are comparable; seconds on a busy machine are not.",
+        "Ratios within one run are comparable; seconds on a busy machine are not. The peak is the "
+        "rate of the model's matrix products alone, in the same shapes and rounds.",
         name="speed",
         caption="Encoding throughput beside sentence-transformers on the same weights and texts.",
+    )
+
+
+def time_shares_table(benches: Iterable[EncodeBench]) -> Table:
+    """A row per model and set of texts, with the share of the time of each part."""
+    timed = [bench for bench in benches if bench.time_shares]
+    parts = list(timed[0].time_shares) if timed else []
+    rows = [
+        (
+            Cell(bench.model, bench.texts),
+            *(
+                Cell(f"{bench.time_shares[part]:.0%}", value=bench.time_shares[part])
+                for part in parts
+            ),
+        )
+        for bench in timed
+    ]
+    return Table(
+        ("model", *parts),
+        tuple(rows),
+        "Of one untimed pass, operators by PyTorch's profiler, which makes the small ones a little "
+        "slower; Python is what is left of the wall-clock time. Not measured on a GPU.",
+        name="time_shares",
+        caption="Where the time of load_encoder goes.",
     )
 
 
@@ -106,9 +133,18 @@ def speed_conclusion(benches: Sequence[EncodeBench]) -> Conclusion:
     rounds = min(bench.rounds for bench in benches)
     return Conclusion(
         f"Beside sentence-transformers at its best batch size, load_encoder is {speeds}. "
-        f"{same}: at most {furthest:.0e} apart. The times are medians of {rounds} rounds on one "
-        f"machine, without intervals, so ratios within {100 * _NOISE:.0f} % of 1 count as equal."
+        f"{same}: at most {furthest:.0e} apart. {_limits(benches)} The times are "
+        f"medians of {rounds} rounds on one machine, without intervals, so ratios within "
+        f"{100 * _NOISE:.0f} % of 1 count as equal."
     )
+
+
+def _limits(benches: Sequence[EncodeBench]) -> str:
+    """Say how close the last method comes to the machine's limit."""
+    shares = [bench.timings[-1].peak_share for bench in benches]
+    low, high = f"{100 * min(shares):.0f}", f"{100 * max(shares):.0f}"
+    reached = f"{low} %" if low == high else f"{low} to {high} %"
+    return f"It reaches {reached} of what this machine's matrix products reach alone."
 
 
 def _speed(bench: EncodeBench) -> str:

@@ -300,3 +300,7 @@ def test_the_bench_compares_peaks_and_ids(cli):
         if peak.method not in ("naive", "encode_to_file")
     )
     assert "as the corpus doubles" in result.table()
+    for each in result.timings:
+        gflop = None if each.method == "encode_to_file" else 2 * 20 * 32 * each.documents / 1e9
+        share = gflop and gflop / each.seconds / result.peak_gflops
+        assert each.peak_share == (share and pytest.approx(share))

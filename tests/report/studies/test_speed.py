@@ -3,15 +3,25 @@
 import pytest
 
 from qwen3nb.bench.encode import EncodeBench, EncodeTiming
-from qwen3nb.report.studies.speed import speed_conclusion, speed_figure, speed_table
+from qwen3nb.bench.machine_limits import MatrixWork
+from qwen3nb.report.studies.speed import (
+    speed_conclusion,
+    speed_figure,
+    speed_table,
+    time_shares_table,
+)
+
+SHARES = {"tokenising": 0.1, "linear layers": 0.7, "Python": 0.2}
 
 
 def bench(ratio, *, texts="short sentences", difference=2e-7, cosine=1.0):
     timings = (
-        EncodeTiming("sentence-transformers, batch 16", 1.0, 1.0, 1.0, 1.0, 1.0, 0.0),
-        EncodeTiming("load_encoder(...).encode", 1 / ratio, 1.0, ratio, 1.0, cosine, difference),
+        EncodeTiming("sentence-transformers, batch 16", 1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.4),
+        EncodeTiming(
+            "load_encoder(...).encode", 1 / ratio, 1.0, ratio, 1.0, cosine, difference, 0.4 * ratio
+        ),
     )
-    return EncodeBench("m", texts, 64, 1000, 3, 16, True, timings)
+    return EncodeBench("m", texts, 64, 1000, 3, 16, True, timings, MatrixWork(75, 5), 200.0, SHARES)
 
 
 def sentence(*benches):
@@ -52,3 +62,19 @@ def test_the_figure_has_a_bar_per_method_and_set(width):
     assert [bar.get_width() for bar in second.patches] == [3, 1]
     assert "mixed lengths, load_encoder(...).encode: 3.00 times" in figure.alt
     assert speed_table([bench(2)]).rows[1][3].value == 2
+
+
+def test_the_tables_show_the_machine_limit():
+    table = speed_table([bench(2)])
+    assert [row[5].text for row in table.rows] == ["40 %", "80 %"]
+    assert "80 GFLOP, matrix peak 200 GFLOP/s" in table.note
+    shares = time_shares_table([bench(2), bench(3, texts="mixed lengths")])
+    assert shares.columns == ("model", "tokenising", "linear layers", "Python")
+    assert [cell.value for cell in shares.rows[1][1:]] == list(SHARES.values())
+
+
+def test_the_share_of_the_peak_has_its_words():
+    assert "It reaches 80 % of what this machine's matrix products reach alone." in sentence(
+        bench(2)
+    )
+    assert "It reaches 40 to 80 % of what" in sentence(bench(2), bench(1, texts="mixed lengths"))

@@ -1,0 +1,311 @@
+"""What a machine could do at best, and where the time of a forward pass goes.
+
+The limit of encoding, reranking and exact search is the matrix peak: the rate at which the same
+matrix products run alone, in the same shapes and precision, with the same threads. It is
+measured in the same run, in turn with what it is compared to, so that other work on the machine
+slows both. The share of the peak is the time of the products alone over the time taken; it
+counts the work that the result needs, so padding and logits that nobody reads lower it.
+
+Shapes of a product: (rows, inputs, outputs), 2 · rows · inputs · outputs operations.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from qwen3nb.models.inference.onednn_linear import prepack
+from qwen3nb.models.modeling.dtypes import torch_dtype
+
+__all__ = [
+    "MatrixPeak",
+    "MatrixWork",
+    "encoder_work",
+    "product_shapes",
+    "reranker_work",
+    "shares_table",
+    "time_shares",
+]
+
+Shape = tuple[int, int, int]
+_LOGGED = "KINETO_LOG_LEVEL"
+_REPEATS = 3  # of each product per sample; the best counts
+_OTHER, _PYTHON = "other operators", "Python"
+_PARTS = {
+    "linear layers": "addmm mm linear mkldnn_linear _linear_pointwise _addmm_activation",
+    "attention": (
+        "_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_attention_math "
+        "scaled_dot_product_attention bmm baddbmm _softmax _safe_softmax softmax"
+    ),
+    "activations and norms": (
+        "gelu gelu_ silu silu_ sigmoid tanh relu add add_ sub mul mul_ div div_ pow mean rsqrt neg "
+        "native_layer_norm layer_norm rms_norm _fused_rms_norm linalg_vector_norm"
+    ),
+    "copies": "copy_ cat clone index index_select embedding index_put_ masked_fill_ fill_ gather",
+}
+_PART_OF = {name: part for part, names in _PARTS.items() for name in names.split()}
+
+
+@dataclass(frozen=True)
+class MatrixWork:
+    """Operations of a model's matrix products, in units of 10⁹ (GFLOP).
+
+    A linear layer takes 2 · tokens · inputs · outputs (Kaplan et al. 2020, table 1); attention
+    takes 4 · heads · head size for each pair of a token and one that it attends to, 2 for the
+    scores and 2 for the weighted sum (as `torch.utils.flop_counter` counts them).
+
+    Attributes:
+        linear_gflop: of linear layers.
+        attention_gflop: of attention.
+    """
+
+    linear_gflop: float
+    attention_gflop: float
+
+    @property
+    def gflop(self) -> float:
+        """All operations."""
+        return self.linear_gflop + self.attention_gflop
+
+
+def encoder_work(model: Any, lengths: Sequence[int]) -> MatrixWork:
+    """Return the work of one forward pass per text, without padding.
+
+    Args:
+        model: a transformers model with full attention; its pooler is not counted.
+        lengths: tokens of each text.
+    """
+    config = model.config.get_text_config()
+    causal = _is_causal(model)
+    pairs = sum(each * (each + 1) // 2 if causal else each**2 for each in lengths)
+    return MatrixWork(
+        2 * sum(lengths) * _weights(model) / 1e9,
+        4 * pairs * _attention_width(config) * int(config.num_hidden_layers) / 1e9,
+    )
+
+
+def _is_causal(model: Any) -> bool:
+    """Return whether a token attends to earlier tokens only."""
+    from qwen3nb.models.inference.packing import packing_of
+
+    packing = packing_of(model)
+    return packing is not None and packing.causal
+
+
+def reranker_work(
+    reranker: Any, shared: Sequence[int], rests: Sequence[Sequence[int]]
+) -> MatrixWork:
+    """Return the work for the documents of one query, as a warm reranker has to do it.
+
+    The first part of the prefix is the same for all queries and not counted; the rest of it is
+    computed once. The last layer computes keys and values for every token, and everything else
+    once per document.
+
+    Args:
+        reranker: a `qwen3nb.models.rerankers.yes_no.Reranker` that has scored before.
+        shared: tokens before the documents.
+        rests: tokens from the document on.
+    """
+    from qwen3nb.models.rerankers.prompt_template import common_start
+
+    known = common_start(reranker._system.ids, shared)
+    model, last = reranker._model.model, reranker._model._last.layer
+    keys = _weights(last.self_attn.k_proj) + _weights(last.self_attn.v_proj)
+    tokens = len(shared) - known + sum(map(len, rests))
+    pairs = _causal_pairs(known, len(shared) - known)
+    pairs += sum(_causal_pairs(len(shared), len(rest)) for rest in rests)
+    linear = tokens * (_weights(model) + keys) + len(rests) * (_weights(last) - keys)
+    attended = pairs * len(model.layers) + sum(len(shared) + len(rest) for rest in rests)
+    return MatrixWork(2 * linear / 1e9, 4 * attended * _attention_width(model.config) / 1e9)
+
+
+def _causal_pairs(before: int, tokens: int) -> int:
+    """Pairs of each of ``tokens`` and one up to itself, after ``before`` others."""
+    return tokens * before + tokens * (tokens + 1) // 2
+
+
+def _linear_layers(module: Any) -> Iterator[Any]:
+    """Linear layers that see every token: all but the pooler's."""
+    for name, each in module.named_modules():
+        if hasattr(each, "in_features") and not name.startswith("pooler"):
+            yield each
+
+
+def _weights(module: Any) -> int:
+    return sum(each.in_features * each.out_features for each in _linear_layers(module))
+
+
+def _attention_width(config: Any) -> int:
+    heads = int(config.num_attention_heads)
+    return heads * int(getattr(config, "head_dim", None) or config.hidden_size // heads)
+
+
+def product_shapes(model: Any, call: Callable[[], object]) -> Counter[Shape]:
+    """Run ``call`` and count the shapes of the products in ``model``'s linear layers."""
+    shapes: Counter[Shape] = Counter()
+
+    def note(layer: Any, inputs: tuple[Tensor, ...]) -> None:
+        rows = inputs[0].numel() // layer.in_features
+        shapes[rows, layer.in_features, layer.out_features] += 1
+
+    hooks = [layer.register_forward_pre_hook(note) for layer in _linear_layers(model)]
+    try:
+        call()
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return shapes
+
+
+class MatrixPeak:
+    """Measures the rate of matrix products alone, in the faster of PyTorch's libraries."""
+
+    def __init__(
+        self, shapes: Mapping[Shape, int], *, dtype: str = "float32", device: str = "cpu"
+    ) -> None:
+        """Prepare the products.
+
+        Args:
+            shapes: how often each shape occurs. Of the shapes of one layer, which differ in their
+                rows, the one with the median row is measured.
+            dtype: a key of `qwen3nb.models.modeling.dtypes.DTYPES`.
+            device: the device.
+
+        Raises:
+            ValueError: no shapes, or an unknown dtype.
+        """
+        if not shapes:
+            raise ValueError("expected at least one shape of a matrix product; got none")
+        self._device = torch.device(device)
+        self._products = []
+        for (inputs, outputs), rows in _by_layer(shapes).items():
+            shape = (_median_row(rows), inputs, outputs)
+            flop = 2 * sum(each * count for each, count in rows.items()) * inputs * outputs
+            self._products.append((shape, flop, self._layers(shape, torch_dtype(dtype))))
+        self._best = {shape: float("inf") for shape, _, _ in self._products}
+
+    def _layers(self, shape: Shape, dtype: torch.dtype) -> tuple[Tensor, list[nn.Module]]:
+        """Return an input and a layer per library."""
+        rows, inputs, outputs = shape
+        random = torch.Generator().manual_seed(0)  # does not touch the global generator
+        layers: list[nn.Module] = []
+        weight = torch.randn(outputs, inputs, generator=random) * inputs**-0.5
+        for fast in (False, True):
+            linear = nn.Linear(inputs, outputs, bias=False, device="meta")
+            linear.weight = nn.Parameter(weight.to(self._device, dtype), requires_grad=False)
+            layer = nn.Sequential(linear)
+            if not fast or prepack(layer, force=True):
+                layers.append(layer)
+        states = torch.randn(rows, inputs, generator=random)
+        return states.to(self._device, dtype), layers
+
+    @torch.inference_mode()
+    def sample(self) -> None:
+        """Time each product a few times; the best time of all samples counts."""
+        for shape, _, (states, layers) in self._products:
+            for layer in layers:
+                for _ in range(_REPEATS):
+                    self._best[shape] = min(self._best[shape], self._seconds(layer, states))
+
+    def _seconds(self, layer: nn.Module, states: Tensor) -> float:
+        started = time.perf_counter()
+        layer(states)
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+        return time.perf_counter() - started
+
+    @property
+    def gflops(self) -> float:
+        """10⁹ operations per second, over all products by their part of the work.
+
+        Raises:
+            ValueError: nothing was sampled.
+        """
+        if float("inf") in self._best.values():
+            raise ValueError("expected a sample of the matrix peak; call sample() first")
+        seconds = 0.0
+        for (rows, inputs, outputs), flop, _ in self._products:
+            seconds += flop / (2 * rows * inputs * outputs) * self._best[rows, inputs, outputs]
+        return sum(flop for _, flop, _ in self._products) / seconds / 1e9
+
+    def share(self, work: MatrixWork, seconds: float) -> float:
+        """The share of the peak that doing ``work`` in ``seconds`` reaches."""
+        return work.gflop / seconds / self.gflops
+
+
+def _by_layer(shapes: Mapping[Shape, int]) -> dict[tuple[int, int], Counter[int]]:
+    """How often each number of rows occurs, by inputs and outputs of the layer."""
+    layers: dict[tuple[int, int], Counter[int]] = {}
+    for (rows, inputs, outputs), count in shapes.items():
+        layers.setdefault((inputs, outputs), Counter())[rows] += count
+    return layers
+
+
+def _median_row(rows: Mapping[int, int]) -> int:
+    """The number of rows of the product that the median row is in."""
+    seen, half = 0, sum(size * count for size, count in rows.items()) / 2
+    for size in sorted(rows):
+        seen += size * rows[size]
+        if seen >= half:
+            return size
+    raise AssertionError("no rows")
+
+
+def time_shares(tokenise: Callable[[], object], forward: Callable[[], object]) -> dict[str, float]:
+    """Return which share of the time tokenising takes, and each part of the forward passes.
+
+    Operators on the CPU are timed by PyTorch's profiler, which makes the many small ones a
+    little slower than they are; what is left of the wall-clock time is Python's.
+
+    Args:
+        tokenise: reads the texts.
+        forward: runs the model on the CPU, on tokens.
+    """
+    seconds = {"tokenising": _wall(tokenise), **dict.fromkeys((*_PARTS, _OTHER, _PYTHON), 0.0)}
+    with _profiled() as trace:
+        whole = _wall(forward)
+    for event in trace.key_averages():
+        part = _PART_OF.get(event.key.rpartition("::")[2], _OTHER)
+        seconds[part] += event.self_cpu_time_total / 1e6
+    operators = sum(seconds.values()) - seconds["tokenising"]
+    seconds[_PYTHON] = max(0.0, whole - operators)
+    total = sum(seconds.values())
+    return {part: each / total for part, each in seconds.items()}
+
+
+def _wall(call: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    call()
+    return time.perf_counter() - started
+
+
+@contextmanager
+def _profiled() -> Iterator[Any]:
+    """Profile operators, without the lines that the profiler logs about itself."""
+    from torch.profiler import ProfilerActivity, profile
+
+    before = os.environ.get(_LOGGED)
+    os.environ[_LOGGED] = before or "99"
+    try:
+        with profile(activities=[ProfilerActivity.CPU]) as trace:
+            yield trace
+    finally:
+        if before is None:
+            del os.environ[_LOGGED]
+
+
+def shares_table(shares: Mapping[str, float], *, of: str) -> list[str]:
+    """Return the shares as a plain table; nothing if there are none."""
+    if not shares:
+        return []
+    width = max(map(len, shares))
+    rows = [f"  {name:<{width}} {share:5.0%}" for name, share in shares.items()]
+    return [f"where the time of {of} goes:", *rows]

