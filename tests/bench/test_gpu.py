@@ -41,7 +41,7 @@ def test_a_rehearsal_measures_equality_then_speed(tmp_path, capsys):
     command = ["bench", "gpu", "--device", "cpu", "--shape", "tiny", "--lengths", "12"]
     done = CliRunner().invoke(cli.main, [*command, "--minutes", "0.01", "--json", "--out", out])
     assert done.exit_code == 0, done.output
-    printed = json.loads(done.stdout)
+    printed = json.loads(done.stdout)["results"]
     assert printed == json.loads(out.read_text())
     assert [(each["what"], each["equal"]) for each in printed["equality"]] == [
         ("vectors", True),
