@@ -59,14 +59,6 @@ class Shape:
             return BertConfig(**common)
         return Qwen3Config(**common, num_key_value_heads=self.key_heads, head_dim=self.head)
 
-    def operations(self, lengths: Sequence[int]) -> float:
-        """Floating point operations of the products of texts of so many tokens."""
-        head = self.head or self.hidden // self.heads
-        attention = head * (2 * self.heads + 2 * (self.key_heads or self.heads))
-        weights = self.hidden * (attention + (3 if self.key_heads else 2) * self.inner)
-        pairs = sum(length**2 for length in lengths) / (2 if self.key_heads else 1)
-        return self.layers * (2.0 * weights * sum(lengths) + 4.0 * self.heads * head * pairs)
-
 
 SHAPES = {
     "tiny": Shape(64, 96, 2, 4, 2, 16, vocabulary=8_448, reranker="tiny"),

@@ -35,6 +35,7 @@ from qwen3nb.bench.gpu.random_models import (
     write_encoder,
 )
 from qwen3nb.bench.gpu.results import GpuBench, GpuEquality, GpuSpeed
+from qwen3nb.bench.machine_limits import encoder_work
 from qwen3nb.bench.rerank_baselines import QUERY, cross_encoder, predict, write_random_reranker
 from qwen3nb.models.inference.token_budget import is_out_of_memory
 from qwen3nb.models.modeling.dtypes import torch_dtype
@@ -214,7 +215,7 @@ def _speed(
         )
     )
     counts = texts.tokens(drawn[:_COUNTED])
-    each = SHAPES[name].operations(counts) / len(counts)
+    each = 1e9 * encoder_work(ours.runner.model, counts).gflop / len(counts)
     tokens, share = sum(counts) / len(counts), each * own / peak
     return GpuSpeed(name, "encode", tokens, len(drawn), own, other, method, share)
 
