@@ -29,8 +29,8 @@ import torch
 from qwen3nb.bench.machine_limits import (
     MatrixPeak,
     MatrixWork,
-    encoder_work,
-    product_shapes,
+    encoder_limit,
+    limit_text,
     shares_table,
     time_shares,
 )
@@ -168,11 +168,7 @@ class EncodeBench:
             f"{self.model}, {self.texts}: {self.count} texts, {self.tokens} tokens, medians of "
             f"{self.rounds} rounds; a load chooses {'oneDNN' if self.onednn else 'PyTorch'}"
         )
-        limit = (
-            f"{self.work.linear_gflop:.3g} GFLOP in linear layers, "
-            f"{self.work.attention_gflop:.3g} in attention; "
-            f"matrix peak {self.peak_gflops:.0f} GFLOP/s"
-        )
+        limit = limit_text(self.work, self.peak_gflops)
         parts = shares_table(self.time_shares, of=self.timings[-1].name)
         return "\n".join([title, limit, *aligned([head, *rows]), *parts])
 
@@ -282,11 +278,15 @@ def write_random_encoder(
     write_model_files(folder, config, ExportOptions())
 
 
-def load_peer(folder: Path, *, device: str, dtype: str) -> Any:
-    """Load the model in sentence-transformers, with weights in ``dtype``."""
+def load_peer(folder: Path, *, device: str, dtype: str, attention: str | None = None) -> Any:
+    """Load the model in sentence-transformers, with weights in ``dtype``.
+
+    ``attention`` is one of transformers' implementations, such as ``sdpa``; None for its choice.
+    """
     from sentence_transformers import SentenceTransformer
 
-    kwargs = {"dtype": torch_dtype(dtype)}
+    kwargs: dict[str, Any] = {"dtype": torch_dtype(dtype)}
+    kwargs |= {"attn_implementation": attention} if attention else {}
     return SentenceTransformer(str(folder), device=device, model_kwargs=kwargs).eval()
 
 
@@ -334,7 +334,8 @@ class _EncodeSubject:
 
     def measure(self, name: str, texts: list[str], *, rounds: int) -> EncodeBench:
         best, rows = best_batch_size(self._reference, texts), self._tokenise(texts)
-        work, peak = self._limit(rows)
+        runner = self._ours.runner or self._runners["packed"]
+        work, peak = encoder_limit(runner, rows, dtype=self._dtype)
         methods: dict[str, Callable[[], Vectors]] = {
             f"sentence-transformers, batch {size}": partial(
                 peer_vectors, self._reference, texts, batch_size=size
@@ -357,14 +358,6 @@ class _EncodeSubject:
             peak_gflops=peak.gflops,
             time_shares=self._time_shares(texts),
         )
-
-    def _limit(self, rows: list[list[int]]) -> tuple[MatrixWork, MatrixPeak]:
-        """Return the work of ``rows``, and what measures the peak in the shapes that they run."""
-        runner = self._ours.runner or self._runners["packed"]
-        model = runner.model
-        shapes = product_shapes(model, lambda: runner.vectors(rows))
-        peak = MatrixPeak(shapes, dtype=self._dtype, device=str(model.device))
-        return encoder_work(model, list(map(len, rows))), peak
 
     def _time_shares(self, texts: list[str]) -> dict[str, float]:
         runner = self._ours.runner

@@ -23,12 +23,15 @@ import torch
 from torch import Tensor, nn
 
 from qwen3nb.models.inference.onednn_linear import prepack
+from qwen3nb.models.inference.runner import Runner
 from qwen3nb.models.modeling.dtypes import torch_dtype
 
 __all__ = [
     "MatrixPeak",
     "MatrixWork",
+    "encoder_limit",
     "encoder_work",
+    "limit_text",
     "product_shapes",
     "reranker_work",
     "shares_table",
@@ -239,6 +242,30 @@ class MatrixPeak:
     def share(self, work: MatrixWork, seconds: float) -> float:
         """The share of the peak that doing ``work`` in ``seconds`` reaches."""
         return work.gflop / seconds / self.gflops
+
+
+def encoder_limit(
+    runner: Runner, rows: Sequence[Sequence[int]], *, dtype: str
+) -> tuple[MatrixWork, MatrixPeak]:
+    """Return the work of encoding ``rows``, and what measures the peak in the shapes that they run.
+
+    Args:
+        runner: runs the model.
+        rows: token ids of each text.
+        dtype: the dtype of the weights.
+    """
+    model = runner.model
+    shapes = product_shapes(model, lambda: runner.vectors(rows))
+    peak = MatrixPeak(shapes, dtype=dtype, device=str(model.device))
+    return encoder_work(model, list(map(len, rows))), peak
+
+
+def limit_text(work: MatrixWork, gflops: float) -> str:
+    """Return the work and the matrix peak in a line."""
+    return (
+        f"{work.linear_gflop:.3g} GFLOP in linear layers, {work.attention_gflop:.3g} in attention; "
+        f"matrix peak {gflops:.0f} GFLOP/s"
+    )
 
 
 def _by_layer(shapes: Mapping[Shape, int]) -> dict[tuple[int, int], Counter[int]]:

@@ -31,7 +31,7 @@ from qwen3nb.bench.encode import (
     model_folder,
     peer_vectors,
 )
-from qwen3nb.bench.machine_limits import MatrixPeak, encoder_work, product_shapes
+from qwen3nb.bench.machine_limits import encoder_limit
 from qwen3nb.metrics.retrieval import score_run
 from qwen3nb.models.encoders.sentence_transformer import SentenceTransformerEncoder
 from qwen3nb.models.encoders.transformer import TransformerEncoder
@@ -216,10 +216,8 @@ class _Rung:
         self.peer = load_peer(folder, device="cpu", dtype=dtype)
         self.batch_size = best_batch_size(self.peer, texts)
         rows = ours._tokenise(texts)
-        lengths = list(map(len, rows))
-        self.tokens, self.work = sum(lengths), encoder_work(runner.model, lengths)
-        shapes = product_shapes(runner.model, lambda: runner.vectors(rows))
-        self.peak = MatrixPeak(shapes, dtype=dtype)
+        self.tokens = sum(map(len, rows))
+        self.work, self.peak = encoder_limit(runner, rows, dtype=dtype)
 
     @property
     def calls(self) -> tuple[Callable[[], Vectors], Callable[[], Vectors]]:

@@ -29,6 +29,7 @@ import numpy as np
 from qwen3nb.bench.machine_limits import (
     MatrixPeak,
     MatrixWork,
+    limit_text,
     product_shapes,
     reranker_work,
     shares_table,
@@ -119,9 +120,7 @@ class RerankBench:
         text = [
             f"{size}, {passages}: {self.documents} documents, {self.prefix} tokens before "
             f"each, medians of {self.rounds} rounds in turn",
-            f"{self.work.linear_gflop:.3g} GFLOP in linear layers, "
-            f"{self.work.attention_gflop:.3g} in attention; "
-            f"matrix peak {self.peak_gflops:.0f} GFLOP/s",
+            limit_text(self.work, self.peak_gflops),
             f"{'':34} {'CPU s':>8} {'s':>8} {'faster':>8} {'max dP':>8} {'of peak':>8} "
             f"{'peak MB':>8} {'+MB':>7}",
         ]

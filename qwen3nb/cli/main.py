@@ -16,6 +16,7 @@ from qwen3nb.cli.completion import complete_models
 from qwen3nb.cli.errors import without_traceback
 from qwen3nb.cli.groups import Program
 from qwen3nb.cli.options import (
+    BATCH_SIZE,
     CACHE_LIMIT,
     DEVICE,
     DIMENSIONS,
@@ -223,7 +224,7 @@ def average(
     "--max-length", type=click.IntRange(min=0), default=0, help="Tokens; 0 for the model's."
 )
 @DIMENSIONS
-@click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
+@BATCH_SIZE
 @DEVICE
 @DTYPE
 @CACHE_LIMIT

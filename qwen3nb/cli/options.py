@@ -17,9 +17,10 @@ from qwen3nb.tiers import TIERS
 from qwen3nb.utils.secrets import PASSED, passed_names
 
 __all__ = [
-    "CACHE_LIMIT", "DEVICE", "DIMENSIONS", "DTYPE", "FACTS", "FILE", "HUB_ID", "JSON",
-    "LICENSE", "MIRROR", "PASS_ENV", "POOLING", "RAY", "READ_LIMIT", "REHEARSE", "SIZE", "TIER",
-    "hide_library_bars", "pass_names", "print_json", "rehearsal", "seed_option", "use_mirror",
+    "ALPHA", "BATCH_SIZE", "CACHE_LIMIT", "DEVICE", "DIMENSIONS", "DTYPE", "FACTS", "FILE",
+    "HUB_ID", "JSON", "LICENSE", "MAX_LENGTH", "MIRROR", "NO_CACHE", "PASS_ENV", "POOLING",
+    "RAY", "READ_LIMIT", "REHEARSE", "SIZE", "TESTED", "THRESHOLD", "TIER", "hide_library_bars",
+    "pass_names", "print_json", "rehearsal", "seed_option", "use_mirror",
 ]  # fmt: skip
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -56,6 +57,21 @@ DEVICE = click.option(
 DIMENSIONS = click.option(
     "--dimensions", type=int, metavar="N", help="Leading dimensions to keep.  [default: all]"
 )
+MAX_LENGTH = click.option(
+    "--max-length", type=click.IntRange(min=1), help="Tokens.  [default: the model's]"
+)
+BATCH_SIZE = click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
+NO_CACHE = click.option("--no-cache", is_flag=True, help="Neither read nor write cached vectors.")
+# The rule by which a candidate replaces the model in use.
+TESTED = click.option(
+    "--metric", "tested", multiple=True, default=("MRR@10", "nDCG@10"), show_default=True,
+    help="Tested metrics; the first one decides.",
+)  # fmt: skip
+ALPHA = click.option("--alpha", type=click.FloatRange(0, 1), default=0.05, show_default=True)
+THRESHOLD = click.option(
+    "--threshold", type=click.FloatRange(min=0), default=0.05, show_default=True,
+    help="Smallest difference that matters.",
+)  # fmt: skip
 DTYPE = click.option("--dtype", type=click.Choice(DTYPES), default="float32", show_default=True)
 MIRROR = click.option(
     "--mirror",

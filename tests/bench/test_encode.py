@@ -3,8 +3,8 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 from helpers import TEXTS
+from helpers.bench_models import SHAPE
 
-from qwen3nb.bench import encode
 from qwen3nb.bench.encode import (
     EncodeTiming,
     bench_encode,
@@ -14,17 +14,6 @@ from qwen3nb.bench.encode import (
 )
 from qwen3nb.cli import main as cli
 from qwen3nb.cli.commands.bench import LIMITS
-
-SHAPE = {
-    **encode._SHAPE,
-    "vocab_size": 600,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 8,
-}
 
 
 @pytest.fixture

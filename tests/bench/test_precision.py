@@ -6,25 +6,13 @@ import numpy as np
 import pytest
 import torch
 from helpers import TEXTS
+from helpers.bench_models import SHAPE
 
 from qwen3nb.bench import precision
 from qwen3nb.bench.encode import write_random_encoder
 from qwen3nb.bench.machine_limits import MatrixWork
 from qwen3nb.bench.precision import bench_precision, cpu_features
 from qwen3nb.datasets.pydocs.build import load_pydocs
-
-SHAPE = {
-    "vocab_size": 600,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 8,
-    "max_position_embeddings": 512,
-    "rms_norm_eps": 1e-6,
-    "rope_theta": 1e6,
-}
 
 
 def test_each_precision_beside_float32(tmp_path):

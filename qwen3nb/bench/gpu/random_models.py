@@ -11,17 +11,16 @@ from typing import Any
 import numpy as np
 import torch
 
+from qwen3nb.bench.encode import load_peer
 from qwen3nb.models.encoders.sentence_transformer import SentenceTransformerEncoder
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.modeling.dtypes import torch_dtype
-from qwen3nb.models.types import Vectors
 from qwen3nb.utils.atomic_files import write_json
 
 __all__ = [
     "SHAPES",
     "Shape",
     "Texts",
-    "encode_peer",
     "load_peers",
     "load_random",
     "write_encoder",
@@ -107,27 +106,10 @@ def load_random(folder: Path, device: str, dtype: str) -> SentenceTransformerEnc
 
 def load_peers(folder: Path, *, device: str, dtype: str) -> dict[str, Any]:
     """sentence-transformers, loaded once per attention that this machine has."""
-    from sentence_transformers import SentenceTransformer
-
     ways = ["sdpa"]
     if device != "cpu" and importlib.util.find_spec("flash_attn"):
         ways.append("flash_attention_2")
-    return {
-        way: SentenceTransformer(
-            str(folder),
-            device=device,
-            model_kwargs={"dtype": torch_dtype(dtype), "attn_implementation": way},
-        ).eval()
-        for way in ways
-    }
-
-
-def encode_peer(model: Any, size: int, texts: list[str]) -> Vectors:
-    """Encode with what `load_peers` loaded."""
-    vectors: Vectors = model.encode(
-        texts, batch_size=size, show_progress_bar=False, normalize_embeddings=True
-    )
-    return vectors
+    return {way: load_peer(folder, device=device, dtype=dtype, attention=way) for way in ways}
 
 
 class Texts:

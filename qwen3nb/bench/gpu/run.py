@@ -25,20 +25,18 @@ from typing import Any
 import numpy as np
 import torch
 
-from qwen3nb.bench.encode import machine
+from qwen3nb.bench.encode import machine, peer_vectors
 from qwen3nb.bench.gpu.random_models import (
     SHAPES,
     Texts,
-    encode_peer,
     load_peers,
     load_random,
     write_encoder,
 )
 from qwen3nb.bench.gpu.results import GpuBench, GpuEquality, GpuSpeed
-from qwen3nb.bench.machine_limits import encoder_work
+from qwen3nb.bench.machine_limits import MatrixPeak, encoder_work
 from qwen3nb.bench.rerank_baselines import QUERY, cross_encoder, predict, write_random_reranker
 from qwen3nb.models.inference.token_budget import is_out_of_memory
-from qwen3nb.models.modeling.dtypes import torch_dtype
 from qwen3nb.models.modeling.runtime import pick_device
 from qwen3nb.models.rerankers.load import load_reranker
 from qwen3nb.models.types import Vectors
@@ -152,13 +150,12 @@ class _Timer:
 
 
 def _peak(device: str, dtype: str) -> float:
-    """Operations per second of the best of five large matrix products."""
+    """Operations per second of the best of six large matrix products."""
     size = 8192 if device != "cpu" else 512
-    timer = _Timer(1, 1, device, dtype)
-    left, right = (
-        torch.ones(size, size, device=device, dtype=torch_dtype(dtype)) for _ in range(2)
-    )
-    return 2 * size**3 / min(timer.seconds(lambda: left @ right) for _ in range(5))
+    peak = MatrixPeak({(size, size, size): 1}, dtype=dtype, device=device)
+    for _ in range(2):
+        peak.sample()
+    return 1e9 * peak.gflops
 
 
 def _measured(
@@ -198,7 +195,7 @@ def _speed(
     """Encode and write, ours and the fastest of theirs in turn."""
     few = texts.draw(length, 4 * _SAMPLE if timer.device != "cpu" else _SAMPLE)
     theirs = {
-        f"{way}, batch {size}": partial(encode_peer, model, size)
+        f"{way}, batch {size}": partial(peer_vectors, model, batch_size=size)
         for way, model in peers.items()
         for size in _BATCHES
     }

@@ -11,7 +11,7 @@ import click
 
 from qwen3nb.cli.completion import complete_labels
 from qwen3nb.cli.errors import readable_records, without_traceback
-from qwen3nb.cli.options import FILE, JSON, READ_LIMIT, seed_option
+from qwen3nb.cli.options import ALPHA, FILE, JSON, READ_LIMIT, TESTED, THRESHOLD, seed_option
 from qwen3nb.cli.spellings import Respelled, model_option, out_option
 from qwen3nb.cli.study_root import in_study
 from qwen3nb.utils.terminal import say
@@ -124,15 +124,9 @@ def _show_interference(report: Any) -> None:
 @model_option("models", several=True, shell_complete=complete_labels,
               help="Label of a candidate; repeatable.  [default: all]")  # fmt: skip
 @click.option("--results", type=FILE, help="Folder of records.  [default: results/]")
-@click.option(
-    "--metric", "tested", multiple=True, default=("MRR@10", "nDCG@10"), show_default=True,
-    help="Tested metrics; the first one decides.",
-)  # fmt: skip
-@click.option("--alpha", type=click.FloatRange(0, 1), default=0.05, show_default=True)
-@click.option(
-    "--threshold", type=click.FloatRange(min=0), default=0.05, show_default=True,
-    help="Smallest difference that matters.",
-)  # fmt: skip
+@TESTED
+@ALPHA
+@THRESHOLD
 @click.option(
     "--most", type=click.IntRange(min=0), default=5, show_default=True,
     help="Queries listed per model.",

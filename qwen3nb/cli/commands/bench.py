@@ -32,6 +32,11 @@ LIMITS = {
     "statistics": "no simple limit: random draws, counting and sorting",
 }
 
+_MODELS = model_option(
+    "models", several=True, default=("all-MiniLM-L6-v2", "qwen3-60M-random"), show_default=True,
+    help="A registry name, a folder, or qwen3-60M-random; repeatable.",
+)  # fmt: skip
+
 
 @click.group(cls=CommandGroup)
 def bench() -> None:
@@ -74,10 +79,7 @@ def bench_extraction_command(as_json: bool, **options: Any) -> None:
 
 
 @bench.command("encode")
-@model_option(
-    "models", several=True, default=("all-MiniLM-L6-v2", "qwen3-60M-random"), show_default=True,
-    help="A registry name, a folder, or qwen3-60M-random; repeatable.",
-)  # fmt: skip
+@_MODELS
 @click.option("--texts", type=click.IntRange(min=2), default=256, show_default=True)
 @click.option("--rounds", type=click.IntRange(min=1), default=5, show_default=True)
 @click.option("--device", default="cpu", show_default=True)
@@ -102,10 +104,7 @@ def bench_encode(models: tuple[str, ...], texts: int, as_json: bool, **options: 
 
 
 @bench.command("precision")
-@model_option(
-    "models", several=True, default=("all-MiniLM-L6-v2", "qwen3-60M-random"), show_default=True,
-    help="A registry name, a folder, or qwen3-60M-random; repeatable.",
-)  # fmt: skip
+@_MODELS
 @click.option(
     "--dtype", "dtypes", multiple=True, type=click.Choice(DTYPES),
     help="Besides float32; repeatable.  [default: bfloat16, and float16 if the CPU computes in it]",

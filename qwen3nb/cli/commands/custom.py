@@ -13,14 +13,20 @@ import click
 from qwen3nb import paths
 from qwen3nb.cli.errors import without_traceback
 from qwen3nb.cli.options import (
+    ALPHA,
+    BATCH_SIZE,
     CACHE_LIMIT,
     DEVICE,
     DIMENSIONS,
     DTYPE,
     FILE,
+    MAX_LENGTH,
     MIRROR,
+    NO_CACHE,
     POOLING,
     READ_LIMIT,
+    TESTED,
+    THRESHOLD,
     hide_library_bars,
     seed_option,
     use_mirror,
@@ -70,25 +76,19 @@ _NOTES = 10  # printed; a record keeps all
 )  # fmt: skip
 @click.option("--no-report", is_flag=True, help="Write no report of the comparison.")
 @click.option("--check", is_flag=True, help="Only check the data; load no model.")
-@click.option(
-    "--metric", "tested", multiple=True, default=("MRR@10", "nDCG@10"), show_default=True,
-    help="Tested metrics; the first one decides.",
-)  # fmt: skip
-@click.option("--alpha", type=click.FloatRange(0, 1), default=0.05, show_default=True)
-@click.option(
-    "--threshold", type=click.FloatRange(min=0), default=0.05, show_default=True,
-    help="Smallest difference that matters.",
-)  # fmt: skip
+@TESTED
+@ALPHA
+@THRESHOLD
 @click.option("--fresh", is_flag=True, help="Score again even if the record exists.")
 @click.option("--runs", is_flag=True, help="Keep run and qrels beside each record (TREC format).")
 @seed_option("Seed, stored in the record.")
 @POOLING
-@click.option("--max-length", type=click.IntRange(min=1), help="Tokens.  [default: the model's]")
+@MAX_LENGTH
 @DIMENSIONS
-@click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
+@BATCH_SIZE
 @DEVICE
 @DTYPE
-@click.option("--no-cache", is_flag=True, help="Neither use nor keep vectors.")
+@NO_CACHE
 @CACHE_LIMIT
 @MIRROR
 @READ_LIMIT

@@ -13,12 +13,15 @@ from qwen3nb.cli.completion import complete_labels
 from qwen3nb.cli.errors import without_traceback
 from qwen3nb.cli.groups import CommandGroup
 from qwen3nb.cli.options import (
+    BATCH_SIZE,
     CACHE_LIMIT,
     DEVICE,
     DIMENSIONS,
     DTYPE,
     FILE,
     JSON,
+    MAX_LENGTH,
+    NO_CACHE,
     POOLING,
     RAY,
     SIZE,
@@ -179,7 +182,7 @@ def _size(count: float) -> str:
 @out_option("output", earlier=["--output"], required=True,
             help="The .npy file to write, or with --shards or --ray, the folder.")  # fmt: skip
 @click.option("--role", type=click.Choice(("query", "passage")), help="Selects the prompt.")
-@click.option("--no-cache", is_flag=True, help="Neither read nor write cached vectors.")
+@NO_CACHE
 @click.option("--shards", type=click.IntRange(min=1),
               help="Write a folder of so many parts, at most one per 4,096 texts.  "
               "[default with --ray: one per 65,536 texts, at least four per worker]")  # fmt: skip
@@ -187,9 +190,9 @@ def _size(count: float) -> str:
 @click.option("--threads", type=click.IntRange(min=1),
               help="Of a worker without a GPU, with --ray.  [default: at most 4]")  # fmt: skip
 @POOLING
-@click.option("--max-length", type=click.IntRange(min=1), help="Tokens.  [default: the model's]")
+@MAX_LENGTH
 @DIMENSIONS
-@click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
+@BATCH_SIZE
 @DEVICE
 @DTYPE
 @CACHE_LIMIT

@@ -13,6 +13,7 @@ from qwen3nb import paths
 from qwen3nb.cli.completion import complete_labels, complete_models, complete_tasks
 from qwen3nb.cli.errors import readable_records, without_traceback
 from qwen3nb.cli.options import (
+    BATCH_SIZE,
     DEVICE,
     DTYPE,
     FACTS,
@@ -176,7 +177,7 @@ def tables(
 @click.option("--facts", type=FILE, help="TOML with facts for the card; see `qwen3nb card`.")
 @seed_option("Seed of the bootstrap intervals.")
 @POOLING
-@click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
+@BATCH_SIZE
 @DEVICE
 @DTYPE
 @MIRROR

@@ -10,7 +10,7 @@ from qwen3nb.checkpoints.checkpoint import Checkpoint, open_checkpoint
 from qwen3nb.checkpoints.provenance import check_checksums
 from qwen3nb.checkpoints.safetensors_header import read_safetensors
 from qwen3nb.models.gate.sentence_modules import module_weights, sentence_modules
-from qwen3nb.models.gate.static_tables import static_files
+from qwen3nb.models.gate.static_tables import StaticFiles, static_files
 from qwen3nb.models.sources.lora import adapter_fingerprint
 from qwen3nb.models.sources.source import Source
 from qwen3nb.utils.atomic_files import sha256_file, sha256_json
@@ -40,25 +40,27 @@ def fingerprint(source: Source) -> dict[str, Any]:
         assert source.base is not None  # noqa: S101 - adapters have one
         adapter = adapter_fingerprint(source.folder)
         return {"kind": source.kind, "base": fingerprint(source.base), "adapter": adapter}
-    content = _folder_fingerprint(source.folder, _weights(source))
+    static = static_files(source.folder)
+    content = _folder_fingerprint(source.folder, _weights(source, static), static)
     if modules := _module_weights(source):
         content["modules"] = {name: each.digest() for name, each in sorted(modules.items())}
     return {"kind": source.kind, **content}
 
 
-def _weights(source: Source) -> Checkpoint:
+def _weights(source: Source, static: StaticFiles | None) -> Checkpoint:
     """Return the weights of a folder, without those of modules in folders of their own."""
     folder = source.folder
     assert folder is not None  # noqa: S101
-    if (static := static_files(folder)) is not None:
+    if static is not None:
         return Checkpoint(folder, {}, read_safetensors(static.weights))
     bare = source.kind == "sentence-transformers" and not (folder / "config.json").is_file()
     opened = module_weights(sentence_modules(folder)[0]) if bare else None
     return opened or open_checkpoint(folder)
 
 
-def _folder_fingerprint(folder: Path, opened: Checkpoint) -> dict[str, Any]:
-    static = static_files(folder)
+def _folder_fingerprint(
+    folder: Path, opened: Checkpoint, static: StaticFiles | None
+) -> dict[str, Any]:
     files = {
         file.relative_to(folder).as_posix(): sha256_file(file)
         for file in sorted(folder.rglob("*"))
