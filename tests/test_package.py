@@ -169,8 +169,8 @@ def test_one_faiss_wheel_at_most_and_torch_pinned_only_in_the_constraints():
     assert {"cpu", "gpu", "ray", "test", "dev", "demo"} <= set(extras)
     assert not any("faiss" in each for each in project["dependencies"])
     assert [e for e in extras["cpu"] + extras["gpu"] if "faiss" in e] == [
-        "faiss-cpu>=1.9",
-        "faiss-gpu>=1.9",
+        "faiss-cpu>=1.12",
+        "faiss-gpu>=1.14.3",
     ]
     everything = [*project["dependencies"], *(each for part in extras.values() for each in part)]
     assert not any("==" in each for each in everything)

@@ -31,7 +31,15 @@ def counted(call):
     with torch.inference_mode(), sdpa_kernel(SDPBackend.MATH):
         with FlopCounterMode(display=False) as counter:
             call()
-        return {str(kind): n for kind, n in counter.get_flop_counts()["Global"].items()}
+        return {str(kind): n for kind, n in counter.get_flop_counts().get("Global", {}).items()}
+
+
+def angles(model):
+    """Operations of rotary angles, which some releases of transformers compute as a product."""
+    if not hasattr(model, "rotary_emb"):
+        return 0
+    rows = [torch.arange(length).unsqueeze(0) for length in LENGTHS]
+    return sum(counted(lambda: [model.rotary_emb(torch.zeros(1), row) for row in rows]).values())
 
 
 def tiny(name, **changes):
@@ -69,7 +77,7 @@ def test_pytorch_counts_the_same(name):
         model.pooler = None
     rows = [torch.arange(3, 3 + length).unsqueeze(0) for length in LENGTHS]
     counts = counted(lambda: [model(input_ids=row) for row in rows])
-    assert sum(counts.values()) == round(1e9 * encoder_work(model, LENGTHS).gflop)
+    assert sum(counts.values()) - angles(model) == round(1e9 * encoder_work(model, LENGTHS).gflop)
 
 
 def test_the_work_of_a_reranker(tmp_path, monkeypatch):

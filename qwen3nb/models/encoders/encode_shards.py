@@ -142,7 +142,9 @@ def check_folder(folder: Path) -> None:
     if not folder.absolute().parent.is_dir():
         raise ValueError(f"{folder.parent}: no such folder to write to")
     folder.mkdir(exist_ok=True)
-    if not (folder / PLAN).is_file() and any(f for f in folder.iterdir() if f.name[0] != "."):
+    # Files first: another writer may put the plan and a part in between.
+    files = any(each.name[0] != "." for each in folder.iterdir())
+    if files and not (folder / PLAN).is_file():
         raise ValueError(f"{folder}: holds files but no {PLAN}; choose a new folder")
     if not os.access(folder, os.W_OK):
         raise ValueError(f"{folder}: this folder is not writable")
