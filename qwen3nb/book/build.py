@@ -26,6 +26,7 @@ from qwen3nb.utils.secrets import kernel_environment, known_secrets, write_publi
 __all__ = [
     "BookError",
     "build_book",
+    "lessons",
     "page_links",
     "remote_resources",
     "secret_pages",
@@ -69,6 +70,11 @@ _NOT_A_PAGE = "expected a notebook; delete the file, or run it again"
 
 class BookError(RuntimeError):
     """The book does not build, or a page holds a secret or something from another host."""
+
+
+def lessons() -> list[str]:
+    """Return the names of the lessons whose notebooks the study has."""
+    return [each for each in _LESSONS if (paths.notebooks() / f"{each}.ipynb").is_file()]
 
 
 def page_links(results: Iterable[Result]) -> dict[str, str]:
@@ -161,15 +167,15 @@ def build_book(*, tier: str = "", model: Path | None = None, show_progress: bool
     """
     results = load_results(adapters=False)
     tier = _tier_of(tier, results)
-    lessons = [each for each in _LESSONS if (paths.notebooks() / f"{each}.ipynb").is_file()]
+    guide = lessons()
     failed: list[NotebookError] = []
-    for name in (*_PAGES, *lessons, _LAST):
+    for name in (*_PAGES, *guide, _LAST):
         # The book's own pages keep their plain names on whichever tier it shows.
         given, plain = ({"tier": tier}, name) if _PAGES.get(name) else ({}, "")
         try:
             run_notebook(name, given, name=plain, show_progress=show_progress)
         except NotebookError as error:
-            if name not in lessons:
+            if name not in guide:
                 raise
             failed.append(error)
     write_card_page(results, model=model, tier=tier)
@@ -181,7 +187,7 @@ def build_book(*, tier: str = "", model: Path | None = None, show_progress: bool
     index = target / "html" / "index.html"
     if failed:
         raise BookError(
-            f"{index} is built, but {len(failed)} of {len(lessons)} lessons failed, as their pages "
+            f"{index} is built, but {len(failed)} of {len(guide)} lessons failed, as their pages "
             "say. Delete the notebook of a lesson to leave it out.\n"
             + "\n".join(str(error) for error in failed)
         )
