@@ -5,6 +5,9 @@ BIN    := $(VENV)/bin
 EXTRAS := cpu,demo,ray,test,dev
 STAMP  := $(VENV)/.installed
 
+# Else every program would compile what it imports of the package anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: install demo test check book lab clean help
 .DEFAULT_GOAL := help
 
@@ -16,7 +19,9 @@ install: $(STAMP) ## create .venv and install everything into it
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	@echo "» installing into $(VENV): about 2.9 GB, a few minutes"
-	$(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt --editable '.[$(EXTRAS)]'
+	$(BIN)/python -m pip install --disable-pip-version-check --no-compile --constraint constraints.txt --editable '.[$(EXTRAS)]'
+	@# On all cores, unlike pip; some packages hold files that are not for this Python.
+	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 	@touch $@
 
 demo: $(STAMP) ## train toy models, extract, evaluate beside baselines, build the book
