@@ -232,6 +232,15 @@ def test_the_book_builds_without_results_and_with_a_failed_page_that_is_inert(ch
     assert "# Heading" in status
     assert "<script>alert" not in status
     assert "(failed)" in (index.parent / "index.html").read_text()
+    for name in ("interference", "compare", "training"):
+        page = nbformat.read(checkout / "book" / "runs" / f"{name}.ipynb", as_version=4)
+        assert "No " in shown_tables(page), name
+
+
+def shown_tables(page):
+    """The tables that the cells of a page have shown."""
+    outputs = [each for cell in page.cells for each in cell.get("outputs", ())]
+    return "".join(each.get("data", {}).get("text/html", "") for each in outputs)
 
 
 @pytest.mark.integration

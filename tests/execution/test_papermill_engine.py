@@ -34,19 +34,26 @@ def test_the_bare_command_works_at_the_top_of_the_checkout(checkout, output):
     assert done.returncode == 0, done.stderr
     made = checkout / (output[0] if output else "book/runs/small-x-7.ipynb")
     assert "hello 7" in made.read_text()
+
+
+@pytest.mark.integration
+def test_a_notebook_that_is_missing_fails_at_the_top_of_the_checkout(checkout):
     assert call("missing.ipynb", folder=checkout).returncode != 0
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("output", [(), ("out.ipynb",)], ids=["bare", "with output"])
-def test_papermill_refuses_what_a_notebook_does_not_declare(checkout, output):
+@pytest.mark.parametrize(
+    "arguments",
+    [("-p", "z", "1"), ("out.ipynb", "-p", "x", "one"), ("-p", "x=1;import os", "1")],
+    ids=["undeclared", "another type, with output", "code"],
+)
+def test_papermill_refuses_what_a_notebook_does_not_declare(checkout, arguments):
     marker = checkout / "ran"
     save(notebook_of(f"open({str(marker)!r}, 'w')"), "small")
-    for arguments in (["-p", "z", "1"], ["-p", "x", "one"], ["-p", "x=1;import os", "1"]):
-        done = call("small.ipynb", *output, *arguments, folder=checkout / "notebooks")
-        assert done.returncode != 0
-        assert "Error: " in done.stderr
-        assert "Traceback" not in done.stderr
+    done = call("small.ipynb", *arguments, folder=checkout / "notebooks")
+    assert done.returncode != 0
+    assert "Error: " in done.stderr
+    assert "Traceback" not in done.stderr
     assert not marker.exists()
     assert not (checkout / "book" / "runs").exists()
 

