@@ -39,6 +39,7 @@ SHORTER = {
     "encode --model encoder --input texts.jsonl --out short.npy": "--dimensions 8",
     "rerank-outputs": "--depth 2",
     "rerank-suite": "--depth 2",
+    "run ann": "--nprobe 1,64 --ef-search 16,512 --rescore 4 --threads 1",
     "sweep --model": "--dry-run",
     "sweep sweep.toml --ray": "--dry-run",  # on a cluster: tests/cluster/test_two_nodes.py
 }

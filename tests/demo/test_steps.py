@@ -1,10 +1,12 @@
 from dataclasses import replace
 
 import pytest
+from helpers.checkout import write_checkout
 
+from qwen3nb.book import build
 from qwen3nb.datasets.pydocs import training_pairs
 from qwen3nb.datasets.pydocs.training_pairs import DocstringPair, TrainingPairs
-from qwen3nb.demo import steps, ul2_denoising
+from qwen3nb.demo import pipeline, steps, ul2_denoising
 from qwen3nb.evaluation.studies import lora_runs
 from qwen3nb.utils.atomic_files import read_json
 
@@ -50,3 +52,17 @@ def test_a_training_is_repeated_only_when_its_key_changes(tmp_path, capsys):
     assert len(calls) == 2
     assert "reused" in capsys.readouterr().err
     assert read_json(tmp_path / "model" / "done.json") == {"key": "b"}
+
+
+def test_the_lessons_run_side_by_side_and_the_book_takes_their_pages(home, monkeypatch):
+    write_checkout(home, lessons=True)
+    done = []
+    monkeypatch.setattr(pipeline, "_in_parallel", lambda names: done.append(names))
+    monkeypatch.setattr(pipeline, "_jobs", lambda demo: [])
+    monkeypatch.setattr(
+        pipeline, "sweep", lambda jobs, *, at_once: done.append([job.name for job in jobs]) or []
+    )
+    monkeypatch.setattr(build, "build_book", lambda **options: done.append(options["tier"]) or home)
+    assert pipeline.run_demo() == home
+    assert done[:3] == [list(steps.STEPS), [], ["speed"]]
+    assert done[3:] == [[each.replace("/", "-") for each in build._LESSONS], "smoke"]
