@@ -113,6 +113,17 @@ def arguments_of(example):
     return dict(word.split("=", 1) for word in words[:call]), words[call + 1 :]
 
 
+def shortened(example):
+    """What runs of an example: its words, of a benchmark's options each as it is given last."""
+    _, words = arguments_of(example)
+    words = [*words, *shlex.split(starts(example, SHORTER) or "")]
+    if words[0] != "bench":
+        return example
+    first = next((at for at, word in enumerate(words) if word.startswith("--")), len(words))
+    options = re.findall(r"(--\S+)((?: (?!--)\S+)*)", " ".join(words[first:]))
+    return " ".join(words[:first]), frozenset(dict(options).items())
+
+
 def test_there_are_examples_of_every_command():
     named = {arguments_of(example)[1][0] for example in EXAMPLES}
     assert named == set(main.list_commands(click.Context(main)))
@@ -184,8 +195,12 @@ def typed(study, home, monkeypatch, cli):
     return typed
 
 
+# Benchmarks that are the same when they are short run once.
+DIFFERENT = {shortened(e): e for e in EXAMPLES if starts(e, ELSEWHERE) is None}
+
+
 @pytest.mark.integration
-@pytest.mark.parametrize("example", [e for e in EXAMPLES if starts(e, ELSEWHERE) is None])
+@pytest.mark.parametrize("example", DIFFERENT.values())
 def test_an_example_runs(typed, hub, example):
     done = typed(example)
     expected = starts(example, EXITS) or {0}

@@ -1,32 +1,20 @@
-"""Vectors in parts, made and searched on a cluster of two nodes, of which one dies."""
+"""Vectors in parts, made by workers of a pretended cluster; test_two_nodes.py has a real one."""
 
-import json
 import os
-import threading
-import time
 from contextlib import nullcontext
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from helpers.one_process_ray import OneProcessRay
-from helpers.two_nodes import two_nodes
 
-from qwen3nb.cli.main import main
 from qwen3nb.cluster import encode as cluster_encode
 from qwen3nb.cluster.connect import ClusterError
 from qwen3nb.cluster.encode import WorkerSize, worker_size
 from qwen3nb.cluster.nodes import Node
-from qwen3nb.cluster.search import search_on_cluster
 from qwen3nb.models.encoders import encode_file
 from qwen3nb.models.encoders import encode_shards as encode_shards_module
-from qwen3nb.models.encoders.encode_file import encode_to_file, read_texts
 from qwen3nb.models.load import load_encoder
-from qwen3nb.models.search.exact import search
-from qwen3nb.models.search.shards import damaged_shards, read_manifest, shard_blocks
-
-MODEL = "random:64"
-PARTS = 12
+from qwen3nb.models.search.shards import shard_blocks
 
 
 def node(name, cpus, gpus=0.0):
@@ -114,72 +102,3 @@ def test_an_error_of_a_worker_is_shown_as_it_is(encode_by):
         encode_by(OneProcessRay(), role="document")
     with pytest.raises(ClusterError, match="--device cuda:1: Ray gives each worker a GPU"):
         encode_by(OneProcessRay(), device="cuda:1")
-
-
-@pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    file = tmp_path_factory.mktemp("input") / "texts.jsonl"
-    with file.open("w") as handle:
-        for number in range(PARTS * 4096 - 100):
-            handle.write(json.dumps({"text": f"text {number}"}) + "\n")
-    return file
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    with two_nodes() as cluster:
-        yield cluster
-
-
-def encode(source, folder, address, *options):
-    arguments = ("encode", "--model", MODEL, "--input", source, "--output", folder)
-    return CliRunner().invoke(
-        main, [str(each) for each in (*arguments, "--ray", address, *options)]
-    )
-
-
-def kill_in_the_middle(cluster, folder, parts):
-    """Kill a node while both have parts to encode; note how many there were."""
-    while len(list(folder.glob("part-*.npy"))) < 3:
-        time.sleep(0.01)
-    assert len(workers(cluster)) == 2
-    cluster.kill(cluster.right)
-    parts.append(len(list(folder.glob("part-*.npy"))))
-
-
-def workers(cluster):
-    return [each for each in cluster.alive() if "ShardWorker" in " ".join(each.cmdline())]
-
-
-def gone(processes, *, within):
-    deadline = time.monotonic() + within
-    while processes() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return not processes()
-
-
-@pytest.mark.integration
-def test_a_node_dies_and_all_parts_are_there_once(cluster, source, tmp_path):
-    """Parts, ids and scores are those of one file on one machine, and no process is left."""
-    folder, file, parts = tmp_path / "v", tmp_path / "v.npy", []
-    arguments = (cluster, folder, parts)
-    threading.Thread(target=kill_in_the_middle, args=arguments, daemon=True).start()
-    done = encode(source, folder, cluster.address, "--shards", PARTS)
-    assert done.exit_code == 0, done.output
-    assert parts[0] < PARTS
-    assert gone(lambda: workers(cluster), within=5)
-    encoder = load_encoder(MODEL, cache=False, show_progress=False)
-    encode_to_file(encoder, read_texts(source), file)
-    vectors = np.load(file)
-    manifest = read_manifest(folder)
-    assert np.array_equal(
-        np.concatenate([np.load(folder / part.file) for part in manifest.shards]), vectors
-    )
-    assert damaged_shards(folder) == []
-    assert sorted(each.name for each in folder.iterdir()) == sorted(
-        ["manifest.json", "plan.json", *(part.file for part in manifest.shards)]
-    )
-    hits = search_on_cluster(vectors[:5], folder, k=7, address=cluster.address)
-    for expected in (search(vectors[:5], folder, k=7), search(vectors[:5], vectors, k=7)):
-        np.testing.assert_array_equal(hits.ids, expected.ids)
-        np.testing.assert_array_equal(hits.scores, expected.scores)

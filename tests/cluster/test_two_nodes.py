@@ -1,4 +1,4 @@
-"""A sweep on two nodes: the same records as here, with a node killed, stopped, or refused."""
+"""Vectors in parts and sweeps on two nodes: the same as here, with a node killed or refused."""
 
 import json
 import os
@@ -8,22 +8,32 @@ import threading
 import time
 from dataclasses import asdict
 
+import numpy as np
 import pytest
+from click.testing import CliRunner
 from helpers import REPOSITORY
 from helpers.beir import write_words
 from helpers.notebooks import notebook_of, save
 from helpers.two_nodes import two_nodes
 
 from qwen3nb import paths
+from qwen3nb.cli.main import main
 from qwen3nb.cluster.connect import ClusterError
+from qwen3nb.cluster.search import search_on_cluster
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.execution.subprocesses import Stopped
 from qwen3nb.execution.sweep import Job, sweep
+from qwen3nb.models.encoders.encode_file import encode_to_file, read_texts
+from qwen3nb.models.load import load_encoder
+from qwen3nb.models.search.exact import search
+from qwen3nb.models.search.shards import damaged_shards, read_manifest
 from qwen3nb.records.failures import failed_runs
 from qwen3nb.records.store import load_results, verify
 
 pytestmark = pytest.mark.integration
 
+MODEL = "random:64"
+PARTS = 12
 PARAMETERS = """\
 checkpoint: str = "bm25"  # a model
 data: str = ""  # a folder"""
@@ -43,6 +53,14 @@ evaluate(checkpoint, data=Path(data), show_progress=False)"""
 def cluster():
     with two_nodes() as cluster:
         yield cluster
+
+
+@pytest.fixture
+def both(cluster):
+    """The cluster, in which a node that an earlier test has killed is replaced."""
+    if cluster.right in cluster.dead:
+        cluster.right = cluster.add("right")
+    return cluster
 
 
 @pytest.fixture
@@ -95,10 +113,72 @@ def scores(result):
     )
 
 
-def test_a_node_that_dies_costs_nothing_but_time(cluster, waiting, checkpoint, tmp_path):
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    file = tmp_path_factory.mktemp("input") / "texts.jsonl"
+    with file.open("w") as handle:
+        for number in range(PARTS * 4096 - 100):
+            handle.write(json.dumps({"text": f"text {number}"}) + "\n")
+    return file
+
+
+def encode(source, folder, address, *options):
+    arguments = ("encode", "--model", MODEL, "--input", source, "--output", folder)
+    return CliRunner().invoke(
+        main, [str(each) for each in (*arguments, "--ray", address, *options)]
+    )
+
+
+def kill_in_the_middle(cluster, folder, parts):
+    """Kill a node while both have parts to encode; note how many there were."""
+    while len(list(folder.glob("part-*.npy"))) < 3:
+        time.sleep(0.01)
+    assert len(workers(cluster)) == 2
+    cluster.kill(cluster.right)
+    parts.append(len(list(folder.glob("part-*.npy"))))
+
+
+def workers(cluster):
+    return [each for each in cluster.alive() if "ShardWorker" in " ".join(each.cmdline())]
+
+
+def gone(processes, *, within):
+    deadline = time.monotonic() + within
+    while processes() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return not processes()
+
+
+def test_a_node_dies_and_all_parts_are_there_once(both, source, tmp_path):
+    """Parts, ids and scores are those of one file on one machine, and no process is left."""
+    folder, file, parts = tmp_path / "v", tmp_path / "v.npy", []
+    arguments = (both, folder, parts)
+    threading.Thread(target=kill_in_the_middle, args=arguments, daemon=True).start()
+    done = encode(source, folder, both.address, "--shards", PARTS)
+    assert done.exit_code == 0, done.output
+    assert parts[0] < PARTS
+    assert gone(lambda: workers(both), within=5)
+    encoder = load_encoder(MODEL, cache=False, show_progress=False)
+    encode_to_file(encoder, read_texts(source), file)
+    vectors = np.load(file)
+    manifest = read_manifest(folder)
+    assert np.array_equal(
+        np.concatenate([np.load(folder / part.file) for part in manifest.shards]), vectors
+    )
+    assert damaged_shards(folder) == []
+    assert sorted(each.name for each in folder.iterdir()) == sorted(
+        ["manifest.json", "plan.json", *(part.file for part in manifest.shards)]
+    )
+    hits = search_on_cluster(vectors[:5], folder, k=7, address=both.address)
+    for expected in (search(vectors[:5], folder, k=7), search(vectors[:5], vectors, k=7)):
+        np.testing.assert_array_equal(hits.ids, expected.ids)
+        np.testing.assert_array_equal(hits.scores, expected.scores)
+
+
+def test_a_node_that_dies_costs_nothing_but_time(both, waiting, checkpoint, tmp_path):
     jobs = jobs_of(waiting, "bm25", "random", checkpoint)
-    meanwhile = Meanwhile(waiting, 2, lambda: cluster.kill(cluster.right))
-    outcomes = sweep(jobs, ray=cluster.address, show_progress=False)
+    meanwhile = Meanwhile(waiting, 2, lambda: both.kill(both.right))
+    outcomes = sweep(jobs, ray=both.address, show_progress=False)
     meanwhile.done()
     assert [outcome.status for outcome in outcomes] == ["done"] * 3, outcomes
     assert {outcome.node for outcome in outcomes} == {"left"}
@@ -112,7 +192,7 @@ def test_a_node_that_dies_costs_nothing_but_time(cluster, waiting, checkpoint, t
     here = load_results(tmp_path / "here")
     assert list(map(scores, load_results())) == list(map(scores, here))
     assert len(here) == 3
-    until(lambda: not cluster.runs(), seconds=5)
+    until(lambda: not both.runs(), seconds=5)
     assert {each.status for each in sweep(jobs, show_progress=False)} == {"reused"}
 
 
