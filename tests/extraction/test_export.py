@@ -136,6 +136,6 @@ def test_the_script_in_the_export_detects_a_causal_run(
     with pytest.raises(SystemExit) as bad:
         runpy.run_path(str(causal / "check_encoder.py"), run_name="__main__")
     assert bad.value.code == 1
-    said = capsys.readouterr().out
-    assert "CAUSAL" in said
-    assert "MISMATCH" in said
+    printed = capsys.readouterr().out
+    assert "CAUSAL" in printed
+    assert "MISMATCH" in printed
