@@ -193,12 +193,8 @@ def _restricted(
     Raises:
         ValueError: an unknown type; a split, subset or language that none of the tasks has.
     """
-    import mteb
-
-    known = sorted({task.metadata.type for task in mteb.get_tasks()}) if types else []
-    for each in types:
-        if each not in known:
-            raise ValueError(_unknown("type", each, known))
+    if absent := set(types) - {task.metadata.type for task in tasks}:
+        _check_types([each for each in types if each in absent])
     tasks = split_groups(tasks) if languages or splits or subsets else tasks
     kept = [task for task in tasks if not types or task.metadata.type in types]
     if not kept:
@@ -214,6 +210,16 @@ def _restricted(
     if not (languages or splits or subsets):
         return kept
     return [_narrowed(task, languages=languages, splits=splits, subsets=subsets) for task in kept]
+
+
+def _check_types(types: Sequence[str]) -> None:
+    """Refuse a type that no task of MTEB has; to make them all takes a moment."""
+    import mteb
+
+    known = sorted({task.metadata.type for task in mteb.get_tasks()})
+    for each in types:
+        if each not in known:
+            raise ValueError(_unknown("type", each, known))
 
 
 def _having(
