@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 __all__ = [
+    "DOCUMENTS",
     "KINDS",
+    "QUERY_ID",
     "SideFile",
     "encode_table",
     "named_files",
@@ -44,6 +46,7 @@ __all__ = [
 ]
 
 KINDS = ("scores", "top")
+QUERY_ID, DOCUMENTS = "query_id", "documents"  # columns: of both kinds, of the best documents
 _DIGITS = 12  # of the SHA-256, in the file's name
 _ABANDONED = 3600.0  # seconds after which a file that no record names is no one's work in progress
 _STEM = r"[A-Za-z0-9][A-Za-z0-9._-]*"
@@ -241,13 +244,43 @@ def remove_unnamed(record: Path, *, replaced: Collection[Path]) -> None:
 
 
 def side_file_problems(record: Path, value: dict[str, Any]) -> Iterator[str]:
-    """Yield what is wrong with the files that a record's JSON names: missing, or changed."""
+    """Yield what is wrong with the files that a record's JSON names.
+
+    Missing, changed, or not the table that the record describes; rows are not read.
+    """
     for kind in KINDS:
         if entry := value.get(kind):
             try:
-                SideFile.of(record, entry).read()
+                file = SideFile.of(record, entry)
+                yield from _table_problems(file, kind, entry)
             except ResultError as error:
                 yield str(error)
+
+
+def _table_problems(file: SideFile, kind: str, entry: dict[str, Any]) -> Iterator[str]:
+    """Compare rows and columns of a file with what its record says of them."""
+    table = file.open()
+    expected = {QUERY_ID: "string", **_columns(kind, entry)}
+    columns = {field.name: _simple(field.type) for field in table.schema_arrow}
+    where = paths.shown(Path(file.path))
+    if columns != expected:
+        yield f"{where}: its columns are {_cut(columns)}; its record expects {_cut(expected)}"
+    if table.metadata.num_rows != entry["queries"]:
+        yield f"{where}: it has {table.metadata.num_rows} rows; its record says {entry['queries']}"
+
+
+def _columns(kind: str, entry: dict[str, Any]) -> dict[str, str]:
+    """The columns beside the query ids, by name, with their types."""
+    return dict.fromkeys(entry["columns"], "double") if kind == "scores" else {DOCUMENTS: "list"}
+
+
+def _simple(of: pa.DataType) -> str:
+    return str(of).removeprefix("large_").partition("<")[0]
+
+
+def _cut(columns: dict[str, str]) -> str:
+    text = ", ".join(f"{name} ({of})" for name, of in columns.items())
+    return reprlib.repr(text)
 
 
 def _age(file: Path) -> float:
