@@ -220,7 +220,7 @@ def _id_problems(result: Result) -> Iterator[str]:
     They are read once for all records of the same queries, as long as one of these is in use.
     """
     try:
-        result.scores.queries
+        _ = result.scores.queries
     except ResultError as error:
         yield str(error)
 
