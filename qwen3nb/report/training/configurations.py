@@ -85,9 +85,7 @@ def _difference_row(each: ConfigurationDifference, alpha: float) -> tuple[Cell, 
     where = f"{each.kind}: {short_task(each.task)}, {each.metric}"
     count = f"{each.n} queries" if each.test == QUERIES else _seeds_text(len(each.seeds))
     return (
-        Cell(
-            f"{each.first} − {each.second}", f"{each.kind}: {short_task(each.task)}, {each.metric}"
-        ),
+        Cell(f"{each.first} − {each.second}", where),
         Cell(
             number_text(each.difference, sign=True),
             interval_text(each.interval, absent="no interval"),
