@@ -214,6 +214,8 @@ def average(
     qwen3nb average runs/ul2 runs/ul2-best --best 3 --metric eval_loss
     qwen3nb average --training runs/ul2 --out runs/ul2-average --last 2
     """
+    if (last is None) == (best is None):
+        raise click.UsageError("give either --last N or --best N")
     from qwen3nb.checkpoints.averaging import average_checkpoints, select_checkpoints
 
     selection = select_checkpoints(

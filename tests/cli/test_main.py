@@ -201,7 +201,13 @@ def test_every_expected_error_is_one_message():
 def test_verify_says_which_file_does_not_hold(cli, home):
     from helpers.records import make
 
+    assert cli("verify").stdout == "no records yet; `qwen3nb eval` makes some\n"
     file = make("m").save()
+    empty = cli("verify", file.parent)
+    assert (empty.exit_code, "seed_0 has no records; expected a folder" in empty.output) == (
+        2,
+        True,
+    )
     assert cli("verify").stdout.strip() == "1 of 1 records hold"
     value = json.loads(file.read_text())
     value["metrics"]["nDCG@10"]["value"] = 0.9

@@ -10,14 +10,14 @@ from pathlib import Path
 import click
 
 from qwen3nb.cli.errors import without_traceback
-from qwen3nb.cli.options import FILE, JSON, print_json
+from qwen3nb.cli.options import JSON, print_json
 from qwen3nb.cli.study_root import in_study
 
 __all__ = ["verify"]
 
 
 @click.command()
-@click.argument("files", nargs=-1, type=FILE)
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path, exists=True))
 @click.option("--checksums", is_flag=True, help="Compare the records' checksums only.")
 @JSON
 @without_traceback
@@ -37,11 +37,15 @@ def verify(files: tuple[Path, ...], checksums: bool, as_json: bool) -> None:
     from qwen3nb.records.store import check_files, result_files
     from qwen3nb.utils.progress import tqdm
 
-    records = [
-        file
-        for path in (files or (None,))
-        for file in ([path] if path is not None and path.is_file() else result_files(path))
-    ]
+    records: list[Path] = []
+    for path in files or (None,):
+        own = [path] if path is not None and path.is_file() else result_files(path)
+        if path is not None and not own:
+            raise click.BadParameter(
+                f"{path} has no records; expected a folder such as results/, with "
+                "MODEL/seed_N/TASK.json in it"
+            )
+        records += own
     bar = tqdm(total=len(records), desc="verify", unit="record", leave=False, disable=None)
     problems, unsigned = {}, 0
     with bar, closing(check_files(records, checksums_only=checksums)) as checked:
@@ -63,6 +67,9 @@ def _print_verified(count: int, problems: Mapping[Path, Sequence[str]], unsigned
     for file, messages in problems.items():
         for message in messages:
             click.echo(f"{file}: {message}", err=True)
+    if not count:
+        click.echo("no records yet; `qwen3nb eval` makes some")
+        return
     click.echo(f"{count - len(problems)} of {count} records hold")
     if unsigned:
         click.echo(
