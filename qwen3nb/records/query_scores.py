@@ -291,7 +291,7 @@ class StoredScores(QueryScores):
         }
         scores = QueryScores(tuple(ids.to_pylist()), arrays)
         if scores.ids != self.ids:
-            raise ResultError(_WRONG_IDS.format(self.file.path))
+            raise ResultError(_WRONG_IDS.format(self.file.shown))
         return scores
 
     def encoded(self) -> bytes:
@@ -315,7 +315,7 @@ def _checked(file: SideFile, column: str, values: Array, *, rows: int, count: in
     array = _read_only(values)
     if (len(array), _present(array)) != (rows, count):
         raise ResultError(
-            f"{file.path}: column {column!r} has {_present(array)} scores in {len(array)} rows; "
+            f"{file.shown}: column {column!r} has {_present(array)} scores in {len(array)} rows; "
             f"its record says {count} in {rows}"
         )
     return array
@@ -324,7 +324,7 @@ def _checked(file: SideFile, column: str, values: Array, *, rows: int, count: in
 def _stored_ids(file: SideFile, digest: str) -> tuple[str, ...]:
     ids = tuple(file.column(QUERY_ID).to_pylist())
     if _digest(ids) != digest:
-        raise ResultError(_WRONG_IDS.format(file.path))
+        raise ResultError(_WRONG_IDS.format(file.shown))
     return ids
 
 

@@ -85,6 +85,11 @@ class SideFile:
         """Name of the file."""
         return Path(self.path).name
 
+    @property
+    def shown(self) -> str:
+        """Its path for messages."""
+        return paths.shown(Path(self.path))
+
     def read(self) -> bytes:
         """Return the file's bytes, which are those that the record was written with.
 
@@ -95,14 +100,14 @@ class SideFile:
             data = Path(self.path).read_bytes()
         except FileNotFoundError:
             raise ResultError(
-                f"{paths.shown(Path(self.path))}: this file of a record is missing; expected "
+                f"{self.shown}: this file of a record is missing; expected "
                 f"SHA-256 {self.sha256}. Copy it back to where the record is, or run the task "
                 "again with --fresh. If the record was replaced since it was loaded, load it again"
             ) from None
         digest = hashlib.sha256(data).hexdigest()
         if digest != self.sha256:
             raise ResultError(
-                f"{paths.shown(Path(self.path))}: its SHA-256 is {digest}, the record beside it "
+                f"{self.shown}: its SHA-256 is {digest}, the record beside it "
                 f"expects {self.sha256}: it was changed after it was written. Restore it, or run "
                 "the task again with --fresh"
             )
@@ -121,7 +126,7 @@ class SideFile:
         try:
             return pq.ParquetFile(pa.BufferReader(data))
         except pa.ArrowException as error:
-            raise ResultError(f"{paths.shown(Path(self.path))}: not Parquet ({error})") from None
+            raise ResultError(f"{self.shown}: not Parquet ({error})") from None
 
     def column(self, name: str) -> pa.ChunkedArray:
         """Return one column.
@@ -141,10 +146,7 @@ class SideFile:
         numbers = {name: number for number, name in enumerate(table.schema_arrow.names)}
         wanted = list(names)
         if missing := [name for name in wanted if name not in numbers]:
-            raise ResultError(
-                f"{paths.shown(Path(self.path))}: has no column {missing[0]!r}; "
-                f"it has {list(numbers)}"
-            )
+            raise ResultError(f"{self.shown}: has no column {missing[0]!r}; it has {list(numbers)}")
         # By number: a name with a dot would be read as that of a field inside a column.
         indices = sorted(numbers[name] for name in set(wanted))
         read = table.reader.read_all(column_indices=indices, use_threads=False)
@@ -262,11 +264,11 @@ def _table_problems(file: SideFile, kind: str, entry: dict[str, Any]) -> Iterato
     table = file.open()
     expected = {QUERY_ID: "string", **_columns(kind, entry)}
     columns = {field.name: _simple(field.type) for field in table.schema_arrow}
-    where = paths.shown(Path(file.path))
     if columns != expected:
-        yield f"{where}: its columns are {_cut(columns)}; its record expects {_cut(expected)}"
-    if table.metadata.num_rows != entry["queries"]:
-        yield f"{where}: it has {table.metadata.num_rows} rows; its record says {entry['queries']}"
+        yield f"{file.shown}: its columns are {_cut(columns)}; its record expects {_cut(expected)}"
+    rows, stated = table.metadata.num_rows, entry["queries"]
+    if rows != stated:
+        yield f"{file.shown}: it has {rows} rows; its record says {stated}"
 
 
 def _columns(kind: str, entry: dict[str, Any]) -> dict[str, str]:
