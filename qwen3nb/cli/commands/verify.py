@@ -10,14 +10,14 @@ from pathlib import Path
 import click
 
 from qwen3nb.cli.errors import without_traceback
-from qwen3nb.cli.options import JSON, print_json
+from qwen3nb.cli.options import FILE, JSON, print_json
 from qwen3nb.cli.study_root import in_study
 
 __all__ = ["verify"]
 
 
 @click.command()
-@click.argument("files", nargs=-1, type=click.Path(path_type=Path, exists=True))
+@click.argument("files", nargs=-1, type=FILE)
 @click.option("--checksums", is_flag=True, help="Compare the records' checksums only.")
 @JSON
 @without_traceback
@@ -34,18 +34,10 @@ def verify(files: tuple[Path, ...], checksums: bool, as_json: bool) -> None:
     qwen3nb verify
     qwen3nb verify results/demo-average-1a2b3c4d/seed_0/AuthorSTS.json
     """
-    from qwen3nb.records.store import check_files, result_files
+    from qwen3nb.records.store import check_files
     from qwen3nb.utils.progress import tqdm
 
-    records: list[Path] = []
-    for path in files or (None,):
-        own = [path] if path is not None and path.is_file() else result_files(path)
-        if path is not None and not own:
-            raise click.BadParameter(
-                f"{path} has no records; expected a folder such as results/, with "
-                "MODEL/seed_N/TASK.json in it"
-            )
-        records += own
+    records = [file for path in files or (None,) for file in _records(path)]
     bar = tqdm(total=len(records), desc="verify", unit="record", leave=False, disable=None)
     problems, unsigned = {}, 0
     with bar, closing(check_files(records, checksums_only=checksums)) as checked:
@@ -61,6 +53,23 @@ def verify(files: tuple[Path, ...], checksums: bool, as_json: bool) -> None:
         _print_verified(len(records), problems, unsigned)
     if problems:
         sys.exit(1)
+
+
+def _records(path: Path | None) -> list[Path]:
+    """The record, or those in a folder; a folder that is named must have some."""
+    from qwen3nb.records.store import result_files
+
+    if path is None or path.is_dir():
+        files = result_files(path)
+        if path is None or files:
+            return files
+        raise click.UsageError(
+            f"{path} has no records; expected a folder such as results/, with "
+            "MODEL/seed_N/TASK.json in it"
+        )
+    if not path.exists():
+        raise click.UsageError(f"{path}: no such file or folder")
+    return [path]
 
 
 def _print_verified(count: int, problems: Mapping[Path, Sequence[str]], unsigned: int) -> None:
