@@ -104,7 +104,8 @@ def status_conclusion(results: Iterable[Result] | None = None) -> Conclusion:
     if mixed:
         data = f"do not compare numbers across the revisions of {_shortened(mixed)}"
     if lost:
-        runs += f"; {len(lost)} records are damaged and left out everywhere ({_shortened(lost)})"
+        count = "1 record is" if len(lost) == 1 else f"{len(lost)} records are"
+        runs += f"; {count} damaged and left out everywhere ({_shortened(lost)})"
     return Conclusion(f"{runs}; {software}; {data}." if results else f"{runs}; no records yet.")
 
 

@@ -16,7 +16,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qwen3nb.checkpoints.inside import check_all_inside, check_inside, read_object
+from qwen3nb.checkpoints.inside import (
+    check_all_inside,
+    check_inside,
+    configured_inside,
+    read_object,
+)
 from qwen3nb.checkpoints.safetensors_header import read_safetensors
 from qwen3nb.checkpoints.tensor_io import combined_digest, read_tensor, sha256_of
 from qwen3nb.checkpoints.torch_header import read_torch
@@ -126,7 +131,10 @@ def open_checkpoint(folder: Path | str) -> Checkpoint:
     check_all_inside(folder)
     config_file = folder / "config.json"
     if not config_file.is_file():
-        raise CheckpointError(f"{folder}: no config.json, so this is not a checkpoint folder")
+        raise CheckpointError(
+            f"{folder}: no config.json, so this is not a checkpoint folder."
+            f"{configured_inside(folder)}"
+        )
     if (folder / "adapter_config.json").is_file():
         raise CheckpointError(
             f"{folder}: contains adapter_config.json next to a full model; libraries would "

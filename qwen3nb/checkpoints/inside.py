@@ -23,6 +23,7 @@ __all__ = [
     "JSON_LIMIT",
     "check_all_inside",
     "check_inside",
+    "configured_inside",
     "copy_present",
     "module_folders",
     "read_object",
@@ -96,6 +97,12 @@ def check_all_inside(folder: Path) -> None:
     if (folder / _MODULES).is_file():
         for _ in module_folders(folder):
             pass
+
+
+def configured_inside(folder: Path) -> str:
+    """Return a sentence that names the folders in ``folder`` with a ``config.json``, if any."""
+    names = sorted(path.name for path in folder.glob("*/") if (path / "config.json").is_file())
+    return f" Folders in it that have one: {', '.join(names)}." if names else ""
 
 
 def module_folders(folder: Path) -> Iterator[str]:

@@ -11,7 +11,7 @@ import importlib
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 import click
@@ -44,8 +44,13 @@ class CommandGroup(click.Group):
         parses = not ctx.resilient_parsing and not name.startswith("-")
         if parses and self.get_command(ctx, name) is None:
             known = self.list_commands(ctx)
-            ctx.fail(f"No such command {name!r}. Did you mean {_or(_near(name, known) or known)}?")
+            meant = self.elsewhere(name) or _near(name, known) or known
+            ctx.fail(f"No such command {name!r}. Did you mean {_or(meant)}?")
         return super().resolve_command(ctx, args)
+
+    def elsewhere(self, name: str) -> list[str]:
+        """Return what another command does under this name."""
+        return []
 
 
 class Program(CommandGroup):
@@ -83,6 +88,12 @@ class Program(CommandGroup):
             home = importlib.import_module(f"{self.package}.{module}")
             self.add_command(getattr(home, attribute), name)
         return self.commands.get(name)
+
+    def elsewhere(self, name: str) -> list[str]:
+        """Return how to run the study's notebook of this name, if there is one."""
+        with suppress(paths.NoStudyError):
+            return [f"run {name}"] if name in paths.notebook_names() else []
+        return []
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands under their headings, aligned across them."""

@@ -7,6 +7,7 @@ A command's module is imported when the command is used, and heavy libraries whe
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +113,8 @@ def main() -> None:
     type=(str, str),
     multiple=True,
     metavar="NAME TEXT",
-    help="A sentence-transformers prompt, such as: query 'query: '; repeatable.",
+    help="A prompt of sentence-transformers, such as: query 'query: '; NAME is query, document, "
+    "symmetric (for any text), or a task or type of MTEB; repeatable.",
 )
 @click.option("--label", help="Name in the results.  [default: the last parts of the path]")
 @click.option(
@@ -149,7 +151,7 @@ def extract(
 
     hide_library_bars()
     done = run(checkpoint, output, normalize=not no_normalize, prompts=dict(prompts), **options)
-    for warning in done.warnings:
+    for warning in (*done.warnings, *_mistyped(name for name, _ in prompts)):
         say(f"warning: {warning}", fg="yellow", err=True)
     if as_json:
         print_json(
@@ -172,6 +174,16 @@ def extract(
     if verbose:
         for key, value in done.verification.as_dict().items():
             click.echo(f"  {key}: {value}")
+
+
+def _mistyped(names: Iterable[str]) -> Iterator[str]:
+    """Yield a warning for each name of a prompt that is almost that of a role."""
+    from difflib import get_close_matches
+
+    roles = ("query", "document", "passage", "symmetric")
+    for name in names:
+        if name not in roles and (near := get_close_matches(name, roles, n=1, cutoff=0.7)):
+            yield f"prompt {name!r} is used only where a program names it; is it {near[0]!r}?"
 
 
 @main.command()
@@ -202,6 +214,8 @@ def average(
     qwen3nb average runs/ul2 runs/ul2-best --best 3 --metric eval_loss
     qwen3nb average --training runs/ul2 --out runs/ul2-average --last 2
     """
+    if (last is None) == (best is None):
+        raise click.UsageError("give either --last N or --best N")
     from qwen3nb.checkpoints.averaging import average_checkpoints, select_checkpoints
 
     selection = select_checkpoints(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,6 +12,8 @@ from qwen3nb.records.record import Result
 from qwen3nb.records.results import Results
 
 __all__ = ["EvaluationError", "EvaluationRun", "Tally"]
+
+_MODULE = re.compile(r"^(?:\w+\.)+(?=[A-Z]\w*(?::|$))")  # before the name of an error's class
 
 
 class EvaluationError(RuntimeError):
@@ -69,8 +72,11 @@ class EvaluationRun:
 
     @property
     def reasons(self) -> dict[str, str]:
-        """The last line of each failure's traceback, by name."""
-        return {name: trace.strip().splitlines()[-1] for name, trace in self.failures.items()}
+        """The last line of each failure's traceback, without the error's module, by name."""
+        return {
+            name: _MODULE.sub("", trace.strip().splitlines()[-1])
+            for name, trace in self.failures.items()
+        }
 
     def failure_lines(self) -> list[str]:
         """One line per failure, with its reason."""
@@ -85,9 +91,11 @@ class EvaluationRun:
         if not self.failures:
             return
         tried = len(self.failures) + len(self.results) + len(self.skipped)
+        saved = {0: "nothing is saved", 1: "the other is saved"}
         message = (
             f"{self.label}: {len(self.failures)} of {tried} {self.kind} failed; "
-            f"the other {len(self.results)} are saved in {self.folder}"
+            + saved.get(len(self.results), f"the other {len(self.results)} are saved")
+            + (f" in {self.folder}" if self.results else "")
         )
         raise EvaluationError("\n".join([message, *self.failure_lines()]), run=self)
 

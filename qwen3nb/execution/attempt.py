@@ -42,7 +42,7 @@ from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import write_text
 from qwen3nb.utils.markdown import escaped
 from qwen3nb.utils.progress import TEXT
-from qwen3nb.utils.secrets import kernel_environment, known_secrets
+from qwen3nb.utils.secrets import HUB_TOKENS, WITHHELD, kernel_environment, known_secrets
 from qwen3nb.utils.terminal import uncoloured, visible
 
 __all__ = ["LOG", "Attempt", "cell_error", "ran_to_its_end"]
@@ -94,11 +94,14 @@ class Attempt:
     def environment(self, nb: Any) -> dict[str, str]:
         """Return the environment of the run's kernel: no secret, and progress as text.
 
-        The hub's token is in it if the parameters name a model or data of the hub.
+        The hub's token is in it if the parameters name a model or data of the hub; if not, the
+        name of its variable is, for the message of a request that needed it.
         """
         reads = nb.metadata["qwen3nb"].get("reads") == "results"
         download = not reads and _names_hub(self.values)
-        return kernel_environment(download=download) | {TEXT: "1"}
+        seen = kernel_environment(download=download) | {TEXT: "1"}
+        lacks = (name for name in HUB_TOKENS if os.environ.get(name) and name not in seen)
+        return seen | {WITHHELD: next(lacks, "")}
 
     def succeed(self, nb: Any, *, key: str) -> bool:
         """Publish the page and return True; False for a run without a page."""

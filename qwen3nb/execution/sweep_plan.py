@@ -153,7 +153,8 @@ def expanded(spec: str) -> list[str]:
         folders = [path for path in base.glob(str(pattern)) if path.is_dir()]
         if folders:
             return [paths.shown(path) for path in sorted(folders, key=_by_number)]
-    raise ParameterError(f"no folder matches {spec!r} in {' or '.join(map(str, bases))}")
+    where = " or ".join(map(str, dict.fromkeys(bases)))
+    raise ParameterError(f"no folder matches {spec!r} in {where}")
 
 
 def _by_number(path: Path) -> list[tuple[int, str]]:

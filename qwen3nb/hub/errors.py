@@ -5,11 +5,12 @@ Nothing that a server wrote is repeated, nor the query of an address: both may h
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from qwen3nb.utils.secrets import known_secrets
+from qwen3nb.utils.secrets import WITHHELD, known_secrets
 
 __all__ = ["NOT_A_HUB", "HubError", "hub_error", "hub_reason", "server_name", "status_reason"]
 
@@ -85,7 +86,11 @@ def hub_error(error: BaseException) -> HubError:
 
 def status_reason(status: int) -> str:
     """Return what an HTTP status means here, and what to do."""
-    return _BY_STATUS.get(status, f"it answers with status {status}; try again later")
+    reason = _BY_STATUS.get(status, f"it answers with status {status}; try again later")
+    name = os.environ.get(WITHHELD, "")
+    if name and status in (401, 403):
+        reason += f". This notebook does not see {name}: run it with `--pass-env {name}`"
+    return reason
 
 
 def server_name(address: str) -> str:

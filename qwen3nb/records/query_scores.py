@@ -24,18 +24,20 @@ import numpy.typing as npt
 
 from qwen3nb.metrics.intervals import Array
 from qwen3nb.records.errors import ResultError
-from qwen3nb.records.side_files import SideFile, encode_table, string_column
+from qwen3nb.records.side_files import QUERY_ID, SideFile, encode_table, string_column
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["QueryColumn", "QueryScores", "StoredScores"]
 
-_ID = "query_id"
 _RECENT = 1024  # columns that stay in memory: 57 MB of 6,980 queries each
 
 
-_WRONG_IDS = "{}: its query ids are not those that its record names"
+_WRONG_IDS = (
+    "{}: its query ids are not those that its record names: one of them was changed after it was "
+    "written. Restore both, or run the task again with --fresh"
+)
 
 
 class _Queries:
@@ -227,11 +229,13 @@ class QueryScores(Mapping[str, Mapping[str, float]]):
         """
         import pyarrow as pa
 
-        if _ID in self:
-            raise ResultError(f"a column of scores is called {_ID!r}, as is that of the query ids")
+        if QUERY_ID in self:
+            raise ResultError(
+                f"a column of scores is called {QUERY_ID!r}, as is that of the query ids"
+            )
         string_column(self, what="column")
         columns = {name: pa.array(self.array(name), from_pandas=True) for name in self}
-        return encode_table({_ID: string_column(self.queries, what="query id")} | columns)
+        return encode_table({QUERY_ID: string_column(self.queries, what="query id")} | columns)
 
 
 class StoredScores(QueryScores):
@@ -280,14 +284,14 @@ class StoredScores(QueryScores):
         Raises:
             ResultError: as `array`, or the query ids are not those of the record.
         """
-        ids, *columns = self.file.columns((_ID, *self.counts))
+        ids, *columns = self.file.columns((QUERY_ID, *self.counts))
         arrays = {
             name: _checked(self.file, name, column.to_numpy(), rows=self._number, count=count)
             for (name, count), column in zip(self.counts.items(), columns, strict=True)
         }
         scores = QueryScores(tuple(ids.to_pylist()), arrays)
         if scores.ids != self.ids:
-            raise ResultError(_WRONG_IDS.format(self.file.path))
+            raise ResultError(_WRONG_IDS.format(self.file.shown))
         return scores
 
     def encoded(self) -> bytes:
@@ -311,16 +315,16 @@ def _checked(file: SideFile, column: str, values: Array, *, rows: int, count: in
     array = _read_only(values)
     if (len(array), _present(array)) != (rows, count):
         raise ResultError(
-            f"{file.path}: column {column!r} has {_present(array)} scores in {len(array)} rows; "
+            f"{file.shown}: column {column!r} has {_present(array)} scores in {len(array)} rows; "
             f"its record says {count} in {rows}"
         )
     return array
 
 
 def _stored_ids(file: SideFile, digest: str) -> tuple[str, ...]:
-    ids = tuple(file.column(_ID).to_pylist())
+    ids = tuple(file.column(QUERY_ID).to_pylist())
     if _digest(ids) != digest:
-        raise ResultError(_WRONG_IDS.format(file.path))
+        raise ResultError(_WRONG_IDS.format(file.shown))
     return ids
 
 

@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 __all__ = [
+    "DOCUMENTS",
     "KINDS",
+    "QUERY_ID",
     "SideFile",
     "encode_table",
     "named_files",
@@ -44,6 +46,7 @@ __all__ = [
 ]
 
 KINDS = ("scores", "top")
+QUERY_ID, DOCUMENTS = "query_id", "documents"  # columns: of both kinds, of the best documents
 _DIGITS = 12  # of the SHA-256, in the file's name
 _ABANDONED = 3600.0  # seconds after which a file that no record names is no one's work in progress
 _STEM = r"[A-Za-z0-9][A-Za-z0-9._-]*"
@@ -82,6 +85,11 @@ class SideFile:
         """Name of the file."""
         return Path(self.path).name
 
+    @property
+    def shown(self) -> str:
+        """Its path for messages."""
+        return paths.shown(Path(self.path))
+
     def read(self) -> bytes:
         """Return the file's bytes, which are those that the record was written with.
 
@@ -92,14 +100,14 @@ class SideFile:
             data = Path(self.path).read_bytes()
         except FileNotFoundError:
             raise ResultError(
-                f"{paths.shown(Path(self.path))}: this file of a record is missing; expected "
+                f"{self.shown}: this file of a record is missing; expected "
                 f"SHA-256 {self.sha256}. Copy it back to where the record is, or run the task "
                 "again with --fresh. If the record was replaced since it was loaded, load it again"
             ) from None
         digest = hashlib.sha256(data).hexdigest()
         if digest != self.sha256:
             raise ResultError(
-                f"{paths.shown(Path(self.path))}: its SHA-256 is {digest}, the record beside it "
+                f"{self.shown}: its SHA-256 is {digest}, the record beside it "
                 f"expects {self.sha256}: it was changed after it was written. Restore it, or run "
                 "the task again with --fresh"
             )
@@ -118,7 +126,7 @@ class SideFile:
         try:
             return pq.ParquetFile(pa.BufferReader(data))
         except pa.ArrowException as error:
-            raise ResultError(f"{paths.shown(Path(self.path))}: not Parquet ({error})") from None
+            raise ResultError(f"{self.shown}: not Parquet ({error})") from None
 
     def column(self, name: str) -> pa.ChunkedArray:
         """Return one column.
@@ -138,10 +146,7 @@ class SideFile:
         numbers = {name: number for number, name in enumerate(table.schema_arrow.names)}
         wanted = list(names)
         if missing := [name for name in wanted if name not in numbers]:
-            raise ResultError(
-                f"{paths.shown(Path(self.path))}: has no column {missing[0]!r}; "
-                f"it has {list(numbers)}"
-            )
+            raise ResultError(f"{self.shown}: has no column {missing[0]!r}; it has {list(numbers)}")
         # By number: a name with a dot would be read as that of a field inside a column.
         indices = sorted(numbers[name] for name in set(wanted))
         read = table.reader.read_all(column_indices=indices, use_threads=False)
@@ -241,13 +246,43 @@ def remove_unnamed(record: Path, *, replaced: Collection[Path]) -> None:
 
 
 def side_file_problems(record: Path, value: dict[str, Any]) -> Iterator[str]:
-    """Yield what is wrong with the files that a record's JSON names: missing, or changed."""
+    """Yield what is wrong with the files that a record's JSON names.
+
+    Missing, changed, or not the table that the record describes; rows are not read.
+    """
     for kind in KINDS:
         if entry := value.get(kind):
             try:
-                SideFile.of(record, entry).read()
+                file = SideFile.of(record, entry)
+                yield from _table_problems(file, kind, entry)
             except ResultError as error:
                 yield str(error)
+
+
+def _table_problems(file: SideFile, kind: str, entry: dict[str, Any]) -> Iterator[str]:
+    """Compare rows and columns of a file with what its record says of them."""
+    table = file.open()
+    expected = {QUERY_ID: "string", **_columns(kind, entry)}
+    columns = {field.name: _simple(field.type) for field in table.schema_arrow}
+    if columns != expected:
+        yield f"{file.shown}: its columns are {_cut(columns)}; its record expects {_cut(expected)}"
+    rows, stated = table.metadata.num_rows, entry["queries"]
+    if rows != stated:
+        yield f"{file.shown}: it has {rows} rows; its record says {stated}"
+
+
+def _columns(kind: str, entry: dict[str, Any]) -> dict[str, str]:
+    """The columns beside the query ids, by name, with their types."""
+    return dict.fromkeys(entry["columns"], "double") if kind == "scores" else {DOCUMENTS: "list"}
+
+
+def _simple(of: pa.DataType) -> str:
+    return str(of).removeprefix("large_").partition("<")[0]
+
+
+def _cut(columns: dict[str, str]) -> str:
+    text = ", ".join(f"{name} ({of})" for name, of in columns.items())
+    return reprlib.repr(text)
 
 
 def _age(file: Path) -> float:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from qwen3nb.records.side_files import SideFile, encode_table, string_column
+from qwen3nb.records.side_files import DOCUMENTS, QUERY_ID, SideFile, encode_table, string_column
 
 __all__ = ["StoredTop", "encode_top"]
 
@@ -52,8 +52,8 @@ class StoredTop(Mapping[str, list[str]]):
 
 @lru_cache(maxsize=_RECENT)
 def _stored_lists(file: SideFile) -> dict[str, list[str]]:
-    queries = file.column("query_id").to_pylist()
-    return dict(zip(queries, file.column("documents").to_pylist(), strict=True))
+    queries = file.column(QUERY_ID).to_pylist()
+    return dict(zip(queries, file.column(DOCUMENTS).to_pylist(), strict=True))
 
 
 def encode_top(top: Mapping[str, Sequence[str]]) -> bytes:
@@ -71,7 +71,7 @@ def encode_top(top: Mapping[str, Sequence[str]]) -> bytes:
     documents = string_column(chain.from_iterable(lists), what="document id")
     return encode_table(
         {
-            "query_id": string_column(top, what="query id"),
-            "documents": pa.LargeListArray.from_arrays(pa.array(ends, pa.int64()), documents),
+            QUERY_ID: string_column(top, what="query id"),
+            DOCUMENTS: pa.LargeListArray.from_arrays(pa.array(ends, pa.int64()), documents),
         }
     )

@@ -206,12 +206,23 @@ def unchanged_record(file: Path, *, alone: bool = False) -> Result:
         ResultError: it cannot be read, or it or a file beside it was changed; names the file.
     """
     result, raw = read_record(file)
-    lost = [] if alone else list(side_file_problems(file, raw))
+    lost = [] if alone else [*side_file_problems(file, raw), *_id_problems(result)]
     if lost and read_json(file) != raw:  # replaced meanwhile, with the files that it named
         return unchanged_record(file)
     for problem in (*(f"{file}: {each}" for each in signature_problems(raw)), *lost):
         raise ResultError(problem)
     return result
+
+
+def _id_problems(result: Result) -> Iterator[str]:
+    """Yield whether the query ids beside a record are not those it names.
+
+    They are read once for all records of the same queries, as long as one of these is in use.
+    """
+    try:
+        _ = result.scores.queries
+    except ResultError as error:
+        yield str(error)
 
 
 def signature_problems(raw: dict[str, Any]) -> Iterator[str]:

@@ -21,7 +21,9 @@ from urllib.parse import quote
 from qwen3nb.utils.atomic_files import write_text
 
 __all__ = [
+    "HUB_TOKENS",
     "PASSED",
+    "WITHHELD",
     "SecretError",
     "Secrets",
     "Wanted",
@@ -33,6 +35,8 @@ __all__ = [
 ]
 
 PASSED = "QWEN3NB_PASS_ENV"  # names that kernels get all the same, comma-separated
+WITHHELD = "QWEN3NB_WITHHELD"  # in a kernel: the variable with the hub's token that it lacks
+HUB_TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 REMOVED = "[removed]"
 _SHORTEST = 8  # characters; shorter values occur in ordinary text
 _ORDINARY = {"anonymous", "changeme", "disabled", "localhost", "password"}  # and so do these
@@ -56,7 +60,7 @@ _HARMLESS = re.compile(
     re.VERBOSE,
 )
 # What the hub's client needs for a download: its token, and the way out of a network.
-_FOR_DOWNLOADS = re.compile(r"HF_TOKEN|HUGGING_FACE_HUB_TOKEN|(?:HTTPS?|ALL|FTP)_PROXY")
+_FOR_DOWNLOADS = re.compile(rf"{'|'.join(HUB_TOKENS)}|(?:HTTPS?|ALL|FTP)_PROXY")
 
 # Secrets with a form of their own: how they begin, and the rest; of those with a group, the group
 # is the secret. Each begins a word. An underscore may have a backslash, as in Markdown and LaTeX.

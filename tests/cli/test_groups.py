@@ -66,6 +66,9 @@ def test_help_of_every_command_loads_nothing_heavy(checkout):
     ("arguments", "expected"),
     [
         (["evla"], "No such command 'evla'. Did you mean 'eval'? See `qwen3nb -h`."),
+        (["leaderboard"], "Did you mean 'run leaderboard'? See `qwen3nb -h`."),
+        (["average", "runs", "out"], "give either --last N or --best N. See `qwen3nb average -h`."),
+        (["verify", "resluts"], "resluts: no such file or folder. See `qwen3nb verify -h`."),
         (["cache", "inof"], "No such command 'inof'. Did you mean 'info'? See `qwen3nb cache -h`."),
         (["cache", "x"], "Did you mean 'info', 'prune' or 'verify'?"),
         (["verify", "--checksum"], "--checksums"),

@@ -109,15 +109,17 @@ def test_extract_and_average_from_the_command_line(cli, checkpoint, tmp_path):
     assert "differs from its source by at most 0.0e+00" in done.output
     done = cli(
         "extract", checkpoint, tmp_path / "out", "--pooling", "last", "--prefix", "[R]",
-        "--append-eos", "--prompt", "query", "find: ", "--allow", "decoder", "--verbose",
+        "--append-eos", "--prompt", "query", "find: ", "--prompt", "qeury", "find: ",
+        "--allow", "decoder", "--verbose",
     )  # fmt: skip
     assert done.exit_code == 0, done.output
+    assert "prompt 'qeury' is used only where a program names it; is it 'query'?" in done.output
     assert "causal_leak: " in done.output
     stored = json.loads((tmp_path / "out" / "qwen3nb.json").read_text())
     assert (stored["prefix"], stored["append_eos"]) == ("[R]", True)
-    assert stored["prompts"] == {"query": "find: "}
+    assert stored["prompts"] == dict.fromkeys(("query", "qeury"), "find: ")
     card = (tmp_path / "out" / "README.md").read_text()
-    assert "query 'find: '; applied by encode" in card
+    assert "query 'find: '" in card
     for section in ("Training", "Use", "Pooling", "Limitations", "Citation"):
         assert f"# {section}\n" in card
     done = cli("push", tmp_path / "out", "lab/model", "--dry-run")
@@ -199,7 +201,13 @@ def test_every_expected_error_is_one_message():
 def test_verify_says_which_file_does_not_hold(cli, home):
     from helpers.records import make
 
+    assert cli("verify").stdout == "no records yet; `qwen3nb eval` makes some\n"
     file = make("m").save()
+    empty = cli("verify", file.parent)
+    assert (empty.exit_code, "seed_0 has no records; expected a folder" in empty.output) == (
+        2,
+        True,
+    )
     assert cli("verify").stdout.strip() == "1 of 1 records hold"
     value = json.loads(file.read_text())
     value["metrics"]["nDCG@10"]["value"] = 0.9

@@ -85,7 +85,9 @@ def test_failures_are_kept_instead_of_raised(beir, tmp_path):
     assert run.reused == ("words",)
     assert list(run.failures) == [str(tmp_path / "nowhere")]
     assert "nowhere" in next(iter(run.reasons.values()))
-    with pytest.raises(EvaluationError, match="bm25: 1 of 2 collections failed; the other 1 are"):
+    with pytest.raises(
+        EvaluationError, match="bm25: 1 of 2 collections failed; the other is saved"
+    ):
         run.raise_failures()
     evaluate("bm25", beir, show_progress=False).raise_failures()
 

@@ -45,6 +45,23 @@ def test_failures_are_raised_once_everything_else_is_done():
     assert len(tally.run_or_raise("one", kind="tasks", saved="results")) == 1
 
 
+@pytest.mark.parametrize(
+    ("saved", "words"),
+    [(0, "1 of 1 tasks failed; nothing is saved"), (1, "failed; the other is saved in results"),
+     (2, "1 of 3 tasks failed; the other 2 are saved in results")],
+)  # fmt: skip
+def test_a_failure_says_what_is_saved_and_drops_the_module_of_its_error(saved, words):
+    tally = Tally()
+    for number in range(saved):
+        tally.add(make("one", task=f"T{number}"), name=f"T{number}")
+    with tally.attempt("V"):
+        raise EvaluationError("no such data")
+    with pytest.raises(EvaluationError) as error:
+        tally.run_or_raise("one", kind="tasks", saved="results")
+    assert words in str(error.value)
+    assert str(error.value).endswith("\n  V: EvaluationError: no such data")
+
+
 def test_an_interrupt_is_no_failure():
     with pytest.raises(KeyboardInterrupt), Tally().attempt("T"):
         raise KeyboardInterrupt

@@ -34,7 +34,7 @@ def test_a_broken_task_is_named_everywhere_and_alone_is_run_again(
 
     done = cli(*CALL)
     assert done.exit_code == 1
-    assert "1 of 2 tasks failed; the other 1 are saved" in done.output
+    assert "1 of 2 tasks failed; the other is saved" in done.output
     last = done.output.strip().splitlines()[-1]
     assert re.search("SciFact: .*JSON", last), last
     first = finished()

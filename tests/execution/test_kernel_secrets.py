@@ -9,6 +9,7 @@ from helpers import REPOSITORY
 from qwen3nb.cluster.nodes import sent_environment
 from qwen3nb.execution.attempt import Attempt
 from qwen3nb.execution.sweep_plan import read_plan
+from qwen3nb.hub.errors import status_reason
 
 
 @pytest.mark.parametrize(
@@ -34,8 +35,17 @@ def test_the_hubs_token_is_for_runs_that_name_something_of_the_hub(
     nb = nbformat.read(REPOSITORY / "notebooks" / f"{notebook}.ipynb", as_version=4)
     environment = Attempt(notebook, values, None).environment(nb)
     assert ("HF_TOKEN" in environment) is downloads
+    assert environment["QWEN3NB_WITHHELD"] == ("" if downloads else "HF_TOKEN")
     assert "GH_PAT" not in environment
     assert environment["PATH"] == os.environ["PATH"]
+
+
+def test_a_refused_request_names_the_token_that_the_notebook_does_not_see(monkeypatch):
+    assert "--pass-env" not in status_reason(401)
+    monkeypatch.setenv("QWEN3NB_WITHHELD", "HF_TOKEN")
+    assert status_reason(401).endswith("run it with `--pass-env HF_TOKEN`")
+    assert "--pass-env HF_TOKEN" in status_reason(403)
+    assert "--pass-env" not in status_reason(404)
 
 
 def test_an_admitted_variable_travels_to_the_nodes_of_a_cluster(monkeypatch):

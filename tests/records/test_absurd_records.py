@@ -96,3 +96,26 @@ def test_a_record_that_was_changed_is_left_out_until_it_is_signed(home):
     file.write_text(json.dumps(signed(value)))
     assert len(load_results()) == 1
     assert "value is 0.99" in verify(file)[0]
+
+
+def test_a_record_that_describes_another_table_is_left_out(home):
+    make("good", scores=(0.1, 0.4)).save()
+    file = own("bad", 0.4).save()
+    value = json.loads(file.read_text())
+    forged = {
+        ("scores", "ids"): "0" * 64,
+        ("scores", "queries"): 41,
+        ("scores", "columns"): {"MRR@10": 40},
+        ("top", "queries"): 39,
+        ("top", "file"): value["scores"]["file"],
+    }
+    for keys, wrong in forged.items():
+        spoiled = with_absurd(value, keys, wrong)
+        if keys == ("top", "file"):
+            spoiled = with_absurd(spoiled, ("top", "sha256"), value["scores"]["sha256"])
+        file.write_text(json.dumps(spoiled))
+        results = load_results()
+        assert [each.model.label for each in results] == ["good"], keys
+        assert "parquet: it" in str(results.unreadable), keys
+    file.write_text(json.dumps(value))
+    assert len(load_results()) == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from datetime import date, datetime
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -232,7 +233,6 @@ def _report(run: EvaluationRun, first: Any, folder: Path | None, rule: dict[str,
     """Compare the models with the first; write the report, and print the decision last."""
     from qwen3nb.evaluation.retrieval.custom import entry_name
     from qwen3nb.report.comparison.candidates import compare_candidates
-    from qwen3nb.utils.secrets import write_public
 
     current = entry_name(first)
     if current in run.failures:
@@ -246,10 +246,21 @@ def _report(run: EvaluationRun, first: Any, folder: Path | None, rule: dict[str,
     for each in report.recommendations:
         click.echo(f"{each.model}: {each.text}")
     if folder is not None:
-        stem = folder / f"evaluation_{datetime.now():%Y%m%d_%H%M%S}"
-        for suffix, text in ((".json", report.to_json()), (".md", report.to_markdown())):
-            click.echo(paths.shown(write_public(stem.with_suffix(suffix), text)))
+        for file in _written(folder, {".json": report.to_json(), ".md": report.to_markdown()}):
+            click.echo(paths.shown(file))
     say(report.headline, bold=True)
+
+
+def _written(folder: Path, texts: dict[str, str]) -> list[Path]:
+    """Write a report as files of the same stem, by suffix; two of one second differ in a number."""
+    from qwen3nb.utils.files.turns import turn
+    from qwen3nb.utils.secrets import write_public
+
+    name = f"evaluation_{datetime.now():%Y%m%d_%H%M%S}"
+    with turn(folder / name):
+        stems = chain([name], (f"{name}_{number}" for number in count(2)))
+        stem = next(each for each in stems if not any(folder.glob(f"{each}.*")))
+        return [write_public(folder / f"{stem}{end}", text) for end, text in texts.items()]
 
 
 def _print_summary(domain: Domain) -> None:
@@ -261,8 +272,8 @@ def _print_summary(domain: Domain) -> None:
         f"({len(domain.dropped)} dropped), relevant from grade {domain.threshold}; "
         f"boosts: {boosts}"
     )
-    for what, count in domain.counts.items():
-        click.echo(f"  {what}: {count:,}", err=True)
+    for what, number in domain.counts.items():
+        click.echo(f"  {what}: {number:,}", err=True)
     for note in domain.notes[:_NOTES]:
         click.echo(f"  {printable(note)}", err=True)
     if len(domain.notes) > _NOTES:

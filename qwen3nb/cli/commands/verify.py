@@ -34,14 +34,10 @@ def verify(files: tuple[Path, ...], checksums: bool, as_json: bool) -> None:
     qwen3nb verify
     qwen3nb verify results/demo-average-1a2b3c4d/seed_0/AuthorSTS.json
     """
-    from qwen3nb.records.store import check_files, result_files
+    from qwen3nb.records.store import check_files
     from qwen3nb.utils.progress import tqdm
 
-    records = [
-        file
-        for path in (files or (None,))
-        for file in ([path] if path is not None and path.is_file() else result_files(path))
-    ]
+    records = [file for path in files or (None,) for file in _records(path)]
     bar = tqdm(total=len(records), desc="verify", unit="record", leave=False, disable=None)
     problems, unsigned = {}, 0
     with bar, closing(check_files(records, checksums_only=checksums)) as checked:
@@ -59,10 +55,30 @@ def verify(files: tuple[Path, ...], checksums: bool, as_json: bool) -> None:
         sys.exit(1)
 
 
+def _records(path: Path | None) -> list[Path]:
+    """The record, or those in a folder; a folder that is named must have some."""
+    from qwen3nb.records.store import result_files
+
+    if path is None or path.is_dir():
+        files = result_files(path)
+        if path is None or files:
+            return files
+        raise click.UsageError(
+            f"{path} has no records; expected a folder such as results/, with "
+            "MODEL/seed_N/TASK.json in it"
+        )
+    if not path.exists():
+        raise click.UsageError(f"{path}: no such file or folder")
+    return [path]
+
+
 def _print_verified(count: int, problems: Mapping[Path, Sequence[str]], unsigned: int) -> None:
     for file, messages in problems.items():
         for message in messages:
             click.echo(f"{file}: {message}", err=True)
+    if not count:
+        click.echo("no records yet; `qwen3nb eval` makes some")
+        return
     click.echo(f"{count - len(problems)} of {count} records hold")
     if unsigned:
         click.echo(

@@ -121,6 +121,8 @@ def adapter_config(folder: Path) -> dict[str, Any]:
         SpecError: no such file, or not the configuration of a plain LoRA adapter.
     """
     file = folder / CONFIG
+    if not folder.is_dir():
+        raise SpecError(f"{folder}: no such folder; expected a LoRA adapter")
     if not file.is_file():
         raise SpecError(f"{folder}: no adapter_config.json, so this is not a LoRA adapter")
     if not (folder / WEIGHTS).is_file():

@@ -27,7 +27,7 @@ from typing import Any
 
 from qwen3nb import paths
 from qwen3nb.checkpoints.checkpoint import list_checkpoints
-from qwen3nb.checkpoints.inside import check_all_inside, read_object
+from qwen3nb.checkpoints.inside import check_all_inside, configured_inside, read_object
 from qwen3nb.checkpoints.provenance import PROVENANCE, read_provenance
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.models.gate.sentence_modules import sentence_modules, starts_static
@@ -260,9 +260,9 @@ def _folder(spec: str, folder: Path) -> Source:
     if (folder / "adapter_config.json").is_file() and not (folder / "config.json").is_file():
         return adapter_source(folder)
     if not (folder / "config.json").is_file() and not _static(folder):
-        inside = sorted(path.name for path in folder.glob("*/") if (path / "config.json").is_file())
-        hint = f" Folders in it that have one: {', '.join(inside)}." if inside else ""
-        raise SpecError(f"{folder}: no config.json, so this is not a model.{hint}")
+        raise SpecError(
+            f"{folder}: no config.json, so this is not a model.{configured_inside(folder)}"
+        )
     try:
         check_all_inside(folder)
         file = folder / "config.json"

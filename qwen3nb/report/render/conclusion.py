@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import html
+import re
 from dataclasses import dataclass
 
 from qwen3nb.report.render.html import escaped_text, styled
 
 __all__ = ["Conclusion"]
+
+_CODE = re.compile(r"`([^`]+)`")
 
 
 @dataclass(frozen=True, repr=False)
@@ -15,7 +18,7 @@ class Conclusion:
     """One or two plain sentences with their numbers; ``str`` and a page show the same words.
 
     Attributes:
-        text: the sentences, as plain text.
+        text: the sentences, as plain text; what is between backticks is code on a page.
         page: page with the numbers behind them, relative to the page that shows it; may be empty.
     """
 
@@ -26,7 +29,7 @@ class Conclusion:
         return self.text
 
     def _repr_html_(self) -> str:
-        text = escaped_text(self.text)
+        text = _CODE.sub(r"<code>\1</code>", escaped_text(self.text))
         if self.page:
             text += f' <a href="{html.escape(self.page, quote=True)}">The numbers</a>'
         return styled(f'<p class="q-conclusion">{text}</p>')

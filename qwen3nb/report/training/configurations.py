@@ -69,8 +69,8 @@ def configuration_differences_table(
     )
     return Table(
         (
-            "first − second\ntask", "Δ\n95 % interval", "p, corrected\nraw", "seeds\nΔ by seed",
-            "paired over",
+            "first − second\ntask, metric", "Δ\n95 % interval", "p, corrected\nraw",
+            "seeds\nΔ by seed", "paired over",
         ),
         tuple(_difference_row(each, alpha) for each in differences),
         note if differences else "No two configurations have a seed and a task in common.",
@@ -82,9 +82,10 @@ def configuration_differences_table(
 def _difference_row(each: ConfigurationDifference, alpha: float) -> tuple[Cell, ...]:
     clear = each.corrected is not None and each.corrected < alpha
     raw = "" if each.p_value is None else p_value_text(each.p_value)
+    where = f"{each.kind}: {short_task(each.task)}, {each.metric}"
     count = f"{each.n} queries" if each.test == QUERIES else _seeds_text(len(each.seeds))
     return (
-        Cell(f"{each.first} − {each.second}", f"{each.kind}: {short_task(each.task)}"),
+        Cell(f"{each.first} − {each.second}", where),
         Cell(
             number_text(each.difference, sign=True),
             interval_text(each.interval, absent="no interval"),

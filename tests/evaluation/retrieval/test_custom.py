@@ -2,7 +2,7 @@ import json
 import math
 import re
 from dataclasses import replace
-from datetime import date
+from datetime import date, datetime
 from itertools import combinations
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from safetensors.numpy import save_file
 
 import qwen3nb as q
+from qwen3nb.cli.commands import custom as custom_command
 from qwen3nb.cli.commands.custom import run_domain
 from qwen3nb.cli.main import main
 from qwen3nb.datasets.custom.documents import Documents, find_layout, read_documents
@@ -545,6 +546,20 @@ def test_the_command_writes_a_report_and_ends_with_the_decision(data, home, own_
     assert len(list((home / "eval_results").iterdir())) == 2
     domain_command(*arguments, "--reports", home / "elsewhere")
     assert len(list((home / "elsewhere").glob("evaluation_*"))) == 2
+
+
+def test_two_reports_of_one_second_are_both_kept(home, monkeypatch):
+    at = type("Then", (), {"now": staticmethod(lambda: datetime(2026, 1, 2, 3, 4, 5))})
+    monkeypatch.setattr(custom_command, "datetime", at)
+    for number in range(3):
+        custom_command._written(home / "eval_results", {".json": f"{number}", ".md": f"# {number}"})
+    stem = "evaluation_20260102_030405"
+    names = [f"{stem}{end}" for end in ("", "_2", "_3")]
+    assert {file.name: file.read_text() for file in (home / "eval_results").iterdir()} == {
+        f"{name}{suffix}": f"{mark}{number}"
+        for number, name in enumerate(names)
+        for suffix, mark in ((".json", ""), (".md", "# "))
+    }
 
 
 def test_models_are_labelled_on_the_command_line_or_named_as_in_the_file(data, write, home):

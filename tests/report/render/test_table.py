@@ -121,6 +121,9 @@ def test_outside_the_book_tables_bring_their_style_once():
         assert "--jp-" in shown
         assert "<style" not in unstyled(shown)
     assert unstyled(Conclusion("b < -1")._repr_html_()) == '<p class="q-conclusion">b &lt; −1</p>'
+    command = Conclusion("Run `eval --tier <t>`.")
+    assert "Run <code>eval --tier &lt;t&gt;</code>." in command._repr_html_()
+    assert str(command) == "Run `eval --tier <t>`."
     assert unstyled(sections._repr_html_()).count('class="q-caption"') == 2
     assert "<style" not in inner.to_html()
 
