@@ -190,7 +190,7 @@ def bench_evaluation(
         raise ValueError(f"{model}: not on this machine; expected a folder or a registry name")
     spec = str(source.folder.resolve()) if Path(model).exists() else model
     with tempfile.TemporaryDirectory() as name:
-        run = _Runs(Path(name), spec, str(source.folder.resolve()), tuple(tasks), say=say)
+        run = _Processes(Path(name), spec, str(source.folder.resolve()), tuple(tasks), say=say)
         timings = [run(OURS, _FIRST), run(PEER, _FIRST)]
         timings += [run(PAGE, "its first page")] if page else []
         timings += [run(OURS, _SECOND), run(OURS, _FRESH)]
@@ -199,7 +199,7 @@ def bench_evaluation(
     return EvaluationBench(model=source.label, tasks=tuple(tasks), timings=tuple(timings))
 
 
-class _Runs:
+class _Processes:
     """The processes that are measured, all in one study in ``folder``."""
 
     def __init__(
