@@ -205,8 +205,9 @@ def test_names_that_would_leave_the_folder_are_refused(random_results):
 def test_predictions_stay_in_memory_as_they_were_when_mteb_kept_them(tmp_path):
     task, run = embedded_task("PyDocsSampleRetrieval"), {"q": {"q": 1.0, "d": 0.1 + 0.2}}
     with mteb_evaluate._predictions(task) as kept:
-        task._save_task_predictions(run, None, tmp_path, hf_split="test", hf_subset="default")
+        folder = tmp_path / "predictions"
+        task._save_task_predictions(run, None, folder, hf_split="test", hf_subset="default")
         del run["q"]["q"]  # as MTEB does when it scores
     assert kept == {"default": {"test": {"q": {"q": 1.0, "d": 0.1 + 0.2}}}}
-    assert list(tmp_path.iterdir()) == []
+    assert not folder.exists()
     assert "_save_task_predictions" not in vars(task)
