@@ -42,6 +42,7 @@ OURS, PAGE, PEER = "q.evaluate", "qwen3nb eval", "mteb, sentence-transformers"
 _FIRST, _KEPT = "first run, nothing is kept", "its own result file is there"
 _SECOND, _FRESH = "second run", "the record again, from kept vectors"
 _LIBRARIES, _OTHER = "start of Python, libraries", "the rest: MTEB, Python"
+_END = "end of Python"
 # What is timed in our process: part, module, and the name of a function in it.
 _PARTS = (
     (_LIBRARIES, "builtins", "__import__"),
@@ -237,6 +238,9 @@ class _Processes:
         seconds = time.perf_counter() - started
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        if parts := answer.get("parts"):  # the process cannot time its own end
+            known = [sum(each) for each in zip(*parts.values(), strict=True)]
+            parts[_END] = (max(0.0, seconds - known[0]), max(0.0, cpu - known[1]))
         return EvaluationTiming(way=way, run=run, seconds=seconds, cpu=cpu, **answer)
 
     def _finished(self, way: str, run: str = "") -> dict[str, Any]:

@@ -1,8 +1,10 @@
 """The benchmark of whole evaluations."""
 
+import itertools
 import json
 import tempfile
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -48,12 +50,16 @@ def test_the_command_compares_each_run_with_the_peers(cli, monkeypatch, encoder_
         return json.dumps({"prepare": {}, "ours": {"scores": scores, "parts": parts},
                            "peer": {"scores": scores}}[way])  # fmt: skip
 
+    clock = itertools.count(1.0)
+    usage = lambda _: SimpleNamespace(ru_utime=next(clock), ru_stime=0.0)  # noqa: E731
+    monkeypatch.setattr(evaluation.resource, "getrusage", usage)
     monkeypatch.setattr(evaluation, "_finished", answer)
     done = cli("bench", "eval", "--model", encoder_folder, "--task", TASK)
     assert done.exit_code == 0, done.output
     assert "q.evaluate: first run, nothing is kept" in done.output
     assert "qwen3nb eval: its first page" in done.output
     assert "equal, largest difference 4e-05" in done.output
+    assert "end of Python" in done.output
     assert "limit: encoding" in done.output
     document = cli("bench", "eval", "--model", encoder_folder, "--task", TASK, "--json")
     timings = json.loads(document.stdout)["results"]["timings"]
