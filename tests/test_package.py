@@ -53,6 +53,16 @@ def test_what_reads_results_or_starts_notebooks_loads_no_model():
     assert done.stdout.splitlines() == list(READERS)
 
 
+def test_a_page_that_is_there_is_found_and_shown_without_heavy_libraries():
+    """Each of them takes longer than the rest of such a command."""
+    loaded = loaded_by(
+        "import qwen3nb.execution.notebook, qwen3nb.report.evaluation.run_trace\n"
+        "from qwen3nb.execution.parameter_checks import CHECKS\n"
+        "CHECKS['tasks']('SciFact,PyDocsRetrieval')"
+    )
+    assert not loaded & {"mteb", "nbformat", "scipy.stats", "torch"}
+
+
 # From the ground up: a module may import only what stands on its own floor or below it.
 # The longest entry that names a module or a folder above it is the module's floor.
 FLOORS = tuple(

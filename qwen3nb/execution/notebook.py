@@ -18,16 +18,19 @@ import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, TextIO
-
-import nbformat
+from typing import TYPE_CHECKING, Any, TextIO
 
 from qwen3nb import paths
 from qwen3nb.analysis.inventory.training_logs import log_files
 from qwen3nb.checkpoints.checkpoint import list_checkpoints, open_checkpoint
-from qwen3nb.execution.attempt import ran_to_its_end
 from qwen3nb.execution.page_names import page_name
-from qwen3nb.execution.parameters import Once, check_parameters, read_parameters
+from qwen3nb.execution.parameters import (
+    Once,
+    cell_source,
+    check_parameters,
+    read_notebook,
+    read_parameters,
+)
 from qwen3nb.execution.publish import is_widget_warning
 from qwen3nb.models.sources.fingerprint import fingerprint
 from qwen3nb.models.sources.lora import adapter_fingerprint
@@ -36,6 +39,9 @@ from qwen3nb.records.failures import forget_failure
 from qwen3nb.utils.atomic_files import file_stamp, sha256_file, sha256_json
 from qwen3nb.utils.code_version import code_digest
 from qwen3nb.utils.files.turns import turn
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
 
 __all__ = [
     "ENGINE",
@@ -65,7 +71,7 @@ class NotebookError(RuntimeError):
         self.page = page
 
 
-def is_ours(notebook: nbformat.NotebookNode) -> bool:
+def is_ours(notebook: NotebookNode) -> bool:
     """Return whether a notebook belongs to this package, according to its metadata."""
     return "qwen3nb" in notebook.metadata
 
@@ -89,9 +95,11 @@ def partial_folder() -> Path:
 
 
 def run_key(
-    notebook: nbformat.NotebookNode, values: Mapping[str, Any], *, once: Once | None = None
+    notebook: Mapping[str, Any], values: Mapping[str, Any], *, once: Once | None = None
 ) -> str:
     """Return a digest of everything a page depends on: source, parameters, model, code.
+
+    ``notebook`` is read by nbformat or as JSON, which a page that is there needs not load.
 
     A notebook that reads results (``metadata.qwen3nb.reads``) also depends on the records,
     one that reads the outputs of trainings on their logs and scores. Keys of many pages share
@@ -99,7 +107,7 @@ def run_key(
     """
     once = once or Once()
     parts: dict[str, Any] = {
-        "cells": [[cell.cell_type, cell.source] for cell in notebook.cells],
+        "cells": [[cell["cell_type"], cell_source(cell)] for cell in notebook["cells"]],
         "parameters": dict(values),
         "code": once(code_digest),
     }
@@ -114,7 +122,7 @@ def run_key(
         folders = list_checkpoints(find_training(values["training"]))
         files = [file for folder in folders for file in open_checkpoint(folder).stamps]
         parts["training"] = [file_stamp(file) for file in files]
-    if notebook.metadata["qwen3nb"].get("reads") == "results":
+    if notebook["metadata"]["qwen3nb"].get("reads") == "results":
         parts["results"] = once(_results_digests)
     if "outputs" in values:
         files = log_files(
@@ -173,8 +181,8 @@ def finished_page(
     page = page_path(notebook, values, name=name, once=once)
     if not page.is_file():
         return None
-    node = once(_as_node, notebook)
-    if node.metadata["qwen3nb"].get("always"):
+    node = once(read_notebook, notebook)
+    if node["metadata"]["qwen3nb"].get("always"):
         return None
     key = _published_key(page)
     return page if key and key == run_key(node, values, once=once) else None
@@ -184,10 +192,6 @@ def settle(page: Path) -> None:
     """Remove what a run that was killed after its page was published left: a note, a notebook."""
     forget_failure(paths.page_key(page))
     (partial_folder() / f"{paths.page_key(page)}.ipynb").unlink(missing_ok=True)
-
-
-def _as_node(notebook: Path) -> nbformat.NotebookNode:
-    return nbformat.read(notebook, as_version=4)
 
 
 def _published_key(page: Path) -> str:
@@ -311,6 +315,10 @@ def _execute(
 
 def _failure(notebook: Path, partial: Path, error: Any) -> NotebookError:
     """Return why a run failed; if only some of its tasks did, its last lines name them."""
+    import nbformat
+
+    from qwen3nb.execution.attempt import ran_to_its_end
+
     if ran_to_its_end(nbformat.read(partial, as_version=4)):
         page = paths.book_runs() / partial.name
         return NotebookError(

@@ -121,10 +121,16 @@ def _level(value: float) -> None:
         raise ValueError(f"alpha is {value}; expected between 0 and 1")
 
 
+def _task_names(names: list[str]) -> None:
+    """Check names of MTEB tasks; those of a tier are known without loading MTEB, for seconds."""
+    known = {name for tier in TIERS.values() for name in tier.tasks}
+    if unknown := [each for each in names if each not in known]:
+        select_tasks(names=unknown)
+
+
 def _mteb_tasks(value: str) -> None:
     """Check names of MTEB tasks; data sets of the mirror, with a slash, are resolved later."""
-    if names := [each for each in split_names(value) if "/" not in each and each != ALL]:
-        select_tasks(names=names)
+    _task_names([each for each in split_names(value) if "/" not in each and each != ALL])
 
 
 def _adapter(value: str) -> None:
@@ -141,8 +147,7 @@ def _data(value: str) -> None:
             "in BEIR's format: corpus.jsonl (_id, title, text), queries.jsonl (_id, text) and "
             "qrels/test.tsv (query-id, corpus-id, score)"
         )
-    if names:
-        select_tasks(names=names)
+    _task_names(names)
 
 
 def _first_stage(value: str) -> None:

@@ -25,10 +25,12 @@ __all__ = [
     "Once",
     "Parameter",
     "ParameterError",
+    "cell_source",
     "check_parameters",
     "declared_parameters",
     "notebook_title",
     "read_config",
+    "read_notebook",
     "read_parameters",
     "typed_parameters",
 ]
@@ -103,7 +105,7 @@ def read_parameters(notebook: Path) -> dict[str, Parameter]:
         ParameterError: not a notebook, or no valid parameters; the message names the file.
     """
     try:
-        return declared_parameters(_read(notebook))
+        return declared_parameters(read_notebook(notebook))
     except ParameterError as error:
         raise ParameterError(f"{notebook}: {error.message}") from None
 
@@ -121,7 +123,7 @@ def declared_parameters(notebook: Mapping[str, Any]) -> dict[str, Parameter]:
     cells = [c for c in notebook["cells"] if "parameters" in c["metadata"].get("tags", ())]
     if len(cells) != 1:
         raise ParameterError(f"expected one cell tagged 'parameters'; got {len(cells)}")
-    source = _source(cells[0])
+    source = cell_source(cells[0])
     declared = (_parameter(node, source.splitlines()) for node in ast.parse(source).body)
     return {parameter.name: parameter for parameter in declared}
 
@@ -149,12 +151,17 @@ def _parameter(node: ast.stmt, lines: list[str]) -> Parameter:
 
 def notebook_title(notebook: Path) -> str:
     """Return the first heading of a notebook file, or its name."""
-    cells = [cell for cell in _read(notebook)["cells"] if cell["cell_type"] == "markdown"]
-    first = _source(cells[0]).split("\n")[0] if cells else ""
+    cells = [cell for cell in read_notebook(notebook)["cells"] if cell["cell_type"] == "markdown"]
+    first = cell_source(cells[0]).split("\n")[0] if cells else ""
     return first.removeprefix("# ") if first.startswith("# ") else notebook.stem
 
 
-def _read(notebook: Path) -> dict[str, Any]:
+def read_notebook(notebook: Path) -> dict[str, Any]:
+    """Return the JSON of a notebook file.
+
+    Raises:
+        ParameterError: not a notebook of format 4.
+    """
     try:
         content = json.loads(notebook.read_text(encoding="utf-8"))
     except ValueError as error:
@@ -164,7 +171,7 @@ def _read(notebook: Path) -> dict[str, Any]:
     return content
 
 
-def _source(cell: Mapping[str, Any]) -> str:
+def cell_source(cell: Mapping[str, Any]) -> str:
     """Return the source of a cell, which a file may store as a list of lines."""
     return "".join(cell["source"])
 

@@ -112,10 +112,19 @@ def rank_documents(scores: Mapping[str, float]) -> list[str]:
     Raises:
         ValueError: a score is NaN or infinite; names the document.
     """
-    for document, score in scores.items():
-        if not math.isfinite(score):
-            raise ValueError(f"document {document!r}: expected a finite score; got {score}")
-    return sorted(scores, key=lambda document: (np.float32(scores[document]), document))[::-1]
+    names = list(scores)
+    values = np.fromiter(scores.values(), dtype=np.float64, count=len(names))
+    if not np.isfinite(values).all():
+        document = names[int(np.flatnonzero(~np.isfinite(values))[0])]
+        raise ValueError(f"document {document!r}: expected a finite score; got {scores[document]}")
+    with np.errstate(over="ignore"):
+        rounded = values.astype(np.float32)
+    order = np.argsort(rounded)[::-1]
+    ranked = rounded[order]
+    if (ranked[1:] != ranked[:-1]).all():
+        return [names[row] for row in order.tolist()]
+    # Equal scores rank by id, from the last.
+    return [name for _, name in sorted(zip(rounded.tolist(), names, strict=True), reverse=True)]
 
 
 def ranking(run: Run, query: str, depth: int | None = None) -> list[str]:

@@ -46,6 +46,7 @@ SHORTER = {
 
 # Commands that are run in full elsewhere: the function they call, and the file that runs it.
 ELSEWHERE = {
+    "bench eval": ("bench.evaluation.bench_evaluation", "tests/bench/test_evaluation.py"),
     "bench extraction": (
         "bench.extraction.bench_extraction",
         "tests/bench/test_extraction.py",

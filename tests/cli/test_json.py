@@ -9,9 +9,10 @@ from helpers.records import make, own
 
 # Of these a program reads the answer; what writes files a program reads writes them as JSON.
 WITH_JSON = """
-analyze, average, bench cache, bench encode, bench extraction, bench gpu, bench precision, bench
-records, bench rerank, bench runs, bench search, bench statistics, cache info, cache prune, cache
-verify, compare, extract, fetch, push, quick, reproduce, results, sweep, tasks, verify
+analyze, average, bench cache, bench encode, bench eval, bench extraction, bench gpu, bench
+precision, bench records, bench rerank, bench runs, bench search, bench statistics, cache info,
+cache prune, cache verify, compare, extract, fetch, push, quick, reproduce, results, sweep, tasks,
+verify
 """
 
 

@@ -13,9 +13,9 @@ run interference, run leaderboard, run status, run training
 """
 WITHOUT_OUT = """
 book, demo, push, quick, reproduce, rerank-outputs, tasks, verify, cache info, cache prune,
-cache verify, bench encode, bench precision, bench runs, bench search, bench statistics,
-run ablation, run ann, run calibration, run compare, run data, run explorer, run interference,
-run leaderboard, run probes, run reproduce, run speed, run status, run training
+cache verify, bench encode, bench eval, bench precision, bench runs, bench search,
+bench statistics, run ablation, run ann, run calibration, run compare, run data, run explorer,
+run interference, run leaderboard, run probes, run reproduce, run speed, run status, run training
 """
 
 # What the first versions called it: command, earlier spelling, value of the argument's name.

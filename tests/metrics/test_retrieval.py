@@ -71,6 +71,16 @@ def test_ties_go_to_the_greater_document_id_as_in_trec_eval():
     assert rank_documents({"b": 1.0, "a": 1.0 + 1e-12}) == ["b", "a"]
 
 
+SCORES = st.floats(-3, 3, width=16) | st.sampled_from([0.0, -0.0, 1.0, 1.0 + 1e-12, 1e300, 2e300])
+
+
+@given(st.dictionaries(st.text("ab", max_size=4), SCORES))
+def test_documents_rank_by_32_bit_score_then_by_id(scores):
+    with np.errstate(over="ignore"):
+        keys = {name: (float(np.float32(score)), name) for name, score in scores.items()}
+    assert rank_documents(scores) == sorted(scores, key=lambda name: keys[name], reverse=True)
+
+
 @pytest.mark.parametrize("score", [math.nan, math.inf])
 def test_a_score_that_is_no_number_is_refused_with_its_place(score):
     with pytest.raises(ValueError, match="query 'q': document 'd': "):

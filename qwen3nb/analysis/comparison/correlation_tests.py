@@ -16,7 +16,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import rankdata
 
 from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL, draw_seed
 from qwen3nb.analysis.stats.score_matrix import join
@@ -111,6 +110,8 @@ def compare_correlations(
 def _scaled(values: Array, how: str) -> Array:
     """Ranks (Spearman) or standard scores (Pearson), on which the correlation depends."""
     if how == "spearman":
+        from scipy.stats import rankdata
+
         return np.asarray(rankdata(values), dtype=np.float64)
     scaled: Array = (values - values.mean()) / values.std()
     return scaled

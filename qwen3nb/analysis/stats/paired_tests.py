@@ -27,8 +27,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+import scipy  # loads scipy.stats when it is used, which takes a second
 from numpy.typing import ArrayLike
-from scipy import optimize, stats
 
 from qwen3nb.analysis.stats.resampling import DRAWS, LEVEL, Seed, sign_flip_extremes
 from qwen3nb.metrics.intervals import Array, Interval, difference_interval
@@ -239,7 +239,7 @@ def t_test(a: ArrayLike, b: ArrayLike) -> TestResult:
         return TestResult(0.0, 1.0, n)
     if reason := _no_spread(differences):
         return TestResult(None, None, n, reason)
-    result = stats.ttest_1samp(differences, 0.0)
+    result = scipy.stats.ttest_1samp(differences, 0.0)
     return TestResult(float(result.statistic), float(result.pvalue), n)
 
 
@@ -256,7 +256,7 @@ def wilcoxon(a: ArrayLike, b: ArrayLike) -> TestResult:
         return TestResult(0.0, 1.0, len(differences))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # about small samples; n is reported
-        result = stats.wilcoxon(differences, zero_method="wilcox")
+        result = scipy.stats.wilcoxon(differences, zero_method="wilcox")
     return TestResult(float(result.statistic), float(result.pvalue), len(differences))
 
 
@@ -312,8 +312,8 @@ def equivalence(
         above, below = (n > 1 and mean > -margin), (n > 1 and mean < margin)
         return EquivalenceResult(mean, margin, None, None, above, above and below, alpha, n, reason)
     error = float(differences.std(ddof=1)) / math.sqrt(n)
-    worse = float(stats.t.sf((mean + margin) / error, n - 1))
-    better = float(stats.t.cdf((mean - margin) / error, n - 1))
+    worse = float(scipy.stats.t.sf((mean + margin) / error, n - 1))
+    better = float(scipy.stats.t.cdf((mean - margin) / error, n - 1))
     return EquivalenceResult(
         mean, margin, worse, better, worse < alpha, max(worse, better) < alpha, alpha, n
     )
@@ -325,10 +325,12 @@ def power(effect: float, *, deviation: float, n: int, alpha: float = 0.05) -> fl
     From the noncentral t distribution (Cohen 1988, 2.5): n − 1 degrees of freedom,
     noncentrality ``effect * sqrt(n) / deviation``.
     """
-    critical = float(stats.t.ppf(1 - alpha / 2, n - 1))
+    critical = float(scipy.stats.t.ppf(1 - alpha / 2, n - 1))
     shift = effect * math.sqrt(n) / deviation
     # The lower tail is computed as the upper tail of -shift: scipy's nct.cdf is NaN there.
-    return float(stats.nct.sf(critical, n - 1, shift) + stats.nct.sf(critical, n - 1, -shift))
+    return float(
+        scipy.stats.nct.sf(critical, n - 1, shift) + scipy.stats.nct.sf(critical, n - 1, -shift)
+    )
 
 
 def minimum_detectable_effect(
@@ -361,9 +363,9 @@ def _detectable(n: int, *, alpha: float, wanted: float) -> float:
     def missing(shift: float) -> float:
         return power(shift / root, deviation=1.0, n=n, alpha=alpha) - wanted
 
-    guess = float(stats.t.ppf(1 - alpha / 2, n - 1) + stats.t.ppf(wanted, n - 1))
+    guess = float(scipy.stats.t.ppf(1 - alpha / 2, n - 1) + scipy.stats.t.ppf(wanted, n - 1))
     high = next(top for top in (guess * 2**i for i in itertools.count(1)) if missing(top) > 0)
-    return float(optimize.brentq(missing, 0.0, high, xtol=1e-10))
+    return float(scipy.optimize.brentq(missing, 0.0, high, xtol=1e-10))
 
 
 def _no_spread(differences: Array) -> str:

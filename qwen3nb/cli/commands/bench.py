@@ -12,7 +12,15 @@ import click
 
 from qwen3nb.cli.errors import without_traceback
 from qwen3nb.cli.groups import CommandGroup
-from qwen3nb.cli.options import DTYPE, JSON, hide_library_bars, print_json, seed_option
+from qwen3nb.cli.options import (
+    DTYPE,
+    JSON,
+    MIRROR,
+    hide_library_bars,
+    print_json,
+    seed_option,
+    use_mirror,
+)
 from qwen3nb.cli.spellings import model_option, out_option
 from qwen3nb.models.modeling.dtypes import DTYPES
 
@@ -24,6 +32,7 @@ LIMITS = {
     "rerank": "the matrix peak: the model's linear layers alone, in the shapes that it runs",
     "precision": "the matrix peak of the dtype: the model's linear layers alone",
     "gpu": "the matrix peak of the GPU in 16 bits: a product of large square matrices",
+    "eval": "encoding: what is not encoding is loading, searching, scoring and writing",
     "search": "the matrix peak: a product of the queries and a block of documents alone",
     "cache": "a plain file, synced, for writing, and a copy in memory for reading",
     "extraction": "the disk: reading the inputs and copying one",
@@ -131,6 +140,30 @@ def bench_precision(models: tuple[str, ...], whole: bool, as_json: bool, **optio
         results.append(run(model=model, pydocs=pydocs, **options))
         say(f"{machine()}\n{results[-1].table()}\n")
     _show("precision", results, as_json=as_json)
+
+
+@bench.command("eval")
+@model_option(default="all-MiniLM-L6-v2", show_default=True, help="A registry name or a folder.")
+@click.option(
+    "--task", "tasks", multiple=True, default=("PyDocsRetrieval",), show_default=True,
+    help="A task of MTEB or of this package; repeatable.",
+)  # fmt: skip
+@click.option("--no-page", is_flag=True, help="Do not measure the command `qwen3nb eval`.")
+@MIRROR
+@JSON
+@without_traceback
+def bench_eval(no_page: bool, mirror: Path | None, as_json: bool, **options: Any) -> None:
+    """Run whole evaluations, first and second, here and in plain MTEB with sentence-transformers.
+
+    \b
+    qwen3nb bench eval
+    qwen3nb bench eval --task PyDocsSampleRetrieval --task AuthorSTS --no-page
+    """
+    from qwen3nb.bench.evaluation import bench_evaluation
+
+    use_mirror(mirror)
+    result = bench_evaluation(page=not no_page, say=_progress(as_json), **options)
+    _show("eval", result, result.table(), as_json=as_json)
 
 
 @bench.command("cache")

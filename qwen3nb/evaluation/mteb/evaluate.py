@@ -7,6 +7,7 @@ MTEB's main score: a task fails unless the two implementations agree to 1e-5.
 
 from __future__ import annotations
 
+import json
 import random
 import tempfile
 import uuid
@@ -265,22 +266,50 @@ def _by_mteb(
     import mteb
 
     with tempfile.TemporaryDirectory() as scratch:
-        # Always a new folder: MTEB appends to an existing prediction file, under the
-        # description of the model that first wrote it.
+        # Always a new folder: MTEB appends to an existing prediction file.
         predictions, written = Path(scratch, "predictions"), Path(scratch, "results")
-        outcome = mteb.evaluate(
-            _searching(model, task),
-            task,
-            cache=mteb.ResultCache(written) if results else None,
-            overwrite_strategy="always",
-            prediction_folder=predictions,
-            encode_kwargs={"batch_size": batch_size, "show_progress_bar": False},
-            show_progress_bar=False,
-            co2_tracker=False,
-        ).task_results[0]
+        with _predictions(task) as predicted:
+            outcome = mteb.evaluate(
+                _searching(model, task),
+                task,
+                cache=mteb.ResultCache(written) if results else None,
+                overwrite_strategy="always",
+                prediction_folder=predictions,
+                encode_kwargs={"batch_size": batch_size, "show_progress_bar": False},
+                show_progress_bar=False,
+                co2_tracker=False,
+            ).task_results[0]
         if results:
             keep_results(written, results)
-        return read_json(predictions / task.prediction_file_name), outcome
+        return predicted or read_json(predictions / task.prediction_file_name), outcome
+
+
+@contextmanager
+def _predictions(task: Any) -> Iterator[dict[str, Any]]:
+    """Keep MTEB's predictions, by subset and split, instead of writing them to a file.
+
+    As JSON, the scores of a search take longer to write and to read than the search. A release of
+    MTEB without the method that is replaced here writes them; then nothing is kept.
+    """
+    kept: dict[str, Any] = {}
+    searched = task.metadata.type in SEARCH_TYPES
+
+    def keep(
+        predictions: Any, model: Any, prediction_folder: Path, hf_split: str, hf_subset: str
+    ) -> None:
+        # MTEB removes documents from a run when it scores it. Others are as they would be read.
+        copied = (
+            {query: dict(ranked) for query, ranked in predictions.items()}
+            if searched
+            else json.loads(json.dumps(predictions))
+        )
+        kept.setdefault(hf_subset, {})[hf_split] = copied
+
+    task._save_task_predictions = keep
+    try:
+        yield kept
+    finally:
+        del task._save_task_predictions
 
 
 def _searching(model: Model, task: Any) -> Any:

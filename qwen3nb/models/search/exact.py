@@ -32,7 +32,7 @@ __all__ = ["BACKENDS", "Hits", "boosted", "search"]
 BACKENDS = ("numpy", "torch", "faiss")
 _BLOCK = 8192  # documents
 _QUERIES = 256  # per product: its scores take 8 MiB
-_RESCORED = 4096  # pairs at once
+_RESCORED = 1024  # pairs at once: their products stay in a processor's cache
 _SPARE = 32  # extra neighbours requested from FAISS
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -227,8 +227,8 @@ def _rescored(
     scores = np.empty(len(left), dtype=np.float32)
     for start in range(0, len(left), _RESCORED):
         part = slice(start, start + _RESCORED)
-        products = queries.exact[left[part]].astype(np.float64)
-        products *= documents.exact[right[part]]
+        products = documents.exact[right[part]].astype(np.float64, copy=False)
+        products *= queries.exact[left[part]]
         sums = products.sum(axis=1)
         scores[part] = sums if factors is None else boosted(sums, factors[right[part]])
     return scores

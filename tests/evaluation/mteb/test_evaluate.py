@@ -7,6 +7,7 @@ import pytest
 
 from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
 from qwen3nb.evaluation.evaluate import evaluate
+from qwen3nb.evaluation.mteb import evaluate as mteb_evaluate
 from qwen3nb.evaluation.run import EvaluationError
 from qwen3nb.models.load import load_model
 from qwen3nb.records.errors import ResultError
@@ -199,3 +200,14 @@ def test_names_that_would_leave_the_folder_are_refused(random_results):
     outside = replace(result, model=replace(result.model, label="../../etc"))
     with pytest.raises(ResultError, match="file name; use letters"):
         outside.path()
+
+
+def test_predictions_stay_in_memory_as_they_were_when_mteb_kept_them(tmp_path):
+    task, run = embedded_task("PyDocsSampleRetrieval"), {"q": {"q": 1.0, "d": 0.1 + 0.2}}
+    with mteb_evaluate._predictions(task) as kept:
+        folder = tmp_path / "predictions"
+        task._save_task_predictions(run, None, folder, hf_split="test", hf_subset="default")
+        del run["q"]["q"]  # as MTEB does when it scores
+    assert kept == {"default": {"test": {"q": {"q": 1.0, "d": 0.1 + 0.2}}}}
+    assert not folder.exists()
+    assert "_save_task_predictions" not in vars(task)

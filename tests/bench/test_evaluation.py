@@ -1,0 +1,94 @@
+"""The benchmark of whole evaluations."""
+
+import itertools
+import json
+import tempfile
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from qwen3nb.bench import evaluation
+from qwen3nb.bench.evaluation import EvaluationTiming, bench_evaluation
+
+TASK = "AuthorSTS"
+
+
+# MTEB and sentence-transformers warn of each other's older names.
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_both_evaluate_the_same_and_each_part_is_timed(home, encoder_folder):
+    clock = evaluation._Clock(started=time.time() - 1)
+    done = evaluation._ours(evaluation._FIRST, str(encoder_folder), [TASK], clock)
+    peer = evaluation._peer(evaluation._FIRST, str(encoder_folder), [TASK])
+    assert done["scores"][TASK] == pytest.approx(peer["scores"][TASK], abs=1e-4)
+    parts = done["parts"]
+    assert parts[evaluation._LIBRARIES][0] > 1  # from the start of the process
+    for part in ("loading the model", "scoring with intervals", evaluation.ENCODING):
+        assert min(parts[part]) > 0, part
+    again = evaluation._peer(evaluation._KEPT, str(encoder_folder), [TASK])
+    assert again["scores"] == pytest.approx(peer["scores"], abs=1e-5)  # MTEB's file is rounded
+
+
+def test_a_part_is_timed_without_the_parts_within_it():
+    clock = evaluation._Clock(started=time.time())
+    inner = clock.timed("writing records", lambda: time.sleep(0.02))
+    outer = clock.timed("searching", lambda: clock.timed("searching", inner)())
+    outer()
+    wall = {part: seconds for part, (seconds, _) in clock.parts.items()}
+    assert wall["writing records"] >= 0.02
+    assert wall["searching"] < wall["writing records"]
+
+
+def test_the_command_compares_each_run_with_the_peers(cli, monkeypatch, encoder_folder):
+    def answer(command, environment):
+        if command[2] == evaluation._CLI:
+            return ""
+        assert environment["QWEN3NB_HOME"].startswith(tempfile.gettempdir())
+        way = command[3]
+        scores = {TASK: 0.5 if way == "ours" else 0.50004}
+        parts = {evaluation.ENCODING: [1.5, 3.0]}
+        return json.dumps({"prepare": {}, "ours": {"scores": scores, "parts": parts},
+                           "peer": {"scores": scores}}[way])  # fmt: skip
+
+    clock = itertools.count(1.0)
+    usage = lambda _: SimpleNamespace(ru_utime=next(clock), ru_stime=0.0)  # noqa: E731
+    monkeypatch.setattr(evaluation.resource, "getrusage", usage)
+    monkeypatch.setattr(evaluation, "_finished", answer)
+    done = cli("bench", "eval", "--model", encoder_folder, "--task", TASK)
+    assert done.exit_code == 0, done.output
+    assert "q.evaluate: first run, nothing is kept" in done.output
+    assert "qwen3nb eval: its first page" in done.output
+    assert "equal, largest difference 4e-05" in done.output
+    assert "end of Python" in done.output
+    assert "limit: encoding" in done.output
+    document = cli("bench", "eval", "--model", encoder_folder, "--task", TASK, "--json")
+    timings = json.loads(document.stdout)["results"]["timings"]
+    assert [each["way"] for each in timings].count("mteb, sentence-transformers") == 3
+
+
+def test_ratios_are_to_the_peer_that_does_the_same():
+    def timing(way, run, cpu):
+        parts = {evaluation.ENCODING: (4.0, 8.0)} if way == evaluation.OURS else {}
+        scores = {TASK: cpu / 1e4}
+        return EvaluationTiming(way, run, seconds=cpu / 2, cpu=cpu, scores=scores, parts=parts)
+
+    bench = evaluation.EvaluationBench(
+        "tiny", (TASK,),
+        (timing(evaluation.OURS, evaluation._FIRST, 10.0),
+         timing(evaluation.PEER, evaluation._FIRST, 20.0),
+         timing(evaluation.OURS, evaluation._SECOND, 1.0),
+         timing(evaluation.PEER, evaluation._SECOND, 18.0)),
+    )  # fmt: skip
+    assert not bench.equal
+    assert bench.timings[0].encoding_share == 0.8
+    first, second = (bench.table().splitlines()[row] for row in (2, 4))
+    assert first.split()[-5:] == ["5.0", "2.00x", "10.0", "2.00x", "20%"]
+    assert second.split()[-3:-1] == ["1.0", "18.00x"]
+    assert "NOT EQUAL" in bench.table()
+
+
+def test_what_cannot_be_measured_is_refused(monkeypatch):
+    with pytest.raises(ValueError, match="bm25: not on this machine"):
+        bench_evaluation(model="bm25")
+    with pytest.raises(ValueError, match="failed:\n.*No module named no_such"):
+        evaluation._finished([evaluation._PYTHON, "-m", "no_such"], evaluation._changed({}))
