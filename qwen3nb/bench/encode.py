@@ -5,8 +5,8 @@ of sentence-transformers over that of a method. The vectors are compared in the 
 CPU seconds are reported besides seconds, because load on the machine hardly affects them.
 The limit is the matrix peak (`qwen3nb.bench.machine_limits`), measured once in every round.
 
-The texts are short sentences (AuthorSTS and the summaries of PyDocs) and mixed lengths (as
-many summaries as documents). All texts are distinct, so that encoding duplicates only once
+The texts are short sentences (AuthorSTS and the summaries of PyDocs), mixed lengths (as
+many summaries as documents) and long documents (about 200 to 256 tokens). All texts are distinct, so that encoding duplicates only once
 does not count as speed.
 """
 
@@ -64,6 +64,7 @@ __all__ = [
 COSINE, DIFFERENCE = 0.99999, 1e-5  # bounds within which float32 vectors count as equal
 QWEN3 = "qwen3-60M-random"
 _BATCH_SIZES = (8, 16, 32, 64)
+_LONG = 1000  # characters of a long document: about 200 to 256 tokens
 _SHAPE: dict[str, Any] = {
     "vocab_size": 8448,
     "hidden_size": 640,
@@ -191,7 +192,7 @@ def machine() -> str:
 
 
 def bench_texts(count: int) -> dict[str, list[str]]:
-    """Return two sets of ``count`` distinct texts: ``short sentences``, ``mixed lengths``."""
+    """Return sets of ``count`` distinct texts: short sentences, mixed lengths, long documents."""
     from qwen3nb.datasets.pydocs.build import load_pydocs
     from qwen3nb.datasets.pydocs.mteb_tasks import author_sts
 
@@ -201,7 +202,8 @@ def bench_texts(count: int) -> dict[str, list[str]]:
     pairs = [text for first, second, _ in author_sts() for text in (first, second)]
     short = list(dict.fromkeys([*pairs[: count // 2], *_spread(summaries, count)]))
     mixed = [*_spread(summaries, count // 2), *_spread(documents, count - count // 2)]
-    return {"short sentences": short[:count], "mixed lengths": mixed}
+    long = _spread([text[:_LONG] for text in documents if len(text) >= _LONG], count)
+    return {"short sentences": short[:count], "mixed lengths": mixed, "long documents": long}
 
 
 def _spread(texts: Sequence[str], count: int) -> list[str]:

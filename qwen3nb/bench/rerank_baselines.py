@@ -67,14 +67,14 @@ def write_random_reranker(folder: Path, size: str) -> None:
 
 def ours(folder: Path, *, onednn: bool) -> Any:
     """Our reranker, with or without oneDNN; None if this PyTorch lacks oneDNN."""
-    from qwen3nb.models.inference.onednn_linear import prepack
+    from qwen3nb.models.inference.fused_layers import fuse_layers
     from qwen3nb.models.rerankers import load as yes_no
     from qwen3nb.models.rerankers.yes_no import Reranker
     from qwen3nb.models.sources.resolve import find_source
 
     source = find_source(str(folder))
     model = yes_no.load_yes_no(source, device="cpu", linears="torch")
-    if onednn and not prepack(model.backbone, force=True):
+    if onednn and not fuse_layers(model.backbone, force=True):
         return None
     return Reranker(source, model)
 

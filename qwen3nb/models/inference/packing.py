@@ -3,7 +3,8 @@
 The texts of a batch are sorted by length and concatenated; positions restart with each
 text. Attention is the only part of a transformer that looks beyond a single token, so it
 runs per text: texts of equal length are viewed as (n, L, heads, head size) and go through
-PyTorch's scaled dot product together, without a mask.
+PyTorch's scaled dot product together, without a mask; where oneDNN's products are faster, texts
+of similar length go through `qwen3nb.models.inference.product_attention`.
 
 The layout of the texts is passed as an argument (`PackedLayout`) through transformers' own
 attention interface; nothing is kept between forward passes. A model prepared by `prepare`
@@ -28,6 +29,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from qwen3nb.models.inference.attention import FIXED_ROPES, attend_with, other_layers, rope_type
 from qwen3nb.models.inference.flash_varlen import Kernel
+from qwen3nb.models.inference.product_attention import BucketLayout
 from qwen3nb.models.inference.token_budget import sent
 from qwen3nb.models.modeling.pooling import pool, pool_segments
 
@@ -66,12 +68,14 @@ class PackedLayout:
         causal: whether a token attends only to earlier tokens of its own text.
         limits: start of each text and end of the last: (N + 1), int32.
         kernel: attention over ragged texts in one call; None for one call per group.
+        buckets: texts by similar length, for attention by products; None for PyTorch's own.
     """
 
     groups: tuple[tuple[int, int, int], ...]
     causal: bool
     limits: Tensor
     kernel: Kernel | None = None
+    buckets: BucketLayout | None = None
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float | None) -> Tensor:
         """Return attention (1, T, heads, D) of (1, heads, T, D), within each text."""
@@ -80,6 +84,9 @@ class PackedLayout:
             longest, causal = self.groups[0][2], self.causal
             out = self.kernel(q, k, v, self.limits, longest, scale=scale, causal=causal)
             return out.unsqueeze(0)
+        if self.buckets is not None:
+            default = query.shape[-1] ** -0.5
+            return self.buckets.attend(query, key, value, scale=default if scale is None else scale)
         parts = []
         for group in self.groups:
             q, k, v = (_view(each, *group) for each in (query, key, value))
@@ -107,11 +114,13 @@ class Packing:
         causal: whether its attention is causal.
         first: the position of a text's first token.
         kernel: see `PackedLayout`.
+        products: whether attention runs as matrix products.
     """
 
     causal: bool
     first: int = 0
     kernel: Kernel | None = None
+    products: bool = False
 
     def states(self, model: Any, rows: Sequence[Sequence[int]]) -> tuple[Tensor, PackedLayout]:
         """Return the token states (T, H) of ``rows``, and their layout.
@@ -130,6 +139,7 @@ class Packing:
             causal=self.causal,
             limits=sent(torch.nn.functional.pad(ends, (1, 0)).int(), model.device),
             kernel=self.kernel,
+            buckets=self._buckets(model, lengths.tolist()) if self.products else None,
         )
         ids = torch.tensor([list(chain.from_iterable(rows))])
         positions = torch.arange(start) - (ends - lengths).repeat_interleave(lengths) + self.first
@@ -139,6 +149,14 @@ class Packing:
             packing=layout,
         )
         return output.last_hidden_state[0], layout
+
+    def _buckets(self, model: Any, lengths: list[int]) -> BucketLayout | None:
+        config = model.config
+        heads = int(config.num_attention_heads)
+        groups = getattr(config, "num_key_value_heads", None) or heads
+        return BucketLayout.of(
+            lengths, heads=(heads, int(groups)), causal=self.causal, dtype=model.dtype
+        )
 
 
 def packing_of(model: Any, *, kernel: Kernel | None = None) -> Packing | None:

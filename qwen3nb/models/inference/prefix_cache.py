@@ -23,6 +23,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from qwen3nb.models.inference.attention import FIXED_ROPES, attend_with, other_layers, rope_type
+from qwen3nb.models.inference.product_attention import attend_after, has_room, runs_as_products
 from qwen3nb.models.inference.token_budget import sent
 from qwen3nb.models.types import SpecError
 
@@ -56,18 +57,42 @@ class Prefix:
 class _Memory:
     """The prefix that a forward pass attends to; keeps new keys and values on request."""
 
-    def __init__(self, prefix: Prefix, *, keep: bool) -> None:
+    def __init__(self, prefix: Prefix, *, keep: bool = False, products: bool = False) -> None:
         self.prefix = prefix
         self.kept: dict[int, Pair] | None = {} if keep else None
+        self._products = products and bool(prefix.layers)
         self._mask: Tensor | None = None
+        self._space: Tensor | None = None
 
     def attend(
-        self, layer: int, query: Tensor, key: Tensor, value: Tensor, *, scale: float | None
+        self,
+        layer: int,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        *,
+        scale: float,
+        last: Tensor | None = None,
     ) -> Tensor:
-        """Return attention (N, heads, T, D) of each token to the prefix and its text so far."""
-        key, value = self.with_prefix(layer, key, value)
-        mask = self._visible(query, key.shape[2])
-        return _attend(query, key, value, mask=mask, scale=scale)
+        """Return attention (N, R, heads, D) of queries (N, heads, R, D).
+
+        Each token attends to the prefix and to its text so far. With ``last`` (N,), R is 1: the
+        queries are those of these tokens.
+        """
+        tokens = key.shape[2]
+        if not self._products:
+            key, value = self.with_prefix(layer, key, value)
+        keys = key.shape[2]
+        if last is None:
+            mask = self._visible(query, keys)
+        else:
+            mask = _up_to(last + keys - tokens, keys, dtype=query.dtype)
+        if self._products:
+            if self._space is None:  # scores of every layer; the last one needs least
+                self._space = query.new_empty(query[..., 0].numel() * (len(self.prefix.ids) + keys))
+            prefix, space = self.prefix.layers[layer], self._space
+            return attend_after(prefix, query, key, value, bias=mask, scale=scale, space=space)
+        return _attend(query, key, value, mask=mask, scale=scale).transpose(1, 2)
 
     def with_prefix(self, layer: int, key: Tensor, value: Tensor) -> Pair:
         """Return keys and values (N, key heads, P + T, D); store them if ``keep`` is set."""
@@ -81,7 +106,7 @@ class _Memory:
         return key, value
 
     def _visible(self, query: Tensor, keys: int) -> Tensor:
-        """Return the mask (T, P + T): 0 where a token attends, minus infinity elsewhere."""
+        """Return the mask (T, keys): 0 where a token attends, minus infinity elsewhere."""
         if self._mask is None:
             tokens = query.shape[2]
             mask = torch.full((tokens, keys), -torch.inf, dtype=query.dtype, device=query.device)
@@ -89,9 +114,14 @@ class _Memory:
         return self._mask
 
 
-def _attend(
-    query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor, scale: float | None
-) -> Tensor:
+def _up_to(last: Tensor, keys: int, *, dtype: torch.dtype) -> Tensor:
+    """Return the mask (N, 1, 1, keys) of each text's token ``last`` (N,)."""
+    beyond = torch.arange(keys, device=last.device) > last.unsqueeze(1)
+    mask = torch.zeros_like(beyond, dtype=dtype).masked_fill(beyond, -torch.inf)
+    return mask[:, None, None]
+
+
+def _attend(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor, scale: float) -> Tensor:
     """Return attention of grouped heads with a mask.
 
     The fast kernels of a GPU take either groups or a mask, so heads are repeated there; the
@@ -116,29 +146,28 @@ class _LastLayer:
 
     def remember(self, states: Tensor, rotary: Pair, memory: _Memory) -> None:
         """Store the keys and values of all tokens; nothing else of this layer is needed."""
-        self._keys(self.layer.input_layernorm(states), rotary, memory)
+        memory.with_prefix(self.index, *self._keys(self.layer.input_layernorm(states), rotary))
 
     def states(self, states: Tensor, rotary: Pair, memory: _Memory, last: Tensor) -> Tensor:
         """Return the state (N, H) of token ``last`` (N,) of each text in ``states`` (N, T, H)."""
         attention, rows = self.layer.self_attn, torch.arange(len(states), device=states.device)
         normed = self.layer.input_layernorm(states)
-        key, value = self._keys(normed, rotary, memory)
+        key, value = self._keys(normed, rotary)
         own = tuple(part[0, last].unsqueeze(1) for part in rotary)
         query = self._heads(attention.q_proj, "q_norm", normed[rows, last].unsqueeze(1), own)
-        ends = last + key.shape[2] - states.shape[1]
-        beyond = torch.arange(key.shape[2], device=states.device) > ends.unsqueeze(1)
-        mask = torch.zeros_like(beyond, dtype=query.dtype).masked_fill(beyond, -torch.inf)
-        out = _attend(query, key, value, mask=mask[:, None, None], scale=attention.scaling)
+        scale = attention.scaling
+        out = memory.attend(self.index, query, key, value, scale=scale, last=last)
         residual = states[rows, last] + attention.o_proj(out.flatten(1))
         mlp = self.layer.mlp(self.layer.post_attention_layernorm(residual))
         result: Tensor = self.norm(residual + mlp)
         return result
 
-    def _keys(self, normed: Tensor, rotary: Pair, memory: _Memory) -> Pair:
+    def _keys(self, normed: Tensor, rotary: Pair) -> Pair:
+        """Return keys and values (N, key heads, T, D)."""
         attention = self.layer.self_attn
         key = self._heads(attention.k_proj, "k_norm", normed, rotary)
         value = attention.v_proj(normed).unflatten(-1, (-1, attention.head_dim)).transpose(1, 2)
-        return memory.with_prefix(self.index, key, value)
+        return key, value
 
     def _heads(self, linear: Any, norm: str, states: Tensor, rotary: tuple[Tensor, ...]) -> Tensor:
         """Return heads (N, heads, T, D): projected, normed if the family does so, and rotated."""
@@ -169,6 +198,7 @@ class PrefixModel:
         """
         check_causal(model.config)
         attend_with(model, ATTENTION, _attention)
+        self._products = runs_as_products(model)
         *first, last = model.layers
         self._last = _LastLayer(last, model.norm, len(first))
         model.layers, model.norm = torch.nn.ModuleList(first), torch.nn.Identity()
@@ -193,7 +223,9 @@ class PrefixModel:
         ids = torch.zeros(len(rests), int(lengths.max()), dtype=torch.long)
         for row, rest in zip(ids, rests, strict=True):
             row[: len(rest)] = torch.tensor(rest)
-        memory = _Memory(prefix, keep=False)
+        queries = ids.numel() * int(self.model.config.num_attention_heads)
+        fits = has_room(queries, len(prefix.ids) + ids.shape[1])
+        memory = _Memory(prefix, products=self._products and fits)
         states, rotary = self._run(ids, memory)
         return self._last.states(states, rotary, memory, sent(lengths, states.device) - 1)
 
@@ -244,5 +276,6 @@ def _attention(
     """Attention as transformers calls it in each layer: (N, T, heads, D)."""
     if memory is None:
         raise ValueError("this model was prepared for cached prefixes; run it through PrefixModel")
-    states = memory.attend(module.layer_idx, query, key, value, scale=scaling)
-    return states.transpose(1, 2).contiguous(), None
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    states = memory.attend(module.layer_idx, query, key, value, scale=scale)
+    return states.contiguous(), None

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,8 +31,9 @@ import torch
 from torch import Tensor
 
 from qwen3nb.models.inference.flash_varlen import varlen_kernel
-from qwen3nb.models.inference.onednn_linear import prepack
+from qwen3nb.models.inference.fused_layers import fuse_layers
 from qwen3nb.models.inference.packing import packing_of, pool_packed, prepare
+from qwen3nb.models.inference.product_attention import runs_as_products
 from qwen3nb.models.inference.token_budget import TokenBudget, tokens_per_pass
 from qwen3nb.models.modeling.pooling import pool
 from qwen3nb.models.modeling.qwen3_encoder import pad_rows
@@ -92,9 +94,10 @@ class Runner:
         self.onednn = (
             self._packing is not None
             and linear != "torch"
-            and prepack(model, force=linear == "onednn")
+            and fuse_layers(model, force=linear == "onednn")
         )
         if self._packing is not None:
+            self._packing = replace(self._packing, products=runs_as_products(model))
             prepare(model)
 
     def encode(

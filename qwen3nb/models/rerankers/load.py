@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from qwen3nb.models.gate.model_folder import check_model_folder
+from qwen3nb.models.inference.fused_layers import fuse_layers
 from qwen3nb.models.inference.load_causal import load_causal
-from qwen3nb.models.inference.onednn_linear import prepack
 from qwen3nb.models.inference.prefix_cache import check_causal
 from qwen3nb.models.modeling.dtypes import torch_dtype
 from qwen3nb.models.rerankers.model import YesNoModel
@@ -109,7 +109,7 @@ def load_yes_no(
     head = model.get_output_embeddings().weight
     loaded = YesNoModel(model.model, head, tokenizer, dtype, count)
     if linears == "auto":
-        prepack(loaded.backbone)
+        fuse_layers(loaded.backbone)
     return loaded
 
 

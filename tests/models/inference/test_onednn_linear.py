@@ -8,11 +8,18 @@ from qwen3nb.models.inference import onednn_linear as linear
 
 
 @pytest.mark.parametrize(
-    ("vendor", "used"), [("AuthenticAMD", True), ("GenuineIntel", False), ("", False)]
+    ("vendor", "wide", "used"),
+    [
+        ("AuthenticAMD", False, True),
+        ("GenuineIntel", True, True),
+        ("GenuineIntel", False, False),
+        ("", False, False),
+    ],
 )
-def test_the_processor_alone_decides(monkeypatch, vendor, used):
+def test_the_processor_alone_decides(monkeypatch, vendor, wide, used):
     monkeypatch.delenv("QWEN3NB_LINEAR", raising=False)
     monkeypatch.setattr(linear, "vendor", lambda: vendor)
+    monkeypatch.setattr(linear, "_has_avx512", lambda: wide)
     assert linear.linear_library() == ("onednn" if used else "mkl")
     assert runner("bert").onednn is used
     assert runner("bert", linear="onednn").onednn
@@ -46,7 +53,7 @@ def test_a_release_without_the_operator_uses_torch(monkeypatch):
 def test_a_machine_that_cannot_run_what_is_named_refuses(monkeypatch):
     monkeypatch.setenv("QWEN3NB_LINEAR", "onednn")
     usable = linear._usable
-    monkeypatch.setattr(linear, "_usable", lambda shapes: linear._SMALL in shapes)
+    monkeypatch.setattr(linear, "_usable", lambda shapes, *_: linear._SMALL in shapes)
     with pytest.raises(ValueError, match=r"no oneDNN for layers of \d+ x \d+.*QWEN3NB_LINEAR=mkl"):
         runner("bert")
     monkeypatch.setattr(linear, "_usable", usable)
@@ -65,13 +72,16 @@ def test_packing_leaves_the_callers_random_numbers_alone():
     assert torch.equal(torch.rand(1), expected)
 
 
-def test_prepacking_keeps_the_count_and_leaves_16_bits_alone():
+def test_prepacking_keeps_the_states_and_leaves_float16_alone():
     model = build("bert")
     before = model(input_ids=torch.tensor([ROWS[0]])).last_hidden_state
     assert linear.prepack(model, force=True)
     with torch.inference_mode():
         after = model(input_ids=torch.tensor([ROWS[0]])).last_hidden_state
     torch.testing.assert_close(after, before, atol=1e-5, rtol=0)
-    assert linear.prepack(build("bert").to(torch.bfloat16), force=True) is False
+    assert linear.prepack(build("bert").to(torch.float16), force=True) is False
+    mixed = build("bert")
+    mixed.embeddings.to(torch.bfloat16)
+    assert linear.prepack(mixed, force=True) is False
     with pytest.raises(ValueError, match="unknown linear 'mkl'; choose one of: auto"):
         runner("bert", linear="mkl")

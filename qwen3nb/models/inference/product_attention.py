@@ -1,0 +1,246 @@
+"""Attention on a CPU as two large matrix products, for packed texts of similar length together.
+
+PyTorch's attention multiplies small tiles in MKL, which runs at a quarter of the rate of a linear
+layer on an AMD processor, and in bfloat16 at a seventh unless the processor has AMX. Here the
+scores of all heads are one batched product in oneDNN, then a softmax, then the second product.
+Texts are padded to a multiple of 16 tokens and masked, and those of one padded length share a
+batch; so the products of all passes have few shapes, for each of which oneDNN compiles a kernel.
+Queries, keys and values are gathered once each, heads first. The scores are kept in memory, so
+very long texts are left to PyTorch's attention, which keeps none.
+
+PyTorch calls oneDNN for batched products in float32 only if oneDNN *may* round their inputs to
+bfloat16. It does so on processors with AMX alone, and those are excluded: elsewhere its products
+are exact float32, which is checked before the first use.
+
+Shapes: N texts, T tokens of all, L positions of a padded text, h heads, k heads for keys, D head
+size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from itertools import groupby
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from qwen3nb.models.inference.onednn_linear import PrepackedLinear
+
+__all__ = ["BucketLayout", "attend_after", "has_room", "runs_as_products"]
+
+_STEP = 16  # positions of a text are a multiple of it: a row of a vector register in float32
+_POSITIONS = 128  # a bucket of short texts is filled up to a multiple of it: few shapes
+_MOST = 1 << 24  # scores at a time: 64 MB in float32
+_EXACT = 1e-4  # of a product of 64 numbers of size 1; in bfloat16 it would be off by 1e-2
+
+
+@dataclass(frozen=True)
+class _Bucket:
+    """Texts of one padded length.
+
+    Attributes:
+        texts: N, including copies of the first that fill up the bucket.
+        length: L.
+        bias: 0 where a token is attended to, minus infinity elsewhere: (N, 1, 1, L), or
+            (N, 1, L, L) if attention is causal; None if every position is.
+    """
+
+    texts: int
+    length: int
+    bias: Tensor | None
+
+
+@dataclass(frozen=True)
+class BucketLayout:
+    """Where the tokens of a packed row go, and come back from.
+
+    Attributes:
+        parts: the buckets, in the order of their rows.
+        heads: h and k.
+        queries: rows of (T * h, D) that the buckets read as queries.
+        keys: rows of (T * k, D) that they read as keys and values.
+        results: rows of the buckets' output that are those of (T * h, D).
+        space: for the scores of one bucket, of which no layer needs those of another: fresh memory
+            would cost as much as the softmax.
+    """
+
+    parts: tuple[_Bucket, ...]
+    heads: tuple[int, int]
+    queries: Tensor
+    keys: Tensor
+    results: Tensor
+    space: Tensor
+
+    @classmethod
+    def of(
+        cls, lengths: Sequence[int], *, heads: tuple[int, int], causal: bool, dtype: torch.dtype
+    ) -> BucketLayout | None:
+        """Lay out texts of ``lengths``, the longest first, which follow each other in a row.
+
+        Returns None if their scores need too much memory.
+        """
+        parts, tokens, results, first, rows = [], [], [], 0, 0
+        h, k = heads
+        if not has_room(sum(map(_padded, lengths)) * h, _padded(lengths[0])):
+            return None
+        for length, same in groupby(lengths, key=_padded):
+            own = torch.tensor(list(same))
+            starts = first + own.cumsum(0) - own
+            first += int(own.sum())
+            parts.append(_bucket(own, length, causal=causal, dtype=dtype))
+            texts, positions = parts[-1].texts, torch.arange(length)
+            at = starts.unsqueeze(1) + torch.minimum(positions, own.unsqueeze(1) - 1)
+            tokens.append(torch.cat([at, at[:1].expand(texts - len(own), -1)]))
+            row = torch.arange(rows, rows + len(own) * h * length).view(-1, h, length).mT
+            results.append(row[positions < own.unsqueeze(1)].flatten())
+            rows += texts * h * length
+        return cls(
+            tuple(parts),
+            heads,
+            queries=torch.cat([_rows(each, h) for each in tokens]),
+            keys=torch.cat([_rows(each, k) for each in tokens]),
+            results=torch.cat(results),
+            space=torch.empty(max(p.texts * h * p.length**2 for p in parts), dtype=dtype),
+        )
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, *, scale: float) -> Tensor:
+        """Return attention (1, T, h, D) of queries (1, h, T, D), keys and values (1, k, T, D)."""
+        h, k = self.heads
+        size = query.shape[-1]
+        q, keys, values = (
+            each[0].transpose(0, 1).reshape(-1, size).index_select(0, rows)
+            for each, rows in ((query, self.queries), (key, self.keys), (value, self.keys))
+        )
+        out = torch.empty_like(q)
+        start = 0
+        with onednn_products(q.dtype):
+            for part in self.parts:
+                n, positions = part.texts * k, part.texts * part.length
+                mine, shared = (slice(start * each, (start + positions) * each) for each in (h, k))
+                scores = self.space[: positions * h * part.length].view(n, -1, part.length)
+                _product(
+                    q[mine].view(n, -1, size), keys[shared].view(n, -1, size), scale, out=scores
+                )
+                if part.bias is not None:
+                    scores.view(part.texts, h, part.length, part.length).add_(part.bias)
+                torch.softmax(scores, -1, out=scores)
+                torch.bmm(scores, values[shared].view(n, -1, size), out=out[mine].view(n, -1, size))
+                start += positions
+        return out.index_select(0, self.results).view(1, -1, h, size)
+
+
+def has_room(queries: int, keys: int) -> bool:
+    """Return whether the scores of all pairs of queries and keys may be in memory at once."""
+    return queries * keys <= _MOST
+
+
+def attend_after(
+    prefix: tuple[Tensor, Tensor],
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    bias: Tensor,
+    scale: float,
+    space: Tensor,
+) -> Tensor:
+    """Return attention (N, R, h, D) of N texts to a prefix that they share, and to themselves.
+
+    The prefix is read where it is: the queries of all texts meet it in one product.
+
+    Args:
+        prefix: keys and values (1, k, P, D).
+        query: (N, h, R, D).
+        key: keys (N, k, T, D) of the texts.
+        value: their values (N, k, T, D).
+        bias: added to scores of their own tokens: (R, T), or (N, 1, R, T).
+        scale: multiplied with all scores.
+        space: at least N * h * R * (P + T) numbers, to be overwritten with scores.
+    """
+    texts, heads, rows, size = query.shape
+    k, own, shared = key.shape[1], key.shape[2], prefix[0].shape[2]
+    q = query.unflatten(1, (k, -1)).permute(1, 0, 2, 3, 4).reshape(k, -1, size)
+    key, value = (each.transpose(0, 1).reshape(-1, own, size) for each in (key, value))
+    width = shared + own
+    scores = space[: texts * heads * rows * width].view(k, -1, width)
+    to_prefix, to_own = scores[..., :shared], scores[..., shared:].unflatten(1, (texts, -1))
+    with onednn_products(q.dtype):
+        _product(q, prefix[0][0], scale, out=to_prefix)
+        _product(q.reshape(k * texts, -1, size), key, scale, out=to_own.flatten(0, 1))
+        to_own.unflatten(2, (-1, rows)).add_(bias)
+        torch.softmax(scores, -1, out=scores)
+        out = torch.bmm(to_prefix, prefix[1][0])
+        by_text = out.view(k * texts, -1, size)
+        by_text.baddbmm_(to_own.flatten(0, 1), value)
+    # (k, N, h / k, R, D)
+    return out.view(k, texts, -1, rows, size).permute(1, 3, 0, 2, 4).flatten(2, 3)
+
+
+def _product(query: Tensor, key: Tensor, scale: float, *, out: Tensor) -> None:
+    """Write the scaled scores (B, R, L) of queries (B, R, D) and keys (B, L, D) to ``out``."""
+    torch.baddbmm(query.new_empty(1), query, key.mT, beta=0, alpha=scale, out=out)
+
+
+def _padded(length: int) -> int:
+    return -(-length // _STEP) * _STEP
+
+
+def _rows(tokens: Tensor, heads: int) -> Tensor:
+    """Return the rows (N * heads * L,) of (T * heads, D) for tokens (N, L)."""
+    return (tokens.unsqueeze(1) * heads + torch.arange(heads).view(-1, 1)).flatten()
+
+
+def _bucket(lengths: Tensor, length: int, *, causal: bool, dtype: torch.dtype) -> _Bucket:
+    fill = max(1, _POSITIONS // length)
+    texts = -(-len(lengths) // fill) * fill
+    if not causal and bool((lengths == length).all()):
+        return _Bucket(texts, length, None)
+    positions = torch.arange(length)
+    seen = positions < torch.cat([lengths, lengths[:1].expand(texts - len(lengths))]).unsqueeze(1)
+    mask = seen[:, None, None]
+    if causal:
+        mask = mask & (positions <= positions.unsqueeze(1))
+    bias = torch.zeros(mask.shape, dtype=dtype).masked_fill_(~mask, -torch.inf)
+    return _Bucket(texts, length, bias)
+
+
+def runs_as_products(model: Any) -> bool:
+    """Return whether attention of ``model`` is faster as products: where it runs in oneDNN."""
+    prepacked = any(isinstance(each, PrepackedLinear) for each in model.modules())
+    return prepacked and has_fast_products(model.dtype)
+
+
+@contextmanager
+def onednn_products(dtype: torch.dtype) -> Iterator[None]:
+    """Let oneDNN compute batched products in ``dtype``; see `has_fast_products`."""
+    if dtype != torch.float32:  # oneDNN's anyway
+        yield
+        return
+    matmul: Any = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
+    before = matmul.fp32_precision
+    matmul.fp32_precision = "bf16"
+    try:
+        yield
+    finally:
+        matmul.fp32_precision = before
+
+
+@cache
+def has_fast_products(dtype: torch.dtype) -> bool:
+    """Return whether batched products in oneDNN are faster here than PyTorch's attention.
+
+    Of a processor with AMX, PyTorch's own attention uses the matrix unit.
+    """
+    if torch.cpu._is_amx_tile_supported() or dtype not in (torch.float32, torch.bfloat16):
+        return False
+    if dtype == torch.bfloat16:
+        return bool(torch.cpu._is_avx512_bf16_supported())
+    random = torch.Generator().manual_seed(0)  # does not touch the global generator
+    one, other = (torch.randn(24, 64, 64, generator=random) for _ in range(2))
+    with torch.inference_mode(), onednn_products(dtype):
+        product = torch.bmm(one, other)
+    return torch.allclose(product.double(), one.double() @ other.double(), rtol=0, atol=_EXACT)

@@ -1,0 +1,67 @@
+"""Fused layers equal transformers' own."""
+
+import pytest
+import torch
+import transformers
+from helpers.tiny_models import BERT, PACKED, QWEN, ROWS, build
+
+from qwen3nb.models.inference.fused_layers import fuse_layers
+
+IDS = torch.tensor([ROWS[2]])
+
+
+@torch.inference_mode()
+def states(model):
+    return model(input_ids=IDS).last_hidden_state
+
+
+@pytest.mark.parametrize("name", PACKED)
+def test_states_are_equal(name):
+    expected, model = states(build(name)), build(name)
+    assert fuse_layers(model, force=True)
+    torch.testing.assert_close(states(model), expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("activation", ["gelu_new", "gelu_pytorch_tanh", "relu", "silu"])
+@pytest.mark.parametrize("family", ["bert", "qwen3"])
+def test_each_activation_is_its_own(family, activation):
+    kind, config, shape = {
+        "bert": (transformers.BertModel, transformers.BertConfig, BERT),
+        "qwen3": (transformers.Qwen3Model, transformers.Qwen3Config, QWEN),
+    }[family]
+    model = kind(config(**shape, hidden_act=activation)).eval()
+    expected = states(model)
+    assert fuse_layers(model, force=True)
+    torch.testing.assert_close(states(model), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_what_is_fused():
+    bert, qwen = build("bert"), build("qwen3 causal")
+    assert fuse_layers(bert, force=True)
+    assert fuse_layers(qwen, force=True)
+    first = bert.encoder.layer[0].intermediate
+    assert first.dense.activation == "gelu"
+    assert isinstance(first.intermediate_act_fn, torch.nn.Identity)
+    layer = qwen.layers[0]
+    assert layer.mlp.gate_proj.activation == "silu"
+    kinds = {type(each).__name__ for each in qwen.modules()}
+    assert not kinds & {"Qwen3MLP", "Qwen3RMSNorm", "Linear"}
+
+
+def test_a_model_that_is_not_prepacked_is_left_alone():
+    model = build("qwen3 causal").to(torch.float16)
+    before = [type(each) for each in model.modules()]
+    assert not fuse_layers(model, force=True)
+    assert [type(each) for each in model.modules()] == before
+
+
+def test_a_norm_in_16_bits_rounds_as_transformers_does():
+    """The mean in float32; one rounding before the weight, one after it."""
+    model = build("qwen3 causal").to(torch.bfloat16)
+    norm = model.norm
+    if not fuse_layers(model, force=True):
+        pytest.skip("this processor has no oneDNN in bfloat16")
+    given = torch.randn(3, 32, generator=torch.Generator().manual_seed(0)).to(torch.bfloat16)
+    with torch.inference_mode():
+        torch.testing.assert_close(model.norm(given), norm(given), atol=1e-2, rtol=1e-2)
+        assert model.norm(given).dtype == torch.bfloat16
