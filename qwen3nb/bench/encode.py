@@ -5,9 +5,9 @@ of sentence-transformers over that of a method. The vectors are compared in the 
 CPU seconds are reported besides seconds, because load on the machine hardly affects them.
 The limit is the matrix peak (`qwen3nb.bench.machine_limits`), measured once in every round.
 
-The texts are short sentences (AuthorSTS and the summaries of PyDocs), mixed lengths (as
-many summaries as documents) and long documents (about 200 to 256 tokens). All texts are distinct, so that encoding duplicates only once
-does not count as speed.
+The texts are short sentences (AuthorSTS and the summaries of PyDocs), mixed lengths (as many
+summaries as documents) and long documents (neighbours joined, about 200 to 256 tokens). All texts
+are distinct, so that encoding duplicates only once does not count as speed.
 """
 
 from __future__ import annotations
@@ -202,8 +202,19 @@ def bench_texts(count: int) -> dict[str, list[str]]:
     pairs = [text for first, second, _ in author_sts() for text in (first, second)]
     short = list(dict.fromkeys([*pairs[: count // 2], *_spread(summaries, count)]))
     mixed = [*_spread(summaries, count // 2), *_spread(documents, count - count // 2)]
-    long = _spread([text[:_LONG] for text in documents if len(text) >= _LONG], count)
-    return {"short sentences": short[:count], "mixed lengths": mixed, "long documents": long}
+    long = _spread(list(_joined(documents)), count)
+    sets = {"short sentences": short[:count], "mixed lengths": mixed, "long documents": long}
+    return {name: each for name, each in sets.items() if each}
+
+
+def _joined(documents: Sequence[str]) -> Iterator[str]:
+    """Join neighbours to texts of `_LONG` characters."""
+    text = ""
+    for document in documents:
+        text = f"{text}\n\n{document}" if text else document
+        if len(text) >= _LONG:
+            yield text[:_LONG]
+            text = ""
 
 
 def _spread(texts: Sequence[str], count: int) -> list[str]:

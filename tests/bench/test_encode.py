@@ -64,6 +64,9 @@ def test_a_way_is_equal_by_both_measures():
 
 def test_texts_are_distinct_and_as_many_as_asked_for(entries):
     sets = bench_texts(20)
+    long = sets.pop("long documents")
+    assert len(long) == len(set(long))
+    assert {len(text) for text in long} == {1000}
     assert sets.keys() == {"short sentences", "mixed lengths"}
     for texts in sets.values():
         assert len(texts) == len(set(texts)) == 20
@@ -82,6 +85,6 @@ def test_the_command_prints_a_table_per_model_and_set(tmp_path, entries):
     command = ["bench", "encode", "--model", str(tmp_path), "--texts", "6", "--rounds", "1"]
     done = CliRunner().invoke(cli.main, command)
     assert done.exit_code == 0, done.output
-    assert done.output.count("\nload_encoder(...).encode") == 2
+    assert done.output.count("\nload_encoder(...).encode") == 3
     assert f"\nlimit: {LIMITS['encode']}\n" in done.output
     assert f"{machine().split(',')[0]}" in done.output

@@ -142,6 +142,7 @@ class Runner:
             error=EncoderError,
             padded=self._packing is None,
             size=self.batch_size if self._packing is None else None,
+            parallel=self.way == "packed",
         ):
             running.append(([full[row] for row in batch], fetch))
             if len(running) > 1:

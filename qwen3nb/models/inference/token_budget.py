@@ -1,14 +1,18 @@
 """How many tokens go through a model in one pass: what memory holds, halved when it runs out.
 
-On a CPU small passes are fastest. On a GPU a pass should be large, so its size follows from the
-free memory and the shape of the model. It is a power of two with an upper bound, so that equal
-models on large GPUs have equal passes, whatever else is in memory.
+On a CPU small passes are fastest, and several run side by side. On a GPU a pass should be large,
+so its size follows from the free memory and the shape of the model. It is a power of two with an
+upper bound, so that equal models on large GPUs have equal passes, whatever else is in memory.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -19,6 +23,7 @@ from qwen3nb.models.batching import batches_by_tokens
 __all__ = ["TokenBudget", "fitting_tokens", "is_out_of_memory", "sent", "tokens_per_pass"]
 
 CPU_TOKENS = 1024
+_MOST_WORKERS = 8  # of more, Python would be the limit
 _LEAST, _MOST = 1024, 65_536  # tokens per pass on a GPU; more than the latter gain nothing
 _MESSAGES = (  # of errors without a class of their own
     "DefaultCPUAllocator",
@@ -47,6 +52,7 @@ class TokenBudget:
         error: type[Exception],
         padded: bool = False,
         size: int | None = None,
+        parallel: bool = False,
     ) -> Iterator[tuple[list[int], _Result]]:
         """Yield the indices of each pass, the longest texts first, and what ``forward`` returns.
 
@@ -59,6 +65,8 @@ class TokenBudget:
             error: the class of the error below.
             padded: whether texts are padded to the longest of the pass.
             size: texts per pass at most; None for no limit.
+            parallel: whether passes may run side by side in threads, which keeps all cores of a
+                CPU busy between the products too.
 
         Raises:
             Exception: of class ``error``: memory runs out on a single text.
@@ -67,35 +75,40 @@ class TokenBudget:
         while waiting:
             finished: set[int] = set()
             counts = [lengths[index] for index in waiting]
-            for batch in batches_by_tokens(counts, budget=self.tokens, size=size, padded=padded):
-                indices = [waiting[row] for row in batch]
-                result = self._attempt(forward, indices, lengths, padded, error)
-                if result is None:
-                    break
-                finished.update(indices)
-                yield indices, result
+            batches = [
+                [waiting[row] for row in batch]
+                for batch in batches_by_tokens(counts, budget=self.tokens, size=size, padded=padded)
+            ]
+            calls = [partial(forward, indices) for indices in batches]
+            workers = _workers(len(batches)) if parallel else 1
+            with closing(_in_order(calls, workers=workers)) as results:
+                for indices, fetch in zip(batches, results, strict=True):
+                    own = [lengths[index] for index in indices]
+                    result = self._attempt(fetch, own, padded, error)
+                    if result is None:
+                        break
+                    finished.update(indices)
+                    yield indices, result
             waiting = [index for index in waiting if index not in finished]
 
     def _attempt(
         self,
-        forward: Callable[[list[int]], _Result],
-        indices: list[int],
-        lengths: Sequence[int],
+        fetch: Callable[[], _Result],
+        counts: Sequence[int],
         padded: bool,
         error: type[Exception],
     ) -> _Result | None:
         """Return the result of a pass, or None if it did not fit and the budget was halved."""
         try:
-            return forward(indices)
+            return fetch()
         except RuntimeError as failure:
             if not is_out_of_memory(failure):
                 raise
             reason = str(failure).splitlines()[0]
-        counts = [lengths[index] for index in indices]
         tokens = len(counts) * max(counts) if padded else sum(counts)
         if len(counts) == 1:
             raise error(f"a text of {tokens} tokens does not fit in memory: {reason}")
-        self.tokens = max(1, tokens // 2)
+        self.tokens = max(1, min(self.tokens, tokens // 2))
         _logger.warning(
             "out of memory with %d tokens; continuing with %d per pass, which changes results by "
             "rounding at most",
@@ -104,6 +117,39 @@ class TokenBudget:
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         return None
+
+
+def _workers(passes: int) -> int:
+    """Return how many of ``passes`` run side by side: at least two for each."""
+    return max(1, min(torch.get_num_threads(), passes // 2, _MOST_WORKERS))
+
+
+def _in_order(
+    calls: Sequence[Callable[[], _Result]], *, workers: int
+) -> Generator[Callable[[], _Result], None, None]:
+    """Yield what returns the result of each call, in order, while ``workers`` threads run ahead.
+
+    PyTorch's threads are divided among them. A single worker runs a call when its result is
+    wanted.
+    """
+    if workers == 1:
+        yield from calls
+        return
+    threads = torch.get_num_threads()
+    pool = ThreadPoolExecutor(
+        workers, initializer=torch.set_num_threads, initargs=(threads // workers,)
+    )
+    ahead: deque[Future[_Result]] = deque()
+    try:
+        for call in calls:
+            ahead.append(pool.submit(call))
+            if len(ahead) > workers:
+                yield ahead.popleft().result
+        while ahead:
+            yield ahead.popleft().result
+    finally:
+        pool.shutdown(cancel_futures=True)
+        torch.set_num_threads(threads)  # a worker's own number is that of later threads too
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:

@@ -242,6 +242,7 @@ class Reranker:
             lambda batch: self._logits(prefix, [rests[index] for index in batch]),
             error=RerankError,
             padded=True,
+            parallel=self._model.model.device.type == "cpu",
         )
         batches, logits = zip(*passes, strict=True)
         no, yes = torch.cat(logits).T.cpu().numpy().astype(np.float64)  # the only wait for a GPU

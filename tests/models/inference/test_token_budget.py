@@ -1,5 +1,6 @@
 """Passes of a size that fits, and the class and message of what did not."""
 
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -83,3 +84,71 @@ def test_one_text_too_many_is_an_error_of_the_callers_class():
 
     with pytest.raises(KeyError, match="a text of 3 tokens does not fit in memory: CUDA .* 2 GiB"):
         list(TokenBudget(8).passes([3], forward, error=KeyError))
+
+
+@pytest.fixture
+def four_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(4)
+    yield
+    torch.set_num_threads(before)
+
+
+def threads_elsewhere():
+    """Threads that PyTorch would use in a thread that begins now."""
+    seen = []
+    other = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))
+    other.start()
+    other.join()
+    return seen[0]
+
+
+@pytest.mark.parametrize(("passes", "each"), [(2, {4}), (5, {2}), (8, {1})])
+def test_passes_side_by_side_divide_the_threads(four_threads, passes, each):
+    used = list(
+        TokenBudget(1).passes(
+            [1] * passes, lambda _: torch.get_num_threads(), error=KeyError, parallel=True
+        )
+    )
+    assert [indices for indices, _ in used] == [[index] for index in range(passes)]
+    assert {threads for _, threads in used} == each
+    assert (torch.get_num_threads(), threads_elsewhere()) == (4, 4)
+
+
+def test_passes_side_by_side_halve_and_keep_what_is_done(four_threads):
+    """The second of five fails: the first stays, the others go through in smaller passes."""
+    tried = []
+
+    def forward(indices):
+        tried.append(tuple(indices))
+        if indices == [2, 3]:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return sum(indices)
+
+    budget = TokenBudget(4)
+    done = list(budget.passes([2] * 10, forward, error=KeyError, parallel=True))
+    assert [index for indices, _ in done for index in indices] == list(range(10))
+    assert all(total == sum(indices) for indices, total in done)
+    assert done[0] == ([0, 1], 1)
+    assert ([2], 2) in done
+    assert budget.tokens == 2
+    assert tried.count((0, 1)) == 1
+
+
+def test_an_error_ends_the_passes_beside_it(four_threads):
+    def forward(indices):
+        raise ZeroDivisionError(f"in {indices}")
+
+    before = threading.active_count()
+    with pytest.raises(ZeroDivisionError, match=r"in \[0\]"):
+        list(TokenBudget(1).passes([1] * 8, forward, error=KeyError, parallel=True))
+    assert threading.active_count() == before
+    assert (torch.get_num_threads(), threads_elsewhere()) == (4, 4)
+
+
+def test_the_caller_may_stop_early(four_threads):
+    before = threading.active_count()
+    passes = TokenBudget(1).passes([1] * 100, len, error=KeyError, parallel=True)
+    assert next(passes) == ([0], 1)
+    passes.close()
+    assert threading.active_count() == before
