@@ -290,15 +290,21 @@ def time_shares(tokenise: Callable[[], object], forward: Callable[[], object]) -
     """Return which share of the time tokenising takes, and each part of the forward passes.
 
     Operators on the CPU are timed by PyTorch's profiler, which makes the many small ones a
-    little slower than they are; what is left of the wall-clock time is Python's.
+    little slower than they are; what is left of the wall-clock time is Python's. One thread does
+    all, because the profiler sees no other.
 
     Args:
         tokenise: reads the texts.
         forward: runs the model on the CPU, on tokens.
     """
     seconds = {"tokenising": _wall(tokenise), **dict.fromkeys((*_PARTS, _OTHER, _PYTHON), 0.0)}
-    with _profiled() as trace:
-        whole = _wall(forward)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with _profiled() as trace:
+            whole = _wall(forward)
+    finally:
+        torch.set_num_threads(threads)
     for event in trace.key_averages():
         part = _PART_OF.get(event.key.rpartition("::")[2], _OTHER)
         seconds[part] += event.self_cpu_time_total / 1e6
