@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from qwen3nb.bench.machine_limits import (
     MatrixPeak,
@@ -394,11 +395,17 @@ def _timed(call: Callable[[], Vectors]) -> tuple[float, float]:
     return time.perf_counter() - seconds, time.process_time() - cpu
 
 
+def _unit(vectors: Vectors) -> NDArray[np.float64]:
+    """Return vectors of length 1; those of 16 bits are so to their rounding only."""
+    wide = vectors.astype(np.float64)
+    return wide / np.linalg.norm(wide, axis=1, keepdims=True)
+
+
 def _compare(
     methods: dict[str, Callable[[], Vectors]], *, rounds: int, work: MatrixWork, peak: MatrixPeak
 ) -> tuple[EncodeTiming, ...]:
     """Compare times and vectors of each method with the first; all take turns, and so the peak."""
-    vectors = {name: call().astype(np.float64) for name, call in methods.items()}
+    vectors = {name: _unit(call()) for name, call in methods.items()}
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in methods}
     for _ in range(rounds):
         for name, call in methods.items():
