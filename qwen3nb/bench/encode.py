@@ -45,6 +45,7 @@ from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel
 from qwen3nb.models.modeling.runtime import pick_device
 from qwen3nb.models.sources.resolve import find_source
 from qwen3nb.models.types import Vectors
+from qwen3nb.utils.format import aligned
 from qwen3nb.utils.hardware import processor
 
 __all__ = [
@@ -52,7 +53,6 @@ __all__ = [
     "DIFFERENCE",
     "EncodeBench",
     "EncodeTiming",
-    "aligned",
     "bench_encode",
     "bench_texts",
     "best_batch_size",
@@ -173,14 +173,6 @@ class EncodeBench:
         limit = limit_text(self.work, self.peak_gflops)
         parts = shares_table(self.time_shares, of=self.timings[-1].name)
         return "\n".join([title, limit, *aligned([head, *rows]), *parts])
-
-
-def aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Format a table, its first column left-aligned, the others right-aligned."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
-    ]
 
 
 def machine() -> str:

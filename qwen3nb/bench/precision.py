@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from qwen3nb.analysis.stats.paired_tests import equivalence, mean_difference
 from qwen3nb.bench.encode import (
     QWEN3,
-    aligned,
     bench_texts,
     best_batch_size,
     load_peer,
@@ -40,6 +39,7 @@ from qwen3nb.models.modeling.dtypes import DTYPES
 from qwen3nb.models.search.exact import search
 from qwen3nb.models.types import Vectors
 from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.format import aligned
 
 if TYPE_CHECKING:
     from qwen3nb.datasets.pydocs.build import PyDocs

@@ -1,13 +1,15 @@
-"""Format numbers, p-values and intervals as text, and dataclasses as strict JSON."""
+"""Format numbers, p-values, intervals and tables as text, and dataclasses as strict JSON."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
 
 __all__ = [
+    "aligned",
     "duration_text",
     "inert_text",
     "interval_text",
@@ -126,3 +128,11 @@ def interval_text(
     if percent:
         return "[" + ", ".join(percent_text(end, sign=sign) for end in interval) + "]"
     return "[" + ", ".join(number_text(end, sign=sign, digits=digits) for end in interval) + "]"
+
+
+def aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Format a table, its first column left-aligned, the others right-aligned."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
+    ]

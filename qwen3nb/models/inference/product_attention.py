@@ -18,11 +18,12 @@ size.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
+from threading import Lock
 from typing import Any
 
 import torch
@@ -214,19 +215,37 @@ def runs_as_products(model: Any) -> bool:
     return prepacked and has_fast_products(model.dtype)
 
 
-@contextmanager
-def onednn_products(dtype: torch.dtype) -> Iterator[None]:
+class _Permission:
+    """PyTorch's permission, of the whole process, to compute float32 products in oneDNN.
+
+    Given as long as any thread needs it: passes run side by side, and outside of them PyTorch's
+    own attention is slow with it.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._users, self._before = Lock(), 0, ""
+
+    def __enter__(self) -> None:
+        matmul: Any = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
+        with self._lock:
+            if not self._users:
+                self._before, matmul.fp32_precision = matmul.fp32_precision, "bf16"
+            self._users += 1
+
+    def __exit__(self, *_: object) -> None:
+        matmul: Any = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
+        with self._lock:
+            self._users -= 1
+            if not self._users:
+                matmul.fp32_precision = self._before
+
+
+_PERMISSION = _Permission()
+
+
+def onednn_products(dtype: torch.dtype) -> AbstractContextManager[None]:
     """Let oneDNN compute batched products in ``dtype``; see `has_fast_products`."""
-    if dtype != torch.float32:  # oneDNN's anyway
-        yield
-        return
-    matmul: Any = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
-    before = matmul.fp32_precision
-    matmul.fp32_precision = "bf16"
-    try:
-        yield
-    finally:
-        matmul.fp32_precision = before
+    return _PERMISSION if dtype == torch.float32 else nullcontext()  # in 16 bits it does anyway
 
 
 @cache

@@ -136,6 +136,20 @@ def test_the_setting_is_given_back(monkeypatch):
         assert matmul.fp32_precision == before
 
 
+def test_the_setting_stays_while_another_thread_needs_it(monkeypatch):
+    """The first to come leaves first; a plain save and restore would leave the setting on."""
+    monkeypatch.undo()
+    matmul = torch.backends.mkldnn.matmul
+    before = matmul.fp32_precision
+    first, second = (product_attention.onednn_products(torch.float32) for _ in range(2))
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert matmul.fp32_precision == "bf16"
+    second.__exit__(None, None, None)
+    assert matmul.fp32_precision == before
+
+
 def test_only_a_prepacked_model_runs_as_products():
     assert not product_attention.runs_as_products(build("bert"))
     assert runner("bert", linear="torch")._packing.products is False
