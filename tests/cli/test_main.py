@@ -156,7 +156,7 @@ def test_errors_are_told_without_a_traceback(cli, tmp_path, checkpoint, checkout
         (("extract", tmp_path / "no", tmp_path / "out"), "no such folder"),
         (("extract", checkpoint, tmp_path / "o", "--pooling", "men"), "'men' is not one of 'mean'"),
         (("average", tmp_path, tmp_path / "o", "--last", 2), "checkpoint-N"),
-        (("average", tmp_path, tmp_path / "o"), "last=N or best=N"),
+        (("average", tmp_path, tmp_path / "o"), "either --last N or --best N"),
         (("card", "--model", checkpoint), "no qwen3nb.json"),
         (("extract", checkpoint, tmp_path / "o", "--allow", "nan"), "choose one of: decoder"),
         (("push", checkpoint, "lab/model"), "this is not an export"),
