@@ -269,6 +269,7 @@ class _Clock:
 
     def __init__(self, *, started: float) -> None:
         """``started`` is when the process was started, by ``time.time()``."""
+        self._thread = threading.current_thread()
         self.parts = {part: (0.0, 0.0) for part, *_ in _PARTS}
         self._open = [_OTHER]
         self._last = (time.perf_counter(), time.process_time())
@@ -289,7 +290,7 @@ class _Clock:
 
         @wraps(function)
         def call(*args: Any, **options: Any) -> Any:
-            beside = threading.current_thread() is not threading.main_thread()
+            beside = threading.current_thread() is not self._thread
             if beside or self._open[-1] == part:  # what a pass imports is time of the passes
                 return function(*args, **options)
             self._note()
