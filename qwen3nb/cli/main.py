@@ -7,7 +7,6 @@ A command's module is imported when the command is used, and heavy libraries whe
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -151,7 +150,7 @@ def extract(
 
     hide_library_bars()
     done = run(checkpoint, output, normalize=not no_normalize, prompts=dict(prompts), **options)
-    for warning in (*done.warnings, *_mistyped(name for name, _ in prompts)):
+    for warning in done.warnings:
         say(f"warning: {warning}", fg="yellow", err=True)
     if as_json:
         print_json(
@@ -174,16 +173,6 @@ def extract(
     if verbose:
         for key, value in done.verification.as_dict().items():
             click.echo(f"  {key}: {value}")
-
-
-def _mistyped(names: Iterable[str]) -> Iterator[str]:
-    """Yield a warning for each name of a prompt that is almost that of a role."""
-    from difflib import get_close_matches
-
-    roles = ("query", "document", "passage", "symmetric")
-    for name in names:
-        if name not in roles and (near := get_close_matches(name, roles, n=1, cutoff=0.7)):
-            yield f"prompt {name!r} is used only where a program names it; is it {near[0]!r}?"
 
 
 @main.command()

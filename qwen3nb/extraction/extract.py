@@ -41,6 +41,7 @@ from qwen3nb.extraction.verify import Verification, verify_export
 from qwen3nb.models.gate.model_folder import check_model_folder
 from qwen3nb.models.modeling.configuration import Qwen3EncoderConfig, ignored_settings
 from qwen3nb.models.modeling.configuration import encoder_config as build_config
+from qwen3nb.models.sources.prompt_names import mistyped_roles
 from qwen3nb.utils.atomic_files import may_replace, new_folder, write_json, write_text
 from qwen3nb.utils.choices import one_of
 
@@ -133,7 +134,7 @@ def extract_encoder(
         weights = write_pieces(
             [source], pieces, work / SINGLE, label="extracting", show_progress=show_progress
         )
-        warnings += weights.warnings
+        warnings += [*weights.warnings, *mistyped_roles(export.prompts)]
         write_model_files(work, config, export)
         if onnx:
             write_graph(work)

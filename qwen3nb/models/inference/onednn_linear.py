@@ -55,18 +55,16 @@ _UNAVAILABLE = (AttributeError, NotImplementedError, RuntimeError, TypeError)
 
 
 class PrepackedLinear(nn.Module):
-    """A linear layer (T, I) to (T, O) with weights in oneDNN's order; no gradients."""
+    """A linear layer (T, I) to (T, O) with weights in oneDNN's order; no gradients.
 
-    def __init__(
-        self, weight: Tensor, bias: Tensor | None, *, activation: Activation = "none"
-    ) -> None:
-        """Reorder ``weight`` (O, I); ``bias`` (O,) is kept as it is.
+    Attributes:
+        activation: what is applied to the result.
+    """
 
-        Attributes:
-            activation: what is applied to the result.
-        """
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        """Reorder ``weight`` (O, I); ``bias`` (O,) is kept as it is."""
         super().__init__()
-        self.activation: Activation = activation
+        self.activation: Activation = "none"
         self.out_features, self.in_features = weight.shape
         with torch.inference_mode():
             dense = weight.detach().contiguous()

@@ -17,7 +17,8 @@ A folder stores its prompts in ``config_sentence_transformers.json``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from qwen3nb.utils.atomic_files import read_json
 
 __all__ = [
     "exported_prompts",
+    "mistyped_roles",
     "named_prompts",
     "sentence_settings",
     "stored_prompts",
@@ -56,6 +58,21 @@ def named_prompts(prompts: Mapping[str, str]) -> dict[str, str]:
             raise SpecError(f"two prompts for {ours!r}: {named[ours]!r} and {text!r}; give one")
     roles = ("query", _PASSAGE, _SYMMETRIC)
     return {name: text for name, text in named.items() if text or name not in roles}
+
+
+def mistyped_roles(names: Iterable[str]) -> list[str]:
+    """Return a warning for each name of a prompt that is almost that of a role.
+
+    >>> mistyped_roles(["query", "qeury", "STS12"])
+    ["prompt 'qeury' is used only where a program names it; is it 'query'?"]
+    """
+    roles = ("query", _DOCUMENT, _PASSAGE, _SYMMETRIC)
+    near = {name: difflib.get_close_matches(name, roles, n=1, cutoff=0.7) for name in names}
+    return [
+        f"prompt {name!r} is used only where a program names it; is it {meant[0]!r}?"
+        for name, meant in near.items()
+        if meant and name not in roles
+    ]
 
 
 def stored_prompts(folder: Path) -> dict[str, str]:
