@@ -5,7 +5,7 @@ The names below are the public ones, with five namespaces: `stats`, `tables`, `f
 costs next to nothing.
 """
 
-from qwen3nb.utils.lazy_names import lazy_names
+from qwen3nb.utils.imports import lazy_names
 
 _HOMES = {
     "qwen3nb.analysis.comparison.compare": ("compare",),

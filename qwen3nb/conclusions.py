@@ -1,6 +1,6 @@
 """Sentences that say what came out, made from results, each loaded when first used."""
 
-from qwen3nb.utils.lazy_names import lazy_names
+from qwen3nb.utils.imports import lazy_names
 
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,

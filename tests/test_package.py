@@ -78,7 +78,7 @@ datasets.rows datasets.values datasets.training_files datasets.trec datasets.jud
 datasets.mirror datasets.needs datasets.fetch datasets.words
 datasets.pydocs
 datasets.collection datasets.custom datasets.collection_formats
-evaluation.recording evaluation.run evaluation.run_files
+evaluation.recording evaluation.run evaluation.run_files evaluation.known_models
 evaluation.mteb evaluation.embeddings evaluation.retrieval
 evaluation.evaluate evaluation.studies evaluation.training
 analysis.stats analysis.comparison analysis.inventory analysis.training analysis.calibration

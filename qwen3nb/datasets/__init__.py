@@ -3,7 +3,7 @@
 The names below are available as `q.datasets` and loaded on first use.
 """
 
-from qwen3nb.utils.lazy_names import lazy_names
+from qwen3nb.utils.imports import lazy_names
 
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,

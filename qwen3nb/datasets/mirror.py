@@ -26,6 +26,7 @@ __all__ = [
     "HUB_ID",
     "NOTE",
     "MirrorError",
+    "current_revision",
     "data_revision",
     "explain",
     "fetched_note",
@@ -90,14 +91,18 @@ def _digest(folder: Path, files: list[Path]) -> str:
 
 
 def data_revision(task: Any) -> str:
-    """Return what identifies a task's data: a revision, or the digest of a local copy.
+    """Return what identifies a task's data; see `current_revision`."""
+    data = task.metadata.dataset
+    return current_revision(data["path"], pinned=str(data.get("revision")))
+
+
+def current_revision(id_: str, *, pinned: str) -> str:
+    """Return what identifies a data set: a revision, or the digest of a local copy.
 
     A folder of the mirror that `fetch` filled and that is unchanged since is identified by
-    its revision; any other folder by its content.
+    its revision; any other folder by its content; without a folder it is ``pinned``.
     """
-    data = task.metadata.dataset
-    folder = mirrored(data["path"])
-    pinned = str(data.get("revision"))
+    folder = mirrored(id_)
     if folder is None:
         return pinned
     note = fetched_note(folder)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from qwen3nb import paths
 from qwen3nb.datasets.collection import TestCollection
 from qwen3nb.datasets.collection_formats import find_collections
 from qwen3nb.datasets.custom.load import Domain
+from qwen3nb.datasets.custom.queries import ModelEntry
+from qwen3nb.evaluation.known_models import known_or_loaded, loaded
 from qwen3nb.evaluation.mteb.evaluate import Model, evaluate_tasks
 from qwen3nb.evaluation.recording import evaluating, record_path, stored
 from qwen3nb.evaluation.retrieval.custom import evaluate_domain
@@ -18,10 +21,14 @@ from qwen3nb.evaluation.retrieval.evaluate import DEPTH, evaluate_collection, se
 from qwen3nb.evaluation.retrieval.rerank import rerank
 from qwen3nb.evaluation.run import EvaluationRun, Tally
 from qwen3nb.evaluation.run_files import has_runs, with_added_runs, with_runs
+from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.encoders.wrapped import WrappedEncoder
 from qwen3nb.models.load import load_model
 from qwen3nb.models.rerankers.yes_no import Reranker
+from qwen3nb.models.search.bm25 import BM25
+from qwen3nb.models.search.fusion import Fusion
 from qwen3nb.records.record import Result
+from qwen3nb.utils.imports import load_library
 
 __all__ = ["evaluate"]
 
@@ -50,7 +57,8 @@ def evaluate(
 
     On a tier, a reranker reranks BM25's candidates; see `rerank`.
 
-    A task with a record for the same model, data and software is not run again.
+    A task with a record for the same model, data and software is not run again, and a model
+    named by its spec is not loaded if no task runs.
     A task that fails does not stop the others; a task the model does not support (BM25 has
     no vectors to classify with) is skipped and listed.
 
@@ -106,7 +114,9 @@ def evaluate(
             run.raise_failures()
         return run
     if isinstance(model, str | Path):
-        model = load_model(model, batch_size=batch_size, show_progress=show_progress)
+        load = partial(_loaded, model, with_mteb=data is None, batch_size=batch_size,
+                       show_progress=show_progress)  # fmt: skip
+        model = known_or_loaded(ModelEntry(str(model), str(model)), load=load, options={})
     if data is None and not tasks and isinstance(model, Reranker):
         return rerank(
             model, tier=tier, limit=limit, output=output, seed=seed, config=config, fresh=fresh,
@@ -133,6 +143,13 @@ def evaluate(
         model, listed, folder=Path(output) if output else paths.results(), seed=seed,
         config=config, fresh=fresh, runs=runs, strict=strict,
     )  # fmt: skip
+
+
+def _loaded(spec: str | Path, *, with_mteb: bool, **options: Any) -> Encoder | BM25 | Fusion:
+    """Load a model; MTEB before it, see `load_library`."""
+    if with_mteb:
+        load_library("mteb")
+    return load_model(spec, **options)
 
 
 def _on_collections(
@@ -173,6 +190,7 @@ def _on_collection(
     earlier = None if fresh else _stored(model, collection, folder=folder, seed=seed)
     if earlier is not None and (not runs or has_runs(earlier, folder)):
         return earlier, True
+    model = loaded(model)
     result = evaluate_collection(model, collection, seed=seed, **options)
     if runs:
         searched = searched_run(model, collection)

@@ -17,6 +17,7 @@ from qwen3nb.models.sources.resolve import adapter_source, fetch_model, find_sou
 from qwen3nb.models.sources.source import Source
 from qwen3nb.models.types import SpecError
 from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.imports import load_library
 
 if TYPE_CHECKING:
     from qwen3nb.models.search.bm25 import BM25
@@ -97,6 +98,8 @@ def load_encoder(
 
         dimension = int(source.spec.partition(":")[2] or 128)
         return RandomEncoder(source, seed=seed, dimension=dimension, **options)
+    ours = source.kind != "sentence-transformers"
+    load_library("transformers.modeling_utils" if ours else "sentence_transformers")
     adapter = source.kind == "adapter"
     model = source.base if source.base is not None else source
     if model.folder is not None:

@@ -17,8 +17,7 @@ from qwen3nb.analysis.comparison.alignment import model_names
 from qwen3nb.analysis.comparison.compare import Comparison, compare
 from qwen3nb.checkpoints.provenance import read_provenance
 from qwen3nb.evaluation.evaluate import evaluate
-from qwen3nb.evaluation.mteb.evaluate import suite_tasks
-from qwen3nb.evaluation.mteb.select import task_key
+from qwen3nb.evaluation.mteb.select import suite_tasks, task_key
 from qwen3nb.evaluation.run import EvaluationError
 from qwen3nb.metrics.intervals import interval_words
 from qwen3nb.models.load import load_model

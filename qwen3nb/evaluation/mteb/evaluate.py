@@ -23,17 +23,12 @@ import numpy as np
 from qwen3nb import paths
 from qwen3nb.datasets.mirror import data_revision, load_data, local_data
 from qwen3nb.datasets.needs import hub_access, needs
+from qwen3nb.evaluation.known_models import KnownModel, loaded
 from qwen3nb.evaluation.mteb.counts import data_counts
+from qwen3nb.evaluation.mteb.known_tasks import KnownTask, known_tasks
 from qwen3nb.evaluation.mteb.per_query import SEARCH_TYPES, score_task, scored_run
 from qwen3nb.evaluation.mteb.results_folder import keep_results
-from qwen3nb.evaluation.mteb.select import (
-    select_tasks,
-    selection,
-    split_groups,
-    split_names,
-    task_key,
-    tier_tasks,
-)
+from qwen3nb.evaluation.mteb.select import selection
 from qwen3nb.evaluation.mteb.subsample import limited
 from qwen3nb.evaluation.recording import (
     Work,
@@ -56,8 +51,7 @@ from qwen3nb.utils.atomic_files import read_json, write_text
 from qwen3nb.utils.progress import tqdm
 
 __all__ = [
-    "Model", "evaluate_task", "evaluate_tasks", "is_complete", "stored_record", "suite_tasks",
-    "unsuited",
+    "Model", "evaluate_task", "evaluate_tasks", "is_complete", "stored_record", "unsuited",
 ]  # fmt: skip
 
 Model = Encoder | BM25 | Fusion | Reranker
@@ -65,7 +59,7 @@ Model = Encoder | BM25 | Fusion | Reranker
 
 @hub_session()  # a hub that fails is not asked for each task
 def evaluate_tasks(
-    model: Model,
+    model: Model | KnownModel,
     *,
     tier: str = "smoke",
     tasks: Iterable[Any] | str | None = None,
@@ -84,7 +78,8 @@ def evaluate_tasks(
     See `qwen3nb.evaluate`, which also takes a model spec.
 
     Args:
-        model: from `load_encoder`, `load_model` or `load_reranker`.
+        model: from `load_encoder`, `load_model` or `load_reranker`; one that is only known is
+            loaded when a task runs.
         tier: name of a tier; see `TIERS`.
         tasks: MTEB task objects or names to run instead of a tier, or one comma-separated
             string of names; an empty string means the tier's tasks.
@@ -109,28 +104,27 @@ def evaluate_tasks(
     tally, run, reachable = Tally(), uuid.uuid4().hex[:12], cache(hub_reachable)
     config = {**(config or {}), "tier": tier}
     bar = tqdm(
-        suite_tasks(tier=tier, tasks=tasks), desc=model.label, unit="task",
+        known_tasks(tier=tier, tasks=tasks, limit=limit), desc=model.label, unit="task",
         disable=not show_progress,
     )  # fmt: skip
     for task in bar:
-        name = task_key(task, limit=limit)
+        name = task.key
         bar.set_postfix_str(name)
         if reason := unsuited(model, task):
             tally.skip(name, reason)
             continue
         file = record_path(model, name, folder=folder, seed=seed)
         with evaluating(file):
-            earlier = (
-                None if fresh else stored_record(model, task, folder=folder, seed=seed, limit=limit)
-            )
+            earlier = None if fresh else stored_record(model, task, folder=folder, seed=seed)
             if earlier is not None and is_complete(earlier, folder=folder, runs=runs):
                 tally.add(earlier, name=name, reused=True)
                 continue
-            with tally.attempt(name), hub_access(needs([task]), reachable):
+            loaded(model)  # if it fails, so does every task
+            with tally.attempt(name), hub_access(needs([task.load()]), reachable):
                 result = evaluate_task(
-                    model, task, seed=seed, batch_size=batch_size, limit=limit, config=config,
-                    run=run, mteb_results=None if limit or earlier else folder / "mteb",
-                    run_folder=folder if runs else None,
+                    loaded(model), task.load(), seed=seed, batch_size=batch_size, limit=limit,
+                    config=config, run=run, run_folder=folder if runs else None,
+                    mteb_results=None if limit or earlier else folder / "mteb",
                 )  # fmt: skip
                 if earlier is not None:
                     result = with_added_runs(earlier, result)
@@ -149,39 +143,25 @@ def _keep_failure(trace: str | None, file: Path) -> None:
     write_text(file, trace)
 
 
-def suite_tasks(*, tier: str, tasks: Iterable[Any] | str | None) -> list[Any]:
-    """Return the tasks that `evaluate_tasks` runs, with aggregate tasks split into parts."""
-    if isinstance(tasks, str):
-        tasks = split_names(tasks) or None
-    if tasks is None:
-        return tier_tasks(tier)
-    return split_groups(
-        select_tasks(names=[each])[0] if isinstance(each, str) else each for each in tasks
-    )
-
-
-def unsuited(model: Model, task: Any) -> str:
+def unsuited(model: Model | KnownModel, task: KnownTask) -> str:
     """Return why the model does not support the task, or an empty string."""
-    kind = task.metadata.type
     if isinstance(model, Reranker):
-        return "" if kind == "Reranking" else f"{model.label} reranks only"
-    return (
-        f"{model.label} has no vectors" if model.searches_only and kind not in SEARCH_TYPES else ""
-    )
+        return "" if task.type == "Reranking" else f"{model.label} reranks only"
+    vectors = not model.searches_only or task.type in SEARCH_TYPES
+    return "" if vectors else f"{model.label} has no vectors"
 
 
 def stored_record(
-    model: Model, task: Any, *, folder: Path, seed: int, limit: int = 0
+    model: Model | KnownModel, task: KnownTask, *, folder: Path, seed: int
 ) -> Result | None:
     """Return the stored record for this model, data and software, if any."""
-    name = task_key(task, limit=limit)
     return stored(
-        record_path(model, name, folder=folder, seed=seed),
+        record_path(model, task.key, folder=folder, seed=seed),
         identity=model.identity,
         same=lambda result: (
-            result.task.revision == data_revision(task)
-            and sorted(result.task.splits) == sorted(task.eval_splits)
-            and sorted(result.task.subsets) == sorted(task.hf_subsets)
+            result.task.revision == task.revision
+            and sorted(result.task.splits) == sorted(task.splits)
+            and sorted(result.task.subsets) == sorted(task.subsets)
         ),
     )
 

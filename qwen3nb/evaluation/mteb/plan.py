@@ -14,10 +14,10 @@ from qwen3nb.evaluation.mteb.evaluate import (
     Model,
     is_complete,
     stored_record,
-    suite_tasks,
     unsuited,
 )
-from qwen3nb.evaluation.mteb.select import task_key
+from qwen3nb.evaluation.mteb.known_tasks import KnownTask
+from qwen3nb.evaluation.mteb.select import suite_tasks, task_key
 from qwen3nb.evaluation.mteb.subsample import limited
 
 __all__ = ["TO_RUN", "Planned", "plan", "task_statuses", "waiting"]
@@ -133,9 +133,10 @@ def task_statuses(
 
 
 def _status(model: Model, task: Any, *, folder: Path, seed: int, limit: int, runs: bool) -> str:
-    if reason := unsuited(model, task):
+    known = KnownTask.of(task, limit=limit)
+    if reason := unsuited(model, known):
         return reason
-    there = stored_record(model, task, folder=folder, seed=seed, limit=limit)
+    there = stored_record(model, known, folder=folder, seed=seed)
     complete = there is not None and is_complete(there, folder=folder, runs=runs)
     return "there" if complete else TO_RUN
 

@@ -16,9 +16,9 @@ from typing import Any
 from qwen3nb import paths
 from qwen3nb.datasets.needs import Need, hub_access, missing, missing_error, needs
 from qwen3nb.evaluation.mteb.cost import Range, measure_encoding
-from qwen3nb.evaluation.mteb.evaluate import Model, suite_tasks
+from qwen3nb.evaluation.mteb.evaluate import Model
 from qwen3nb.evaluation.mteb.plan import TO_RUN, Planned, plan, task_statuses, waiting
-from qwen3nb.evaluation.mteb.select import tier_tasks
+from qwen3nb.evaluation.mteb.select import suite_tasks, tier_tasks
 from qwen3nb.hub.session import hub_problem
 from qwen3nb.models.cache.segments import bytes_per_vector
 from qwen3nb.models.encoders.base import Encoder

@@ -11,6 +11,7 @@ from typing import Any
 
 from qwen3nb.tiers import BENCHMARKS, TIERS
 from qwen3nb.utils.choices import one_of
+from qwen3nb.utils.imports import load_library
 
 __all__ = [
     "ALL",
@@ -19,6 +20,7 @@ __all__ = [
     "selection",
     "split_groups",
     "split_names",
+    "suite_tasks",
     "task_key",
     "tier_tasks",
 ]
@@ -46,7 +48,7 @@ def tier_tasks(tier: str) -> list[Any]:
 
 def _benchmark_tasks(name: str) -> list[Any]:
     """Return the tasks of an entry of `BENCHMARKS`; MTEB's own are restricted as MTEB does."""
-    import mteb
+    mteb = load_library("mteb")
 
     if name.startswith("MTEB("):
         return list(mteb.get_benchmark(name).tasks)
@@ -87,6 +89,17 @@ def selection(task: Any, *, limit: int = 0) -> str:
     if len(text) <= _LONGEST:
         return text
     return f"{text[:_LONGEST]}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:8]}"
+
+
+def suite_tasks(*, tier: str, tasks: Iterable[Any] | str | None) -> list[Any]:
+    """Return the task objects to evaluate, with aggregate tasks split into parts."""
+    if isinstance(tasks, str):
+        tasks = split_names(tasks) or None
+    if tasks is None:
+        return tier_tasks(tier)
+    return split_groups(
+        select_tasks(names=[each])[0] if isinstance(each, str) else each for each in tasks
+    )
 
 
 def choose_tasks(
@@ -158,7 +171,7 @@ def select_tasks(
     Raises:
         ValueError: unknown name, type, benchmark, split or subset, or an empty selection.
     """
-    import mteb
+    mteb = load_library("mteb")
 
     if benchmark is not None:
         known = sorted(each.name for each in mteb.get_benchmarks())
@@ -214,7 +227,7 @@ def _restricted(
 
 def _check_types(types: Sequence[str]) -> None:
     """Refuse a type that no task of MTEB has; to make them all takes a moment."""
-    import mteb
+    mteb = load_library("mteb")
 
     known = sorted({task.metadata.type for task in mteb.get_tasks()})
     for each in types:
@@ -269,7 +282,7 @@ def _narrowed(
 
 
 def _named(name: str) -> Any:
-    import mteb
+    mteb = load_library("mteb")
 
     if name.startswith(_OWN):
         from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task

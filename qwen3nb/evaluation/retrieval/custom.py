@@ -20,6 +20,7 @@ from qwen3nb import paths
 from qwen3nb.datasets.custom.load import Domain
 from qwen3nb.datasets.custom.queries import ModelEntry
 from qwen3nb.datasets.rows import DataError
+from qwen3nb.evaluation.known_models import KnownModel, Model, known_or_loaded, loaded
 from qwen3nb.evaluation.recording import (
     Work,
     assemble,
@@ -28,7 +29,6 @@ from qwen3nb.evaluation.recording import (
     record_path,
     stored,
 )
-from qwen3nb.evaluation.retrieval.known_models import KnownModel, Model, known_or_loaded
 from qwen3nb.evaluation.retrieval.query_time import seconds_per_query
 from qwen3nb.evaluation.run import EvaluationRun, Tally
 from qwen3nb.evaluation.run_files import has_runs, with_added_runs, with_runs
@@ -209,9 +209,7 @@ def _evaluate(
     earlier = None if fresh else _stored(file, model, domain)
     if earlier is not None and (not runs or has_runs(earlier, folder)):
         return earlier, True
-    if isinstance(model, KnownModel):
-        model = model.load()
-    result, hits = _searched(model, domain, seed=seed, run=run)
+    result, hits = _searched(loaded(model), domain, seed=seed, run=run)
     if runs:
         result = with_runs(result, folder, run=hits, qrels=domain.grades)
     if earlier is not None:

@@ -16,8 +16,8 @@ from typing import Any
 from qwen3nb.datasets.collection import TestCollection
 from qwen3nb.datasets.collection_formats import find_collections
 from qwen3nb.evaluation.embeddings.sts import STSPairs, evaluate_sts, read_pairs
-from qwen3nb.evaluation.mteb.evaluate import evaluate_task, suite_tasks
-from qwen3nb.evaluation.mteb.select import task_key
+from qwen3nb.evaluation.mteb.evaluate import evaluate_task
+from qwen3nb.evaluation.mteb.select import suite_tasks, task_key
 from qwen3nb.evaluation.recording import means
 from qwen3nb.evaluation.retrieval.evaluate import DEPTH, METRICS
 from qwen3nb.evaluation.retrieval.first_stage import search_collection

@@ -11,9 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from qwen3nb.models.gate.model_folder import check_model_folder
-from qwen3nb.models.inference.fused_layers import fuse_layers
-from qwen3nb.models.inference.load_causal import load_causal
-from qwen3nb.models.inference.prefix_cache import check_causal
 from qwen3nb.models.modeling.dtypes import torch_dtype
 from qwen3nb.models.rerankers.model import YesNoModel
 from qwen3nb.models.rerankers.prompt_template import INSTRUCTION
@@ -22,6 +19,7 @@ from qwen3nb.models.sources.fingerprint import fingerprint
 from qwen3nb.models.sources.resolve import adapter_source, fetch_model, find_source
 from qwen3nb.models.sources.source import Source
 from qwen3nb.models.types import SpecError
+from qwen3nb.utils.imports import load_library
 
 __all__ = ["load_reranker"]
 
@@ -88,6 +86,10 @@ def load_yes_no(
     Raises:
         SpecError: not a causal language model.
     """
+    load_library("transformers.modeling_utils")
+    from qwen3nb.models.inference.fused_layers import fuse_layers
+    from qwen3nb.models.inference.load_causal import load_causal
+    from qwen3nb.models.inference.prefix_cache import check_causal
     from qwen3nb.models.modeling.runtime import load_tokenizer, pick_device
 
     # A Qwen3-Reranker may come with sentence-transformers files, but is still a decoder.

@@ -24,13 +24,10 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from qwen3nb.models.batching import deduplicate
 from qwen3nb.models.counters import Stats
-from qwen3nb.models.inference.prefix_cache import Prefix, PrefixModel
-from qwen3nb.models.inference.token_budget import TokenBudget, tokens_per_pass
 from qwen3nb.models.modeling.dtypes import torch_dtype
 from qwen3nb.models.mteb_meta import mteb_meta
 from qwen3nb.models.rerankers.prompt_template import (
@@ -49,6 +46,7 @@ if TYPE_CHECKING:
     from mteb.models.model_meta import ModelMeta
     from torch import Tensor
 
+    from qwen3nb.models.inference.prefix_cache import Prefix
     from qwen3nb.models.rerankers.model import YesNoModel
 
 __all__ = ["RerankScores", "RerankStats", "Reranker", "count_ties"]
@@ -126,6 +124,11 @@ class Reranker:
                 tokenizer without ``yes`` and ``no``.
             ValueError: an unknown template.
         """
+        import torch
+
+        from qwen3nb.models.inference.prefix_cache import PrefixModel
+        from qwen3nb.models.inference.token_budget import TokenBudget, tokens_per_pass
+
         limit = int(model.config.max_position_embeddings)
         if not 0 < max_length <= limit:
             raise RerankError(f"expected a maximum length of 1 to {limit}; got {max_length}")
@@ -233,6 +236,8 @@ class Reranker:
         return mteb_meta(self, dimension=None, kinds=["cross-encoder"])
 
     def _log_odds(self, shared: tuple[int, ...], rests: Sequence[Sequence[int]]) -> Floats:
+        import torch
+
         result = np.empty(len(rests))
         if not rests:
             return result
@@ -259,6 +264,8 @@ class Reranker:
 
         Its first part is the same for all queries and computed only once.
         """
+        from qwen3nb.models.inference.prefix_cache import Prefix
+
         if self._system is None:
             self._system = self._model.extend(Prefix(), self._pairs.system)
             self.stats.tokens += len(self._pairs.system)
@@ -307,6 +314,8 @@ def count_ties(
         rows: tokens per document.
         dtype: one of `qwen3nb.models.modeling.dtypes.DTYPES`.
     """
+    import torch
+
     distinct = {tuple(row): score for row, score in zip(rows, log_odds, strict=True)}
     scores = np.array(list(distinct.values()))
     rounded = torch.as_tensor(sigmoid(scores)).to(torch_dtype(dtype)).double().numpy()

@@ -1,14 +1,21 @@
-"""Public names that are loaded on first use."""
+"""Import late: public names on first use, and large libraries beside the garbage collector.
+
+MTEB, sentence-transformers and what they import leave 700,000 objects that live as long as the
+process. The collector visits them while they are imported, in each later full pass, and again when
+the process ends: as much time as the imports themselves.
+"""
 
 from __future__ import annotations
 
 import difflib
+import gc
 import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
-__all__ = ["lazy_names"]
+__all__ = ["lazy_names", "load_library"]
 
 
 def lazy_names(
@@ -40,3 +47,26 @@ def lazy_names(
         return sorted(home_of)
 
     return get, names, names()
+
+
+def load_library(name: str) -> ModuleType:
+    """Import and return a module, and spare the collector the objects that it leaves.
+
+    If PyTorch was not there before, what is there afterwards is never visited again
+    (`gc.freeze`). Later it might be a model, whose parts refer to each other; then the collector
+    only rests during the import.
+    """
+    if name in sys.modules:
+        return sys.modules[name]
+    first, enabled = "torch" not in sys.modules, gc.isenabled()
+    if first:
+        gc.collect()  # garbage that is frozen would stay
+    gc.disable()
+    try:
+        module = importlib.import_module(name)
+        if first:
+            gc.freeze()
+    finally:
+        if enabled:
+            gc.enable()
+    return module

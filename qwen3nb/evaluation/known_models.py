@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from qwen3nb.utils.atomic_files import read_json, sha256_json, write_json
 from qwen3nb.utils.code_version import code_digest, installed_version
 from qwen3nb.utils.hardware import gpu_names
 
-__all__ = ["KnownModel", "Model", "known_or_loaded"]
+__all__ = ["KnownModel", "Model", "known_or_loaded", "loaded"]
 
 Model = Encoder | BM25 | Fusion
 _LIBRARIES = (
@@ -35,6 +36,7 @@ _LIBRARIES = (
     "PyStemmer",
 )  # fmt: skip
 _WITHOUT_EFFECT = ("batch_size", "cache", "show_progress")  # options that change no identity
+_KEPT = {"label", "identity", "searches_only"}
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _IDENTITY = re.compile(r"[0-9a-f]{64}")
 
@@ -46,11 +48,13 @@ class KnownModel:
     Attributes:
         label: its name in tables.
         identity: what it would have as an identity.
-        load: loads it.
+        searches_only: whether it has no vectors.
+        load: loads it, once.
     """
 
     label: str
     identity: str
+    searches_only: bool
     load: Callable[[], Model]
 
 
@@ -69,20 +73,25 @@ def known_or_loaded(
     """
     file = paths.cache() / "identities" / f"{_digest(entry, options)[:32]}.json"
     if known := _read(file):
-        return KnownModel(known["label"], known["identity"], load)
+        return KnownModel(**known, load=cache(load))
     model = load()
-    write_json(file, {"label": model.label, "identity": model.identity})
+    write_json(file, {name: getattr(model, name) for name in _KEPT})
     return model
 
 
-def _read(file: Path) -> dict[str, str] | None:
-    """Return the label and identity in a file; None if it is missing or damaged."""
+def loaded(model: KnownModel | Any) -> Any:
+    """Return the model itself, loaded now if it is only known."""
+    return model.load() if isinstance(model, KnownModel) else model
+
+
+def _read(file: Path) -> dict[str, Any] | None:
+    """Return what is kept of a model in a file; None if it is missing or damaged."""
     try:
         known = read_json(file)
         whole = _LABEL.fullmatch(known["label"]) and _IDENTITY.fullmatch(known["identity"])
     except (OSError, ValueError, KeyError, TypeError):
         return None  # loaded again
-    return known if whole else None
+    return known if whole and set(known) == _KEPT else None
 
 
 def _digest(entry: ModelEntry, options: Mapping[str, Any]) -> str:
