@@ -117,6 +117,7 @@ def test_the_peak_weighs_products_by_their_work(monkeypatch):
         return next(times[len(states), linear.in_features, linear.out_features])
 
     monkeypatch.setattr(peak, "_seconds", seconds)
+    monkeypatch.setattr(peak, "_seconds_beside", lambda *_: 4.0)
     peak.sample()
     peak.sample()
     # The 42 rows of the first layer at 10 rows in 2 s, the 10 of the second at 5 rows in 1 s.
@@ -124,6 +125,19 @@ def test_the_peak_weighs_products_by_their_work(monkeypatch):
     assert peak.gflops == pytest.approx(flop / (42 / 10 * 2 + 10 / 5) / 1e9)
     work = MatrixWork(flop / 1e9, 0)
     assert peak.share(work, 2 * (42 / 10 * 2 + 10 / 5)) == pytest.approx(0.5)
+
+
+def test_threads_that_have_a_product_each_count_if_they_are_faster(monkeypatch):
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        peak = MatrixPeak({(16, 64, 64): 1})
+        monkeypatch.setattr(peak, "_seconds", lambda *_: 9.0)
+        peak.sample()
+        assert peak.gflops > 2 * 16 * 64 * 64 / 9 / 1e9
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(threads)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

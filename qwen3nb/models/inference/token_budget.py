@@ -81,7 +81,7 @@ class TokenBudget:
             ]
             calls = [partial(forward, indices) for indices in batches]
             workers = _workers(len(batches)) if parallel else 1
-            with closing(_in_order(calls, workers=workers)) as results:
+            with closing(in_order(calls, workers=workers)) as results:
                 for indices, fetch in zip(batches, results, strict=True):
                     own = [lengths[index] for index in indices]
                     result = self._attempt(fetch, own, padded, error)
@@ -124,7 +124,7 @@ def _workers(passes: int) -> int:
     return max(1, min(torch.get_num_threads(), passes // 2, _MOST_WORKERS))
 
 
-def _in_order(
+def in_order(
     calls: Sequence[Callable[[], _Result]], *, workers: int
 ) -> Generator[Callable[[], _Result], None, None]:
     """Yield what returns the result of each call, in order, while ``workers`` threads run ahead.
