@@ -98,6 +98,17 @@ def main() -> None:
     """
 
 
+def _named_prompts(_: click.Context, __: click.Parameter, value: Any) -> Any:
+    """Refuse ``--prompt query=TEXT``, which would take the next option for the text."""
+    for name, text in value:
+        if "=" in name:
+            raise click.BadParameter(
+                "expected a name and a text, such as --prompt query 'query: '; got "
+                f"{name!r} and {text!r}"
+            )
+    return value
+
+
 @main.command()
 @paths_given(checkpoint=["--model", "--checkpoint"], output=["--out", "--output"])
 @click.option("--pooling", type=click.Choice(POOLINGS), default="mean", show_default=True)
@@ -112,6 +123,7 @@ def main() -> None:
     type=(str, str),
     multiple=True,
     metavar="NAME TEXT",
+    callback=_named_prompts,
     help="A prompt of sentence-transformers, such as: query 'query: '; NAME is query, document, "
     "symmetric (for any text), or a task or type of MTEB; repeatable.",
 )

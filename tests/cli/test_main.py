@@ -102,6 +102,13 @@ def test_commands_listed_are_commands_tested():
     assert sorted(main.list_commands(click.Context(main))) == sorted(COMMANDS)
 
 
+def test_a_prompt_with_an_equals_sign_is_refused(cli, tmp_path):
+    given = ("--prompt", "query=find: ", "--prompt", "passage=this: ")
+    done = cli("extract", tmp_path, tmp_path / "out", *given)
+    assert done.exit_code == 2
+    assert "--prompt query 'query: '; got 'query=find: ' and '--prompt'" in done.output
+
+
 @pytest.mark.integration
 def test_extract_and_average_from_the_command_line(cli, checkpoint, tmp_path):
     done = cli("extract", checkpoint, tmp_path / "out", "--pooling", "last")
