@@ -29,6 +29,7 @@ from qwen3nb.demo.train_ul2 import training_texts
 from qwen3nb.models.modeling.tiny_tokenizer import END, write_tokenizer
 from qwen3nb.models.rerankers.prompt_template import INSTRUCTION
 from qwen3nb.utils.atomic_files import write_json
+from qwen3nb.utils.progress import tqdm
 
 __all__ = ["BASE", "BaseSettings", "train_base"]
 
@@ -124,8 +125,6 @@ def _train(
     model: Any, ids: list[int], training: Sequence[Batch], settings: BaseSettings
 ) -> dict[str, float]:
     """Train all weights; return the mean losses of the last tenth of the steps."""
-    from tqdm import tqdm
-
     optimiser = torch.optim.AdamW(model.parameters(), lr=settings.learning_rate, weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimiser, lambda step: warm_cosine(step, len(training))
@@ -143,7 +142,7 @@ def _train(
         schedule.step()
         seen.append((float(ranked.detach()), float(embedded.detach())))
         last = np.mean(seen[-max(1, len(training) // 10) :], axis=0).tolist()
-        bar.set_postfix(yes_no=f"{last[0]:.2f}", embedding=f"{last[1]:.2f}")
+        bar.set_postfix(yes_no=f"{last[0]:.2f}", embedding=f"{last[1]:.2f}", refresh=False)
     return dict(zip(("ranking", "embedding"), last, strict=True))
 
 

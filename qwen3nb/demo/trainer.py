@@ -11,6 +11,8 @@ from typing import Any
 
 from transformers import Trainer, TrainerCallback, TrainingArguments
 
+from qwen3nb.utils.progress import tqdm
+
 __all__ = ["checkpoint_callbacks", "copy_files", "quietly", "silence", "training_arguments"]
 
 
@@ -71,8 +73,6 @@ class _TrainingBar(TrainerCallback):
         self._shown: dict[str, str] = {}
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        from tqdm import tqdm
-
         self._bar = tqdm(total=state.max_steps, desc=f"training: {self._name}", unit="step")
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:

@@ -41,7 +41,7 @@ from qwen3nb.report.render.table import Table
 from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import write_text
 from qwen3nb.utils.markdown import escaped
-from qwen3nb.utils.progress import TEXT
+from qwen3nb.utils.progress import TEXT, seconds_between
 from qwen3nb.utils.secrets import HUB_TOKENS, WITHHELD, kernel_environment, known_secrets
 from qwen3nb.utils.terminal import uncoloured, visible
 
@@ -99,7 +99,7 @@ class Attempt:
         """
         reads = nb.metadata["qwen3nb"].get("reads") == "results"
         download = not reads and _names_hub(self.values)
-        seen = kernel_environment(download=download) | {TEXT: "1"}
+        seen = kernel_environment(download=download) | {TEXT: str(seconds_between())}
         lacks = (name for name in HUB_TOKENS if os.environ.get(name) and name not in seen)
         return seen | {WITHHELD: next(lacks, "")}
 

@@ -56,11 +56,10 @@ def fetch(
         raise click.UsageError("nothing to fetch; give --tier, --tasks or --model")
     if mirror is None and not only_list:
         raise click.UsageError("no folder to fetch into; give --mirror DIR, or --list")
-    from tqdm import tqdm
-
     from qwen3nb.datasets.fetch import fetch_all, sizes
     from qwen3nb.datasets.needs import needs
     from qwen3nb.evaluation.mteb.select import select_tasks, split_names, tier_tasks
+    from qwen3nb.utils.progress import tqdm
 
     selected = tier_tasks(tier) if tier else []
     selected += select_tasks(names=split_names(tasks)) if tasks else []

@@ -114,7 +114,7 @@ def _progress(
         encoder.show_progress = shown
 
 
-def text_bar(label: str, total: int | None, *, show: bool) -> tqdm[Any]:
+def text_bar(label: str, total: int | None, *, show: bool) -> tqdm:
     """Return a bar that counts the texts of a file."""
     return tqdm(total=total, desc=label, unit=" texts", delay=2, leave=False, disable=not show)
 
