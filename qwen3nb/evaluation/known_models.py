@@ -8,6 +8,7 @@ looked up first, and the model is loaded only if there is something to encode.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -28,8 +29,9 @@ from qwen3nb.utils.atomic_files import read_json, sha256_json, write_json
 from qwen3nb.utils.code_version import code_digest, installed_version
 from qwen3nb.utils.hardware import gpu_names
 
-__all__ = ["KnownModel", "Model", "known_or_loaded", "loaded"]
+__all__ = ["KnownModel", "Model", "known_or_loaded", "loaded", "remember"]
 
+log = logging.getLogger(__name__)
 Model = Encoder | BM25 | Fusion
 _LIBRARIES = (
     "torch", "transformers", "tokenizers", "sentence-transformers", "peft", "numpy", "bm25s",
@@ -75,8 +77,16 @@ def known_or_loaded(
     if known := _read(file):
         return KnownModel(**known, load=cache(load))
     model = load()
-    write_json(file, {name: getattr(model, name) for name in _KEPT})
+    remember(file, {name: getattr(model, name) for name in _KEPT})
     return model
+
+
+def remember(file: Path, value: Any) -> None:
+    """Write what can be made again; a cache that cannot be written costs making it again."""
+    try:
+        write_json(file, value)
+    except OSError as error:
+        log.warning("%s: not written (%s)", file, error)
 
 
 def loaded(model: KnownModel | Any) -> Any:

@@ -16,8 +16,9 @@ from typing import Any
 from qwen3nb import paths
 from qwen3nb.datasets.mirror import current_revision
 from qwen3nb.datasets.pydocs.build import cache_file
+from qwen3nb.evaluation.known_models import remember
 from qwen3nb.evaluation.mteb.select import suite_tasks, task_key
-from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json, write_json
+from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json
 from qwen3nb.utils.code_version import code_digest, installed_version
 
 __all__ = ["KnownTask", "known_tasks"]
@@ -89,7 +90,7 @@ def known_tasks(*, tier: str, tasks: Iterable[Any] | str | None, limit: int = 0)
         return [KnownTask(**each, load=partial(_object, make, each["key"])) for each in known]
     made = list(make().values())
     kept = [{name: getattr(task, name) for name in _KEPT} for task in made]
-    write_json(_file(named), kept)  # PyDocs is built by now
+    remember(_file(named), kept)  # PyDocs is built by now
     return made
 
 

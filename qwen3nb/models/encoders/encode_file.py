@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.encoders.encode_blocks import encode_blocks

@@ -63,6 +63,14 @@ def test_a_damaged_list_is_made_again(cache, listed, text):
     assert json.loads(file.read_text())
 
 
+def test_a_cache_that_cannot_be_written_costs_another_list(cache, listed, caplog):
+    cache.parent.write_text("a file")
+    for _ in range(2):
+        assert [task.key for task in known_tasks(tier="smoke", tasks=NAMES)] == NAMES
+    assert len(listed) == 2
+    assert "not written" in caplog.text
+
+
 def test_nothing_is_kept_of_task_objects(cache):
     task = embedded_task("AuthorSTS")
     (known,) = known_tasks(tier="smoke", tasks=[task])
