@@ -17,8 +17,10 @@ from qwen3nb import paths
 from qwen3nb.datasets.mirror import current_revision
 from qwen3nb.datasets.pydocs.build import cache_file
 from qwen3nb.evaluation.known_models import remember
-from qwen3nb.evaluation.mteb.select import suite_tasks, task_key
+from qwen3nb.evaluation.mteb.select import split_names, suite_tasks, task_key
+from qwen3nb.tiers import TIERS
 from qwen3nb.utils.atomic_files import read_json, sha256_file, sha256_json
+from qwen3nb.utils.choices import one_of
 from qwen3nb.utils.code_version import code_digest, installed_version
 
 __all__ = ["KnownTask", "known_tasks"]
@@ -81,11 +83,13 @@ def known_tasks(*, tier: str, tasks: Iterable[Any] | str | None, limit: int = 0)
     Raises:
         ValueError: as `suite_tasks`.
     """
-    given = tasks if tasks is None or isinstance(tasks, str) else list(tasks)
+    if isinstance(tasks, str):
+        tasks = split_names(tasks) or None
+    given = None if tasks is None else list(tasks)
     make = cache(partial(_made, tier=tier, tasks=given, limit=limit))
     if not all(isinstance(each, str) for each in given or ()):
         return list(make().values())
-    named = [tier, given, limit]
+    named = [given, TIERS[one_of("tier", tier, TIERS)].task_keys if given is None else (), limit]
     if known := _read(_file(named)):
         return [KnownTask(**each, load=partial(_object, make, each["key"])) for each in known]
     made = list(make().values())
@@ -94,7 +98,7 @@ def known_tasks(*, tier: str, tasks: Iterable[Any] | str | None, limit: int = 0)
     return made
 
 
-def _made(*, tier: str, tasks: list[Any] | str | None, limit: int) -> dict[str, KnownTask]:
+def _made(*, tier: str, tasks: list[Any] | None, limit: int) -> dict[str, KnownTask]:
     known = (KnownTask.of(task, limit=limit) for task in suite_tasks(tier=tier, tasks=tasks))
     return {task.key: task for task in known}
 

@@ -9,6 +9,7 @@ from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
 from qwen3nb.evaluation.mteb import known_tasks as module
 from qwen3nb.evaluation.mteb.known_tasks import KnownTask, known_tasks
 from qwen3nb.evaluation.mteb.select import suite_tasks
+from qwen3nb.tiers import TIERS
 
 NAMES = ["AuthorSTS", "STS17"]
 
@@ -43,6 +44,18 @@ def test_names_are_listed_once_and_a_task_object_is_made_when_it_runs(listed):
     assert len(listed) == 2  # both from one list
     assert again[0].load() is again[0].load()
     assert again[1].revision == again[1].pinned == again[1].load().metadata.dataset["revision"]
+
+
+def test_a_tier_is_known_by_its_tasks(listed, monkeypatch):
+    smoke = TIERS["smoke"]
+    assert [task.key for task in known_tasks(tier="smoke", tasks=" ")] == list(smoke.task_keys)
+    known_tasks(tier="smoke", tasks=None)
+    assert len(listed) == 1
+    monkeypatch.setitem(TIERS, "smoke", dataclasses.replace(smoke, tasks=("AuthorSTS",)))
+    assert [task.key for task in known_tasks(tier="smoke", tasks=None)] == ["AuthorSTS"]
+    assert known_tasks(tier="smoke", tasks=[]) == []
+    with pytest.raises(ValueError, match="smoek"):
+        known_tasks(tier="smoek", tasks=None)
 
 
 def test_another_limit_or_release_is_another_list(listed, monkeypatch):
