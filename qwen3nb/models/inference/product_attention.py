@@ -240,10 +240,8 @@ def _bucket(lengths: Tensor, length: int, *, causal: bool, dtype: torch.dtype) -
     positions = torch.arange(length)
     seen = positions < torch.cat([lengths, lengths[:1].expand(texts - len(lengths))]).unsqueeze(1)
     mask = seen[:, None, None]
-    if causal:
-        mask = mask & (positions <= positions.unsqueeze(1))
-    else:
-        mask = mask[..., -_STEP:]  # texts of a bucket differ there only
+    # Texts of a bucket differ in their last positions only.
+    mask = mask & (positions <= positions.unsqueeze(1)) if causal else mask[..., -_STEP:]
     bias = torch.zeros(mask.shape, dtype=dtype).masked_fill_(~mask, -torch.inf)
     return _Bucket(texts, length, bias)
 
