@@ -65,10 +65,8 @@ class _Bucket:
         """Write the scores (N * k, h / k * L, L) of queries and keys (N * k, ..., D)."""
         _product(query, key, scale, out=scores)
         if self.bias is not None:
-            last = scores[..., -self.bias.shape[-1] :]
-            last.unflatten(1, (-1, self.length)).unflatten(0, (self.texts, -1)).add_(
-                self.bias.unsqueeze(1)
-            )
+            by_head = scores.view(self.texts, -1, self.length, self.length)
+            by_head[..., -self.bias.shape[-1] :].add_(self.bias)
 
 
 @dataclass(frozen=True)
@@ -139,13 +137,12 @@ class BucketLayout:
                 n, positions = part.texts * k, part.texts * part.length
                 mine, shared = (slice(start * each, (start + positions) * each) for each in (h, k))
                 scores = self.space[: positions * h * part.length].view(n, -1, part.length)
-                own, others, theirs = (
-                    each.view(n, -1, size) for each in (q[mine], keys[shared], values[shared])
+                asked, known, seen, result = (
+                    each.view(n, -1, size)
+                    for each in (q[mine], keys[shared], values[shared], out[mine])
                 )
-                fill = partial(part.fill, scores, own, others)
-                sums = _weights(fill, scores, scale)
-                result = out[mine].view(n, -1, size)
-                torch.bmm(scores, theirs, out=result).div_(sums)
+                sums = _weights(partial(part.fill, scores, asked, known), scores, scale)
+                torch.bmm(scores, seen, out=result).div_(sums)
                 start += positions
         return out.index_select(0, self.results).view(1, -1, h, size)
 
