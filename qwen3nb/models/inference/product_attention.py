@@ -137,12 +137,12 @@ class BucketLayout:
                 n, positions = part.texts * k, part.texts * part.length
                 mine, shared = (slice(start * each, (start + positions) * each) for each in (h, k))
                 scores = self.space[: positions * h * part.length].view(n, -1, part.length)
-                asked, known, seen, result = (
+                left, right, summed, result = (
                     each.view(n, -1, size)
                     for each in (q[mine], keys[shared], values[shared], out[mine])
                 )
-                sums = _weights(partial(part.fill, scores, asked, known), scores, scale)
-                torch.bmm(scores, seen, out=result).div_(sums)
+                sums = _weights(partial(part.fill, scores, left, right), scores, scale)
+                torch.bmm(scores, summed, out=result).div_(sums)
                 start += positions
         return out.index_select(0, self.results).view(1, -1, h, size)
 
