@@ -48,7 +48,8 @@ _PARTS = {
     "linear layers": "addmm mm linear mkldnn_linear _linear_pointwise _addmm_activation",
     "attention": (
         "_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_attention_math "
-        "scaled_dot_product_attention bmm baddbmm _softmax _safe_softmax softmax"
+        "scaled_dot_product_attention bmm baddbmm baddbmm_ _softmax _safe_softmax softmax "
+        "exp2_ sum aminmax"
     ),
     "activations and norms": (
         "gelu gelu_ silu silu_ sigmoid tanh relu add add_ sub mul mul_ div div_ pow mean rsqrt neg "

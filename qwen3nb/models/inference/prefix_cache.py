@@ -23,6 +23,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from qwen3nb.models.inference.attention import FIXED_ROPES, attend_with, other_layers, rope_type
+from qwen3nb.models.inference.fused_layers import rotated
 from qwen3nb.models.inference.product_attention import attend_after, has_room, runs_as_products
 from qwen3nb.models.inference.token_budget import sent
 from qwen3nb.models.types import SpecError
@@ -175,12 +176,7 @@ class _LastLayer:
         heads = linear(states).unflatten(-1, (-1, attention.head_dim))
         if hasattr(attention, norm):
             heads = getattr(attention, norm)(heads)
-        heads = heads.transpose(1, 2)
-        cos, sin = (part.unsqueeze(1) for part in rotary)
-        half = heads.shape[-1] // 2
-        turned = torch.cat([-heads[..., half:], heads[..., :half]], dim=-1)
-        result: Tensor = heads * cos + turned * sin
-        return result
+        return rotated(heads.transpose(1, 2), *rotary)
 
 
 class PrefixModel:

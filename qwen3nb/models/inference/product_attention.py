@@ -8,6 +8,10 @@ batch; so the products of all passes have few shapes, for each of which oneDNN c
 Queries, keys and values are gathered once each, heads first. The scores are kept in memory, so
 very long texts are left to PyTorch's attention, which keeps none.
 
+The softmax is a power of 2, whose base is part of the scale, and a division of the result by the
+sums: half the time of PyTorch's, which first finds the largest score of each row. Without that,
+powers may overflow; sums show if they did, and only then PyTorch's softmax runs.
+
 PyTorch calls oneDNN for batched products in float32 only if oneDNN *may* round their inputs to
 bfloat16. It does so on processors with AMX alone, and those are excluded: elsewhere its products
 are exact float32, which is checked before the first use.
@@ -18,11 +22,12 @@ size.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import groupby
+from math import e, log2
 from threading import Lock
 from typing import Any
 
@@ -36,6 +41,7 @@ __all__ = ["BucketLayout", "attend_after", "has_room", "runs_as_products"]
 _STEP = 16  # positions of a text are a multiple of it: a row of a vector register in float32
 _POSITIONS = 128  # a bucket of short texts is filled up to a multiple of it: few shapes
 _MOST = 1 << 24  # scores at a time: 64 MB in float32
+_SUMS = (2.0**-90, 2.0**112)  # of powers of 2 of which none that matters over- or underflowed
 _EXACT = 1e-4  # of a product of 64 numbers of size 1; in bfloat16 it would be off by 1e-2
 
 
@@ -46,13 +52,21 @@ class _Bucket:
     Attributes:
         texts: N, including copies of the first that fill up the bucket.
         length: L.
-        bias: 0 where a token is attended to, minus infinity elsewhere: (N, 1, 1, L), or
-            (N, 1, L, L) if attention is causal; None if every position is.
+        bias: 0 where a token is attended to, minus infinity elsewhere: (N, 1, L, L) if attention
+            is causal, otherwise of the last positions only: (N, 1, 1, 16); None if every position
+            is attended to.
     """
 
     texts: int
     length: int
     bias: Tensor | None
+
+    def fill(self, scores: Tensor, query: Tensor, key: Tensor, scale: float) -> None:
+        """Write the scores (N * k, h / k * L, L) of queries and keys (N * k, ..., D)."""
+        _product(query, key, scale, out=scores)
+        if self.bias is not None:
+            by_head = scores.view(self.texts, -1, self.length, self.length)
+            by_head[..., -self.bias.shape[-1] :].add_(self.bias)
 
 
 @dataclass(frozen=True)
@@ -123,13 +137,12 @@ class BucketLayout:
                 n, positions = part.texts * k, part.texts * part.length
                 mine, shared = (slice(start * each, (start + positions) * each) for each in (h, k))
                 scores = self.space[: positions * h * part.length].view(n, -1, part.length)
-                _product(
-                    q[mine].view(n, -1, size), keys[shared].view(n, -1, size), scale, out=scores
+                left, right, summed, result = (
+                    each.view(n, -1, size)
+                    for each in (q[mine], keys[shared], values[shared], out[mine])
                 )
-                if part.bias is not None:
-                    scores.view(part.texts, h, part.length, part.length).add_(part.bias)
-                torch.softmax(scores, -1, out=scores)
-                torch.bmm(scores, values[shared].view(n, -1, size), out=out[mine].view(n, -1, size))
+                sums = _weights(partial(part.fill, scores, left, right), scores, scale)
+                torch.bmm(scores, summed, out=result).div_(sums)
                 start += positions
         return out.index_select(0, self.results).view(1, -1, h, size)
 
@@ -169,21 +182,42 @@ def attend_after(
     width = shared + own
     scores = space[: texts * heads * rows * width].view(k, -1, width)
     to_prefix, to_own = scores[..., :shared], scores[..., shared:].unflatten(1, (texts, -1))
-    with onednn_products(q.dtype):
+
+    def fill(scale: float) -> None:
         _product(q, prefix[0][0], scale, out=to_prefix)
         _product(q.reshape(k * texts, -1, size), key, scale, out=to_own.flatten(0, 1))
         to_own.unflatten(2, (-1, rows)).add_(bias)
-        torch.softmax(scores, -1, out=scores)
+
+    with onednn_products(q.dtype):
+        sums = _weights(fill, scores, scale)
         out = torch.bmm(to_prefix, prefix[1][0])
         by_text = out.view(k * texts, -1, size)
         by_text.baddbmm_(to_own.flatten(0, 1), value)
     # (k, N, h / k, R, D)
-    return out.view(k, texts, -1, rows, size).permute(1, 3, 0, 2, 4).flatten(2, 3)
+    return out.div_(sums).view(k, texts, -1, rows, size).permute(1, 3, 0, 2, 4).flatten(2, 3)
 
 
 def _product(query: Tensor, key: Tensor, scale: float, *, out: Tensor) -> None:
     """Write the scaled scores (B, R, L) of queries (B, R, D) and keys (B, L, D) to ``out``."""
     torch.baddbmm(query.new_empty(1), query, key.mT, beta=0, alpha=scale, out=out)
+
+
+def _weights(fill: Callable[[float], None], scores: Tensor, scale: float) -> Tensor:
+    """Turn scores (B, R, L) into weights; return what (B, R, 1) the weighted sums are divided by.
+
+    Args:
+        fill: writes the scores, multiplied by what it is given.
+        scores: where it writes them; the weights afterwards.
+        scale: multiplied with the scores.
+    """
+    fill(scale * log2(e))
+    sums = scores.exp2_().sum(-1, keepdim=True)
+    least, most = map(float, sums.aminmax())
+    if _SUMS[0] < least and most < _SUMS[1]:
+        return sums
+    fill(scale)
+    torch.softmax(scores, -1, out=scores)
+    return torch.ones_like(sums)
 
 
 def _padded(length: int) -> int:
@@ -203,8 +237,8 @@ def _bucket(lengths: Tensor, length: int, *, causal: bool, dtype: torch.dtype) -
     positions = torch.arange(length)
     seen = positions < torch.cat([lengths, lengths[:1].expand(texts - len(lengths))]).unsqueeze(1)
     mask = seen[:, None, None]
-    if causal:
-        mask = mask & (positions <= positions.unsqueeze(1))
+    # Texts of a bucket differ in their last positions only.
+    mask = mask & (positions <= positions.unsqueeze(1)) if causal else mask[..., -_STEP:]
     bias = torch.zeros(mask.shape, dtype=dtype).masked_fill_(~mask, -torch.inf)
     return _Bucket(texts, length, bias)
 

@@ -22,7 +22,7 @@ from qwen3nb.models.batching import batches_by_tokens
 
 __all__ = ["TokenBudget", "fitting_tokens", "is_out_of_memory", "sent", "tokens_per_pass"]
 
-CPU_TOKENS = 512
+CPU_TOKENS = 1024
 _MOST_WORKERS = 8  # of more, Python would be the limit
 _LEAST, _MOST = 1024, 65_536  # tokens per pass on a GPU; more than the latter gain nothing
 _MESSAGES = (  # of errors without a class of their own

@@ -54,6 +54,22 @@ def test_each_text_attends_to_itself(lengths, groups, causal):
     torch.testing.assert_close(out, torch.cat(expected, dim=1), atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("size", [-1e3, 20.0, 1e3])
+def test_scores_beyond_the_powers_of_2_that_a_number_can_be(size, causal):
+    """The first text's scores are all ``size`` times a few, so powers of 2 over- or underflow."""
+    random = torch.Generator().manual_seed(0)
+    query, key, value = (heads(2, 25, random).abs() for _ in range(3))
+    query[:, :, :13] *= size
+    buckets = BucketLayout.of([13, 12], heads=(2, 2), causal=causal, dtype=torch.float32)
+    out = buckets.attend(query, key, value, scale=0.3)
+    for own in (slice(13), slice(13, 25)):
+        expected = scaled_dot_product_attention(
+            *(each[:, :, own] for each in (query, key, value)), is_causal=causal, scale=0.3
+        )
+        torch.testing.assert_close(out[:, own], expected.transpose(1, 2), atol=1e-5, rtol=1e-4)
+
+
 def test_very_long_texts_are_left_to_pytorch():
     layout = {"heads": (12, 12), "causal": False, "dtype": torch.float32}
     assert BucketLayout.of([1024], **layout) is not None

@@ -49,7 +49,7 @@ def test_more_memory_never_means_smaller_passes(free, more, size):
 
 
 def test_a_cpu_has_small_passes_and_keeps_its_tensors():
-    assert tokens_per_pass(SimpleNamespace(device=torch.device("cpu"))) == 512
+    assert tokens_per_pass(SimpleNamespace(device=torch.device("cpu"))) == 1024
     tensor = torch.ones(2)
     assert sent(tensor, torch.device("cpu")) is tensor
 
