@@ -120,8 +120,9 @@ class TokenBudget:
 
 
 def _workers(passes: int) -> int:
-    """Return how many of ``passes`` run side by side: at least two for each."""
-    return max(1, min(torch.get_num_threads(), passes // 2, _MOST_WORKERS))
+    """Return how many of ``passes`` run side by side: two, or as many as have two for each."""
+    side_by_side = max(2, passes // 2)
+    return max(1, min(torch.get_num_threads(), passes, side_by_side, _MOST_WORKERS))
 
 
 def in_order(

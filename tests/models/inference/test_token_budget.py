@@ -103,7 +103,7 @@ def threads_elsewhere():
     return seen[0]
 
 
-@pytest.mark.parametrize(("passes", "each"), [(2, {4}), (5, {2}), (8, {1})])
+@pytest.mark.parametrize(("passes", "each"), [(1, {4}), (2, {2}), (5, {2}), (8, {1})])
 def test_passes_side_by_side_divide_the_threads(four_threads, passes, each):
     used = list(
         TokenBudget(1).passes(
