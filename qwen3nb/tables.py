@@ -76,7 +76,7 @@ __getattr__, __dir__, __all__ = lazy_names(
             "rerank_table",
             "reranker_table",
         ),
-        "qwen3nb.report.studies.speed": ("speed_table", "time_shares_table"),
+        "qwen3nb.report.studies.speed": ("precision_table", "speed_table", "time_shares_table"),
         "qwen3nb.report.training.configurations": (
             "configuration_differences_table",
             "configurations_table",

@@ -1,4 +1,4 @@
-"""Encoding throughput beside sentence-transformers in the same run, as a table and in words."""
+"""Encoding throughput beside sentence-transformers in the same run, as tables and in words."""
 
 from __future__ import annotations
 
@@ -9,13 +9,21 @@ from qwen3nb.report.render.cell import Cell
 from qwen3nb.report.render.conclusion import Conclusion
 from qwen3nb.report.render.figure import COLORS, GREY, Figure, grid, plain
 from qwen3nb.report.render.table import Table
+from qwen3nb.utils.format import interval_text, number_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as MplFigure
 
     from qwen3nb.bench.encode import EncodeBench
+    from qwen3nb.bench.precision import PrecisionBench
 
-__all__ = ["speed_conclusion", "speed_figure", "speed_table", "time_shares_table"]
+__all__ = [
+    "precision_table",
+    "speed_conclusion",
+    "speed_figure",
+    "speed_table",
+    "time_shares_table",
+]
 
 _NOISE = 0.1  # ratios closer to 1 are not called a difference
 
@@ -77,6 +85,45 @@ def time_shares_table(benches: Iterable[EncodeBench]) -> Table:
         "slower; Python is what is left of the wall-clock time. Not measured on a GPU.",
         name="time_shares",
         caption="Where the time of load_encoder goes.",
+    )
+
+
+def precision_table(benches: Iterable[PrecisionBench]) -> Table:
+    """A row per model and dtype: speed, and what is left of the vectors and of nDCG@10."""
+    rows, notes = [], []
+    for bench in benches:
+        features = ", ".join(bench.cpu_features) or "none, so 16 bits are slow"
+        notes.append(
+            f"{bench.model}: {bench.texts} texts of mixed lengths, {bench.tokens:,} tokens; "
+            f"{bench.documents:,} documents and {bench.queries:,} queries of PyDocs; equivalent: "
+            f"shown to be within {bench.margin:g} of nDCG@10 in float32 (two one-sided t-tests, "
+            f"5 %); instructions for 16 bits: {features}."
+        )
+        for each in bench.timings:
+            exact = each.dtype == "float32"
+            change = f"{number_text(each.ndcg_difference, sign=True, digits=4)} "
+            change += interval_text(each.interval, digits=4)
+            equivalent = "is the reference" if exact else "yes" if each.equivalent else "not shown"
+            rows.append(
+                (
+                    Cell(bench.model, each.dtype),
+                    Cell(f"{each.float32_ratio:.2f} ×", value=each.float32_ratio),
+                    Cell(f"{each.peer_ratio:.2f} ×", value=each.peer_ratio),
+                    Cell(f"{100 * each.peak_share:.0f} %", value=each.peak_share),
+                    Cell(f"{each.cosine_min:.6f}", value=each.cosine_min),
+                    Cell(number_text(each.ndcg), "" if exact else change, value=each.ndcg),
+                    Cell(equivalent),
+                )
+            )
+    columns = ("model", "beside float32", "beside sentence-transformers", "of the peak",
+               "least cosine", "nDCG@10", "equivalent")  # fmt: skip
+    return Table(
+        columns,
+        tuple(rows),
+        "On the CPU; sentence-transformers has the same dtype, and the peak is that of the dtype. "
+        + " ".join(notes),
+        name="precision",
+        caption="Speed, vectors and scores in 16 bits.",
     )
 
 

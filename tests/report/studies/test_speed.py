@@ -1,10 +1,14 @@
 """How fast encoding is, in words that follow from the medians."""
 
+from dataclasses import replace
+
 import pytest
 
 from qwen3nb.bench.encode import EncodeBench, EncodeTiming
 from qwen3nb.bench.machine_limits import MatrixWork
+from qwen3nb.bench.precision import PrecisionBench, PrecisionTiming
 from qwen3nb.report.studies.speed import (
+    precision_table,
     speed_conclusion,
     speed_figure,
     speed_table,
@@ -71,6 +75,29 @@ def test_the_tables_show_the_machine_limit():
     shares = time_shares_table([bench(2), bench(3, texts="mixed lengths")])
     assert shares.columns == ("model", "tokenising", "linear layers", "Python")
     assert [cell.value for cell in shares.rows[1][1:]] == list(SHARES.values())
+
+
+def test_the_precision_table_has_speed_and_scores_beside_float32():
+    timings = (
+        PrecisionTiming("float32", 60, 1.0, 2.4, 32, 200, 0.75, 1, 1, 0.512, 0, None, False),
+        PrecisionTiming(
+            "bfloat16", 90, 1.5, 1.4, 32, 440, 0.5, 0.99991, 0.9999, 0.511, -0.001,
+            (-0.004, 0.002), True,
+        ),
+    )  # fmt: skip
+    bench = PrecisionBench("m", ("avx512_bf16",), 64, 1000, 3, 400, 200, 0.005, timings)
+    table = precision_table([bench, replace(bench, cpu_features=())])
+    exact, rounded = table.rows[:2]
+    assert [cell.text for cell in rounded] == [
+        "m", "1.50 ×", "1.40 ×", "50 %", "0.999910", "0.511", "yes",
+    ]  # fmt: skip
+    assert rounded[5].detail == "-0.0010 [-0.0040, +0.0020]"
+    assert (exact[5].detail, exact[6].text) == ("", "is the reference")
+    assert "within 0.005 of nDCG@10" in table.note
+    assert "200 queries of PyDocs" in table.note
+    assert "none, so 16 bits are slow" in table.note
+    unsure = replace(timings[1], equivalent=False)
+    assert precision_table([replace(bench, timings=(unsure,))]).rows[0][6].text == "not shown"
 
 
 def test_the_share_of_the_peak_has_its_words():
