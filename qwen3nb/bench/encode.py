@@ -185,7 +185,10 @@ def machine() -> str:
 
 
 def bench_texts(count: int) -> dict[str, list[str]]:
-    """Return sets of ``count`` distinct texts: short sentences, mixed lengths, long documents."""
+    """Return distinct texts: ``count`` short, as many of mixed lengths, a quarter as many long.
+
+    A long document has as many tokens as eighteen short sentences or three texts of mixed lengths.
+    """
     from qwen3nb.datasets.pydocs.build import load_pydocs
     from qwen3nb.datasets.pydocs.mteb_tasks import author_sts
 
@@ -195,7 +198,7 @@ def bench_texts(count: int) -> dict[str, list[str]]:
     pairs = [text for first, second, _ in author_sts() for text in (first, second)]
     short = list(dict.fromkeys([*pairs[: count // 2], *_spread(summaries, count)]))
     mixed = [*_spread(summaries, count // 2), *_spread(documents, count - count // 2)]
-    long = _spread(list(_joined(documents)), count)
+    long = _spread(list(_joined(documents)), -(-count // 4))
     sets = {"short sentences": short[:count], "mixed lengths": mixed, "long documents": long}
     return {name: each for name, each in sets.items() if each}
 
@@ -228,7 +231,7 @@ def bench_encode(
     Args:
         model: a registry name or the folder of a sentence-transformers model, or
             ``qwen3-60M-random``, a random bidirectional Qwen3.
-        texts: named sets; None for the sets of `bench_texts` with 256 texts each.
+        texts: named sets; None for those of ``bench_texts(256)``.
         rounds: number of timed rounds, after an untimed one.
         device: the device.
         dtype: dtype of the weights; with 16 bits, vectors are close, not equal.
