@@ -96,8 +96,8 @@ def precision_table(benches: Iterable[PrecisionBench]) -> Table:
         notes.append(
             f"{bench.model}: {bench.texts} texts of mixed lengths, {bench.tokens:,} tokens; "
             f"{bench.documents:,} documents and {bench.queries:,} queries of PyDocs; equivalent: "
-            f"shown to be within {bench.margin:g} of nDCG@10 in float32 (two one-sided t-tests, "
-            f"5 %); instructions for 16 bits: {features}."
+            f"shown to be within {bench.margin:g} of nDCG@10 in float32, by two one-sided "
+            f"t-tests (5 %) and by the 95 % interval; instructions for 16 bits: {features}."
         )
         for each in bench.timings:
             exact = each.dtype == "float32"
