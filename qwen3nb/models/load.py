@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from qwen3nb.models.search.bm25 import BM25
     from qwen3nb.models.search.fusion import Fusion
 
+# What a kind of model loads first, if not transformers: a static table needs less.
+_LIBRARIES = {"sentence-transformers": "sentence_transformers", "static": "torch"}
+
 
 def load_encoder(
     spec: str | Path,
@@ -98,8 +101,7 @@ def load_encoder(
 
         dimension = int(source.spec.partition(":")[2] or 128)
         return RandomEncoder(source, seed=seed, dimension=dimension, **options)
-    ours = source.kind != "sentence-transformers"
-    load_library("transformers.modeling_utils" if ours else "sentence_transformers")
+    load_library(_LIBRARIES.get(source.kind, "transformers.modeling_utils"))
     adapter = source.kind == "adapter"
     model = source.base if source.base is not None else source
     if model.folder is not None:
