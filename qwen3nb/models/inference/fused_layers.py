@@ -20,7 +20,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from qwen3nb.models.inference.onednn_linear import Activation, PrepackedLinear, prepack
 
-__all__ = ["fuse_layers", "rotated"]
+__all__ = ["fuse_layers", "heads_of", "rotated"]
 
 _INTERMEDIATES = ("BertIntermediate", "RobertaIntermediate", "XLMRobertaIntermediate")
 _GATED = ("LlamaMLP", "Qwen2MLP", "Qwen3MLP")
@@ -122,7 +122,7 @@ class _RotaryAttention(_Successor):
         **kwargs: Any,
     ) -> tuple[Tensor, Tensor | None]:
         """Return states (N, T, H) of normed states (N, T, H), and weights if there are any."""
-        query, key, value = (self._heads(part, hidden_states) for part in "qkv")
+        query, key, value = (heads_of(self, part, hidden_states) for part in "qkv")
         query, key = (rotated(each, *position_embeddings) for each in (query, key))
         if past_key_values is not None:
             key, value = past_key_values.update(key, value, self.layer_idx)
@@ -132,12 +132,20 @@ class _RotaryAttention(_Successor):
         )
         return self.o_proj(out.flatten(2)), weights
 
-    def _heads(self, part: str, states: Tensor) -> Tensor:
-        """Return (N, h, T, D): projected, and normed if the family does so."""
-        heads: Tensor = getattr(self, f"{part}_proj")(states).unflatten(-1, (-1, self.head_dim))
-        if (norm := f"{part}_norm") in self._modules:
-            heads = getattr(self, norm)(heads)
-        return heads.transpose(1, 2)
+
+def heads_of(attention: Any, part: str, states: Tensor) -> Tensor:
+    """Return queries, keys or values (N, h, T, D): projected, and normed if the family does so.
+
+    Args:
+        attention: a layer with projections by these names, and a `head_dim`.
+        part: ``q``, ``k`` or ``v``.
+        states: normed states (N, T, H).
+    """
+    projected = getattr(attention, f"{part}_proj")(states)
+    heads: Tensor = projected.unflatten(-1, (-1, attention.head_dim))
+    if hasattr(attention, norm := f"{part}_norm"):
+        heads = getattr(attention, norm)(heads)
+    return heads.transpose(1, 2)
 
 
 def rotated(heads: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from qwen3nb.models.inference.attention import FIXED_ROPES, attend_with, other_layers, rope_type
-from qwen3nb.models.inference.fused_layers import rotated
+from qwen3nb.models.inference.fused_layers import heads_of, rotated
 from qwen3nb.models.inference.product_attention import attend_after, has_room, runs_as_products
 from qwen3nb.models.inference.token_budget import sent
 from qwen3nb.models.types import SpecError
@@ -155,7 +155,7 @@ class _LastLayer:
         normed = self.layer.input_layernorm(states)
         key, value = self._keys(normed, rotary)
         own = tuple(part[0, last].unsqueeze(1) for part in rotary)
-        query = self._heads(attention.q_proj, "q_norm", normed[rows, last].unsqueeze(1), own)
+        query = rotated(heads_of(attention, "q", normed[rows, last].unsqueeze(1)), *own)
         scale = attention.scaling
         out = memory.attend(self.index, query, key, value, scale=scale, last=last)
         residual = states[rows, last] + attention.o_proj(out.flatten(1))
@@ -166,17 +166,7 @@ class _LastLayer:
     def _keys(self, normed: Tensor, rotary: Pair) -> Pair:
         """Return keys and values (N, key heads, T, D)."""
         attention = self.layer.self_attn
-        key = self._heads(attention.k_proj, "k_norm", normed, rotary)
-        value = attention.v_proj(normed).unflatten(-1, (-1, attention.head_dim)).transpose(1, 2)
-        return key, value
-
-    def _heads(self, linear: Any, norm: str, states: Tensor, rotary: tuple[Tensor, ...]) -> Tensor:
-        """Return heads (N, heads, T, D): projected, normed if the family does so, and rotated."""
-        attention = self.layer.self_attn
-        heads = linear(states).unflatten(-1, (-1, attention.head_dim))
-        if hasattr(attention, norm):
-            heads = getattr(attention, norm)(heads)
-        return rotated(heads.transpose(1, 2), *rotary)
+        return rotated(heads_of(attention, "k", normed), *rotary), heads_of(attention, "v", normed)
 
 
 class PrefixModel:
