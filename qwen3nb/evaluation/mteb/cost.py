@@ -29,7 +29,8 @@ _WARM_UP = 8  # texts
 _CHUNK = 512  # texts encoded at once, at most, as by `Encoder`
 _ENOUGH = 0.2  # seconds that one sample should take
 _REPEATS = 5  # samples per length, at most
-_BUDGET = 1.0  # seconds per length after the first sample
+_BUDGET = 1.0  # seconds per length after the first sample, at most
+_SHARE = 0.02  # per length, of the time that all texts would take at that length
 _COMPRESSION = 10  # a file holds at most this many characters per byte
 
 
@@ -205,11 +206,19 @@ def _interpolated(x: float, xs: Sequence[float], ys: Sequence[float]) -> float:
     return ys[-1]
 
 
-def measure_encoding(encoder: Encoder, *, batch_size: int = 32) -> EncodingSpeed:
+def measure_encoding(
+    encoder: Encoder, *, batch_size: int = 32, texts: int | None = None
+) -> EncodingSpeed:
     """Encode short, medium and the longest texts, several times each.
 
     On a GPU, at least ``batch_size`` texts of each length are encoded at once; on the CPU,
     where memory is not the limit, as many as take about a second.
+
+    Args:
+        encoder: the model.
+        batch_size: texts per batch.
+        texts: how many are to be encoded, if that is known; a few that are quick are not worth
+            repeats.
 
     Raises:
         EncoderError: the texts do not fit into memory, or a vector is not finite.
@@ -223,8 +232,8 @@ def measure_encoding(encoder: Encoder, *, batch_size: int = 32) -> EncodingSpeed
     samples = []
     for length in lengths:
         characters = int(length * _SURPLUS) if length == longest else length
-        texts = _sample(stream, characters, _CHUNK)
-        samples.append(_repeats(encoder, texts, least=least))
+        chunk = _sample(stream, characters, _CHUNK)
+        samples.append(_repeats(encoder, chunk, least=least, all_texts=texts))
     return EncodingSpeed(
         characters=tuple(lengths),
         fastest=tuple(min(each) for each in samples),
@@ -239,7 +248,9 @@ def _sample(stream: str, characters: int, count: int) -> list[str]:
     return [stream[i * step : i * step + characters] for i in range(count)]
 
 
-def _repeats(encoder: Encoder, texts: Sequence[str], *, least: int) -> list[float]:
+def _repeats(
+    encoder: Encoder, texts: Sequence[str], *, least: int, all_texts: int | None
+) -> list[float]:
     """Return the seconds per text of several repeats, on as many texts as take long enough."""
     count = min(least, len(texts))
     taken = _timed(encoder, texts[:count])
@@ -247,7 +258,8 @@ def _repeats(encoder: Encoder, texts: Sequence[str], *, least: int) -> list[floa
         count = min(4 * count, len(texts))
         taken = _timed(encoder, texts[:count])
     samples, started = [taken / count], time.perf_counter()
-    while len(samples) < _REPEATS and time.perf_counter() - started < _BUDGET:
+    budget = _BUDGET if all_texts is None else min(_BUDGET, _SHARE * all_texts * samples[0])
+    while len(samples) < _REPEATS and time.perf_counter() - started + taken / 2 < budget:
         samples.append(_timed(encoder, texts[:count]) / count)
     return samples[1:] or samples  # the first call of a shape is a warm-up
 

@@ -192,12 +192,13 @@ def preflight(
     selected = suite_tasks(tier=tier, tasks=tasks)
     options: dict[str, Any] = {"limit": limit, "output": output, "seed": seed, "runs": runs}
     encoders = _encoders(model)
-    speed, before = None, resident_memory()
-    statuses = task_statuses(model, selected, **options)
-    if encoders and TO_RUN in statuses:
-        speed = measure_encoding(encoders[0], batch_size=batch_size)
-    batch = max(0, (peak_memory() or 0) - before) if speed is not None else 0
-    planned = plan(model, tasks=selected, speed=speed, statuses=statuses, **options)
+    before = resident_memory()
+    options["statuses"] = task_statuses(model, selected, **options)
+    planned, batch = plan(model, tasks=selected, **options), 0
+    if encoders and TO_RUN in options["statuses"]:
+        speed = measure_encoding(encoders[0], batch_size=batch_size, texts=_texts(planned))
+        batch = max(0, (peak_memory() or 0) - before)
+        planned = plan(model, tasks=selected, speed=speed, **options)
     to_run = [each for each in planned if each.status == TO_RUN]
     known = [each.minutes for each in to_run if each.minutes is not None]
     minutes = Range.total(known) if known else None
@@ -212,6 +213,13 @@ def preflight(
         minutes=minutes,
         gpu_hours=minutes.times(1 / 60) if minutes and on_gpu else None,
     )
+
+
+def _texts(planned: Iterable[Planned]) -> int | None:
+    """Return how many texts are to be encoded; None if a task does not say."""
+    counts = [each.texts for each in planned if each.status == TO_RUN]
+    known = [each for each in counts if each is not None]
+    return sum(known) if len(known) == len(counts) else None
 
 
 def _encoders(model: Model) -> list[Encoder]:

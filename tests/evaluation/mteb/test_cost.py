@@ -83,6 +83,25 @@ def test_speed_is_measured_at_three_lengths(encoder, monkeypatch):
         assert 0 < low <= middle <= high
 
 
+@pytest.mark.integration
+def test_few_texts_are_not_worth_repeats(encoder, monkeypatch):
+    calls = []
+
+    def timed(_, texts):
+        calls.append(len(texts))
+        return 0.002 * len(texts)
+
+    monkeypatch.setattr(cost, "_timed", timed)
+
+    def measured(texts):
+        calls.clear()
+        measure_encoding(encoder, texts=texts)
+        return len(calls)
+
+    few = measured(100)
+    assert measured(100_000) == measured(None) == few + 3 * 4  # up to five samples per length
+
+
 def _taking(embed):
     """Encode one text of a batch only, so that the test is quick."""
 
