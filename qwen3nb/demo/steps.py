@@ -37,12 +37,12 @@ def make_encoders(demo: Path) -> None:
 
 def _train(demo: Path) -> None:
     from qwen3nb.datasets.pydocs import overlap, training_pairs
-    from qwen3nb.demo import train_contrastive, train_ul2, trainer, ul2_denoising
+    from qwen3nb.demo import linear_training, train_contrastive, train_ul2, trainer, ul2_denoising
     from qwen3nb.demo.train_contrastive import CONTRASTIVE
     from qwen3nb.demo.train_ul2 import UL2
     from qwen3nb.models.modeling import qwen3_seq2seq, tiny_tokenizer
 
-    shared = (trainer, qwen3_seq2seq)
+    shared = (trainer, linear_training, qwen3_seq2seq)
     key = _key(vars(UL2), train_ul2, ul2_denoising, tiny_tokenizer, *shared)
     _once(demo / "train", key, lambda folder: train_ul2.train_seq2seq(folder, UL2))
     pairs = training_pairs.load_training_pairs()
@@ -58,13 +58,13 @@ def _train(demo: Path) -> None:
 def make_language_models(demo: Path) -> None:
     """Train a language model and adapters, while `make_encoders` runs in another process."""
     from qwen3nb.datasets.pydocs.training_pairs import load_training_pairs
-    from qwen3nb.demo import train_ul2, trainer
+    from qwen3nb.demo import linear_training, train_ul2, trainer
     from qwen3nb.demo.train_ul2 import DECODER, train_decoder
     from qwen3nb.models.modeling import tiny_tokenizer
 
     load_training_pairs()  # the other process needs them after a few minutes
     make_adapters(demo)
-    key = _key(vars(DECODER), train_ul2, trainer, tiny_tokenizer)
+    key = _key(vars(DECODER), train_ul2, trainer, linear_training, tiny_tokenizer)
     _once(demo / "decoder", key, lambda folder: train_decoder(folder, DECODER))
 
 
@@ -90,14 +90,14 @@ def _once(folder: Path, key: str, make: Callable[[Path], object]) -> None:
 def make_adapters(demo: Path) -> None:
     """Train adapters that rank, embed, or do both, and evaluate them."""
     from qwen3nb.datasets.pydocs.mteb_tasks import embedded_task
-    from qwen3nb.demo import objectives, train_causal_lm, train_lora, train_ul2
+    from qwen3nb.demo import linear_training, objectives, train_causal_lm, train_lora, train_ul2
     from qwen3nb.demo.train_causal_lm import BASE, train_base
     from qwen3nb.demo.train_lora import LORA, train_adapters
     from qwen3nb.evaluation.studies.lora_runs import evaluate_trained
     from qwen3nb.models.modeling import tiny_tokenizer
 
     base, outputs = demo / "lora" / "base", demo / "lora" / "outputs"
-    shared = (train_ul2, objectives, train_causal_lm, tiny_tokenizer)
+    shared = (train_ul2, objectives, train_causal_lm, linear_training, tiny_tokenizer)
     key = _key(asdict(BASE), *shared)
     _once(base, key, lambda folder: train_base(folder, BASE))
     _once(

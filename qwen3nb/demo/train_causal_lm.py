@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from qwen3nb.demo.linear_training import faster_linear_layers
 from qwen3nb.demo.objectives import (
     TEMPLATE,
     Batch,
@@ -78,7 +79,8 @@ def train_base(folder: Path, settings: BaseSettings = BASE) -> Path:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         model, tokenizer = _fresh(folder, settings)
-    losses = _train(model, words(tokenizer), training, settings)
+    with faster_linear_layers():
+        losses = _train(model, words(tokenizer), training, settings)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
         model.save_pretrained(folder)

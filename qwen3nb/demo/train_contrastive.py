@@ -28,6 +28,7 @@ from qwen3nb.checkpoints.averaging import average_checkpoints, select_checkpoint
 from qwen3nb.checkpoints.checkpoint import step_of
 from qwen3nb.datasets.collection import TestCollection
 from qwen3nb.datasets.pydocs.training_pairs import DEVELOPMENT, DocstringPair, TrainingPairs
+from qwen3nb.demo.linear_training import faster_linear_layers
 from qwen3nb.demo.train_ul2 import token_id
 from qwen3nb.demo.trainer import (
     checkpoint_callbacks,
@@ -45,7 +46,7 @@ __all__ = ["CONTRASTIVE", "METRIC", "ContrastiveSettings", "train_contrastive"]
 
 METRIC = "eval_ndcg_at_10"  # on the development pairs
 _SIDES = ("summary", "text")
-_TOGETHER = 16  # texts that go through the model at once
+_TOGETHER = 32  # texts that go through the model at once
 _Row = Mapping[str, list[int]]
 
 
@@ -104,7 +105,8 @@ def train_contrastive(
         )  # fmt: skip
         silence(trainer)
         at_start = _measured(trainer, evaluator)
-        trainer.train()
+        with faster_linear_layers():
+            trainer.train()
     best = select_checkpoints(folder, best=settings.averaged, metric=METRIC, lower_is_better=False)
     average = average_checkpoints(best, folder / "average", show_progress=False)
     with quietly():

@@ -28,6 +28,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from qwen3nb import paths
+from qwen3nb.demo.linear_training import faster_linear_layers
 from qwen3nb.demo.objectives import Batch, batches, embedding_loss, ranking_loss, words
 from qwen3nb.demo.train_causal_lm import warm_cosine
 from qwen3nb.models.rerankers.prompt_template import INSTRUCTION
@@ -93,7 +94,8 @@ def train_adapters(
             started = time.perf_counter()
             folder = outputs / f"{mode}_r{settings.rank}" / f"seed_{seed}"
             folder.mkdir(parents=True, exist_ok=True)
-            losses = _LoraTraining(base, folder, mode, seed, settings).train(training)
+            with faster_linear_layers():
+                losses = _LoraTraining(base, folder, mode, seed, settings).train(training)
             shown = ", ".join(f"{name} {value:.2f}" for name, value in losses.items())
             say(f"{folder.parent.name} seed {seed}: {shown}, {time.perf_counter() - started:.0f} s")
             folders.append(folder / "checkpoints" / "final")

@@ -18,6 +18,7 @@ from tokenizers import Tokenizer
 from transformers import Qwen3Config, Qwen3ForCausalLM, Trainer, set_seed
 
 from qwen3nb.datasets.pydocs.build import load_pydocs
+from qwen3nb.demo.linear_training import faster_linear_layers
 from qwen3nb.demo.trainer import (
     checkpoint_callbacks,
     copy_files,
@@ -240,7 +241,7 @@ def _run_trainer(
         callbacks=checkpoint_callbacks(name, folder / "tokenizer"),
     )  # fmt: skip
     silence(trainer)
-    with quietly():
+    with quietly(), faster_linear_layers():
         trainer.train()
 
 
