@@ -12,7 +12,9 @@ from qwen3nb import paths
 from qwen3nb.book.linked_records import pages_with_records
 from qwen3nb.checkpoints.provenance import PROVENANCE
 from qwen3nb.cluster.processes import guarded
-from qwen3nb.execution.notebook import NotebookError, run_notebook
+from qwen3nb.execution.notebook import run_notebook, settle
+from qwen3nb.execution.parameters import Once
+from qwen3nb.execution.sweep import Job, Outcome, sweep
 from qwen3nb.records.record import Result
 from qwen3nb.records.results import richest_tier
 from qwen3nb.records.store import latest, load_results
@@ -84,7 +86,7 @@ def page_links(results: Iterable[Result]) -> dict[str, str]:
     record of the run. `qwen3nb.report.render.home.score_link` gives the row of one score.
     """
     from qwen3nb.execution.page_names import page_name
-    from qwen3nb.execution.parameters import Once, read_parameters
+    from qwen3nb.execution.parameters import read_parameters
 
     once = Once()
     declared = read_parameters(paths.notebooks() / "eval.ipynb")
@@ -145,15 +147,19 @@ def _tier_of(tier: str, results: Sequence[Result]) -> str:
     return tier or richest
 
 
-def build_book(*, tier: str = "", model: Path | None = None, show_progress: bool = True) -> Path:
+def build_book(
+    *, tier: str = "", model: Path | None = None, at_once: int = 0, show_progress: bool = True
+) -> Path:
     """Run the pages that read results, build the book from scratch and strictly, and check it.
 
-    The new book replaces the old one in one step; if it does not build, the old one stays. A
-    lesson that fails, such as one whose model cannot be downloaded, keeps its page, which says so.
+    Pages and lessons run side by side, those that are up to date not again. The new book replaces
+    the old one in one step; if it does not build, the old one stays. A lesson that fails, such as
+    one whose model cannot be downloaded, keeps its page, which says so.
 
     Args:
         tier: the tier whose tasks the pages show; by default the richest with results.
         model: the model of the card; by default the extracted model evaluated last.
+        at_once: pages to run in parallel; 0 for as many as fit.
         show_progress: whether to show progress bars.
 
     Returns:
@@ -161,23 +167,21 @@ def build_book(*, tier: str = "", model: Path | None = None, show_progress: bool
 
     Raises:
         BookError: Sphinx warned, a page would fetch something from another host or holds a
-            secret, or the tier has no results and another has; or the book is built, but a
-            lesson failed.
-        NotebookError: a page failed that is no lesson.
+            secret, or the tier has no results and another has; or a page failed, or the book is
+            built, but a lesson failed.
+        NotebookError: the page of all runs failed.
     """
     results = load_results(adapters=False)
     tier = _tier_of(tier, results)
     guide = lessons()
-    failed: list[NotebookError] = []
-    for name in (*_PAGES, *guide, _LAST):
-        # The book's own pages keep their plain names on whichever tier it shows.
-        given, plain = ({"tier": tier}, name) if _PAGES.get(name) else ({}, "")
-        try:
-            run_notebook(name, given, name=plain, show_progress=show_progress)
-        except NotebookError as error:
-            if name not in guide:
-                raise
-            failed.append(error)
+    # The book's own pages keep their plain names on whichever tier it shows.
+    jobs = [Job(name, {"tier": tier} if tiered else {}, name) for name, tiered in _PAGES.items()]
+    due = _due([*jobs, *(Job(name, {}) for name in guide)])
+    outcomes = sweep(due, at_once=at_once, show_progress=show_progress) if due else []
+    failures = [each for each in outcomes if each.status == "failed"]
+    if failed := [each for each in failures if each.job.notebook not in guide]:
+        raise BookError(f"the book is not built; pages that failed:\n{_listed(failed)}")
+    run_notebook(_LAST, show_progress=show_progress)
     write_card_page(results, model=model, tier=tier)
     _check_pages()
     # Always a new folder: an incremental build keeps the pages and glued values of deleted runs.
@@ -185,13 +189,29 @@ def build_book(*, tier: str = "", model: Path | None = None, show_progress: bool
     with turn(target, what="builds"), new_folder(target) as output:
         _build_strictly(output)
     index = target / "html" / "index.html"
-    if failed:
+    if failures:
         raise BookError(
-            f"{index} is built, but {len(failed)} of {len(guide)} lessons failed, as their pages "
-            "say. Delete the notebook of a lesson to leave it out.\n"
-            + "\n".join(str(error) for error in failed)
+            f"{index} is built, but {len(failures)} of {len(guide)} lessons failed, as their pages "
+            f"say. Delete the notebook of a lesson to leave it out.\n{_listed(failures)}"
         )
     return index
+
+
+def _due(jobs: Iterable[Job]) -> list[Job]:
+    """Return the jobs without a page that is up to date; what all depend on is read once."""
+    once, due = Once(), []
+    for job in jobs:
+        if job.finished(once):
+            settle(job.page)
+        else:
+            due.append(job)
+    return due
+
+
+def _listed(failed: Iterable[Outcome]) -> str:
+    return "\n".join(
+        f"{each.job.name}: {each.reason}\n  see {paths.shown(each.log)}" for each in failed
+    )
 
 
 def _check_pages() -> None:

@@ -47,7 +47,7 @@ def run_demo(*, at_once: int = 0) -> Path:
         DemoError: a notebook failed.
         BookError: the book did not build.
     """
-    from qwen3nb.book.build import build_book, lessons
+    from qwen3nb.book.build import build_book
 
     started = time.perf_counter()
     demo = paths.runs() / "demo"
@@ -61,11 +61,8 @@ def run_demo(*, at_once: int = 0) -> Path:
     if failed := [outcome for outcome in outcomes if outcome.status == "failed"]:
         listed = "\n".join(f"  {outcome.job.name}: see {outcome.log}" for outcome in failed)
         raise DemoError(f"{len(failed)} of {len(jobs)} notebooks failed\n{listed}")
-    # Side by side; the book takes their pages, runs one that failed again, and names it.
-    _say("running the lessons")
-    sweep([Job(name, {}) for name in lessons()], at_once=at_once)
-    _say("building the book")
-    page = build_book(tier="smoke", model=demo / "encoder" / MODEL)
+    _say("running the lessons and the pages that compare; building the book")
+    page = build_book(tier="smoke", model=demo / "encoder" / MODEL, at_once=at_once)
     _say(f"done in {time.perf_counter() - started:.0f} s")
     return page
 

@@ -56,10 +56,17 @@ _WAKE = 0.5  # seconds
 
 @dataclass(frozen=True)
 class Job:
-    """A notebook and its parameters."""
+    """A notebook and its parameters.
+
+    Attributes:
+        notebook: its name or path.
+        parameters: values by name.
+        page_name: name of the page; by default it says what distinguishes the run.
+    """
 
     notebook: str
     parameters: Mapping[str, Any]
+    page_name: str = ""
 
     @property
     def name(self) -> str:
@@ -80,13 +87,14 @@ class Job:
         """Return the values and the page; jobs share what they resolve through ``once``."""
         notebook = once(paths.find_notebook, self.notebook)
         values = resolved_parameters(notebook, self.parameters, once=once)
-        return values, page_path(notebook, values, once=once)
+        return values, page_path(notebook, values, name=self.page_name, once=once)
 
     def finished(self, once: Once | None = None) -> bool:
         """Return whether a finished page with the same inputs exists."""
         once = once or Once()
         notebook = once(paths.find_notebook, self.notebook)
-        return finished_page(notebook, self.parameters, once=once) is not None
+        name = self.page_name
+        return finished_page(notebook, self.parameters, name=name, once=once) is not None
 
 
 @dataclass(frozen=True)
@@ -277,6 +285,8 @@ def _run_in_turn(job: Job, executor: Executor, log: Path, *, fresh: bool) -> Out
 
 def _command(job: Job, *, fresh: bool) -> Command:
     arguments = ["run", job.notebook, *(["--fresh"] if fresh else [])]
+    if job.page_name:
+        arguments += ["--page", job.page_name]
     for name, value in job.parameters.items():
         arguments += ["-p", name, str(value)]
     return Command(job.name, tuple(arguments), job.page, _memory(job), _stays_here(job))

@@ -211,6 +211,7 @@ def test_a_value_that_is_missing_stops_the_build(book, monkeypatch, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(book.home, copy, ignore=shutil.ignore_patterns("_build"))
     # Its pages are there: to run them again would only take longer.
+    monkeypatch.setattr("qwen3nb.book.build.sweep", lambda *_, **__: [])
     monkeypatch.setattr("qwen3nb.book.build.run_notebook", lambda *_, **__: None)
     for page in (copy / "book" / "runs").glob("eval-run-*.ipynb"):
         page.unlink()

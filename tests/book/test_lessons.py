@@ -1,29 +1,36 @@
 """A lesson that fails, as one whose model cannot be downloaded, does not cost the book."""
 
+from pathlib import Path
+
 import pytest
 from helpers.checkout import write_checkout
 
 from qwen3nb.book import build
 from qwen3nb.book.build import BookError, build_book
-from qwen3nb.execution.notebook import NotebookError
+from qwen3nb.execution.sweep import Outcome
 
 
 @pytest.fixture
 def pages(tmp_path, monkeypatch):
-    """The pages that were run; those that are named first fail."""
+    """The pages that were run, those side by side as a list; those that are named first fail."""
     monkeypatch.setenv("QWEN3NB_HOME", str(write_checkout(tmp_path / "home", lessons=True)))
     run, failing = [], set()
 
-    def run_notebook(notebook, *_, **__):
-        run.append(notebook)
-        if notebook in failing:
-            raise NotebookError(f"{notebook}: a cell failed")
+    def sweep(jobs, **_):
+        run.append([job.name for job in jobs])
+        return [
+            Outcome(job, "failed", 1.0, Path("/x.log"), "a cell failed")
+            if job.notebook in failing
+            else Outcome(job, "done", 1.0, Path("/x.log"))
+            for job in jobs
+        ]
 
     def build_strictly(output):
         (output / "html").mkdir()
         (output / "html" / "index.html").write_text("<p>built</p>")
 
-    monkeypatch.setattr(build, "run_notebook", run_notebook)
+    monkeypatch.setattr(build, "sweep", sweep)
+    monkeypatch.setattr(build, "run_notebook", lambda notebook, **_: run.append(notebook))
     monkeypatch.setattr(build, "_build_strictly", build_strictly)
     return run, failing
 
@@ -33,15 +40,24 @@ def test_the_book_is_built_and_the_failed_lessons_are_named(pages, tmp_path):
     failing |= {"guide/caching", "guide/own-queries"}
     with pytest.raises(BookError, match=r"is built, but 2 of 6 lessons failed") as error:
         build_book()
-    assert "guide/caching: a cell failed" in str(error.value)
-    assert run[-1] == "status"
+    assert "guide-caching: a cell failed\n  see /x.log" in str(error.value)
+    # Side by side, under their plain names; the page of all runs comes last.
+    lessons = [name.replace("/", "-") for name in build.lessons()]
+    assert run == [[*build._PAGES, *lessons], "status"]
     assert (tmp_path / "home" / "_build" / "html" / "index.html").is_file()
 
 
 def test_a_page_of_results_that_fails_stops_the_book(pages, tmp_path):
     run, failing = pages
     failing.add("leaderboard")
-    with pytest.raises(NotebookError):
+    with pytest.raises(BookError, match="not built; pages that failed:\nleaderboard: a cell"):
         build_book()
-    assert run[-1] == "leaderboard"
+    assert "status" not in run
     assert not (tmp_path / "home" / "_build").exists()
+
+
+def test_pages_that_are_up_to_date_are_not_run_again(pages, monkeypatch):
+    run, _ = pages
+    monkeypatch.setattr(build.Job, "finished", lambda job, once: job.notebook != "explorer")
+    build_book()
+    assert run == [["explorer"], "status"]

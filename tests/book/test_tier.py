@@ -7,21 +7,21 @@ from qwen3nb.book.build import BookError, build_book
 
 
 @pytest.fixture
-def built(monkeypatch):
+def built(checkout, monkeypatch):
     """What `build_book` would run; records are those that a test sets."""
     runs = []
 
-    def stop(notebook, parameters, **_):
-        runs.append((notebook, parameters))
+    def stop(jobs, **_):
+        runs.append(jobs[0].parameters)
         raise InterruptedError
 
-    monkeypatch.setattr("qwen3nb.book.build.run_notebook", stop)
+    monkeypatch.setattr("qwen3nb.book.build.sweep", stop)
 
     def build(results, **options):
         monkeypatch.setattr("qwen3nb.book.build.load_results", lambda **_: results)
         with pytest.raises(InterruptedError):
             build_book(**options)
-        return runs.pop()[1]["tier"]
+        return runs.pop()["tier"]
 
     return build
 

@@ -27,7 +27,7 @@ def runs(checkout, monkeypatch):
     """What would have run: name of the notebook, parameters, and whether fresh."""
     calls = []
 
-    def run_notebook(notebook, parameters, *, fresh):
+    def run_notebook(notebook, parameters, *, fresh, name):
         calls.append((str(notebook).rpartition("/")[2], parameters, fresh))
         return checkout / "page.ipynb"
 
@@ -54,7 +54,7 @@ def test_the_options_are_the_parameters(cli, checkout, path):
     expected |= {f"--no-{spelled(n)[2:]}" for n, p in declared.items() if p.type == "bool"}
     if path.stem == "calibration":  # its own `fresh` is reached with -p
         expected.remove("--no-fresh")
-    own = {"--help", "--parameter", "--fresh", "--cache-limit", "--pass-env"}
+    own = {"--help", "--parameter", "--page", "--fresh", "--cache-limit", "--pass-env"}
     assert options(done.output) - own == expected - {"--fresh"}
 
 
@@ -86,6 +86,21 @@ def test_only_given_parameters_are_passed_with_their_types(cli, checkout, runs):
     assert runs == [("small.ipynb", given, False)]
 
 
+def test_a_page_gets_the_name_that_is_given_and_no_path(cli, checkout, monkeypatch):
+    save(notebook_of("pass", parameters=CELL), "small")
+    names = []
+    monkeypatch.setattr(
+        "qwen3nb.execution.notebook.run_notebook",
+        lambda *_, name, **__: names.append(name) or checkout / "page.ipynb",
+    )
+    assert cli("run", "small", "--page", "short").exit_code == 0
+    assert cli("run", "small").exit_code == 0
+    assert names == ["short", ""]
+    refused = cli("run", "small", "--page", "../short")
+    assert refused.exit_code == 2
+    assert "--page: expected letters, digits" in refused.output
+
+
 def test_options_before_the_notebook_and_a_path_hold_too(cli, checkout, runs):
     path = save(notebook_of("pass", parameters=CELL), "small")
     assert cli("run", "-p", "note", "x", "--fresh", "small").exit_code == 0
@@ -104,7 +119,7 @@ def test_eval_passes_what_is_given(cli, checkout, runs):
 def test_a_rehearsal_limits_every_task_and_has_a_folder_of_its_own(cli, checkout, monkeypatch):
     calls = []
 
-    def run_notebook(notebook, parameters, *, fresh):
+    def run_notebook(notebook, parameters, *, fresh, name):
         calls.append((parameters, paths.results(), paths.book_runs()))
         return checkout / "page.ipynb"
 

@@ -25,7 +25,8 @@ def keys_of(folder, pairs=PAIRS):
         patch.setattr(f"{training_pairs.__name__}.load_training_pairs", lambda: pairs)
         patch.setattr(f"{lora_runs.__name__}.evaluate_trained", lambda *args, **kwargs: None)
         steps._train(folder)
-        steps.make_language_models(folder)
+        steps.make_adapters(folder)
+        steps.make_decoder(folder)
     return keys
 
 
@@ -54,8 +55,8 @@ def test_a_training_is_repeated_only_when_its_key_changes(tmp_path, capsys):
     assert read_json(tmp_path / "model" / "done.json") == {"key": "b"}
 
 
-def test_the_lessons_run_side_by_side_and_the_book_takes_their_pages(home, monkeypatch):
-    write_checkout(home, lessons=True)
+def test_the_demo_trains_evaluates_times_alone_and_builds_the_book(home, monkeypatch):
+    write_checkout(home)
     done = []
     monkeypatch.setattr(pipeline, "_in_parallel", lambda names: done.append(names))
     monkeypatch.setattr(pipeline, "_jobs", lambda demo: [])
@@ -64,5 +65,4 @@ def test_the_lessons_run_side_by_side_and_the_book_takes_their_pages(home, monke
     )
     monkeypatch.setattr(build, "build_book", lambda **options: done.append(options["tier"]) or home)
     assert pipeline.run_demo() == home
-    assert done[:3] == [list(steps.STEPS), [], ["speed"]]
-    assert done[3:] == [[each.replace("/", "-") for each in build._LESSONS], "smoke"]
+    assert done == [list(steps.STEPS), [], ["speed"], "smoke"]

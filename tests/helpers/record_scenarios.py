@@ -279,12 +279,19 @@ def prepare_sweep(folder):
 
 def book(folder):
     with ExitStack() as stack:
+        stack.enter_context(mock.patch("qwen3nb.book.build.sweep", _pages))
         stack.enter_context(mock.patch("qwen3nb.book.build.run_notebook", _page))
         stack.enter_context(mock.patch("qwen3nb.book.build.subprocess.run", _sphinx))
         build_book(show_progress=False)
 
 
-def _page(notebook, given, **_):
+def _pages(jobs, **_):
+    for job in jobs:
+        _page(job.notebook)
+    return [sweeping.Outcome(job, "done", 0.0, Path("log")) for job in jobs]
+
+
+def _page(notebook, **_):
     node = notebook_of(repr(notebook))
     target = paths.book_runs() / f"{notebook}.ipynb"
     Attempt(notebook, {}, target, started=0.0).succeed(node, key="k")

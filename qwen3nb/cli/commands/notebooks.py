@@ -8,6 +8,7 @@ notebooks which a new study would have.
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -46,6 +47,10 @@ FRESH = click.option(
 PARAMETER = click.option(
     "-p", "--parameter", "typed", type=(str, str), multiple=True, metavar="NAME VALUE",
     help="A parameter by name, as in papermill; repeatable.",
+)  # fmt: skip
+_PAGE = click.option(
+    "--page", metavar="NAME", default="",
+    help="Name of the page; by default it says what distinguishes the run.",
 )  # fmt: skip
 _DECLARED = "qwen3nb.parameters"
 _WIDEST = 100  # columns of a sentence, at most
@@ -137,7 +142,7 @@ def _run(notebook: Path | str, parameters: dict[str, Any], *, fresh: bool, name:
 
     started = datetime.now(UTC).replace(microsecond=0)
     try:
-        page = run_notebook(notebook, parameters, fresh=fresh)
+        page = run_notebook(notebook, parameters, fresh=fresh, name=name)
     except NotebookError as error:
         if error.page is not None:
             _print_page(error.page, since=started)
@@ -278,9 +283,9 @@ class _NotebookGroup(CommandGroup):
             if ctx.resilient_parsing:  # a shell completes
                 return None
             raise
-        return PASS_ENV(CACHE_LIMIT(FRESH(PARAMETER(click.command(
+        return PASS_ENV(CACHE_LIMIT(FRESH(_PAGE(PARAMETER(click.command(
             name, cls=NotebookCommand, notebook=notebook, help=title
-        )(_run_given)))))  # fmt: skip
+        )(_run_given))))))  # fmt: skip
 
 
 @click.group("run", cls=_NotebookGroup, subcommand_metavar="NOTEBOOK [ARGS]...")
@@ -299,7 +304,9 @@ def run(**options: Any) -> None:
 
 @without_traceback
 @in_study(writes=True)
-def _run_given(typed: tuple[tuple[str, str], ...], fresh: bool, **parameters: Any) -> None:
+def _run_given(
+    typed: tuple[tuple[str, str], ...], fresh: bool, page: str, **parameters: Any
+) -> None:
     """Run the notebook of the invoked command; options of `run` apply to it as well."""
     from qwen3nb.execution.parameters import read_parameters, typed_parameters
 
@@ -309,4 +316,6 @@ def _run_given(typed: tuple[tuple[str, str], ...], fresh: bool, **parameters: An
     given = dict((*before.get("typed", ()), *typed))
     values = typed_parameters(read_parameters(command.notebook), given)
     values |= given_parameters(parameters)
-    _run(command.notebook, values, fresh=fresh or before.get("fresh", False))
+    if not re.fullmatch(r"[\w.-]*", page):
+        raise click.UsageError(f"--page: expected letters, digits, '.', '_' and '-', got {page!r}")
+    _run(command.notebook, values, fresh=fresh or before.get("fresh", False), name=page)
