@@ -1,8 +1,9 @@
 """How many tokens go through a model in one pass: what memory holds, halved when it runs out.
 
-On a CPU small passes are fastest, and several run side by side. On a GPU a pass should be large,
-so its size follows from the free memory and the shape of the model. It is a power of two with an
-upper bound, so that equal models on large GPUs have equal passes, whatever else is in memory.
+On a CPU passes are fastest whose states stay in its cache, and several run side by side. On a GPU
+a pass should be large, so its size follows from the free memory and the shape of the model. It is a
+power of two with an upper bound, so that equal models on large GPUs have equal passes, whatever
+else is in memory.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from qwen3nb.models.batching import batches_by_tokens
 
 __all__ = ["TokenBudget", "fitting_tokens", "is_out_of_memory", "sent", "tokens_per_pass"]
 
-CPU_TOKENS = 1024
+CPU_TOKENS = 1024  # at least; more if hidden states are small
+_CPU_STATES = CPU_TOKENS * 384  # numbers of a hidden state of all tokens
 _MOST_WORKERS = 8  # of more, Python would be the limit
 _LEAST, _MOST = 1024, 65_536  # tokens per pass on a GPU; more than the latter gain nothing
 _MESSAGES = (  # of errors without a class of their own
@@ -163,7 +165,7 @@ def is_out_of_memory(error: RuntimeError) -> bool:
 def tokens_per_pass(model: Any) -> int:
     """Return the tokens per pass of ``model``, which is on its device."""
     if model.device.type != "cuda":
-        return CPU_TOKENS
+        return max(CPU_TOKENS, _CPU_STATES // int(model.config.get_text_config().hidden_size))
     free, _ = torch.cuda.mem_get_info(model.device)
     free += torch.cuda.memory_reserved(model.device) - torch.cuda.memory_allocated(model.device)
     return fitting_tokens(free, model.config.get_text_config(), size=model.dtype.itemsize)

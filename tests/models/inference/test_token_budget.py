@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers import PreTrainedConfig
 
 from qwen3nb.models.inference.token_budget import TokenBudget, fitting_tokens, sent, tokens_per_pass
 
@@ -48,8 +49,14 @@ def test_more_memory_never_means_smaller_passes(free, more, size):
     assert fewer.bit_count() == many.bit_count() == 1
 
 
-def test_a_cpu_has_small_passes_and_keeps_its_tensors():
-    assert tokens_per_pass(SimpleNamespace(device=torch.device("cpu"))) == 1024
+@pytest.mark.parametrize(("hidden", "tokens"), [(64, 6144), (384, 1024), (4096, 1024)])
+def test_a_cpu_has_small_passes_of_states_that_stay_in_its_cache(hidden, tokens):
+    config = PreTrainedConfig(hidden_size=hidden)
+    model = SimpleNamespace(device=torch.device("cpu"), config=config)
+    assert tokens_per_pass(model) == tokens
+
+
+def test_a_cpu_keeps_its_tensors():
     tensor = torch.ones(2)
     assert sent(tensor, torch.device("cpu")) is tensor
 
