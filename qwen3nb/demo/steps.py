@@ -1,9 +1,9 @@
 """The trainings of the demo, and the extraction of their encoders.
 
-The demo runs ``python -m qwen3nb.demo.steps encoders``, ``... adapters`` and ``... decoder`` in
-parallel, with one thread each. Models this small gain little from a second thread, and two threads
-that wait for each other lose much as soon as anything else runs on the machine. The last step is
-short, so that two cores are busy until the others end.
+The demo runs ``python -m qwen3nb.demo.steps encoders`` and ``... language-models`` in parallel,
+with one thread each; they take about the same time. Models this small gain little from a second
+thread, and two threads that wait for each other lose much as soon as anything else runs on the
+machine.
 """
 
 from __future__ import annotations
@@ -55,14 +55,15 @@ def _train(demo: Path) -> None:
     _once(demo / "contrastive", sha256_json([key, later, pairs.identity, pairs.versions]), contrast)
 
 
-def make_decoder(demo: Path) -> None:
-    """Train a language model."""
+def make_language_models(demo: Path) -> None:
+    """Train a language model and adapters, while `make_encoders` runs in another process."""
     from qwen3nb.datasets.pydocs.training_pairs import load_training_pairs
     from qwen3nb.demo import linear_training, train_ul2, trainer
     from qwen3nb.demo.train_ul2 import DECODER, train_decoder
     from qwen3nb.models.modeling import tiny_tokenizer
 
-    load_training_pairs()  # another process needs them after a few minutes
+    load_training_pairs()  # the other process needs them after a few minutes
+    make_adapters(demo)
     key = _key(vars(DECODER), train_ul2, trainer, linear_training, tiny_tokenizer)
     _once(demo / "decoder", key, lambda folder: train_decoder(folder, DECODER))
 
@@ -155,8 +156,7 @@ def _extract_once(source: Path, folder: Path) -> None:
 
 STEPS: dict[str, Callable[[Path], None]] = {
     "encoders": make_encoders,
-    "adapters": make_adapters,
-    "decoder": make_decoder,
+    "language-models": make_language_models,
 }
 
 if __name__ == "__main__":

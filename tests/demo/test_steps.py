@@ -25,8 +25,7 @@ def keys_of(folder, pairs=PAIRS):
         patch.setattr(f"{training_pairs.__name__}.load_training_pairs", lambda: pairs)
         patch.setattr(f"{lora_runs.__name__}.evaluate_trained", lambda *args, **kwargs: None)
         steps._train(folder)
-        steps.make_adapters(folder)
-        steps.make_decoder(folder)
+        steps.make_language_models(folder)
     return keys
 
 
