@@ -12,9 +12,9 @@ from qwen3nb import paths
 from qwen3nb.book.linked_records import pages_with_records
 from qwen3nb.checkpoints.provenance import PROVENANCE
 from qwen3nb.cluster.processes import guarded
-from qwen3nb.execution.notebook import run_notebook, settle
+from qwen3nb.execution.notebook import run_notebook
 from qwen3nb.execution.parameters import Once
-from qwen3nb.execution.sweep import Job, Outcome, sweep
+from qwen3nb.execution.sweep import Job, Outcome, reusable, sweep
 from qwen3nb.records.record import Result
 from qwen3nb.records.results import richest_tier
 from qwen3nb.records.store import latest, load_results
@@ -176,7 +176,9 @@ def build_book(
     guide = lessons()
     # The book's own pages keep their plain names on whichever tier it shows.
     jobs = [Job(name, {"tier": tier} if tiered else {}, name) for name, tiered in _PAGES.items()]
-    due = _due([*jobs, *(Job(name, {}) for name in guide)])
+    jobs += [Job(name, {}) for name in guide]
+    once = Once()  # what all pages depend on is read once
+    due = [job for job in jobs if not reusable(job, once)]
     outcomes = sweep(due, at_once=at_once, show_progress=show_progress) if due else []
     failures = [each for each in outcomes if each.status == "failed"]
     if failed := [each for each in failures if each.job.notebook not in guide]:
@@ -195,17 +197,6 @@ def build_book(
             f"say. Delete the notebook of a lesson to leave it out.\n{_listed(failures)}"
         )
     return index
-
-
-def _due(jobs: Iterable[Job]) -> list[Job]:
-    """Return the jobs without a page that is up to date; what all depend on is read once."""
-    once, due = Once(), []
-    for job in jobs:
-        if job.finished(once):
-            settle(job.page)
-        else:
-            due.append(job)
-    return due
 
 
 def _listed(failed: Iterable[Outcome]) -> str:

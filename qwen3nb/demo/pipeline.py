@@ -24,7 +24,7 @@ from qwen3nb.utils.terminal import say
 __all__ = ["BASELINES", "DemoError", "run_demo"]
 
 # The encoder that the book and its card are about: the best on the development pairs (nDCG@10
-# .147; the average of the two best checkpoints .144). `models.sources.resolve` calls it "demo".
+# .154; the average of the two best checkpoints .151). `models.sources.resolve` calls it "demo".
 MODEL = "contrastive-checkpoint-400"
 BASELINES = ("bm25", "all-MiniLM-L6-v2", "random", "wordllama", "bm25+all-MiniLM-L6-v2")
 # glibc is to keep freed memory: else each step gets that of its logits from the system anew.

@@ -46,7 +46,7 @@ from qwen3nb.utils.hardware import available_memory, cores, gpus
 from qwen3nb.utils.progress import tqdm
 from qwen3nb.utils.secrets import known_secrets
 
-__all__ = ["Job", "Outcome", "check_jobs", "fitting", "sweep"]
+__all__ = ["Job", "Outcome", "check_jobs", "fitting", "reusable", "sweep"]
 
 # Memory of libraries and kernel, and factor for weights read in one format, kept in another.
 _BASE_MEMORY = 3 << 29
@@ -268,12 +268,7 @@ def _run(job: Job, executor: Executor, fresh: bool) -> Outcome:
 def _run_in_turn(job: Job, executor: Executor, log: Path, *, fresh: bool) -> Outcome:
     """Run a job unless its page is finished, perhaps by another sweep that had its turn."""
     started = time.time()
-    try:
-        reused = not fresh and job.finished()
-    except (ValueError, OSError):  # a broken model; its run reports the cause
-        reused = False
-    if reused:
-        settle(job.page)
+    if not fresh and reusable(job):
         return Outcome(job, "reused", time.time() - started, log)
     earlier = failed_run(job.name)
     ended = executor.run(_command(job, fresh=fresh), log=log)
@@ -281,6 +276,17 @@ def _run_in_turn(job: Job, executor: Executor, log: Path, *, fresh: bool) -> Out
     reason = _reason(job, ended, started=started, log=log, earlier=earlier) if failed else ""
     seconds = time.time() - started if ended.seconds is None else ended.seconds
     return Outcome(job, "failed" if ended.status else "done", seconds, log, reason, ended.node)
+
+
+def reusable(job: Job, once: Once | None = None) -> bool:
+    """Return whether a job needs no run; if so, remove what a killed run left beside its page."""
+    try:
+        finished = job.finished(once)
+    except (ValueError, OSError):  # a broken model; its run reports the cause
+        return False
+    if finished:
+        settle(job.page)
+    return finished
 
 
 def _command(job: Job, *, fresh: bool) -> Command:
