@@ -28,7 +28,6 @@ from qwen3nb.utils.secrets import kernel_environment, known_secrets, write_publi
 __all__ = [
     "BookError",
     "build_book",
-    "lessons",
     "page_links",
     "remote_resources",
     "secret_pages",
@@ -74,7 +73,7 @@ class BookError(RuntimeError):
     """The book does not build, or a page holds a secret or something from another host."""
 
 
-def lessons() -> list[str]:
+def _lessons() -> list[str]:
     """Return the names of the lessons whose notebooks the study has."""
     return [each for each in _LESSONS if (paths.notebooks() / f"{each}.ipynb").is_file()]
 
@@ -173,7 +172,7 @@ def build_book(
     """
     results = load_results(adapters=False)
     tier = _tier_of(tier, results)
-    guide = lessons()
+    guide = _lessons()
     # The book's own pages keep their plain names on whichever tier it shows.
     jobs = [Job(name, {"tier": tier} if tiered else {}, name) for name, tiered in _PAGES.items()]
     jobs += [Job(name, {}) for name in guide]
