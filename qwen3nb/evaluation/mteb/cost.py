@@ -29,8 +29,8 @@ _WARM_UP = 8  # texts
 _CHUNK = 512  # texts encoded at once, at most, as by `Encoder`
 _ENOUGH = 0.2  # seconds that one sample should take
 _REPEATS = 5  # samples per length, at most
-_BUDGET = 1.0  # seconds per length after the first sample, at most
-_SHARE = 0.02  # per length, of the time that all texts would take at that length
+_BUDGET = 1.0  # seconds per length after the first sample
+_SHARE = 0.02  # of all texts that a sample may be, to be repeated
 _COMPRESSION = 10  # a file holds at most this many characters per byte
 
 
@@ -258,8 +258,8 @@ def _repeats(
         count = min(4 * count, len(texts))
         taken = _timed(encoder, texts[:count])
     samples, started = [taken / count], time.perf_counter()
-    budget = _BUDGET if all_texts is None else min(_BUDGET, _SHARE * all_texts * samples[0])
-    while len(samples) < _REPEATS and time.perf_counter() - started + taken / 2 < budget:
+    repeats = _REPEATS if all_texts is None or count <= _SHARE * all_texts else 1
+    while len(samples) < repeats and time.perf_counter() - started < _BUDGET:
         samples.append(_timed(encoder, texts[:count]) / count)
     return samples[1:] or samples  # the first call of a shape is a warm-up
 

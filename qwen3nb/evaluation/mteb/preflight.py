@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -193,12 +193,13 @@ def preflight(
     options: dict[str, Any] = {"limit": limit, "output": output, "seed": seed, "runs": runs}
     encoders = _encoders(model)
     before = resident_memory()
-    options["statuses"] = task_statuses(model, selected, **options)
-    planned, batch = plan(model, tasks=selected, **options), 0
-    if encoders and TO_RUN in options["statuses"]:
+    statuses = task_statuses(model, selected, **options)
+    planned_at = partial(plan, model, tasks=selected, statuses=statuses, **options)
+    planned, batch = planned_at(), 0
+    if encoders and TO_RUN in statuses:
         speed = measure_encoding(encoders[0], batch_size=batch_size, texts=_texts(planned))
         batch = max(0, (peak_memory() or 0) - before)
-        planned = plan(model, tasks=selected, speed=speed, **options)
+        planned = planned_at(speed=speed)
     to_run = [each for each in planned if each.status == TO_RUN]
     known = [each.minutes for each in to_run if each.minutes is not None]
     minutes = Range.total(known) if known else None
