@@ -14,7 +14,7 @@ from qwen3nb.checkpoints.provenance import PROVENANCE
 from qwen3nb.cluster.processes import guarded
 from qwen3nb.execution.notebook import run_notebook
 from qwen3nb.execution.parameters import Once
-from qwen3nb.execution.sweep import Job, Outcome, reusable, sweep
+from qwen3nb.execution.sweep import Job, failures_text, reusable, sweep
 from qwen3nb.records.record import Result
 from qwen3nb.records.results import richest_tier
 from qwen3nb.records.store import latest, load_results
@@ -181,7 +181,7 @@ def build_book(
     outcomes = sweep(due, at_once=at_once, show_progress=show_progress) if due else []
     failures = [each for each in outcomes if each.status == "failed"]
     if failed := [each for each in failures if each.job.notebook not in guide]:
-        raise BookError(f"the book is not built; pages that failed:\n{_listed(failed)}")
+        raise BookError(f"the book is not built; pages that failed:\n{failures_text(failed)}")
     run_notebook(_LAST, show_progress=show_progress)
     write_card_page(results, model=model, tier=tier)
     _check_pages()
@@ -193,15 +193,9 @@ def build_book(
     if failures:
         raise BookError(
             f"{index} is built, but {len(failures)} of {len(guide)} lessons failed, as their pages "
-            f"say. Delete the notebook of a lesson to leave it out.\n{_listed(failures)}"
+            f"say. Delete the notebook of a lesson to leave it out.\n{failures_text(failures)}"
         )
     return index
-
-
-def _listed(failed: Iterable[Outcome]) -> str:
-    return "\n".join(
-        f"{each.job.name}: {each.reason}\n  see {paths.shown(each.log)}" for each in failed
-    )
 
 
 def _check_pages() -> None:

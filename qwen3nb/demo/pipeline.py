@@ -18,18 +18,19 @@ import click
 from qwen3nb import paths
 from qwen3nb.cluster.processes import guarded
 from qwen3nb.demo.steps import RERANKED, STEPS, joint_adapter
-from qwen3nb.execution.sweep import Job, sweep
+from qwen3nb.execution.sweep import Job, failures_text, sweep
 from qwen3nb.utils.terminal import say
 
-__all__ = ["BASELINES", "DemoError", "run_demo"]
+__all__ = ["DemoError", "run_demo"]
 
 # The encoder that the book and its card are about: the best on the development pairs (nDCG@10
 # .154; the average of the two best checkpoints .151). `models.sources.resolve` calls it "demo".
 MODEL = "contrastive-checkpoint-400"
-BASELINES = ("bm25", "all-MiniLM-L6-v2", "random", "wordllama", "bm25+all-MiniLM-L6-v2")
+_BASELINES = ("bm25", "all-MiniLM-L6-v2", "random", "wordllama")
+_FUSION = "bm25+all-MiniLM-L6-v2"
 # glibc is to keep freed memory: else each step gets that of its logits from the system anew.
 _KEPT = str(1 << 30)  # bytes
-_ONE_THREAD = {
+_TRAINING = {
     "OMP_NUM_THREADS": "1",
     "MALLOC_MMAP_THRESHOLD_": _KEPT,
     "MALLOC_TRIM_THRESHOLD_": _KEPT,
@@ -59,8 +60,8 @@ def run_demo(*, at_once: int = 0) -> Path:
     # Alone, because other processes would distort the times.
     outcomes += sweep([Job("speed", {})], at_once=1)
     if failed := [outcome for outcome in outcomes if outcome.status == "failed"]:
-        listed = "\n".join(f"  {outcome.job.name}: see {outcome.log}" for outcome in failed)
-        raise DemoError(f"{len(failed)} of {len(jobs)} notebooks failed\n{listed}")
+        counts = f"{len(failed)} of {len(outcomes)} notebooks failed"
+        raise DemoError(f"{counts}\n{failures_text(failed)}")
     _say("running the lessons and the pages that compare; building the book")
     page = build_book(tier="smoke", model=demo / "encoder" / MODEL, at_once=at_once)
     _say(f"done in {time.perf_counter() - started:.0f} s")
@@ -75,12 +76,11 @@ def _jobs(demo: Path) -> list[Job]:
     """
     encoders = sorted(each for each in (demo / "encoder").iterdir() if each.is_dir())
     ablated = {"training": paths.shown(demo / "contrastive"), "normalization": False}
-    fusion = [name for name in BASELINES if "+" in name]
     jobs = [Job("ablation", ablated)]
-    jobs += [Job("eval", {"checkpoint": name}) for name in BASELINES if name not in fusion]
+    jobs += [Job("eval", {"checkpoint": name}) for name in _BASELINES]
     jobs += [Job("eval", {"checkpoint": paths.shown(folder)}) for folder in encoders]
     jobs.append(Job("eval", {"checkpoint": paths.shown(demo / "decoder"), "pooling": "mean"}))
-    jobs += [Job("eval", {"checkpoint": name}) for name in fusion]
+    jobs.append(Job("eval", {"checkpoint": _FUSION}))
     jobs += [Job(name, {"checkpoint": "all-MiniLM-L6-v2"}) for name in ("probes", "ann")]
     jobs.append(Job("extract", {"training": "demo"}))
     if paths.mirror() is not None:
@@ -102,7 +102,7 @@ def _in_parallel(steps: Sequence[str]) -> None:
     running = {}
     for position, step in enumerate(steps):
         # Each step draws its progress bar on its own line.
-        environment = {**os.environ, **_ONE_THREAD, "TQDM_POSITION": str(position)}
+        environment = {**os.environ, **_TRAINING, "TQDM_POSITION": str(position)}
         command = [sys.executable, "-m", "qwen3nb.demo.steps", step]
         running[step] = subprocess.Popen(guarded(command), env=environment, start_new_session=True)
     try:

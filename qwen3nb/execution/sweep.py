@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import signal
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ from qwen3nb.utils.hardware import available_memory, cores, gpus
 from qwen3nb.utils.progress import tqdm
 from qwen3nb.utils.secrets import known_secrets
 
-__all__ = ["Job", "Outcome", "check_jobs", "fitting", "reusable", "sweep"]
+__all__ = ["Job", "Outcome", "check_jobs", "failures_text", "fitting", "reusable", "sweep"]
 
 # Memory of libraries and kernel, and factor for weights read in one format, kept in another.
 _BASE_MEMORY = 3 << 29
@@ -212,6 +212,13 @@ def _print_outcome(outcome: Outcome, bar: Any) -> None:
         bar.write(f"  {outcome.status:7} {outcome.seconds:6.1f} s  {outcome.job.name}{where}")
         if outcome.reason:
             bar.write(f"          {outcome.reason}\n          see {paths.shown(outcome.log)}")
+
+
+def failures_text(failed: Iterable[Outcome]) -> str:
+    """Return why each run failed and where its log is, two lines each."""
+    return "\n".join(
+        f"{each.job.name}: {each.reason}\n  see {paths.shown(each.log)}" for each in failed
+    )
 
 
 def check_jobs(jobs: Sequence[Job]) -> None:
