@@ -52,7 +52,9 @@ __all__ = [
     "interval_words",
     "mean_interval",
     "mean_of_intervals",
+    "no_worse",
     "student_interval",
+    "within",
 ]
 
 Array = NDArray[np.float64]
@@ -290,6 +292,16 @@ def _quantile(freedom: int, level: float) -> float:
 def excludes_zero(interval: Interval) -> bool:
     """Return whether 0 is outside an interval, ends included."""
     return not interval[0] <= 0 <= interval[1]
+
+
+def no_worse(interval: Interval | None, margin: float) -> bool:
+    """Return whether a difference's interval leaves out losses of ``margin`` or more."""
+    return interval is not None and interval[0] > -margin
+
+
+def within(interval: Interval | None, margin: float) -> bool:
+    """Return whether a difference's interval is within ±``margin``: all that shows equivalence."""
+    return interval is not None and -margin < interval[0] and interval[1] < margin
 
 
 def interval_words(methods: Iterable[str]) -> str:
