@@ -18,7 +18,7 @@ from qwen3nb.utils.terminal import say
 __all__ = ["analyze", "compare"]
 
 REGRESSION = 3  # exit code of a gate that fails; 1 and 2 are errors and wrong usage
-_SEED = seed_option("Seed of the bootstrap and permutation draws.")
+_SEED = seed_option("Seed of the permutation draws.")
 _RESAMPLES = click.option(
     "--resamples", type=click.IntRange(min=100), default=10_000, show_default=True
 )

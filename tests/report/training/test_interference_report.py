@@ -103,7 +103,7 @@ def test_unlike_steps_are_refused_unless_the_tasks_are_compared(outputs):
 @pytest.mark.parametrize(
     ("gone", "shown", "files"),
     [
-        ((), ("the mean alone: FAIL", "20 queries", "2 seeds"), {"interference.tex", "conflicts.svg"}),
+        ((), ("mean alone: FAIL", "20 queries", "2 seeds"), {"interference.tex", "conflicts.svg"}),
         (("joint_single_r4",), ("none of them joint", "emb_only_r4 − rank_only_r4", "NO RESULT"),
          {"configuration-differences.tex"}),
         (("joint_single_r4", "emb_only_r4"), ("No two configurations", "0.093", "NO RESULT"),
