@@ -12,6 +12,7 @@ from transformers import AutoTokenizer
 
 from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.models.load import load_encoder
+from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.modeling.qwen3_seq2seq import Qwen3ForSeq2SeqLM, Qwen3Seq2SeqConfig
 from qwen3nb.report.card.extract import extract
 
@@ -41,6 +42,21 @@ def test_the_export_describes_itself(encoder_folder, checkpoint):
     assert "transformers 5.2" in (encoder_folder / "README.md").read_text()
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_weights_are_of_a_format_that_releases_that_run_them_causally_refuse(
+    checkpoint, tmp_path, dtype
+):
+    """transformers 4 loads "pt", "tf", "flax" and "mlx", and shows any other in its error."""
+    from safetensors import safe_open
+
+    done = extract(checkpoint, tmp_path / "out", dtype=dtype)
+    with safe_open(done.folder / "model.safetensors", "pt") as weights:
+        told = weights.metadata()["format"]
+    assert told not in ("pt", "tf", "flax", "mlx")
+    assert "transformers 5.2" in told
+    assert "causal" in told
+
+
 def test_the_pooling_is_read_in_silence_and_by_servers_that_want_every_flag(encoder_folder):
     """A second name of the dimension would be a deprecation line at every load."""
     from sentence_transformers.sentence_transformer.modules import Pooling
@@ -68,6 +84,17 @@ def test_the_tokenizer_has_the_maximum_length_of_the_export(checkpoint, tmp_path
     ours, theirs = load_encoder(done.folder, cache=False), SentenceTransformer(str(done.folder))
     assert theirs.max_seq_length == 24
     np.testing.assert_allclose(ours.encode([long]), theirs.encode([long]), atol=1e-5)
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_the_last_column_is_the_last_token_where_that_is_pooled(checkpoint, tmp_path, pooling):
+    """transformers.js pools the last column of a batch, whatever the mask says."""
+    done = extract(checkpoint, tmp_path / "out", pooling=pooling)
+    batch = AutoTokenizer.from_pretrained(done.folder)(TEXTS, padding=True)
+    assert all(row[-1] for row in batch["attention_mask"]) is (pooling == "last")
+    theirs = SentenceTransformer(str(done.folder), device="cpu").encode(TEXTS)
+    ours = load_encoder(done.folder, cache=False).encode(TEXTS)
+    np.testing.assert_allclose(ours, theirs, atol=1e-5)
 
 
 def test_heads_that_do_not_make_up_the_hidden_size(tmp_path, checkpoint):
