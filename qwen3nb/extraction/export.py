@@ -50,6 +50,9 @@ TOKENIZER_FILES = (
     TOKENIZER_CONFIG,
     "vocab.json",
 )
+# The first releases that load an export. An older sentence-transformers warns of that; what is
+# installed here would be part of the model's identity, and would be warned of without need.
+_OLDEST = {"sentence_transformers": "5.4.0", "transformers": "5.2.0"}
 _SINCE_5_4 = {"mean": "mean", "cls": "cls", "last": "lasttoken", "weighted_mean": "weightedmean"}
 # Other servers than sentence-transformers read these, and some refuse a file that lacks one.
 _BEFORE_5_4 = {
@@ -184,6 +187,7 @@ def write_model_files(folder: Path, config: Qwen3EncoderConfig, options: ExportO
     write_json(
         folder / "config_sentence_transformers.json",
         {
+            "__version__": _OLDEST,
             **exported_prompts(options.prompts),
             "similarity_fn_name": "cosine" if options.normalize else "dot",
         },

@@ -57,6 +57,15 @@ def test_the_weights_are_of_a_format_that_releases_that_run_them_causally_refuse
     assert "causal" in told
 
 
+def test_the_releases_that_load_an_export_are_named_and_do_not_warn(encoder_folder, caplog):
+    """An identity by content must not depend on what was installed at extraction."""
+    file = encoder_folder / "config_sentence_transformers.json"
+    needed = json.loads(file.read_text())["__version__"]
+    assert needed == {"sentence_transformers": "5.4.0", "transformers": "5.2.0"}
+    SentenceTransformer(str(encoder_folder), device="cpu")
+    assert "created with" not in caplog.text
+
+
 def test_the_pooling_is_read_in_silence_and_by_servers_that_want_every_flag(encoder_folder):
     """A second name of the dimension would be a deprecation line at every load."""
     from sentence_transformers.sentence_transformer.modules import Pooling
