@@ -149,8 +149,12 @@ def test_a_prefix_and_an_end_token_surround_every_text(checkpoint, tmp_path):
         checkpoint, pooling="last", prefix="[R]", append_eos=True, max_length=12, cache=False
     )
     np.testing.assert_array_equal(inside.encode(texts), ours.encode(texts))
-    with pytest.raises(CheckpointError, match="leaves no room"):
-        extract(checkpoint, tmp_path / "none", **options | {"max_length": 3})
+    around = len(mode) + 1
+    for length in (3, around):
+        with pytest.raises(CheckpointError, match="leaves no room"):
+            extract(checkpoint, tmp_path / "none", **options | {"max_length": length})
+    one = extract(checkpoint, tmp_path / "one", **options | {"max_length": around + 1})
+    assert load_encoder(one.folder, cache=False).encode([long]).shape[0] == 1
 
 
 @pytest.mark.integration
