@@ -160,7 +160,12 @@ def _resolved(
     if source.kind in ("bm25", "fusion"):
         raise SpecError(f"{spec} has no vectors; load_model('{spec}') gives a search model")
     if source.kind == "hub":
-        source = fetch_model(source)  # only its files show whether it is an adapter
+        source = fetch_model(source)  # only its files show what it is
+    if source.kind == "reranker":
+        raise SpecError(
+            f"{source.folder}: a cross-encoder, which scores pairs and has no vectors; "
+            "`qwen3nb rerank` and load_reranker run it"
+        )
     if source.kind == "adapter":
         source = replace(
             source, prompts={"query": "Instruct: {instruction}\nQuery:"}, instruction=INSTRUCTION

@@ -68,11 +68,15 @@ _ACTIVATIONS = {
 _GATED = ("glu", "swiglu", "geglu", "reglu")  # names that architectures resolve themselves
 _ATTENTIONS = ("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention")
 _ATTENTION_KEYS = ("_attn_implementation", "attn_implementation")
-# Settings that make transformers read or build something else than what is checked here.
+# Settings that make transformers read, build or run something else than what is checked here.
+_FLOATS = "the original model, of plain float weights, or no such key if the weights are floats"
+_OWN = "no such key, if the classes of transformers compute the same"
 _DIVERTING = {
-    "fusion_config": "modules would be replaced",
-    "quantization_config": "the weights would be read as quantised",
-    "transformers_weights": "weights of another name would be read",
+    "auto_map": ("code in the folder is the model, and it is never run", _OWN),
+    "compression_config": ("the weights are quantised", _FLOATS),
+    "fusion_config": ("modules would be replaced", _OWN),
+    "quantization_config": ("the weights are quantised", _FLOATS),
+    "transformers_weights": ("weights of another name would be read", _FLOATS),
 }
 _FREE = {"id2label", "label2id", "task_specific_params"}  # names of the user's own
 
@@ -150,12 +154,9 @@ def _check_part(part: Mapping[str, Any], where: str) -> None:
     for name, value in part.items():
         if value is not None and (check := _check_of(name)) is not None:
             check(value, f"{where}{name}")
-    for name, effect in _DIVERTING.items():
+    for name, (effect, wanted) in _DIVERTING.items():
         if part.get(name) is not None:
-            raise ModelFolderError(
-                f"{where}{name} is set, so that {effect}; expected a model of plain float weights "
-                "without it. Use the original model, or remove the key if the weights are floats"
-            )
+            raise ModelFolderError(f"{where}{name} is set, so {effect}; expected {wanted}")
     for name in _ATTENTION_KEYS:
         if part.get(name) not in (None, *_ATTENTIONS):
             raise ModelFolderError(

@@ -24,6 +24,7 @@ __all__ = [
     "check_sentence_modules",
     "check_widths",
     "module_weights",
+    "pooling_modes",
     "sentence_modules",
     "starts_static",
     "states_alone",
@@ -35,9 +36,7 @@ _WIDTH = (1, 1_000_000)
 _LENGTH = (1, 1_000_000_000)
 # Module classes that have weights of the shapes that their configuration says.
 _SHAPED = ("CNN", "Dense", "LSTM", "LayerNorm", "WeightedLayerPooling")
-_WEIGHTLESS = ("Asym", "Dropout", "Normalize", "Pooling", "Router", "Transformer")
-_AFTER = ("Dropout", "Normalize", "Pooling", "WordWeights")
-_ROUTERS = ("Asym", "Router")
+_WEIGHTLESS = ("CLIPModel", "Dropout", "Normalize", "Pooling", "Transformer")
 _STATIC = "StaticEmbedding"
 # Settings of modules that are whole numbers, and their bounds.
 _SIZES = {
@@ -89,7 +88,6 @@ _LEGACY_SETTINGS = tuple(
 _CONFIGURATIONS = {
     "CNN": "cnn_config.json",
     "LSTM": "lstm_config.json",
-    "Router": "router_config.json",
     "WordEmbeddings": "wordembedding_config.json",
 }
 
@@ -125,12 +123,7 @@ def sentence_modules(folder: Path) -> list[SentenceModule]:
     entries = read_strictly(file)
     if not isinstance(entries, list) or not entries:
         raise ModelFolderError(f"{file}: expected a list of modules, got {entries!r:.60}")
-    modules = [module for entry in entries for module in _routed(_module(folder, file, entry))]
-    if modules[0].name in (*_SHAPED, *_AFTER):
-        raise ModelFolderError(
-            f"{file}: the first module is {modules[0].name}, which cannot read texts; expected a "
-            "module such as Transformer"
-        )
+    modules = [_module(folder, file, entry) for entry in entries]
     names = [str(entry["name"]) for entry in entries]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ModelFolderError(f"{file}: two modules are called {twice[0]!r}; expected other names")
@@ -176,7 +169,7 @@ def check_widths(modules: list[SentenceModule], width: int) -> None:
                     "of what it is applied to"
                 )
         if module.name == "Pooling":
-            width *= len(_modes(module.fields))
+            width *= len(pooling_modes(module))
         elif module.name == "Dense":
             width = module.fields.get("out_features", width)
 
@@ -218,20 +211,6 @@ def states_alone(module: SentenceModule) -> bool:
     )
 
 
-def _routed(module: SentenceModule) -> list[SentenceModule]:
-    """Return the module and, if it routes texts to others, those."""
-    if module.name not in _ROUTERS:
-        return [module]
-    types = module.fields.get("types")
-    if not isinstance(types, dict) or not types:
-        raise ModelFolderError(f"{module.file}: types is {types!r:.60}; expected an object")
-    inner = [
-        _module(module.folder, module.file, {"name": path, "path": path, "type": kind})
-        for path, kind in types.items()
-    ]
-    return [module, *(each for one in inner for each in _routed(one))]
-
-
 def _module(folder: Path, file: Path, entry: object) -> SentenceModule:
     fields = entry if isinstance(entry, dict) else {}
     for key in ("name", "path", "type"):
@@ -257,7 +236,7 @@ def _module(folder: Path, file: Path, entry: object) -> SentenceModule:
 
 
 def _settings_file(folder: Path, name: str) -> Path:
-    if name == "Transformer":
+    if name in ("CLIPModel", "Transformer"):
         present = (each for each in (_SETTINGS, *_LEGACY_SETTINGS) if (folder / each).exists())
         return folder / next(present, _SETTINGS)
     file = folder / _CONFIGURATIONS.get(name, "config.json")
@@ -315,7 +294,7 @@ def _check_pooling(module: SentenceModule) -> None:
     from sentence_transformers.sentence_transformer.modules import Pooling
 
     known = Pooling.POOLING_MODES
-    modes = _modes(module.fields)
+    modes = pooling_modes(module)
     for mode in modes:
         if mode not in known:
             raise ModelFolderError(
@@ -327,12 +306,12 @@ def _check_pooling(module: SentenceModule) -> None:
         )
 
 
-def _modes(fields: Mapping[str, Any]) -> list[Any]:
-    """Return the poolings in the spelling since 5.4, or of the flags before it."""
-    modes = fields.get("pooling_mode")
+def pooling_modes(module: SentenceModule) -> list[Any]:
+    """Return the poolings of a module, in the spelling since 5.4 or of the flags before it."""
+    modes = module.fields.get("pooling_mode")
     if modes is not None:
         return modes if isinstance(modes, list) else [modes]
-    flags = {key: value for key, value in fields.items() if key.startswith(_LEGACY_MODE)}
+    flags = {key: value for key, value in module.fields.items() if key.startswith(_LEGACY_MODE)}
     return [_LEGACY_MODES.get(key, key) for key, value in flags.items() if value]
 
 

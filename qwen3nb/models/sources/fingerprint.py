@@ -19,8 +19,9 @@ __all__ = ["fingerprint"]
 
 # Files other than the weights that affect what a model computes.
 _IDENTIFYING = re.compile(
-    r"(config|config_sentence_transformers|modules|sentence_bert_config|tokenizer|"
-    r"tokenizer_config|special_tokens_map|added_tokens|vocab)\.json|"
+    r"(config|config_sentence_transformers|modules|sentence_\w+_config|tokenizer|"
+    r"tokenizer_config|special_tokens_map|added_tokens|vocab|"
+    r"(cnn|lstm|wordembedding|whitespacetokenizer|phrasetokenizer)_config)\.json|"
     r"(merges|vocab)\.txt|.*\.model|chat_template\.jinja"
 )
 
