@@ -1,7 +1,7 @@
 """Tiny folders of every archetype, made by the constructors of the libraries that define them.
 
-`FOLDERS` maps a name to a function that writes the folder. What becomes of each is in
-``tests/models/test_archetypes.py``.
+A function here writes a folder, given its path and that of a tokenizer. What becomes of each is
+in ``tests/models/test_archetypes.py``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ _GPT2 = {
     "n_embd": WIDTH, "n_layer": 2, "n_head": 4, "n_positions": 80, "bos_token_id": 1,
     "eos_token_id": 1,
 }  # fmt: skip
-_T5GEMMA = {"encoder": _GEMMA, "decoder": _GEMMA}
 # The configuration of an architecture of transformers, by the prefix of its classes.
 SIZES = {
     "Albert": {**BERT, "embedding_size": 16},
@@ -110,66 +109,75 @@ def _save(folder, modules, kind=None, **options):
     return folder
 
 
-def dense(folder, tokenizer, *more, family="Bert", pooling="mean", inner=None, **options):
-    """A SentenceTransformer of a transformer, a pooling and ``more`` modules."""
-    from sentence_transformers.sentence_transformer.modules import Pooling
-
-    first = _transformer(folder, tokenizer, family, inner=inner)
-    return _save(folder, [first, Pooling(WIDTH, pooling), *(each() for each in more)], **options)
-
-
 def _modules():
     import sentence_transformers.sentence_transformer.modules as modules
 
     return modules
 
 
-def _between(folder, tokenizer, *middle, width=WIDTH, output_states=False):
-    """A SentenceTransformer with modules between transformer and pooling."""
-    changes = {"output_hidden_states": True} if output_states else {}
-    first = _transformer(folder, tokenizer, **changes)
-    return _save(folder, [first, *(each() for each in middle), _modules().Pooling(width, "mean")])
-
-
-def _words(folder, tokenizer, *middle, width=12):
+def words(folder, tokenizer, *, middle=None, width=12):
     """A SentenceTransformer that begins with WordEmbeddings."""
-    from sentence_transformers.sentence_transformer.modules import Pooling, WordEmbeddings
     from sentence_transformers.sentence_transformer.modules.tokenizer import WhitespaceTokenizer
 
-    words = sorted({word for text in TEXTS for word in text.split()})
-    table = token_table(len(words) + 1)
-    first = WordEmbeddings(WhitespaceTokenizer([*words, "PADDING"], stop_words=[]), table)
-    return _save(folder, [first, *(each(words) for each in middle), Pooling(width, "mean")])
-
-
-def _bag_of_words(folder, tokenizer):
-    words = sorted({word for text in TEXTS for word in text.split()})
-    return _save(folder, [_modules().BoW(words)])
-
-
-def _static(folder, tokenizer, *more):
-    table = _modules().StaticEmbedding(
-        word_tokenizer(), embedding_weights=token_table(word_tokenizer().get_vocab_size())
+    m = _modules()
+    vocabulary = [*sorted({word for text in TEXTS for word in text.split()}), "PADDING"]
+    first = m.WordEmbeddings(
+        WhitespaceTokenizer(vocabulary, stop_words=[]), token_table(len(vocabulary))
     )
-    return _save(folder, [table, *(each() for each in more)])
+    torch.manual_seed(0)
+    between = {
+        "LSTM": lambda: [m.LSTM(12, 8)],
+        "WordWeights": lambda: [m.WordWeights(vocabulary, {vocabulary[0]: 2.0, "the": 0.5})],
+        None: list,
+    }
+    return _save(folder, [first, *between[middle](), m.Pooling(width, "mean")])
 
 
-def _router(folder, tokenizer, *, how="query"):
+def bag_of_words(folder, tokenizer):
+    return _save(folder, [_modules().BoW(sorted({w for text in TEXTS for w in text.split()}))])
+
+
+def static(folder, tokenizer, *, more=None):
+    m = _modules()
+    rows = word_tokenizer().get_vocab_size()
+    table = m.StaticEmbedding(word_tokenizer(), embedding_weights=token_table(rows))
+    after = {None: list, "Normalize": lambda: [m.Normalize()], "Dense": lambda: [m.Dense(12, 4)]}
+    torch.manual_seed(0)
+    return _save(folder, [table, *after[more]()])
+
+
+def model2vec_dense(folder, tokenizer):
+    """A model2vec folder to which sentence-transformers has added a layer."""
+    other = static(folder.with_name("dense"), tokenizer, more="Dense")
+    write_model2vec(folder)
+    for name in ("modules.json", "config_sentence_transformers.json"):
+        shutil.copyfile(other / name, folder / name)
+    shutil.copytree(other / "1_Dense", folder / "1_Dense")
+    return folder
+
+
+def transformer_alone(folder, tokenizer):
+    return _save(folder, [_transformer(folder, tokenizer)])
+
+
+def fill_mask(folder, tokenizer):
+    inner = {"transformer_task": "fill-mask"}
+    return _save(folder, [_transformer(folder, tokenizer, "Bert", "ForMaskedLM", inner=inner)])
+
+
+def router(folder, tokenizer, *, how="queries"):
     from sentence_transformers.base.modules import Router
-    from sentence_transformers.sentence_transformer.modules import Pooling
 
-    table = _modules().StaticEmbedding(
-        word_tokenizer(), embedding_weights=torch.randn(word_tokenizer().get_vocab_size(), WIDTH)
-    )
-    routes = [_transformer(folder, tokenizer), Pooling(WIDTH, "mean")]
-    if how == "query":
-        router = Router.for_query_document([table], routes)
-    else:
-        router = Router({"text": routes, "other": [table]}, default_route="text")
-    return _save(folder, [router])
+    m = _modules()
+    rows = word_tokenizer().get_vocab_size()
+    table = m.StaticEmbedding(word_tokenizer(), embedding_weights=torch.randn(rows, WIDTH))
+    routes = [_transformer(folder, tokenizer), m.Pooling(WIDTH, "mean")]
+    if how == "queries":
+        return _save(folder, [Router.for_query_document([table], routes)])
+    return _save(folder, [Router({"text": routes, "other": [table]}, default_route="text")])
 
 
-def _clip(folder, tokenizer=None):
+def clip(folder, tokenizer):
     """A plain CLIP of transformers, with its tokenizer and image processor."""
     import transformers
 
@@ -183,7 +191,15 @@ def _clip(folder, tokenizer=None):
     return folder
 
 
-def _whisper(folder, tokenizer):
+def clip_modules(folder, tokenizer, *, legacy=False):
+    """CLIP as sentence-transformers saves it, today or before 5.4."""
+    from sentence_transformers.base.modules import Transformer
+
+    kind = _modules().CLIPModel if legacy else Transformer
+    return _save(folder, [kind(str(clip(folder.with_name("inside"), tokenizer)))])
+
+
+def whisper(folder, tokenizer):
     import transformers
 
     config = transformers.WhisperConfig(
@@ -195,7 +211,7 @@ def _whisper(folder, tokenizer):
     return folder
 
 
-def _t5gemma(folder, tokenizer):
+def t5gemma(folder, tokenizer):
     import transformers
 
     sizes = {**_GEMMA, "vocab_size": ROWS, "max_position_embeddings": 80}
@@ -205,17 +221,16 @@ def _t5gemma(folder, tokenizer):
     return folder
 
 
-def _splade(folder, tokenizer, *, legacy=False):
+def splade(folder, tokenizer):
     from sentence_transformers import SparseEncoder
     from sentence_transformers.sparse_encoder.modules import MLMTransformer, SpladePooling
 
     inside = folder.with_name(f"{folder.name}-inside")
     write_transformer(inside, tokenizer, "Bert", "ForMaskedLM")
-    _save(folder, [MLMTransformer(str(inside)), SpladePooling()], SparseEncoder)
-    return edit(folder, "config_sentence_transformers.json", model_type=None) if legacy else folder
+    return _save(folder, [MLMTransformer(str(inside)), SpladePooling()], SparseEncoder)
 
 
-def _csr(folder, tokenizer):
+def csr(folder, tokenizer):
     from sentence_transformers import SparseEncoder
     from sentence_transformers.sparse_encoder.modules import SparseAutoEncoder
 
@@ -224,7 +239,7 @@ def _csr(folder, tokenizer):
     return _save(folder, modules, SparseEncoder)
 
 
-def _inference_free(folder, tokenizer, *, routed=True):
+def inference_free(folder, tokenizer, *, routed=True):
     import transformers
     from sentence_transformers import SparseEncoder
     from sentence_transformers.base.modules import Router
@@ -242,37 +257,39 @@ def _inference_free(folder, tokenizer, *, routed=True):
     return _save(folder, modules, SparseEncoder)
 
 
-def _multi_vector(folder, tokenizer, *, how=""):
+def multi_vector(folder, tokenizer):
     from sentence_transformers import MultiVectorEncoder
 
     inside = write_transformer(folder.with_name(f"{folder.name}-inside"), tokenizer)
     model = MultiVectorEncoder(str(inside), device="cpu")
     model.save_pretrained(str(folder), create_model_card=False)
-    settings = "config_sentence_transformers.json"
-    if how == "undeclared":
-        return edit(folder, settings, model_type=None)
-    if how == "pylate":  # what PyLate's own save writes
-        edit(folder, settings, model_type="ColBERT", query_length=32, document_length=48)
-        dense_type = "pylate.models.Dense.Dense"
-        listed = [{"idx": 0, "name": "0", "path": "", "type":
-                   "sentence_transformers.models.Transformer.Transformer"},
-                  {"idx": 1, "name": "1", "path": "1_Dense", "type": dense_type}]  # fmt: skip
-        (folder / "modules.json").write_text(json.dumps(listed))
-    if how == "old pylate":
-        _multi_vector_pylate = _multi_vector(folder.with_name(folder.name + "2"), tokenizer,
-                                             how="pylate")  # fmt: skip
-        shutil.rmtree(folder)
-        shutil.move(_multi_vector_pylate, folder)
-        edit(folder, settings, model_type=None)
     return folder
 
 
-def _stanford(folder, tokenizer):
-    write_transformer(folder, tokenizer)
-    return edit(folder, "config.json", architectures=["HF_ColBERT"])
+def pylate(folder, tokenizer):
+    """What PyLate's ``ColBERT.save`` writes, which is not installed here."""
+    multi_vector(folder, tokenizer)
+    classes = {
+        "": "sentence_transformers.models.Transformer",
+        "1_Dense": "pylate.models.Dense.Dense",
+    }
+    listed = [
+        {"idx": index, "name": str(index), "path": path, "type": kind}
+        for index, (path, kind) in enumerate(classes.items())
+    ]
+    (folder / "modules.json").write_text(json.dumps(listed))
+    return edit(
+        folder, "config_sentence_transformers.json", model_type="ColBERT", query_length=32,
+        document_length=48, query_prefix="[Q] ", document_prefix="[D] ", skiplist_words=["."],
+        do_query_expansion=True)  # fmt: skip
 
 
-def _cross_encoder(folder, tokenizer, *, undeclared=False):
+def with_query_length(folder, tokenizer):
+    """A dense folder whose transformer reads queries as that of a multi-vector encoder does."""
+    return edit(dense(folder, tokenizer), "sentence_bert_config.json", query_length=32)
+
+
+def cross_encoder(folder, tokenizer):
     from sentence_transformers import CrossEncoder
 
     inside = write_transformer(
@@ -280,27 +297,21 @@ def _cross_encoder(folder, tokenizer, *, undeclared=False):
         "ForSequenceClassification", num_labels=1)  # fmt: skip
     model = CrossEncoder(str(inside), device="cpu")
     model.save_pretrained(str(folder), create_model_card=False)
-    if undeclared:
-        (folder / "config_sentence_transformers.json").unlink()
     return folder
 
 
-def _logit_reranker(folder, tokenizer, *, words=("yes", "no"), undeclared=False):
+def logit_reranker(folder, tokenizer, *, undeclared=False):
     from sentence_transformers import CrossEncoder
 
     inside = write_reranker(folder.with_name(f"{folder.name}-inside"))
     model = CrossEncoder(str(inside), device="cpu")
     model.save_pretrained(str(folder), create_model_card=False)
-    if words != ("yes", "no"):
-        numbers = [model.tokenizer.convert_tokens_to_ids(word) for word in words]
-        edit(folder, "1_LogitScore/config.json", true_token_id=numbers[0],
-             false_token_id=numbers[1])  # fmt: skip
     if undeclared:
         edit(folder, "config_sentence_transformers.json", model_type=None)
     return folder
 
 
-def _adapter(folder, tokenizer, *, kind="CAUSAL_LM", base=True, whole=False):
+def adapter(folder, tokenizer, *, kind="CAUSAL_LM", base=True, whole=False):
     import peft
     import transformers
 
@@ -322,7 +333,7 @@ def _adapter(folder, tokenizer, *, kind="CAUSAL_LM", base=True, whole=False):
     return folder
 
 
-def _other_peft(folder, tokenizer):
+def prompt_tuning(folder, tokenizer):
     import peft
     import transformers
 
@@ -333,7 +344,7 @@ def _other_peft(folder, tokenizer):
     return folder
 
 
-def _sentence_adapter(folder, tokenizer):
+def sentence_adapter(folder, tokenizer):
     """A SentenceTransformer whose transformer is a PEFT adapter, as that library saves it."""
     import peft
     from sentence_transformers import SentenceTransformer
@@ -346,86 +357,109 @@ def _sentence_adapter(folder, tokenizer):
     return folder
 
 
-def _config(write, **fields):
-    """A folder with other fields in its ``config.json``."""
+def config(write, **fields):
+    """Write a folder with other fields in its ``config.json``."""
     return lambda folder, tokenizer: edit(write(folder, tokenizer), "config.json", **fields)
 
 
-def _settings(write, **fields):
+def settings(write, **fields):
+    """Write a folder with other fields in ``config_sentence_transformers.json``."""
     name = "config_sentence_transformers.json"
     return lambda folder, tokenizer: edit(write(folder, tokenizer), name, **fields)
 
 
-def _module(write, index, **fields):
-    """A folder with other fields in one entry of its ``modules.json``."""
+def module(write, index, **fields):
+    """Write a folder with other fields in one entry of its ``modules.json``."""
+    return _listed(write, lambda modules: modules[index].update(fields))
 
+
+def without_first(write):
+    """Write a folder whose ``modules.json`` lacks its first entry."""
+    return _listed(write, lambda modules: modules.pop(0))
+
+
+def _listed(write, change):
     def made(folder, tokenizer):
         file = write(folder, tokenizer) / "modules.json"
         modules = json.loads(file.read_text())
-        modules[index].update(fields)
+        change(modules)
         file.write_text(json.dumps(modules))
         return folder
 
     return made
 
 
-def _without(write, *names):
+def without(write, *names):
+    """Write a folder without some of its files."""
+
     def made(folder, tokenizer):
         write(folder, tokenizer)
         for name in names:
-            path = folder / name
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+            (folder / name).unlink()
         return folder
 
     return made
 
 
-def _stored_as(write, dtype):
-    """A folder whose matrices are stored in another type."""
+def stored_as(write, dtype):
+    """Write a folder whose matrices are stored in another type."""
 
     def made(folder, tokenizer):
         file = write(folder, tokenizer) / "model.safetensors"
         tensors = load_file(file)
-        for name, tensor in tensors.items():
-            if tensor.ndim == 2:
-                scaled = tensor * 50 if dtype == torch.int8 else tensor
-                tensors[name] = scaled.to(dtype)
-        save_file(tensors, file, metadata={"format": "pt"})
+        matrices = {name: tensor.to(dtype) for name, tensor in tensors.items() if tensor.ndim == 2}
+        save_file({**tensors, **matrices}, file, metadata={"format": "pt"})
         return folder
 
     return made
 
 
-def _only(write, *files):
-    """A folder with files of other formats in the place of its weights."""
+def only(write, name):
+    """Write a folder with a file of another format in the place of its weights."""
 
     def made(folder, tokenizer):
-        write(folder, tokenizer)
-        (folder / "model.safetensors").unlink()
-        for name in files:
-            (folder / name).parent.mkdir(exist_ok=True)
-            (folder / name).write_bytes(b"GGUF" + bytes(32))
+        without(write, "model.safetensors")(folder, tokenizer)
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(b"GGUF" + bytes(32))
         return folder
 
     return made
 
 
-def plain(family="Bert", kind="Model", **changes):
-    return functools.partial(_plain, family=family, kind=kind, changes=changes)
+def gguf_alone(folder, tokenizer):
+    folder.mkdir()
+    (folder / "model-q4.gguf").write_bytes(b"GGUF" + bytes(32))
+    return folder
 
 
-def _plain(folder, tokenizer, *, family, kind, changes):
-    return write_transformer(folder, tokenizer, family, kind, **changes)
+def plain(family="Bert", kind="Model"):
+    """Write a model of transformers alone."""
+    return functools.partial(write_transformer, family=family, kind=kind)
 
 
 def sentence(*more, **options):
-    """A SentenceTransformer; ``more`` are made by functions of the modules of that library."""
-    return lambda folder, tokenizer: dense(
-        folder, tokenizer, *(functools.partial(each, _modules()) for each in more), **options
-    )
+    """Write a SentenceTransformer; ``more`` make a module each, from that library's."""
+
+    def made(folder, tokenizer):
+        first = _transformer(folder, tokenizer, options.get("family", "Bert"))
+        pooling = options.get("pooling", "mean")
+        torch.manual_seed(0)
+        after = [make(_modules()) for make in more]
+        return _save(folder, [first, _modules().Pooling(WIDTH, pooling), *after])
+
+    return made
 
 
-def between(*middle, **options):
-    return lambda folder, tokenizer: _between(
-        folder, tokenizer, *(functools.partial(each, _modules()) for each in middle), **options
-    )
+def dense(folder, tokenizer):
+    return sentence()(folder, tokenizer)
+
+
+def between(make, *, width=WIDTH, states=False):
+    """Write a SentenceTransformer with a module between transformer and pooling."""
+
+    def made(folder, tokenizer):
+        changes = {"output_hidden_states": True} if states else {}
+        first = _transformer(folder, tokenizer, **changes)
+        return _save(folder, [first, make(_modules()), _modules().Pooling(width, "mean")])
+
+    return made

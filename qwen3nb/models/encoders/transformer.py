@@ -133,8 +133,8 @@ def _pooling(source: Source, known: str | None) -> str:
     """Return the ``known`` pooling; refuse a language model without one."""
     if known is None:
         raise SpecError(
-            f"{source.folder}: a pre-trained model, which does not define a pooling; choose one of: "
-            f"{', '.join(POOLINGS)} (--pooling)"
+            f"{source.folder}: a pre-trained model, which does not define a pooling; "
+            f"choose one of: {', '.join(POOLINGS)} (--pooling)"
         )
     return known
 

@@ -25,7 +25,7 @@ from qwen3nb.models.gate.sentence_modules import SentenceModule, pooling_modes, 
 from qwen3nb.models.gate.static_tables import static_files
 from qwen3nb.models.types import ModelFolderError
 
-__all__ = ["POOLING_NAMES", "declared_kind"]
+__all__ = ["POOLING_NAMES", "check_object", "declared_kind"]
 
 # This package's names of poolings, in sentence-transformers.
 POOLING_NAMES = {"mean": "mean", "cls": "cls", "last": "lasttoken", "weighted_mean": "weightedmean"}
@@ -128,6 +128,21 @@ def declared_kind(folder: Path, config: Mapping[str, Any]) -> str:
         _check_vectors(file, modules)
         return "sentence-transformers"
     return _pretrained(folder / "config.json", config)
+
+
+def check_object(model: Any) -> None:
+    """Refuse a model of sentence-transformers in memory whose vectors are not those of texts.
+
+    Raises:
+        ModelFolderError: a sparse or multi-vector encoder, a cross-encoder or a router.
+    """
+    name = type(model).__name__
+    if (kind := getattr(model, "model_type", None)) in _MODEL_TYPES:
+        if (archetype := _MODEL_TYPES[kind]) != _DENSE:
+            _refuse(name, archetype)
+        names = [type(module).__name__ for module in model]
+        if routers := [each for each in names if _CLASSES.get(each) == _ROUTER]:
+            _refuse(f"{name}: {routers[0]}", _ROUTER)
 
 
 def _whole(file: Path) -> str:

@@ -130,8 +130,8 @@ def _causal_folder(source: Source) -> Path:
     for name in read_object(model.folder / "config.json").get("architectures") or ():
         if not str(name).endswith(_HEADS):
             raise SpecError(
-                f"{model.folder}: {name!r:.80} is not a causal language model, as a yes/no reranker "
-                f"is; expected a class that ends in {' or '.join(_HEADS)}"
+                f"{model.folder}: {name!r:.80} is not a causal language model, as a yes/no "
+                f"reranker is; expected a class that ends in {' or '.join(_HEADS)}"
             )
     return model.folder
 

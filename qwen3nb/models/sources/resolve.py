@@ -262,9 +262,8 @@ def _folder(spec: str, folder: Path) -> Source:
     if (folder / "adapter_config.json").is_file() and not file.is_file():
         if modules:
             raise SpecError(
-                f"{folder}: a sentence-transformers model whose transformer is a PEFT adapter, which "
-                "is not merged; load it with sentence-transformers, merge the adapter into the "
-                "model and save it again"
+                f"{folder}: a sentence-transformers model whose transformer is a PEFT adapter; "
+                "expected a whole model. Merge the adapter into it and save it again"
             )
         return adapter_source(folder)
     if not (file.is_file() or modules or static_files(folder)):
