@@ -106,7 +106,7 @@ def load_encoder(
     model = source.base if source.base is not None else source
     if model.folder is not None:
         check_model_folder(model.folder, kind="causal" if adapter else model.kind)
-    fingerprint(source)
+    options["content"] = fingerprint(source)
     if bidirectional:
         _check_causal(source)
         options["bidirectional"] = True

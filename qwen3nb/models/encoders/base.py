@@ -24,7 +24,7 @@ import inspect
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +38,7 @@ from qwen3nb.models.encoders.progress import EncodingProgress
 from qwen3nb.models.encoders.prompts import ROLES, prompt_for
 from qwen3nb.models.encoders.similarity import leading_dimensions, truncate_dimensions
 from qwen3nb.models.mteb_meta import mteb_meta
-from qwen3nb.models.sources.fingerprint import fingerprint
+from qwen3nb.models.sources.fingerprint import unchanged
 from qwen3nb.models.sources.source import Source
 from qwen3nb.models.types import EncoderError, Vectors
 from qwen3nb.utils.atomic_files import sha256_json
@@ -87,11 +87,22 @@ class Encoder(ABC):
         dimensions: int | None = None,
         cache: bool = True,
         show_progress: bool = True,
+        content: Mapping[str, Any] | None = None,
     ) -> None:
         """Set what all encoders share.
 
+        Args:
+            source: the model.
+            settings: everything its vectors depend on, but its content.
+            batch_size: see `encode`.
+            dimensions: number of leading dimensions to keep.
+            cache: whether vectors are kept between runs.
+            show_progress: whether long encodings show a progress bar.
+            content: the `fingerprint` of ``source`` before it was loaded, if it was.
+
         Raises:
-            SpecError: ``dimensions`` beyond those of the model.
+            SpecError: ``dimensions`` beyond those of the model, or files that have changed since
+                ``content``.
         """
         self.dimensions = leading_dimensions(dimensions, width=self.width, label=source.label)
         cut = {"dimensions": self.dimensions} if self.dimensions else {}
@@ -100,7 +111,7 @@ class Encoder(ABC):
         self.prompts = source.prompts
         whole = {
             "encoding": ENCODING,
-            "model": fingerprint(source),
+            "model": unchanged(source, content),
             "prompts": source.prompts,
             **({"instruction": source.instruction} if source.instruction else {}),
             **settings,

@@ -100,7 +100,7 @@ def load_yes_no(
     where = pick_device(device)
     folder = _causal_folder(source)
     check_model_folder(folder, kind="causal")
-    fingerprint(source)
+    content = fingerprint(source)
     model = load_causal(source, torch_dtype(dtype)).to(where).eval()
     check_causal(model.config)
     tokenizer = load_tokenizer(folder, model.config)
@@ -108,7 +108,7 @@ def load_yes_no(
     _check_scores(tokenizer, folder)
     count = sum(parameter.numel() for parameter in model.parameters())  # tied ones count once
     head = model.get_output_embeddings().weight
-    loaded = YesNoModel(model.model, head, tokenizer, dtype, count)
+    loaded = YesNoModel(model.model, head, tokenizer, dtype, count, content)
     if linears == "auto":
         fuse_layers(loaded.backbone)
     return loaded
