@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from datasets import Dataset
 from helpers import TEXTS
+from helpers.archetypes import words
 from helpers.checkpoints import without_checksums
 from helpers.mteb_tasks import WORDS, loaded
 from helpers.rerankers import write_reranker
@@ -19,6 +20,7 @@ from safetensors.torch import load_file, save_file
 
 from qwen3nb.evaluation.evaluate import evaluate
 from qwen3nb.models.load import load_encoder
+from qwen3nb.models.rerankers.load import load_reranker
 from qwen3nb.models.sources.resolve import find_source, registry
 from qwen3nb.models.types import SpecError
 from qwen3nb.report.card.extract import extract
@@ -333,3 +335,30 @@ def test_weights_replaced_while_they_load_give_no_vectors(
         vectors = [each.encode(list(TEXTS)) for each in (new, same, old)]
         np.testing.assert_array_equal(vectors[0], vectors[1])
         assert not np.allclose(vectors[0], vectors[2])
+
+
+@pytest.mark.parametrize("kind", ["encoder", "sentence-transformers", "words", "reranker"])
+def test_weights_overwritten_after_they_were_loaded_change_nothing(
+    kind, exported, tokenizer_folder, tmp_path
+):
+    folder = tmp_path / "model"
+    if kind == "encoder":
+        shutil.copytree(exported, folder)
+    elif kind == "sentence-transformers":
+        write_sentence_bert(folder, tokenizer_folder)
+    elif kind == "words":
+        words(folder, tokenizer_folder)
+    else:
+        write_reranker(folder)
+    if kind == "reranker":
+        model = load_reranker(folder, device="cpu")
+        use = lambda: model.score("a query", TEXTS).log_odds  # noqa: E731
+    else:
+        model = load_encoder(folder, cache=False)
+        use = lambda: model.encode(list(TEXTS))  # noqa: E731
+    before = use()
+    size = (folder / "model.safetensors").stat().st_size
+    with (folder / "model.safetensors").open("r+b") as file:  # in its place, not renamed into it
+        file.seek(size // 3)
+        file.write(bytes(size // 2))
+    np.testing.assert_array_equal(use(), before)

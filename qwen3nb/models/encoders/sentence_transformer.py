@@ -20,7 +20,7 @@ from qwen3nb.models.encoders.blanks import beside_blanks
 from qwen3nb.models.encoders.similarity import unit_and_similarity
 from qwen3nb.models.gate.declared import POOLING_NAMES
 from qwen3nb.models.gate.expected_weights import check_length
-from qwen3nb.models.gate.finite_weights import check_finite
+from qwen3nb.models.gate.finite_weights import check_finite, own_weights
 from qwen3nb.models.gate.refusal import refusing
 from qwen3nb.models.gate.tokenizer import check_loaded, check_modules
 from qwen3nb.models.inference.flash_varlen import varlen_kernel
@@ -212,6 +212,7 @@ def _load(source: Source, *, device: str, dtype: torch.dtype) -> Any:
     if (static := _static_tokenizer(model)) is not None:
         check_loaded(static, rows=model[0].num_embeddings, folder=source.folder)
         model.to(dtype)  # which sentence-transformers sets for transformers only
+    own_weights(model)
     check_finite(model, source.folder)
     return model
 

@@ -20,7 +20,7 @@ from qwen3nb.checkpoints.weight_names import encoder_name
 from qwen3nb.models.encoders.base import Encoder
 from qwen3nb.models.encoders.similarity import unit_and_similarity
 from qwen3nb.models.gate.expected_weights import check_length
-from qwen3nb.models.gate.finite_weights import check_finite
+from qwen3nb.models.gate.finite_weights import check_finite, own_weights
 from qwen3nb.models.gate.refusal import refusing
 from qwen3nb.models.inference.runner import Runner
 from qwen3nb.models.modeling.configuration import encoder_config
@@ -196,6 +196,7 @@ def _stock(
         options["config"].is_causal = False
     with refusing(folder, "cannot be loaded"):
         model = (kind or AutoModel).from_pretrained(folder, **options)
+    own_weights(model)
     check_finite(model, folder)
     return model
 
