@@ -13,7 +13,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from helpers import TEXTS
+from helpers import TEXTS as PLAIN
 from helpers import archetypes as made
 from helpers.archetypes import between, config, module, plain, sentence, settings, stored_as
 from helpers.static_models import write_model2vec
@@ -33,6 +33,7 @@ QUANTISED = {
     "fp8": {},
 }
 partial = functools.partial
+TEXTS = (*PLAIN, "the <|endoftext|> of a text", "<|im_end|>the fox")
 
 # Evaluated with the vectors that sentence-transformers gives.
 DENSE = {
@@ -238,6 +239,8 @@ def test_a_dense_folder_has_the_vectors_of_sentence_transformers(write, name):
     assert encoder.source.kind == "sentence-transformers"
     expected = theirs(folder, normalize=encoder.normalizes)
     np.testing.assert_allclose(encoder.encode(list(TEXTS)), expected, atol=3e-6)
+    whole_words = name.startswith(("Static", "Word", "model2vec"))  # without special tokens
+    assert encoder.stats.special == (0 if whole_words else 2)
 
 
 @pytest.mark.parametrize("name", PRETRAINED)

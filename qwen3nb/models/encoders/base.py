@@ -11,7 +11,8 @@ Rules for all models:
 - a text that is not valid Unicode (a lone surrogate) is refused with its index;
 - a vector that is not finite, or zero for a text that is not blank, is an error that names
   the text's index;
-- special tokens inside a text are plain text;
+- a special token inside a text, such as ``<|endoftext|>``, is that token, as it is wherever
+  else the folder is used: in sentence-transformers and servers. Such texts are counted;
 - of a model with ``dimensions``, the first of each vector are kept, scaled to length 1 again if
   the model normalises; the cache keeps whole vectors, so that all lengths share them.
 
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -53,7 +55,7 @@ if TYPE_CHECKING:
 __all__ = ["Encoder"]
 
 log = logging.getLogger(__name__)
-ENCODING = 3  # increase when vectors change for the same model: part of every identity
+ENCODING = 4  # increase when vectors change for the same model: part of every identity
 _CHUNK = 512  # texts encoded and stored together: a kill loses at most this many
 _GPU_CHUNK = 16_384  # the same on a GPU, where they take as long
 ADDED = 8  # tokens that a tokenizer may add to a text
@@ -77,6 +79,7 @@ class Encoder(ABC):
     searches_only = False
     # Whether a text has no token; of models whose tokenizer may find none in one not blank.
     _tokenless: Callable[[str], bool] | None = None
+    _special: re.Pattern[str] | None = None  # finds special tokens in a text
 
     def __init__(
         self,
@@ -226,6 +229,8 @@ class Encoder(ABC):
         bar = show_progress_bar if task_metadata is None else None
         texts = [inputs] if isinstance(inputs, str) else _texts(inputs)
         self.stats.empty += sum(not text.strip() for text in texts)
+        if self._special is not None:
+            self.stats.special += sum(self._special.search(text) is not None for text in texts)
         with self._during(batch_size=batch_size, show_progress=bar):
             vectors = self._encode([prompt + text for text in texts])
         if normalize_embeddings and not self.normalizes:

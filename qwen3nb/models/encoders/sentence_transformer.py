@@ -27,7 +27,7 @@ from qwen3nb.models.inference.flash_varlen import varlen_kernel
 from qwen3nb.models.inference.packing import packing_of
 from qwen3nb.models.inference.runner import Runner
 from qwen3nb.models.modeling.dtypes import torch_dtype
-from qwen3nb.models.modeling.runtime import library_versions, pick_device
+from qwen3nb.models.modeling.runtime import library_versions, pick_device, special_tokens
 from qwen3nb.models.sources.source import Source
 from qwen3nb.models.types import SpecError, Vectors
 
@@ -64,6 +64,7 @@ class SentenceTransformerEncoder(Encoder):
         check_length(self._model, max_length, f"{source.label}: max_length")
         _check_prompts(self._model, source)
         self._static = _static_tokenizer(self._model)
+        self._special = special_tokens(self._model.tokenizer)
         self.max_length = _limited(self._model, self._static, max_length)
         words = type(self._model[0]).__name__ == "WordEmbeddings"
         self._tokenless = self._has_no_token if self._static or words else None

@@ -31,6 +31,7 @@ from qwen3nb.models.modeling.runtime import (
     library_versions,
     load_tokenizer,
     pick_device,
+    special_tokens,
     token_rows,
 )
 from qwen3nb.models.modeling.tokenizer_template import surround
@@ -78,6 +79,7 @@ class TransformerEncoder(Encoder):
         model = model.to(self._device).eval()
         origin = (source.base or source).folder or source.folder
         self._tokenizer = load_tokenizer(origin, model.config)
+        self._special = special_tokens(self._tokenizer)
         if prefix or append_eos:
             end = self._tokenizer.eos_token if append_eos else None
             surround(self._tokenizer.backend_tokenizer, prefix=prefix, end=end)

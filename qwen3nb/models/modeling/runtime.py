@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -72,12 +73,26 @@ def load_tokenizer(folder: Path, config: Any) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
+def special_tokens(tokenizer: Any) -> re.Pattern[str] | None:
+    """Return what finds the special tokens of a tokenizer in a text; None if it has none.
+
+    Args:
+        tokenizer: of transformers or tokenizers.
+    """
+    added = getattr(tokenizer, "added_tokens_decoder", None)
+    if added is None and hasattr(tokenizer, "get_added_tokens_decoder"):
+        added = tokenizer.get_added_tokens_decoder()
+    names = {each.content for each in (added or {}).values() if each.special and each.content}
+    longest_first = sorted(names, key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, longest_first))) if names else None
+
+
 def token_rows(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, max_length: int
 ) -> tuple[list[list[int]], int]:
     """Return the token ids of each text, at most ``max_length``, and how many texts were cut.
 
-    Special tokens inside a text are plain text.
+    A special token inside a text is that token, as in sentence-transformers.
     """
     if not texts:
         return [], 0
@@ -85,7 +100,6 @@ def token_rows(
         list(texts),
         truncation=True,
         max_length=max_length,
-        split_special_tokens=True,
         return_attention_mask=False,
     )
     cut = sum(bool(each.overflowing) for each in encoded.encodings or ())
