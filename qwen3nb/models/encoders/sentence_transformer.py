@@ -27,7 +27,12 @@ from qwen3nb.models.inference.flash_varlen import varlen_kernel
 from qwen3nb.models.inference.packing import packing_of
 from qwen3nb.models.inference.runner import Runner
 from qwen3nb.models.modeling.dtypes import torch_dtype
-from qwen3nb.models.modeling.runtime import library_versions, pick_device, special_tokens
+from qwen3nb.models.modeling.runtime import (
+    check_room,
+    library_versions,
+    pick_device,
+    special_tokens,
+)
 from qwen3nb.models.sources.source import Source
 from qwen3nb.models.types import SpecError, Vectors
 
@@ -67,6 +72,8 @@ class SentenceTransformerEncoder(Encoder):
         self._special = special_tokens(self._model.tokenizer)
         self.max_length = _limited(self._model, self._static, max_length)
         words = type(self._model[0]).__name__ == "WordEmbeddings"
+        if not self._static:
+            check_room(self._model.tokenizer, self.max_length, f"{source.label}: max_length")
         self._tokenless = self._has_no_token if self._static or words else None
         self._parameters = sum(parameter.numel() for parameter in self._model.parameters())
         self.normalize = _normalizes(self._model, source, given=normalize)

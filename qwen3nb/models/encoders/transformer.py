@@ -28,6 +28,7 @@ from qwen3nb.models.modeling.dtypes import torch_dtype
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.modeling.qwen3_encoder import Qwen3EncoderModel, causal_leak
 from qwen3nb.models.modeling.runtime import (
+    check_room,
     library_versions,
     load_tokenizer,
     pick_device,
@@ -83,6 +84,7 @@ class TransformerEncoder(Encoder):
         if prefix or append_eos:
             end = self._tokenizer.eos_token if append_eos else None
             surround(self._tokenizer.backend_tokenizer, prefix=prefix, end=end)
+        check_room(self._tokenizer, self.max_length, f"{source.label}: max_length")
         self._parameters = sum(parameter.numel() for parameter in model.parameters())
         attention = model.config._attn_implementation
         self.runner = Runner(

@@ -73,6 +73,26 @@ def load_tokenizer(folder: Path, config: Any) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
+def check_room(tokenizer: Any, max_length: int | None, name: str) -> None:
+    """Refuse a maximum length that the tokens added to every text use up.
+
+    Args:
+        tokenizer: of transformers; others are not asked.
+        max_length: in tokens; None for no limit.
+        name: of the length in errors.
+
+    Raises:
+        SpecError: no room for a token of a text.
+    """
+    count = getattr(tokenizer, "num_special_tokens_to_add", None)
+    added = 0 if count is None else count(False)
+    if max_length is not None and max_length <= added:
+        raise SpecError(
+            f"{name} is {max_length:,}, which leaves no room for a text: the tokenizer adds "
+            f"{added} tokens to each; expected at least {added + 1}"
+        )
+
+
 def special_tokens(tokenizer: Any) -> re.Pattern[str] | None:
     """Return what finds the special tokens of a tokenizer in a text; None if it has none.
 

@@ -53,7 +53,7 @@ FAMILIES = tuple(
         ("E5", r"\be5-(small|base|large)", {"query": "query: ", "passage": "passage: "},
          "intfloat/e5-large-v2"),
         ("BGE, Chinese", r"\bbge-(small|base|large)-zh",
-         {"query": "为这个句子生成表示以用于检索相关文章："}, "BAAI/bge-large-zh-v1.5"),  # noqa: RUF001
+         {"query": "为这个句子生成表示以用于检索相关文章："}, "BAAI/bge-large-zh-v1.5"),
         ("BGE", r"\bbge-(small|base|large)", _SENTENCE, "BAAI/bge-large-en-v1.5"),
         ("BGE Gemma 2", r"\bbge-multilingual-gemma2",
          {"query": f"<instruct>{_TASK}.\n<query>"}, "BAAI/bge-multilingual-gemma2"),

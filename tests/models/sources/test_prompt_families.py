@@ -22,7 +22,7 @@ PRESCRIBED = {
     "intfloat/e5-mistral-7b-instruct": (f"Instruct: {TASK}\nQuery: ", None),
     "BAAI/bge-large-en-v1.5": (SENTENCE, None),
     "BAAI/bge-small-en": (SENTENCE, None),
-    "BAAI/bge-base-zh-v1.5": ("为这个句子生成表示以用于检索相关文章：", None),  # noqa: RUF001
+    "BAAI/bge-base-zh-v1.5": ("为这个句子生成表示以用于检索相关文章：", None),
     "BAAI/bge-multilingual-gemma2": (f"<instruct>{TASK}.\n<query>", None),
     "Alibaba-NLP/gte-Qwen2-1.5B-instruct": (f"Instruct: {TASK}\nQuery: ", None),
     "Qwen/Qwen3-Embedding-4B": (f"Instruct: {TASK}\nQuery:", None),
