@@ -22,21 +22,34 @@ from helpers.tiny_models import BERT, LLAMA, QWEN
 ROWS = 448
 WIDTH = 32
 _BART = {
-    "d_model": WIDTH, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4,
-    "decoder_attention_heads": 4, "encoder_ffn_dim": 48, "decoder_ffn_dim": 48,
+    "d_model": WIDTH,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 48,
+    "decoder_ffn_dim": 48,
     "max_position_embeddings": 80,
-}  # fmt: skip
+}
 _T5 = {"d_model": WIDTH, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}
 _GEMMA = {**QWEN, "head_dim": 8, "query_pre_attn_scalar": 8, "sliding_window": 16}
 _VIT = {
-    "hidden_size": WIDTH, "intermediate_size": 48, "num_hidden_layers": 2,
-    "num_attention_heads": 4, "image_size": 16, "patch_size": 8,
-}  # fmt: skip
+    "hidden_size": WIDTH,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "image_size": 16,
+    "patch_size": 8,
+}
 _DISTIL = {"dim": WIDTH, "hidden_dim": 48, "n_layers": 2, "n_heads": 4}
 _GPT2 = {
-    "n_embd": WIDTH, "n_layer": 2, "n_head": 4, "n_positions": 80, "bos_token_id": 1,
+    "n_embd": WIDTH,
+    "n_layer": 2,
+    "n_head": 4,
+    "n_positions": 80,
+    "bos_token_id": 1,
     "eos_token_id": 1,
-}  # fmt: skip
+}
 # The configuration of an architecture of transformers, by the prefix of its classes.
 SIZES = {
     "Albert": {**BERT, "embedding_size": 16},
@@ -203,9 +216,16 @@ def whisper(folder, tokenizer):
     import transformers
 
     config = transformers.WhisperConfig(
-        **_BART | {"max_position_embeddings": None}, vocab_size=ROWS, num_mel_bins=8,
-        max_source_positions=20, max_target_positions=20, pad_token_id=0, bos_token_id=0,
-        eos_token_id=0, decoder_start_token_id=1)  # fmt: skip
+        **_BART | {"max_position_embeddings": None},
+        vocab_size=ROWS,
+        num_mel_bins=8,
+        max_source_positions=20,
+        max_target_positions=20,
+        pad_token_id=0,
+        bos_token_id=0,
+        eos_token_id=0,
+        decoder_start_token_id=1,
+    )
     transformers.WhisperForConditionalGeneration(config).save_pretrained(folder)
     copy_tokenizer(tokenizer, folder)
     return folder
@@ -234,8 +254,11 @@ def csr(folder, tokenizer):
     from sentence_transformers import SparseEncoder
     from sentence_transformers.sparse_encoder.modules import SparseAutoEncoder
 
-    modules = [_transformer(folder, tokenizer), _modules().Pooling(WIDTH, "mean"),
-               SparseAutoEncoder(WIDTH, hidden_dim=64)]  # fmt: skip
+    modules = [
+        _transformer(folder, tokenizer),
+        _modules().Pooling(WIDTH, "mean"),
+        SparseAutoEncoder(WIDTH, hidden_dim=64),
+    ]
     return _save(folder, modules, SparseEncoder)
 
 
@@ -279,9 +302,16 @@ def pylate(folder, tokenizer):
     ]
     (folder / "modules.json").write_text(json.dumps(listed))
     return edit(
-        folder, "config_sentence_transformers.json", model_type="ColBERT", query_length=32,
-        document_length=48, query_prefix="[Q] ", document_prefix="[D] ", skiplist_words=["."],
-        do_query_expansion=True)  # fmt: skip
+        folder,
+        "config_sentence_transformers.json",
+        model_type="ColBERT",
+        query_length=32,
+        document_length=48,
+        query_prefix="[Q] ",
+        document_prefix="[D] ",
+        skiplist_words=["."],
+        do_query_expansion=True,
+    )
 
 
 def with_query_length(folder, tokenizer):
@@ -293,8 +323,12 @@ def cross_encoder(folder, tokenizer):
     from sentence_transformers import CrossEncoder
 
     inside = write_transformer(
-        folder.with_name(f"{folder.name}-inside"), tokenizer, "Bert",
-        "ForSequenceClassification", num_labels=1)  # fmt: skip
+        folder.with_name(f"{folder.name}-inside"),
+        tokenizer,
+        "Bert",
+        "ForSequenceClassification",
+        num_labels=1,
+    )
     model = CrossEncoder(str(inside), device="cpu")
     model.save_pretrained(str(folder), create_model_card=False)
     return folder
@@ -316,12 +350,16 @@ def adapter(folder, tokenizer, *, kind="CAUSAL_LM", base=True, whole=False):
     import transformers
 
     inside = write_transformer(folder.parent / "base", tokenizer, "Qwen3", "ForCausalLM")
-    auto = {"CAUSAL_LM": "ForCausalLM", "SEQ_CLS": "ForSequenceClassification",
-            "TOKEN_CLS": "ForTokenClassification"}.get(kind, "")  # fmt: skip
+    auto = {
+        "CAUSAL_LM": "ForCausalLM",
+        "SEQ_CLS": "ForSequenceClassification",
+        "TOKEN_CLS": "ForTokenClassification",
+    }.get(kind, "")
     loader = getattr(transformers, f"AutoModel{auto}")
     model = loader.from_pretrained(inside, **({"num_labels": 2} if "CLS" in kind else {}))
-    lora = peft.LoraConfig(task_type=kind, r=2, target_modules=["q_proj", "v_proj"],
-                           init_lora_weights=False)  # fmt: skip
+    lora = peft.LoraConfig(
+        task_type=kind, r=2, target_modules=["q_proj", "v_proj"], init_lora_weights=False
+    )
     peft.get_peft_model(model, lora).save_pretrained(folder)
     copy_tokenizer(tokenizer, folder)
     edit(folder, "adapter_config.json", base_model_name_or_path="base")
@@ -351,8 +389,9 @@ def sentence_adapter(folder, tokenizer):
 
     inside = dense(folder.parent / "base", tokenizer)
     model = SentenceTransformer(str(inside), device="cpu")
-    model.add_adapter(peft.LoraConfig(task_type="FEATURE_EXTRACTION", r=2,
-                                      target_modules=["query", "value"]))  # fmt: skip
+    model.add_adapter(
+        peft.LoraConfig(task_type="FEATURE_EXTRACTION", r=2, target_modules=["query", "value"])
+    )
     model.save_pretrained(str(folder), create_model_card=False)
     return folder
 

@@ -102,7 +102,9 @@ REFUSED = {
     "SPLADE": (made.splade, SPARSE),
     "SPLADE, undeclared": (settings(made.splade, model_type=None), SPARSE),
     "SpladePooling as SentenceTransformer": (
-        settings(made.splade, model_type="SentenceTransformer"), SPARSE),
+        settings(made.splade, model_type="SentenceTransformer"),
+        SPARSE,
+    ),
     "fill-mask": (made.fill_mask, SPARSE),
     "CSR": (made.csr, SPARSE),
     "CSR, undeclared": (settings(made.csr, model_type=None), SPARSE),
@@ -114,7 +116,9 @@ REFUSED = {
     "PyLate": (made.pylate, MULTI),
     "PyLate, undeclared": (settings(made.pylate, model_type=None), MULTI),
     "PyLate, without settings": (
-        made.without(made.pylate, "config_sentence_transformers.json"), r"'pylate\.models\.Dense"),
+        made.without(made.pylate, "config_sentence_transformers.json"),
+        r"'pylate\.models\.Dense",
+    ),
     "Stanford ColBERT": (config(plain(), architectures=["HF_ColBERT"]), MULTI),
     "query_length": (made.with_query_length, MULTI),
     "CrossEncoder": (made.cross_encoder, CROSS),
@@ -130,10 +134,14 @@ REFUSED = {
     "unknown model_type": (settings(sentence(), model_type="TeaEncoder"), "'TeaEncoder', which"),
     "model_type as a number": (settings(sentence(), model_type=7), "model_type is 7, which"),
     "unknown module": (
-        module(sentence(), 1, type="sentence_transformers.models.Fancy"), "'Fancy', which is not"),
+        module(sentence(), 1, type="sentence_transformers.models.Fancy"),
+        "'Fancy', which is not",
+    ),
     "module of another library": (module(sentence(), 1, type="other.Pooling"), "'other.Pooling'"),
     "module in the folder": (
-        module(sentence(), 0, type="modeling_own.Transformer"), "code from elsewhere"),
+        module(sentence(), 0, type="modeling_own.Transformer"),
+        "code from elsewhere",
+    ),
     **{
         name: (plain(*name.split(" ")), what)
         for name, what in {
@@ -155,22 +163,30 @@ REFUSED = {
     **{
         f"quantised by {name}": (
             config(sentence(), quantization_config={"quant_method": name, **fields}),
-            "quantization_config is set, so the weights are quantised")
+            "quantization_config is set, so the weights are quantised",
+        )
         for name, fields in QUANTISED.items()
     },
     "quantised language model": (
         config(plain("Qwen3", "ForCausalLM"), quantization_config={"quant_method": "gptq"}),
-        "quantization_config is set"),
+        "quantization_config is set",
+    ),
     "int8 weights": (stored_as(sentence(), torch.int8), "of type I8"),
     "float8 weights": (stored_as(plain(), torch.float8_e4m3fn), "of type F8_E4M3"),
     "code with modules": (
-        config(sentence(), auto_map={"AutoModel": "own.Model"}), "auto_map is set, so code in the"),
+        config(sentence(), auto_map={"AutoModel": "own.Model"}),
+        "auto_map is set, so code in the",
+    ),
     "code alone": (
-        config(plain(), auto_map={"AutoModel": "own.Model"}), "auto_map is set, so code in the"),
+        config(plain(), auto_map={"AutoModel": "own.Model"}),
+        "auto_map is set, so code in the",
+    ),
     "unknown class": (config(plain(), architectures=["FooBarModel"]), "'FooBarModel'"),
     "unknown head": (config(plain(), architectures=["BertForTea"]), "'BertForTea', which is not"),
     "class of another architecture": (
-        config(plain(), architectures=["RobertaModel"]), "'RobertaModel'; expected .* for 'bert'"),
+        config(plain(), architectures=["RobertaModel"]),
+        "'RobertaModel'; expected .* for 'bert'",
+    ),
     "unknown architecture": (config(plain(), model_type="imaginary"), "model_type is 'imaginary'"),
     **{
         f"adapter {kind}": (partial(made.adapter, kind=kind), f"task_type is '{kind}'")
@@ -178,14 +194,16 @@ REFUSED = {
     },
     "adapter without its base": (partial(made.adapter, base=False), "its base was not found"),
     "adapter beside a model": (
-        partial(made.adapter, whole=True), "adapter_config.json next to a full model"),
+        partial(made.adapter, whole=True),
+        "adapter_config.json next to a full model",
+    ),
     "prompt tuning": (made.prompt_tuning, "peft_type is 'PROMPT_TUNING'"),
     "adapter of a SentenceTransformer": (made.sentence_adapter, "transformer is a PEFT adapter"),
     "GGUF": (made.only(plain("Qwen3", "ForCausalLM"), "model-q4.gguf"), "q4.gguf: GGUF, which"),
     "GGUF alone": (made.gguf_alone, "not a model .*GGUF"),
     "ONNX": (made.only(sentence(), "onnx/model.onnx"), "onnx/model.onnx: ONNX"),
     "OpenVINO": (made.only(sentence(), "openvino/openvino_model.xml"), "openvino_model.xml: Open"),
-}  # fmt: skip
+}
 # Refused as rerankers, by name.
 NO_RERANKERS = {
     "pooling mean": "a yes/no reranker is a causal language model",
@@ -319,21 +337,46 @@ ASKED = {
 }
 COMMANDS = {
     "bench": lambda model, data, out: ["bench", "encode", "--model", model],
-    "domain": lambda model, data, out: ["domain", "--queries", data / "queries.toml", "--documents",
-                                        data / "docs.jsonl", "--model", model],
-    "encode": lambda model, data, out: ["encode", "--model", model, "--input", data / "texts.jsonl",
-                                        "--out", out / "v.npy"],
+    "domain": lambda model, data, out: [
+        "domain",
+        "--queries",
+        data / "queries.toml",
+        "--documents",
+        data / "docs.jsonl",
+        "--model",
+        model,
+    ],
+    "encode": lambda model, data, out: [
+        "encode",
+        "--model",
+        model,
+        "--input",
+        data / "texts.jsonl",
+        "--out",
+        out / "v.npy",
+    ],
     "eval": lambda model, data, out: ["eval", "--model", model, "--tier", "smoke"],
     "eval, dry run": lambda model, data, out: ["eval", "--model", model, "--dry-run"],
     "quick": lambda model, data, out: ["quick", model],
     "report": lambda model, data, out: ["report", "--model", model, "--out", out / "report"],
-    "rerank": lambda model, data, out: ["rerank", "--model", model, "--pairs", data / "texts.jsonl",
-                                        "--out", out / "s.jsonl"],
-    "rerank-suite": lambda model, data, out: ["rerank-suite", "--model", model,
-                                              "PyDocsSampleRetrieval"],
+    "rerank": lambda model, data, out: [
+        "rerank",
+        "--model",
+        model,
+        "--pairs",
+        data / "texts.jsonl",
+        "--out",
+        out / "s.jsonl",
+    ],
+    "rerank-suite": lambda model, data, out: [
+        "rerank-suite",
+        "--model",
+        model,
+        "PyDocsSampleRetrieval",
+    ],
     "run": lambda model, data, out: ["run", "eval", "-p", "checkpoint", model],
     "sweep": lambda model, data, out: ["sweep", "--model", model, "--tier", "smoke"],
-}  # fmt: skip
+}
 QUERIES = '[[queries]]\nid = "q"\nquery = "a"\nexpected = ["d"]\n'
 
 

@@ -78,8 +78,14 @@ _TASKS = {
 # How the classes of transformers end; the longest that fits decides.
 _HEADS = {
     **dict.fromkeys(
-        ("ForCausalLM", "ForConditionalGeneration", "ForMaskedLM", "ForPreTraining", "LMHeadModel",
-         "Model"),
+        (
+            "ForCausalLM",
+            "ForConditionalGeneration",
+            "ForMaskedLM",
+            "ForPreTraining",
+            "LMHeadModel",
+            "Model",
+        ),
         _DENSE,
     ),
     **dict.fromkeys(("ForSequenceClassification", "ForNextSentencePrediction"), _CROSS),
@@ -88,7 +94,7 @@ _HEADS = {
     ),
     **dict.fromkeys(("ForAudioClassification", "ForCTC", "ForImageClassification"), _IMAGES),
     "HF_ColBERT": _MULTI,
-}  # fmt: skip
+}
 
 
 def declared_kind(folder: Path, config: Mapping[str, Any]) -> str:

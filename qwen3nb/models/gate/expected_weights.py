@@ -239,6 +239,7 @@ def _dry_run(opened: Checkpoint, *, head: bool) -> tuple[Any, dict[str, Any]]:
 
     auto = AutoModelForCausalLM if head else AutoModel
     config = AutoConfig.from_pretrained(opened.folder, trust_remote_code=False)
+    config.get_text_config().to_dict()  # which an object in its place, unread, is not
     kind = auto._model_mapping.get(type(config), None)
     if kind is None:
         raise ModelFolderError(

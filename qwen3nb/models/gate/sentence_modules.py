@@ -13,7 +13,7 @@ from qwen3nb.checkpoints.inside import read_object, read_strictly
 from qwen3nb.checkpoints.safetensors_header import read_safetensors
 from qwen3nb.checkpoints.torch_header import read_torch
 from qwen3nb.checkpoints.types import TensorEntry
-from qwen3nb.models.gate.configuration_bounds import check_flag, check_share, check_whole
+from qwen3nb.models.gate.configuration_bounds import check_whole
 from qwen3nb.models.gate.expected_weights import mismatches, refuse, wrong_types
 from qwen3nb.models.gate.refusal import refusing
 from qwen3nb.models.gate.static_tables import TokenTable, token_table
@@ -32,27 +32,16 @@ __all__ = [
 ]
 
 _LIBRARY = "sentence_transformers."
-_WIDTH = (1, 1_000_000)
-_LENGTH = (1, 1_000_000_000)
 # Module classes that have weights of the shapes that their configuration says.
 _SHAPED = ("CNN", "Dense", "LSTM", "LayerNorm", "WeightedLayerPooling")
 _WEIGHTLESS = ("CLIPModel", "Dropout", "Normalize", "Pooling", "Transformer")
 _STATIC = "StaticEmbedding"
-# Settings of modules that are whole numbers, and their bounds.
-_SIZES = {
-    **dict.fromkeys(
-        ("dimension", "embedding_dimension", "hidden_dim", "in_embedding_dimension",
-         "in_features", "in_word_embedding_dimension", "out_channels", "out_features",
-         "word_embedding_dimension"),
-        _WIDTH,
-    ),
-    **dict.fromkeys(("document_length", "max_seq_length", "query_length"), _LENGTH),
-    "layer_start": (0, 1_000),
+# Settings that weights do not show, or that take their time before they are compared.
+_BOUNDS = {
+    "max_seq_length": (1, 1_000_000_000),
     "num_hidden_layers": (1, 1_000),
     "num_layers": (1, 1_000),
-}  # fmt: skip
-_FLAGS = {"bias", "bidirectional", "do_lower_case", "include_prompt", "update_embeddings",
-          "use_residual"}  # fmt: skip
+}
 _LEGACY_MODE = "pooling_mode_"
 _LEGACY_MODES = {
     "pooling_mode_cls_token": "cls",
@@ -246,14 +235,8 @@ def _settings_file(folder: Path, name: str) -> Path:
 def _check_settings(module: SentenceModule) -> None:
     for key, value in module.fields.items():
         where = f"{module.file}: {key}"
-        if key in _FLAGS or key.startswith(_LEGACY_MODE):
-            check_flag(value, where)
-        elif key in _SIZES and value is not None:
-            check_whole(value, where, _SIZES[key])
-        elif key in ("kernel_sizes", "stride_sizes"):
-            _check_sizes(value, where)
-        elif key == "dropout":
-            check_share(value, where)
+        if key in _BOUNDS and value is not None:
+            check_whole(value, where, _BOUNDS[key])
         elif key in _ARGUMENTS:
             _check_arguments(value, where)
     if module.fields.get("tokenizer_name_or_path") is not None:
@@ -273,11 +256,6 @@ def _check_settings(module: SentenceModule) -> None:
 
 def _of_torch(name: object) -> bool:
     return isinstance(name, str) and name.startswith("torch.nn.")
-
-
-def _check_sizes(value: object, where: str) -> None:
-    for each in value if isinstance(value, list) and value else [value]:
-        check_whole(each, where, (1, 10_000))
 
 
 def _check_arguments(value: object, where: str) -> None:

@@ -39,10 +39,15 @@ END = "<|endoftext|>"
 WITH_SPECIAL = [f"first {END} then", END, f"{END}{END}", "<|im_start|>user", "a <extra_id_7> b"]
 
 
-@pytest.mark.parametrize("options", [
-    {"pooling": "mean"}, {"pooling": "cls"}, {"pooling": "last", "append_eos": True},
-    {"pooling": "mean", "prefix": "[R] "},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"pooling": "mean"},
+        {"pooling": "cls"},
+        {"pooling": "last", "append_eos": True},
+        {"pooling": "mean", "prefix": "[R] "},
+    ],
+)
 def test_special_tokens_inside_a_text_are_what_sentence_transformers_reads(
     checkpoint, tmp_path, options
 ):
