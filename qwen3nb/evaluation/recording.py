@@ -54,7 +54,7 @@ class Work:
         )
 
     def counts(self) -> dict[str, int]:
-        """Texts that the model cut or found empty since the start, if any.
+        """Texts cut, empty or with special tokens since the start, if any.
 
         Only encoded texts are seen to be cut: long ones from the cache are counted as such.
         """
@@ -63,6 +63,7 @@ class Work:
             "texts cut to the maximum length": "cut",
             "long texts from the cache, not checked for cuts": "unchecked",
             "empty texts": "empty",
+            "texts with a special token of the tokenizer": "special",
         }
         since = {text: int(done[name] - self._before[name]) for text, name in named.items()}
         return {text: count for text, count in since.items() if count}

@@ -14,6 +14,7 @@ from qwen3nb.checkpoints.types import CheckpointError
 from qwen3nb.models.load import load_encoder
 from qwen3nb.models.modeling.pooling import POOLINGS
 from qwen3nb.models.modeling.qwen3_seq2seq import Qwen3ForSeq2SeqLM, Qwen3Seq2SeqConfig
+from qwen3nb.models.types import SpecError
 from qwen3nb.report.card.extract import extract
 
 
@@ -149,12 +150,15 @@ def test_a_prefix_and_an_end_token_surround_every_text(checkpoint, tmp_path):
         checkpoint, pooling="last", prefix="[R]", append_eos=True, max_length=12, cache=False
     )
     np.testing.assert_array_equal(inside.encode(texts), ours.encode(texts))
-    around = len(mode) + 1
-    for length in (3, around):
+    added = len(mode) + 1
+    for length in (3, added):
         with pytest.raises(CheckpointError, match="leaves no room"):
             extract(checkpoint, tmp_path / "none", **options | {"max_length": length})
-    one = extract(checkpoint, tmp_path / "one", **options | {"max_length": around + 1})
-    assert load_encoder(one.folder, cache=False).encode([long]).shape[0] == 1
+    one = extract(checkpoint, tmp_path / "one", **options | {"max_length": added + 1}).folder
+    with pytest.raises(SpecError, match=f"adds {added} tokens to each; expected at least"):
+        load_encoder(one, max_length=added, cache=False)
+    vectors = load_encoder(one, cache=False).encode(["a", "b"])
+    assert not np.allclose(vectors[0], vectors[1])
 
 
 @pytest.mark.integration

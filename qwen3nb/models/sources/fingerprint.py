@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,16 @@ from qwen3nb.models.gate.sentence_modules import module_weights, sentence_module
 from qwen3nb.models.gate.static_tables import StaticFiles, static_files
 from qwen3nb.models.sources.lora import adapter_fingerprint
 from qwen3nb.models.sources.source import Source
+from qwen3nb.models.types import SpecError
 from qwen3nb.utils.atomic_files import sha256_file, sha256_json
 
-__all__ = ["fingerprint"]
+__all__ = ["fingerprint", "unchanged"]
 
 # Files other than the weights that affect what a model computes.
 _IDENTIFYING = re.compile(
-    r"(config|config_sentence_transformers|modules|sentence_bert_config|tokenizer|"
-    r"tokenizer_config|special_tokens_map|added_tokens|vocab)\.json|"
+    r"(config|config_sentence_transformers|modules|sentence_\w+_config|tokenizer|"
+    r"tokenizer_config|special_tokens_map|added_tokens|vocab|"
+    r"(cnn|lstm|wordembedding|whitespacetokenizer|phrasetokenizer)_config)\.json|"
     r"(merges|vocab)\.txt|.*\.model|chat_template\.jinja"
 )
 
@@ -45,6 +48,24 @@ def fingerprint(source: Source) -> dict[str, Any]:
     if modules := _module_weights(source):
         content["modules"] = {name: each.digest() for name, each in sorted(modules.items())}
     return {"kind": source.kind, **content}
+
+
+def unchanged(source: Source, content: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the fingerprint of ``source``, which has been loaded since its ``content`` was taken.
+
+    The digest of weights whose inode, size and times are the same is remembered, not computed.
+
+    Raises:
+        SpecError: another fingerprint; what was loaded has neither the one nor the other for sure.
+        CheckpointError: see `fingerprint`.
+    """
+    now = fingerprint(source)
+    if content is not None and now != content:
+        raise SpecError(
+            f"{source.folder}: its files changed while the model was loaded; load it again when "
+            "whatever writes them has finished"
+        )
+    return now
 
 
 def _weights(source: Source, static: StaticFiles | None) -> Checkpoint:
