@@ -31,6 +31,7 @@ from qwen3nb.records.side_files import named_files, remove_unnamed
 from qwen3nb.utils.atomic_files import new_file, write_text
 from qwen3nb.utils.files.turns import turn
 from qwen3nb.utils.hardware import cores, gpus
+from qwen3nb.utils.secrets import known_secrets
 
 __all__ = [
     "Command",
@@ -271,7 +272,7 @@ class RayExecutor:
         """Return the end of a run that Ray gave up, and say why in its log."""
         if self._stopped:
             return Ended(STOPPED)
-        why = last_line(str(error), otherwise="no reason")
+        why = known_secrets().without(last_line(str(error), otherwise="no reason"))
         write_text(log, f"{type(error).__name__}: {why}\n")
         return Ended(1)
 
